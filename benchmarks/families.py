@@ -68,6 +68,8 @@ MODELS: dict[str, tuple[str, dict[str, Any], str, str]] = {
         "embeddinggemma-300m, harrier 270m",
     ),
     "t5": ("T5EncoderModel", _T5, "mean", "sentence-t5-base, gtr-t5-base"),
+    "t5_v1_1": ("T5EncoderModel", {**_T5, "feed_forward_proj": "gated-gelu"}, "mean", "t5-v1_1-base, flan-t5-base"),
+    "mt5": ("MT5EncoderModel", _T5, "mean", "mt5-base"),
     "eurobert": ("EuroBertModel", folders.DECODER, "mean", "EuroBERT-210m, jina-v5-nano with its LoRA merged"),
     "gte": ("GteModel", _SMALL, "cls", "gte-multilingual-base, in transformers' form"),
     "new": ("GteModel", _SMALL, "cls", "gte-multilingual-base, snowflake-arctic-embed-m-v2.0"),

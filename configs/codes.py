@@ -27,7 +27,7 @@ def get_config():
     config.rescore = 100  # first results that are scored again by float16 vectors; 0 for none
     config.tasks = ""  # STS tasks scored on decoded vectors, such as STS-B,SICK-R; empty for none
     config.classify = ""  # MRPC, SNLI: pairs of decoded vectors classified by logistic regression; empty for none
-    config.max_length = 64  # tokens, special tokens counted
+    config.max_length = 0  # tokens, special tokens counted; 0 for the model folder's own limit
     config.dtype = "float32"  # or bfloat16; with openvino also int8
     config.engine = "jax"  # or openvino, on CPUs
     config.bootstrap = 2000  # resamples of the paired intervals

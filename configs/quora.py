@@ -1,8 +1,8 @@
 """Retrieval of duplicate questions on Quora, the paper's second experiment: quality, time and memory.
 
-Command: `python -m eval.retrieval --config.data_dir=DIR` with `quora_duplicate_questions.tsv` in DIR (without a folder
-it is downloaded), or `--config.dataset=FILE` for any file in Quora's columns. `make reproduce` has the paper's rows.
-Lists are comma-separated. Time and score: not run here (the file needs a network).
+Command: `python -m eval.retrieval --config configs/quora.py --config.data_dir=DIR` with `quora_duplicate_questions.tsv`
+in DIR (without a folder it is downloaded). `make reproduce` has the paper's rows. Lists are comma-separated. Time and
+score: not run here (the file needs a network).
 """
 
 from ml_collections import ConfigDict
@@ -35,7 +35,7 @@ def get_config():
     # Controls without the encoder, fitted like the whitenings: tfidf, tfidf-pieces (of the encoder's tokens), bm25,
     # layer0 (the pooling layers:0), centred (the mean taken out, nothing scaled); empty for none.
     config.baselines = ""
-    config.max_length = 64  # tokens, special tokens counted
+    config.max_length = 64  # tokens, special tokens counted, as in the paper; 0 for the model folder's own limit
     config.dtype = "float32"  # or bfloat16: what matrix products run in; with openvino also int8
     config.engine = "jax"  # or openvino, on CPUs
     config.batch_size = 0  # sentences per batch at most, for the NLI sentences; 0 leaves it to the encoder

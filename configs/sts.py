@@ -34,7 +34,7 @@ def get_config():
     # Controls without the encoder, fitted like the whitenings: tfidf, tfidf-pieces (of the encoder's tokens), bm25,
     # layer0 (the pooling layers:0), centred (the mean taken out, nothing scaled); empty for none.
     config.baselines = ""
-    config.max_length = 64  # tokens, special tokens counted
+    config.max_length = 64  # tokens, special tokens counted, as in the paper; 0 for the model folder's own limit
     config.dtype = "float32"  # or bfloat16: what matrix products run in; with openvino also int8
     config.engine = "jax"  # or openvino, on CPUs
     config.batch_size = 0  # sentences per batch at most; 0 leaves it to the encoder

@@ -20,7 +20,7 @@ def get_config():
     config.fuse = "cca"  # the map whose scores are added to the old encoder's
     config.pairs = "500,2000,5000"  # documents under both encoders that a map is fitted on
     config.candidates = "30,100"  # of the old index that are embedded on read
-    config.max_length = 64  # tokens, special tokens counted
+    config.max_length = 0  # tokens, special tokens counted; 0 for the model folder's own limit
     config.dtype = "float32"  # or bfloat16; with openvino also int8
     config.engine = "jax"  # or openvino, on CPUs
     config.bootstrap = 2000  # resamples of the paired intervals

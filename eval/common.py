@@ -95,9 +95,16 @@ class Settings:
 
 
 def load_encoder(config: ConfigDict, pooling: str) -> Encoder:
-    """The encoder that the config names."""
-    options = {name: config[name] for name in ("max_length", "dtype", "engine")}
-    return Encoder.from_pretrained(config.model, pooling=pooling, revision=config.revision or None, **options)
+    """The encoder that the config names; poolings other than auto are compared bare."""
+    return Encoder.from_pretrained(
+        config.model,
+        pooling=pooling,
+        bare=True,
+        revision=config.revision or None,
+        max_length=config.max_length or None,
+        dtype=config.dtype,
+        engine=config.engine,
+    )
 
 
 class Notes:

@@ -1,6 +1,6 @@
 """Retrieval with an encoder, raw and whitened: quality, time and memory of every setting on every index.
 
-`python -m eval.retrieval [--config configs/quora.py] [--config.key=value ...]`
+`python -m eval.retrieval [--config configs/retrieval.py] [--config.key=value ...]`
 
 Texts are encoded once and kept in the cache, so that a killed run resumes where it stopped. Writes
 `results.json`, `run.json`, `results.md` and plots to the folder `out`. With `--distributed` several processes encode,
@@ -78,7 +78,7 @@ def main(config: ConfigDict) -> None:
     data = load_search(config.dataset, settings.data_dir)
     nli = settings.load_nli()
     encoder = load_encoder(config, first_plain(settings.poolings))
-    other = Encoder.from_pretrained(config.versus, max_length=config.max_length) if config.versus else None
+    other = Encoder.from_pretrained(config.versus, max_length=config.max_length or None) if config.versus else None
     poolings = expand_poolings(settings.poolings, encoder, [*data.documents, *data.queries])
     ks = {pooling: settings.dimensions(encoder, pooling) for pooling in poolings}
     searches = Searches(
@@ -368,4 +368,4 @@ def make_header(
 
 
 if __name__ == "__main__":
-    launch.run(main, "configs/quora.py")
+    launch.run(main, "configs/retrieval.py")

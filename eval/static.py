@@ -95,7 +95,7 @@ def main(config: ConfigDict) -> None:
     make_folder(Path(config.out))
     if not config.corpus:
         raise InputError("config.corpus is empty: name a file or folder of text, one passage per line.")
-    teachers = [Encoder.from_pretrained(m, pooling=p) for m, p in zip(models, poolings, strict=True)]
+    teachers = [Encoder.from_pretrained(m, pooling=p, bare=True) for m, p in zip(models, poolings, strict=True)]
     text = list(sentences_of(config.corpus, config.passages))
     scored = read(config, tasks, dev, text)
 

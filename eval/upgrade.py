@@ -123,8 +123,8 @@ def encoded(
     model, pooling, *more = said.split()
     if more not in ([], ["whitened"]):
         raise InputError(f"config.encoders: {said!r} is not MODEL POOLING or MODEL POOLING whitened.")
-    options = {name: config[name] for name in ("max_length", "dtype", "engine")}
-    encoder = Encoder.from_pretrained(model, pooling=pooling, **options).without_code()
+    options = {"max_length": config.max_length or None, "dtype": config.dtype, "engine": config.engine}
+    encoder = Encoder.from_pretrained(model, pooling=pooling, bare=True, **options).without_code()
     vectors = [np.asarray(store.encode(encoder, list(texts))) for texts in (documents, queries)]
     if more:
         whitening = Whitening().fit(vectors[0])

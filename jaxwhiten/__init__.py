@@ -12,6 +12,8 @@ from jaxwhiten.lazy import exports
 
 if TYPE_CHECKING:
     from jaxwhiten.arrays import normalize as normalize
+    from jaxwhiten.codes import SpectrumCode as SpectrumCode
+    from jaxwhiten.codes import load_code as load_code
     from jaxwhiten.datasets import load_sts as load_sts
     from jaxwhiten.encoding import CrossEncoder as CrossEncoder
     from jaxwhiten.encoding import Encoder as Encoder
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "arrays": ("normalize",),
+    "codes": ("SpectrumCode", "load_code"),
     "datasets": ("load_sts",),
     "encoding": ("CrossEncoder", "Encoder"),
     "encoding.evaluation": ("evaluate",),

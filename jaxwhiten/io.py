@@ -39,6 +39,8 @@ MANIFEST = "jaxwhiten.json"  # lists the files of a folder made by `whole_folder
 _HEADER_KEY = "jaxwhiten"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _STALE_SECONDS = 24 * 3600
+# How files begin that this package writes, by their ending; a tensor file has its kind in its header.
+_BEGINNINGS = {".npy": b"\x93NUMPY", ".parquet": b"PAR1", ".jsonl": b"{", ".png": b"\x89PNG", ".html": b"<"}
 
 
 @contextlib.contextmanager
@@ -47,9 +49,10 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 
     The file is flushed to disk before the rename, so that after a crash `path` holds either the old content or the new.
     On an error the temporary file is removed and `path` is unchanged. Missing folders are made. Raises OutputError if
-    the folder cannot be written to or the disk is full.
+    the folder cannot be written to or the disk is full, InputError as for `replaceable`. A link keeps its place: the
+    file that it names is replaced.
     """
-    path = Path(path)
+    path = replaceable(path)
     with writing(path, OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
@@ -72,12 +75,13 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def whole_folder(path: PathLike, *blamed: type[Exception]) -> Iterator[Path]:
+def whole_folder(path: PathLike, *blamed: type[Exception], kind: str = "model") -> Iterator[Path]:
     """Yields an empty folder next to `path`, which replaces `path` as a whole if the block ends without an error.
 
     After a kill at any moment `path` holds the old folder or the new one; the next writer removes the other. `MANIFEST`
-    lists the new folder's files. If `path` itself is a folder that is being written so, it is yielded. `blamed` are the
-    errors by which the block reports a failed write, in addition to errors of Python and safetensors.
+    lists the new folder's files and names its `kind`, such as `"onnx"`. If `path` itself is a folder that is being
+    written so, it is yielded. `blamed` are the errors by which the block reports a failed write, in addition to errors
+    of Python and safetensors.
 
     Raises:
       InputError: As for `check_folder`.
@@ -86,7 +90,7 @@ def whole_folder(path: PathLike, *blamed: type[Exception]) -> Iterator[Path]:
     if os.fspath(path) in interrupts.unfinished:
         yield Path(path)
         return
-    folder = check_folder(path)
+    folder = check_folder(path, kind)
     temporary = folder.with_name(f".{folder.name}.writing.{secrets.token_hex(4)}")
     with writing(folder, OSError):
         for killed in folder.parent.glob(f".{glob.escape(folder.name)}.writing.*"):
@@ -99,34 +103,81 @@ def whole_folder(path: PathLike, *blamed: type[Exception]) -> Iterator[Path]:
             yield temporary
             with writing(folder, OSError):
                 files = sorted(file.relative_to(temporary) for file in temporary.rglob("*") if file.is_file())
-                write_json(temporary / MANIFEST, {"files": [*(file.as_posix() for file in files), MANIFEST]})
+                write_json(
+                    temporary / MANIFEST, {"kind": kind, "files": [*(file.as_posix() for file in files), MANIFEST]}
+                )
                 for name in (*files, Path(MANIFEST)):
                     _flush(temporary / name)
-                (_exchange if check_folder(folder).exists() else os.rename)(temporary, folder)
+                (_exchange if check_folder(folder, kind).exists() else os.rename)(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         interrupts.unfinished.discard(os.fspath(temporary))
 
 
-def check_folder(path: PathLike) -> Path:
+def replaceable(path: PathLike) -> Path:
+    """The real path of an output; InputError if it is read-only or a link that leads nowhere."""
+    real = Path(os.path.realpath(path))
+    if real.is_symlink():
+        raise InputError(f"{path}: is a symbolic link in a loop. Specify a different output.")
+    if real.exists() and not real.stat().st_mode & 0o222:  # root may write there all the same
+        raise InputError(f"{path}: is read-only; nothing was written. Specify a different output, or change its mode.")
+    return real
+
+
+def check_file(path: PathLike, kind: str = "") -> Path:
+    """The real path of a file to write: a new one, or an earlier output of the same kind, which is replaced.
+
+    `kind` is the kind of `save_tensors`. Other files are recognized by how they begin.
+
+    Raises:
+      InputError: The path is a folder, a file of another kind, read-only, or a link that leads nowhere.
+    """
+    real = replaceable(path)
+    if real.is_dir():
+        raise InputError(f"{path}: is a folder; expected a file.")
+    if not real.exists() or not real.is_file() or not real.stat().st_size:
+        return real
+    start = _BEGINNINGS.get(real.suffix.lower(), b"")
+    with open(real, "rb") as file:
+        begins = file.read(8)
+        found = _kind_of(begins, file) if kind else ""
+    if (found != kind) if kind else not begins.startswith(start):
+        what = f"holds a {found!r}, not a {kind!r}" if found else "is not a file that jaxwhiten wrote"
+        raise InputError(f"{path}: {what}; nothing was written. Specify a different output.")
+    return real
+
+
+def _kind_of(length: bytes, rest: typing.BinaryIO) -> str:
+    """The kind of a tensor file, even of a damaged one; empty for a file of another origin."""
+    with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
+        header = json.loads(rest.read(min(int.from_bytes(length, "little"), 1 << 26)))
+        return str(json.loads(header["__metadata__"][_HEADER_KEY])["kind"])
+    return ""
+
+
+def check_folder(path: PathLike, kind: str = "model") -> Path:
     """The real path of a folder that `whole_folder` may write.
 
     Raises:
-      InputError: The folder holds a file that `whole_folder` did not write, or cannot be replaced as a whole.
+      InputError: The folder is of another kind, read-only, holds a file that `whole_folder` did not write, or cannot be
+        replaced as a whole.
       OutputError: The folder cannot be read.
     """
     with writing(Path(path), OSError):
-        folder = put_back(Path(os.path.realpath(path)))
+        put_back(Path(os.path.realpath(path)))
+        folder = replaceable(path)
         if not folder.exists():
             return folder
     if not folder.is_dir():
         raise InputError(f"{path}: is a file; expected a folder.")
     if folder.is_mount() or folder == Path.cwd():
         raise InputError(f"{path}: is the working directory or a mount, which cannot be replaced: name a folder in it.")
-    try:
-        known = set(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        known = set()
+    known, found = set(), kind
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError, AttributeError):
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        known, found = set(manifest["files"]), manifest.get("kind", kind)
+    if found != kind:
+        raise InputError(f"{path}: is a folder of kind {found!r}, not {kind!r}; nothing was written. Specify another.")
     for file in folder.rglob("*"):
         name = file.relative_to(folder).as_posix()
         if name not in known and (file.is_symlink() or not file.is_dir()):
@@ -161,7 +212,7 @@ def _exchange(new: Path, old: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Locks a folder during the block; BlockingIOError if another process holds it. Windows locks no folders."""
+    """Locks a folder in the block, where there is `fcntl`; BlockingIOError if another process holds it."""
     try:
         import fcntl
     except ImportError:
@@ -350,6 +401,8 @@ def save_array(path: PathLike, array: np.ndarray) -> None:
 def map_array(path: PathLike) -> np.ndarray:
     """Memory-maps a `.npy` file; nothing is unpickled. Any malformed file is a ValueError."""
     try:
+        if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait for ever
+            raise ValueError("not a regular file")
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, OSError):
         raise
@@ -364,6 +417,7 @@ def save_tensors(path: PathLike, tensors: Mapping[str, np.ndarray], *, kind: str
     """
     from safetensors.numpy import save_file
 
+    check_file(path, kind)
     arrays = {name: np.array(value, order="C") for name, value in tensors.items()}
     full = {"kind": kind, "format_version": FORMAT_VERSION, "jaxwhiten_version": __version__, **header}
     full = seal(json.loads(json.dumps(full)), _tensor_checksum(arrays))  # the checksum covers the header as read back

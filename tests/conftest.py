@@ -1,16 +1,36 @@
 """Shared by every test: host devices, run-time checked shapes, tiny models, and the real data where it is."""
 
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Hundreds of tiny programs are compiled and run once or twice: their compilation is what takes time. They are kept for
-# the other processes of this run, those that the tests start among them, and for later runs.
-# XLA_FLAGS of processes that tests start: what compiles fastest (0.6 of the time that the fusion emitters take).
-ONE_DEVICE = (
+# What compiles fastest: hundreds of tiny programs run once or twice, and their compilation is what takes time. They are
+# kept for the other processes of this run, those that the tests start among them, and for later runs.
+_FLAGS = (
     "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 )
+
+
+def known_flags(flags):
+    """The XLA flags that this jaxlib knows: tried in a process of their own, since XLA aborts for others."""
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    trial = subprocess.run(
+        [sys.executable, "-c", "import jax; jax.devices()"], env=environment, capture_output=True, text=True
+    )
+    unknown = re.search(r"Unknown flags? in XLA_FLAGS: (.*)", trial.stderr)
+    kept = [flag for flag in flags.split() if unknown is None or flag not in unknown[1].split()]
+    if trial.returncode and kept == flags.split():
+        raise RuntimeError(f"JAX does not start with XLA_FLAGS={flags!r}:\n{trial.stderr}")
+    return known_flags(" ".join(kept)) if trial.returncode else flags
+
+
+# XLA_FLAGS of processes that tests start; pytest's own workers inherit what was tried.
+ONE_DEVICE = os.environ.get("JAXWHITEN_TEST_XLA_FLAGS") or known_flags(_FLAGS)
+os.environ["JAXWHITEN_TEST_XLA_FLAGS"] = ONE_DEVICE
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_DEVICE} --xla_force_host_platform_device_count=8"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -28,7 +48,6 @@ import functools
 import gc
 import importlib.util
 import math
-import re
 
 import jax
 import pytest

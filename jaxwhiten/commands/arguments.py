@@ -6,13 +6,14 @@ import argparse
 import contextlib
 import itertools
 import math
+import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from jaxwhiten.errors import InputError, OutputError, spelled, unknown_name
+from jaxwhiten.errors import InputError, OutputError, optional, spelled, unknown_name
 from jaxwhiten.parameters import WHITENING
 
 if TYPE_CHECKING:
@@ -62,19 +63,31 @@ def add(parser: argparse.ArgumentParser, names: str, help: str, **settings: Any)
 
 def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_MODEL) -> None:
     """Adds --model and the options of encoding; without a default if a file records how its vectors were made."""
-    defaults = (default, "auto, what the folder says", "what the model's folder says, or 64", "jax", "the engine's")
+    defaults = (default, "auto, what the folder says", "what the model's folder says", "jax", "the engine's")
     model, pooling, length, engine, dtype = defaults if default else ["what the file was made with"] * 5
     add(parser, "--model MODEL", f"hub id or folder; default: {model}", default=default)
     add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: {pooling}", default=default and "auto")
-    add(parser, "--max-length TOKENS", f"default: {length}", type=int)
+    add(parser, "--max-length TOKENS", f"default: {length}", type=tokens)
     add(parser, "--engine ENGINE", f"jax, or openvino on CPUs; default: {engine}", default=default and "jax")
     add(parser, "--dtype DTYPE", f"float32 or bfloat16, with openvino also int8; default: {dtype}")
 
 
+def tokens(text: str) -> int:
+    if (length := int(text)) < 3:
+        raise argparse.ArgumentTypeError(f"expected at least 3 tokens, got {length}")
+    return length
+
+
 def check_plot(path: str | None) -> None:
-    """Raises InputError for an ending other than .png, before anything is computed."""
-    if path is not None and Path(path).suffix.lower() != ".png":
+    """Raises InputError for an ending other than .png, a file of another kind, or a missing matplotlib."""
+    if path is None:
+        return
+    if Path(path).suffix.lower() != ".png":
         raise unknown_name(f"ending of the plot {path}:", Path(path).suffix, [".png"])
+    optional("matplotlib", "eval", "Drawing a plot")
+    from jaxwhiten import io
+
+    io.check_file(path)
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
@@ -101,14 +114,41 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None
             add(parser, f"{flag} {knob.name.upper()}", f"{knob.help}; default: {default}", type=parsed)
 
 
-def check_folder(path: str, what: str = "the output is a folder") -> None:
+# Arguments that name what a command reads, and what it writes.
+_READ = (
+    *("input", "inputs", "file", "files", "vectors", "whitening", "model", "sentences", "corpus", "pairs", "index"),
+    *("held_out_pairs", "data_dir"),
+)
+_WRITTEN = ("output", "moments", "plot", "into")
+
+
+def check_outputs(args: argparse.Namespace) -> None:
+    """Raises InputError for an output that would replace an input of the same run, or its other output."""
+    named: list[tuple[str, str]] = [(name, value) for name in _READ for value in _paths(getattr(args, name, None))]
+    for name in _WRITTEN:
+        for path in _paths(getattr(args, name, None)):
+            real = os.path.realpath(path)
+            for other, value in named:
+                read = os.path.realpath(value)
+                inside = os.path.exists(read) and os.path.commonpath([real, read])
+                if real == read or (inside and (inside == real or (inside == read and os.path.exists(real)))):
+                    what = f"{spelled(other)} {value}" if other not in ("input", "inputs") else f"the input {value}"
+                    raise InputError(f"{path}: would replace {what}. Specify a different {spelled(name)}.")
+            named.append((name, path))
+
+
+def _paths(value: Any) -> list[str]:
+    return [path for path in (value if isinstance(value, list) else [value]) if isinstance(path, str) and path != "-"]
+
+
+def check_folder(path: str, what: str = "the output is a folder", kind: str = "model") -> None:
     """Raises InputError for an output with the ending of a file, or a folder that `io.whole_folder` may not write."""
     ending = re.fullmatch(r"\.[A-Za-z]\w*", Path(path).suffix)  # but not the end of a model's name, such as v1.5
     if ending and not path.endswith("/") and not Path(path).is_dir():
         raise InputError(f"{path}: {what}, not {ending[0]}; the name of a folder may end with /.")
     from jaxwhiten import io
 
-    io.check_folder(path)
+    io.check_folder(path, kind)
 
 
 def knobs(args: argparse.Namespace) -> dict[str, Any]:
@@ -118,6 +158,13 @@ def knobs(args: argparse.Namespace) -> dict[str, Any]:
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(f"{spelled(name)} is {value}; it must be a number from 0 to 1.")
     return {name: value for name, value in values.items() if value is not None}
+
+
+def check_sizes(args: argparse.Namespace, dimension: int) -> None:
+    """Raises InputError for a -k or --bytes that vectors of this dimension cannot have, before they are computed."""
+    for name in ("n_components", "bytes"):
+        if (value := getattr(args, name, None)) is not None and not 1 <= value <= dimension:
+            raise InputError(f"{spelled(name)} must be an integer from 1 to {dimension}, got {value}.")
 
 
 def values_of(option: str, words: list[str], read: Callable[[str], Any], expected: str) -> dict[str, Any]:
@@ -137,16 +184,17 @@ def values_of(option: str, words: list[str], read: Callable[[str], Any], expecte
 def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None) -> Encoder:
     """The encoder that `add_model`'s arguments name; `told` supplies values that the arguments omit."""
     given = {name: getattr(args, name) for name in ("model", "pooling", "max_length", "dtype", "engine")}
-    return encoder_of({**(told or {}), **{name: value for name, value in given.items() if value}})
+    given = {name: value for name, value in given.items() if value is not None}
+    return encoder_of({**(told or {}), **given}, bare="pooling" not in given)
 
 
-def encoder_of(told: Mapping[str, Any]) -> Encoder:
-    """The encoder of a file that records `Encoder.encoding`, or parts of it."""
+def encoder_of(told: Mapping[str, Any], *, bare: bool = True) -> Encoder:
+    """The encoder of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling."""
     from jaxwhiten.encoding import Encoder
 
     how = {name: told.get(name) for name in ("max_length", "dtype")}
     pooling, engine = told.get("pooling") or "auto", told.get("engine") or "jax"
-    return Encoder.from_pretrained(told["model"], pooling=pooling, engine=engine, **how)
+    return Encoder.from_pretrained(told["model"], pooling=pooling, bare=bare, engine=engine, **how)
 
 
 def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:
@@ -162,7 +210,7 @@ def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: s
         told = encoder.head.whitening.provenance if encoder.head.whitening else {}
         if (pooling := told.get("pooling")) not in (None, raw.pooling):  # cached under the name at the time of the fit
             with contextlib.suppress(InputError):  # a pooling that cannot be named here, such as idf
-                named = encoder.with_pooling(pooling)
+                named = raw.with_pooling(pooling)
                 same = (named.fingerprint, named.head.form) == (told.get("fingerprint"), raw.head.form)
                 found = named if same else raw
         try:

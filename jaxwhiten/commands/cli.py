@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 
 from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
-from jaxwhiten.commands.arguments import Parser
-from jaxwhiten.errors import JaxwhitenError, speaking, unknown_name
+from jaxwhiten.commands.arguments import Parser, check_outputs
+from jaxwhiten.errors import JaxwhitenError, MissingDependencyError, optional, speaking, unknown_name
 
 COMMANDS = {
     "encode": "turn sentences into vectors, whitened or not",
@@ -25,7 +25,7 @@ COMMANDS = {
     "fit": "fit a whitening on sentences or vectors",
     "apply": "whiten a file of vectors",
     "merge": "merge the moments of parts of a corpus",
-    "inspect": "show what a whitening, moments or an index hold",
+    "inspect": "show what a whitening, moments, an index or a model holds",
     "tune": "choose k, β and γ by a few scored pairs",
     "score": "tell how well similarities follow the scores of your own pairs, raw and whitened",
     "index": "encode texts and build a search index",
@@ -76,8 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         with warnings.catch_warnings(), speaking(flags):
             warnings.showwarning = show_warning
+            check_outputs(args)
             code = _module(args.command).run(args)
         sys.stdout.flush()
+        say_cut()
     except JaxwhitenError as error:
         return say(error)
     except BrokenPipeError:
@@ -107,6 +109,16 @@ def say(error: Exception, who: str = "") -> int:
     return getattr(error, "exit_code", 1)
 
 
+def say_cut() -> None:
+    """Reports on stderr how many texts were longer than their encoder reads, in one line for each length."""
+    if text := sys.modules.get("jaxwhiten.text.tokenization"):
+        for (length, kind), cut in text.COUNTS.items():
+            if kind == "cut" and cut:
+                n = text.COUNTS[length, "all"]
+                print(f"note: {cut:,} of {n:,} texts were cut at {length} tokens", file=sys.stderr)
+        text.COUNTS.clear()
+
+
 def one_line(text: object) -> str:
     """A message without line breaks."""
     return " ".join(str(text).split())
@@ -115,6 +127,16 @@ def one_line(text: object) -> str:
 def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Prints a warning in one line on stderr; replaces `warnings.showwarning`."""
     print(f"warning: {one_line(message)}", file=sys.stderr)
+
+
+def need_config(extra: str) -> None:
+    """Checks that the packages for a program's config are installed; `python -m` ends in one line if they are not."""
+    try:
+        optional("ml_collections", extra, f"A program with a config, such as those of {extra}/,", "ml-collections")
+    except MissingDependencyError as error:
+        if sys.argv[:1] != ["-m"]:
+            raise
+        sys.exit(say(error))
 
 
 def program() -> NoReturn:

@@ -22,7 +22,7 @@ from jaxwhiten.runtime.hardware import cores
 _REQUIRED = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
 _OPTIONAL = {
     "data": ("pyarrow", "tensorflow-datasets"),
-    "train": ("optax", "orbax-checkpoint", "grain"),
+    "train": ("optax", "orbax-checkpoint", "grain", "matplotlib"),
     "export": ("onnx",),
 }
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import collections
+import os
 import sys
+from pathlib import Path
 
+from jaxwhiten import io
 from jaxwhiten.commands.arguments import add, add_model, load_encoder
 from jaxwhiten.commands.texts import FORMATS, format_of, text_columns
 from jaxwhiten.errors import InputError
@@ -16,7 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "-o --output DIR", "the folder of the parts; a run that was stopped goes on there", required=True)
     add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: by the ending, and txt for others")
     add(parser, "--column NAME", "of a table: the texts. Default: the only column, or sentence, or text")
-    add(parser, "--id COLUMN", "of a table: the texts' own ids; default: file:line", dest="ids")
+    add(
+        parser,
+        "--id COLUMN",
+        "of a table: the texts' own ids; default: FILE:LINE below the common folder",
+        dest="ids",
+    )
     add_model(parser)
     add(parser, "--runner RUNNER", "local, or ray; default: local", default="local")
     add(parser, "--workers N", "of Ray; default: 2", type=int, default=2)
@@ -41,12 +50,20 @@ def run(args: argparse.Namespace) -> None:
     if min(args.part_rows, args.workers) < 1:
         raise InputError("--part-rows and --workers must be at least 1.")
     sources = []
-    for path in (str(path) for word in args.inputs for path in corpus_files(word)):
+    paths = [str(path) for word in args.inputs for path in corpus_files(word)]
+    twice, count = collections.Counter(paths).most_common(1)[0]
+    if count > 1:
+        raise InputError(f"{twice}: is listed twice, so its rows would have the same ids. List it once.")
+    if args.moments:
+        io.check_file(args.moments, "moments")
+    root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+    for path in paths:
         format = format_of(path, args.format)
         if format == "txt" and (args.column or args.ids):
             raise InputError(f"{path}: a text file has no columns; leave --column and --id out, or say --format.")
         columns = [None] if format == "txt" else text_columns(path, format, args.column and [args.column], args.ids)
-        sources.append(Source(path, format, columns[0], args.ids))
+        name = Path(os.path.relpath(os.path.abspath(path), root)).as_posix()
+        sources.append(Source(path, format, columns[0], args.ids, name))
     how = {
         "part_rows": args.part_rows,
         "float16": args.float16,

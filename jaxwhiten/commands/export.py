@@ -23,6 +23,7 @@ from jaxwhiten.errors import InputError, check_name, spelled
 
 # Listed here because help must not wait for the imports of jaxwhiten.export; a test compares both lists.
 DATABASES = ("pgvector", "qdrant", "lancedb", "milvus", "sqlite-vec")
+_KINDS = {"onnx": "onnx", "faiss": "faiss"}  # of folders that are no model
 FORMATS = ("sentence-transformers", "onnx", "faiss", "int8", *DATABASES)
 
 
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("--format int8 takes ranges of sentences: give --sentences FILE with it, and only with it.")
     if args.format not in DATABASES and (args.bytes or args.index or args.into):
         raise InputError(f"--bytes, --from and --into are for databases: {', '.join(DATABASES)}.")
-    check_folder(args.output)
+    check_folder(args.output, kind=_KINDS.get(args.format, "database" if args.format in DATABASES else "model"))
     if args.format in DATABASES:
         return _database(args)
     scores = values_of("--score", args.score, float, 'TASK=POINTS, such as "STS-B test=71.3"')

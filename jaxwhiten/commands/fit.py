@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxwhiten import io
 from jaxwhiten.commands.arguments import (
     add,
     add_knobs,
     add_model,
     check_folder,
+    check_sizes,
     encode,
     encoder_of,
     knobs,
@@ -77,6 +79,7 @@ def run(args: argparse.Namespace) -> None:
         filled = filter(None, map(str.strip, sentences(args.input, args.format, args.column)))
         texts = nonempty(filled, args.input)
         encoder = load_encoder(args)
+        check_sizes(args, encoder.dimension)
         first = [] if args.no_cache else list(itertools.islice(texts, _KEPT + 1))
         if args.no_cache or len(first) > _KEPT:
             moments = encoder.moments(itertools.chain(first, texts))
@@ -96,12 +99,16 @@ def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
         raise InputError("Nothing to write: give --output PATH for a whitening, --moments FILE for moments, or both.")
     if not args.output and (knobs(args) or args.bytes is not None):
         raise InputError("-k, --beta, --gamma, --shrinkage and --bytes belong to a whitening: give --output PATH, too.")
+    if args.moments:
+        io.check_file(args.moments, "moments")
     if not args.output:
         return
     ending = Path(args.output).suffix
     if not folder and (args.output.endswith("/") or Path(args.output).is_dir()):
         raise InputError(f"{args.output}: vectors alone make a whitening, a {_FILE} file; a folder needs sentences.")
-    if ending != _FILE and (ending or folder):
+    if ending == _FILE or not (ending or folder):
+        io.check_file(args.output, "whitening" if args.bytes is None else "spectrum")
+    else:
         check_folder(args.output, f"a whitening is a {_FILE} file or a model folder")
 
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.commands.arguments import DEFAULT_MODEL, add, add_model, encode, load_encoder, load_whitening, values_of
-from jaxwhiten.commands.texts import STDIN, add_texts, records, sentences
-from jaxwhiten.errors import DataError, InputError, check_name, spelled
+from jaxwhiten.commands.arguments import (
+    DEFAULT_MODEL,
+    add,
+    add_model,
+    check_sizes,
+    encode,
+    load_encoder,
+    load_whitening,
+    values_of,
+)
+from jaxwhiten.commands.texts import add_texts, records, sentences
+from jaxwhiten.errors import DataError, InputError, spelled
 
 if TYPE_CHECKING:
     from jaxwhiten.search import Index
@@ -21,7 +30,7 @@ _FIXED = (*_OF_TEXTS, "rescore", "option")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_texts(parser, "texts, codes in a .npy file, or a folder of embed; with --remove ids, or a file of them")
+    add_texts(parser, "texts, codes in a .npy file, or a folder of embed; with --remove, one or more ids", nargs="+")
     add(parser, "-o --output DIR", "the folder to write; an index already there is replaced", required=True)
     add_model(parser)
     add(parser, "--whitening FILE", "a saved whitening to put inside the index")
@@ -36,12 +45,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     whose = "encoded like the others; --model only says where the model has moved"
     add(parser, "--add", f"add the texts to the existing index, {whose}")
     add(parser, "--update", "replace the texts that --id names in the existing index, likewise")
-    add(parser, "--remove", "remove texts from the existing index, by their ids")
+    add(parser, "--remove", "remove the texts with these ids from the existing index")
+    add(parser, "--remove-file", "remove the texts whose ids are in this file, one per line or in the column of --id")
     add(parser, "--no-cache", "do not keep the vectors in the cache")
 
 
 def run(args: argparse.Namespace) -> None:
-    if changes := [spelled(name) for name in ("add", "update", "remove") if getattr(args, name)]:
+    changes = [spelled(name) for name in ("add", "update", "remove", "remove_file") if getattr(args, name)]
+    if not args.remove:
+        if len(args.input) > 1:
+            raise InputError(f"Expected one input, got {len(args.input)}: {' '.join(args.input)[:200]}.")
+        (args.input,) = args.input
+    if changes:
         if len(changes) > 1:
             raise InputError(f"One change at a time: give {' or '.join(changes)}.")
         return _change(args, changes[0])
@@ -52,11 +67,14 @@ def run(args: argparse.Namespace) -> None:
     options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
 
     from jaxwhiten.encoding import is_tuned
-    from jaxwhiten.search import BACKENDS, build_index
+    from jaxwhiten.search import build_index
+    from jaxwhiten.search.backend import backend_with
+    from jaxwhiten.search.header import check_index_folder
     from jaxwhiten.search.ids import Ids
     from jaxwhiten.whitening import Whitening
 
-    check_name("search backend", args.backend, BACKENDS)  # before the texts are encoded
+    backend_with(args.backend, options)  # raises before the texts are encoded
+    check_index_folder(args.output)
     if args.input.lower().endswith(".npy") and args.format is None:
         return _save(args, _of_codes(args, options), "")
     if os.path.isdir(args.input):
@@ -71,6 +89,7 @@ def run(args: argparse.Namespace) -> None:
             codes = encoder.head.code.quantiser(mapped=True)
         encoder = encoder.without_code()
     prompt = encoder.prompt_for("document")
+    check_sizes(args, encoder.dimension)
     vectors = encode(args, encoder, texts, "document")
     if args.whiten:
         whitening = Whitening(n_components=args.n_components).fit(vectors)
@@ -146,10 +165,11 @@ def _change(args: argparse.Namespace, how: str) -> None:
     from jaxwhiten.search.header import read_header
     from jaxwhiten.search.text import document_vectors
 
-    ids, texts, skipped = (_ids(args), [], "") if args.remove else _texts(args)
+    removing = bool(args.remove or args.remove_file)
+    ids, texts, skipped = (_ids(args), [], "") if removing else _texts(args)
     done = "added" if args.add else "replaced" if args.update else "removed"
     before, vectors = read_header(args.output), None
-    if args.remove:
+    if removing:
         index = load_index(args.output)
     else:
         index, encoder = open_index(args.output, None if args.model == DEFAULT_MODEL else args.model)
@@ -183,23 +203,21 @@ def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
 
 
 def _ids(args: argparse.Namespace) -> list[Any]:
-    """The ids for --remove, given directly or in a file."""
+    """The ids for --remove, or those in the file of --remove-file, exactly as written."""
     from jaxwhiten.datasets.tables import table_rows
 
-    if args.input != STDIN and not Path(args.input).is_file():
-        found = args.input.split(",")
-    elif args.ids:
-        found = [id for _, (id,) in table_rows(args.input, [args.ids], args.format)]
-    else:
-        found = list(sentences(args.input, args.format, args.column))
-    return [id.strip() if isinstance(id, str) else id for id in found if id != ""]
+    if args.remove:
+        return list(args.input)
+    if args.ids:
+        return [id for _, (id,) in table_rows(args.input, [args.ids], args.format)]
+    return [id for id in sentences(args.input, args.format, args.column) if id != ""]
 
 
 def _as_stored(ids: list[Any] | None, index: Index) -> list[Any] | None:
     """Converts ids to the kind of the index, since a file or command line may not distinguish numbers from text."""
     if index.table.strings:
         return ids and [str(id) if type(id) is int else id for id in ids]
-    return ids and [int(id) if isinstance(id, str) and id.isascii() and id.isdecimal() else id for id in ids]
+    return ids and [int(id) if isinstance(id, str) and re.fullmatch("0|[1-9][0-9]*", id) else id for id in ids]
 
 
 def _value(text: str) -> bool | int | float:

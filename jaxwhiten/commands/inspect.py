@@ -1,4 +1,4 @@
-"""`jaxwhiten inspect FILE`: shows a whitening, moments or an index, and suggests k, β and γ."""
+"""`jaxwhiten inspect FILE`: shows a whitening, moments, an index or a model, and suggests k, β and γ."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten import io
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "file", "a whitening or moments file, or the folder of an index")
+    add(parser, "file", "a whitening or moments file, or the folder of an index or a model")
     add(parser, "--json", "one JSON object, all eigenvalues included")
     add(parser, "--plot PNG", "draw the spectrum")
 
@@ -28,7 +29,14 @@ def run(args: argparse.Namespace) -> None:
 
     check_plot(args.plot)
     if os.path.isdir(args.file):
-        return _inspect_index(args)
+        is_index = os.path.isfile(os.path.join(args.file, "header.json"))
+        told = _index(args.file) if is_index else _model(Path(args.file))
+        if args.json:
+            return print(json.dumps(io.to_json({"file": args.file, **told}), ensure_ascii=False))
+        for name, value in told.items():
+            shown = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else value
+            print(f"  {name:<12}{shown if shown not in (None, '') else 'none'}")
+        return None
     kind, whitening = load_fitted(args.file)
     facts, suggestion = spectrum(whitening), suggest(whitening)
     if args.plot:
@@ -51,22 +59,35 @@ def run(args: argparse.Namespace) -> None:
         print("\n".join(_lines(report)))
 
 
-def _inspect_index(args: argparse.Namespace) -> None:
-    """Shows the header of an index."""
+def _model(folder: Path) -> dict[str, Any]:
+    """The facts of a model, and the modules in its files that no vector depends on, with their numbers of tensors."""
+    from jaxwhiten.encoding.loading import read_parts
+    from jaxwhiten.head import AUTO, longest_text, says_head
+    from jaxwhiten.models.loading import look_at
+
+    config, unused = look_at(folder)
+    settings, head = read_parts(folder, config, str(folder), AUTO if says_head(folder) else "mean", bare=False)
+    told = {name: getattr(config, name) for name in ("model_type", "num_layers", "hidden_size", "parameters")}
+    told |= {
+        "head": head and head.summary,
+        "max_length": longest_text(folder, config),
+        "prompts": dict(settings.prompts),
+    }
+    return {"kind": "model", **told, "unused": unused}
+
+
+def _index(folder: str) -> dict[str, Any]:
+    """The header of an index."""
     from jaxwhiten.search.header import read_header
     from jaxwhiten.search.upgraded import read_upgrade, share_embedded
 
-    header = read_header(args.file)
+    header = read_header(folder)
     told = {name: getattr(header, name) for name in ("backend", "options", "size", "dimension", "codes", "rescore")}
     told |= {"ids": "own" if "ids.json" in header.files else "numbers", "texts": "documents.jsonl" in header.files}
     told |= {"whitening": header.whitening and header.whitening["k"], "encoding": header.encoding}
-    if upgrade := read_upgrade(args.file, header.encoding):
-        told["upgrade"] = f"{share_embedded(args.file, header, upgrade):.1%} by {upgrade['new']['model']}"
-    if args.json:
-        return print(json.dumps(io.to_json({"file": args.file, "kind": "index", **told}), ensure_ascii=False))
-    for name, value in told.items():
-        shown = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else value
-        print(f"  {name:<12}{shown if shown not in (None, '') else 'none'}")
+    if upgrade := read_upgrade(folder, header.encoding):
+        told["upgrade"] = f"{share_embedded(folder, header, upgrade):.1%} by {upgrade['new']['model']}"
+    return {"kind": "index", **told}
 
 
 def load_fitted(path: str) -> tuple[str, Whitening]:

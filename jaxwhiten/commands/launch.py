@@ -24,14 +24,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from absl import app, flags, logging
-from ml_collections import ConfigDict, config_flags
-
 from jaxwhiten import interrupts
 from jaxwhiten.commands.arguments import Parser
-from jaxwhiten.commands.cli import say, show_warning
+from jaxwhiten.commands.cli import need_config, say, say_cut, show_warning
 from jaxwhiten.errors import InputError, JaxwhitenError, speaking, unknown_name
 from jaxwhiten.parameters import WHITENING
+
+need_config("eval")
+from absl import app, flags, logging  # noqa: E402
+from ml_collections import ConfigDict, config_flags  # noqa: E402
 
 _DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/explanations/devices.md)"
 # Library parameters whose config keys have other names.
@@ -81,6 +82,7 @@ def _guarded(main: Callable[[ConfigDict], None], config: ConfigDict) -> None:
     logging.set_verbosity(logging.WARNING)  # libraries' INFO lines would bury the program's own
     try:
         main(config)
+        say_cut()
     except JaxwhitenError as error:
         sys.exit(say(error))
     except KeyboardInterrupt:

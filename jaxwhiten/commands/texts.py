@@ -19,10 +19,10 @@ STDIN = "-"
 _USUAL = ("sentence", "text")
 
 
-def add_texts(parser: argparse.ArgumentParser, what: str = "sentences") -> None:
+def add_texts(parser: argparse.ArgumentParser, what: str = "sentences", **settings: Any) -> None:
     """Adds the positional argument for the input file, --format and --column."""
     endings = ".txt with one per line, .tsv, .csv, .jsonl or .parquet with a column of them; - for stdin"
-    add(parser, "input", f"{what}: {endings}")
+    add(parser, "input", f"{what}: {endings}", **settings)
     add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: by the ending, and txt for others")
     column = "of a table; given twice, each row is two sentences. Default: the only column, or sentence, or text"
     add(parser, "--column NAME", column, action="append")

@@ -41,6 +41,8 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.whitening import GRID, ScoredPairs, tune
 
     check_plot(args.plot)
+    if args.output:
+        io.check_file(args.output, "whitening")
     _, whitening = load_fitted(args.file)
     (name, pairs), held = _pairs(args)
     if args.model is None and whitening.provenance["model"] is None:

@@ -32,6 +32,8 @@ def check_output(path: str) -> str:
     """The ending that selects the format of vectors; `-` selects JSON lines."""
     ending = ".jsonl" if path == STDOUT else Path(path).suffix.lower()
     check_name(f"ending of the output {path}:", ending, ENDINGS)
+    if path != STDOUT:
+        io.check_file(path)
     return ending
 
 

@@ -6,7 +6,8 @@ import contextlib
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Generator, Iterator, Mapping
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,6 @@ from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
 
 MAX_TEXT = 1 << 20  # characters; a longer text is a file in the wrong place
-_ENDS = 1 << 16
 
 
 def problem(value: Any) -> str | None:
@@ -27,24 +27,26 @@ def problem(value: Any) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A file of texts: lines, or a column of a table, optionally with a column of ids."""
+    """A file of texts: lines, or a column of a table, with a column of ids or the default ids `name:line`."""
 
     path: str
     format: str = "txt"
     column: str | None = None
     ids: str | None = None
+    name: str = ""  # default: the file's own
 
-    def facts(self) -> dict[str, Any]:
-        """Facts that identify the contents under a name: the size, and a hash of the first and last bytes."""
+    def stat(self) -> list[int]:
+        """The size, and the time of the last change in nanoseconds, by which an unchanged file is recognized."""
         try:
-            with open(self.path, "rb") as file:
-                size = Path(self.path).stat().st_size
-                digest = hashlib.sha256(file.read(_ENDS))
-                file.seek(max(0, size - _ENDS))
-                digest.update(file.read(_ENDS))
+            found = os.stat(self.path)
         except OSError as error:
             raise DataError(f"{self.path}: cannot be read ({error.strerror}): give a file that is there.") from None
-        return {**dataclasses.asdict(self), "size": size, "ends": digest.hexdigest()[:24]}
+        return [found.st_size, found.st_mtime_ns]
+
+    def read_before(self, records: Iterable[Mapping[str, Any]], stat: list[int] | None = None) -> bool:
+        """Whether one of the records is of this source, and of this state if it is given."""
+        mine = (record for record in records if (record["file"], record["column"]) == (self.path, self.column))
+        return any(stat in (None, record["stat"]) for record in mine)
 
 
 class Position(NamedTuple):
@@ -64,18 +66,20 @@ class Row(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Rows of one file, including bad ones; `last` is whether they end the file."""
+    """Rows of one file, including bad ones; `last` is whether they end the file in its state `stat`."""
 
     number: int
     source: Source
     start: Position
     rows: list[Row]
     last: bool
+    stat: list[int]
 
     def record(self) -> dict[str, Any]:
         """The chunk without its texts; `dead` are the lines of bad rows and the reasons."""
         end = self.rows[-1].end if self.rows else self.start
-        record = {"part": self.number, "file": self.source.path, "start": self.start, "end": end, "last": self.last}
+        record = {"part": self.number, "file": self.source.path, "column": self.source.column, "stat": self.stat}
+        record |= {"start": self.start, "end": end, "last": self.last}
         return {**record, "dead": [(row.end.line, row.error) for row in self.rows if row.text is None]}
 
 
@@ -92,11 +96,16 @@ class _Kept(BadRows):
         return taken
 
 
-def rows(source: Source, start: Position, skip_bad: bool) -> Generator[Row, None, None]:
-    """The rows of a file after a position. A text file is read from there, a table from its beginning."""
-    bad, name = _Kept(source.path, skip_bad), Path(source.path).name
+def text_hash(text: str) -> int:
+    """64 bits by which the text of a row is recognized."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def rows(source: Source, start: Position, skip_bad: bool, begin: Position) -> Generator[Row, None, None]:
+    """The rows of a file after the position `start`. A text file is read from `begin` on, a table as a whole."""
+    bad, name = _Kept(source.path, skip_bad), source.name or Path(source.path).name
     if source.format == "txt":
-        found: Any = ((line, (text,)) for line, text in numbered_lines(source.path, bad, start=start))
+        found: Any = ((line, (text,)) for line, text in numbered_lines(source.path, bad, start=begin))
     else:
         columns = [source.column, source.ids] if source.ids else [source.column]
         found = table_rows(source.path, columns, source.format, bad)  # type: ignore[arg-type]
@@ -112,22 +121,39 @@ def rows(source: Source, start: Position, skip_bad: bool) -> Generator[Row, None
 
 
 def chunks(
-    inputs: list[dict[str, Any]], size: int, skip_bad: bool, done: Mapping[int, Mapping[str, Any]]
+    inputs: list[dict[str, Any]],
+    size: int,
+    skip_bad: bool,
+    done: Mapping[int, Mapping[str, Any]],
+    changed: Callable[[Source], None] = lambda source: None,
 ) -> Iterator[Chunk]:
-    """The chunks of sources, given by their `facts`, without those `done`: `record` by number."""
-    number = 0
-    for source in (Source(*(facts[field.name] for field in dataclasses.fields(Source))) for facts in inputs):
-        position, last = Position(), False
-        while not last:
-            if number in done:
-                position, last = Position(*done[number]["end"]), done[number]["last"]
-                number += 1
+    """The chunks of sources, given by their fields, without those `done`: `record` by number.
+
+    `changed` is called with a source that is no longer in the state in which it was read; it may raise.
+    """
+    longest_last = sorted(done.values(), key=lambda part: part["end"])
+    parts = {(part["file"], part["column"], part["start"][0]): part for part in longest_last}
+    unused = (number for number in itertools.count() if number not in done)
+    for source in (Source(**fields) for fields in inputs):
+        key, position, ended, stat = (source.path, source.column), Position(), False, source.stat()
+        begin = position
+        if source.read_before(done.values()) and not source.read_before(done.values(), stat):
+            changed(source)
+        while not ended:
+            if part := parts.pop((*key, position.line), None):
+                position = Position(*part["end"])
+                ended = part["last"] and part["stat"] == stat and (*key, position.line) not in parts
+                begin = Position() if part["last"] else position  # the last line may have had no line break
                 continue
-            with contextlib.closing(rows(source, position, skip_bad)) as found:
+            with contextlib.closing(rows(source, position, skip_bad, begin)) as found:
                 upcoming = next(found, None)
-                while not last and number not in done:
+                while not ended and (*key, position.line) not in parts:
                     chunk = [upcoming, *itertools.islice(found, size - 1)] if upcoming else []
                     upcoming = next(found, None)
-                    last = upcoming is None
-                    yield Chunk(number, source, position, chunk, last)
-                    position, number = chunk[-1].end if chunk else position, number + 1
+                    ended = upcoming is None
+                    if (now := source.stat()) != stat:
+                        changed(source)
+                        stat = now
+                    if chunk or not position.line:  # an empty file has a part, too
+                        yield Chunk(next(unused), source, position, chunk, ended, stat)
+                    position = begin = chunk[-1].end if chunk else position

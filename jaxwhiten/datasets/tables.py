@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.textfile import MAX_LINE_BYTES, BadRows, numbered_lines
+from jaxwhiten.datasets.textfile import MAX_LINE_BYTES, MAX_RATIO, MAX_UNPACKED, BadRows, numbered_lines
 from jaxwhiten.errors import DataError, optional, unknown_name
 from jaxwhiten.io import PathLike
 
 _FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
 _FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
-_BATCH = 65_536
+_BATCH, _BATCH_BYTES = 65_536, 64 << 20
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _HELP = "Give the column names of this file."
 
@@ -175,6 +175,16 @@ def _cells(pa: Any, column: Any) -> list[Any]:
     return [None if place is None else texts[place] for place in column.indices.to_pylist()]
 
 
+def _rows_at_once(path: Path, metadata: Any) -> int:
+    """The rows of a batch of moderate size; DataError for a file that unpacks to far more than its own size."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    most = max(MAX_UNPACKED, MAX_RATIO * path.stat().st_size)
+    if (size := sum(group.total_byte_size for group in groups)) > most:
+        raise DataError(f"{path}: unpacks to {size:,} bytes, over {MAX_RATIO} times its size. Write it uncompressed.")
+    width = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0)
+    return int(min(_BATCH, max(1, _BATCH_BYTES // max(1, width))))
+
+
 def _read_parquet(path: Path, columns: Sequence[str] | None, bad: BadRows) -> Reader:
     pq = optional("pyarrow.parquet", "data", "Reading Parquet", "pyarrow")
     import pyarrow as pa
@@ -183,8 +193,9 @@ def _read_parquet(path: Path, columns: Sequence[str] | None, bad: BadRows) -> Re
     accepted = (types.is_string, types.is_large_string, types.is_integer, types.is_floating, types.is_boolean)
     try:
         # As a dictionary, a column holds repeated texts only once.
-        texts = [field.name for field in pq.read_schema(path) if types.is_string(field.type)]
-        with pq.ParquetFile(path, read_dictionary=texts) as file:
+        strings = (types.is_string, types.is_large_string)
+        texts = [field.name for field in pq.read_schema(path) if any(kind(field.type) for kind in strings)]
+        with pq.ParquetFile(path, read_dictionary=texts, buffer_size=1 << 20) as file:
             schema = file.schema_arrow
             names = schema.names if columns is None else columns
             _check_columns(path, schema.names, names)
@@ -194,7 +205,7 @@ def _read_parquet(path: Path, columns: Sequence[str] | None, bad: BadRows) -> Re
                     raise DataError(f"{path}: column {field.name!r} is of type {field.type}, expected text or numbers.")
             yield names
             first = 1
-            for batch in file.iter_batches(batch_size=_BATCH, columns=names):
+            for batch in file.iter_batches(batch_size=_rows_at_once(path, file.metadata), columns=names):
                 cells = [_cells(pa, batch.column(name)) for name in names]
                 for number, row in enumerate(zip(*cells, strict=True), first):
                     if None in row:

@@ -24,7 +24,7 @@ TEXT_ENDINGS = (".txt", ".txt.gz")
 MAX_LINE_BYTES = 16 << 20
 MAX_SMALL_BYTES = 256 << 20
 # A gzip file is refused if it unpacks to more than both limits: these bytes, and this ratio (text packs 3 to 20 times).
-MAX_UNPACKED, _MAX_RATIO = 256 << 20, 200
+MAX_UNPACKED, MAX_RATIO = 256 << 20, 200
 _MAX_SMALL_LINE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 
@@ -55,7 +55,7 @@ def numbered_lines(
     """
     path, number, bad = Path(path), 1, bad or BadRows(path)
     try:
-        most = max(MAX_UNPACKED, _MAX_RATIO * os.stat(path).st_size)  # never reached by plain files
+        most = max(MAX_UNPACKED, MAX_RATIO * os.stat(path).st_size)  # never reached by plain files
         with open(path, "rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else open(path, "rb") as file:
@@ -91,7 +91,7 @@ def lines_of(
         number, total = number + (not rest), total + len(part)
         if total > most:
             raise DataError(
-                f"{bad.path}, line {number}: unpacks to more than {most} bytes, over {_MAX_RATIO} times its size,"
+                f"{bad.path}, line {number}: unpacks to more than {most} bytes, over {MAX_RATIO} times its size,"
                 " so not a text file. Unpack it first if it is."
             )
         begun, rest = rest, len(part) > max_line and not part.endswith(b"\n")

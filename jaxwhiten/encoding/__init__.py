@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from jaxwhiten.encoding.batching import length_ladder
 from jaxwhiten.encoding.encoder import Encoder
-from jaxwhiten.encoding.loading import PoolingWarning
+from jaxwhiten.head import PoolingWarning
 from jaxwhiten.lazy import exports
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ def loaded(how: Mapping[str, Any]) -> Encoder:
 def loaded_again(encoding: Mapping[str, Any]) -> Encoder:
     """The driver's encoder, read by its facts; InputError if a worker reads another one."""
     known = ("model", "pooling", "max_length", "dtype", "engine")
-    encoder = loaded({name: encoding[name] for name in known if name in encoding})
+    encoder = loaded({"bare": True} | {name: encoding[name] for name in known if name in encoding})
     if encoder.encoding() != encoding:
         raise InputError(
             f"{encoding['model']}: the encoder that a worker reads there is another than the driver's: save the"

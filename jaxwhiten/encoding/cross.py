@@ -21,12 +21,12 @@ from jaxtyping import Float32, Int
 
 from jaxwhiten import io
 from jaxwhiten.encoding.forward import JAXEngine
+from jaxwhiten.encoding.loading import tokenizer_for
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, progress, vectors
-from jaxwhiten.errors import InputError, ModelError, spelled
+from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Head
 from jaxwhiten.head.steps import read_optional
 from jaxwhiten.models import PairClassifier, load_pair_classifier, save_pair_classifier
-from jaxwhiten.text import BulkTokenizer, copy_tokenizer
 
 # By the last part of PyTorch's name: the full name, and the function.
 _ACTIVATIONS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
@@ -44,6 +44,7 @@ class CrossEncoder:
       model: A Flax NNX classifier (`jaxwhiten.models.PairClassifier`).
       tokenizer_folder: The folder of its tokenizer.
       max_length: Maximum length of a pair in tokens, special tokens included; the longer sentence is truncated first.
+        By default the tokenizer folder's.
       activation: Activation of the logits: `"Sigmoid"`, the default for one label, or `"Identity"`, for several.
       label_names: Names of the labels.
       name: Name of the model in messages.
@@ -55,24 +56,20 @@ class CrossEncoder:
         model: PairClassifier,
         tokenizer_folder: str | Path,
         *,
-        max_length: int = 128,
+        max_length: int | None = None,
         activation: str | None = None,
         label_names: Sequence[str] = (),
         name: str = "",
         device: str | jax.Device | None = None,
     ):
-        config, self.labels, self.name = model.config, model.labels, name or str(tokenizer_folder)
-        if max_length > config.longest_input:
-            raise InputError(
-                f"{spelled('max_length')} is {max_length}; this model takes up to {config.longest_input} tokens."
-            )
+        self.labels, self.name = model.labels, name or str(tokenizer_folder)
         self.activation = activation or ("Sigmoid" if model.labels == 1 else "Identity")
         if self.activation not in _ACTIVATIONS:
             known = ", ".join(_ACTIVATIONS)
             raise ModelError(f"{self.name}: the activation {self.activation!r} is not supported; {known} are.")
         self.label_names = tuple(label_names) or tuple(f"LABEL_{number}" for number in range(model.labels))
-        self.tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, config.vocab_size)
-        self._engine = JAXEngine(model, max_length, device)
+        self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
+        self._engine = JAXEngine(model, self.tokenizer.max_length, device)
         head = Head.named("pooler")  # a classifier returns its logits as the pooler output
         self._heads = {"logits": ReadyHead(head, head.steps, model.labels)}
 
@@ -97,18 +94,12 @@ class CrossEncoder:
           ModelError: The folder cannot be read, has no classifier, or needs something that is not supported.
         """
         classifier, folder = load_pair_classifier(model, **reading)
-        config, said, tokenizer = (
-            read_optional(folder / name)
-            for name in ("config.json", "config_sentence_transformers.json", "tokenizer_config.json")
-        )
+        config, said = (read_optional(folder / name) for name in ("config.json", "config_sentence_transformers.json"))
         if said.get("default_prompt_name"):
             raise ModelError(f"{folder}: a default prompt of pairs is not supported; take it out of the folder.")
         older = {"activation_fn": config.get("sbert_ce_default_activation_function")}
         places = (said, config.get("sentence_transformers") or {}, older)
         activation = next((str(place["activation_fn"]) for place in places if place.get("activation_fn")), "")
-        if max_length is None:
-            longest = classifier.config.longest_input
-            max_length = int(min(tokenizer.get("model_max_length") or longest, longest))
         names = config.get("id2label") or {}
         return cls(
             classifier,
@@ -191,10 +182,8 @@ class CrossEncoder:
         """
         folder, model = Path(folder), self._engine.model()
         said = {"activation_fn": _ACTIVATIONS[self.activation][0]}
-        with io.whole_folder(folder) as whole:
+        with io.whole_folder(folder, kind="cross-encoder") as whole:
             save_pair_classifier(model, whole, self.label_names, {"sentence_transformers": said}, dtype)
-            copy_tokenizer(self.tokenizer.folder, whole)
-            file = whole / "tokenizer_config.json"
-            io.write_json(file, {**read_optional(file), "model_max_length": self.tokenizer.max_length})
+            self.tokenizer.save(whole)
             io.write_json(whole / "config_sentence_transformers.json", {"model_type": "CrossEncoder", **said})
         return folder

@@ -32,7 +32,6 @@ from jaxwhiten.encoding.table import mean_matrix
 from jaxwhiten.errors import InputError, spelled
 from jaxwhiten.head import Head, Normalize, at_pooling
 from jaxwhiten.models import StaticEncoder
-from jaxwhiten.models.static import MAX_LENGTH
 from jaxwhiten.text import BulkTokenizer, TokenIds
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 
@@ -143,7 +142,9 @@ def distil(
     if fit:
         table = _fitted(table, vocabulary, k)
     name, folder = vocabulary.teacher.name, vocabulary.tokenizer.folder
-    return Encoder(StaticEncoder(table), folder, max_length=MAX_LENGTH, name=f"{name}, static").then(Normalize())
+    model = StaticEncoder(table)
+    longest = model.config.longest_input
+    return Encoder(model, folder, max_length=longest, name=f"{name}, static").then(Normalize())
 
 
 def distil_static(

@@ -25,11 +25,11 @@ from jaxwhiten.encoding import similarity, stream
 from jaxwhiten.encoding.batching import length_ladder
 from jaxwhiten.encoding.engine import DEFAULT, Engine, engine_class, engine_for
 from jaxwhiten.encoding.idf import frequency_table
-from jaxwhiten.encoding.loading import DEFAULT_MAX_LENGTH, read_parts, tokenizer_for
+from jaxwhiten.encoding.loading import read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, progress
 from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
-from jaxwhiten.head import AUTO, Head, Normalize, Settings, Step, Tables, Truncate, Whiten, canonical
+from jaxwhiten.head import AUTO, Head, Normalize, Settings, Step, Tables, Truncate, Whiten, canonical, longest_text
 from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.head.vectors import code_steps
@@ -51,7 +51,7 @@ class Encoder:
       model: A Flax NNX encoder (`jaxwhiten.models`).
       tokenizer_folder: The folder of its tokenizer.
       pooling, head: The default pooling, a name of `jaxwhiten.POOLINGS`, or a head instead.
-      max_length: Maximum sentence length in tokens, special tokens included; longer sentences are truncated.
+      max_length: Tokens of a sentence, special tokens included, before it is truncated; by default the folder's.
       name: Name of the model in results and provenance.
       prompts: Texts to put in front of sentences, by name.
       default_prompt_name: The prompt used if none is named.
@@ -60,7 +60,7 @@ class Encoder:
       engine: `"jax"`, or `"openvino"` on CPUs, or an `Engine` that already holds the model.
 
     Attributes:
-      pooling: The name of `head`; `"auto"` for a head that does more than a pooling.
+      pooling: The name of `head`; `"auto"`, or `"auto:POOLING"`, for a head that does more than a pooling.
       dtype: Dtype of matrix products: `"float32"`, `"bfloat16"` or `"int8"`.
       dimension: Width d of the vectors of the default head.
     """
@@ -71,7 +71,7 @@ class Encoder:
         tokenizer_folder: str | Path,
         *,
         pooling: str = "mean",
-        max_length: int = DEFAULT_MAX_LENGTH,
+        max_length: int | None = None,
         name: str = "",
         head: Head | None = None,
         prompts: Mapping[str, str] | None = None,
@@ -80,10 +80,11 @@ class Encoder:
         device: str | jax.Device | None = None,
         engine: str | Engine = DEFAULT,
     ):
-        self.config, self.prompts, self.max_length = model.config, dict(prompts or {}), max_length
+        self.config, self.prompts, self._bare = model.config, dict(prompts or {}), False
         self.similarity_fn_name = similarity.check_similarity(similarity_fn_name)
         self.name, self._default_prompt_name = name or str(tokenizer_folder), default_prompt_name
         self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
+        self.max_length = max_length = self.tokenizer.max_length
         self._tables = Tables(self.tokenizer.mask_token_id, {})
         engine = engine_for(engine, model, max_length, device) if isinstance(engine, str) else engine
         self._engine, self.engine, self.dtype = engine, engine.name, engine.dtype
@@ -98,6 +99,7 @@ class Encoder:
         model: str | Path,
         *,
         pooling: str = AUTO,
+        bare: bool = False,
         max_length: int | None = None,
         dtype: str | None = None,
         revision: str | None = None,
@@ -113,14 +115,16 @@ class Encoder:
         Args:
           model: Folder or hub id, in the layout of Hugging Face or sentence-transformers, with or without a whitening.
           pooling: `"auto"` for all steps that a sentence-transformers folder has after its Transformer, or the mean,
-            with a warning, if the folder defines none; or a name of `jaxwhiten.POOLINGS`.
-          max_length: Maximum sentence length in tokens; by default the folder's with `"auto"`, else 64.
+            with a warning, if the folder defines none; or a name of `jaxwhiten.POOLINGS`, which replaces the folder's
+            pooling. A whitening or code, which was fitted on the other pooling, is then omitted with a warning.
+          bare: Whether a named pooling, here or in `encode`, stands without the folder's steps and default prompt.
+          max_length: Maximum sentence length in tokens; by default the folder's.
           dtype: `"float32"`, or `"bfloat16"`, the default of OpenVINO on a CPU that has it; with OpenVINO also
             `"int8"`, if the folder has such weights (`jaxwhiten.export.save_int8`).
           revision: Commit, tag or branch on the hub.
           prompts: Prompts in addition to the folder's; they override prompts of the same name.
-          default_prompt_name: The prompt used if none is named; by default the folder's with `"auto"`.
-          truncate_dim: Columns kept of every vector; by default the folder's number with `"auto"`, else all.
+          default_prompt_name: The prompt used if none is named; by default the folder's.
+          truncate_dim: Columns kept of every vector; by default the folder's number, else all.
           similarity_fn_name, device, engine: As in the constructor; by default the folder's similarity.
 
         Raises:
@@ -131,13 +135,13 @@ class Encoder:
         pooling = canonical(pooling)
         products, loaded = engine_class(engine).checked_dtype(dtype)
         module, config, weights_folder = engine_class(engine).load(folder, loaded)
-        said, head, longest = read_parts(folder, config, str(model), pooling == AUTO)
-        max_length = longest if max_length is None else max_length
+        said, head = read_parts(folder, config, str(model), pooling, bare)
+        max_length = longest_text(weights_folder, config) if max_length is None else max_length
         truncate_dim = said.truncate_dim if truncate_dim is None else truncate_dim
         encoder = cls(
             module,
             weights_folder if loading.has_tokenizer(weights_folder) else folder,
-            pooling="mean" if pooling == AUTO else pooling,
+            pooling="mean" if pooling == AUTO else pooling.removeprefix(f"{AUTO}:"),
             max_length=max_length,
             name=str(model),
             head=head,
@@ -146,7 +150,9 @@ class Encoder:
             similarity_fn_name=similarity_fn_name or said.similarity_fn_name or "cosine",
             engine=engine_for(engine, module, max_length, device, products, folder),
         )
-        return encoder if truncate_dim is None else encoder.then(Truncate(truncate_dim))
+        encoder._bare = bare
+        encoder = encoder if truncate_dim is None else encoder.then(Truncate(truncate_dim))
+        return encoder if head is None or pooling == AUTO else encoder.with_pooling(pooling)
 
     def __repr__(self) -> str:
         by = f" by {self.engine}" if self._engine.facts else ""
@@ -178,7 +184,11 @@ class Encoder:
         if name not in self._ready:
             if name == AUTO and self.pooling != AUTO:
                 raise InputError("Pooling 'auto' has no answer here: name a pooling, or load the folder with 'auto'.")
-            head = self.head if name == AUTO else Head.named(name, self._tables)
+            head = self.head
+            if name != self.pooling:
+                named = Head.named(name.removeprefix(f"{AUTO}:"), self._tables)
+                alone = self._bare and not name.startswith(AUTO)
+                head = named if alone else head.with_pooling(named, self.config)
             ready = ReadyHead(head, self._engine.place(head.steps), self._checked_width(head))
             self._ready[name] = ready.prompted(head.form.prompt or "", self.tokenizer, self._engine)
         ready = self._ready[name]
@@ -187,7 +197,7 @@ class Encoder:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
-        head = tuple(self.head.contents()) if self.pooling == AUTO else ()
+        head = tuple(self.head.contents()) if self.pooling.startswith(AUTO) else ()
         return self._engine.digest(self.tokenizer.to_json().encode(), head)[:24]
 
     def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
@@ -200,7 +210,10 @@ class Encoder:
           model, fingerprint, pooling, max_length, dtype; engine if it is not JAX, prompt if it is not the default.
         """
         pooling = canonical(pooling or self.pooling)
-        facts: dict[str, Any] = {"model": str(self.name), "fingerprint": self.fingerprint, "pooling": pooling}
+        own = self if pooling == self.pooling else self.with_pooling(pooling)
+        alike = AUTO not in self.pooling + own.pooling  # bare poolings have one fingerprint, which is read once
+        fingerprint = (self if alike else own).fingerprint
+        facts: dict[str, Any] = {"model": str(self.name), "fingerprint": fingerprint, "pooling": own.pooling}
         facts |= {"max_length": self.max_length, "dtype": self.dtype, **self._engine.facts}
         if prompt is not None and self._named(pooling, prompt).head.form != self._named(pooling).head.form:
             facts["prompt"] = prompt
@@ -219,7 +232,7 @@ class Encoder:
         return result
 
     def with_pooling(self, pooling: str) -> Encoder:
-        """An encoder with another default pooling and without a default prompt; weights are shared."""
+        """An encoder with another pooling, see `from_pretrained`; weights are shared."""
         return self._with_head(self._named(canonical(pooling)).head)
 
     def then(self, *steps: Step) -> Encoder:
@@ -313,8 +326,8 @@ class Encoder:
 
         Args:
           sentences: Any number of strings, or one; an empty string is encoded as `[CLS] [SEP]`.
-          pooling: A name, or several; default `self.pooling`. One forward pass serves all poolings that read the
-            sentence unchanged; a pooling that rewrites it, such as `promptbert`, needs its own.
+          pooling: A name, or several, as in `from_pretrained`; default `self.pooling`. One forward pass serves all
+            poolings that read the sentence unchanged; one that rewrites it, such as `promptbert`, needs its own.
           prompt_name: The prompt of `self.prompts` to put in front of every sentence, instead of the default one.
           prompt: The text of a prompt, instead of a name.
           normalize_embeddings: Whether the vectors are scaled to unit length.

@@ -57,7 +57,7 @@ class Kept:
         with contextlib.suppress(OSError, RuntimeError, JaxwhitenError):
             import openvino
 
-            with io.whole_folder(folder, RuntimeError) as whole:
+            with io.whole_folder(folder, RuntimeError, kind="compiled graph") as whole:
                 openvino.save_model(model, whole / file.name, compress_to_fp16=False)
             return core.read_model(file)
         return model

@@ -1,4 +1,4 @@
-"""Reads head, settings and maximum length from a model folder, and makes the tokenizer of a model."""
+"""Reads head and settings from a model folder, and makes the tokenizer of a model."""
 
 from __future__ import annotations
 
@@ -9,31 +9,27 @@ from typing import Any
 
 from jaxwhiten.encoding.similarity import SIMILARITIES
 from jaxwhiten.errors import InputError, ModelError, spelled
-from jaxwhiten.head import Head, Settings, read_head, says_head
+from jaxwhiten.head import AUTO, Head, PoolingWarning, Settings, longest_text, read_head, says_head
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import BulkTokenizer
 
-DEFAULT_MAX_LENGTH = 64
 
+def read_parts(
+    folder: Path, config: EncoderConfig, name: str, pooling: str, bare: bool
+) -> tuple[Settings, Head | None]:
+    """The settings and the head of a folder, which messages call `name`.
 
-class PoolingWarning(UserWarning):
-    """A model folder does not define how its vectors are pooled."""
-
-
-def read_parts(folder: Path, config: EncoderConfig, name: str, auto: bool) -> tuple[Settings, Head | None, int]:
-    """The settings, the head and the maximum sentence length of a folder, which messages call `name`.
-
-    Without `auto`, or if the folder has no head, settings that belong to a head are left out.
+    If a pooling is named `bare`, or the folder has no head, settings that belong to a head are left out.
     """
     settings = Settings.read(folder)
     if settings.similarity_fn_name not in SIMILARITIES:  # a folder may name a similarity of multi-vector models
         settings = dataclasses.replace(settings, similarity_fn_name=None)
-    if auto and says_head(folder):
-        head, longest = read_head(folder, config)
+    if says_head(folder) and (pooling.startswith(AUTO) or not bare):
+        head = read_head(folder, config)
         if settings.truncate_dim is not None:
             settings = dataclasses.replace(settings, truncate_dim=min(settings.truncate_dim, head.width(config)))
-        return settings, head, min(longest or config.longest_input, config.longest_input)
-    if auto:
+        return settings, head
+    if pooling == AUTO:
         warnings.warn(
             f"{name} does not say how its token vectors are pooled: taking the mean. An encoder that was not tuned"
             f" for similarity is often better with {spelled('pooling', 'first_last_avg')};"
@@ -41,12 +37,13 @@ def read_parts(folder: Path, config: EncoderConfig, name: str, auto: bool) -> tu
             PoolingWarning,
             stacklevel=3,
         )
-    return dataclasses.replace(settings, default_prompt_name=None, truncate_dim=None), None, DEFAULT_MAX_LENGTH
+    return dataclasses.replace(settings, default_prompt_name=None, truncate_dim=None), None
 
 
-def tokenizer_for(model: Any, folder: Path, max_length: int) -> BulkTokenizer:
-    """A model's tokenizer, checked against the model."""
+def tokenizer_for(model: Any, folder: Path, max_length: int | None = None) -> BulkTokenizer:
+    """A model's tokenizer, checked against the model; its length is by default the folder's."""
     config = model.config
+    max_length = longest_text(folder, config) if max_length is None else max_length
     if not 3 <= max_length <= config.longest_input:
         raise InputError(
             f"{spelled('max_length')} is {max_length}; this model takes 3 to {config.longest_input} tokens."

@@ -18,7 +18,9 @@ from typing import Any, no_type_check, overload
 
 import numpy as np
 
+from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
+from jaxwhiten.encoding.stream import BLOCK
 from jaxwhiten.errors import InputError
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.io import (
@@ -99,6 +101,11 @@ class EmbeddingStore:
         }
         found = {name: entry.open() for name, entry in entries.items()}
         missing = {name: entries[name] for name, array in found.items() if array is None}
+        if not missing:  # what a command says of texts that were cut must not depend on the cache
+            head = encoder.with_pooling(names[0]).head
+            form = (head if prompt is None else head.with_prompt(prompt)).form
+            for part in blocks(len(sentences), BLOCK):
+                encoder.tokenizer(sentences[part], form)
         while missing:
             starts = range(0, len(sentences), self.shard_rows)
             lacking = [n for n in range(len(starts)) if not all(entry.has(n) for entry in missing.values())]
@@ -139,8 +146,10 @@ class _Entry:
         self.dtype = np.dtype(key.get("kept", np.float32))
         self.shard_rows = shard_rows
 
-    def _shard(self, number: int) -> Path:
-        return self.folder / f"shard-{self.shard_rows}-{number:06d}.npy"
+    def _shard(self, number: int, digest: str = "*") -> Path:
+        """The path of a shard, whose name holds a digest of its bytes; of the shard that is there, without a digest."""
+        name = f"shard-{self.shard_rows}-{number:06d}-{digest}.npy"
+        return next(self.folder.glob(name), self.folder / name) if digest == "*" else self.folder / name
 
     def open(self) -> np.ndarray | None:
         """The finished array if it is there and intact; a damaged one is reported and made again."""
@@ -162,18 +171,24 @@ class _Entry:
             return None
 
     def has(self, number: int) -> bool:
-        """Whether a shard was written; it is complete, because it was renamed into place."""
+        """Whether a shard is there as it was written; a damaged one is removed."""
         try:
-            _map(self._shard(number), self._shard_shape(number), self.dtype)
-        except (OSError, ValueError):
+            array = _map(path := self._shard(number), self._shard_shape(number), self.dtype)
+            if _digest(array) == path.stem.rpartition("-")[2]:
+                return True
+        except FileNotFoundError:
             return False
-        return True
+        except (OSError, ValueError):
+            pass
+        path.unlink(missing_ok=True)
+        return False
 
     def _shard_shape(self, number: int) -> tuple[int, int]:
         return min(self.shard_rows, self.shape[0] - number * self.shard_rows), self.shape[1]
 
     def put(self, number: int, block: np.ndarray) -> None:
-        save_array(self._shard(number), np.ascontiguousarray(block, self.dtype))
+        block = np.ascontiguousarray(block, self.dtype)
+        save_array(self._shard(number, _digest(block)), block)
 
     def join(self) -> np.ndarray | None:
         """Joins all shards into one array, removes them and maps the array.
@@ -208,6 +223,10 @@ class _Entry:
                     _map(path, self._shard_shape(number), self.dtype).tofile(file)
             digest = sha256_file(temporary)
         write_json(self.folder / _SIDECAR, {"key": self.key, "sha256": digest})
+
+
+def _digest(block: np.ndarray) -> str:
+    return hashlib.sha256(block.data).hexdigest()[:16]
 
 
 def _map(path: Path, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:

@@ -231,7 +231,7 @@ def save_database(
     settings = {"database": database, "quantiser": found.quantiser, "bytes": size, "columns": small.dimension}
     settings |= {"beta": 1.0, "gamma": float(gamma), "unit_length": True, "rotated_at_random": found.bits == 1}
     said = _HEAD.format(**settings, packages=found.packages, place=found.place)
-    with io.whole_folder(folder) as whole:
+    with io.whole_folder(folder, kind="database") as whole:
         small.save(whole / MODEL)
         io.write_text(whole / CODE, said + code_of(database, small.dimension, size))
         io.write_json(whole / SETTINGS, settings)

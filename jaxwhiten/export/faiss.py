@@ -32,7 +32,7 @@ def save_faiss(folder: str | Path, whitening: Whitening) -> Path:
     chain = transforms(affine)
     flat = faiss.IndexFlatIP(affine.outputs)
     index = behind(chain, flat)
-    with io.whole_folder(folder, RuntimeError) as whole:
+    with io.whole_folder(folder, RuntimeError, kind="faiss") as whole:
         faiss.write_VectorTransform(chain[0], str(whole / TRANSFORM))
         faiss.write_index(index, str(whole / INDEX))
     return folder

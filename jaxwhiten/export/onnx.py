@@ -10,32 +10,35 @@ from pathlib import Path
 
 from jaxwhiten import io
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.errors import InputError
-from jaxwhiten.head import write_steps
+from jaxwhiten.errors import InputError, spelled
+from jaxwhiten.head import Settings, write_steps
 from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
 
 MODEL = "model.onnx"
 
 
 def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
-    """Writes `model.onnx`, which fails on sentences longer than the encoder's `max_length`, and the tokenizer.
+    """Writes `model.onnx`, the tokenizer, which truncates to the encoder's `max_length`, and the prompts by name.
 
     Args:
       folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
       encoder: The encoder.
 
     Raises:
-      InputError: The model, or a step of the head, cannot be exported.
+      InputError: The model, a step of the head or a default prompt cannot be exported, or the dtype is not float32.
       MissingDependencyError: The package onnx is not installed.
     """
     graph, form, folder = Graph(), encoder.head.form, Path(folder)
     if form.prompt or form.lower_case:
         raise InputError(f"{encoder.name}: a graph takes token ids, so {form!r} cannot be exported to ONNX.")
+    if encoder.dtype != "float32":
+        raise InputError(f"{spelled('dtype')} is {encoder.dtype}; an ONNX graph computes in float32, so pass float32.")
     vectors = write_steps(encoder.head.steps, EncoderGraph(graph, encoder.model(), encoder.max_length))
     graph.op("Identity", vectors, output="sentence_embedding")
     facts = {"max_length": str(encoder.max_length), "head": encoder.head.summary}
     proto = graph.finish(TOKENS, {"sentence_embedding": encoder.dimension}, facts, encoder.head.dtype)
-    with io.whole_folder(folder) as whole:
+    with io.whole_folder(folder, kind="onnx") as whole:
         (whole / MODEL).write_bytes(proto.SerializeToString())
         encoder.tokenizer.save(whole, form)
+        Settings(encoder.prompts, encoder.default_prompt_name, encoder.similarity_fn_name).write(whole)
     return folder

@@ -1,7 +1,19 @@
 """A head is the list of steps after the hidden states, from the mix of layers and the pooling to whitening and code."""
 
-from jaxwhiten.head.folder import Settings, modules_of, read_head, says_head, write_folder
-from jaxwhiten.head.head import AUTO, POOLINGS, Head, Heads, Tables, at_pooling, canonical, pool, run, write_steps
+from jaxwhiten.head.folder import Settings, longest_text, modules_of, read_head, says_head, write_folder
+from jaxwhiten.head.head import (
+    AUTO,
+    POOLINGS,
+    Head,
+    Heads,
+    PoolingWarning,
+    Tables,
+    at_pooling,
+    canonical,
+    pool,
+    run,
+    write_steps,
+)
 from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
 from jaxwhiten.head.states import LayerMix
 from jaxwhiten.head.steps import (

@@ -91,11 +91,21 @@ def says_head(folder: Path) -> bool:
     return (folder / "modules.json").is_file() or (folder / "1_Pooling" / "config.json").is_file()
 
 
-def read_head(folder: Path, config: EncoderConfig) -> tuple[Head, int | None]:
+def longest_text(folder: Path, config: EncoderConfig) -> int:
+    """The maximum sentence length in tokens of a folder of weights or a tokenizer, at most the model's."""
+    of_model = {"sentence_bert_config.json": "max_seq_length", "tokenizer_config.json": "model_max_length"}
+    # A static encoder has no positions, and the tokenizer's limit is its teacher's.
+    files = {"config.json": "max_length"} if config.model_type == "static" else of_model
+    found = (read_optional(folder / file).get(key) for file, key in files.items())
+    said = next((value for value in found if type(value) is int and value > 0), config.longest_input)
+    return min(said, config.longest_input)
+
+
+def read_head(folder: Path, config: EncoderConfig) -> Head:
     """Reads the steps of a sentence-transformers folder after its Transformer or StaticEmbedding.
 
     Returns:
-      The head, and the maximum sentence length in tokens if the folder gives one.
+      The head, with the folder's default prompt.
 
     Raises:
       ModelError: There is neither `modules.json` nor `1_Pooling/config.json`, weights are missing, or a module, mode or
@@ -128,8 +138,7 @@ def read_head(folder: Path, config: EncoderConfig) -> tuple[Head, int | None]:
             steps[-1].output_width(width)
         except (FormatError, MismatchError) as error:
             raise ModelError(f"{folder / CODE_FILE}: {error}") from error
-    form, max_length = _text_form(folder, listed)
-    return Head.of(tuple(steps), form), max_length
+    return Head.of(tuple(steps), _text_form(folder, listed[0][1]))
 
 
 def _listed(folder: Path) -> list[tuple[str, Path]]:
@@ -159,21 +168,13 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
     return [(kind.rpartition(".")[2], place) for (kind, _), place in zip(named, places, strict=True)]
 
 
-def _text_form(folder: Path, listed: list[tuple[str, Path]]) -> tuple[TextForm, int | None]:
-    """The form of sentences (default prompt, lower-casing), and the maximum sentence length."""
-    kind, first = listed[0]
-    of_transformer = read_optional(first / "sentence_bert_config.json")
-    lower_case, max_length = bool(of_transformer.get("do_lower_case")), of_transformer.get("max_seq_length")
-    max_length = max_length or read_optional(first / "tokenizer_config.json").get("model_max_length")
-    if kind == STATIC:
-        from jaxwhiten.models.static import MAX_LENGTH
-
-        max_length = read_optional(first / "config.json").get("max_length") or MAX_LENGTH
+def _text_form(folder: Path, first: Path) -> TextForm:
+    """The form of sentences: default prompt, lower-casing."""
+    lower_case = bool(read_optional(first / "sentence_bert_config.json").get("do_lower_case"))
     try:
-        form = TextForm(lower_case=lower_case).with_prompt(Settings.read(folder).default_prompt)
+        return TextForm(lower_case=lower_case).with_prompt(Settings.read(folder).default_prompt)
     except InputError as error:
         raise ModelError(f"{folder / SETTINGS_FILE}: {error}") from error
-    return form, max_length if isinstance(max_length, int) else None
 
 
 def modules_of(head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer) -> list[Module]:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +24,11 @@ from jaxtyping import Float, Int, Shaped
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code
-from jaxwhiten.errors import InputError, unknown_name
-from jaxwhiten.head.pooling import PLAIN_POOLINGS, Ditto, MaskToken, Mean, Pooling
+from jaxwhiten.errors import InputError, spelled, unknown_name
+from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, Ditto, MaskToken, Mean, Pooling
 from jaxwhiten.head.states import LayerMix, TokenWeights
 from jaxwhiten.head.steps import States, Step, leaves
-from jaxwhiten.head.vectors import Normalize, Quantise, Whiten, code_steps
+from jaxwhiten.head.vectors import Normalize, Quantise, Truncate, Whiten, code_steps
 from jaxwhiten.lazy import Array, jnp
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.packing import Segments
@@ -42,6 +44,11 @@ PROMPTBERT_TEMPLATE = 'This sentence : "{text}" means {mask} .'
 
 ALIASES = {"last_avg": "mean"}
 _BLOCK_ROWS = 16384
+
+
+class PoolingWarning(UserWarning):
+    """A model folder does not define how its vectors are pooled, or another pooling leaves its whitening out."""
+
 
 Steps = tuple[Step, ...]
 Heads = Mapping[str, Steps]
@@ -149,8 +156,9 @@ def parse(name: str) -> tuple[str, Maker]:
 
 
 def canonical(name: str) -> str:
-    """The canonical name of a pooling or alias; `"auto"` stays `"auto"`."""
-    return name if name == AUTO else parse(name)[0]
+    """The canonical name of a pooling or alias; `"auto"` stays `"auto"`, also in front of a name (`Head.name`)."""
+    first, colon, rest = name.partition(":")
+    return name if name == AUTO else f"{AUTO}:{parse(rest)[0]}" if first == AUTO and colon else parse(name)[0]
 
 
 def pooling_names(pooling: str | Sequence[str] | None, own: str) -> tuple[Sequence[str], bool]:
@@ -166,8 +174,8 @@ def pooling_names(pooling: str | Sequence[str] | None, own: str) -> tuple[Sequen
 class Head:
     """The steps after the hidden states: steps on states, one pooling, steps on vectors, in this order.
 
-    `name` is the name of an equivalent pooling, or `"auto"` if there is none. `form` defines how sentences are written
-    before they are tokenised.
+    `name` is the name of an equivalent pooling; `"auto"` if there is none; or `"auto:NAME"` for a folder's head with
+    another pooling. `form` defines how sentences are written before they are tokenised.
     """
 
     name: str
@@ -229,6 +237,28 @@ class Head:
         found = [np.asarray(functools.reduce(lambda x, step: step(x), rest, part)) for part in parts]
         return with_code(np.concatenate(found), self.code)
 
+    def with_pooling(self, named: Head, config: EncoderConfig) -> Head:
+        """This head with the pooling of another one, or itself if that is its own.
+
+        Later steps stay, except a whitening or code, which was fitted on the other vectors, and maps behind it.
+        """
+        (own, after), (pooling, _) = at_pooling(self.steps), at_pooling(named.steps)
+        form = dataclasses.replace(named.form, lower_case=self.form.lower_case).with_prompt(self.form.prompt or "")
+        if isinstance(own[-1], AfterPrompt) and form.prompt is not None:
+            pooling = (*pooling[:-1], AfterPrompt(pooling[-1], own[-1].length))
+        if not (same := _facts(own, config) == _facts(pooling, config)):
+            fitted = [step.words() for step in after if isinstance(step, Whiten | Quantise)]
+            if fitted:
+                words = f"{spelled('pooling', named.name)} omits {' and '.join(fitted)}, fitted on another pooling"
+                warnings.warn(f"{words}. Refit with `jaxwhiten fit`.", PoolingWarning, stacklevel=5)
+            first = next((i for i, step in enumerate(after) if step.words() in fitted), len(after))
+            after = after[:first] + tuple(step for step in after[first:] if isinstance(step, Normalize | Truncate))
+            lasts = itertools.chain([None], after)
+            after = tuple(s for s, last in zip(after, lasts, strict=False) if {type(s), type(last)} != {Normalize})
+        if not after and pooling == named.steps and form == named.form:
+            return named
+        return self if same else Head(f"{AUTO}:{named.name}", pooling + after, form)
+
     def then(self, *steps: Step) -> Head:
         """This head with further steps at the end."""
         return dataclasses.replace(self, name=AUTO, steps=(*self.steps, *steps))
@@ -272,6 +302,13 @@ def at_pooling(steps: Steps) -> tuple[Steps, Steps]:
     """The steps up to and including the pooling, and the steps after it."""
     end = 1 + next(i for i, step in enumerate(steps) if isinstance(step, Pooling))
     return steps[:end], steps[end:]
+
+
+def _facts(pooling: Steps, config: EncoderConfig) -> list[Any]:
+    """The steps up to the pooling in a form that can be compared, however their layers are counted."""
+    mixes = [step.by_layer(config.num_layers) for step in pooling if isinstance(step, LayerMix)]
+    rest = tuple(step for step in pooling if not isinstance(step, LayerMix))
+    return [*filter(None, mixes), *Head("", rest).contents()]
 
 
 def _pooling(steps: Steps) -> Pooling:

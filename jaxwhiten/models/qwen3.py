@@ -63,11 +63,6 @@ def is_causal(raw: Mapping[str, Any], default: bool = True) -> bool:
     return causal
 
 
-def window_reach(window: int, causal: bool) -> int:
-    """The distance that a sliding window reaches. Causal attention excludes the token at the window's distance."""
-    return max(window - causal, 0)
-
-
 def read_decoder(
     raw: Mapping[str, Any],
     fields: Mapping[str, Any],
@@ -77,14 +72,14 @@ def read_decoder(
 ) -> dict[str, Any]:
     """Fields common to decoders: `is_causal`, rotary positions with default base `theta`, windows of some layers."""
     causal = is_causal(raw, fields["causal"])
-    window = typed(raw.get("sliding_window"), "int", "sliding_window") if slides else 0
     local = read_local_layers(raw, fields["num_layers"], is_local) if slides else ()
+    window = typed(raw.get("sliding_window"), "int", "sliding_window", 1) if local else causal
     return {
         "causal": causal,
         **read_rotary(raw, None, "rope_theta", theta, SCALINGS),
         **read_rotary(raw, None, "rope_theta", theta, SCALINGS, prefix="local_"),
         "local_layers": local,
-        "local_window": window_reach(window, causal) if local else 0,
+        "local_window": window - causal,  # causal attention excludes the token at the window's distance
     }
 
 
@@ -106,6 +101,6 @@ def _write(config: EncoderConfig) -> dict[str, Any]:
 
 
 _DEFAULTS = DEFAULTS | {"head_size": 128, "head_norm": True, "causal": True}
-QWEN3 = Family("Qwen3", NAMES, ("", "model."), KEYS, defaults=_DEFAULTS, read=_read, write=_write)
+QWEN3 = Family("Qwen3", NAMES, ("", "model.", "transformer."), KEYS, defaults=_DEFAULTS, read=_read, write=_write)
 # The name in Perplexity's files; it is written as Qwen3, which needs no code from its folder.
 BIDIRECTIONAL_QWEN3 = dataclasses.replace(QWEN3, defaults=_DEFAULTS | {"causal": False})

@@ -16,7 +16,7 @@ from jaxwhiten.models.ministral3 import MINISTRAL3
 from jaxwhiten.models.modernbert import MODERNBERT
 from jaxwhiten.models.nomic_bert import NOMIC_BERT, NOMIC_BERT_MOE
 from jaxwhiten.models.qwen3 import BIDIRECTIONAL_QWEN3, QWEN3
-from jaxwhiten.models.t5 import T5
+from jaxwhiten.models.t5 import MT5, T5, T5_V1_1
 
 FAMILIES: dict[str, Family] = {
     "bert": bert.BERT,
@@ -33,6 +33,8 @@ FAMILIES: dict[str, Family] = {
     "bidirectional_pplx_qwen3": BIDIRECTIONAL_QWEN3,
     "gemma3_text": GEMMA3,
     "t5": T5,
+    "t5_v1_1": T5_V1_1,  # files say t5
+    "mt5": MT5,
     "eurobert": EUROBERT,
     "gte": GTE,
     "new": GTE,

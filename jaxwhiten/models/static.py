@@ -20,7 +20,6 @@ from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.models.transformer import TransformerEncoder
 
-MAX_LENGTH = 512  # tokens, if a folder gives no limit; model2vec's default
 _TABLES = ("embeddings", "embedding.weight")  # model2vec's tensor, and sentence-transformers'
 _LONGEST = 1 << 20
 
@@ -83,5 +82,6 @@ def save_static(model: StaticEncoder, folder: str | Path, *, unit_length: bool, 
     """
     table = np.asarray(model.embedding[...]).astype(dtype)
     raw = {"model_type": "model2vec", "architectures": ["StaticModel"], "hidden_dim": table.shape[1]}
-    raw |= {"normalize": unit_length, "max_length": max_length, "embedding_dtype": dtype}
+    raw |= {"normalize": unit_length, "embedding_dtype": dtype}
+    raw |= {"max_length": max_length} if max_length < model.config.longest_input else {}
     checkpoint.save_folder(folder, raw, {_TABLES[0]: np.ascontiguousarray(table)}, dtype)

@@ -1,13 +1,21 @@
 """T5's encoder: norms without bias or mean before each part, relative positions, and unscaled attention scores.
 
+T5 v1.1 and mT5 gate the feed-forward layer; the `config.json` of T5 v1.1 has the same `model_type` as T5's.
+
 References:
   Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer", section 2.1.
+  Xue et al. 2021, "mT5: A Massively Multilingual Pre-trained Text-to-Text Transformer", section 3.2.
   Ni et al. 2022, "Sentence-T5: Scalable Sentence Encoders from Pre-trained Text-to-Text Models".
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
 from jaxwhiten.models import qwen3
+from jaxwhiten.models.config import EncoderConfig, check_supported
 from jaxwhiten.models.family import Family, Names
 
 _ATTENTION, _INNER = "encoder.block.*.layer.0.SelfAttention", "encoder.block.*.layer.1.DenseReluDense"
@@ -40,7 +48,6 @@ KEYS = {
     "pad_token_id": "pad_token_id",
 }
 DEFAULTS = qwen3.DEFAULTS | {
-    "gated": False,
     "hidden_act": "relu",
     "dropout": 0.1,
     "query_scalar": 1.0,
@@ -48,4 +55,23 @@ DEFAULTS = qwen3.DEFAULTS | {
     "relative_buckets": 32,
     "max_positions": 512,
 }
-T5 = Family("T5Encoder", NAMES, ("", "transformer."), KEYS, defaults=DEFAULTS)
+
+
+def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The activation and the gate, both named by `feed_forward_proj`; its "gated-gelu" is the GELU by tanh."""
+    said: str = fields["hidden_act"]
+    name, gated = "gelu_new" if said == "gated-gelu" else said.removeprefix("gated-"), said.startswith("gated-")
+    check_supported(raw, {"dense_act_fn": name, "is_gated_act": gated})  # transformers lets these override the key
+    kind = "t5" if not gated else "mt5" if raw["model_type"] == "mt5" else "t5_v1_1"
+    return {"model_type": kind, "gated": gated, "hidden_act": name}
+
+
+def _write_gated(config: EncoderConfig) -> dict[str, Any]:
+    kind, name = config.model_type.removesuffix("_v1_1"), config.hidden_act.removesuffix("_new")
+    return {"model_type": kind, "feed_forward_proj": f"gated-{name}"}
+
+
+_GATED = {"layers.*.feed_forward.up": f"{_INNER}.wi_0", "layers.*.feed_forward.gate": f"{_INNER}.wi_1"}
+T5 = Family("T5Encoder", NAMES, ("", "transformer."), KEYS, defaults=DEFAULTS, read=_read)
+T5_V1_1 = dataclasses.replace(T5, names={**NAMES, **_GATED}, write=_write_gated)
+MT5 = dataclasses.replace(T5_V1_1, stem="MT5Encoder", defaults=DEFAULTS | {"hidden_act": "gated-gelu"})

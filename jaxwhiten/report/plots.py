@@ -24,8 +24,6 @@ def plot_scores(run: STSRun, path: Path) -> Path | None:
 
     A whitening at one k makes no panel; None where no panel is left.
     """
-    from matplotlib.lines import Line2D
-
     tasks, aggregate = run.header.tasks, run.header.aggregate
     raw = [row for row in run.rows if row.whitening == "none"]
     panels: dict[str, list[STSRow]] = {}
@@ -38,6 +36,8 @@ def plot_scores(run: STSRun, path: Path) -> Path | None:
     poolings = list(dict.fromkeys(row.pooling for row in run.rows if row.has_knobs or row.whitening == "none"))
     colours = {pooling: COLOURS[i % len(COLOURS)] for i, pooling in enumerate(poolings)}
     with new_panels(path, list(panels)) as (figure, axes):
+        from matplotlib.lines import Line2D
+
         for axis, rows in zip(axes, panels.values(), strict=False):
             for pooling in poolings:
                 points = sorted((row.k, row.average(aggregate)) for row in rows if row.pooling == pooling)

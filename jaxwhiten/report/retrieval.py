@@ -170,8 +170,6 @@ def plot_quality(
 
     `x` gives a row's value, and where it is a range the far end of it. None for fewer than two points.
     """
-    from matplotlib.lines import Line2D
-
     rows = [row for row in run.rows if math.isfinite(row.mrr_at_10) and all(map(math.isfinite, x(row)))]
     if len(rows) < 2:
         return None
@@ -183,6 +181,8 @@ def plot_quality(
     lines = list(dict.fromkeys(map(line_of, rows)))
     backends = list(dict.fromkeys(row.backend for row in rows))
     with new_figure(path, 6.4, 4.6) as drawing:
+        from matplotlib.lines import Line2D
+
         axis = drawing.subplots()
         for (place, line), (sign, backend) in itertools.product(enumerate(lines), enumerate(backends)):
             of_line = sorted(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jaxwhiten import io
+from jaxwhiten.errors import optional
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555", "#56B4E9", "#E69F00", "#000000")
@@ -26,7 +27,7 @@ STYLE: dict[Any, Any] = {
 @contextlib.contextmanager
 def new_figure(path: io.PathLike, width: float, height: float, **style: Any) -> Iterator[Any]:
     """An empty matplotlib figure of this size in inches; after the block it is written atomically as a PNG."""
-    import matplotlib
+    matplotlib = optional("matplotlib", "eval", "Drawing a plot")
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE | style), io.atomic_path(path) as temporary:

@@ -40,11 +40,12 @@ def embed_files(
     else:
         written = (parts.write(encoder, chunk) for chunk in parts.missing())
     rows = bytes_read = 0
+    size = sum(source.stat()[0] for source in sources)
     with tqdm(unit="row", desc="embed", disable=None if show_progress is None else not show_progress) as bar:
         for record in written:
             rows += record["rows"]
             bytes_read += record["end"][1] - record["start"][1]
             if bytes_read:  # for text files, remaining rows are estimated from rows per byte so far
-                bar.total = round(sum(source["size"] for source in parts.plan.inputs) * rows / bytes_read)
+                bar.total = round(size * rows / bytes_read)
             bar.update(record["rows"])
     return parts.finish()

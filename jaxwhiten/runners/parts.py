@@ -7,7 +7,10 @@ written after all parts. To resume, a run reads only the records: one per part, 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,19 +20,19 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.codes import load_code
-from jaxwhiten.datasets.chunks import Chunk, Source, chunks
+from jaxwhiten.datasets.chunks import Chunk, Position, Source, chunks, rows, text_hash
 from jaxwhiten.encoding import Encoder, arrow
-from jaxwhiten.errors import FormatError, MismatchError, NonFiniteError, optional
+from jaxwhiten.errors import FormatError, InputError, MismatchError, NonFiniteError, optional
 from jaxwhiten.whitening import Moments, grouped
 
 PART_ROWS = 65_536
 _PLAN, _FINISHED, _CODE, _DEAD = "plan.json", "manifest.json", "code.safetensors", "dead-letters.jsonl"
-_PARQUET = "data", "Parts in Parquet", "pyarrow"
+_PARQUET = "data", "A corpus in Parquet files", "pyarrow"
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Everything that parts depend on: `Encoder.encoding`, whose fingerprint includes the head, and `Source.facts`."""
+    """Everything that parts depend on: `Encoder.encoding`, whose fingerprint includes the head, and the sources."""
 
     encoding: dict[str, Any]
     dimension: int
@@ -46,14 +49,16 @@ class Plan:
         if encoder.head.code is not None:
             encoding["code"] = encoder.head.code.name
         dtype = np.dtype(encoder.head.dtype if coded or not float16 else np.float16).name
-        return cls(encoding, encoder.dimension, dtype, [source.facts() for source in sources], **how)
+        return cls(encoding, encoder.dimension, dtype, [dataclasses.asdict(source) for source in sources], **how)
 
-    @property
+    @functools.cached_property
     def hash(self) -> str:
         return io.content_key(dataclasses.asdict(self))
 
 
 def _read(path: Path) -> Any:
+    if not io.below(path.parent, path.name).is_file():  # opening a pipe would wait for ever
+        raise FileNotFoundError(f"{path}: no such file")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -80,10 +85,19 @@ class Parts:
                 )
             plan = told
         self.plan = plan
+        self._checked = dict[Source, list[int]]()  # the state in which a source was compared with its parts
 
     def begin(self, encoder: Encoder) -> None:
-        """Writes the code, if there is one, and then the plan, unless the folder has a plan already."""
+        """Writes the code, if there is one, and then the plan, unless the folder has a plan already.
+
+        Raises InputError for a folder that is read-only, or that holds files but no plan.
+        """
+        optional("pyarrow", *_PARQUET)  # an error now, before anything is encoded
+        folder = io.replaceable(self.folder)
         if not (self.folder / _PLAN).is_file():
+            found = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+            if other := [name for name in found if name != _CODE and not name.endswith(".tmp")]:
+                raise InputError(f"{self.folder}: holds {other[0]} and is no folder of parts. Specify a new folder.")
             if encoder.head.code is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 encoder.head.code.save(self.folder / _CODE)
@@ -104,14 +118,48 @@ class Parts:
 
     def missing(self) -> Iterator[Chunk]:
         """The chunks of the corpus that have no part yet."""
-        return chunks(self.plan.inputs, self.plan.part_rows, self.plan.skip_bad, self.records())
+        return chunks(self.plan.inputs, self.plan.part_rows, self.plan.skip_bad, self.records(), self._check)
+
+    def _check(self, source: Source) -> None:
+        """Compares the texts of a source's finished parts with the file; MismatchError names the first that differs."""
+        self._checked[source] = source.stat()
+        mine = [part for part in self.records().values() if source.read_before([part])]
+        with contextlib.closing(rows(source, Position(), True, Position())) as found:
+            row = next(found, None)
+            for part in sorted(mine, key=lambda part: part["end"]):
+                kept = self._table(part, ["hash"])["hash"].to_pylist()
+                now = list[tuple[int, int]]()
+                while row is not None and row.end.line <= part["end"][0]:
+                    if row.end.line > part["start"][0] and row.text is not None:
+                        now.append((row.end.line, text_hash(row.text)))
+                    row = next(found, None)
+                for text, hash in itertools.zip_longest(now, kept):
+                    if text is None or text[1] != hash:
+                        line = text[0] if text else part["end"][0]
+                        raise MismatchError(
+                            f"{source.path}, row {line}: changed after it was embedded in part {part['part']} of"
+                            f" {self.folder}. Restore the file, or embed it into a new folder."
+                        )
+
+    def _table(self, part: dict[str, Any], columns: list[str] | None = None) -> Any:
+        """The table of a part's record, or some of its columns; FormatError if it cannot be read."""
+        path = io.below(self.folder, self._file(part["part"], ".parquet").name)
+        try:
+            if columns is None and io.sha256_file(path) != part["sha256"]:
+                raise ValueError("checksum does not match, the file was damaged after it was written")
+            return optional("pyarrow.parquet", *_PARQUET).read_table(path, columns=columns)
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise FormatError(f"{path}: {error}. Remove it, and run `jaxwhiten embed` again.") from error
 
     def write(self, encoder: Encoder, chunk: Chunk) -> dict[str, Any]:
         """Embeds a chunk and writes its part: moments, vectors, and then the record, which is returned."""
-        rows = [row for row in chunk.rows if row.text is not None]
-        beside, told = {"id": [row.id for row in rows]}, {"plan": self.plan.hash, "encoding": self.plan.encoding}
-        found = arrow.embedded(encoder, [row.text for row in rows], beside, self.plan.dtype, **told)
-        record = {**chunk.record(), "rows": len(rows), "plan": self.plan.hash}
+        (self.folder / _FINISHED).unlink(missing_ok=True)
+        texts = [row.text for row in chunk.rows if row.text is not None]
+        beside: dict[str, Any] = {"id": [row.id for row in chunk.rows if row.text is not None]}
+        beside["hash"] = np.array([text_hash(text) for text in texts], np.uint64)
+        told = {"plan": self.plan.hash, "encoding": self.plan.encoding}
+        found = arrow.embedded(encoder, texts, beside, self.plan.dtype, **told)
+        record = {**chunk.record(), "rows": len(texts), "plan": self.plan.hash}
         if self.plan.moments:
             path = self._file(chunk.number, ".moments.safetensors")
             try:
@@ -122,11 +170,19 @@ class Parts:
             record["moments"] = io.sha256_file(path)
         with io.atomic_path(self._file(chunk.number, ".parquet")) as temporary:
             optional("pyarrow.parquet", *_PARQUET).write_table(found.drop_columns("error"), temporary)
+            record["sha256"] = io.sha256_file(temporary)
         io.write_json(self._file(chunk.number, ".json"), record)
         return record
 
     def finish(self) -> dict[str, Any]:
-        """Writes the list of bad rows and then the manifest of all parts; returns the manifest's totals."""
+        """Writes the list of bad rows and then the manifest of all parts; returns the manifest's totals.
+
+        Raises MismatchError for a text that has changed since it was embedded.
+        """
+        for source in (Source(**fields) for fields in self.plan.inputs):
+            stat = source.stat()
+            if stat != self._checked.get(source) and not source.read_before(self.records().values(), stat):
+                self._check(source)
         parts = [part for _, part in sorted(self.records().items())]
         dead = [{"file": part["file"], "row": row, "error": why} for part in parts for row, why in part["dead"]]
         if dead:
@@ -137,18 +193,17 @@ class Parts:
 
     def _finished(self) -> list[tuple[int, dict[str, Any]]]:
         records = sorted(self.records().items())
-        if (self.folder / _FINISHED).is_file() and next(self.missing(), None) is None:
+        finished = self.folder / _FINISHED
+        if finished.is_file() and len(records) == len(_read(finished)["parts"]):
             return records
         raise FormatError(f"{self.folder}: not finished, {len(records)} parts are done: run `jaxwhiten embed` again.")
 
     def blocks(self) -> Iterator[tuple[list[str], np.ndarray]]:
         """Ids and vectors, or codes that know their code, part after part; FormatError for a part that is damaged."""
-        pq = optional("pyarrow.parquet", *_PARQUET)
         code = load_code(self.folder / _CODE) if "code" in self.plan.encoding else None
         for number, record in self._finished():
-            path = self._file(number, ".parquet")
+            path, found = self._file(number, ".parquet"), self._table(record)
             try:
-                found = pq.read_table(path)
                 told = json.loads(found.schema.metadata[b"jaxwhiten"])
                 if told["plan"] != self.plan.hash or len(found) != record["rows"]:
                     raise ValueError("it is not the part that was recorded")

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 import threadpoolctl
 
+from jaxwhiten.runtime import hardware
+
 Share = TypeVar("Share")
 Result = TypeVar("Result")
 # One call at a time: each call takes all cores and limits the threads of the process.
@@ -55,5 +57,6 @@ def on_cores(work: Callable[[Share], Result], shares: Sequence[Share]) -> list[R
     """
     if len(shares) == 1:
         return [work(shares[0])]
+    hardware.check_process()
     with _TURN, _on_one_thread(), ThreadPoolExecutor(len(shares), initializer=_on_one_thread) as pool:
         return list(pool.map(work, shares))

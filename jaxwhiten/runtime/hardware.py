@@ -20,13 +20,13 @@ def cores() -> int:
 
 
 def check_process() -> None:
-    """Raises JaxwhitenError in a process forked from one that used devices, where a computation would never end."""
+    """Raises JaxwhitenError in a process forked from one that computed with threads, where a call would never end."""
     global _process
     _process = _process or os.getpid()
     if _process != os.getpid():
         raise JaxwhitenError(
-            f"Process {os.getpid()} was forked from process {_process}, which had used its devices, and lacks the"
-            ' threads for that: start processes by multiprocessing.get_context("spawn"), and make the encoder in them.'
+            f"Process {os.getpid()} was forked from process {_process}, which had used its threads, and lacks"
+            ' them: start processes with multiprocessing.get_context("spawn"), and load encoders and indexes in them.'
         )
 
 

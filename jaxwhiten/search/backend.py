@@ -4,19 +4,40 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import make_dataclass
+from dataclasses import field, fields, make_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Float32, Int64
 
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.search.coding import Coding
 from jaxwhiten.search.header import Header
 from jaxwhiten.whitening.affine import Affine
+from jaxwhiten.whitening.estimator import check_integer
 
 BACKENDS: dict[str, type[Backend]] = {}
 """Every backend by name: subclasses of `Backend` that define a name are added when the package imports their file."""
+
+
+def backend_with(name: str, options: Mapping[str, Any]) -> tuple[type[Backend], Any]:
+    """A backend and its options; InputError for an unknown name, or for a number outside its range."""
+    check_name("search backend", name, BACKENDS)
+    kind = BACKENDS[name]
+    known = {option.name: option for option in fields(kind.Options)}
+    for option, value in options.items():
+        if not known:
+            raise InputError(f"The backend {name} has no options: omit {option!r}.")
+        check_name(f"option of {name}", option, known)
+        if limits := known[option].metadata.get("within"):
+            check_integer(f"Option {option} of {name}", value, *limits)
+    return kind, kind.Options(**{name: v.item() if isinstance(v, np.generic) else v for name, v in options.items()})
+
+
+def within(default: int, least: int, most: int) -> Any:
+    """A field of options: an integer from `least` to `most`."""
+    return field(default=default, metadata={"within": (least, most)})
 
 
 class Backend(ABC):

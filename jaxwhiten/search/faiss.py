@@ -20,12 +20,12 @@ import numpy as np
 
 from jaxwhiten.codes.product import behind, import_faiss, transforms
 from jaxwhiten.errors import InputError, MissingDependencyError, install_command
-from jaxwhiten.search.backend import Backend
+from jaxwhiten.runtime.hardware import check_process
+from jaxwhiten.search.backend import Backend, within
 from jaxwhiten.search.coding import Coding
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import prepared
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import check_integer
 
 # k-means needs this many vectors per cluster; with fewer FAISS warns, with fewer vectors than clusters it fails.
 _MIN_POINTS = 39
@@ -37,19 +37,19 @@ _SEED = 1234
 class IvfOptions:
     """Options of inverted lists; the defaults are from Su et al. 2021."""
 
-    nlist: int = 1024
-    nprobe: int = 5  # lists that a query searches
-    max_points_per_centroid: int = 256  # vectors per list that k-means samples
-    seed: int = _SEED  # of k-means
+    nlist: int = within(1024, 1, 1 << 20)
+    nprobe: int = within(5, 1, 1 << 20)  # lists that a query searches
+    max_points_per_centroid: int = within(256, 1, 1 << 20)  # vectors per list that k-means samples
+    seed: int = within(_SEED, 1, 2**31 - 1)  # of k-means
 
 
 @dataclass
 class HnswOptions:
     """Options of a graph: neighbours per vector, and numbers of candidates while building and searching."""
 
-    m: int = 32
-    ef_construction: int = 40
-    ef_search: int = 64
+    m: int = within(32, 2, 512)
+    ef_construction: int = within(40, 1, 1 << 16)
+    ef_search: int = within(64, 1, 1 << 16)
 
 
 class Faiss(Backend):
@@ -73,10 +73,7 @@ class Faiss(Backend):
     @classmethod
     def build(cls, vectors: np.ndarray, options: Any, prepare: Affine, coding: Coding | None, mapped: bool) -> Faiss:
         faiss, n, d = cls._import(), len(vectors), prepare.outputs
-        values, notes = dataclasses.asdict(options), list[str]()
-        for name, value in values.items():
-            check_integer(f"Option {name} of {cls.name}", value, 1)
-        options = cls.Options(**{name: int(value) for name, value in values.items()})
+        notes = list[str]()
         cls._fit_options(options, n, notes)
         chain = transforms(prepare)
         rows = prepared(vectors, functools.partial(_through, [] if mapped else chain))
@@ -124,6 +121,8 @@ class Faiss(Backend):
 
     def search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
         index = self._inner if prepared else self._index
+        if len(queries) > 1:
+            check_process()
         with _one_thread(self._faiss) if len(queries) == 1 else contextlib.nullcontext():
             found, ids = index.search(queries, k)
         return (1 - found / 2 if index.metric_type == self._faiss.METRIC_L2 else found), ids

@@ -13,8 +13,18 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import FormatError, MismatchError
-from jaxwhiten.io import FORMAT_VERSION, below, check_version, from_json, remove_stale, seal, sha256_file, write_json
+from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.io import (
+    FORMAT_VERSION,
+    below,
+    check_version,
+    from_json,
+    remove_stale,
+    replaceable,
+    seal,
+    sha256_file,
+    write_json,
+)
 from jaxwhiten.search.locks import LOCK
 
 HEADER = "header.json"
@@ -62,6 +72,21 @@ class Header(About):
     checksum: str
     normalize: bool
     files: dict[str, File]
+
+
+def check_index_folder(path: os.PathLike[str] | str) -> Path:
+    """The real path of a folder that `Index.save` may write; InputError if it is read-only or not an index."""
+    folder = replaceable(path)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{path}: is a file; an index is a folder.")
+    found = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    ours = HEADER in found or all(map(LEFTOVER.fullmatch, found))
+    with contextlib.suppress(OSError, ValueError, RecursionError):  # there is none, or it is damaged
+        told = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+        ours = isinstance(told, dict) and told.get("kind") == KIND
+    if not ours:
+        raise InputError(f"{path}: is not empty and not an index; nothing was written. Specify a new or empty folder.")
+    return folder
 
 
 def read_header(folder: str | os.PathLike[str]) -> Header:

@@ -19,16 +19,17 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from jaxwhiten.codes import CODES, Code, Quantiser
-from jaxwhiten.errors import FormatError, InputError, MismatchError, check_name
+from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.io import from_json, load_tensors, writing
+from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
-from jaxwhiten.search.backend import BACKENDS, Backend
+from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
 from jaxwhiten.search.coding import AUTO, choose
 from jaxwhiten.search.header import (
     HEADER,
-    LEFTOVER,
     About,
     Header,
+    check_index_folder,
     read_documents,
     read_header,
     replace_files,
@@ -249,12 +250,7 @@ class Index(About):
           OutputError: The folder cannot be written to, or the disk is full; an index already there is intact.
           MismatchError: Another writer has changed the index in the folder since this one was loaded or saved there.
         """
-        folder = Path(path)
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"{folder}: a file; an index is a folder.")
-        found = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-        if HEADER not in found and not all(map(LEFTOVER.fullmatch, found)):
-            raise InputError(f"{folder}: not empty and not an index; nothing was written.")
+        folder = check_index_folder(path)
         with writing(folder, OSError):
             folder.mkdir(parents=True, exist_ok=True)
         with locked(folder), self._threads.reading(), writing(folder, OSError, RuntimeError):  # RuntimeError: FAISS's
@@ -316,13 +312,8 @@ def build_index(
       MissingDependencyError: The backend's package or device is missing.
     """
     start = time.perf_counter()
-    check_name("search backend", backend, BACKENDS)
-    kind = BACKENDS[backend]
-    known = [field.name for field in dataclasses.fields(kind.Options)]
-    for name in options:
-        if not known:
-            raise InputError(f"The backend {backend} has no options, so not {name!r} either.")
-        check_name(f"option of {backend}", name, known)
+    check_process()
+    kind, chosen = backend_with(backend, options)
     given = vectors if isinstance(codes, Code) and getattr(vectors, "code", None) is codes else None
     if given is not None and rescore is not None:
         raise InputError("Codes alone have nothing finer to score candidates by: leave rescore out, or give vectors.")
@@ -351,7 +342,7 @@ def build_index(
         provenance = dict(getattr(source, "provenance", None) or {})
         check_provenance("The code" if source is codes else "The whitening", provenance, encoding or {})
         inside = {"hash": prepare.hash(), "k": prepare.outputs, "provenance": provenance}
-    store = kind.build(vectors, kind.Options(**options), prepare, coding, given is not None)
+    store = kind.build(vectors, chosen, prepare, coding, given is not None)
     return Index(
         backend=backend,
         options=dataclasses.asdict(store.options),

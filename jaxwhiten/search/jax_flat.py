@@ -25,6 +25,7 @@ from jaxwhiten.codes import nearest
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import map_array
 from jaxwhiten.lazy import Array, jax, jnp, lax
+from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend
 from jaxwhiten.search.coding import Coding
 from jaxwhiten.search.header import Header
@@ -104,6 +105,7 @@ class JaxFlat(Backend):
         return np.asarray(self._documents)[: self._size]
 
     def search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
+        check_process()
         batch, block = self._batch_and_block(len(queries), k)
         kernel = None if prepared else self._kernel
         normalize = self.prepare.unit_length and not prepared

@@ -15,6 +15,7 @@ class TokenIds:
 
     flat: Int[np.ndarray, " tokens"]
     lengths: Int[np.ndarray, " n"]
+    cut: int = 0  # sentences that were truncated
 
     def padded(
         self, rows: Int[np.ndarray, " rows"], height: int, length: int, pad_id: int

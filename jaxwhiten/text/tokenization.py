@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -23,6 +24,9 @@ from jaxwhiten.text.words import WordTable
 OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
 MASK_TOKENS = ("[MASK]", "<mask>")
+_SETTINGS = "tokenizer_config.json"
+COUNTS: Counter[tuple[int, str]] = Counter()
+"""Texts that this process has tokenized, and the `"cut"` ones of `"all"`, by maximum length in tokens."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +62,7 @@ PLAIN = TextForm()
 
 
 class BulkTokenizer:
-    """A model's tokenizer, truncating to `max_length` tokens, called on many sentences at once.
+    """A model's tokenizer, truncating to `max_length` tokens on its own side, called on many sentences at once.
 
     Args:
       folder: Holds `tokenizer.json`, or the older `vocab.txt` and its companions.
@@ -76,7 +80,9 @@ class BulkTokenizer:
         with _refusing(folder, "is damaged"):
             if not special_tokens:
                 self._tokenizer.post_processor = None
-            self._tokenizer.enable_truncation(max_length)
+            side = _settings(folder).get("truncation_side") or (self._tokenizer.truncation or {}).get("direction")
+            self._truncation: dict[str, Any] = {"max_length": max_length, "direction": side or "right"}
+            self._tokenizer.enable_truncation(**self._truncation)
             self._tokenizer.no_padding()
         self.max_length = max_length
 
@@ -94,15 +100,21 @@ class BulkTokenizer:
         if form.prompt:
             sentences = [form.prompt + sentence for sentence in sentences]
         if form.prompt is None:
-            return self._encoded(self._around(form.template), sentences)
-        encode = self._table or functools.partial(self._encoded, self._tokenizer)
-        return encode(sentences)
+            found = self._encoded(self._around(form.template), sentences)
+        else:
+            found = (self._table or functools.partial(self._encoded, self._tokenizer))(sentences)
+        COUNTS.update({(self.max_length, "all"): len(sentences), (self.max_length, "cut"): found.cut})
+        return found
 
     def _encoded(self, tokenizer: Any, sentences: Sequence[str]) -> TokenIds:
         with _refusing(self.folder, "is damaged"):
             if len(sentences) == 1:  # waking threads would take longer
-                return self._checked([tokenizer.encode(sentences[0]).ids])
-            return self._checked([encoding.ids for encoding in tokenizer.encode_batch_fast(list(sentences))])
+                rows = [tokenizer.encode(sentences[0])]
+            else:
+                rows = tokenizer.encode_batch_fast(list(sentences))
+            ids = [row.ids for row in rows]
+            full = (row for row, own in zip(rows, ids, strict=True) if len(own) == self.max_length)
+            return dataclasses.replace(self._checked(ids), cut=sum(bool(row.overflowing) for row in full))
 
     @functools.cached_property
     def _table(self) -> WordTable | None:
@@ -146,7 +158,7 @@ class BulkTokenizer:
                     for name, ids in pieces.items()
                 ],
             )
-            tokenizer.enable_truncation(self.max_length)
+            tokenizer.enable_truncation(**self._truncation)
         return tokenizer
 
     def _checked(self, ids: list[list[int]]) -> TokenIds:
@@ -207,27 +219,38 @@ class BulkTokenizer:
         """All tokens, in the order of their ids; empty for ids without a token."""
         return [self._tokenizer.id_to_token(i) or "" for i in range(self.vocab_size)]
 
-    def to_json(self, form: TextForm = PLAIN) -> str:
-        """The tokenizer's own serialisation, without the truncation to `max_length`.
+    def to_json(self) -> str:
+        """The tokenizer's own serialization, without padding and the length to which it truncates."""
+        raw = json.loads(self._tokenizer.to_str())
+        right = self._truncation["direction"] == "right"  # the usual side is left out, and fingerprints stay the same
+        return json.dumps(
+            {**raw, "truncation": None if right else {**raw["truncation"], "max_length": 1}}, sort_keys=True
+        )
+
+    def save(self, folder: Path, form: TextForm = PLAIN) -> None:
+        """Writes the tokenizer's files to a model folder: they truncate to `max_length`, and do not pad.
 
         A template becomes part of the special tokens; a prompt is left to the caller.
         """
         tokenizer = self._tokenizer if form.prompt is not None else self._around(form.template)
-        return json.dumps({**json.loads(tokenizer.to_str()), "truncation": None}, sort_keys=True)
-
-    def save(self, folder: Path, form: TextForm = PLAIN) -> None:
-        """Writes the tokenizer's files to a model folder; a template goes into `tokenizer.json`."""
         if self._special_tokens:
             copy_tokenizer(self.folder, folder)
-            if form.prompt is not None:
-                return
-        io.write_text(folder / "tokenizer.json", self.to_json(form))
-        if not self._special_tokens:
-            return
-        settings = folder / "tokenizer_config.json"
-        raw = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
-        # A tokenizer class of one family would write its own special tokens over the template.
-        io.write_json(settings, raw | {"tokenizer_class": "PreTrainedTokenizerFast"})
+            settings = {**_settings(folder), "model_max_length": self.max_length}
+            if form.prompt is None:  # a tokenizer class of one family would write its own special tokens over it
+                settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+            io.write_json(folder / _SETTINGS, settings)
+        io.write_text(folder / "tokenizer.json", tokenizer.to_str())
+
+
+@contextlib.contextmanager
+def uncounted() -> Iterator[None]:
+    """Texts in the block are not the user's, and do not count in `COUNTS`."""
+    kept = COUNTS.copy()
+    try:
+        yield
+    finally:
+        COUNTS.clear()
+        COUNTS.update(kept)
 
 
 @contextlib.contextmanager
@@ -241,6 +264,13 @@ def _refusing(folder: Path, fault: str) -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise ModelError(f"{folder}: its tokenizer {fault} ({error}).") from error
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """The contents of `tokenizer_config.json`; empty if it is missing."""
+    file = folder / _SETTINGS
+    found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _load(folder: Path) -> Any:

@@ -81,6 +81,8 @@ class WordTable:
         kinds = tuple((raw[name] or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model"))
         if kinds != ("BertNormalizer", "BertPreTokenizer", "WordPiece") or raw["post_processor"] is not None:
             return None
+        if tokenizer.truncation["direction"] != "right":
+            return None
         if not all(token["content"].startswith("[") for token in raw["added_tokens"]):
             return None  # one could be a word of plain text
         return cls(tokenizer, encode, longest, raw["normalizer"]["lowercase"])
@@ -97,12 +99,12 @@ class WordTable:
                     plain = [is_plain and _ODD not in next(lines) for is_plain in plain]
                     text = "".join(line for line in text.splitlines(keepends=True) if _ODD not in line)
             found = self._tokens(text.lower() if self._lower else text)
-        chosen = np.array(plain, bool)
+        cut, chosen = int((found.lengths > self._longest).sum()), np.array(plain, bool)
         others = self._encode([s for s, is_plain in zip(sentences, plain, strict=True) if not is_plain])
         starts, lengths = np.empty((2, len(sentences)), np.int64)
         starts[chosen], lengths[chosen] = found.starts, np.minimum(found.lengths, self._longest)
         starts[~chosen], lengths[~chosen] = others.starts + len(found.flat), others.lengths
-        return TokenIds(np.concatenate([found.flat, others.flat])[_ranges(starts, lengths)], lengths)
+        return TokenIds(np.concatenate([found.flat, others.flat])[_ranges(starts, lengths)], lengths, cut + others.cut)
 
     def _tokens(self, text: str) -> TokenIds:
         """The token ids of lines of plain text."""

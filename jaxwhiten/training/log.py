@@ -21,6 +21,7 @@ from jaxwhiten.runtime.distributed import is_writer
 from jaxwhiten.runtime.telemetry import hidden
 
 METRICS_FILE, PLOT_FILE = "metrics.jsonl", "loss.png"
+_PLOTTING = ("train", "Plotting a training run")
 
 
 class Log:
@@ -39,6 +40,7 @@ class Log:
         if is_writer():
             with hidden("torch"):  # tensorboardX would import it if it is installed, and double the start-up time
                 summary_writer = optional("tensorboardX", "train", "Logging to TensorBoard").SummaryWriter
+            optional("matplotlib", *_PLOTTING)  # an error now, not at the end of the run
             path = Path(folder) / METRICS_FILE
             kept = [row for row in read_metrics(folder) if (row["step"] or 0) <= start]
             io.write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
@@ -103,8 +105,6 @@ def median_rate(folder: io.PathLike, unit: str) -> float:
 
 def plot_run(folder: io.PathLike) -> Path | None:
     """Plots the scores of a run above its loss with a running mean, as a PNG in its folder; None for single points."""
-    from matplotlib.figure import Figure
-
     rows = read_metrics(folder)
     names = dict.fromkeys(name for row in rows if "loss" not in row for name in row if name != "step")
     curves = {
@@ -116,7 +116,8 @@ def plot_run(folder: io.PathLike) -> Path | None:
         panels.setdefault("loss" if name.endswith("loss") else "score", []).append(name)
     if not panels:
         return None
-    figure = Figure(figsize=(8, 1.2 + 2.6 * len(panels)), layout="constrained")
+    new_figure = optional("matplotlib.figure", *_PLOTTING, "matplotlib").Figure
+    figure = new_figure(figsize=(8, 1.2 + 2.6 * len(panels)), layout="constrained")
     axes = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
     for axis, (kind, shown) in zip(axes, sorted(panels.items(), reverse=True), strict=True):
         for name in shown:

@@ -4,8 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
-from jaxwhiten import Moments, Whitening
+from jaxwhiten import Encoder, Moments, Whitening
+from jaxwhiten.models import StaticEncoder
 
 
 def test_text(run, whitening_file):
@@ -62,3 +64,22 @@ def test_other_files(run, tmp_path, name, message):
     done = run("inspect", tmp_path / name)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert message in done.err
+
+
+def test_a_model_folder(run, tmp_path, tiny_model):
+    folder = Encoder.from_pretrained(tiny_model, pooling="cls", max_length=24).save(tmp_path / "model")
+    head = {"cls.predictions.bias": np.zeros(200, np.float32), "lm_head.bias": np.zeros(200, np.float32)}
+    save_file(load_file(folder / "model.safetensors") | head, folder / "model.safetensors")
+    told = json.loads(run("inspect", folder, "--json").out)
+    assert (told["kind"], told["model_type"], told["num_layers"]) == ("model", "bert", 2)
+    assert (told["head"], told["max_length"], told["unused"]) == ("cls", 24, {"cls": 1, "lm_head": 1})
+    shown = run("inspect", folder)
+    assert (shown.code, shown.err) == (0, "")
+    assert "unused      cls 1, lm_head 1" in shown.out
+    assert "prompts     none" in shown.out
+    none = run("inspect", tiny_model)
+    assert ("head        none" in none.out, "unused      none" in none.out) == (True, True)
+    static = Encoder(StaticEncoder(np.eye(200, 8, dtype=np.float32)), tiny_model).save(tmp_path / "static")
+    assert "model_type  static" in run("inspect", static).out
+    done = run("inspect", tmp_path)
+    assert (done.code, "no config.json" in done.err) == (2, True)

@@ -47,15 +47,15 @@ def test_ids_are_kept_by_add_update_and_remove(run, index):
     assert (done.code, "1 text added, 8 in all" in done.out) == (0, True)
     done = change(run, index, "--update", "key,text\ndoc-2,another thing\ndoc-4, \n", "--id", "key")
     assert (done.code, "1 text replaced (1 blank ones left out" in done.out) == (0, True)
-    done = run("index", "--remove", "doc-0,doc-5", "-o", index)
+    done = run("index", "doc-0", "doc-5", "--remove", "-o", index)
     assert (done.code, "2 texts removed, 6 in all" in done.out) == (0, True)
     assert [first(run, index, text) for text in ("something new", "another thing", TEXTS[3])] == [
         "new",
         "doc-2",
         "doc-3",
     ]
-    assert change(run, index, "--remove", "doc-1\n", name="gone.txt").code == 0
-    assert change(run, index, "--remove", "key\ndoc-6\n", "--id", "key", name="gone.csv").code == 0
+    assert change(run, index, "--remove-file", "doc-1\n", name="gone.txt").code == 0
+    assert change(run, index, "--remove-file", "key\ndoc-6\n", "--id", "key", name="gone.csv").code == 0
     assert load_index(index).ids.tolist() == ["doc-3", "doc-4", "new", "doc-2"]
     (found,) = (json.loads(line) for line in run("search", index, TEXTS[3], "-k", 1, "--json").out.splitlines())
     assert found["hits"][0]["id"] == "doc-3"
@@ -64,7 +64,7 @@ def test_ids_are_kept_by_add_update_and_remove(run, index):
 def test_numbers_never_change_meaning(run, index, corpus, tiny_model, tmp_path):
     assert run("index", corpus, "-o", index, "--model", tiny_model, *MODEL).code == 0
     text = load_index(index).documents[17]
-    assert run("index", "3,5", "--remove", "-o", index).code == 0
+    assert run("index", "3", "5", "--remove", "-o", index).code == 0
     assert first(run, index, text) == "17"
     rows = json.dumps({"n": 17, "text": "replaced"})
     assert change(run, index, "--update", rows, "--id", "n", name="n.jsonl").code == 0
@@ -80,12 +80,15 @@ def test_numbers_never_change_meaning(run, index, corpus, tiny_model, tmp_path):
         ("{docs} --add --column text", "have their own ids: give --id"),
         ("{docs} --update --column text", "say with --id which column"),
         ("{docs} --update --id text --column key", "No document 'A man"),
-        ("doc-1,doc-9 --remove", "No document 'doc-9' in the index"),
+        ("doc-1 doc-9 --remove", "No document 'doc-9' in the index"),
         ("none.txt --remove", "No document 'none.txt' in the index"),
         ("{docs} --add --update --id key", "One change at a time: give --add or --update"),
         ("{docs} --add --id kye", "no column 'kye'"),
         ("{texts} --add --id key", "a text file has no columns"),
-        ("{docs} --remove --id key", "every document"),
+        ("{docs} --remove-file --id key", "every document"),
+        ("doc-1,doc-2 --remove", "No document 'doc-1,doc-2'"),
+        ("{docs} --remove", "No document"),
+        ("{docs} {texts} --add", "Expected one input, got 2"),
     ],
 )
 def test_mistakes_are_refused_and_change_nothing(run, index, docs, words, message):

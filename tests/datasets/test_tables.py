@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxwhiten.datasets import read_table
-from jaxwhiten.datasets.tables import _cells, read_header
+from jaxwhiten.datasets.tables import _cells, read_header, table_rows
 from jaxwhiten.errors import DataError, InputError
 from tests.datasets.conftest import FUZZ
 
@@ -239,3 +239,27 @@ def test_places_outside_of_a_parquet_dictionary_are_an_error(place):
     column = pa.DictionaryArray.from_arrays(pa.array([0, place], pa.int32()), pa.array(["a", "b"]), safe=False)
     with pytest.raises(pa.ArrowInvalid):
         _cells(pa, column)
+
+
+def test_a_parquet_file_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path):
+    pa = pytest.importorskip("pyarrow", reason="the extra data")
+    import pyarrow.parquet as pq
+
+    one = pa.array(["x" * 50_000])
+    batch = pa.table({"text": pa.chunked_array([one] * 50)})
+    path = tmp_path / "bomb.parquet"
+    with pq.ParquetWriter(path, batch.schema, compression="zstd", use_dictionary=False) as writer:
+        for _ in range(120):
+            writer.write_table(batch)
+    with pytest.raises(DataError, match=r"unpacks to 300,\d+,\d+ bytes, over 200 times its size"):
+        next(table_rows(path, ["text"]))
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string"])
+def test_a_text_that_repeats_in_parquet_is_held_once(tmp_path, kind):
+    pa = pytest.importorskip("pyarrow", reason="the extra data")
+    import pyarrow.parquet as pq
+
+    table = pa.table({"text": pa.array(["a long text " * 1000] * 500, getattr(pa, kind)())})
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert len({id(text) for _, (text,) in list(table_rows(tmp_path / "t.parquet", ["text"]))}) == 1

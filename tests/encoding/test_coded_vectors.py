@@ -39,7 +39,7 @@ def test_encode_gives_bytes_that_know_their_code(encoder, coded):
     one, streamed = encoder.encode(TEXTS[0]), list(encoder.encode_stream(TEXTS, block_size=90))
     assert one.code is code
     np.testing.assert_array_equal(np.concatenate(streamed).decode(), coded.decode())
-    several = encoder.without_code().encode(TEXTS, pooling=["mean", "cls"], precision="binary")
+    several = encoder.before_whitening().encode(TEXTS, pooling=["mean", "cls"], precision="binary")
     assert all(found.code.name == "binary" and found.dtype == np.int8 for found in several.values())
 
 

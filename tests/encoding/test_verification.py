@@ -13,11 +13,14 @@ from jaxwhiten.commands import cli
 from jaxwhiten.encoding import verification
 from jaxwhiten.encoding.engine import engine_for
 from jaxwhiten.encoding.verification import CHECKS, Subject, verify
+from jaxwhiten.export import save_onnx
 from jaxwhiten.head import Head, Normalize
 from jaxwhiten.head.vectors import Dense
 from jaxwhiten.models import TransformerEncoder, init_model, load_model
 from jaxwhiten.runtime.telemetry import silenced
-from tests.tiny import tiny_config
+from tests.graphs import run
+from tests.models.test_families import write
+from tests.tiny import SENTENCES, tiny_config, write_tokenizer
 
 PROMPTS = {"query": "Find what answers: ", "document": "Text: "}
 
@@ -174,6 +177,20 @@ def test_other_vectors_than_those_of_sentence_transformers(folder, encoder, monk
     broken = encoder._with_head(Head.of((Head.named("cls").steps[0], *encoder.head.steps[1:]), encoder.head.form))
     (found,) = verify(broken, folder, against=True)
     assert (found.name, found.ok) == ("sentence-transformers, own texts", False)
+
+
+@pytest.mark.parametrize("case", ["t5, version 1.1", "mt5"])
+def test_gated_t5_beside_sentence_transformers_and_in_onnx(case, tmp_path, monkeypatch):
+    pytest.importorskip("sentence_transformers")
+    write(tmp_path / "plain", case, vocab_size=200)
+    write_tokenizer(tmp_path / "plain")
+    folder = Encoder.from_pretrained(tmp_path / "plain", pooling="mean", max_length=24).save(tmp_path / "model")
+    encoder = Encoder.from_pretrained(folder)
+    monkeypatch.setattr(verification, "CHECKS", {"engines": CHECKS["engines"], "pooling": CHECKS["pooling"]})
+    found = list(verify(encoder, folder, against=True))
+    assert found[-1].name == "sentence-transformers, own texts"
+    assert [each for each in found if not each.ok] == []
+    np.testing.assert_allclose(run(save_onnx(tmp_path / "onnx", encoder)), encoder.encode(SENTENCES), atol=2e-5)
 
 
 def test_the_command(folder, monkeypatch, capsys, tmp_path):

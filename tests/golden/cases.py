@@ -126,6 +126,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma3_text": ("Gemma3TextModel", _GEMMA3),
     "gemma3_text, bidirectional": ("Gemma3TextModel", {**_GEMMA3, "use_bidirectional_attention": True}),
     "t5": ("T5EncoderModel", _T5),
+    "t5, version 1.1": ("T5EncoderModel", {**_T5, "feed_forward_proj": "gated-gelu"}),
+    "mt5": ("MT5EncoderModel", _T5),
     "eurobert": ("EuroBertModel", {**_QWEN3, "rms_norm_eps": 0.02, "mlp_bias": True, "rope_parameters": _ROPE}),
     "gte": ("GteModel", {**_SIZES, "rope_parameters": _ROPE}),
     "nomic_bert, experts": ("NomicBertModel", {**_SIZES, **_EXPERTS}),

@@ -111,9 +111,10 @@ def test_dense_and_normalize(write):
     assert encoder.dimension == 8
     np.testing.assert_allclose(np.linalg.norm(encoder.encode(SENTENCES), axis=1), 1, atol=1e-5)
 
-    both = encoder.encode(SENTENCES, pooling=["auto", "mean", "promptbert"])
+    bare = Encoder.from_pretrained(folder, bare=True)
+    both = bare.encode(SENTENCES, pooling=["auto", "mean", "promptbert"])
     assert [vectors.shape[1] for vectors in both.values()] == [8, 32, 32]
-    explicit = Encoder.from_pretrained(folder, pooling="mean")
+    explicit = Encoder.from_pretrained(folder, pooling="mean", bare=True)
     np.testing.assert_allclose(both["mean"], explicit.encode(SENTENCES), atol=1e-5)
     assert explicit.dimension == 32
     blocks = list(encoder.encode_stream(SENTENCES, block_size=4))
@@ -154,11 +155,11 @@ def test_a_default_prompt_that_is_empty_changes_nothing(write):
     assert encoder.pooling == "mean"
 
 
-def test_the_folders_longest_sentence_counts_with_auto_only(write):
+def test_the_folders_longest_sentence_is_the_default(write):
     folder = write(("Pooling", pooling("mean_tokens")), ("Normalize", None), max_length=11)
     assert assert_equals_sentence_transformers(folder).max_length == 11
     assert Encoder.from_pretrained(folder, pooling="auto", max_length=33).max_length == 33
-    assert Encoder.from_pretrained(folder, pooling="mean").max_length == 64
+    assert Encoder.from_pretrained(folder, pooling="mean", bare=True).max_length == 11
 
 
 def test_a_folder_that_sentence_transformers_saves(write, tmp_path):
@@ -183,7 +184,9 @@ def test_the_fingerprint_follows_the_head(write):
     folder = write(("Pooling", pooling("mean_tokens")), ("Dense", dense(32, 6), tensors(32, 6)))
     first = Encoder.from_pretrained(folder, pooling="auto").fingerprint
     assert Encoder.from_pretrained(folder, pooling="auto").fingerprint == first
-    assert Encoder.from_pretrained(folder, pooling="mean", max_length=64).fingerprint != first
+    assert Encoder.from_pretrained(folder, pooling="mean").fingerprint == first
+    assert Encoder.from_pretrained(folder, pooling="cls").fingerprint != first
+    assert Encoder.from_pretrained(folder, pooling="mean", bare=True).fingerprint != first
     save_file(tensors(32, 6, seed=1), folder / "2_Dense" / "model.safetensors")
     second = Encoder.from_pretrained(folder, pooling="auto").fingerprint
     write_json(folder / "2_Dense" / "config.json", dense(32, 6, "torch.nn.modules.activation.ReLU"))
@@ -203,7 +206,7 @@ def test_a_folder_without_modules_json(tiny_model, tmp_path):
     with pytest.raises(ModelError, match=r"no modules\.json"):
         read_head(folder, load_config(folder))
     write_json(folder / "1_Pooling" / "config.json", pooling("max_tokens"))
-    assert read_head(folder, load_config(folder))[0].name == "max"
+    assert read_head(folder, load_config(folder)).name == "max"
 
 
 MEAN = ("Pooling", pooling("mean_tokens"))
@@ -235,7 +238,7 @@ def test_what_is_not_supported_is_named(write, modules, message):
     folder = write(*modules)
     with pytest.raises(ModelError, match=message):
         Encoder.from_pretrained(folder, pooling="auto")
-    Encoder.from_pretrained(folder, pooling="mean")  # with a pooling named, only the transformer is read
+    Encoder.from_pretrained(folder, pooling="mean", bare=True)  # only the transformer is read
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.golden import cases
 
 ROOT = Path(__file__).parents[2]
 TOLERANCE = 1e-5
-GRAPHS = ("qwen3", "gemma3", "t5", "eurobert", "gte", "nomic_bert, experts", "ministral3")
+GRAPHS = ("qwen3", "gemma3", "t5", "mt5", "eurobert", "gte", "nomic_bert, experts", "ministral3")
 
 
 def assert_close(got, expected, what):

@@ -3,6 +3,7 @@
 import functools
 import json
 import operator
+import os
 import random
 
 import numpy as np
@@ -104,9 +105,115 @@ def test_other_settings_are_refused_with_both_hashes(encoder, sources, tmp_path)
     hash = Parts(tmp_path / "parts").plan.hash[:16]
     with pytest.raises(MismatchError, match=rf"of plan {hash}, these settings of \w{{16}}, which differ in encoding"):
         embed_files(sources, tmp_path / "parts", encoder.with_pooling("cls"), **HOW)
-    (tmp_path / "a.txt").write_text("another text\n")
     with pytest.raises(MismatchError, match="differ in inputs"):
-        embed_files(sources, tmp_path / "parts", encoder, **HOW)
+        embed_files(sources[:2], tmp_path / "parts", encoder, **HOW)
+
+
+def rewritten(path, text):
+    """Writes a file with the size and time of before, where the size allows it."""
+    before = path.stat()
+    path.write_text(text)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+
+
+def test_a_text_that_changes_between_two_runs_is_found_by_part_and_row(encoder, tmp_path):
+    path, folder, texts = tmp_path / "a.txt", tmp_path / "parts", [f"{text} and more" for text in TEXTS]
+    path.write_text("\n".join(texts))
+    embed_files([Source(str(path))], folder, encoder, **HOW)
+    for row in (0, 52, 102):
+        (folder / "manifest.json").unlink(missing_ok=True)
+        rewritten(path, "\n".join([*texts[:row], texts[row].replace("more", "less"), *texts[row + 1 :]]))
+        with pytest.raises(MismatchError, match=rf"a\.txt, row {row + 1}: changed .* part {row // 10} of"):
+            embed_files([Source(str(path))], folder, encoder, **HOW)
+    rewritten(path, "\n".join(texts[:50]))
+    with pytest.raises(MismatchError, match="row 60: changed"):
+        embed_files([Source(str(path))], folder, encoder, **HOW)
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_file_that_was_appended_to_continues_and_a_new_time_refuses_nothing(encoder, tmp_path, end, monkeypatch):
+    path, folder = tmp_path / "a.txt", tmp_path / "parts"
+    (tmp_path / "b.txt").write_text("the last file\n")
+    sources = [Source(str(path)), Source(str(tmp_path / "b.txt"))]
+    path.write_text("\n".join(TEXTS[:25]) + end)
+    embed_files(sources, folder, encoder, **HOW)
+    made, write = [], Parts.write
+    monkeypatch.setattr(Parts, "write", lambda self, e, chunk: made.append(chunk.number) or write(self, e, chunk))
+    os.utime(path)
+    assert embed_files(sources, folder, encoder, **HOW)["rows"] == 26
+    assert made == []
+    with open(path, "a") as file:
+        file.write(("" if end else "\n") + "\n".join(TEXTS[25:40]) + "\n")
+    assert embed_files(sources, folder, encoder, **HOW)["rows"] == 41
+    assert made == [4, 5]
+    ids, vectors = read(folder)
+    order = np.argsort([int(name.partition(":")[2]) + 100 * name.startswith("b") for name in ids])
+    assert [ids[i] for i in order] == [f"a.txt:{i + 1}" for i in range(40)] + ["b.txt:1"]
+    np.testing.assert_allclose(vectors[order], encoder.encode([*TEXTS[:40], "the last file"]), atol=1e-6)
+    assert embed_files(sources, folder, encoder, **HOW)["rows"] == 41
+    assert made == [4, 5]
+
+
+@pytest.mark.parametrize("row", [3, 30, 60])
+def test_a_text_that_changes_while_a_run_reads_is_found(encoder, tmp_path, row, monkeypatch):
+    path, write = tmp_path / "a.txt", Parts.write
+    path.write_text("\n".join(TEXTS))
+
+    def change(self, encoder, chunk):
+        found = write(self, encoder, chunk)
+        if chunk.number == 6:
+            rewritten(path, "\n".join([*TEXTS[:row], "x" * len(TEXTS[row]), *TEXTS[row + 1 :]]))
+        return found
+
+    monkeypatch.setattr(Parts, "write", change)
+    with pytest.raises(MismatchError, match=rf"a\.txt, row {row + 1}: changed"):
+        embed_files([Source(str(path))], tmp_path / "parts", encoder, **HOW)
+
+
+def test_nothing_is_read_twice_where_nothing_changed(encoder, sources, tmp_path, monkeypatch):
+    embed_files(sources, tmp_path / "parts", encoder, **HOW)
+
+    def never(*_, **__):
+        raise AssertionError
+
+    monkeypatch.setattr(Parts, "_check", never)
+    monkeypatch.setattr(chunks, "rows", never)
+    assert embed_files(sources, tmp_path / "parts", encoder, **HOW)["rows"] == 103
+
+
+def test_the_hash_of_a_plan_is_computed_once(encoder, sources, tmp_path, monkeypatch):
+    seen, key = [], parts.io.content_key
+    monkeypatch.setattr(parts.io, "content_key", lambda *facts: seen.append(1) or key(*facts))
+    embed_files(sources, tmp_path / "parts", encoder, **HOW)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("name", ["plan.json", "manifest.json", "part-000003.json", "part-000003.parquet"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_parts_are_regular_files_of_their_folder(encoder, sources, tmp_path, name, kind):
+    folder = tmp_path / "parts"
+    embed_files(sources, folder, encoder, **HOW)
+    if name.endswith("3.json"):
+        (folder / "manifest.json").unlink()
+    (folder / name).rename(tmp_path / "elsewhere")
+    if kind == "link":
+        (folder / name).symlink_to(tmp_path / "elsewhere")
+    else:
+        os.mkfifo(folder / name) if kind == "pipe" else (folder / name).mkdir()
+    with pytest.raises(FormatError):
+        read(folder)
+
+
+def test_a_plan_names_no_file_that_is_read(encoder, sources, tmp_path):
+    embed_files(sources, tmp_path / "parts", encoder, **HOW)
+    for path in tmp_path.iterdir():
+        if path.is_file():
+            path.unlink()
+            os.mkfifo(path)
+    assert len(read(tmp_path / "parts")[0]) == 103
+    (tmp_path / "parts" / "part-000002.parquet").unlink()
+    with pytest.raises(FormatError, match="not finished"):
+        read(tmp_path / "parts")
 
 
 @pytest.mark.parametrize("at", [0, 9, 10, 24])

@@ -7,6 +7,7 @@ import jax
 import pytest
 
 from jaxwhiten.runtime import compilation
+from tests.conftest import known_flags
 
 
 @pytest.fixture
@@ -45,6 +46,7 @@ def test_a_later_process_finds_them(nothing_chosen):
     code = """
 import jax, jax.numpy as jnp
 from jaxwhiten.runtime import compilation
+from tests.conftest import known_flags
 events = []
 jax.monitoring.register_event_listener(lambda name, **_: events.append(name))
 compilation._WORTH_KEEPING = 0
@@ -54,3 +56,10 @@ print(any("cache_hits" in name for name in events))
 """
     said = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)]
     assert [one.stdout.strip() for one in said] == ["False", "True"]
+
+
+def test_the_tests_start_with_the_flags_that_this_jaxlib_knows():
+    flags = "--xla_backend_optimization_level=0 --xla_nobody_knows=1 --xla_nor_this=true"
+    assert known_flags(flags) == "--xla_backend_optimization_level=0"
+    with pytest.raises(RuntimeError, match="does not start"):
+        known_flags("--xla_backend_optimization_level=fast")

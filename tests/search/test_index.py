@@ -394,3 +394,23 @@ def test_every_backend_has_the_contract():
         for method in ("build", "search", "add", "remove", "write", "read", "nbytes"):
             assert hasattr(index, method), (backend, method)
     assert issubclass(FormatError, JaxwhitenError)
+
+
+@pytest.mark.parametrize(
+    ("backend", "options"),
+    [
+        ("faiss-hnsw", {"m": 1}),
+        ("faiss-hnsw", {"m": 100_000}),
+        ("faiss-hnsw", {"ef_construction": 0}),
+        ("faiss-hnsw", {"ef_search": 1 << 20}),
+        ("faiss-ivf", {"nlist": 0}),
+        ("faiss-ivf", {"nprobe": -1}),
+        ("faiss-ivf", {"max_points_per_centroid": 1 << 30}),
+        ("faiss-ivf", {"seed": 2**31}),
+        ("jax", {"recall_target": 2.0}),
+    ],
+)
+def test_options_of_a_backend_have_ranges(backend, options):
+    pytest.importorskip("faiss", reason="the extra cpu")
+    with pytest.raises(InputError, match=f"Option {next(iter(options))} of {backend}"):
+        build_index(np.eye(8, dtype=np.float32), backend, **options)

@@ -1,0 +1,250 @@
+"""An output replaces an earlier output of its own kind, and nothing else: no input, no foreign or read-only file."""
+
+import hashlib
+import itertools
+import os
+import random
+import shutil
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, load_index
+from tests.commands.conftest import generated
+
+TEXTS = generated(400)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory, tiny_model):
+    """A folder with one input of every kind, which `things` copies for each test."""
+    from jaxwhiten.commands import cli
+
+    folder = tmp_path_factory.mktemp("home")
+    shutil.copytree(tiny_model, folder / "model")
+    (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    rows = [f"{a}\t{b}\t{score}\n" for score, (a, b) in enumerate(itertools.pairwise(TEXTS))]
+    (folder / "pairs.tsv").write_text("".join(["sentence1\tsentence2\tscore\n", *rows]), encoding="utf-8")
+
+    def at(name):
+        return str(folder / name)
+
+    of_model = ["--model", at("model"), "--pooling", "mean", "--max-length", "32"]
+    for words in (
+        ["fit", at("texts.txt"), *of_model, "-o", at("small"), "--moments", at("m.safetensors"), "-k", "8"],
+        ["fit", at("texts.txt"), *of_model, "-o", at("w.safetensors")],
+        ["encode", at("texts.txt"), *of_model, "-o", at("x.npy")],
+        ["index", at("texts.txt"), *of_model, "-o", at("idx")],
+        ["embed", at("texts.txt"), *of_model, "-o", at("parts")],
+    ):
+        assert cli.main(words) == 0
+    (folder / "foreign").mkdir()
+    (folder / "foreign" / "thesis.tex").write_text("mine")
+    np.save(folder / "foreign.npy", np.eye(3))
+    for name in ("foreign.safetensors", "foreign.png", "foreign.jsonl", "foreign.parquet"):
+        (folder / name).write_text("not what its name says")
+    return folder
+
+
+@pytest.fixture
+def things(home, tmp_path):
+    shutil.copytree(home, tmp_path / "home", symlinks=True)
+    return tmp_path / "home"
+
+
+def contents(folder):
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+MODEL = "--model {model} --pooling mean --max-length 32"
+# Every command that writes, each with an output that would replace an input of its own.
+REPLACING_INPUTS = [
+    f"fit {{texts.txt}} {MODEL} -o {{texts.txt}}",
+    f"fit {{texts.txt}} {MODEL} -o {{model}}",
+    "fit {texts.txt} --model {small} -o {small}",
+    f"fit {{texts.txt}} {MODEL} -o {{model/model.safetensors}}",
+    f"fit {{texts.txt}} {MODEL} --moments {{model/model.safetensors}}",
+    f"fit {{texts.txt}} {MODEL} -o {{new}}.safetensors --moments {{new}}.safetensors",
+    "fit {x.npy} -o {x.npy}",
+    "fit {parts} --moments {parts/plan.json}",
+    "export --format onnx --model {small} -o {small}",
+    "export --format faiss --model {small} -o {small}",
+    "export --format sqlite-vec --model {small} -o {small}",
+    "export --format sqlite-vec --model {small} -o {new} --from {idx} --into {idx/header.json}",
+    "export --format int8 --model {small} -o {small} --sentences {texts.txt}",
+    "export --format int8 --model {small} -o {texts.txt} --sentences {texts.txt}",
+    "export --model {model} --pooling mean --whitening {w.safetensors} -o {w.safetensors}",
+    "distil-static --model {small} -o {small}",
+    "distil-static --model {model} --pooling mean --corpus {texts.txt} -o {texts.txt}",
+    "merge {m.safetensors} --moments {m.safetensors}",
+    "merge {m.safetensors} {m.safetensors} -o {m.safetensors}",
+    "tune {m.safetensors} --pairs {pairs.tsv} -o {m.safetensors}",
+    "tune {w.safetensors} --pairs {pairs.tsv} --plot {pairs.tsv}",
+    "apply {w.safetensors} {x.npy} -o {x.npy}",
+    "encode {texts.txt} --model {small} -o {texts.txt}",
+    "encode {texts.txt} --model {small} --whitening {w.safetensors} -o {w.safetensors}",
+    "embed {texts.txt} --model {small} -o {texts.txt}",
+    "embed {texts.txt} --model {small} -o {small}",
+    "index {texts.txt} --model {small} -o {small}",
+    "index {parts} -o {parts}",
+]
+# Outputs that exist and are of another kind or someone's own; names of inputs are free.
+REPLACING_OTHERS = [
+    "export --format onnx --model {model} --pooling mean -o {small}",
+    "export --format faiss --model {model} --whitening {w.safetensors} --pooling mean -o {small}",
+    f"fit {{texts.txt}} {MODEL} -o {{idx}}",
+    f"fit {{texts.txt}} {MODEL} -o {{foreign}}",
+    f"fit {{texts.txt}} {MODEL} -o {{foreign.safetensors}}",
+    f"fit {{texts.txt}} {MODEL} -o {{m.safetensors}}",
+    f"fit {{texts.txt}} {MODEL} --moments {{w.safetensors}}",
+    "merge {m.safetensors} --moments {w.safetensors}",
+    "tune {w.safetensors} --pairs {pairs.tsv} -o {m.safetensors}",
+    "tune {w.safetensors} --pairs {pairs.tsv} --plot {foreign.png}",
+    f"encode {{texts.txt}} {MODEL} -o {{foreign.jsonl}}",
+    "apply {w.safetensors} {x.npy} -o {foreign.parquet}",
+    f"index {{texts.txt}} {MODEL} -o {{foreign}}",
+    f"index {{texts.txt}} {MODEL} -o {{small}}",
+    f"embed {{texts.txt}} {MODEL} -o {{foreign}}",
+    f"embed {{texts.txt}} {MODEL} -o {{idx}}",
+]
+
+
+def words_of(line, folder):
+    return [word.replace("{", f"{folder}/").replace("}", "") for word in line.split()]
+
+
+@pytest.mark.parametrize("line", REPLACING_INPUTS + REPLACING_OTHERS)
+def test_nothing_that_is_there_is_lost(run, things, line):
+    before = contents(things)
+    done = run(*words_of(line, things))
+    assert (done.code, done.err.count("error: ")) == (2, 1), (done.out, done.err)
+    assert contents(things) == before
+
+
+@pytest.mark.parametrize("line", ["export --format onnx --model {m} -o {m}", "fit {t} --model {m} -o {m}"])
+def test_an_input_by_another_name_is_an_input(run, things, line):
+    (things / "link").symlink_to(things / "small")
+    before = contents(things)
+    line = line.replace("-o {m}", "-o {link}").replace("{m}", "{small}").replace("{t}", "{texts.txt}")
+    done = run(*words_of(line, things))
+    assert (done.code, "would replace" in done.err) == (2, True), done.err
+    assert contents(things) == before
+
+
+@pytest.mark.parametrize("name", ["old", "w.safetensors", "m.safetensors", "x.npy", "idx", "begun"])
+def test_what_is_read_only_stays(run, things, name):
+    if name == "old":
+        shutil.copytree(things / "small", things / "old")
+    if name == "begun":
+        assert run(*words_of(f"embed {{texts.txt}} {MODEL} -o {{begun}}", things)).code == 0
+    (things / name).chmod(0o555)
+    line = {
+        "old": f"fit {{texts.txt}} {MODEL} -o {{old}} -k 4",
+        "w.safetensors": f"fit {{texts.txt}} {MODEL} -o {{w.safetensors}} -k 4",
+        "m.safetensors": f"fit {{texts.txt}} {MODEL} --moments {{m.safetensors}}",
+        "x.npy": f"encode {{pairs.tsv}} --column sentence1 {MODEL} -o {{x.npy}}",
+        "idx": f"index {{pairs.tsv}} --column sentence1 {MODEL} -o {{idx}}",
+        "begun": f"embed {{texts.txt}} {MODEL} -o {{begun}}",
+    }[name]
+    before = contents(things)
+    done = run(*words_of(line, things))
+    (things / name).chmod(0o755)
+    assert (done.code, "read-only" in done.err) == (2, True), done.err
+    assert contents(things) == before
+    assert not list(things.glob(".*"))
+
+
+def test_a_link_keeps_its_place_and_its_file_is_written(run, things):
+    (things / "link.npy").symlink_to(things / "x.npy")
+    done = run(*words_of(f"encode {{pairs.tsv}} --column sentence1 {MODEL} -o {{link.npy}}", things))
+    assert done.code == 0, done.err
+    assert os.readlink(things / "link.npy") == str(things / "x.npy")
+    assert len(np.load(things / "x.npy")) == len(TEXTS) - 1
+    (things / "loop.npy").symlink_to(things / "loop.npy")
+    done = run(*words_of(f"encode {{texts.txt}} {MODEL} -o {{loop.npy}}", things))
+    assert (done.code, "symbolic link in a loop" in done.err) == (2, True), done.err
+
+
+def test_an_earlier_output_is_replaced(run, things):
+    for line in (
+        f"fit {{texts.txt}} {MODEL} -o {{small}} --moments {{m.safetensors}} -k 4",
+        f"fit {{texts.txt}} {MODEL} -o {{w.safetensors}} -k 4",
+        f"encode {{pairs.tsv}} --column sentence1 {MODEL} -o {{x.npy}}",
+        f"index {{pairs.tsv}} --column sentence1 {MODEL} -o {{idx}}",
+        f"embed {{texts.txt}} {MODEL} -o {{new}}",
+        f"embed {{texts.txt}} {MODEL} -o {{new}}",
+    ):
+        done = run(*words_of(line, things))
+        assert done.code == 0, (line, done.err)
+    assert Encoder.from_pretrained(things / "small").dimension == 4
+    assert load_index(things / "idx").size == len(TEXTS) - 1
+
+
+def test_random_command_lines_lose_no_input(run, things):
+    rng = random.Random(0)
+    names = [*sorted(path.name for path in things.iterdir()), "small/model.safetensors", "idx/header.json", "new"]
+    lines = sorted({line.split(" -o ")[0] for line in REPLACING_INPUTS + REPLACING_OTHERS if " -o " in line})
+    reads = ["model", "texts.txt", "pairs.tsv", "foreign", "foreign.npy", "foreign.png"]
+    reads += ["foreign.safetensors", "foreign.jsonl", "foreign.parquet"]
+    before = contents(things)
+    kept = {name: digest for name, digest in before.items() if name.split("/")[0] in reads and name != "foreign.npy"}
+    for _ in range(int(os.environ.get("JAXWHITEN_FUZZ_EXAMPLES", 40))):
+        words, out = words_of(rng.choice(lines), things), rng.choice(names)
+        inputs = {name for name in before if any(str(things / name).startswith(word) for word in words)}
+        now = contents(things)
+        run(*words, "-o", things / out)
+        after = contents(things)
+        assert {name: after.get(name) for name in kept} == kept, (words, out)
+        lost = [name for name in inputs & set(now) if after.get(name) != now[name]]
+        assert not lost, (words, out, lost)
+
+
+def test_ids_to_remove_are_exact(run, things):
+    (things / "docs.csv").write_text('key,text\n8,one\n" 8",two\n"Smith, John",three\nSmith,four\nJohn,five\n008,six\n')
+    (things / "Smith").write_text("John\n")  # an id that is the name of a file, too
+    index = things / "ids"
+    assert run("index", things / "docs.csv", "--id", "key", *words_of(MODEL, things), "-o", index).code == 0
+    for gone, left in (
+        (" 8", ["8", "Smith, John", "Smith", "John", "008"]),
+        ("Smith, John", ["8", "Smith", "John", "008"]),
+        ("008", ["8", "Smith", "John"]),
+        (str(things / "Smith"), None),
+        ("Smith", ["8", "John"]),
+    ):
+        done = run("index", gone, "--remove", "-o", index)
+        assert (done.code, left is None) in ((0, False), (2, True)), done.err
+        assert left is None or load_index(index).ids.tolist() == left
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f"fit {{texts.txt}} {MODEL} -o {{new}} -k 33", "-k must be an integer from 1 to 32, got 33"),
+        (f"fit {{texts.txt}} {MODEL} -o {{new}} --bytes 0", "--bytes must be an integer from 1 to 32, got 0"),
+        (f"index {{texts.txt}} {MODEL} -o {{new}} --bytes 500", "--bytes must be an integer from 1 to 32, got 500"),
+        (f"index {{texts.txt}} {MODEL} -o {{new}} --whiten -k 0", "-k must be an integer from 1 to 32, got 0"),
+        (f"index {{texts.txt}} {MODEL} -o {{foreign}}", "not empty and not an index"),
+        (f"embed {{texts.txt}} {{texts.txt}} {MODEL} -o {{new}}", "is listed twice"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_encoded(run, things, line, message, monkeypatch):
+    monkeypatch.setattr(Encoder, "encode_stream", None)
+    monkeypatch.setattr(Encoder, "encode", None)
+    monkeypatch.setattr(Encoder, "moments", None)
+    done = run(*words_of(line, things))
+    assert (done.code, message in done.err) == (2, True), done.err
+    assert not (things / "new").exists()
+
+
+def test_default_ids_of_files_with_one_name_differ(run, things):
+    from jaxwhiten.runners import Parts
+
+    for folder in "ab":
+        (things / folder).mkdir()
+        shutil.copy(things / "texts.txt", things / folder / "same.txt")
+    line = f"embed {{a/same.txt}} {{b/same.txt}} {MODEL} -o {{both}}"
+    assert run(*words_of(line, things)).code == 0
+    ids, _ = Parts(things / "both").all()
+    assert len(set(ids)) == len(ids) == 2 * len(TEXTS)
+    assert (ids[0], ids[-1]) == ("a/same.txt:1", f"b/same.txt:{len(TEXTS)}")

@@ -1,0 +1,183 @@
+"""Naming one thing changes one thing: a named pooling keeps the folder's other steps, its prompts and its length."""
+
+import json
+import random
+import warnings
+
+import numpy as np
+import pytest
+
+from configs import codes, quora, retrieval, sts, upgrade
+from eval.common import load_encoder
+from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, normalize
+from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.commands import cli
+from jaxwhiten.encoding import EmbeddingStore, PoolingWarning
+from jaxwhiten.encoding.arrow import loaded_again
+from jaxwhiten.export import save_sentence_transformer
+from jaxwhiten.head import Dense, Normalize, Truncate
+from jaxwhiten.models import StaticEncoder
+from jaxwhiten.search import build_index, load_index, search_text
+from tests.tiny import SENTENCES, write_cross_encoder, write_tokenizer
+
+LONGEST = 9  # the sentences have up to 30 tokens
+PROMPTS = {"query": "Music: ", "document": "", "topic": "Two dogs "}
+RNG = np.random.default_rng(0)
+DENSE = Dense(RNG.normal(size=(12, 32)).astype(np.float32) / 4, RNG.normal(size=12).astype(np.float32), None, "Tanh")
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_model, tmp_path_factory):
+    """A folder that differs from the defaults in everything that a named pooling must not change."""
+    out = tmp_path_factory.mktemp("naming") / "model"
+    how = {"prompts": PROMPTS, "default_prompt_name": "topic", "max_length": LONGEST}
+    encoder = Encoder.from_pretrained(tiny_model, pooling="cls", device="cpu:0", **how)
+    encoder.then(DENSE, Normalize()).save(out)
+    settings = json.loads((out / "tokenizer_config.json").read_text())
+    (out / "tokenizer_config.json").write_text(json.dumps(settings | {"truncation_side": "left"}))
+    return out
+
+
+def read(folder, **how):
+    return Encoder.from_pretrained(folder, device="cpu:0", **how)
+
+
+def expected(folder, tiny_model, pooling):
+    """Vectors of the folder's steps in NumPy, after a pooling of the transformer alone; texts lose their beginning."""
+    plain, texts = read(tiny_model, pooling=pooling, bare=True), []
+    for text in SENTENCES:
+        ids = plain.tokenizer([PROMPTS["topic"] + text]).flat
+        kept = [ids[0], *ids[1:-1][-(LONGEST - 2) :], ids[-1]]
+        texts.append(kept)
+    vectors = np.concatenate([_of_ids(plain, ids) for ids in texts])
+    return normalize(np.tanh(vectors @ DENSE.weight.T + DENSE.bias))
+
+
+def _of_ids(encoder, ids):
+    from jaxwhiten.encoding import stream
+    from jaxwhiten.text import TokenIds
+
+    tokens = TokenIds(np.array(ids, np.int32), np.array([len(ids)]))
+    return stream.vectors(encoder._engine, tokens, {"": encoder._named(encoder.pooling)})[""]
+
+
+def by_the_shell(folder, pooling, tmp_path):
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in SENTENCES))
+    words = ["encode", tmp_path / "texts.jsonl", "-o", tmp_path / "out.npy", "--model", folder, "--pooling", pooling]
+    assert cli.main([str(word) for word in words]) == 0
+    return np.load(tmp_path / "out.npy")
+
+
+def by_an_index(folder, pooling, tmp_path):
+    encoder = read(folder, pooling=pooling)
+    build_index(encoder.encode(SENTENCES), "jax", encoding=encoder.encoding()).save(tmp_path / "index")
+    index = load_index(tmp_path / "index")
+    from jaxwhiten.commands.search import open_index
+
+    _, again = open_index(str(tmp_path / "index"))
+    first, second = (search_text(index, each, SENTENCES[:1], 1)[0][0] for each in (encoder, again))
+    assert first == second
+    return again.encode(SENTENCES)
+
+
+DOORS = {
+    "from_pretrained": lambda folder, pooling, path: read(folder, pooling=pooling).encode(SENTENCES),
+    "with_pooling": lambda folder, pooling, path: read(folder).with_pooling(pooling).encode(SENTENCES),
+    "encode": lambda folder, pooling, path: read(folder).encode(SENTENCES, pooling=["auto", pooling])[pooling],
+    "encode_stream": lambda folder, pooling, path: np.concatenate(
+        list(read(folder).encode_stream(SENTENCES, pooling=pooling, block_size=4))
+    ),
+    "store": lambda folder, pooling, path: EmbeddingStore(path).encode(read(folder), SENTENCES, pooling=pooling),
+    "worker": lambda folder, pooling, path: loaded_again(read(folder, pooling=pooling).encoding()).encode(SENTENCES),
+    "saved": lambda folder, pooling, path: read(read(folder, pooling=pooling).save(path / "saved")).encode(SENTENCES),
+    "command": by_the_shell,
+    "index": by_an_index,
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_named_pooling_replaces_the_pooling_alone(folder, tiny_model, tmp_path, door):
+    for pooling in ("mean", "first_last_avg"):
+        (tmp_path / pooling).mkdir()
+        found = DOORS[door](folder, pooling, tmp_path / pooling)
+        np.testing.assert_allclose(found, expected(folder, tiny_model, pooling), atol=1e-5, err_msg=pooling)
+
+
+def test_what_a_named_pooling_keeps(folder):
+    own, named, bare = read(folder), read(folder, pooling="mean"), read(folder, pooling="mean", bare=True)
+    assert (named.pooling, named.dimension, named.max_length) == ("auto:mean", 12, LONGEST)
+    assert (named.prompts, named.default_prompt_name) == (own.prompts, "topic")
+    assert (bare.pooling, bare.dimension, bare.max_length) == ("mean", 32, LONGEST)
+    assert (bare.prompts, bare.default_prompt_name) == (own.prompts, None)
+    assert read(folder, pooling="cls").encoding() == own.encoding()
+    assert len({each.fingerprint for each in (own, named, bare)}) == 3
+    assert read(folder, bare=True).encode(SENTENCES[:2], pooling="mean").shape == (2, 32)
+    assert read(folder, pooling="mean", truncate_dim=5).dimension == 5
+    assert named.encode(SENTENCES[:1], pooling="auto:mean").shape == (1, 12)
+
+
+def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tiny_model, tmp_path, capsys):
+    own, rows = read(folder), RNG.normal(size=(300, 12)).astype(np.float32)
+    whitening = Whitening.from_moments(Moments().update(rows), n_components=6, provenance=own.encoding())
+    whitened = own.with_whitening(whitening).then(Truncate(5)).save(tmp_path / "whitened")
+    coded = own.with_code(SpectrumCode(bytes=4).fit(whitening)).save(tmp_path / "coded")
+    both = "omits whitening 12 → 6 and spectrum code of 4 bytes"
+    for out, what in ((whitened, "omits whitening 12 → 6, fitted on"), (coded, both)):
+        assert read(out, pooling="cls").fingerprint == read(out).fingerprint
+        for door in ("from_pretrained", "encode", "command"):
+            with warnings.catch_warnings() if door == "command" else pytest.warns(PoolingWarning, match=what):
+                warnings.simplefilter("always")
+                found = DOORS[door](out, "mean", tmp_path)
+            assert door != "command" or f"--pooling mean {what}" in capsys.readouterr().err
+            np.testing.assert_allclose(found, expected(folder, tiny_model, "mean"), atol=1e-5)
+
+
+def test_layers_may_be_counted_from_either_end(tiny_model, tmp_path):
+    own = read(tiny_model, pooling="first_last_avg").then(Normalize())
+    whitening = Whitening(n_components=3).fit(own.encode(SENTENCES * 4))
+    out = own.with_whitening(whitening).save(tmp_path / "model")
+    assert read(out, pooling="first_last_avg").encoding() == read(out).encoding()
+    assert read(tiny_model, pooling="first_last_avg").pooling == "first_last_avg"
+
+
+def lengths(folder, tiny_model, tmp_path):
+    """The maximum length that each door reads by default, and the length that belongs there."""
+    config = retrieval.get_config()
+    config.model = str(folder)
+    yield "auto", read(folder), LONGEST
+    yield "named", read(folder, pooling="mean"), LONGEST
+    yield "bare", read(folder, pooling="mean", bare=True), LONGEST
+    yield "eval", load_encoder(config, "mean"), LONGEST
+    (tmp_path / "tokenizer").mkdir()
+    write_tokenizer(tmp_path / "tokenizer")
+    settings = tmp_path / "tokenizer" / "tokenizer_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": 33}))
+    model = read(tiny_model, pooling="mean").model()
+    yield "constructor", Encoder(model, tmp_path / "tokenizer", device="cpu:0"), 33
+    yield "saved", read(save_sentence_transformer(tmp_path / "saved", model, tmp_path / "tokenizer")), 33
+    yield "cross", CrossEncoder.from_pretrained(write_cross_encoder(tmp_path / "cross"), device="cpu:0").tokenizer, 48
+    static = Encoder(StaticEncoder(RNG.normal(size=(200, 8)).astype(np.float32)), tmp_path / "tokenizer", max_length=7)
+    yield "static", read(static.save(tmp_path / "static")), 7
+    raw = json.loads((tmp_path / "static" / "config.json").read_text())
+    del raw["max_length"]
+    (tmp_path / "static" / "config.json").write_text(json.dumps(raw))
+    yield "static without a limit", read(tmp_path / "static"), 1 << 20
+
+
+def test_the_folders_length_is_the_default(folder, tiny_model, tmp_path):
+    for door, found, longest in lengths(folder, tiny_model, tmp_path):
+        assert found.max_length == longest, door
+    for config, longest in ((sts, 64), (quora, 64), (retrieval, 0), (codes, 0), (upgrade, 0)):
+        assert config.get_config().max_length == longest, config.__name__
+
+
+def test_a_static_encoder_reads_long_texts_to_their_end(tiny_model, tmp_path):
+    table = RNG.normal(size=(200, 8)).astype(np.float32)
+    static = Encoder(StaticEncoder(table), tiny_model, max_length=1 << 20)
+    text = " ".join(random.Random(0).choices(SENTENCES[0].split() + SENTENCES[3].split(), k=900))
+    again = read(static.save(tmp_path / "static"))
+    np.testing.assert_allclose(again.encode([text]), static.encode([text]), atol=1e-6)
+    assert np.abs(again.encode([text[: len(text) // 2]]) - again.encode([text])).max() > 1e-3
+    peer = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
+    theirs = peer.SentenceTransformer(str(tmp_path / "static"), device="cpu").encode([text])
+    np.testing.assert_allclose(again.encode([text]), theirs, atol=1e-5)

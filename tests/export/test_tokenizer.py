@@ -1,0 +1,111 @@
+"""Every folder that is written holds a tokenizer that cuts where the encoder does, and pads nothing."""
+
+import json
+import random
+import shutil
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from jaxwhiten import CrossEncoder, Encoder
+from jaxwhiten.encoding import distil_static
+from jaxwhiten.errors import InputError
+from jaxwhiten.export import export_sentence_transformer, save_int8, save_onnx, save_trained
+from jaxwhiten.export.databases import save_database
+from jaxwhiten.head import Normalize
+from tests.tiny import SENTENCES, write_cross_encoder
+
+LONGEST = 40
+PROMPTS = {"query": "Music: ", "document": "salt "}
+
+
+@pytest.fixture(scope="module")
+def paragraphs():
+    """300 texts, most of them longer than the encoder reads."""
+    words, rng = " ".join(SENTENCES).split(), random.Random(0)
+    return [" ".join(rng.choices(words, k=rng.randint(5, 60))) for _ in range(300)]
+
+
+@pytest.fixture(scope="module")
+def source(tiny_model, tmp_path_factory):
+    """A folder whose tokenizer, like MiniLM's, truncates and pads to a length of its own."""
+    folder = tmp_path_factory.mktemp("source") / "model"
+    shutil.copytree(tiny_model, folder)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(16)
+    tokenizer.enable_padding(length=16)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def encoder(source):
+    how = {"max_length": LONGEST, "prompts": PROMPTS, "device": "cpu:0"}
+    return Encoder.from_pretrained(source, pooling="mean", **how).then(Normalize())
+
+
+def int8(folder, encoder, texts):
+    pytest.importorskip("nncf", reason="needs the extra `openvino`")
+    return save_int8(folder, encoder, texts[:20], cosine=0.5)
+
+
+def database(folder, encoder, texts):
+    save_database(folder.parent / "db", encoder.whiten(encoder.encode(texts), k=8), "sqlite-vec", 8, gamma=1.0)
+    shutil.copytree(folder.parent / "db" / "model", folder)
+
+
+FOLDERS = {
+    "save": lambda folder, encoder, texts: encoder.save(folder),
+    "card": lambda folder, encoder, texts: export_sentence_transformer(folder, encoder),
+    "trained": lambda folder, encoder, texts: save_trained(folder, encoder.model(), encoder, ""),
+    "onnx": lambda folder, encoder, texts: save_onnx(folder, encoder),
+    "int8": int8,
+    "database": database,
+    "static": lambda folder, encoder, texts: distil_static(encoder, texts, 8).save(folder),
+    "cross": lambda folder, encoder, texts: CrossEncoder.from_pretrained(
+        write_cross_encoder(folder.parent / "pairs"), max_length=LONGEST
+    ).save(folder),
+}
+
+
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=[pytest.mark.slow] * (k == "int8")) for k in FOLDERS])
+def test_a_written_tokenizer_cuts_where_the_encoder_does(encoder, paragraphs, tmp_path, kind):
+    pytest.importorskip("onnx")
+    FOLDERS[kind](tmp_path / "out", encoder, paragraphs)
+    tokenizer, static = Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json")), kind == "static"
+    found = [encoding.ids for encoding in tokenizer.encode_batch(paragraphs)]
+    longest = 1 << 20 if static else LONGEST
+    assert (tokenizer.padding, tokenizer.truncation["max_length"]) == (None, longest)
+    assert max(map(len, found)) > 100 if static else max(map(len, found)) == LONGEST
+    own = CrossEncoder.from_pretrained if kind == "cross" else Encoder.from_pretrained
+    if kind != "onnx":
+        encoder = own(tmp_path / "out", device="cpu:0")
+        assert encoder.tokenizer.max_length == longest
+    np.testing.assert_array_equal(np.concatenate(found), encoder.tokenizer(paragraphs).flat)
+    if not static:
+        assert json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())["model_max_length"] == LONGEST
+    if kind not in ("cross", "from memory", "static"):
+        saved = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
+        assert saved["prompts"] == PROMPTS
+
+
+def test_an_exported_graph_with_its_own_tokenizer_is_the_encoder(encoder, paragraphs, tmp_path):
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    out = save_onnx(tmp_path / "out", encoder)
+    session, tokenizer = runtime.InferenceSession(str(out / "model.onnx")), Tokenizer.from_file(f"{out}/tokenizer.json")
+    prompts = json.loads((out / "config_sentence_transformers.json").read_text())["prompts"]
+    for prompt in ("", *prompts.values()):
+        vectors = []
+        for text in paragraphs:
+            encoded = tokenizer.encode(prompt + text)
+            ids, mask = (np.array([row], np.int64) for row in (encoded.ids, encoded.attention_mask))
+            vectors.append(session.run(None, {"input_ids": ids, "attention_mask": mask})[0][0])
+        np.testing.assert_allclose(vectors, encoder.encode(paragraphs, prompt=prompt), atol=1e-4, err_msg=prompt)
+
+
+def test_a_graph_is_float32(source, tmp_path):
+    with pytest.raises(InputError, match="dtype is bfloat16; an ONNX graph computes in float32"):
+        save_onnx(tmp_path / "out", Encoder.from_pretrained(source, pooling="mean", dtype="bfloat16"))
+    assert not (tmp_path / "out").exists()

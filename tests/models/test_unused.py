@@ -1,0 +1,177 @@
+"""Weights that are in a folder are used, or the folder is refused; what lies outside the encoder is listed."""
+
+import inspect
+import json
+import shutil
+import sys
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+from safetensors.numpy import load_file, save_file
+
+from jaxwhiten import CrossEncoder, Encoder
+from jaxwhiten.commands import cli
+from jaxwhiten.errors import ModelError
+from jaxwhiten.models import load_masked_lm, load_model, load_pair_classifier, save_masked_lm
+from jaxwhiten.models.loading import look_at
+from tests.golden.cases import write_checkpoint
+from tests.models.test_families import CASES, parity
+from tests.tiny import write_cross_encoder, write_model
+
+_LAYER = "encoder.layer.1.attention.self"
+REFUSED = {  # what a folder of BERT has more -> what the message says
+    "a layer beyond the config": ("encoder.layer.2.output.dense.weight", "no place for it"),
+    "beside parameters": (f"{_LAYER}.distance_embedding.weight", "no place for it"),
+    "beside embeddings": ("embeddings.projection.bias", "no place for it"),
+    "a LoRA": (f"{_LAYER}.query.lora_A.default.weight", "adapter"),
+    "a LoRA of PEFT": (f"base_model.model.{_LAYER}.query.lora_B.weight", "adapter"),
+    "GPTQ": (f"{_LAYER}.query.qweight", "quantized"),
+    "AWQ": (f"{_LAYER}.query.scales", "quantized"),
+    "bitsandbytes, 4 bits": (f"{_LAYER}.query.weight.absmax", "quantized"),
+    "bitsandbytes, 8 bits": (f"{_LAYER}.query.SCB", "quantized"),
+    "an adapter's folder": ("", "adapter_config.json: an adapter"),
+}
+DOORS = {
+    "load_model": load_model,
+    "load_masked_lm": load_masked_lm,
+    "load_pair_classifier": load_pair_classifier,
+    "CrossEncoder": CrossEncoder.from_pretrained,
+    "Encoder": lambda folder: Encoder.from_pretrained(folder, pooling="mean"),
+    "Encoder in OpenVINO": lambda folder: Encoder.from_pretrained(folder, pooling="mean", engine="openvino"),
+    "look_at": look_at,
+}
+COMMANDS = {
+    "inspect": ["inspect", "{}"],
+    "verify": ["verify", "{}"],
+    "doctor": ["doctor", "{}"],
+    "fit": ["fit", "texts.txt", "--model", "{}", "-o", "w"],
+    "index": ["index", "texts.txt", "--model", "{}", "-o", "idx"],
+    "score": ["score", "pairs.tsv", "--model", "{}"],
+}
+
+
+def add(folder, **tensors):
+    file = folder / "model.safetensors"
+    save_file(load_file(file) | tensors, file, metadata={"format": "pt"})
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """A cross-encoder's folder, which encoders load, too: its tensors have the prefix `bert.`."""
+    return write_cross_encoder(tmp_path_factory.mktemp("classifier") / "model")
+
+
+@pytest.fixture(scope="module")
+def spoilt(classifier, tmp_path_factory):
+    """Writes a folder of a case once; of a model with a prefix, or without."""
+    made = {}
+
+    def write(case, prefix):
+        if (case, prefix) not in made:
+            folder = tmp_path_factory.mktemp("spoilt") / "model"
+            if prefix:
+                shutil.copytree(classifier, folder)
+            else:
+                write_model(folder)
+            name = REFUSED[case][0].replace("layer.1", "layer.0")
+            if name:
+                add(folder, **{prefix + name if name.startswith("e") else name: np.ones((2, 2), np.float32)})
+            else:
+                (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA"}))
+            made[case, prefix] = folder
+        return made[case, prefix]
+
+    return write
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_at_every_door(spoilt, case, door):
+    if door == "Encoder in OpenVINO":
+        pytest.importorskip("openvino")
+    folder = spoilt(case, "bert.")
+    with pytest.raises(ModelError, match=REFUSED[case][1]) as raised:
+        DOORS[door](folder)
+    assert str(folder) in str(raised.value)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_without_a_prefix(spoilt, case):
+    with pytest.raises(ModelError, match=REFUSED[case][1]):
+        load_model(spoilt(case, ""))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_refused_by_every_command(spoilt, command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.txt").write_text("A line.\nAnother line.\n")
+    (tmp_path / "pairs.tsv").write_text("One.\tTwo.\t1\nThree.\tFour.\t2\nFive.\tSix.\t3\n")
+    folder = spoilt("a layer beyond the config", "bert.")
+    code = cli.main([word.format(folder) for word in COMMANDS[command]])
+    assert (code, "no place for it" in capsys.readouterr().err) == (1 if command == "doctor" else 2, True)
+
+
+def test_layers_that_config_json_does_not_count(tmp_path):
+    file = write_checkpoint(tmp_path, "t5") / "config.json"
+    raw = json.loads(file.read_text())
+    file.write_text(json.dumps(raw | {"num_layers": raw["num_layers"] - 1}))
+    with pytest.raises(ModelError, match=r"encoder\.block\.2\.layer\.0\.SelfAttention\.k\.weight.*\(8 such"):
+        load_model(tmp_path)
+
+
+def test_biases_that_config_json_leaves_out(tmp_path):
+    add(write_checkpoint(tmp_path, "qwen3"), **{"layers.0.self_attn.q_proj.bias": np.ones(24, np.float32)})
+    with pytest.raises(ModelError, match=r"q_proj\.bias"):
+        load_model(tmp_path)
+
+
+def parameters(folder):
+    return jax.tree.leaves(nnx.to_pure_dict(nnx.state(load_model(folder)[0], nnx.Param)))
+
+
+def test_buffers_and_tied_copies_are_ignored_and_other_copies_are_not(tmp_path):
+    expected = parameters(write_checkpoint(tmp_path, "t5"))
+    words = load_file(tmp_path / "model.safetensors")["shared.weight"]
+    buffers = {name: np.ones(6, name) for name in ("int64", "int32", "uint8", "bool")}
+    add(tmp_path, **{f"encoder.{name}": value for name, value in buffers.items()})
+    add(tmp_path, **{"encoder.rotary.inv_freq": np.ones(3, np.float32), "encoder.embed_tokens.weight": words})
+    for found, value in zip(parameters(tmp_path), expected, strict=True):
+        np.testing.assert_array_equal(found, value)
+    assert look_at(tmp_path)[1] == {}
+    add(tmp_path, **{"encoder.embed_tokens.weight": words + np.eye(*words.shape, dtype=np.float32)})
+    with pytest.raises(ModelError, match=r"encoder\.embed_tokens\.weight"):
+        load_model(tmp_path)
+
+
+def test_modules_outside_the_encoder_are_listed(tmp_path, tiny_model, classifier):
+    assert look_at(tiny_model)[1] == {}
+    assert look_at(classifier)[1] == {"classifier": 2}
+    model, _, _ = load_masked_lm(tiny_model)
+    save_masked_lm(model, tmp_path / "masked")
+    pooler = {"bert.pooler.dense.bias": np.ones(32, np.float32)}  # without its weight
+    add(tmp_path / "masked", **pooler, **{"decoder.block.0.weight": np.ones(3, np.float32)})
+    assert look_at(tmp_path / "masked")[1] == {"bert.pooler": 1, "cls": 5, "decoder": 1}
+    assert load_model(tmp_path / "masked")[1].pooler is False
+
+
+FAMILIES = {CASES[case][0]: case for case in reversed(CASES)}
+
+
+@pytest.mark.parametrize("base", FAMILIES)
+def test_every_architecture_of_transformers_loads(tmp_path, base):
+    _, transformers = parity()
+    module = getattr(transformers, base)
+    sizes = {name: 2 if name.endswith("_layers") else size for name, size in CASES[FAMILIES[base]][1].items()}
+    file = sys.modules[module.__module__]
+    found = {}
+    for name, made in vars(file).items():
+        ours = inspect.isclass(made) and issubclass(made, transformers.PreTrainedModel) and hasattr(transformers, name)
+        if ours and made.config_class is module.config_class and not name.endswith("PreTrainedModel"):
+            made(module.config_class(**sizes)).save_pretrained(tmp_path / name)
+            load_model(tmp_path / name)
+            found[name] = look_at(tmp_path / name)[1]
+    assert found.pop(base) == {}
+    assert len(found) > 1
+    assert all(found[name] for name in found if name.endswith("Classification"))
