@@ -85,7 +85,7 @@ def test_a_written_tokenizer_cuts_where_the_encoder_does(encoder, paragraphs, tm
     np.testing.assert_array_equal(np.concatenate(found), encoder.tokenizer(paragraphs).flat)
     if not static:
         assert json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())["model_max_length"] == LONGEST
-    if kind not in ("cross", "from memory", "static"):
+    if kind not in ("cross", "static"):
         saved = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
         assert saved["prompts"] == PROMPTS
 
