@@ -68,11 +68,8 @@ def _model(folder: Path) -> dict[str, Any]:
     config, unused = look_at(folder)
     settings, head = read_parts(folder, config, str(folder), AUTO if says_head(folder) else "mean", bare=False)
     told = {name: getattr(config, name) for name in ("model_type", "num_layers", "hidden_size", "parameters")}
-    told |= {
-        "head": head and head.summary,
-        "max_length": longest_text(folder, config),
-        "prompts": dict(settings.prompts),
-    }
+    told |= {"head": head and head.summary, "max_length": longest_text(folder, config)}
+    told["prompts"] = dict(settings.prompts)
     return {"kind": "model", **told, "unused": unused}
 
 

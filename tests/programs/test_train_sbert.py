@@ -135,7 +135,8 @@ def test_an_adapter_is_exported_as_a_dense_layer_and_its_share_is_printed(config
     kept = load_retrieval(str(out / "held_out.tsv"))
     assert f"{96 - kept.counts['rows']} rows of one / two" in said
     assert (out / "model" / "2_Dense" / "config.json").is_file()
-    base, adapted = (Encoder.from_pretrained(f, pooling="mean", max_length=16) for f in (config.model, out / "model"))
+    how = {"pooling": "mean", "bare": True, "max_length": 16}
+    base, adapted = (Encoder.from_pretrained(folder, **how) for folder in (config.model, out / "model"))
     np.testing.assert_array_equal(adapted.encode(SENTENCES), base.encode(SENTENCES))
     assert np.abs(Encoder.from_pretrained(out / "model").encode(SENTENCES) - base.encode(SENTENCES)).max() > 1e-3
 

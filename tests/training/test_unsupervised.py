@@ -157,7 +157,7 @@ def test_simcse_after_whitening_is_simcse_of_the_whitened_vectors(setup):
     loss, _ = planned(setup, "simcse_whitened", fit_rows=160, temperature=0.5).loss(
         planned(setup, "simcse", temperature=0.5).params, batch_of(setup), jax.random.key(0)
     )
-    encoder = Encoder(still, folder, max_length=LENGTH)
+    encoder = Encoder(still, setup.start.tokenizer.folder, max_length=LENGTH)
     x = encoder.whiten(TEXTS * 10, shrinkage=0.01).encode(TEXTS)
     scores = x @ x.T / 0.5
     assert float(loss) == pytest.approx(np.mean(np.log(np.exp(scores).sum(1)) - np.diag(scores)), rel=1e-3)
