@@ -26,6 +26,7 @@ from benchmarks.harness import in_words, median, ratio, rotated, save, torch_dev
 from jaxwhiten.datasets import load_sts, sts_examples
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.models import load_model
+from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training import (
     Optimization,
     create_state,
@@ -48,7 +49,7 @@ class Ours:
     def __init__(self, model: str, columns: list[list[str]], scores: np.ndarray, batch_size: int, steps: int):
         network, _, folder = load_model(model)
         start = time.perf_counter()
-        table = tokenize_columns(columns, folder, MAX_LENGTH)
+        table = tokenize_columns(columns, BulkTokenizer(folder, MAX_LENGTH))
         self.tokenize_seconds = (time.perf_counter() - start) / len(columns[0]) * batch_size * steps
         self.folder, self.lengths = folder, table.lengths
         self.losses: list[float] = []
@@ -62,7 +63,7 @@ class Ours:
         how = Optimization(steps=1_000_000, batch_size=batch_size, learning_rate=RATE, warmup=0.0)
         self.mesh, self.steps = how.mesh(), steps
         encoder, rebuild = split_encoder(network, "mean")
-        loss = sentence_loss(rebuild, objective_loss("cosine"), pooling="mean")
+        loss = sentence_loss(rebuild, objective_loss("cosine"))
         self.step = make_step(loss, how, self.mesh)
         self.state = create_state({"encoder": encoder, "head": {}}, how, self.mesh)
         start, seen = time.perf_counter(), set()

@@ -11,6 +11,7 @@ def get_config():
     for name in ("pooling", "objective", "settings", "teacher", "adapter", "matryoshka"):
         del config[name]
     config.model = "sentence-transformers/all-MiniLM-L6-v2"  # a folder or a hub id: an encoder, or a cross-encoder
+    config.max_length = 128  # tokens of a pair, special tokens counted
     config.labels = "classes"  # classes, scores, or positives: all pairs belong together
 
     config.data.exclude = ""  # retrieval data (quora, mrpc, a file) none of whose texts is trained on

@@ -17,7 +17,6 @@ def get_config():
     config.settings.scale = 20.0  # factor of the cosines in the softmax
     config.data.columns = ("anchor", "positive")
     config.batch_size = 64
-    config.max_length = 128
     config.epochs = 3
     config.dev = ""  # an STS task, to keep the checkpoint that is best on its dev split
     config.test = ()

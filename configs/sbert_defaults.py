@@ -6,8 +6,8 @@ from ml_collections import ConfigDict, config_dict
 def get_config():
     config = ConfigDict()
     config.model = "bert-base-uncased"  # a folder or a hub id
-    config.pooling = "mean"  # mean, cls or max
-    config.max_length = 128  # tokens, special tokens counted
+    config.pooling = "auto"  # the folder's pooling and modules, or mean if it has none; or mean, cls, max
+    config.max_length = 0  # tokens, special tokens counted; 0 is the folder's, or 128 if it has none
     config.dtype = "float32"  # or bfloat16: what matrix products run in; parameters stay float32
     config.remat = False  # recompute activations in the backward pass: less memory, more time
 

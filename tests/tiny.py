@@ -138,12 +138,12 @@ def write_model(folder: Path, *, seed: int = 0, **changes) -> Path:
     return folder
 
 
-def write_cross_encoder(folder: Path, labels: int = 1) -> Path:
+def write_cross_encoder(folder: Path, labels: int = 1, seed: int = 1) -> Path:
     """A sentence-transformers CrossEncoder folder of one layer, for pairs of up to 48 tokens."""
     from jaxwhiten import CrossEncoder
 
     config = tiny_config(num_layers=1, initializer_range=0.4)
-    model = PairClassifier(init_model(config, seed=1), labels, rngs=nnx.Rngs(2))
+    model = PairClassifier(init_model(config, seed=seed), labels, rngs=nnx.Rngs(2))
     with tempfile.TemporaryDirectory() as name:
         write_tokenizer(Path(name))
         return CrossEncoder(model, name, max_length=48).save(folder)

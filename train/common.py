@@ -17,6 +17,7 @@ from jaxwhiten.errors import InputError, spelled
 from jaxwhiten.runtime import distributed, hardware
 
 T = TypeVar("T")
+Scores = dict[str, dict[str, float]]  # "before" and "after" training, by the name of the score
 # Settings of display and storage, which a resumed run may change.
 SHOWN_ONLY = ("output", "log_every", "save_every", "keep", "progress")
 
@@ -94,23 +95,28 @@ def train_rows(
     plan: training.Plan,
     table: training.TokenTable,
     scorers: Mapping[str, training.Evaluate],
-    export: Callable[[Any, Mapping[str, Any], Mapping[str, float]], None],
+    export: Callable[[Any, Mapping[str, Any], Scores], None],
     began: float,
     *,
+    of_folder: Mapping[str, training.Evaluate] | None = None,
+    fingerprints: Mapping[str, str] | None = None,
     shown_only: tuple[str, ...] = ("test",),
     **facts: Any,
 ) -> bool:
     """Trains a plan on tokenised rows, from its start or its latest checkpoint; writes and prints the results.
 
     `export` gets the trained parameters, the recipe and the scores, in the process that writes. `began` is a time of
-    `time.perf_counter`. Returns False if the run was asked to stop.
+    `time.perf_counter`. `of_folder` scores the model before training, by default as `scorers` do. Runs whose
+    `fingerprints`, the contents behind names in the config, differ are different runs. Returns False if the run was
+    asked to stop.
     """
     io.check_folder(Path(config.output) / "model")  # before the work of training it
     size, buckets, seed = config.batch_size, config.buckets, config.seed
     batches = training.sentence_batches(table, plan.labels, plan.vectors, batch_size=size, buckets=buckets, seed=seed)
     steps = config.steps or config.epochs * batches.per_epoch
     print(f"{batches.per_epoch} batches per epoch, padded to {', '.join(map(str, batches.shapes))}; {steps} steps")
-    recipe = make_recipe(config, shown_only, rows=table.key, steps=steps)  # rows by their content, not their place
+    # Rows, models and labels by their content, not their place.
+    recipe = make_recipe(config, shown_only, rows=table.key, steps=steps, fingerprints=dict(fingerprints or {}))
     best, per_row = f"{config.dev} dev" if config.dev else None, table.sentences.shape[1]
     how, options = read(training.Optimization, config, steps=steps), read(training.RunOptions, config, per_row=per_row)
     evaluate = scorers.get(best or "")
@@ -118,16 +124,25 @@ def train_rows(
     if not trained.finished:
         return False
 
-    both = {"before": plan.params, "after": trained.params}
-    scores = {when: {k: v for f in scorers.values() for k, v in f(params).items()} for when, params in both.items()}
+    both = {"before": (of_folder or scorers, plan.params), "after": (scorers, trained.params)}
+    scores = {
+        when: {name: score for f in given.values() for name, score in f(params).items()}
+        for when, (given, params) in both.items()
+    }
     facts = {"step": trained.step, **facts, "seed": config.seed, "seconds": round(time.perf_counter() - began, 1)}
     if distributed.is_writer():
-        export(trained.params, recipe, scores["after"])
+        export(trained.params, recipe, scores)
         io.write_json(Path(config.output) / "results.json", {**scores, **facts})
         named = {"hardware": hardware.describe(), **facts}
         report.write_training(config.output, title, scores=scores, recipe=recipe, facts=named)
     for name, value in scores["after"].items():
         print(f"{name}: {scores['before'][name]:.2f} before, {value:.2f} after")
     print(f"{config.output}/model written from step {trained.step}, {facts['seconds']} s in this session")
+    worse = {name: scores["before"][name] - value for name, value in scores["after"].items()}
+    if lost := ", ".join(f"{drop:.2f} lower on {name}" for name, drop in worse.items() if drop > 0):
+        print(
+            f"Training made the model worse: {lost}. {config.output}/model was written all the same; keep"
+            f" {config.model}, or train with a lower learning rate or more rows."
+        )
     distributed.wait_for_all()  # what comes next may read the model
     return True

@@ -5,8 +5,8 @@
 
 Rows with classes are learnt by softmax, rows with scores by the cross-entropy of one sigmoid. The output folder holds
 the checkpoints, metrics.jsonl, loss.png and, when the run is finished, results.json, report.html and `model/`: a folder
-for `CrossEncoder.from_pretrained`, `jaxwhiten search --rerank` and sentence-transformers' CrossEncoder. SIGTERM or
-Ctrl-C saves and ends the program with exit code 0; the same command resumes the run.
+for `CrossEncoder.from_pretrained`, `jaxwhiten search --rerank` and sentence-transformers' CrossEncoder. SIGTERM
+saves a checkpoint and ends the program with exit code 0, Ctrl-C with 130; the same command resumes the run.
 """
 
 from __future__ import annotations

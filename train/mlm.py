@@ -5,7 +5,8 @@
 
 The output folder holds the checkpoints, metrics.jsonl, TensorBoard events, loss.png and, when the run is finished,
 results.json, report.html and `model/`: a folder for `Encoder.from_pretrained`, `train.sbert` and transformers'
-`AutoModelForMaskedLM`. SIGTERM or Ctrl-C saves and ends the program with exit code 0; the same command resumes the run.
+`AutoModelForMaskedLM`. SIGTERM saves a checkpoint and ends the program with exit code 0, Ctrl-C with 130; the same
+command resumes the run.
 """
 
 from __future__ import annotations

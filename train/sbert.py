@@ -5,11 +5,12 @@
 
 The output folder holds the checkpoints, metrics.jsonl, TensorBoard events, loss.png and, when the run is finished,
 results.json, report.html and `model/`: a folder for `Encoder.from_pretrained`, `eval.sts` and sentence-transformers.
-SIGTERM or Ctrl-C saves and ends the program with exit code 0; the same command resumes the run.
+SIGTERM saves a checkpoint and ends the program with exit code 0, Ctrl-C with 130; the same command resumes the run.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,13 +19,17 @@ from typing import Any
 from flax import nnx
 from ml_collections import ConfigDict
 
-from jaxwhiten import training
+from jaxwhiten import Encoder, training
 from jaxwhiten.commands import launch
-from jaxwhiten.datasets import Examples, load_sts, write_pairs
+from jaxwhiten.datasets import Examples, Pairs, load_sts, write_pairs
 from jaxwhiten.errors import InputError
-from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
-from jaxwhiten.models import StaticEncoder, load_model
-from train.common import check_run, count, load_examples, mined, splits, train_rows
+from jaxwhiten.export import model_card, save_trained
+from jaxwhiten.head import AUTO, modules_of, says_head
+from jaxwhiten.models import StaticEncoder, load_model, resolve_folder
+from jaxwhiten.parameters import DEFAULTS
+from train.common import Scores, check_run, count, load_examples, mined, splits, train_rows
+
+BARE_LENGTH = 128  # in tokens, of an encoder whose folder describes no head
 
 
 def main(config: ConfigDict) -> None:
@@ -41,29 +46,26 @@ def main(config: ConfigDict) -> None:
 def train_sentences(config: ConfigDict) -> bool:
     """Runs one training, from its start or its latest checkpoint to the exported model; False if asked to stop."""
     began = time.perf_counter()
-    pooling, objective = check_pooling(config.pooling), training.find_objective(config.objective)
-    model, sizes, folder = load_model(config.model, dtype=config.dtype, remat=config.remat)
-    if isinstance(model, StaticEncoder):
-        raise InputError(f"{config.model} is a static encoder: train a transformer, and distil it anew.")
-    data, held_out = config.data, None
-    examples = load_examples(data, objective)
-    objective.check([*examples.columns, *["negative"] * bool(data.negatives)], examples.label_kind)
-    if data.held_out:
-        examples, held_out = examples.hold_out(data.held_out)
-    examples = examples.take(data.limit, config.seed) if data.limit else examples
-    examples = with_negatives(config, examples) if data.negatives else examples
-    print(f"{len(examples)} rows of {' / '.join(examples.columns)}; {examples.skipped} left out")
+    objective = training.find_objective(config.objective)
+    folder, model, start = load(config)
+    examples, held_out = load_rows(config, objective)
     settings = training.own_settings(objective.name, config.settings.to_dict())
     for name in config.settings.keys() - settings.keys():
         print(f"settings.{name} is of other objectives than {objective.name}, and left out")
     columns = list(examples.columns.values())
-    table = training.tokenize_columns(columns, folder, config.max_length)
+    prompts = objective.prompts(start, len(columns))
+    forms = [start.head.form if prompt is None else start.head.form.with_prompt(prompt) for prompt in prompts]
+    said = [f"{name}: {form.prompt!r}" for name, form in zip(examples.columns, forms, strict=True) if form.prompt]
+    steps = " > ".join(step.words() for step in start.head.steps)
+    print(f"Trained through {steps}, up to {start.max_length} tokens; {', '.join(said) or 'no prompt'}")
+    if objective.in_batch and config.accumulate > 1:
+        rows = config.batch_size // config.accumulate
+        print(f"accumulate is {config.accumulate}: in-batch negatives come from {rows} rows, not {config.batch_size}")
     setup = training.Setup(
         model,
-        folder,
-        pooling,
+        start,
         columns,
-        table,
+        training.tokenize_columns(columns, start.tokenizer, forms),
         labels=examples.label,
         classes=len(examples.classes),
         seed=config.seed,
@@ -72,53 +74,103 @@ def train_sentences(config: ConfigDict) -> bool:
         weights=config.matryoshka.weights or None,
         teacher=training.Teacher(**config.teacher),
         adapter=training.Adapter(**config.adapter),
+        prompts=prompts,
     )
     plan = training.make_plan(config.objective, setup)
     trained, size = count(plan.params), count(nnx.state(model, nnx.Param))
     print(f"{trained:,} parameters are trained, {100 * trained / size:.2f} % of the encoder's {size:,}")
-    scorers = {name: scorer(config, plan.rebuild, folder, *split) for name, split in splits(config).items()}
+    given = {name: scored_pairs(config, *split) for name, split in splits(config).items()}
+    scorers = {name: training.sts_evaluator(plan.encoder, name, pairs) for name, pairs in given.items()}
+    of_folder = {name: training.sts_evaluator(lambda _: folder, name, pairs) for name, pairs in given.items()}
 
-    def export(params: Any, recipe: Mapping[str, Any], scores: Mapping[str, float]) -> None:
-        output = Path(config.output)
+    def export(params: Any, recipe: Mapping[str, Any], scores: Scores) -> None:
+        output, encoder = Path(config.output), plan.encoder(params)
         if held_out is not None:
             write_pairs(output / "held_out.tsv", held_out)
         card = model_card(
             output.name,
             base_model=config.model,
-            dimension=sizes.hidden_size,
+            dimension=encoder.dimension,
             recipe=recipe,
-            scores=scores,
-            pooling=config.pooling,
-            max_length=config.max_length,
+            scores=scores["after"],
+            before=scores["before"],
+            pooling=" > ".join(step.words() for step in encoder.head.steps),
+            max_length=encoder.max_length,
         )
-        save_sentence_transformer(
-            output / "model",
-            plan.rebuild(params["encoder"]),
-            folder,
-            steps=params.get("steps", ()),
-            card=card,
-            pooling=config.pooling,
-            max_length=config.max_length,
-        )
+        save_trained(output / "model", plan.rebuild(params["encoder"]), encoder, card)
 
+    labels = "" if examples.label is None else hashlib.sha256(examples.label.tobytes()).hexdigest()[:24]
+    known = {"model": folder.fingerprint, "teacher": plan.teacher, "labels": labels}
     title = f"train.sbert: {config.objective} on {config.model}"
-    return train_rows(config, title, plan, table, scorers, export, began)
+    return train_rows(config, title, plan, setup.table, scorers, export, began, of_folder=of_folder, fingerprints=known)
+
+
+def load(config: ConfigDict) -> tuple[Encoder, Any, Encoder]:
+    """The encoder as its folder describes it, its module to train, and the encoder with the head to train through."""
+    described = says_head(resolve_folder(config.model))
+    pooling = "mean" if config.pooling == AUTO and not described else config.pooling
+    length = config.max_length or (None if described else BARE_LENGTH)
+    folder = Encoder.from_pretrained(config.model, pooling=pooling, max_length=length)
+    model = folder.model()
+    if isinstance(model, StaticEncoder):
+        raise InputError(f"{config.model} is a static encoder: train a transformer, and distil it anew.")
+    if config.dtype != folder.dtype:
+        model = load_model(config.model, dtype=config.dtype)[0]
+    model.remat = config.remat
+    head = folder.head.unfitted()
+    if head is not folder.head:
+        what = "whitening" if folder.head.code is None else "whitening and code"
+        print(
+            f"{config.model}: its {what} was fitted on vectors before training and is left out. Fit it again with\n"
+            f"  jaxwhiten fit TEXTS --model {config.output}/model{fit_options(folder)} -o {config.output}/fitted"
+        )
+    modules_of(head, model, folder.tokenizer)  # before the work of training it
+    return folder, model, folder.trained(model, head.steps)
+
+
+def fit_options(encoder: Encoder) -> str:
+    """The options of `jaxwhiten fit` that fit the whitening or the code of an encoder again."""
+    code, whitening = encoder.head.code, encoder.head.whitening
+    options = f" -k {encoder.dimension}" if code is None else f" --bytes {code.nbytes}"
+    for name in ("beta", "gamma", "shrinkage") if whitening is not None else ():
+        if (value := getattr(whitening, name)) != DEFAULTS[name]:
+            options += f" --{name} {value}"
+    return options
+
+
+def load_rows(config: ConfigDict, objective: training.Objective) -> tuple[Examples, Examples | None]:
+    """The rows to train on, with negatives, and the rows held out."""
+    data, held_out = config.data, None
+    examples = load_examples(data, objective)
+    objective.check([*examples.columns, *["negative"] * bool(data.negatives)], examples.label_kind)
+    if data.held_out:
+        examples, held_out = examples.hold_out(data.held_out)
+    examples = examples.take(data.limit, config.seed) if data.limit else examples
+    examples = with_negatives(config, examples) if data.negatives else examples
+    if len(examples.columns) > 2 and examples.label is None and (data.file or data.negatives):
+        skipped, examples = examples.skipped, examples.without_false_negatives()
+        if examples.skipped > skipped:
+            print(f"{examples.skipped - skipped} rows left out: their negative equals a positive of their anchor")
+    print(f"{len(examples)} rows of {' / '.join(examples.columns)}; {examples.skipped} left out")
+    return examples, held_out
 
 
 def with_negatives(config: ConfigDict, pairs: Examples) -> Examples:
     """Triplets: each pair, repeated with every negative that was mined for its first sentence."""
-    owners, negatives = mined(config, sides := list(pairs.columns.values()))
-    positive = dict(zip(*sides, strict=True))
-    columns = {"anchor": owners, "positive": [positive[text] for text in owners], "negative": negatives}
+    negatives: dict[str, list[str]] = {}
+    for owner, negative in zip(*mined(config, sides := list(pairs.columns.values())), strict=True):
+        negatives.setdefault(owner, []).append(negative)
+    rows = [(first, second, text) for first, second in zip(*sides, strict=True) for text in negatives.get(first, ())]
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(("anchor", "positive", "negative"))}
     return Examples(columns, skipped=pairs.skipped)
 
 
-def scorer(config: ConfigDict, rebuild: training.Rebuild, folder: Path, task: str, split: str) -> training.Evaluate:
-    """Spearman's correlation on one split of an STS task."""
-    found, name = load_sts(task, config.data.folder or None).splits, f"{task} {split}"
+def scored_pairs(config: ConfigDict, task: str, split: str) -> Pairs:
+    """One split of an STS task."""
+    found = load_sts(task, config.data.folder or None).splits
     if split not in found:
         raise InputError(f"{task} has no {split} split, only {', '.join(found)}.")
-    return training.sts_evaluator(rebuild, folder, name, found[split], config.pooling, config.max_length)
+    return found[split]
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import re
@@ -73,6 +74,18 @@ class Examples:
         if out.all() or not out.any():
             raise InputError(f"A share of {share} held out of {count} groups of rows leaves a side empty.")
         return self._rows(np.flatnonzero(~out)), self._rows(np.flatnonzero(out))
+
+    def without_false_negatives(self) -> Examples:
+        """The rows of anchor, positive and negatives without a negative that is the anchor or a positive of it.
+
+        Positives of all rows count. Case and white space are ignored. Rows left out are counted in `skipped`.
+        """
+        keys = [list(map(sentence_key, column)) for column in self.columns.values()]
+        own: dict[str, set[str]] = {anchor: {anchor} for anchor in keys[0]}
+        for anchor, positive in zip(*keys[:2], strict=True):
+            own[anchor].add(positive)
+        kept = [i for i, (anchor, _, *rest) in enumerate(zip(*keys, strict=True)) if own[anchor].isdisjoint(rest)]
+        return dataclasses.replace(self._rows(np.array(kept, int)), skipped=self.skipped + len(self) - len(kept))
 
     def _rows(self, rows: Int[np.ndarray, " m"]) -> Examples:
         columns = {name: [column[row] for row in rows] for name, column in self.columns.items()}

@@ -74,6 +74,11 @@ class CrossEncoder:
         head = Head.named("pooler")  # a classifier returns its logits as the pooler output
         self._heads = {"logits": ReadyHead(head, head.steps, model.labels)}
 
+    @property
+    def fingerprint(self) -> str:
+        """A hash of weights, configuration and tokenizer."""
+        return self._engine.digest(self.tokenizer.to_json().encode(), ())[:24]
+
     @classmethod
     def from_pretrained(
         cls, model: str | Path, *, max_length: int | None = None, device: str | jax.Device | None = None, **reading: Any

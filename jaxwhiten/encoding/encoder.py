@@ -229,6 +229,14 @@ class Encoder:
         """The Flax module, sharing its parameters."""
         return self._engine.model()
 
+    def trained(self, model: TransformerEncoder, steps: Sequence[Step]) -> Encoder:
+        """An encoder with trained weights and trained steps of the head; its tokenizer, prompts and length stay."""
+        result = copy.copy(self)
+        result._engine = engine_for(DEFAULT, model, self.max_length)
+        result.engine, result.dtype = result._engine.name, result._engine.dtype
+        result._set_head(Head.of(tuple(steps), self.head.form))
+        return result
+
     def with_pooling(self, pooling: str) -> Encoder:
         """An encoder with another pooling, see `from_pretrained`; weights are shared."""
         return self._with_head(self._named(canonical(pooling)).head)

@@ -6,4 +6,4 @@ from jaxwhiten.export.faiss import save_faiss
 from jaxwhiten.export.hub import push_to_hub
 from jaxwhiten.export.int8 import save_int8
 from jaxwhiten.export.onnx import save_onnx
-from jaxwhiten.export.sentence_transformers import check_pooling, export_sentence_transformer, save_sentence_transformer
+from jaxwhiten.export.sentence_transformers import export_sentence_transformer, save_trained

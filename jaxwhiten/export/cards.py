@@ -133,18 +133,21 @@ def model_card(
     pooling: str,
     max_length: int,
     recipe: Mapping[str, Any],
-    scores: Mapping[str, float],
+    scores: dict[str, float],
+    before: Mapping[str, float],
 ) -> str:
     """The card of a fine-tuned encoder, in Markdown with the header that the hub reads.
 
-    `recipe` holds the settings of the run, `scores` Spearman × 100 by task and split.
+    `recipe` holds the settings of the run, `scores` Spearman × 100 by task and split, `before` the base model's.
     """
+    worse = "\n\nTraining made the model worse." if any(scores[task] < score for task, score in before.items()) else ""
     text = f"""Maps sentences to vectors of {dimension} numbers whose cosine says how similar the sentences are.
-Fine-tuned from `{base_model}` with jaxwhiten {__version__}; {pooling} pooling, sentences of up to {max_length} tokens.
+Fine-tuned from `{base_model}` with jaxwhiten {__version__}; pooling and modules: {pooling}; sentences of up to
+{max_length} tokens.
 
 ## Scores
 
-{_scores(scores)}
+{_scores(scores | {f"{task}, base model": score for task, score in before.items()})}{worse}
 
 ## Use
 

@@ -1,6 +1,6 @@
 """A head is the list of steps after the hidden states, from the mix of layers and the pooling to whitening and code."""
 
-from jaxwhiten.head.folder import Settings, longest_text, read_head, says_head, write_folder
+from jaxwhiten.head.folder import Settings, longest_text, modules_of, read_head, says_head, write_folder
 from jaxwhiten.head.head import (
     AUTO,
     POOLINGS,

@@ -177,8 +177,8 @@ def _text_form(folder: Path, first: Path) -> TextForm:
         raise ModelError(f"{folder / SETTINGS_FILE}: {error}") from error
 
 
-def _modules(head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer) -> list[Module]:
-    """The modules of sentence-transformers that perform the steps of a head."""
+def modules_of(head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer) -> list[Module]:
+    """The modules of sentence-transformers that perform the steps of a head; `InputError` if there are none."""
     config = model.config
     head.width(config)
     width, found = config.hidden_size, list[Module]()
@@ -211,7 +211,7 @@ def write_folder(
     """
     from safetensors.numpy import save_file
 
-    modules = _modules(head, model, tokenizer)
+    modules = modules_of(head, model, tokenizer)
     settings = settings or Settings(similarity_fn_name="cosine")
     with io.whole_folder(folder) as whole:
         if model.module == STATIC:

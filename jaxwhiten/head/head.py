@@ -28,7 +28,7 @@ from jaxwhiten.errors import InputError, spelled, unknown_name
 from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, Ditto, MaskToken, Mean, Pooling
 from jaxwhiten.head.states import LayerMix, TokenWeights
 from jaxwhiten.head.steps import States, Step, leaves
-from jaxwhiten.head.vectors import Normalize, Quantise, Truncate, Whiten
+from jaxwhiten.head.vectors import Normalize, Quantise, Truncate, Whiten, code_steps
 from jaxwhiten.lazy import Array, jnp
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.loading import hashed
@@ -220,6 +220,15 @@ class Head:
         """The steps before the last known whitening; they give the vectors that it was fitted on."""
         places = [i for i, step in enumerate(self.steps) if isinstance(step, Whiten) and step.whitening is not None]
         return Head.of(self.steps[: places[-1]], self.form) if places else self
+
+    def unfitted(self) -> Head:
+        """This head without the whitenings and the code fitted on its vectors; unit length at the end stays."""
+        steps = self.steps if self.code is None else self.steps[: -len(code_steps(self.code))]
+        places = [i for i, step in enumerate(steps) if isinstance(step, Whiten)]
+        if len(steps) == len(self.steps) and not places:
+            return self
+        steps, unit = steps[: places[0]] if places else steps, isinstance(self.without_code().steps[-1], Normalize)
+        return Head.of((*steps, *[Normalize()] * (unit and not isinstance(steps[-1], Normalize))), self.form)
 
     def finished(self, vectors: Float[np.ndarray, "n d"], begun: Head) -> Shaped[np.ndarray, "n k"]:
         """The result of this head, computed from the vectors of `begun`, a head with the first of its steps."""

@@ -106,7 +106,7 @@ class Cls(Pooling):
     mode = "cls"
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
-        if states.segments is None:
+        if states.segments is None and not np.ndim(states.start):
             return x[:, states.start].astype(jnp.float32)
         return _token(x, states.place(states.start))
 
@@ -124,7 +124,7 @@ class Max(Pooling):
     def __call__(self, states: States) -> Pooled:
         hidden = states.output.hidden_states
         x: HiddenState = sum(share * hidden[layer].astype(jnp.float32) for layer, share in states.mix)
-        pooled = (states.mask > 0) & (states.positions >= states.start)
+        pooled = (states.mask > 0) & (states.positions >= jnp.expand_dims(states.start, -1))
 
         def largest(pooled: Bool[Array, "rows length"]) -> Float[Array, "rows d"]:
             return jnp.max(jnp.where(pooled[:, :, None], x, jnp.finfo(jnp.float32).min), axis=1)
@@ -342,10 +342,10 @@ class AfterPrompt(Pooling):
     """Pools only the tokens after the prompt (`include_prompt: false`); without a prompt, all tokens."""
 
     pooling: Any = array()
-    length: Any = array()  # tokens of the prompt, including [CLS]
+    length: Any = array()  # tokens of the prompt, including [CLS]; one number, or [batch]
 
     def __call__(self, states: States) -> Pooled:
-        behind = states.positions >= self.length
+        behind = states.positions >= jnp.expand_dims(self.length, -1)
         return self.pooling(dataclasses.replace(states, start=self.length, weights=states.weights * behind))
 
     @property

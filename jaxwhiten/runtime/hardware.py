@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -49,6 +50,17 @@ def describe() -> str:
 
     kind = jax.devices()[0].device_kind
     return f"{cores()} CPU cores" if kind == "cpu" else f"{jax.device_count()} × {kind}"
+
+
+def free_memory() -> float:
+    """The bytes free on the first local device, or in main memory for a CPU; infinite if that is not known."""
+    import jax
+
+    stats, meminfo = jax.local_devices()[0].memory_stats() or {}, Path("/proc/meminfo")
+    if "bytes_limit" in stats:
+        return float(stats["bytes_limit"] - stats["bytes_in_use"])
+    lines = meminfo.read_text().splitlines() if meminfo.is_file() else ()
+    return next((int(line.split()[1]) * 1024.0 for line in lines if line.startswith("MemAvailable:")), math.inf)
 
 
 def peak_memory() -> float | None:

@@ -12,6 +12,7 @@ References:
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxwhiten.errors import InputError, check_name
-from jaxwhiten.head import Dense, Module, Target, VectorStep, array, step
+from jaxwhiten.head import Dense, Module, Normalize, Target, VectorStep, array, step
 from jaxwhiten.losses import Loss
 from jaxwhiten.training.distillation import encode_columns
 from jaxwhiten.training.plan import Objective, Plan, Setup, plan_sentences
@@ -102,7 +103,12 @@ def plan_on_vectors(objective: Objective, loss: Loss, setup: Setup) -> Plan:
             f"The objective {objective.name!r} needs the encoder itself, an adapter on vectors leaves it frozen: take"
             " one on pairs, such as 'mnr' or 'cosine', or the adapter 'lora'."
         )
-    plan, rank, width = plan_sentences(objective, loss, setup), setup.adapter.rank, setup.model.config.hidden_size
+    # The adapter precedes unit length at the end of the head, which it would undo.
+    whole, rank = setup.start.head.steps, setup.adapter.rank
+    last = whole[-1:] if isinstance(whole[-1], Normalize) else ()
+    plan, frozen = plan_sentences(objective, loss, setup), whole[: len(whole) - len(last)]
+    encoder = setup.start.trained(setup.model, frozen)
+    width = encoder.dimension
     if rank < 1:
         raise InputError(f"An adapter of rank {rank}: it must be at least 1.")
     adapter: VectorStep = Dense(jnp.eye(width), jnp.zeros(width), None, "Identity")
@@ -110,14 +116,16 @@ def plan_on_vectors(objective: Objective, loss: Loss, setup: Setup) -> Plan:
         adapter = Bottleneck(_thin(jax.random.key(setup.seed), width, rank), jnp.zeros(rank), jnp.zeros((rank, width)))
 
     def of_adapted(params: Params, batch: Batch, key: jax.Array) -> Any:
-        adapter, vectors = params["steps"][0], batch["vectors"].swapaxes(0, 1)
-        vectors = adapter(vectors.reshape(-1, width)).reshape(*vectors.shape[:2], -1)
+        vectors = batch["vectors"].swapaxes(0, 1)
+        flat = functools.reduce(lambda x, step: step(x), params["steps"], vectors.reshape(-1, width))
+        vectors = flat.reshape(*vectors.shape[:2], -1)
         return loss(list(vectors), batch.get("labels"), params["head"]), {}
 
     return dataclasses.replace(
         plan,
-        params={"encoder": {}, "head": plan.params["head"], "steps": (adapter,)},
+        params={"encoder": {}, "head": plan.params["head"], "steps": (adapter, *last)},
         loss=of_adapted,
         rebuild=lambda _: setup.model,
-        vectors=encode_columns(setup.encoder(), setup.columns),
+        vectors=encode_columns(encoder, setup.columns, setup.prompts or (None,)),
+        fixed=frozen,
     )

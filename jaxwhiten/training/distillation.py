@@ -27,29 +27,31 @@ from jaxwhiten.whitening import Moments, Whitening
 _SAMPLE = 4096
 
 
-def _teachers_vectors(objective: Objective, setup: Setup) -> Float[np.ndarray, "n columns e"]:
+def _taught(objective: Objective, loss: Loss, setup: Setup) -> Plan:
+    """`plan_sentences` with a teacher's vectors, [n, columns, e], as labels."""
     teacher = setup.teacher
     if not teacher.model:
         raise InputError(
             f"The objective {objective.name!r} needs a teacher: name a folder or a hub id as config.teacher.model."
         )
     encoder = Encoder.from_pretrained(teacher.model, pooling=teacher.pooling, max_length=setup.table.max_length)
-    return encode_columns(encoder, setup.columns)
+    vectors = encode_columns(encoder, setup.columns)
+    return dataclasses.replace(plan_sentences(objective, loss, setup), labels=vectors, teacher=encoder.fingerprint)
 
 
 def plan_scores(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     """A plan with a teacher's vectors, [n, columns, e], as labels; the loss takes similarities among them."""
-    return dataclasses.replace(plan_sentences(objective, loss, setup), labels=_teachers_vectors(objective, setup))
+    return _taught(objective, loss, setup)
 
 
 def plan_components(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     """A plan with a teacher's vectors, [n, 1, e], as labels; the loss compares them with the student's vectors."""
-    vectors = _teachers_vectors(objective, setup)
+    plan = _taught(objective, lambda c, y, h: loss(c, to_student(y), h), setup)
+    vectors = np.asarray(plan.labels)
     sample = np.arange(0, len(vectors), -(-len(vectors) // _SAMPLE))
-    own = setup.encoder().encode([setup.columns[0][row] for row in sample.tolist()])
+    own = setup.start.encode([setup.columns[0][row] for row in sample.tolist()])
     to_student = student_map(vectors[:, 0], sample, own, setup.teacher.gamma)
-    plan = plan_sentences(objective, lambda c, y, h: loss(c, to_student(y), h), setup)
-    return dataclasses.replace(plan, labels=vectors)
+    return plan
 
 
 def plan_margins(objective: Objective, loss: Loss, setup: Setup, *, teacher: str = "") -> Plan:
@@ -64,12 +66,19 @@ def plan_margins(objective: Objective, loss: Loss, setup: Setup, *, teacher: str
     scorer.activation = "Identity"
     query, *others = setup.columns
     positive, negative = (scorer.predict(list(zip(query, texts, strict=True))) for texts in others)
-    return dataclasses.replace(plan_sentences(objective, loss, setup), labels=positive - negative)
+    plan = plan_sentences(objective, loss, setup)
+    return dataclasses.replace(plan, labels=positive - negative, teacher=scorer.fingerprint)
 
 
-def encode_columns(encoder: Encoder, columns: Sequence[Sequence[str]]) -> Float[np.ndarray, "n columns e"]:
+def encode_columns(
+    encoder: Encoder, columns: Sequence[Sequence[str]], prompts: Sequence[str | None] = (None,)
+) -> Float[np.ndarray, "n columns e"]:
     """The vectors of every row's sentences, memory-mapped: computed once, and found again by a resumed run."""
-    found = EmbeddingStore().encode(encoder.without_code(), list(itertools.chain(*columns)))
+    store, encoder = EmbeddingStore(), encoder.without_code()
+    if len({*prompts}) > 1:
+        given = zip(columns, prompts, strict=True)
+        return np.stack([store.encode(encoder, list(column), prompt=prompt) for column, prompt in given], axis=1)
+    found = store.encode(encoder, list(itertools.chain(*columns)), prompt=prompts[0])
     return found.reshape(len(columns), -1, found.shape[-1]).swapaxes(0, 1)
 
 

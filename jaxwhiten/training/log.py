@@ -66,8 +66,8 @@ class Log:
         self._clock = time.perf_counter()
 
     def note(self, text: str) -> None:
-        """Prints a message above the progress bar."""
-        if self._file is not None:
+        """Prints a message above the progress bar; nothing if it is empty."""
+        if text and self._file is not None:
             self._bar.write(text, sys.stderr)
 
     def _write(self, row: Mapping[str, int | float]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import signal
 import threading
@@ -14,15 +15,18 @@ from typing import Any, NamedTuple
 
 import jax
 
-from jaxwhiten.errors import NonFiniteError
+from jaxwhiten.errors import JaxwhitenError, NonFiniteError
 from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.runtime.distributed import check_same, from_writer, gather, is_writer
+from jaxwhiten.runtime.hardware import free_memory
 from jaxwhiten.search import locked
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.log import Log, plot_run
 from jaxwhiten.training.plan import Plan
-from jaxwhiten.training.step import Evaluate, Optimization, Params, create_state, make_step, place_batch
+from jaxwhiten.training.step import Evaluate, Optimization, Params, create_state, make_step, place_batch, step_memory
+
+_SAFE_SHARE = 0.9  # of the free memory that a step may need before a note warns
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Trained(NamedTuple):
 
     params: Params
     step: int
-    finished: bool  # False if the run was asked to stop; the same call resumes it
+    finished: bool  # False if SIGTERM asked the run to stop; the same call resumes it
 
 
 def train(
@@ -60,14 +64,16 @@ def train(
     """Trains `how.steps` steps, resuming from the folder's latest checkpoint if there is one; plots the loss curve.
 
     A checkpoint is written after every evaluation, every `save_every` steps, at the end, and when SIGTERM or the first
-    Ctrl-C asks the run to stop. `evaluate` is also called once before the first step. The highest value of the score
-    `best` marks the best checkpoint. The recipe is everything that determines the result.
+    Ctrl-C asks the run to stop. A checkpoint in progress is finished even if the run fails. `evaluate` is also called
+    once before the first step. The highest value of the score `best` marks the best checkpoint. The recipe is
+    everything that determines the result. A note warns if the longest batch may not fit into memory.
 
     Raises:
       OutputError: Another training runs in the folder.
       MismatchError: The folder's run, or another process, has another recipe.
       FormatError: The latest checkpoint is damaged.
-      NonFiniteError: The loss is NaN or infinite; the checkpoints are from earlier steps.
+      NonFiniteError: The loss or the norm of the gradient is NaN or infinite; the checkpoints are from earlier steps.
+      KeyboardInterrupt: After Ctrl-C, when the checkpoint is written; the same call resumes the run.
     """
     options = options or RunOptions()
     check_same("the recipe of the run", dict(recipe))
@@ -81,16 +87,18 @@ def train(
             state, position = checkpoints.restore(state)
             batches.set_position(position)
         start = number = int(state.step)
+        stopped: set[int] = set()  # signals that any process has received
         per_step = how.batch_size * options.per_row
         log = Log(Path(folder), steps, start=start, per_step=per_step, unit=options.unit, progress=options.progress)
         try:
             if evaluate is not None and start == 0:
                 log.scores(0, from_writer(evaluate(jax.device_get(state.params))))
             step = make_step(plan.loss, how, mesh, plan.frozen)
+            if start < steps:
+                log.note(_memory_note(step_memory(step, state, place_batch(batches.longest, mesh))))
             waiting = []
             with stop_requests() as seen:
-                stopping = False
-                while number < steps and not stopping:
+                while number < steps and not stopped:
                     state, metrics = step(state, place_batch(next(batches), mesh))
                     number += 1
                     waiting.append((number, metrics))
@@ -98,12 +106,17 @@ def train(
                     last, scores = number == steps, None
                     # Several processes agree on whether to stop.
                     if jax.process_count() == 1 or number % max(options.log_every, 1) == 0:
-                        stopping = any(gather(bool(seen)))
+                        stopped = set().union(*gather(sorted(seen)))
                     evaluating = evaluate is not None and (last or _due(number, options.evaluate_every))
-                    saving = evaluating or last or stopping or _due(number, options.save_every)
+                    saving = evaluating or last or stopped or _due(number, options.save_every)
                     if saving or _due(number, options.log_every):
-                        log.steps(_finite(jax.device_get(waiting)))
+                        rows = jax.device_get(waiting)
                         waiting.clear()
+                        if good := list(itertools.takewhile(_is_finite, rows)):
+                            log.steps(good)
+                        if len(good) < len(rows):
+                            checkpoints.wait()
+                            raise _not_finite(rows[len(good)], checkpoints)
                     if evaluate is not None and evaluating:
                         # On the host: the next step donates the device buffers. Equal in all processes.
                         scores = from_writer(evaluate(jax.device_get(state.params)))
@@ -115,11 +128,17 @@ def train(
                 log.note(f"stopped at step {number} of {steps}; the same command resumes it")
             elif checkpoints.best != number:
                 state, _ = checkpoints.restore(state, checkpoints.best)
+        except BaseException:
+            with contextlib.suppress(JaxwhitenError):  # the first error is the one to report
+                checkpoints.close()
+            raise
         finally:
             log.close()
         checkpoints.close()
         if is_writer():
             plot_run(folder)
+        if signal.SIGINT in stopped:
+            raise KeyboardInterrupt
         return Trained(jax.device_get(state.params), int(state.step), number >= steps)
 
 
@@ -127,14 +146,26 @@ def _due(number: int, every: int) -> bool:
     return every > 0 and number % every == 0
 
 
-def _finite(rows: list[Any]) -> list[Any]:
-    for number, metrics in rows:
-        if not math.isfinite(metrics["loss"]):
-            raise NonFiniteError(
-                f"The loss is {metrics['loss']} at step {number}. Lower the learning rate, or check the data; the "
-                "checkpoints are from earlier steps."
-            )
-    return rows
+def _memory_note(needed: int) -> str:
+    free = free_memory()
+    said = f"Memory may not suffice: a step with the longest texts needs about {needed / 1e9:.3g} GB, and"
+    said += f" {free / 1e9:.3g} GB are free. If it fails, use a smaller batch_size or max_length, accumulate, or remat."
+    return said if needed > _SAFE_SHARE * free else ""
+
+
+def _is_finite(row: tuple[int, Mapping[str, Any]]) -> bool:
+    return math.isfinite(row[1]["loss"]) and math.isfinite(row[1]["grad_norm"])
+
+
+def _not_finite(row: tuple[int, Mapping[str, Any]], checkpoints: Checkpoints) -> NonFiniteError:
+    (number, metrics), last = row, checkpoints.latest
+    place = checkpoints.folder / "checkpoints" / str(last)
+    kept = "No checkpoint was written." if last is None else f"The last good checkpoint is {place}."
+    return NonFiniteError(
+        f"The loss is {metrics['loss']:g} and the norm of its gradient {metrics['grad_norm']:g} at step {number}, with"
+        f" a learning rate of {metrics['learning_rate']:g}. {kept} Use a lower learning rate and a new output folder,"
+        " or check the data."
+    )
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from jaxtyping import Array
 from jaxwhiten import io
 from jaxwhiten.datasets.examples import Examples, linked_groups
 from jaxwhiten.encoding import CrossEncoder
+from jaxwhiten.head import Head
 from jaxwhiten.metrics import spearman
 from jaxwhiten.runtime.distributed import gather_rows, share
 from jaxwhiten.search import build_index
@@ -47,7 +48,7 @@ def pair_loss(rebuild: Rebuild) -> LossFn:
             return jnp.mean(optax.sigmoid_binary_cross_entropy(logits[:, 0], gold))
         return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, gold))
 
-    return sentence_loss(rebuild, loss, pooling="pooler")
+    return sentence_loss(rebuild, loss, steps=Head.named("pooler").steps)
 
 
 def pair_evaluator(

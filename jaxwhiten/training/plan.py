@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ from jaxtyping import Float, Scalar, Shaped
 
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError
+from jaxwhiten.head import Step, at_pooling
 from jaxwhiten.losses import Loss, init_classifier
 from jaxwhiten.training.sentences import Rebuild, TokenTable, sentence_loss, split_encoder
 from jaxwhiten.training.step import LossFn, Params
@@ -46,8 +46,7 @@ class Setup:
     """The inputs of a planner: model, data and settings of a run."""
 
     model: Any  # the encoder to train
-    folder: Path  # of the encoder, with its tokenizer
-    pooling: str  # a name of `jaxwhiten.POOLINGS`
+    start: Encoder  # the same encoder with its tokenizer and the head to train through
     columns: Sequence[Sequence[str]]  # of sentences
     table: TokenTable  # the tokenised columns
     labels: Shaped[np.ndarray, " n"] | None = None
@@ -59,36 +58,42 @@ class Setup:
     weights: Sequence[float] | None = None
     teacher: Teacher = Teacher()
     adapter: Adapter = Adapter()
-
-    def encoder(self) -> Encoder:
-        """The encoder before training, with its pooling."""
-        return Encoder(self.model, self.folder, pooling=self.pooling, max_length=self.table.max_length)
+    prompts: Sequence[str | None] = ()  # of the columns; None is the default one
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """The result of a planner: parameters `{"encoder": ..., "head": ...}` and others that the loss trains, and a loss.
 
-    Parameters under `"steps"` are steps on vectors; they follow the pooling in the exported model.
+    Parameters under `"steps"` are steps on vectors; they follow the fixed steps in the exported head.
     """
 
     params: Params
     loss: LossFn
-    rebuild: Rebuild  # from `params["encoder"]` to the encoder that is scored and exported
+    rebuild: Rebuild  # from `params["encoder"]` to the model
     labels: Shaped[np.ndarray, " n *m"] | None = None  # become `labels` of a batch, row by row
     vectors: Float[np.ndarray, "n columns d"] | None = None  # become `vectors` of a batch
     frozen: Params | None = None  # see `make_step`
+    start: Encoder | None = None  # the encoder before training
+    fixed: tuple[Step, ...] = ()  # steps of its head that are not trained
+    teacher: str = ""  # the fingerprint of the encoder that gives the labels
+
+    def encoder(self, params: Params) -> Encoder:
+        """The encoder with these parameters, which is scored and exported."""
+        assert self.start is not None
+        return self.start.trained(self.rebuild(params["encoder"]), (*self.fixed, *params.get("steps", ())))
 
 
 def plan_sentences(objective: Objective, loss: Loss, setup: Setup) -> Plan:
-    """A loss on the pooled vectors, with a classifier if the labels are classes."""
-    encoder, rebuild = split_encoder(setup.model, setup.pooling)
+    """A loss on the vectors of the head, whose steps after the pooling are trained, with a classifier for classes."""
+    encoder, rebuild = split_encoder(setup.model, setup.start.pooling)
+    fixed, steps = at_pooling(setup.start.head.steps)
     head = {}
     if objective.label == "class":
-        key, width = jax.random.key(setup.seed), setup.model.config.hidden_size
-        head = init_classifier(key, width, setup.classes, **setup.settings)
-    compiled = sentence_loss(rebuild, loss, pooling=setup.pooling, passes=objective.passes)
-    return Plan({"encoder": encoder, "head": head}, compiled, rebuild, setup.labels if objective.label else None)
+        head = init_classifier(jax.random.key(setup.seed), setup.start.dimension, setup.classes, **setup.settings)
+    params, labels = {"encoder": encoder, "head": head, "steps": steps}, setup.labels if objective.label else None
+    compiled = sentence_loss(rebuild, loss, steps=fixed, passes=objective.passes, skipped=setup.table.skipped)
+    return Plan(params, compiled, rebuild, labels, start=setup.start, fixed=fixed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +112,12 @@ class Objective:
     label: str | None = None
     passes: int = 1  # how often each sentence is encoded
     plan: Callable[..., Plan] = plan_sentences
+    in_batch: bool = False  # whether the other rows of a batch are negatives
+
+    def prompts(self, encoder: Encoder, columns: int) -> list[str | None]:
+        """The prompt of each column: of a query and documents if rows are like searches, else None, the default one."""
+        search = columns > 1 and self.label not in ("class", "score", "vector")
+        return [encoder.prompt_for("document" if column else "query") if search else None for column in range(columns)]
 
     def check(self, columns: Sequence[str], label: str | None) -> None:
         """Raises InputError if it cannot train on rows with these columns and `"class"`, `"score"` or no labels."""

@@ -9,8 +9,8 @@ References:
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,14 +20,15 @@ from flax import nnx
 from jaxtyping import Array, Float, Int, Shaped
 
 from jaxwhiten import io
+from jaxwhiten.coded import with_code
 from jaxwhiten.datasets.protocol import Pairs
 from jaxwhiten.encoding import Encoder, length_ladder, text_fingerprint
 from jaxwhiten.errors import InputError
-from jaxwhiten.head import canonical, pool
+from jaxwhiten.head import AfterPrompt, Mean, Step, canonical, run
 from jaxwhiten.losses import Loss
-from jaxwhiten.metrics.scores import cosine_pairs, spearman
+from jaxwhiten.metrics.scores import spearman
 from jaxwhiten.runtime.distributed import gather_rows, share
-from jaxwhiten.text import BulkTokenizer, Texts, TokenIds, as_texts
+from jaxwhiten.text import PLAIN, BulkTokenizer, TextForm, Texts, TokenIds, as_texts
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.step import Evaluate, LossFn, Params
 
@@ -40,8 +41,9 @@ class TokenTable:
 
     tokens: TokenIds
     sentences: Int[np.ndarray, "n columns"]
-    key: str  # changes with the texts, the tokenizer or the length
+    key: str  # changes with the texts, the tokenizer, the prompts or the length
     max_length: int
+    skipped: tuple[int, ...] = ()  # by column, tokens of the prompt, which some poolings leave out
 
     @property
     def lengths(self) -> Int[np.ndarray, " n"]:
@@ -56,27 +58,32 @@ class TokenTable:
         return {"input_ids": ids.reshape(*chosen.shape, length), "lengths": lengths}
 
 
-def tokenize_columns(columns: Sequence[Texts], tokenizer_folder: io.PathLike, max_length: int) -> TokenTable:
+def tokenize_columns(columns: Sequence[Texts], tokenizer: BulkTokenizer, forms: Sequence[TextForm] = ()) -> TokenTable:
     """Tokenises columns of sentences, all of one length, or reads them back from the cache.
 
-    Sentences of more than `max_length` tokens, special tokens included, are truncated.
+    Each column has its form, by default without a prompt. Sentences are truncated to the tokenizer's `max_length`.
     """
     texts = [as_texts(column) for column in columns]
     if not texts or len({len(column) for column in texts}) != 1 or not texts[0]:
         raise InputError(f"Expected columns of one length, at least one row: got {[len(c) for c in texts]} rows.")
-    tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length)
-    key = io.content_key("tokens", 2, [*map(text_fingerprint, texts)], max_length, tokenizer.to_json())
+    forms, length = forms or [PLAIN] * len(texts), tokenizer.max_length
+    written = [*map(text_fingerprint, texts), *map(dataclasses.astuple, forms)]
+    key = io.content_key("tokens", 3, written, length, tokenizer.to_json())
     files = [io.cache_dir("tokens") / key / f"{name}.npy" for name in ("flat", "lengths", "sentences")]
     try:
         flat, lengths, sentences = map(io.map_array, files)
     except (OSError, ValueError):
-        numbers: dict[str, int] = {}
-        rows = np.array([[numbers.setdefault(text, len(numbers)) for text in column] for column in texts]).T
-        tokens = tokenizer(list(numbers))
-        for file, array in zip(files, (tokens.flat, tokens.lengths, rows.astype(np.int64)), strict=True):
+        numbers: dict[tuple[TextForm, str], int] = {}
+        given = list(zip(forms, texts, strict=True))
+        rows = np.array([[numbers.setdefault((form, text), len(numbers)) for text in column] for form, column in given])
+        groups = [(form, [text for _, text in group]) for form, group in itertools.groupby(numbers, lambda key: key[0])]
+        tokens = [tokenizer(texts, form) for form, texts in groups]
+        flat, lengths = (np.concatenate([getattr(part, name) for part in tokens]) for name in ("flat", "lengths"))
+        for file, array in zip(files, (flat, lengths, rows.T.astype(np.int64)), strict=True):
             io.save_array(file, array)
         flat, lengths, sentences = map(io.map_array, files)
-    return TokenTable(TokenIds(flat, lengths), sentences, key, max_length)
+    skipped = tuple(tokenizer.prompt_length(form.prompt) if form.prompt else 0 for form in forms)
+    return TokenTable(TokenIds(flat, lengths), sentences, key, length, skipped)
 
 
 def split_encoder(model: nnx.Module, pooling: str = "pooler") -> tuple[nnx.State[Any, Any], Rebuild]:
@@ -90,28 +97,32 @@ def split_encoder(model: nnx.Module, pooling: str = "pooler") -> tuple[nnx.State
 
 
 def noisy_vectors(
-    model: Any, ids: Int[Array, "b length"], lengths: Int[Array, " b"], pooling: str, rngs: nnx.Rngs
+    model: Any, ids: Int[Array, "b length"], lengths: Int[Array, " b"], steps: Sequence[Step], rngs: nnx.Rngs
 ) -> Float[Array, "b d"]:
-    """Pooled vectors of padded sentences, with dropout."""
+    """Vectors of padded sentences after the steps of a head, with dropout."""
     mask = (jnp.arange(ids.shape[1]) < lengths[:, None]).astype(jnp.int32)
     output = model(ids, mask, deterministic=False, rngs=rngs)
-    vectors: Array = pool(output, mask, (pooling,))[pooling]
-    return vectors
+    return run(tuple(steps), output, mask, ids)
 
 
-def sentence_loss(rebuild: Rebuild, loss: Loss, *, pooling: str = "mean", passes: int = 1) -> LossFn:
-    """Turns a loss on pooled vectors into a loss on rows of sentences, through encoder and pooling, with dropout.
+def sentence_loss(
+    rebuild: Rebuild, loss: Loss, *, steps: Sequence[Step] = (Mean(),), passes: int = 1, skipped: Sequence[int] = ()
+) -> LossFn:
+    """Turns a loss on vectors into a loss on rows of sentences, through encoder and head, with dropout.
 
-    Its parameters are `{"encoder": state, "head": arrays}`. A batch has `input_ids` [b, columns, length], `lengths`
-    [b, columns] and, if the loss needs them, `labels` [b]. All columns are encoded in one call, `passes` times with
-    independent dropout (SimCSE: 2).
+    Its parameters are `{"encoder": state, "head": arrays}`, and `"steps"`, which follow the given steps of the head. A
+    batch has `input_ids` [b, columns, length], `lengths` [b, columns] and, if the loss needs them, `labels` [b]. All
+    columns are encoded in one call, `passes` times with independent dropout (SimCSE: 2).
     """
 
     def loss_fn(params: Params, batch: dict[str, jax.Array], key: jax.Array) -> Any:
         ids, lengths = (jnp.concatenate([batch[name]] * passes, axis=1) for name in ("input_ids", "lengths"))
         rows, columns, length = ids.shape
         model, rngs = rebuild(params["encoder"]), nnx.Rngs(dropout=key)
-        vectors = noisy_vectors(model, ids.reshape(-1, length), lengths.reshape(-1), pooling, rngs)
+        skips = np.resize(np.array(skipped or 0, np.int32), rows * columns)
+        own = [AfterPrompt(step.pooling, skips) if isinstance(step, AfterPrompt) else step for step in steps]
+        own += params.get("steps", ())
+        vectors = noisy_vectors(model, ids.reshape(-1, length), lengths.reshape(-1), own, rngs)
         vectors = vectors.reshape(rows, columns, -1)
         return loss([vectors[:, column] for column in range(columns)], batch.get("labels"), params.get("head", {})), {}
 
@@ -141,17 +152,13 @@ def sentence_batches(
     return Batches(table.lengths, collate, batch_size=batch_size, ladder=ladder, buckets=buckets, seed=seed)
 
 
-def sts_evaluator(
-    rebuild: Rebuild, tokenizer_folder: Path, name: str, pairs: Pairs, pooling: str, max_length: int
-) -> Evaluate:
-    """An `evaluate` for the loop: Spearman's correlation × 100 between cosines and gold scores of the pairs."""
+def sts_evaluator(encoder_of: Callable[[Params], Encoder], name: str, pairs: Pairs) -> Evaluate:
+    """An `evaluate` for the loop: Spearman's correlation × 100, as `jaxwhiten.evaluate` computes it."""
 
     def evaluate(params: Params) -> dict[str, float]:
-        encoder = Encoder(rebuild(params["encoder"]), tokenizer_folder, pooling=pooling, max_length=max_length)
-        if steps := params.get("steps", ()):
-            encoder = encoder.then(*steps)
+        encoder = encoder_of(params)
         vectors = gather_rows(encoder.encode(share([*pairs.sentence1, *pairs.sentence2]), show_progress=False))
-        half = len(pairs.score)
-        return {name: 100 * spearman(cosine_pairs(vectors[:half], vectors[half:]), pairs.score)}
+        sides = np.split(with_code(vectors, encoder.head.code), 2)
+        return {name: 100 * spearman(encoder.similarity_pairwise(*sides), pairs.score)}
 
     return evaluate

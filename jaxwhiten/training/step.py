@@ -120,7 +120,7 @@ def place_batch(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array
     return {name: jax.make_array_from_process_local_data(by_row, array) for name, array in batch.items()}
 
 
-StepFn = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
+StepFn = functools.partial[tuple[TrainState, Metrics]]  # of a compiled function and its frozen arrays
 
 
 def make_step(loss_fn: LossFn, how: Optimization, mesh: Mesh, frozen: Params | None = None) -> StepFn:
@@ -128,8 +128,9 @@ def make_step(loss_fn: LossFn, how: Optimization, mesh: Mesh, frozen: Params | N
 
     The state is replicated and donated; the batch is sharded over the mesh, and the loss is computed over the global
     batch. Dropout depends on the seed and the step only, not on the devices. With accumulation, the loss is called with
-    one part of the batch at a time. `params["frozen"]` gives it the `frozen` arrays, which are neither trained nor
-    checkpointed, nor constants of the compiled program.
+    one part of the batch at a time, so that in-batch negatives come from that part.
+    `params["frozen"]` gives it the `frozen` arrays, which are neither trained nor checkpointed, nor constants of the
+    compiled program.
 
     Returns:
       `(state, batch) -> (state, metrics)`; metrics are `loss`, `learning_rate`, `grad_norm` and the means of `loss_fn`.
@@ -156,7 +157,7 @@ def make_step(loss_fn: LossFn, how: Optimization, mesh: Mesh, frozen: Params | N
         total, _ = jax.lax.scan(add, zeros, (parts, keys))
         return jax.tree.map(lambda x: x / accumulate, total)
 
-    def step(state: TrainState, batch: Batch, frozen: Params | None = None) -> tuple[TrainState, Metrics]:
+    def step(frozen: Params | None, state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(jax.random.key(how.seed), state.step)
         (loss, metrics), gradients = mean_gradient(state.params, batch, key, frozen)
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
@@ -167,9 +168,13 @@ def make_step(loss_fn: LossFn, how: Optimization, mesh: Mesh, frozen: Params | N
         }
         return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
 
-    compiled = functools.partial(jax.jit, donate_argnums=0, out_shardings=(everywhere, everywhere))
-    if frozen is None:
-        return compiled(step, in_shardings=(everywhere, by_row))
     placed = jax.jit(lambda x: x, out_shardings=everywhere)(jax.tree.map(np.asarray, frozen))
-    with_frozen = compiled(step, in_shardings=(everywhere, by_row, everywhere))
-    return lambda state, batch: with_frozen(state, batch, placed)
+    given, made = (everywhere, everywhere, by_row), (everywhere, everywhere)
+    return functools.partial(jax.jit(step, donate_argnums=1, in_shardings=given, out_shardings=made), placed)
+
+
+def step_memory(step: StepFn, state: TrainState, batch: Batch) -> int:
+    """The bytes that a step allocates on each device; compiles the program that steps with such batches then use."""
+    compiled: Any = step.func
+    sizes = compiled.lower(*step.args, state, batch).compile().memory_analysis()
+    return int(sizes.temp_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes)

@@ -53,7 +53,7 @@ def plan_simcse_whitened(objective: Objective, loss: Loss, setup: Setup, *, fit_
     The whitening is fitted on the first `fit_rows` sentences with the untrained encoder, and then fixed. In a config
     with `stages`, every stage fits it again with the current encoder. The encoder is exported without it.
     """
-    encoder = setup.encoder()
+    encoder = setup.start
     if not encoder.dimension < fit_rows:
         raise InputError(f"fit_rows is {fit_rows}; a whitening of {encoder.dimension} dimensions takes more rows.")
     with warnings.catch_warnings():  # that there are few rows
@@ -65,15 +65,16 @@ def plan_simcse_whitened(objective: Objective, loss: Loss, setup: Setup, *, fit_
 
 def plan_ct(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     """`jaxwhiten.losses.contrastive_tension` of two encoders that start equal but share nothing; the first is kept."""
-    encoder, rebuild = split_encoder(setup.model, setup.pooling)
+    encoder, rebuild = split_encoder(setup.model, setup.start.pooling)
+    steps = setup.start.head.steps
 
     def of_both(params: Params, batch: Batch, key: jax.Array) -> Any:
         ids, lengths = batch["input_ids"][:, 0], batch["lengths"][:, 0]
         parts = zip((params["encoder"], params["head"]), jax.random.split(key), strict=True)
-        vectors = [noisy_vectors(rebuild(part), ids, lengths, setup.pooling, nnx.Rngs(dropout=k)) for part, k in parts]
+        vectors = [noisy_vectors(rebuild(part), ids, lengths, steps, nnx.Rngs(dropout=k)) for part, k in parts]
         return loss(vectors, None, {}), {}
 
-    return Plan({"encoder": encoder, "head": encoder}, of_both, rebuild)
+    return Plan({"encoder": encoder, "head": encoder}, of_both, rebuild, start=setup.start, fixed=steps)
 
 
 class Decoder(nnx.Module):
@@ -138,26 +139,28 @@ def plan_tsdae(objective: Objective, loss: Loss, setup: Setup, *, deletion: floa
     The loss is the mean cross-entropy of every token given the tokens before it. Only the encoder is exported.
     """
     del objective, loss  # they are on vectors, not on tokens
-    model, pooling = setup.model, setup.pooling
+    model, steps = setup.model, setup.start.head.steps
     if not 0 <= deletion < 1:
         raise InputError(f"deletion is {deletion}; a share of the tokens from 0 to below 1 can be deleted.")
     if not 1 <= layers <= len(getattr(model, "layers", ())):
         raise InputError(f"layers is {layers}; the decoder takes 1 to all of the encoder's last layers.")
     if setup.dims:
         raise InputError("The objective 'tsdae' has no Matryoshka prefixes: its decoder reads whole vectors.")
-    head = load_masked_lm(setup.folder, seed=setup.seed, dtype=jnp.dtype(model.dtype).name)[0].head
+    if setup.start.dimension != model.config.hidden_size:
+        raise InputError("The objective 'tsdae' takes no head that changes the number of dimensions: name a pooling.")
+    head = load_masked_lm(setup.start.name, seed=setup.seed, dtype=jnp.dtype(model.dtype).name)[0].head
     graph, decoder = nnx.split(Decoder(model, layers, head, rngs=nnx.Rngs(setup.seed)))
-    encoder, rebuild = split_encoder(model, pooling)
+    encoder, rebuild = split_encoder(model, setup.start.pooling)
 
     def restoring(params: Params, batch: Batch, key: jax.Array) -> Any:
         noise, dropout = jax.random.split(key)
         rngs, model = nnx.Rngs(dropout=dropout), rebuild(params["encoder"])
         ids, lengths = batch["input_ids"][:, 0], batch["lengths"][:, 0]
         noised, left = delete_tokens(ids, lengths, deletion, noise)
-        vectors = noisy_vectors(model, noised, left, pooling, rngs)
+        vectors = noisy_vectors(model, noised, left, steps, rngs)
         scores = nnx.merge(graph, params["head"])(model, ids[:, :-1], vectors, rngs=rngs)
         found = optax.softmax_cross_entropy_with_integer_labels(scores, ids[:, 1:])
         counted = jnp.arange(1, ids.shape[1]) < lengths[:, None]
         return jnp.sum(jnp.where(counted, found, 0.0)) / jnp.sum(counted), {}
 
-    return Plan({"encoder": encoder, "head": decoder}, restoring, rebuild)
+    return Plan({"encoder": encoder, "head": decoder}, restoring, rebuild, start=setup.start, fixed=steps)

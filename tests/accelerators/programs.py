@@ -151,7 +151,8 @@ def transform(rows: int, d: int, k: int) -> Callable[[Target], Any]:
 def _train(target: Target, params: Any, loss: Any, batch: dict[str, Any]) -> Any:
     mesh, how = target.mesh(), Optimization(steps=1000, batch_size=len(target.devices), learning_rate=2e-5)
     state = jax.eval_shape(lambda p: TrainState(jnp.zeros((), jnp.int32), p, how.transformation.init(p)), params)
-    return make_step(loss, how, mesh).lower(shaped(state, mesh), shaped(batch, mesh, "data"))
+    step = make_step(loss, how, mesh)
+    return step.func.lower(*step.args, shaped(state, mesh), shaped(batch, mesh, "data"))
 
 
 def train_pairs(config: EncoderConfig, rows: int, length: int, remat: bool = False) -> Callable[[Target], Any]:

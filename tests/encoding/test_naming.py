@@ -14,7 +14,6 @@ from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.commands import cli
 from jaxwhiten.encoding import EmbeddingStore, PoolingWarning
 from jaxwhiten.encoding.arrow import loaded_again
-from jaxwhiten.export import save_sentence_transformer
 from jaxwhiten.head import Dense, Normalize, Truncate
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.search import build_index, load_index, search_text
@@ -154,7 +153,7 @@ def lengths(folder, tiny_model, tmp_path):
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": 33}))
     model = read(tiny_model, pooling="mean").model()
     yield "constructor", Encoder(model, tmp_path / "tokenizer", device="cpu:0"), 33
-    yield "saved", read(save_sentence_transformer(tmp_path / "saved", model, tmp_path / "tokenizer")), 33
+    yield "saved", read(Encoder(model, tmp_path / "tokenizer").save(tmp_path / "saved")), 33
     yield "cross", CrossEncoder.from_pretrained(write_cross_encoder(tmp_path / "cross"), device="cpu:0").tokenizer, 48
     static = Encoder(StaticEncoder(RNG.normal(size=(200, 8)).astype(np.float32)), tmp_path / "tokenizer", max_length=7)
     yield "static", read(static.save(tmp_path / "static")), 7

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from jaxwhiten import CrossEncoder, Encoder
 from jaxwhiten.encoding import distil_static
 from jaxwhiten.errors import InputError
-from jaxwhiten.export import export_sentence_transformer, save_int8, save_onnx, save_sentence_transformer
+from jaxwhiten.export import export_sentence_transformer, save_int8, save_onnx, save_trained
 from jaxwhiten.export.databases import save_database
 from jaxwhiten.head import Normalize
 from tests.tiny import SENTENCES, write_cross_encoder
@@ -58,9 +58,7 @@ def database(folder, encoder, texts):
 FOLDERS = {
     "save": lambda folder, encoder, texts: encoder.save(folder),
     "card": lambda folder, encoder, texts: export_sentence_transformer(folder, encoder),
-    "from memory": lambda folder, encoder, texts: save_sentence_transformer(
-        folder, encoder.model(), encoder.tokenizer.folder, max_length=LONGEST
-    ),
+    "trained": lambda folder, encoder, texts: save_trained(folder, encoder.model(), encoder, ""),
     "onnx": lambda folder, encoder, texts: save_onnx(folder, encoder),
     "int8": int8,
     "database": database,
@@ -87,7 +85,7 @@ def test_a_written_tokenizer_cuts_where_the_encoder_does(encoder, paragraphs, tm
     np.testing.assert_array_equal(np.concatenate(found), encoder.tokenizer(paragraphs).flat)
     if not static:
         assert json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())["model_max_length"] == LONGEST
-    if kind not in ("cross", "from memory", "static"):
+    if kind not in ("cross", "static"):
         saved = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
         assert saved["prompts"] == PROMPTS
 

@@ -195,8 +195,8 @@ def writers(models, kind):
         "onnx": (*(flipped(export.save_onnx, e) for e in (small, large)), onnx),
         "faiss": (*(flipped(export.save_faiss, whitening(k)) for k in (4, 8)), faiss),
         "train.sbert": (
-            lambda folder: export.save_sentence_transformer(folder, raw.model(), model, card="old"),
-            lambda folder: export.save_sentence_transformer(folder, strange, other, card="new"),
+            lambda folder: export.save_trained(folder, raw.model(), raw, "old"),
+            lambda folder: export.save_trained(folder, strange, Encoder(strange, other), "new"),
             encode,
         ),
         "train.mlm": (with_tokenizer(model), with_tokenizer(other), bare),

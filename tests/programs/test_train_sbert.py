@@ -48,18 +48,21 @@ TSDAE = {"objective": "tsdae", "data.columns": "('one',)", "data.label": "", "da
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, TAUGHT_LORA, TSDAE], ids=["softmax", "lora with a teacher", "tsdae"])
 def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes):
-    """SIGTERM saves and exits 0, SIGKILL loses what came after the checkpoint; either way the losses are the same."""
+    """SIGTERM saves and exits 0, Ctrl-C 130, SIGKILL loses what came after the checkpoint: the losses are the same."""
     cache = tmp_path / "cache"
     arguments |= changes | {"teacher.model": arguments["model"]}
     whole = finish(start("sbert", {**arguments, "output": tmp_path / "whole"}, cache))
     assert "model written from step 400" in whole
 
-    process = start("sbert", arguments, cache)
-    when(lambda: len(steps_of(tmp_path / "run")) >= 30, process)
-    process.send_signal(signal.SIGTERM)
-    assert "stopped at step" in finish(process)
-    stopped_at = len(steps_of(tmp_path / "run"))
-    assert 30 <= stopped_at < 400
+    stopped_at = 0
+    for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
+        process, least = start("sbert", arguments, cache), stopped_at + 30
+        when(lambda least=least: len(steps_of(tmp_path / "run")) >= least, process)
+        process.send_signal(number)
+        assert "stopped at step" in finish(process, code)
+        stopped_at = len(steps_of(tmp_path / "run"))
+        assert least <= stopped_at < 400
+        assert (tmp_path / "run" / "checkpoints" / str(stopped_at)).is_dir()
 
     process = start("sbert", arguments, cache)
     when(lambda: len(steps_of(tmp_path / "run")) >= stopped_at + 80, process)
@@ -132,7 +135,8 @@ def test_an_adapter_is_exported_as_a_dense_layer_and_its_share_is_printed(config
     kept = load_retrieval(str(out / "held_out.tsv"))
     assert f"{96 - kept.counts['rows']} rows of one / two" in said
     assert (out / "model" / "2_Dense" / "config.json").is_file()
-    base, adapted = (Encoder.from_pretrained(f, pooling="mean", max_length=16) for f in (config.model, out / "model"))
+    how = {"pooling": "mean", "bare": True, "max_length": 16}
+    base, adapted = (Encoder.from_pretrained(folder, **how) for folder in (config.model, out / "model"))
     np.testing.assert_array_equal(adapted.encode(SENTENCES), base.encode(SENTENCES))
     assert np.abs(Encoder.from_pretrained(out / "model").encode(SENTENCES) - base.encode(SENTENCES)).max() > 1e-3
 
@@ -171,7 +175,7 @@ def test_bad_rows_are_refused_or_counted(config, capsys):
         ({"objective": "triplet"}, "takes 3 sentences per row; the rows have one, two"),
         ({"data.negatives": 1}, "takes 2 sentences per row; the rows have one, two, negative"),
         ({"objective": "mnr", "data.columns": ("one", "two", "label"), "data.negatives": 1}, "mined for pairs"),
-        ({"pooling": "pooler"}, "such as .mean. or .cls."),
+        ({"pooling": "pooler"}, "such as .mean., .cls. or"),
         ({"settings": {"scales": 3.0}}, "Unknown setting"),
         pytest.param({"batch_size": 12}, "not a multiple of 8 devices", marks=pytest.mark.devices),
         ({"batch_size": 1000}, "fewer than one batch"),

@@ -9,13 +9,13 @@ import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
-from jaxwhiten.export import save_sentence_transformer
-from jaxwhiten.models import load_model
+from jaxwhiten.export import save_trained
 from jaxwhiten.training.objectives import make_plan
-from jaxwhiten.training.plan import Adapter, Setup, Teacher
-from jaxwhiten.training.sentences import sentence_batches, tokenize_columns
+from jaxwhiten.training.plan import Adapter, Teacher
+from jaxwhiten.training.sentences import sentence_batches
 from jaxwhiten.training.step import Optimization, create_state, make_step, place_batch
 from tests.tiny import FAMILIES, SENTENCES, write_model
+from tests.training.setups import setup_for
 
 TEXTS = [text or "Nothing." for text in SENTENCES]
 COLUMNS = [TEXTS[:8], TEXTS[2:]]
@@ -33,7 +33,7 @@ def test_a_decoder_learns_whole_and_by_lora(tmp_path, monkeypatch):
     qwen3 = {"model_type": "qwen3", "norm": "rms", "output_norms": False, "embedding_scale": 1.0, "query_scalar": 0.0}
     changes = FAMILIES["gemma3_text"] | qwen3 | {"num_layers": 2, "local_layers": (), "hidden_act": "silu"}
     folder = write_model(tmp_path / "base", **changes)
-    setup = Setup(load_model(folder)[0], folder, "mean", COLUMNS, tokenize_columns(COLUMNS, folder, 32))
+    setup = setup_for(folder, COLUMNS)
     for plan in (adapted(setup, "lora", projections=("query", "value")), make_plan("mnr", setup)):
         params, losses = trained(setup, plan, steps=3)
         assert losses[-1] < losses[0]
@@ -43,8 +43,7 @@ def test_a_decoder_learns_whole_and_by_lora(tmp_path, monkeypatch):
 @pytest.fixture
 def setup(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
-    model, _, _ = load_model(folder)
-    return Setup(model, folder, "mean", COLUMNS, tokenize_columns(COLUMNS, folder, 32))
+    return setup_for(folder, COLUMNS)
 
 
 def adapted(setup, kind, objective="mnr", **settings):
@@ -67,9 +66,8 @@ def trained(setup, plan, steps=5):
     return jax.device_get(state.params), found
 
 
-def vectors_of(setup, plan, params):
-    encoder = Encoder(plan.rebuild(params["encoder"]), setup.folder, pooling="mean", max_length=32)
-    return encoder.then(*params.get("steps", ())).encode(TEXTS)
+def vectors_of(plan, params):
+    return plan.encoder(params).encode(TEXTS)
 
 
 @pytest.fixture
@@ -80,7 +78,7 @@ def before(folder):
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_starts_as_the_model_learns_and_is_exported_whole(setup, folder, tmp_path, before, kind):
     plain, plan = make_plan("mnr", setup), adapted(setup, kind)
-    np.testing.assert_allclose(vectors_of(setup, plan, plan.params), before, atol=1e-6)
+    np.testing.assert_allclose(vectors_of(plan, plan.params), before, atol=1e-6)
     batch = jax.tree.map(jnp.asarray, next(batches(setup, plan)))
     params = plan.params if plan.frozen is None else {**plan.params, "frozen": plan.frozen}
     first = jax.jit(plan.loss)(params, batch, jax.random.key(0))[0]
@@ -91,12 +89,11 @@ def test_it_starts_as_the_model_learns_and_is_exported_whole(setup, folder, tmp_
     params, found = trained(setup, plan)
     assert found[-1] < found[0] - 0.01
     assert len(jax.tree.leaves(params)) < 10, "only the adapter is trained"
-    after = vectors_of(setup, plan, params)
+    after = vectors_of(plan, params)
     assert np.abs(after - before).max() > 1e-2
     np.testing.assert_allclose(Encoder.from_pretrained(folder, pooling="mean", max_length=32).encode(TEXTS), before)
 
-    model = plan.rebuild(params["encoder"])
-    out = save_sentence_transformer(tmp_path / "out", model, folder, max_length=32, steps=params.get("steps", ()))
+    out = save_trained(tmp_path / "out", plan.rebuild(params["encoder"]), plan.encoder(params), "")
     np.testing.assert_allclose(Encoder.from_pretrained(out).encode(TEXTS), after, atol=1e-5)
     library = pytest.importorskip("sentence_transformers")
     peer = library.SentenceTransformer(str(out), device="cpu")
@@ -120,9 +117,9 @@ def test_merged_weights_give_the_products_of_the_paper(setup):
     np.testing.assert_array_equal(new.feed_forward.down.kernel[...], old.feed_forward.down.kernel[...])
 
 
-def test_lora_serves_an_objective_with_a_teacher(setup, folder):
-    table = tokenize_columns(COLUMNS[:1], folder, 32)
-    one = dataclasses.replace(setup, columns=COLUMNS[:1], table=table, teacher=Teacher(str(folder), "cls"))
+def test_lora_serves_an_objective_with_a_teacher(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    one = setup_for(folder, COLUMNS[:1], teacher=Teacher(str(folder), "cls"))
     plan = adapted(one, "lora", "distil_mse")
     _, found = trained(one, plan)
     assert found[-1] < found[0]

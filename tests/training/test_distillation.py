@@ -9,12 +9,11 @@ import pytest
 
 from jaxwhiten import Encoder, Whitening
 from jaxwhiten.errors import InputError
-from jaxwhiten.models import load_model
 from jaxwhiten.training import distillation
 from jaxwhiten.training.objectives import make_plan
-from jaxwhiten.training.plan import Setup, Teacher
-from jaxwhiten.training.sentences import tokenize_columns
+from jaxwhiten.training.plan import Teacher
 from tests.tiny import SENTENCES, write_model
+from tests.training.setups import setup_for
 
 WORDS = " ".join(SENTENCES).split()
 TEXTS = [" ".join(np.random.default_rng(i).choice(WORDS, 3 + i % 6)) for i in range(160)]
@@ -31,9 +30,7 @@ def setup(tmp_path_factory, teacher, monkeypatch, tmp_path):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path))
     sizes = {"num_layers": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16, "dropout": 0.0}
     folder = write_model(tmp_path / "student", attention_dropout=0.0, **sizes)
-    model, _, folder = load_model(folder)
-    table = tokenize_columns([TEXTS], folder, 32)
-    return Setup(model, folder, "mean", [TEXTS], table, teacher=Teacher(str(teacher), "mean"))
+    return setup_for(folder, [TEXTS], teacher=Teacher(str(teacher), "mean"))
 
 
 def test_labels_are_the_teachers_vectors_and_are_read_back(setup, teacher, monkeypatch):
@@ -72,7 +69,7 @@ def test_the_loss_is_that_of_the_mapped_vectors(setup):
     assert plan.labels.shape == (len(TEXTS), 1, 32)
     batch = setup.table.batch(np.arange(8), 32) | {"labels": plan.labels[:8]}
     value, _ = jax.jit(plan.loss)(plan.params, jax.tree.map(jnp.asarray, batch), jax.random.key(0))
-    own = Encoder(setup.model, setup.folder, pooling="mean", max_length=32).encode(TEXTS)
+    own = setup.start.encode(TEXTS)
     wanted = distillation.student_map(plan.labels[:, 0], np.arange(len(TEXTS)), own)(plan.labels[:8, 0])
     assert float(value) == pytest.approx(float(np.mean((own[:8] - np.asarray(wanted)) ** 2)), rel=1e-4)
 

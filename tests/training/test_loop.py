@@ -1,19 +1,26 @@
 """The whole run on a toy problem: files, best parameters, stopping, resuming bit for bit, divergence."""
 
 import json
+import math
 import os
+import re
 import signal
+import threading
 
 import filelock
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from jaxwhiten.errors import NonFiniteError, OutputError
+from jaxwhiten.training import loop
+from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.log import Log, plot_run, read_metrics
 from jaxwhiten.training.loop import RunOptions, train
 from jaxwhiten.training.plan import Plan
+from jaxwhiten.training.step import create_state
 from tests.training import toy
 
 STEPS = 24
@@ -87,11 +94,15 @@ def test_the_best_parameters_come_back_though_later_ones_are_worse(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_and_resumed_is_bit_equal(tmp_path, number):
-    whole = run(tmp_path / "whole")
-    stopped = run(tmp_path / "parts", evaluate=Stopping(number))
-    assert not stopped.finished
-    assert 8 <= stopped.step < STEPS
-    assert len(steps_of(tmp_path / "parts")) == stopped.step
+    whole, parts = run(tmp_path / "whole"), tmp_path / "parts"
+    if number == signal.SIGINT:
+        with pytest.raises(KeyboardInterrupt):
+            run(parts, evaluate=Stopping(number))
+    else:
+        assert not run(parts, evaluate=Stopping(number)).finished
+    step = max(int(path.name) for path in (parts / "checkpoints").iterdir())
+    assert 8 <= step < STEPS
+    assert len(steps_of(parts)) == step
     resumed = run(tmp_path / "parts")
     assert resumed.finished
     assert steps_of(tmp_path / "parts") == steps_of(tmp_path / "whole")
@@ -129,14 +140,89 @@ def test_saving_without_evaluating(tmp_path):
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"20", "24"}
 
 
-def test_a_loss_that_is_no_number_ends_the_run_before_it_is_saved(tmp_path):
-    def diverging(params, batch, key):
-        loss, metrics = toy.loss_fn(params, batch, key)
-        return jnp.where(jnp.abs(params["bias"][0]) > 0.2, jnp.nan, loss), metrics
+@jax.custom_vjp
+def overflowing(x):
+    return x
 
-    with pytest.raises(NonFiniteError, match="Lower the learning rate"):
-        run(tmp_path, loss_fn=diverging, evaluate=None, save_every=1)
+
+overflowing.defvjp(lambda x: (x, x), lambda x, g: (g * jnp.where(jnp.abs(x) > 0.2, jnp.inf, 1.0),))
+
+
+def of_loss(params, batch, key):
+    loss, metrics = toy.loss_fn(params, batch, key)
+    return jnp.where(jnp.abs(params["bias"][0]) > 0.2, jnp.nan, loss), metrics
+
+
+def of_gradient(params, batch, key):
+    return toy.loss_fn({**params, "bias": overflowing(params["bias"])}, batch, key)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """The bias of the toy after every step."""
+    folder = tmp_path_factory.mktemp("good")
+    run(folder, evaluate=None, save_every=1, keep=STEPS)
+    return [bias_of(folder, step) for step in range(1, STEPS + 1)]
+
+
+def bias_of(folder, step):
+    template = create_state(toy.params(), toy.how(STEPS), toy.how().mesh())
+    return float(Checkpoints(folder, {"toy": 1}).restore(template, step)[0].params["bias"][0])
+
+
+@pytest.mark.parametrize("save_every", [3, 0])
+@pytest.mark.parametrize(("loss_fn", "said"), [(of_loss, "loss is nan"), (of_gradient, "gradient inf")])
+def test_the_first_step_that_is_not_finite_ends_the_run_before_anything_is_saved(
+    tmp_path, good, loss_fn, said, save_every
+):
+    first = 2 + next(i for i, bias in enumerate(good) if abs(bias) > 0.2)  # the step that begins with that bias
+    saved = (first - 1) // save_every * save_every if save_every else 0
+    rate = float(toy.how(STEPS).schedule(first - 1))
+    kept = re.escape(f"last good checkpoint is {tmp_path}/checkpoints/{saved}.") if saved else "No checkpoint"
+    with pytest.raises(NonFiniteError, match=rf"{said}.* at step {first}, with a learning rate of {rate:g}\. .*{kept}"):
+        run(tmp_path, loss_fn=loss_fn, evaluate=None, save_every=save_every, log_every=0)
+    assert list(steps_of(tmp_path)) == list(range(1, first))
     assert all(np.isfinite(list(steps_of(tmp_path).values())))
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [str(saved)] * bool(saved)
+    if saved:
+        assert bias_of(tmp_path, saved) == good[saved - 1]
+
+
+def test_a_checkpoint_in_progress_is_finished_when_the_run_fails(tmp_path, monkeypatch):
+    written, release = Checkpoints.wait, threading.Event()
+    serialize = ocp.StandardCheckpointHandler.async_save
+
+    async def slow(self, *args, **kwargs):
+        futures = await serialize(self, *args, **kwargs)
+        return [*futures, Later(release)]
+
+    class Later:
+        def __init__(self, event):
+            self.event = event
+
+        def result(self, timeout=None):
+            assert self.event.wait(60)
+
+    def failing(params):
+        if failing.calls:
+            threading.Timer(0.5, release.set).start()
+            raise RuntimeError("the evaluation fails")
+        failing.calls += 1
+        return toy.evaluate(params)
+
+    failing.calls = 0
+    del written
+    monkeypatch.setattr(ocp.StandardCheckpointHandler, "async_save", slow)
+    with pytest.raises(RuntimeError, match="the evaluation fails"):
+        run(tmp_path, evaluate=failing, save_every=7)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["7"], "finished, nothing half-written"
+
+
+@pytest.mark.parametrize(("free", "said"), [(1_000, True), (math.inf, False)])
+def test_memory_that_may_not_suffice_is_said_before_the_first_step(tmp_path, monkeypatch, capsys, free, said):
+    monkeypatch.setattr(loop, "free_memory", lambda: free)
+    run(tmp_path, evaluate=None, steps=1)
+    assert ("Memory may not suffice: a step with the longest texts needs about" in capsys.readouterr().err) is said
 
 
 def test_rates_and_bar(tmp_path, capsys):

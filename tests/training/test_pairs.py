@@ -10,14 +10,12 @@ import pytest
 from jaxwhiten import CrossEncoder
 from jaxwhiten.datasets import Examples
 from jaxwhiten.errors import InputError
-from jaxwhiten.models import load_model
 from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.objectives import make_plan
 from jaxwhiten.training.pairs import mine_negatives, pair_loss, pair_table
-from jaxwhiten.training.plan import Setup
-from jaxwhiten.training.sentences import tokenize_columns
 from tests.tiny import SENTENCES, write_model, write_tokenizer
+from tests.training.setups import setup_for
 
 
 def rebuild(logits):
@@ -77,9 +75,8 @@ def test_negatives_are_near_and_not_linked_by_a_chain():
 def test_margins_of_the_teacher_are_the_labels(cross_encoder, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
     columns = [SENTENCES[:2], SENTENCES[2:4], SENTENCES[4:6]]
-    model, _, folder = load_model(write_model(tmp_path, num_layers=1))
-    table = tokenize_columns(columns, folder, 16)
-    setup = Setup(model, folder, "mean", columns, table, settings={"teacher": str(cross_encoder), "scale": 5.0})
+    folder = write_model(tmp_path / "model", num_layers=1)
+    setup = setup_for(folder, columns, 16, settings={"teacher": str(cross_encoder), "scale": 5.0})
     plan = make_plan("margin_mse", setup)
     teacher = CrossEncoder.from_pretrained(cross_encoder)
     share = [teacher.predict(list(zip(columns[0], columns[i], strict=True))) for i in (1, 2)]

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from jaxwhiten import losses
+from jaxwhiten import Encoder, losses, training
 from jaxwhiten.datasets.protocol import Pairs
-from jaxwhiten.export import save_sentence_transformer
+from jaxwhiten.head import AfterPrompt, Dense, Head, Mean, Normalize
+from jaxwhiten.head.pooling import Cls, LastToken, Max
 from jaxwhiten.models import load_model, save_model
-from jaxwhiten.training.objectives import OBJECTIVES, objective_loss
+from jaxwhiten.text import BulkTokenizer
+from jaxwhiten.training.objectives import OBJECTIVES, make_plan, objective_loss
 from jaxwhiten.training.sentences import (
     sentence_batches,
     sentence_loss,
@@ -58,10 +60,10 @@ class Setup:
         encoder, self.rebuild = split_encoder(model, pooling)
         head = losses.init_classifier(jax.random.key(1), config.hidden_size, 3) if name == "softmax" else {}
         self.params = {"encoder": encoder, "head": head}
-        self.table = tokenize_columns(self.texts, folder, 32)
+        self.table = tokenize_columns(self.texts, BulkTokenizer(folder, 32))
         passes = OBJECTIVES[name].passes
         loss = objective_loss(name, **settings)
-        self.loss_fn = sentence_loss(self.rebuild, loss, pooling=pooling, passes=passes)
+        self.loss_fn = sentence_loss(self.rebuild, loss, steps=Head.named(pooling).steps, passes=passes)
 
     def run(self, mesh, steps=4, batch_size=8, rate=1e-3, accumulate=1):
         """Losses of the first steps."""
@@ -120,7 +122,7 @@ def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_mod
     )
 
     model, _, folder = load_model(still_model)
-    save_sentence_transformer(tmp_path / "st", model, folder, pooling=pooling, max_length=32)
+    Encoder(model, folder, pooling=pooling, max_length=32).save(tmp_path / "st")
     peer = library.SentenceTransformer(str(tmp_path / "st"), device="cpu")
     peer.train()
     loss = peer_loss(name, peer, ours.params["head"], peers, torch)
@@ -141,6 +143,34 @@ def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_mod
         np.testing.assert_allclose(found, expected, atol=1e-5 * max(1.0, np.abs(expected).max()), err_msg=key)
         compared += np.abs(expected).max() > 1e-4
     assert compared > 20
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (Cls(), Dense(np.eye(8, 32, dtype=np.float32), None, None, "Tanh"), Normalize()),
+        *((AfterPrompt(pooling(), np.int32(0)), Normalize()) for pooling in (Cls, Mean, Max, LastToken)),
+    ],
+    ids=["dense", "cls", "mean", "max", "lasttoken"],
+)
+def test_vectors_in_training_are_those_of_encode_with_the_prompt_of_each_column(still_model, steps):
+    model, _, folder = load_model(still_model)
+    prompts, columns = {"query": "man: ", "document": "the sea: "}, [SENTENCES[:6], SENTENCES[3:9]]
+    encoder = Encoder(model, folder, head=Head.of(steps), prompts=prompts, max_length=24)
+    chosen = OBJECTIVES["mnr"].prompts(encoder, 2)
+    assert chosen == list(prompts.values())
+    assert OBJECTIVES["cosine"].prompts(encoder, 2) == [None, None]
+    table = tokenize_columns(columns, encoder.tokenizer, [encoder.head.form.with_prompt(text) for text in chosen])
+    plan = make_plan("mnr", training.Setup(model, encoder, columns, table, prompts=chosen))
+    expected = [encoder.encode(column, prompt=prompt) for column, prompt in zip(columns, chosen, strict=True)]
+    bare = [encoder.encode(column, prompt="") for column in columns]
+    assert min(np.abs(a - b).max() for a, b in zip(expected, bare, strict=True)) > 1e-3, "the prompts matter"
+
+    def farthest(found, labels, head):
+        return jnp.max(jnp.abs(jnp.stack(found) - jnp.stack(expected)))
+
+    loss = sentence_loss(plan.rebuild, farthest, steps=plan.fixed, skipped=table.skipped, passes=1)
+    assert jax.jit(loss)(plan.params, table.batch(np.arange(6), 24), jax.random.key(0))[0] < 1e-5
 
 
 # --- devices and memory ---------------------------------------------------------------------------------------------
@@ -206,14 +236,12 @@ def test_the_pooler_is_left_alone(shallow_model):
 def test_evaluator_is_spearman_of_the_encoders_cosines(shallow_model):
     from scipy.stats import spearmanr
 
-    from jaxwhiten import Encoder
-
     first, second = SENTENCES[:5], SENTENCES[5:]
     gold = np.array([1.0, 3.0, 2.0, 5.0, 4.0])
     pairs = Pairs(first, second, gold, ["all"] * 5)
-    params, rebuild = split_encoder(load_model(shallow_model)[0], "mean")
-    found = sts_evaluator(rebuild, shallow_model, "dev", pairs, "mean", 32)({"encoder": params})
-    vectors = Encoder.from_pretrained(shallow_model, pooling="mean", max_length=32).encode([*first, *second])
+    encoder = Encoder.from_pretrained(shallow_model, pooling="mean", max_length=32)
+    found = sts_evaluator(lambda _: encoder, "dev", pairs)({})
+    vectors = encoder.encode([*first, *second])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     expected = spearmanr((vectors[:5] * vectors[5:]).sum(1), gold).statistic
     assert found == {"dev": pytest.approx(100 * expected, abs=1e-6)}

@@ -17,7 +17,7 @@ def _cache(tmp_path, monkeypatch):
 
 
 def test_rows_are_the_tokenizers_ids(tiny_model, tmp_path):
-    table = tokenize_columns(COLUMNS, tiny_model, 16)
+    table = tokenize_columns(COLUMNS, BulkTokenizer(tiny_model, 16))
     assert len(table.sentences) == 6
     assert len(table.tokens.lengths) == len({text for column in COLUMNS for text in column}), "kept once each"
     batch = table.batch(np.array([4, 1]), 16)
@@ -33,9 +33,9 @@ def test_rows_are_the_tokenizers_ids(tiny_model, tmp_path):
 
 
 def test_the_second_time_nothing_is_tokenised(tiny_model, tmp_path, monkeypatch):
-    first = tokenize_columns(COLUMNS, tiny_model, 16)
+    first = tokenize_columns(COLUMNS, BulkTokenizer(tiny_model, 16))
     monkeypatch.setattr(BulkTokenizer, "__call__", lambda *_: pytest.fail("tokenised again"))
-    second = tokenize_columns(COLUMNS, tiny_model, 16)
+    second = tokenize_columns(COLUMNS, BulkTokenizer(tiny_model, 16))
     assert isinstance(second.tokens.flat, np.memmap)
     np.testing.assert_array_equal(first.tokens.flat, second.tokens.flat)
     np.testing.assert_array_equal(first.sentences, second.sentences)
@@ -43,7 +43,7 @@ def test_the_second_time_nothing_is_tokenised(tiny_model, tmp_path, monkeypatch)
 
 def test_key_follows_data_and_length(tiny_model, tmp_path):
     keys = {
-        tokenize_columns(columns, tiny_model, length).key
+        tokenize_columns(columns, BulkTokenizer(tiny_model, length)).key
         for columns, length in [(COLUMNS, 16), (COLUMNS, 12), (COLUMNS[::-1], 16), ([COLUMNS[0]], 16)]
     }
     assert len(keys) == 4
@@ -51,7 +51,7 @@ def test_key_follows_data_and_length(tiny_model, tmp_path):
 
 @pytest.mark.parametrize("damage", ["truncate", "header", "missing"])
 def test_a_damaged_entry_is_built_again(tiny_model, tmp_path, damage):
-    first = tokenize_columns(COLUMNS, tiny_model, 16)
+    first = tokenize_columns(COLUMNS, BulkTokenizer(tiny_model, 16))
     expected, entry = np.array(first.tokens.flat), tmp_path / "cache" / "tokens" / first.key
     if damage == "truncate":
         (entry / "flat.npy").write_bytes((entry / "flat.npy").read_bytes()[:-4])
@@ -59,11 +59,11 @@ def test_a_damaged_entry_is_built_again(tiny_model, tmp_path, damage):
         (entry / "sentences.npy").write_text("{")
     else:
         (entry / "lengths.npy").unlink()
-    np.testing.assert_array_equal(tokenize_columns(COLUMNS, tiny_model, 16).tokens.flat, expected)
+    np.testing.assert_array_equal(tokenize_columns(COLUMNS, BulkTokenizer(tiny_model, 16)).tokens.flat, expected)
 
 
 def test_mistakes_are_named(tiny_model, tmp_path):
     with pytest.raises(InputError, match="one length"):
-        tokenize_columns([["a"], ["b", "c"]], tiny_model, 16)
+        tokenize_columns([["a"], ["b", "c"]], BulkTokenizer(tiny_model, 16))
     with pytest.raises(InputError, match="at least one row"):
-        tokenize_columns([[]], tiny_model, 16)
+        tokenize_columns([[]], BulkTokenizer(tiny_model, 16))

@@ -14,10 +14,9 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.models import load_model
 from jaxwhiten.models.masked import MaskedHead
 from jaxwhiten.training.objectives import make_plan
-from jaxwhiten.training.plan import Setup
-from jaxwhiten.training.sentences import tokenize_columns
 from jaxwhiten.training.unsupervised import Decoder, delete_tokens
 from tests.tiny import SENTENCES, write_model
+from tests.training.setups import setup_for
 
 LENGTH = 16
 TEXTS = [f"{a} {b}" for a in SENTENCES[:4] for b in SENTENCES[4:8]]
@@ -26,11 +25,9 @@ TEXTS = [f"{a} {b}" for a in SENTENCES[:4] for b in SENTENCES[4:8]]
 @pytest.fixture(scope="module")
 def setup(tmp_path_factory):
     folder = write_model(tmp_path_factory.mktemp("unsupervised") / "model", num_layers=1, hidden_size=16)
-    model, _, folder = load_model(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAXWHITEN_CACHE_DIR", str(folder / "cache"))
-        table = tokenize_columns([TEXTS], folder, LENGTH)
-    return Setup(model, folder, "mean", [TEXTS], table)
+        return setup_for(folder, [TEXTS], LENGTH)
 
 
 def planned(setup, objective, **settings):
@@ -109,8 +106,7 @@ def test_tsdae_needs_the_vector(setup):
 
 def test_the_encoder_alone_is_rebuilt(setup):
     plan = planned(setup, "tsdae")
-    rebuilt = Encoder(plan.rebuild(plan.params["encoder"]), setup.folder)
-    np.testing.assert_array_equal(rebuilt.encode(TEXTS), Encoder(setup.model, setup.folder).encode(TEXTS))
+    np.testing.assert_array_equal(plan.encoder(plan.params).encode(TEXTS), setup.start.encode(TEXTS))
 
 
 # --- the others -----------------------------------------------------------------------------------------------------
@@ -149,13 +145,19 @@ def test_contrastive_tension_trains_two_encoders_that_share_nothing(setup):
 def test_simcse_after_whitening_is_simcse_of_the_whitened_vectors(setup):
     """Without dropout every pair is equal: the loss is the log of a sum over the whitened vectors' cosines."""
     still = load_model(
-        write_model(setup.folder.parent / "still", num_layers=1, hidden_size=16, dropout=0.0, attention_dropout=0.0)
+        write_model(
+            setup.start.tokenizer.folder.parent / "still",
+            num_layers=1,
+            hidden_size=16,
+            dropout=0.0,
+            attention_dropout=0.0,
+        )
     )[0]
     setup = dataclasses.replace(setup, model=still, columns=[TEXTS * 10])
     loss, _ = planned(setup, "simcse_whitened", fit_rows=160, temperature=0.5).loss(
         planned(setup, "simcse", temperature=0.5).params, batch_of(setup), jax.random.key(0)
     )
-    encoder = Encoder(still, setup.folder, max_length=LENGTH)
+    encoder = Encoder(still, setup.start.tokenizer.folder, max_length=LENGTH)
     x = encoder.whiten(TEXTS * 10, shrinkage=0.01).encode(TEXTS)
     scores = x @ x.T / 0.5
     assert float(loss) == pytest.approx(np.mean(np.log(np.exp(scores).sum(1)) - np.diag(scores)), rel=1e-3)

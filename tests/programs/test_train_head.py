@@ -1,0 +1,142 @@
+"""`train.sbert` on whole folders: it trains through their head, gives the head back, and says what it leaves out."""
+
+import json
+import re
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from configs import sbert_defaults
+from jaxwhiten import Encoder, evaluate
+from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.datasets import Examples, Pairs, load_sts
+from jaxwhiten.errors import MismatchError
+from jaxwhiten.head import Dense, Head, Normalize
+from jaxwhiten.head.pooling import Cls
+from jaxwhiten.models import load_model
+from jaxwhiten.training.objectives import OBJECTIVES
+from tests.programs.runs import write_table
+from tests.tiny import SENTENCES, write_cross_encoder, write_model
+from train import sbert
+
+PROMPTS = {"query": "man: ", "document": "the sea: ", "plain": "water "}
+
+
+def write_folder(folder, model, *, width=24):
+    """CLS pooling, a Dense layer, unit length, prompts and a maximum length of its own."""
+    rng = np.random.default_rng(0)
+    weight, bias = rng.normal(size=(width, 32)).astype(np.float32) / 4, rng.normal(size=width).astype(np.float32) / 9
+    head = Head.of((Cls(), Dense(weight, bias, None, "Tanh"), Normalize()))
+    settings = {"prompts": PROMPTS, "default_prompt_name": "plain", "similarity_fn_name": "dot"}
+    return Encoder(load_model(model)[0], model, head=head, max_length=24, **settings).save(folder)
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    config = sbert_defaults.get_config()
+    config.update({"dev": "", "test": (), "progress": False, "steps": 4, "batch_size": 8, "buckets": 1})
+    config.output, config.data.file = str(tmp_path / "run"), str(tmp_path / "rows.tsv")
+    return config
+
+
+def test_a_folder_is_trained_through_its_head_and_given_back_whole(
+    config, shallow_model, tmp_path, capsys, monkeypatch
+):
+    """Scores turned upside down make the model worse, which is said."""
+    found = load_sts("sts_sample").splits["test"]
+    pairs = Pairs(found.sentence1[:40], found.sentence2[:40], found.score[:40], found.subset[:40])
+    monkeypatch.setattr(sbert, "load_sts", lambda *_: SimpleNamespace(splits={"test": pairs}))
+    rows = zip(pairs.sentence1, pairs.sentence2, (str(5 - score) for score in pairs.score), strict=True)
+    (tmp_path / "rows.tsv").write_text("".join("\t".join(row) + "\n" for row in [("one", "two", "score"), *rows]))
+    plain = write_folder(tmp_path / "plain", shallow_model)
+    floats = Encoder.from_pretrained(plain)
+    vectors = floats.encode(pairs.sentence1)
+    drawn = np.random.default_rng(0).normal(vectors.mean(0), vectors.std(0), (400, 24)).astype(np.float32)
+    code = SpectrumCode(bytes=4, gamma=0.5).fit(drawn)
+    base = floats.with_code(code).save(tmp_path / "base")
+    config.model, config.objective, config.learning_rate, config.accumulate = str(base), "cosent", 1e-2, 2
+    config.data.columns, config.data.label, config.test = ("one", "two"), "score", ("sts_sample",)
+    sbert.main(config)
+
+    said, out = capsys.readouterr().out, tmp_path / "run" / "model"
+    left_out = "its whitening and code was fitted on vectors before training and is left out. Fit it again with"
+    assert f"{base}: {left_out}\n  jaxwhiten fit TEXTS --model {out} --bytes 4 --gamma 0.5 -o " in said
+    assert "Trained through cls > dense Tanh > normalize, up to 24 tokens; one: 'water ', two: 'water '" in said
+    assert "in-batch negatives come from 4 rows, not 8" in said
+
+    modules = [json.loads((folder / "modules.json").read_text()) for folder in (plain, out)]
+    assert modules[0] == modules[1]
+    assert len(modules[0]) == 4
+    for name in ("sentence_bert_config.json", "config_sentence_transformers.json", "2_Dense/config.json"):
+        assert json.loads((plain / name).read_text()) == json.loads((out / name).read_text()), name
+    assert not [file.name for file in out.iterdir() if file.name in ("whitening.safetensors", "code.safetensors")]
+
+    old, before, after = (Encoder.from_pretrained(folder) for folder in (plain, base, out))
+    assert np.abs(old.head.steps[1].weight - after.head.steps[1].weight).max() > 1e-3, "the Dense layer was trained"
+    scores = json.loads((tmp_path / "run" / "results.json").read_text())
+    name = "sts_sample test"
+    assert scores["before"][name] == pytest.approx(evaluate(before, pairs, resamples=2).spearman, abs=1e-9)
+    assert scores["after"][name] == pytest.approx(evaluate(after, pairs, resamples=2).spearman, abs=1e-4)
+    drop = scores["before"][name] - scores["after"][name]
+    assert drop > 1
+    assert f"Training made the model worse: {drop:.2f} lower on {name}. {out} was written all the same" in said
+    card = (out / "README.md").read_text()
+    assert f"| {name}, base model | {scores['before'][name]:.2f} |\n\nTraining made the model worse." in card
+
+    library = pytest.importorskip("sentence_transformers")
+    for folder, encoder in ((base, before.without_code()), (out, after)):
+        peer = library.SentenceTransformer(str(folder), device="cpu")
+        np.testing.assert_allclose(peer.encode(SENTENCES), encoder.encode(SENTENCES), atol=1e-5)
+        query = peer.encode(SENTENCES, prompt_name="query")
+        np.testing.assert_allclose(query, encoder.encode_query(SENTENCES), atol=1e-5)
+        assert np.abs(query - encoder.encode(SENTENCES)).max() > 1e-3, "prompts matter"
+
+
+def test_a_folder_without_a_head_is_trained_as_before(config, tmp_path):
+    config.model = str(write_model(tmp_path / "bare", num_layers=1, max_positions=128))
+    folder, model, start = sbert.load(config)
+    assert (start.pooling, start.max_length, start.head.steps) == ("mean", 128, Head.named("mean").steps)
+    assert (folder.pooling, model.remat) == ("mean", False)
+
+
+@pytest.mark.parametrize("changed", ["base", "teacher", "negatives"])
+def test_a_resumed_lora_run_on_another(changed, config, tmp_path):
+    """Under the same names lie another base, teacher or file of negatives."""
+    config.model, teacher = str(write_model(tmp_path / "base", num_layers=1)), tmp_path / "teacher"
+    config.settings.teacher, config.max_length = str(write_cross_encoder(teacher)), 16
+    config.objective, config.adapter.kind, config.steps = "margin_mse", "lora", 1
+    config.data.columns = ("one", "two", "label")
+    write_table(tmp_path / "rows.tsv")
+    sbert.main(config)
+    name = {"base": "model", "teacher": "teacher"}.get(changed)
+    if changed == "base":
+        shutil.rmtree(config.model)
+        write_model(tmp_path / "base", num_layers=1, seed=1)
+    elif changed == "teacher":
+        write_cross_encoder(teacher, seed=5)
+    else:
+        text = (tmp_path / "rows.tsv").read_text()
+        (tmp_path / "rows.tsv").write_text(re.sub("yes$", "no", text, count=1, flags=re.M))
+    with pytest.raises(MismatchError, match=rf"fingerprints\.{name} was" if name else "rows was"):
+        sbert.main(config)
+
+
+def test_negatives_that_are_positives_of_their_anchor_are_left_out_and_counted(config, tmp_path, capsys):
+    rows = [("a", "b", "c"), ("a", "C", "d"), ("a", "e", "  B "), ("x", "b", "c"), ("x", "y", "X"), ("q", "r", "s")]
+    (tmp_path / "rows.tsv").write_text("".join("\t".join(row) + "\n" for row in [("one", "two", "three"), *rows]))
+    config.data.columns = ("one", "two", "three")
+    examples, _ = sbert.load_rows(config, OBJECTIVES["mnr"])
+    assert list(zip(*examples.columns.values(), strict=True)) == [rows[1], rows[3], rows[5]]
+    said = capsys.readouterr().out
+    assert "3 rows left out: their negative equals a positive of their anchor" in said
+    assert "3 rows of one / two / three; 3 left out" in said
+
+
+def test_every_positive_of_an_anchor_keeps_its_mined_negatives(config, monkeypatch):
+    monkeypatch.setattr(sbert, "mined", lambda *_: (["a", "a", "b"], ["x", "y", "z"]))
+    found = sbert.with_negatives(config, Examples({"one": ["a", "b", "a", "c"], "two": ["p", "q", "r", "s"]}))
+    expected = [("a", "p", "x"), ("a", "p", "y"), ("b", "q", "z"), ("a", "r", "x"), ("a", "r", "y")]
+    assert list(zip(*found.columns.values(), strict=True)) == expected

@@ -1,0 +1,11 @@
+"""Inputs of a planner for a model folder."""
+
+from jaxwhiten import Encoder
+from jaxwhiten.training.plan import Setup
+from jaxwhiten.training.sentences import tokenize_columns
+
+
+def setup_for(folder, columns, length=32, pooling="mean", **more):
+    """The folder's encoder, to be trained on columns of sentences."""
+    start = Encoder.from_pretrained(folder, pooling=pooling, max_length=length)
+    return Setup(start.model(), start, columns, tokenize_columns(columns, start.tokenizer), **more)
