@@ -139,7 +139,7 @@ accelerator: $(call stamp,$(ACCELERATOR)-data-train-test) $(WEIGHTS_STAMP) ## Al
 aot: ## The library's programs compiled for TPUs, into docs/evidence/accelerators.md, or with TARGETS=h100 for a GPU; neither is needed
 	@$(MAKE) --no-print-directory VENV=.venv-aot $(if $(TARGETS),TARGETS=$(TARGETS)) aot-here
 
-# XLA's compiler for GPUs, as the extra `cuda` installs it, but for the libraries that only a GPU needs.
+# XLA's compiler for GPUs, as the extra `cuda12` installs it, but for the libraries that only a GPU needs.
 GPU_COMPILER = jax-cuda12-plugin jax-cuda12-pjrt
 $(VENV)/.gpu-compiler: $(call stamp,aot-train-test)
 	@version=$$($(BIN)/python -c "import jax; print(jax.__version__)") && \
