@@ -34,7 +34,7 @@ def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_r
     if array.dtype.kind not in "fiub" and array.dtype not in _DEVICE_DTYPES:
         try:
             array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise InputError(f"{caller} takes rows of numbers, got dtype {array.dtype}: {error}.") from error
     if array.ndim != 2:
         raise InputError(

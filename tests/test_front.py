@@ -29,7 +29,7 @@ def test_the_import_costs_nothing():
 
 def test_help_shows_types():
     shown = str(inspect.signature(Encoder.encode))
-    assert "sentences: 'str | Sequence[str]'" in shown
+    assert "sentences: 'str | Texts'" in shown
     assert "normalize_embeddings: 'bool' = False" in shown
     assert "-> 'np.ndarray | dict[str, np.ndarray]'" in shown
     assert "Any" not in shown

@@ -37,7 +37,7 @@ def assert_interrupted(process, earlier=""):
 PROGRAMS = {
     "cli": ["jaxwhiten.commands.cli", "encode", "README.md", "-o", "{out}.npy", "--model", "jaxwhiten-tiny"],
     "sts": ["eval.sts", "--config", "configs/demo_untuned.py", "--config.out={out}"],
-    "retrieval": ["eval.retrieval", "--config.out={out}"],
+    "retrieval": ["eval.retrieval", "--config", "configs/demo_search.py", "--config.out={out}"],
     "tables": ["eval.tables", "README.md"],
     "sbert": ["train.sbert", "--config.output={out}"],
     "mlm": ["train.mlm", "--config.output={out}"],

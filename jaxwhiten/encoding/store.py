@@ -177,9 +177,9 @@ class _Entry:
             array = _map(path := self._shard(number), self._shard_shape(number), self.dtype)
             if _digest(array) == path.stem.rpartition("-")[2]:
                 return True
-        except FileNotFoundError:
+        except OSError:  # there is none, or no folder for it
             return False
-        except (OSError, ValueError):
+        except ValueError:
             pass
         path.unlink(missing_ok=True)
         return False

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Float64, Real
 
 from jaxwhiten.arrays import as_matrix, blocks, first_nonfinite_row
 from jaxwhiten.errors import InputError, NonFiniteError
-from jaxwhiten.metrics.bootstrap import Interval, percentile_interval, spearman_resamples
 from jaxwhiten.metrics.scores import cosine_pairs, spearman
 from jaxwhiten.whitening.estimator import check_integer
 from jaxwhiten.whitening.spectrum import doubling
 from jaxwhiten.whitening.whitening import Whitening
+
+if TYPE_CHECKING:
+    from jaxwhiten.metrics.bootstrap import Interval
 
 GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
 _BLOCK_ROWS = 8192
@@ -113,6 +115,8 @@ def tune(
     cosines = [_cosines(whitening, sides[-1], [row.n_components], row.beta, row.gamma)[0] for row in (own, best)]
     if np.isnan(best.score) or min(map(np.ptp, [*raw, *cosines])) < _ROUNDING:
         raise InputError("A score is undefined, because all cosines are equal: use other pairs or another encoder.")
+    from jaxwhiten.metrics.bootstrap import percentile_interval, spearman_resamples  # imports JAX
+
     drawn = spearman_resamples(np.stack([raw[-1], *cosines]), sides[-1].gold, [""] * len(sides[-1].gold))["all"]
     intervals, gains = (tuple(map(percentile_interval, scores)) for scores in (drawn, drawn - drawn[0]))
     warnings = _warnings(best, own, baseline, gains[-1], min(len(side.gold) for side in sides))
@@ -164,7 +168,7 @@ def _prefix_cosines(
     return out
 
 
-def _warnings(best: Setting, own: Setting, baseline: Baseline, gain: Interval, n: int) -> tuple[str, ...]:
+def _warnings(best: Setting, own: Setting, baseline: Baseline, gain: tuple[float, float], n: int) -> tuple[str, ...]:
     """One sentence for each way in which whitening does not help, or in which n pairs cannot show it."""
     found = [f"{n} pairs are few: the scores of fewer than {_ENOUGH} are mostly chance."] if n < _ENOUGH else []
     if best.score < baseline.score + _NOTHING:

@@ -166,7 +166,7 @@ def test_an_index_of_another_model_refuses_the_query(index, tmp_path, capsys):
 
     other = write_model(tmp_path / "other", seed=5)
     assert cli.main(["search", str(index), "query", "--model", str(other)]) == 2
-    assert "fingerprint is" in capsys.readouterr().err
+    assert "expected --model" in capsys.readouterr().err
 
 
 def test_a_reader_that_stops_is_no_error(index):

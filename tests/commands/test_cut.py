@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from jaxwhiten import Encoder
+from jaxwhiten.encoding import distillation
 from jaxwhiten.head import Normalize
 from tests.commands.conftest import generated
 
@@ -45,7 +46,8 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_texts_that_are_cut_are_counted_once(run, model, texts, tmp_path, name):
+def test_texts_that_are_cut_are_counted_once(run, model, texts, tmp_path, name, monkeypatch):
+    monkeypatch.setattr(distillation, "ENOUGH", 10)
     places = {"TEXTS": texts / "texts.txt", "PAIRS": texts / "pairs.tsv", "MODEL": model, "OUT": tmp_path / "out"}
     for index, more in (("INDEX", []), ("SPECTRUM", ["--codes", "spectrum", "--bytes", "4"])):
         if index in COMMANDS[name]:

@@ -67,7 +67,7 @@ MISTAKES = {
     "another pooling": (
         "encode {texts} --model {tiny} --pooling cls --whitening {mean} -o {out}.npy",
         2,
-        "Encode as it was fitted, with --pooling mean, or fit another one",
+        "Encode with --pooling mean, or fit another one",
     ),
     "fitted with mean, used with auto": (
         "encode {texts} --model {auto} --whitening {mean} -o {out}.npy",
@@ -87,7 +87,7 @@ MISTAKES = {
     "added by another model": (
         "index {texts} --add --model {other} -o {idx}",
         2,
-        "The documents of the index were encoded",
+        "The vectors are not in the space of the index: expected --model",
     ),
     "a mistyped command": ("idnex {texts}", 2, "Unknown command 'idnex'. Did you mean 'index'"),
     "a mistyped flag": (f"{INDEX} --poling mean", 2, "Unknown option '--poling'. Did you mean '--pooling'"),

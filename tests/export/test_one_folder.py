@@ -6,6 +6,7 @@ import pytest
 from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.export import save_onnx
+from jaxwhiten.head.head import PoolingWarning
 from tests.graphs import run
 from tests.tiny import FAMILIES, SENTENCES, write_model
 
@@ -83,8 +84,9 @@ def test_whiten_fits_and_shares_the_weights(tiny_model):
     fewer = encoder.with_whitening(expected.with_params(n_components=2, gamma=0.5), normalize=False)
     changed = expected.with_params(n_components=2, gamma=0.5)
     np.testing.assert_allclose(fewer.encode(SENTENCES), changed.transform(encoder.encode(SENTENCES)), atol=1e-4)
-    both = small.encode(SENTENCES, pooling=["auto", "mean"])
-    assert [x.shape[1] for x in both.values()] == [4, 32]
+    with pytest.warns(PoolingWarning, match="omits"):
+        both = small.encode(SENTENCES, pooling=["auto", "mean", "cls"])
+    assert [x.shape[1] for x in both.values()] == [4, 4, 32]
 
 
 def test_a_whitening_of_other_vectors_is_refused_in_words(tiny_model, tmp_path):

@@ -99,7 +99,7 @@ def test_refusals_come_before_anything_is_written(tiny_model, tmp_path, whitenin
     with pytest.raises(InputError, match="own folder"):
         export(tiny_model, tiny_model, pooling="mean")
     narrow = Whitening().fit(np.random.default_rng(0).normal(size=(90, 8)))
-    with pytest.raises(MismatchError, match=r"8 dimensions; .*tiny-bert gives 32"):
+    with pytest.raises(MismatchError, match="expected dimension=8, got 32"):
         export(out, tiny_model, pooling="mean", whitening=narrow)
     assert not out.exists()
 
@@ -156,5 +156,5 @@ def test_the_head_of_an_exported_folder_is_stock_modules(tiny_model, tmp_path, w
     out = export(tmp_path / "out", tiny_model, pooling="first_last_avg", whitening=whitening)
     for row in json.loads((out / "modules.json").read_text()):
         assert re.fullmatch(r"sentence_transformers\.models\.\w+", row["type"])
-    head, _ = read_head(out, Encoder.from_pretrained(tiny_model, pooling="mean").config)
+    head = read_head(out, Encoder.from_pretrained(tiny_model, pooling="mean").config)
     assert head.summary == "layers 1+2 > mean > whitening 32 → 12 > normalize"

@@ -2,9 +2,21 @@
 
 import subprocess
 
+import numpy as np
 import pytest
 
+from jaxwhiten import io
 from tests.commands.conftest import cache, corpus, run, whitening_file  # noqa: F401 (fixtures)
+
+
+def earlier(path, kind=""):
+    """Writes an earlier output, which a command may replace, and returns its bytes."""
+    if kind:
+        io.save_tensors(path, {"a": np.zeros(3)}, kind=kind, header={})
+    else:
+        start = {".npy": b"\x93NUMPY", ".parquet": b"PAR1", ".jsonl": b"{"}[path.suffix]
+        path.write_bytes(start + b"the old one")
+    return path.read_bytes()
 
 
 @pytest.fixture

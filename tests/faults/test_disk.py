@@ -19,6 +19,7 @@ from jaxwhiten.runners import Parts, Source, embed_files
 from jaxwhiten.search import build_index, load_index
 from tests.commands.conftest import generated
 from tests.conftest import ONE_DEVICE
+from tests.faults.conftest import earlier
 from tests.runners import program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,7 +74,7 @@ def test_a_full_disk(run, what, disk, corpus, tiny_model, whitening_file, vector
         small = np.random.default_rng(0).normal(size=(20, 32)).astype(np.float32)
         build_index(small, "faiss-flat").save(output)
     elif what != "export":
-        output.write_bytes(b"the old one")
+        earlier(output, {"fit": "whitening", "moments": "moments"}.get(what, ""))
     fill(disk, 24 << 10)
     before = contents(disk)
     said = one_line(run(*command), 1)
@@ -155,7 +156,7 @@ def test_unreadable_input(run, command, kind, tmp_path, tiny_model, whitening_fi
     if kind == "unreadable" and not place.exists():
         pytest.skip("needs a file that cannot be read, such as Linux has")
     output = tmp_path / ("out.safetensors" if command == "fit" else "out.npy")
-    output.write_bytes(b"the old one")
+    before = earlier(output, "whitening" if command == "fit" else "")
     of_model = ["--model", tiny_model, "--pooling", "mean"]
     words = {
         "encode": ["encode", place, "-o", output, *of_model],
@@ -164,7 +165,7 @@ def test_unreadable_input(run, command, kind, tmp_path, tiny_model, whitening_fi
         "apply": ["apply", whitening_file, place, "-o", output],
     }[command]
     assert str(place) in one_line(run(*words), 2)
-    assert output.read_bytes() == b"the old one"
+    assert output.read_bytes() == before
     assert not list(tmp_path.glob(".*"))
 
 
@@ -199,7 +200,7 @@ def test_ctrl_c(tiny_model, tmp_path):
     """While it waits for more input, which never comes."""
     output = tmp_path / "out" / "v.npy"
     output.parent.mkdir()
-    output.write_bytes(b"the old one")
+    before = earlier(output)
     words = ["encode", "-", "-o", output, "--model", tiny_model, "--pooling", "mean", "--max-length", 32, "--block", 8]
     process = start(words, tmp_path, stdin=subprocess.PIPE)
     process.stdin.write(("a man plays\n" * 20).encode())
@@ -222,7 +223,7 @@ def test_ctrl_c(tiny_model, tmp_path):
     assert process.returncode == 130, said
     assert said.splitlines() == ["interrupted; files that were there before are intact"]
     assert [path.name for path in output.parent.iterdir()] == ["v.npy"]
-    assert output.read_bytes() == b"the old one"
+    assert output.read_bytes() == before
 
 
 def test_what_killed_processes_left_is_cleared_after_a_day(tmp_path):

@@ -22,7 +22,8 @@ N, LAST = len(TEXTS), TEXTS[::-1]
 SCORES = np.arange(N) % 6
 VECTORS = np.random.default_rng(0).standard_normal((N, 32), dtype=np.float32)
 RECIPE = """
-def connect(place): return []
+SPACE = {}
+def connect(place, check): return []
 def known(db): return set()
 def add(db, ids, texts, vectors): print(texts, ids)
 """
@@ -31,6 +32,7 @@ def add(db, ids, texts, vectors): print(texts, ids)
 @pytest.fixture(autouse=True)
 def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(distillation, "ENOUGH", 3)
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +180,7 @@ class Kit:
         return pair_table(Examples({"a": LAST, "b": texts}, SCORES), self.tokenizer).tokens.flat
 
     def tokenize_columns(self, texts):
-        table = tokenize_columns([LAST, texts], self.encoder.tokenizer.folder, 32)
+        table = tokenize_columns([LAST, texts], self.encoder.tokenizer)
         return table.tokens.flat, table.sentences
 
     def mine_negatives(self, texts):

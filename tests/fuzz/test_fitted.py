@@ -105,7 +105,7 @@ def test_sealed_files_that_are_wrong(saved, tmp_path, data):
             elif len(tensors) > 1:
                 del tensors[key]
     header = {key: header[key] for key in header if key == "provenance"} if isinstance(header, dict) else {}
-    path = tmp_path / "sealed"
+    path = tmp_path / f"sealed-{name}"
     io.save_tensors(path, tensors, kind=name, header=header)
     found, _ = attempt(lambda: LOADERS[name](path), names=str(path))
     if isinstance(found, Moments):

@@ -194,8 +194,8 @@ def test_damaged_entries_of_the_store_are_made_again(tmp_path_factory, data):
     if found is not None:
         np.testing.assert_array_equal(found, VECTORS)
         del found
-    shard = entry._shard(0)
     entry.put(0, VECTORS[:5])
+    shard = entry._shard(0)
     shard.write_bytes(data.draw(damaged(shard.read_bytes())))
     with warnings.catch_warnings(action="ignore"):
         attempt(lambda: entry.has(0))

@@ -108,7 +108,7 @@ def test_refusals(pairs, tmp_path):
     np.testing.assert_array_equal(mapped.transform(x), before)
     mapped.save(tmp_path / "map")
     tensors, header = load_tensors(tmp_path / "map", kind="encoder-map")
-    for name in tensors:
+    for name in tensors.keys() - {"eps"}:  # which older files lack
         save_tensors(
             tmp_path / "bad",
             {k: v for k, v in tensors.items() if k != name},

@@ -46,7 +46,6 @@ def test_a_later_process_finds_them(nothing_chosen):
     code = """
 import jax, jax.numpy as jnp
 from jaxwhiten.runtime import compilation
-from tests.conftest import known_flags
 events = []
 jax.monitoring.register_event_listener(lambda name, **_: events.append(name))
 compilation._WORTH_KEEPING = 0

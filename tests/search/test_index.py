@@ -262,7 +262,7 @@ def test_typos_are_answered(vectors):
         build_index(vectors, "faiss-ivf", nprob=3)
     with pytest.raises(InputError, match="has no options"):
         build_index(vectors, "faiss-flat", nprobe=3)
-    with pytest.raises(InputError, match="must be an integer of at least 1"):
+    with pytest.raises(InputError, match="must be an integer from 1"):
         build_index(vectors, "faiss-ivf", nprobe=0)
     with pytest.raises(InputError, match="recall_target"):
         build_index(vectors, "jax", recall_target=2.0)
