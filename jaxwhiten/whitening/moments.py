@@ -152,8 +152,6 @@ class Moments:
         """The reverse of `tensors`; KeyError or ValueError if they are no moments, or not of d columns."""
         result = cls(int(tensors["n"].item()), tensors["mean"], tensors["M2"])
         result.eps = float(tensors["eps"].item()) if "eps" in tensors else result.eps  # older files have none
-        if not 0 <= result.eps < 1:
-            raise ValueError(f"eps is {result.eps}, NaN or out of range")
         with np.errstate(all="ignore"):
             result._check()
         if d is not None and len(result.mean) != d:
