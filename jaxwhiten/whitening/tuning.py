@@ -173,10 +173,10 @@ def _warnings(best: Setting, own: Setting, baseline: Baseline, gain: tuple[float
     found = [f"{n} pairs are few: the scores of fewer than {_ENOUGH} are mostly chance."] if n < _ENOUGH else []
     if best.score < baseline.score + _NOTHING:
         found.append(f"No setting of the grid beats the raw vectors ({baseline.score:.2f}): do not whiten.")
-    elif not gain.low > 0:
+    elif not gain[0] > 0:
         where = "score" if best.held_out is None else "held-out score"
         found.append(
-            f"The best setting changes the {where} by {gain.low:+.2f} to {gain.high:+.2f}, no significant gain over the"
+            f"The best setting changes the {where} by {gain[0]:+.2f} to {gain[1]:+.2f}, no significant gain over the"
             " raw vectors: do not whiten, or use more pairs."
         )
     if own.score < baseline.score - _NOTHING:
