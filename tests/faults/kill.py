@@ -85,7 +85,7 @@ def check(operation, folder, expected):
     if operation == "store":
         for shard in folder.glob("store-*/*/shard-*.npy"):
             found = np.load(shard)
-            number = int(shard.stem.rpartition("-")[2])
+            number = int(shard.stem.split("-")[2])
             rows = slice(8 * number, 8 * number + len(found))
             assert any(np.allclose(found, expected.vectors[name][rows], atol=1e-5) for name in work.POOLINGS), shard
     elif operation == "encode":
