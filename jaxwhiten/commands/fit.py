@@ -6,6 +6,7 @@ import argparse
 import itertools
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +130,9 @@ def write_outputs(
         if args.bytes is not None:
             tuned = None if encoder is None else is_tuned(encoder)
             settings.setdefault("gamma", SpectrumCode.usual_gamma(moments, tuned))
-        whitening, what = Whitening.from_moments(moments, **settings, provenance=provenance), "whitening"
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*the rank of the data is 0")  # an error below
+            whitening, what = Whitening.from_moments(moments, **settings, provenance=provenance), "whitening"
         if whitening.rank_ < 1:
             raise InputError(f"Nothing to whiten: the {moments.n:,} vectors are all equal. Give texts that differ.")
         if args.bytes is not None:

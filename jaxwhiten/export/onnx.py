@@ -29,13 +29,14 @@ def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
       InputError: The model, a step of the head or a default prompt cannot be exported, or the dtype is not float32.
       MissingDependencyError: The package onnx is not installed.
     """
-    graph, form, folder = Graph(), encoder.head.form, Path(folder)
+    form, folder = encoder.head.form, Path(folder)
     if form.prompt or form.lower_case:
         raise InputError(f"{encoder.name}: a graph takes token ids, so {form!r} cannot be exported to ONNX.")
     if isinstance(encoder.model(), StaticEncoder):
         raise InputError(f"{encoder.name}: a static encoder has no graph: its own folder is what model2vec loads.")
     if encoder.dtype != "float32":
         raise InputError(f"{spelled('dtype')} is {encoder.dtype}; an ONNX graph computes in float32, so pass float32.")
+    graph = Graph()
     vectors = write_steps(encoder.head.steps, EncoderGraph(graph, encoder.model(), encoder.max_length))
     graph.op("Identity", vectors, output="sentence_embedding")
     facts = {"max_length": str(encoder.max_length), "head": encoder.head.summary}

@@ -288,10 +288,10 @@ class Whitening(Method):
         k, rank, d = self.n_components, decomposition.rank(float(self.eigenvalue_floor), n), len(decomposition.mean)
         if self._coefficient(decomposition, n):
             return
-        if self.gamma and 0 < 4 * rank < min(d, n - 1):
+        if self.gamma and 4 * rank < min(d, n - 1):
             what = f"{d - rank} of {d} directions vary too little to be whitened: the rank of the data is {rank}"
-            fewer = spelled("n_components", rank)
-            _warn(f"{what}. Remove rows that are much longer than the others, and repeated rows, or use {fewer}.")
+            most = f", or use {spelled('n_components', rank)}" if rank else ""
+            _warn(f"{what}. Remove rows that are much longer than the others, and repeated rows{most}.")
         elif k is not None and k > rank:
             last = f"{k - rank} columns carry" if k - rank > 1 else "column carries"
             _warn(

@@ -48,6 +48,7 @@ def test_few_rows_are_no_warning_but_a_suggestion(run, tmp_path):
     assert "shrinkage=oas: 50 rows" in done.out
 
 
+@pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 def test_numbers_json_does_not_have_are_null(run, tmp_path):
     Moments().update(np.ones((50, 3))).save(tmp_path / "m")
     report = json.loads(run("inspect", tmp_path / "m", "--json").out)

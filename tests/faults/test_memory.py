@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
+from jaxwhiten.encoding.forward import JAXEngine
 from jaxwhiten.errors import JaxwhitenError
 from tests.commands.conftest import generated
 
@@ -12,18 +13,16 @@ TEXTS = generated(300)
 NO_ROOM = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12345 bytes.")
 
 
-class Full:
+class Full(JAXEngine):
     """An engine with room for some tokens, which says so when a batch is started or when it is fetched."""
 
     def __init__(self, engine, tokens, late):
-        self._wrapped, self.tokens, self.late, self.refused = engine, tokens, late, 0
-
-    def __getattr__(self, name):
-        return getattr(self._wrapped, name)
+        vars(self).update(vars(engine))
+        self.tokens, self.late, self.refused = tokens, late, 0
 
     def start(self, batch, tokens, heads, **how):
         if batch.tokens <= self.tokens:
-            return self._wrapped.start(batch, tokens, heads, **how)
+            return super().start(batch, tokens, heads, **how)
         self.refused += 1
         if not self.late:
             raise NO_ROOM
@@ -32,7 +31,7 @@ class Full:
     def fetch(self, handle, **how):
         if handle is NO_ROOM:
             raise NO_ROOM
-        return self._wrapped.fetch(handle, **how)
+        return super().fetch(handle, **how)
 
 
 @pytest.fixture
