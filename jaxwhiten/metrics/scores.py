@@ -64,7 +64,7 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
         return math.nan
     # The average ranks of n items always have the mean (n + 1) / 2, which is exact in float64.
     middle = (len(x) + 1) / 2
-    rx, ry = rankdata(x) - middle, rankdata(y) - middle
+    rx, ry = (rankdata(v).astype(np.float64) - middle for v in (x, y))  # SciPy 1.18 ranks float32 in float32
     scale = math.sqrt(float(rx @ rx) * float(ry @ ry))
     return float(rx @ ry) / scale if scale > 0 else math.nan
 
