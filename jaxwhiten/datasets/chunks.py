@@ -43,10 +43,10 @@ class Source:
             raise DataError(f"{self.path}: cannot be read ({error.strerror}): give a file that is there.") from None
         return [found.st_size, found.st_mtime_ns]
 
-    def read_before(self, records: Iterable[Mapping[str, Any]], stat: list[int] | None = None) -> bool:
-        """Whether one of the records is of this source, and of this state if it is given."""
-        mine = (record for record in records if (record["file"], record["column"]) == (self.path, self.column))
-        return any(stat in (None, record["stat"]) for record in mine)
+    @property
+    def key(self) -> tuple[str, str | None]:
+        """What records name a source by."""
+        return self.path, self.column
 
 
 class Position(NamedTuple):
@@ -120,6 +120,14 @@ def rows(source: Source, start: Position, skip_bad: bool, begin: Position) -> Ge
     yield from (row for row in bad.taken() if row.end.line > start.line)
 
 
+def by_source(records: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str | None], list[Mapping[str, Any]]]:
+    """Records by the `key` of their source."""
+    found = dict[tuple[str, str | None], list[Mapping[str, Any]]]()
+    for record in records:
+        found.setdefault((record["file"], record["column"]), []).append(record)
+    return found
+
+
 def chunks(
     inputs: list[dict[str, Any]],
     size: int,
@@ -133,11 +141,12 @@ def chunks(
     """
     longest_last = sorted(done.values(), key=lambda part: part["end"])
     parts = {(part["file"], part["column"], part["start"][0]): part for part in longest_last}
+    known = by_source(done.values())
     unused = (number for number in itertools.count() if number not in done)
     for source in (Source(**fields) for fields in inputs):
-        key, position, ended, stat = (source.path, source.column), Position(), False, source.stat()
+        key, position, ended, stat = source.key, Position(), False, source.stat()
         begin = position
-        if source.read_before(done.values()) and not source.read_before(done.values(), stat):
+        if key in known and all(part["stat"] != stat for part in known[key]):
             changed(source)
         while not ended:
             if part := parts.pop((*key, position.line), None):

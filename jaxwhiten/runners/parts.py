@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.codes import load_code
-from jaxwhiten.datasets.chunks import Chunk, Position, Source, chunks, rows, text_hash
+from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks, rows, text_hash
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import FormatError, InputError, MismatchError, optional
@@ -124,7 +124,7 @@ class Parts:
     def _check(self, source: Source) -> None:
         """Compares the texts of a source's finished parts with the file; MismatchError names the first that differs."""
         self._checked[source] = source.stat()
-        mine = [part for part in self.records().values() if source.read_before([part])]
+        mine = by_source(self.records().values()).get(source.key, [])
         with contextlib.closing(rows(source, Position(), True, Position())) as found:
             row = next(found, None)
             for part in sorted(mine, key=lambda part: part["end"]):
@@ -142,7 +142,7 @@ class Parts:
                             f" {self.folder}. Restore the file, or embed it into a new folder."
                         )
 
-    def _table(self, part: dict[str, Any], columns: list[str] | None = None) -> Any:
+    def _table(self, part: Mapping[str, Any], columns: list[str] | None = None) -> Any:
         """The table of a part's record, or some of its columns; FormatError if it cannot be read."""
         path = io.below(self.folder, self._file(part["part"], ".parquet").name)
         try:
@@ -182,9 +182,10 @@ class Parts:
 
         Raises MismatchError for a text that has changed since it was embedded.
         """
+        known = by_source(self.records().values())
         for source in (Source(**fields) for fields in self.plan.inputs):
             stat = source.stat()
-            if stat != self._checked.get(source) and not source.read_before(self.records().values(), stat):
+            if stat != self._checked.get(source) and all(part["stat"] != stat for part in known.get(source.key, ())):
                 self._check(source)
         parts = [part for _, part in sorted(self.records().items())]
         dead = [{"file": part["file"], "row": row, "error": why} for part in parts for row, why in part["dead"]]
