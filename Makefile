@@ -59,7 +59,7 @@ WEIGHTS_STAMP := $(VENV)/.weights
 # Where the repository lies: links of README, documents, notebooks and messages.
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
-.PHONY: help demo test test-all ci-extras wheel mutants lint types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
+.PHONY: help demo test test-all ci-extras wheel lint types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
   codes code-tasks regret upgrade unsupervised distil adapters rerank tables owner clean
 
 help: ## Show this list
@@ -83,11 +83,8 @@ ci-extras: ## Print the extras that CI installs for every test
 wheel: ## Build wheel and sdist into dist/, check them, and run README's commands in an empty environment
 	@PYTHON=$(PYTHON) ci/wheel.sh
 
-mutants: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Faults planted one by one; fails if the tests do not notice one
-	@$(BIN)/python -m tests.mutants
-
-lint: $(call stamp,dev) ## ruff, import-linter (the way imports run), and the English of the documents
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports && $(BIN)/python docs/language.py
+lint: $(call stamp,dev) ## ruff, and import-linter: the way imports run
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports
 
 types: $(call stamp,dev) ## mypy, strict, on the library
 	@$(BIN)/mypy
