@@ -22,7 +22,7 @@ def get_config():
     config.whitening = "none,target,nli"
     config.ks = "0,256,128"  # dimensions kept; 0 is the model's own
     config.update(KNOBS)  # beta, gamma and others of the fit: one value or several of each
-    # Methods other than whitening, by their names in jaxwhiten.methods, fitted like target; empty for none.
+    # Methods other than whitening, by their names in eval.methods, fitted like target; empty for none.
     config.methods = ""
     # Whether the geometry of the vectors (IsoScore, uniformity, hubness and others) is measured as well.
     config.geometry = False

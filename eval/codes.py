@@ -27,6 +27,7 @@ from eval import classification, measure
 from eval.common import Notes, finish, header_fields, load_encoder, make_folder, say
 from eval.comparators import COMPARATORS, Comparator
 from eval.intervals import estimate, resampled, with_ends
+from eval.methods import make_method
 from eval.scoring import with_params
 from eval.searches import load_search
 from eval.settings import choices, fractions, integers
@@ -37,7 +38,6 @@ from jaxwhiten.commands import launch
 from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_sts
 from jaxwhiten.encoding import EmbeddingStore, shipped_isoscore
 from jaxwhiten.errors import InputError
-from jaxwhiten.methods import make_method
 from jaxwhiten.report import codes as views
 from jaxwhiten.report import results
 from jaxwhiten.search import Index, build_index

@@ -1,4 +1,4 @@
-"""Rows of `eval.sts`: whitenings and the methods of `jaxwhiten.methods`, fitted and scored on every task."""
+"""Rows of `eval.sts`: whitenings and the methods of `eval.methods`, fitted and scored on every task."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from eval.common import Notes
+from eval.methods import make_method
 from eval.settings import RAW, row_fields
 from eval.tasks import Encoded, TaskIndex
 from eval.words import cosines, weigh
 from jaxwhiten import Moments, Whitening, metrics
-from jaxwhiten.methods import make_method
 from jaxwhiten.metrics import geometry
 from jaxwhiten.report import results
 

@@ -18,6 +18,7 @@ from eval.common import Notes, Settings, finish, header_fields, load_encoder, py
 from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_moments
 from eval.figures import add_heat_map, add_spectrum, shown_task
 from eval.intervals import resampled, with_intervals
+from eval.methods import METHODS
 from eval.probes import PROBES, load_probe
 from eval.scoring import fit, score, score_method, score_words
 from eval.settings import choices
@@ -26,7 +27,6 @@ from eval.words import CENTRED, count, fits
 from jaxwhiten import Encoder, metrics, report
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import STS_TASKS, NLIRows, load_sts
-from jaxwhiten.methods import METHODS
 from jaxwhiten.report import results
 from jaxwhiten.runtime import distributed
 

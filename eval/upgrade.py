@@ -25,13 +25,13 @@ import jaxwhiten
 from eval import compared, measure
 from eval.common import finish, header_fields, make_folder, say
 from eval.intervals import estimate
+from eval.methods import MAP_KINDS, EncoderMap
 from eval.searches import load_search
 from eval.settings import choices, integers, words
 from jaxwhiten import Encoder, Whitening, metrics, report
 from jaxwhiten.commands import launch
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError, optional
-from jaxwhiten.methods import MAP_KINDS, EncoderMap
 from jaxwhiten.report import results
 from jaxwhiten.search import Upgraded, build_index
 

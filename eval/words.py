@@ -27,7 +27,7 @@ WORDS = {
     "tfidf-pieces": "the same of the encoder's own tokens, cut where the encoder cuts",
     "bm25": "the words of tfidf, k1 = 1.5, b = 0.75",
 }
-LAYER0, CENTRED = "layers:0", "centre"  # the pooling and the method of jaxwhiten.methods behind two baselines
+LAYER0, CENTRED = "layers:0", "centre"  # the pooling and the method of eval.methods behind two baselines
 BASELINES = (*WORDS, "layer0", "centred")
 _K1, _B = 1.5, 0.75
 _BATCH = 1024  # queries whose similarities to all documents are held at once

@@ -21,7 +21,6 @@ from jaxwhiten import io
 from jaxwhiten.coded import as_floats
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import MismatchError, optional
-from jaxwhiten.methods import Method
 from jaxwhiten.text import as_texts
 
 
@@ -36,7 +35,7 @@ class MTEBEncoder:
 
     Args:
       encoder: The encoder.
-      whitening: A fitted `Whitening`, or another method of `jaxwhiten.methods`, applied to every vector; None for none.
+      whitening: A fitted `Whitening`, code or scikit-learn transformer, applied to every vector; None for none.
       batch_size: Maximum sentences per batch; by default a token budget decides. MTEB's own 32 is not used.
       name: The name for results, `ORGANISATION/MODEL`; by default made from the encoder's name.
     """
@@ -44,7 +43,7 @@ class MTEBEncoder:
     def __init__(
         self,
         encoder: Encoder,
-        whitening: Method | None = None,
+        whitening: Any = None,
         *,
         batch_size: int | None = None,
         name: str | None = None,
@@ -52,9 +51,10 @@ class MTEBEncoder:
         self.encoder, self.whitening, self.batch_size = encoder, whitening, batch_size
         width, named = encoder.without_code().dimension, {"pooling": encoder.pooling}
         if whitening is not None:
-            takes, params = whitening.n_features_in_, whitening.get_params()
+            takes = getattr(whitening, "n_features_in_", width)
+            params: Mapping[str, Any] = getattr(whitening, "get_params", dict)()
             if takes != width:
-                raise MismatchError(f"The whitening takes vectors of {takes} dimensions; {encoder.name} gives {width}.")
+                raise MismatchError(f"Expected {takes} dimensions for this whitening, got {width} from {encoder.name}.")
             shown = [f"{key}{value}" for key, value in params.items() if isinstance(value, int | float)]
             named["whitening"] = "-".join([type(whitening).__name__, *shown])
         if (code := encoder.head.code) is not None:

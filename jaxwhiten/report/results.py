@@ -31,7 +31,7 @@ class Row:
 
     model: str
     pooling: str
-    whitening: str  # "none", the text that the whitening was fitted on, or a name in `jaxwhiten.methods`
+    whitening: str  # "none", the text that the whitening was fitted on, or a name in `eval.methods`
     k: int
     beta: float | None  # of the whitening; 0 for raw vectors, None for another method
     gamma: float | None  # as for beta

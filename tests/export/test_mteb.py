@@ -140,8 +140,17 @@ def test_similarities_are_cosines(encoder):
 
 def test_a_whitening_of_another_width_is_refused(encoder):
     other = Whitening().fit(np.random.default_rng(0).normal(size=(300, 5)).astype(np.float32))
-    with pytest.raises(MismatchError, match=r"5 dimensions.*gives 32"):
+    with pytest.raises(MismatchError, match=r"Expected 5 dimensions.*got 32"):
         MTEBEncoder(encoder, other)
+
+
+def test_anything_with_transform_maps_the_vectors(encoder):
+    class Doubling:
+        def transform(self, x):
+            return 2 * x
+
+    doubled = MTEBEncoder(encoder, Doubling()).encode([{"text": SENTENCES[:3]}])
+    np.testing.assert_array_equal(doubled, 2 * encoder.encode(SENTENCES[:3]))
 
 
 def test_without_mteb_the_message_names_the_extra(encoder, monkeypatch):

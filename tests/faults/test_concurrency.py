@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eval.methods import METHODS, make_method
 from jaxwhiten import Encoder, Whitening
 from jaxwhiten.encoding.store import EmbeddingStore, _Entry
-from jaxwhiten.methods import METHODS, make_method
 from tests.commands.conftest import generated
 from tests.conftest import ONE_DEVICE
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eval.methods import METHODS, load_method, make_method
 from jaxwhiten import io
 from jaxwhiten.commands.inspect import load_fitted
 from jaxwhiten.errors import FormatError
-from jaxwhiten.methods import METHODS, load_method, make_method
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening
 from tests.fuzz.common import NESTED, ODD, attempt, damaged, damaged_json, fuzz

@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
+from eval.methods import ZScore
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.errors import InputError, MissingDependencyError, NotFittedError
-from jaxwhiten.methods import ZScore
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
 
 pytest.importorskip("sklearn")

@@ -12,9 +12,9 @@ from jaxtyping import Float
 
 from jaxwhiten.arrays import as_matrix, block_rows, blocks, normalize
 from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.whitening import Moments
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Learned, Method, is_number, parameters, stamp
-from jaxwhiten.whitening.moments import Moments
 
 MAP_KINDS = ("ridge", "procrustes", "cca")
 STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)

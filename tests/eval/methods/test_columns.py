@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eval.methods import Centring, Identity, ZScore
 from jaxwhiten.errors import InputError
-from jaxwhiten.methods import Centring, Identity, ZScore
 
 
 @pytest.fixture

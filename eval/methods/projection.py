@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from jaxwhiten.arrays import check_finite
+from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Learned, Method, check_integer, parameters
-from jaxwhiten.whitening.whitening import Whitening
 
 
 @parameters

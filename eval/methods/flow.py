@@ -45,7 +45,7 @@ def _functions(d: int, levels: int, depth: int, width: int, learning_rate: float
     optax = optional("optax", "train", "BERT-flow")
     from flax import nnx
 
-    from jaxwhiten.methods.glow import Glow
+    from eval.methods.glow import Glow
 
     def create(seed: int) -> Any:
         return nnx.state(Glow(d, levels, depth, width, np.random.default_rng(seed)))

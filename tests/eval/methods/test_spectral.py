@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from eval.methods import AllButTheTop, make_method
 from jaxwhiten.errors import InputError
-from jaxwhiten.methods import AllButTheTop, make_method
 from jaxwhiten.whitening.whitening import WhiteningWarning
 
 D = 8

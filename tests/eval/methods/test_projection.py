@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from eval.methods import RandomProjection, load_method
 from jaxwhiten.errors import InputError
-from jaxwhiten.methods import RandomProjection, load_method
 
 D = 64
 

@@ -6,13 +6,13 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from eval.methods.columns import Centring, Identity, ZScore
+from eval.methods.flow import BertFlow
+from eval.methods.projection import AllButTheTop, RandomProjection
 from jaxwhiten.errors import check_name
 from jaxwhiten.io import PathLike, load_tensors
-from jaxwhiten.methods.columns import Centring, Identity, ZScore
-from jaxwhiten.methods.flow import BertFlow
-from jaxwhiten.methods.projection import AllButTheTop, RandomProjection
+from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.estimator import Method
-from jaxwhiten.whitening.whitening import Whitening
 
 _OWN: tuple[type[Method], ...] = (Identity, Centring, ZScore, AllButTheTop, RandomProjection, BertFlow, Whitening)
 _CLASSES = {method.name: method for method in _OWN}

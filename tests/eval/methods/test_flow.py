@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from eval.methods import FLOW_CONFIGS, BertFlow, ZScore, flow, load_method
+from eval.methods.glow import ActNorm, Glow, Shift
 from jaxwhiten.errors import InputError, MissingDependencyError
-from jaxwhiten.methods import FLOW_CONFIGS, BertFlow, ZScore, flow, load_method
-from jaxwhiten.methods.glow import ActNorm, Glow, Shift
 
 # Compiling takes most of the time: tests that need no deep flow fit this one.
 SMALL = {"levels": 2, "depth": 1, "width": 4}

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from eval.methods import CrossMoments, EncoderMap
 from jaxwhiten.errors import FormatError, InputError, MismatchError, NonFiniteError, NotFittedError
 from jaxwhiten.io import load_tensors, save_tensors
-from jaxwhiten.methods import CrossMoments, EncoderMap
 
 
 @pytest.fixture(scope="module")

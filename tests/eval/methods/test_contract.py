@@ -6,10 +6,10 @@ import warnings
 import numpy as np
 import pytest
 
-from jaxwhiten import Whitening, methods
+from eval.methods import METHODS, Centring, ZScore, load_method, make_method
+from jaxwhiten import Whitening
 from jaxwhiten.errors import FormatError, InputError, NonFiniteError, NotFittedError
 from jaxwhiten.io import load_tensors, save_tensors
-from jaxwhiten.methods import METHODS, load_method, make_method
 from jaxwhiten.metrics import cosine_pairs
 
 D = 12
@@ -143,7 +143,7 @@ def test_files_that_are_something_else_are_refused(name, rows, tmp_path):
     make(name).fit(rows).save(path)
     tensors, header = load_tensors(path, kind=name)
     header = {"provenance": header["provenance"]}
-    other = methods.Centring if name != "centre" else methods.ZScore
+    other = Centring if name != "centre" else ZScore
     with pytest.raises(FormatError, match=f"'{name}', not"):
         other.load(path)
     for missing in tensors.keys() - {"eps", "noise"}:  # which older files lack

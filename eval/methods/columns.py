@@ -9,8 +9,8 @@ import numpy as np
 
 from jaxwhiten.arrays import check_finite, first_nonfinite_row, work_dtype
 from jaxwhiten.errors import InputError
+from jaxwhiten.whitening import Moments
 from jaxwhiten.whitening.estimator import Method, check_share, parameters
-from jaxwhiten.whitening.moments import Moments
 
 
 class _ColumnMethod(Method):
