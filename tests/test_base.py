@@ -43,7 +43,8 @@ LINES = [
     ("export -o onnx --format onnx --model {model} --pooling mean", "export"),
     ("verify {model}", None),
     ("encode texts.txt -o old.npy --model {old} --pooling mean", None),
-    ("doctor small/ idx", None),
+    ("verify", None),
+    ("verify idx v.npy w.safetensors", None),
 ]
 # In a process of its own, where the packages that base requirements do not bring cannot be imported.
 WALK = """

@@ -23,22 +23,22 @@ from jaxwhiten.errors import InputError, JaxwhitenError, MissingDependencyError,
 
 COMMANDS = {
     "encode": "turn sentences into vectors, whitened or not",
-    "embed": "embed a corpus into parts, and go on where a run was stopped",
+    "embed": "embed a corpus in resumable shards",
     "fit": "fit a whitening on sentences or vectors",
     "apply": "whiten a file of vectors",
-    "merge": "merge the moments of parts of a corpus",
-    "inspect": "show what a whitening, moments, an index or a model holds",
-    "tune": "choose k, β and γ by a few scored pairs",
-    "score": "tell how well similarities follow the scores of your own pairs, raw and whitened",
+    "merge": "merge moments files from parts of a corpus",
+    "inspect": "show the contents of a whitening, moments file, index or model",
+    "tune": "choose k, β and γ using a few scored pairs",
+    "score": "correlate similarities with the scores of your own pairs, raw and whitened",
     "index": "encode texts and build a search index",
-    "search": "find the texts of an index nearest to a query",
-    "upgrade": "search an index by a better encoder, embedding only the texts that are found",
-    "drift": "tell whether an index or a model fits new texts, or should be fitted again",
-    "distil-static": "make a table of token vectors to stand in for an encoder",
-    "export": "write an encoder and its whitening for other libraries",
-    "verify": "prove an encoder's vectors by its own files, and beside sentence-transformers",
-    "doctor": "check this machine, and models, data and files given",
+    "search": "search an index for the documents nearest to a query",
+    "upgrade": "migrate an index to a better encoder, re-embedding only documents that searches find",
+    "drift": "check whether new texts have drifted and an index or model needs refitting",
+    "distil-static": "distill an encoder into a table of token vectors",
+    "export": "export an encoder and its whitening to other libraries",
+    "verify": "check this installation, or models, indexes, vectors, fitted files and data",
 }
+_ALIASES = {"doctor": "verify"}
 
 
 def parser(command: str | None = None) -> tuple[Parser, dict[str, str]]:
@@ -47,7 +47,7 @@ def parser(command: str | None = None) -> tuple[Parser, dict[str, str]]:
     Only the named command has its arguments, so that the other commands are not imported.
     """
     top = Parser(
-        prog="jaxwhiten", description="Sentence vectors from any BERT-family encoder, whitened: better and smaller."
+        prog="jaxwhiten", description="Whitened sentence vectors from any BERT-family encoder: better and smaller."
     )
     flags: dict[str, str] = {}
     top.add_argument("--version", action="version", version=f"jaxwhiten {__version__}")
@@ -68,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, or the exit code of an error, which is reported in one line on stderr."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     command = next((word for word in arguments if not word.startswith("-")), None)
+    if command in _ALIASES:
+        arguments[arguments.index(command)] = command = _ALIASES[command]
     try:
         if command is not None and command not in COMMANDS:
             raise unknown_name("command", command, COMMANDS)

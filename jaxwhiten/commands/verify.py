@@ -1,20 +1,32 @@
-"""`jaxwhiten verify FOLDER`: checks an encoder's vectors against its own files, and against sentence-transformers."""
+"""`jaxwhiten verify [PATH...]`: checks this installation, or models, indexes, vectors, fitted files and data."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import add
-from jaxwhiten.commands.doctor import report
 from jaxwhiten.commands.texts import sentences
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import DataError, DataNotFoundError, InputError, install_command
+
+if TYPE_CHECKING:
+    from jaxwhiten.encoding import Encoder
+    from jaxwhiten.runtime.checks import Finding
 
 _PEER = "sentence-transformers"
+_FILES = (".npy", ".safetensors")
+_MARKS = {True: "ok  ", None: "--  ", False: "FAIL"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "folder", "a model's folder, or a hub id")
-    add(parser, "--against PEER", f"{_PEER}: compare with its vectors, too; needs the extra parity", choices=[_PEER])
+    what = "model folder or Hugging Face model ID, index, .npy file, whitening or moments file, or data folder"
+    add(parser, "path", f"{what}; default: check this installation", nargs="*")
+    add(parser, "--against PEER", f"{_PEER}: also compare a model with it; needs the extra parity", choices=[_PEER])
     add(parser, "--texts FILE", "your own texts for that comparison, in a format that encode reads")
     add(parser, "--json", "one JSON object")
 
@@ -22,18 +34,137 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the command; the exit code is 1 if a check fails."""
     if args.texts and not args.against:
-        raise InputError(f"--texts has nothing to be compared with: give --against {_PEER}, too.")
+        raise InputError(f"--texts requires --against: pass --against {_PEER}.")
     texts = list(sentences(args.texts)) if args.texts else []
-    from jaxwhiten.encoding import Encoder
-    from jaxwhiten.encoding.verification import Finding, verify
+    if args.path and not args.json:
+        print(f"     {'check':<34}{'max diff':>9}{'limit':>9}  what")
+    found = []
+    for check in _of_paths(args.path, args.against is not None, texts) if args.path else _of_installation():
+        found.append(check)
+        if not args.json:
+            print(f"{_MARKS[check.ok]} {_line(check, wide=bool(args.path))}", flush=True)
+    wrong = [check for check in found if check.ok is False]
+    if args.json:
+        print(json.dumps({"ok": not wrong, "checks": [check._asdict() for check in found]}, ensure_ascii=False))
+    if wrong:
+        first = " ".join(wrong[0].detail.split())
+        print(f"error: {len(wrong)} of {len(found)} checks failed: {wrong[0].name}: {first}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _line(check: Finding, *, wide: bool) -> str:
+    detail = " ".join(check.detail.split())
+    if not wide:
+        return f"{check.name:<20} {detail}"
+    figures = [f"{x:>9.1e}" if x is not None else " " * 9 for x in (check.difference, check.allowed)]
+    return f"{check.name:<34}{''.join(figures)}  {detail}"
+
+
+def _of_installation() -> Iterator[Finding]:
+    from jaxwhiten.runtime.checks import finding, installation
+
+    yield from installation()
+    yield finding("openvino", _openvino)
+
+
+def _openvino() -> str:
+    from jaxwhiten.runtime.checks import Skipped, version
+
+    if importlib.util.find_spec("openvino") is None:
+        raise Skipped(f"not installed: {install_command('openvino')}")
+    from jaxwhiten.encoding.openvino import OpenVINOEngine
+
+    default, _ = OpenVINOEngine.checked_dtype(None)
+    nncf = version("nncf")
+    return f"{version('openvino')}, {default} by default on this CPU, nncf {nncf or 'not installed'}"
+
+
+def _of_paths(paths: list[str], against: bool, texts: list[str]) -> Iterator[Finding]:
+    from jaxwhiten.runtime.checks import finding
+
+    for name in paths:
+        path, prefix = Path(name), f"{name}: " if len(paths) > 1 else ""
+        if path.is_file() or path.suffix in _FILES:
+            yield finding(name, _vectors if path.suffix == ".npy" else _fitted, name)
+        elif (path / "header.json").is_file():
+            yield finding(name, _index, path)
+        elif path.is_dir() and not any((path / module / "config.json").is_file() for module in ("", "0_Transformer")):
+            yield finding(name, _data, path)
+        else:
+            encoders: list[Encoder] = []
+            yield finding(name, _model, name, encoders)
+            for encoder in encoders:
+                yield from _of_model(encoder, name, prefix, against, texts)
+
+
+def _of_model(encoder: Encoder, name: str, prefix: str, against: bool, texts: list[str]) -> Iterator[Finding]:
+    from jaxwhiten.encoding.verification import verify
     from jaxwhiten.text import uncounted
 
-    def line(found: Finding) -> str:
-        figures = [f"{value:>9.1e}" if value is not None else " " * 9 for value in (found.difference, found.allowed)]
-        return f"{found.name:<34}{''.join(figures)}  {' '.join(found.detail.split())}"
-
-    encoder = Encoder.from_pretrained(args.folder)
-    if not args.json:
-        print(f"{encoder}\n\n     {'check':<34}{'apart by':>9}{'at most':>9}  what")
     with uncounted():  # its texts are of every length
-        return report(verify(encoder, args.folder, against=args.against is not None, texts=texts), args.json, line)
+        for check in verify(encoder, name, against=against, texts=texts):
+            yield check._replace(name=f"{prefix}{check.name}")
+
+
+def _model(name: str, encoders: list[Encoder]) -> str:
+    """Loads a model, and appends it to `encoders`."""
+    from jaxwhiten.encoding import Encoder
+    from jaxwhiten.head import says_head
+    from jaxwhiten.models.loading import resolve_folder
+
+    encoder = Encoder.from_pretrained(name, pooling="auto" if says_head(resolve_folder(name)) else "mean")
+    encoders.append(encoder)
+    config = encoder.config
+    return (
+        f"{config.model_type}, {config.num_layers} layers of {config.hidden_size}, {config.parameters / 1e6:.1f} M"
+        f" weights; {encoder.head.summary}, {encoder.dimension} dimensions, up to {encoder.max_length} tokens"
+    )
+
+
+def _vectors(name: str) -> str:
+    """Checks that all vectors are finite and that some differ."""
+    import numpy as np
+
+    from jaxwhiten.arrays import blocks
+    from jaxwhiten.coded import as_floats
+    from jaxwhiten.commands.vectors import open_vectors
+
+    x, differ = open_vectors(name), False
+    for part in blocks(len(x), 65_536):
+        rows = as_floats(x[part])
+        if not (finite := np.isfinite(rows).all(axis=1)).all():
+            raise DataError(f"row {part.start + int(np.argmin(finite))} contains NaN or inf")
+        differ = differ or bool((rows != as_floats(x[:1])).any())
+    if len(x) > 1 and not differ:
+        raise DataError(f"all {len(x):,} vectors are identical")
+    return f"{len(x):,} vectors, {x.shape[1]} {'bytes' if x.dtype.itemsize == 1 else 'dimensions'}, {x.dtype}"
+
+
+def _fitted(name: str) -> str:
+    from jaxwhiten.commands.inspect import load_fitted
+
+    kind, fitted = load_fitted(name)
+    return f"{kind} of {fitted.n_samples_seen_:,} rows, {fitted.n_features_in_} dimensions, rank {fitted.rank_}"
+
+
+def _index(folder: Path) -> str:
+    from jaxwhiten.search import load_index
+
+    index = load_index(folder)
+    return f"{index.backend} index of {index.size:,} vectors, {index.dimension} dimensions"
+
+
+def _data(folder: Path) -> str:
+    """Reads and counts the STS tasks of a SentEval-style folder."""
+    from jaxwhiten.datasets import STS_TASKS, load_sts
+
+    found, missing = [], []
+    for task in STS_TASKS:
+        try:
+            splits = load_sts(task, folder).splits
+            found.append(f"{task} {'/'.join(f'{len(pairs):,}' for pairs in splits.values())}")
+        except DataNotFoundError:
+            missing.append(task)
+    if not found:
+        raise DataError("no model, index or data in it: no config.json, header.json or downstream/STS")
+    return f"pairs of {', '.join(found)}" + (f"; missing: {', '.join(missing)}" if missing else "")

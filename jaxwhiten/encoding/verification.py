@@ -13,7 +13,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,6 +29,7 @@ from jaxwhiten.head.steps import read_optional
 from jaxwhiten.head.vectors import ACTIVATIONS
 from jaxwhiten.metrics.scores import cosine_pairs
 from jaxwhiten.models import TransformerEncoder, checkpoint, loading
+from jaxwhiten.runtime.checks import Finding, Measured, Skipped, finding
 from jaxwhiten.text import Texts, as_texts
 
 TEXTS = (
@@ -39,24 +40,8 @@ TEXTS = (
     "The committee rejected the plan on Tuesday, and meets again when the engineers have told it what went wrong. " * 8,
 )
 _FLOAT32, _ENGINES = 2e-5, 1e-4  # allowed rounding, relative to the largest entry if that is above 1
-_BFLOAT16 = 1e-2  # one minus the cosine
+_BFLOAT16, _INT8 = 1e-2, 0.2  # one minus the cosine; `save_int8` writes weights of 0.002 on average
 _SHARED = 0.1  # static encoders may give rare tokens one vector
-
-Measured = tuple[float, float, str]  # difference, allowed difference, and what was compared
-
-
-class Finding(NamedTuple):
-    """The result of a check: `ok` is None if it was skipped; a check that ended in an error has no figures."""
-
-    name: str
-    ok: bool | None
-    difference: float | None
-    allowed: float | None
-    detail: str
-
-
-class Skipped(Exception):
-    """There is nothing to check; the message gives the reason."""
 
 
 @dataclasses.dataclass
@@ -74,7 +59,7 @@ class Subject:
     def modules(self) -> list[tuple[str, Mapping[str, Any], Path]]:
         """Name, configuration and folder of each module."""
         if not says_head(self.folder):
-            raise Skipped("the folder does not say how its vectors are made")
+            raise Skipped("the folder specifies no pooling")
         file = self.folder / "modules.json"
         rows = json.loads(file.read_text("utf-8")) if file.is_file() else [{"type": "Pooling", "path": "1_Pooling"}]
         places = [(row["type"].rpartition(".")[2], self.folder / row["path"]) for row in rows]
@@ -101,7 +86,7 @@ class Subject:
         """The pooled vector, computed from the folder's files."""
         said = {kind: config for kind, config, _ in self.modules}
         if unread := said.keys() & {"WeightedLayerPooling", "WordWeights"}:
-            raise Skipped(f"{', '.join(unread)} is not read once more")
+            raise Skipped(f"{', '.join(unread)} has no independent check")
         ids, pooling = self.ids(prompt + text), said.get("Pooling", {})
         start = self.encoder.tokenizer.prompt_length(prompt) if prompt and pooling.get("include_prompt") is False else 0
         x = np.asarray(_states(self.encoder.model(), jnp.asarray([ids])), np.float64)[0, start:]
@@ -140,7 +125,7 @@ def _states(model: TransformerEncoder, ids: Int[Array, "1 length"]) -> Float[Arr
 def _apart(found: Any, expected: Any, what: str, allowed: float = _FLOAT32) -> Measured:
     found, expected = np.asarray(found), np.asarray(expected)
     if found.shape != expected.shape:
-        raise InputError(f"{what}: gives {found.shape[-1]} numbers where {expected.shape[-1]} belong.")
+        raise InputError(f"{what}: expected {expected.shape[-1]} dimensions, got {found.shape[-1]}.")
     scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
     return float(np.abs(found - expected).max(initial=0.0)) / scale, allowed, what
 
@@ -156,18 +141,18 @@ def distinct(encoder: Encoder) -> Measured:
     apart = np.abs(x[:, None] - x).max(axis=2)
     np.fill_diagonal(apart, np.inf)
     alone = apart.min(axis=1) > _FLOAT32 * np.abs(x).max()  # False for NaN
-    return 1 - float(alone.mean()), _SHARED, f"words of {len(words)} with the vector of another word, as a fraction"
+    return 1 - float(alone.mean()), _SHARED, f"fraction of {len(words)} words with NaN or the vector of another word"
 
 
 def tokens(subject: Subject) -> Measured:
     found = subject.encoder.tokenizer(TEXTS, subject.encoder.head.form.with_prompt(""))
     expected = [subject.ids(text) for text in TEXTS]
-    return _apart(found.flat, np.concatenate(expected), "ids compared with transformers' tokenizer", 0.0)
+    return _apart(found.flat, np.concatenate(expected), "IDs compared with transformers' tokenizer", 0.0)
 
 
 def neighbours(subject: Subject) -> Measured:
     found = subject.encoder.encode([" ".join(reversed(TEXTS[0].split())), *TEXTS[1:]])
-    return _apart(found[1:], subject.vectors[1:], "one text's words in another order: no other moves by a bit", 0.0)
+    return _apart(found[1:], subject.vectors[1:], "one text's words reordered: all others bit-identical", 0.0)
 
 
 def order(subject: Subject) -> Measured:
@@ -197,22 +182,24 @@ def pad_id(subject: Subject) -> Measured:
         model.config = dataclasses.replace(model.config, pad_token_id=pad)
         encoder._engine = engine_for("jax", model, encoder.max_length)
         found.append(encoder._with_head(encoder.head).encode(TEXTS))
-    return _apart(found, [subject.vectors] * 2, f"padded with the id {ids[-1]} of an end, and with that of a word")
+    return _apart(found, [subject.vectors] * 2, "padded with the ID of the end token, and with that of a word")
 
 
 def pooling(subject: Subject) -> Measured:
     encoder, texts = subject.encoder, TEXTS[1:4]
     head = Head.of(at_pooling(encoder.head.steps)[0], encoder.head.form)
     found = encoder._with_head(head).encode(texts, prompt="")
-    return _apart(found, [subject.pooled(text) for text in texts], "beside hidden states pooled by the folder's files")
+    return _apart(
+        found, [subject.pooled(text) for text in texts], "compared with hidden states pooled as the folder specifies"
+    )
 
 
 def dense(subject: Subject) -> Measured:
-    behind = [kind for kind, *_ in subject.modules if kind in ("Dense", "Normalize")]
-    if not behind:
-        raise Skipped("the folder has no modules behind its pooling")
+    after = [kind for kind, *_ in subject.modules if kind in ("Dense", "Normalize")]
+    if not after:
+        raise Skipped("the folder has no modules after its pooling")
     expected = [subject.expected(text) for text in TEXTS[1:4]]
-    return _apart(subject.encoder.encode(TEXTS[1:4], prompt=""), expected, f"{', '.join(behind)} of the folder")
+    return _apart(subject.encoder.encode(TEXTS[1:4], prompt=""), expected, f"{', '.join(after)} of the folder")
 
 
 def prompts(subject: Subject) -> Measured:
@@ -223,7 +210,7 @@ def prompts(subject: Subject) -> Measured:
     default, tried = said.get("default_prompt_name"), list(named)[:4]  # each makes another length, which is compiled
     found = [subject.encoder.encode(TEXTS[0], prompt_name=name) for name in (None, *tried)]
     expected = [subject.expected(TEXTS[0], named.get(name, "")) for name in (default, *tried)]
-    return _apart(found, expected, f"{', '.join(tried)}, {len(tried)} of {len(named)}; {default or 'none'} unasked")
+    return _apart(found, expected, f"{', '.join(tried)}, {len(tried)} of {len(named)}; default: {default or 'none'}")
 
 
 def engines(subject: Subject) -> Measured:
@@ -238,11 +225,23 @@ def engines(subject: Subject) -> Measured:
     return _apart(found, subject.vectors, "OpenVINO in float32", _ENGINES)
 
 
-def bfloat16(subject: Subject) -> Measured:
+def _least_cosine(subject: Subject, **how: Any) -> float:
+    """The smallest cosine of the vectors with those of the folder's encoder loaded in another way."""
     pooling, longest = subject.encoder.pooling, subject.encoder.max_length
-    narrow = Encoder.from_pretrained(subject.folder, pooling=pooling, max_length=longest, dtype="bfloat16")
-    cosine = cosine_pairs(narrow.without_code().encode(TEXTS), subject.vectors).min()
-    return 1 - float(cosine), _BFLOAT16, "one minus the smallest cosine"
+    other = Encoder.from_pretrained(subject.folder, pooling=pooling, max_length=longest, **how)
+    return float(cosine_pairs(other.without_code().encode(TEXTS), subject.vectors).min())
+
+
+def bfloat16(subject: Subject) -> Measured:
+    return 1 - _least_cosine(subject, dtype="bfloat16"), _BFLOAT16, "one minus the smallest cosine"
+
+
+def int8(subject: Subject) -> Measured:
+    if not (subject.folder / "openvino" / "int8.json").is_file():
+        raise Skipped("the folder has no int8 weights")
+    if importlib.util.find_spec("openvino") is None:
+        raise Skipped("OpenVINO is not installed")
+    return 1 - _least_cosine(subject, engine="openvino", dtype="int8"), _INT8, "one minus the smallest cosine"
 
 
 def beside(subject: Subject, texts: Sequence[str]) -> Measured:
@@ -256,7 +255,7 @@ CHECKS: dict[str, Callable[[Subject], Measured]] = {
     "texts apart": lambda s: distinct(s.encoder),
     "tokens": tokens,
     "batch = alone": lambda s: _apart(
-        [s.encoder.encode(x) for x in TEXTS], s.vectors, "each text alone, all in a batch"
+        [s.encoder.encode(x) for x in TEXTS], s.vectors, "each text alone, all in one batch"
     ),
     "neighbours": neighbours,
     "batch size and order": order,
@@ -267,6 +266,7 @@ CHECKS: dict[str, Callable[[Subject], Measured]] = {
     "prompts": prompts,
     "engines": engines,
     "bfloat16": bfloat16,
+    "int8": int8,
 }
 
 
@@ -277,10 +277,4 @@ def verify(encoder: Encoder, folder: str | Path, *, against: bool = False, texts
     checks: dict[str, Callable[[Subject], Measured]] = dict(CHECKS)
     checks |= {f"sentence-transformers, {name}": functools.partial(beside, texts=x) for name, x in given.items() if x}
     for name, check in checks.items():
-        try:
-            difference, allowed, detail = check(subject)
-            yield Finding(name, difference <= allowed, difference, allowed, detail)
-        except Skipped as reason:
-            yield Finding(name, None, None, None, str(reason))
-        except Exception as error:  # whatever goes wrong is the finding
-            yield Finding(name, False, None, None, f"{type(error).__name__}: {error}")
+        yield finding(name, check, subject)

@@ -8,6 +8,7 @@ import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
+from jaxwhiten.encoding import verification
 from jaxwhiten.encoding.quantised import GRAPH, HEADER, Quantised, hidden_state, outputs_by_name
 from jaxwhiten.errors import JaxwhitenError, ModelError
 from jaxwhiten.head import at_pooling
@@ -59,8 +60,18 @@ def encode(model):
 def test_what_is_whole_is_read(whole, capsys):
     expected = Encoder.from_pretrained(whole, pooling="mean").encode(SENTENCES)
     np.testing.assert_allclose(encode(whole), expected, atol=0.05)
-    assert cli.main(["doctor", str(whole)]) == 0
-    assert "int8 weights, whose vectors have a cosine of" in capsys.readouterr().out
+    assert verified(whole, capsys)["int8"]["ok"]
+
+
+def verified(model, capsys):
+    """The checks of `jaxwhiten verify`, by name."""
+    checks = {name: verification.CHECKS[name] for name in ("texts apart", "int8")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verification, "CHECKS", checks)
+        code = cli.main(["verify", str(model), "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert code == (0 if report["ok"] else 1)
+    return {check["name"]: check for check in report["checks"]}
 
 
 def cut(path, length):
@@ -166,23 +177,25 @@ def test_graphs_of_something_else(ov, copied, capsys, what):
     ov.save_model(graph(ov, **GRAPHS[what]), copied / "openvino" / GRAPH, compress_to_fp16=False)
     sealed(copied)
     refused(copied)
-    assert cli.main(["doctor", str(copied)]) == 1
-    assert "int8.xml: not the int8 weights of this model" in capsys.readouterr().err
+    check = verified(copied, capsys)["int8"]
+    assert check["ok"] is False
+    assert "int8.xml: not the int8 weights of this model" in check["detail"]
 
 
-def test_doctor_notices_another_model(ov, copied, capsys):
+def test_verify_notices_another_model(ov, copied, capsys):
     ov.save_model(graph(ov), copied / "openvino" / GRAPH, compress_to_fp16=False)
     sealed(copied)
     assert encode(copied).shape == (len(SENTENCES), WIDTH)
-    assert cli.main(["doctor", str(copied)]) == 1
-    assert "int8 weights, whose vectors have a cosine of" in capsys.readouterr().err
+    check = verified(copied, capsys)["int8"]
+    assert check["ok"] is False
+    assert check["difference"] > 0.2
 
 
-def test_doctor_leaves_graphs_of_others_alone(copied, capsys):
+def test_verify_leaves_graphs_of_others_alone(copied, capsys):
     """Folders of sentence-transformers have `openvino/openvino_model.xml`."""
     (copied / "openvino" / HEADER).unlink()
-    assert cli.main(["doctor", str(copied)]) == 0
-    assert "int8" not in capsys.readouterr().out.partition(str(copied))[2]
+    check = verified(copied, capsys)["int8"]
+    assert (check["ok"], check["detail"]) == (None, "the folder has no int8 weights")
 
 
 @pytest.mark.parametrize(

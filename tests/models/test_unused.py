@@ -45,7 +45,6 @@ DOORS = {
 COMMANDS = {
     "inspect": ["inspect", "{}"],
     "verify": ["verify", "{}"],
-    "doctor": ["doctor", "{}"],
     "fit": ["fit", "texts.txt", "--model", "{}", "-o", "w"],
     "index": ["index", "texts.txt", "--model", "{}", "-o", "idx"],
     "score": ["score", "pairs.tsv", "--model", "{}"],
@@ -110,7 +109,7 @@ def test_refused_by_every_command(spoilt, command, tmp_path, monkeypatch, capsys
     (tmp_path / "pairs.tsv").write_text("One.\tTwo.\t1\nThree.\tFour.\t2\nFive.\tSix.\t3\n")
     folder = spoilt("a layer beyond the config", "bert.")
     code = cli.main([word.format(folder) for word in COMMANDS[command]])
-    assert (code, "no place for it" in capsys.readouterr().err) == (1 if command == "doctor" else 2, True)
+    assert (code, "no place for it" in capsys.readouterr().err) == (1 if command == "verify" else 2, True)
 
 
 def test_layers_that_config_json_does_not_count(tmp_path):

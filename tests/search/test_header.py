@@ -133,7 +133,7 @@ def test_one_index_said_to_be_another(folders, kind, change, tmp_path, capsys):
     (folder / "header.json").write_text(json.dumps(seal(header | change)))
     with pytest.raises(FormatError):
         load_index(folder)
-    assert cli.main(["doctor", str(folder)]) == 1
+    assert cli.main(["verify", str(folder)]) == 1
     assert f"FAIL {folder}" in capsys.readouterr().out
 
 
