@@ -6,8 +6,8 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
+from eval.report import Table
 from jaxwhiten.errors import InputError
-from jaxwhiten.report import Table
 
 
 def cut(table: Table, conditions: Sequence[str]) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jaxwhiten.report.style import COLOURS, new_figure, scale_amounts
+from jaxwhiten.plots import COLOURS, new_figure, scale_amounts
 
 _LINES = {
     "local parts": ("local parts", "driver_mb"),

@@ -14,9 +14,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks.cut import cut
+from eval.report import Table
 from jaxwhiten import io
 from jaxwhiten.errors import unknown_name
-from jaxwhiten.report import Table
 
 PREFIX, ALL = "benchmarks/", "all"
 ENGINE = "jaxwhiten, engine openvino"

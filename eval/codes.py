@@ -23,23 +23,23 @@ import numpy as np
 from ml_collections import ConfigDict
 
 import jaxwhiten
-from eval import classification, measure
+from configs import launch
+from eval import classification, measure, report
 from eval.common import Notes, finish, header_fields, load_encoder, make_folder, say
 from eval.comparators import COMPARATORS, Comparator
 from eval.intervals import estimate, resampled, with_ends
 from eval.methods import make_method
+from eval.report import codes as views
+from eval.report import results
 from eval.scoring import with_params
 from eval.searches import load_search
 from eval.settings import choices, fractions, integers
 from eval.tasks import TaskIndex, index_sentences
-from jaxwhiten import Encoder, Moments, Whitening, metrics, report
+from jaxwhiten import Encoder, Moments, Whitening, metrics
 from jaxwhiten.codes import CODES, Code, SpectrumCode, make_code
-from jaxwhiten.commands import launch
 from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_sts
 from jaxwhiten.encoding import EmbeddingStore, shipped_isoscore
 from jaxwhiten.errors import InputError
-from jaxwhiten.report import codes as views
-from jaxwhiten.report import results
 from jaxwhiten.search import Index, build_index
 from jaxwhiten.whitening import TUNED, spread
 

@@ -20,12 +20,12 @@ from ml_collections import ConfigDict
 
 import jaxwhiten
 from eval.encoding import pooling_names
+from eval.report import Run, results
 from eval.settings import choices, integers, parameters
 from eval.words import BASELINES, LAYER0, WORDS, scikit_learn
 from jaxwhiten import Encoder
 from jaxwhiten.datasets import NLIRows, load_nli
 from jaxwhiten.errors import InputError
-from jaxwhiten.report import Run, results
 from jaxwhiten.runtime import distributed, hardware
 
 WHITENINGS = ("none", "target", "nli")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.report import Run, Table
-from jaxwhiten.report.results import SIGNIFICANT, CodeRow, CodesHeader, Estimate, UpgradeHeader, UpgradeRow
+from eval.report import Run, Table
+from eval.report.results import SIGNIFICANT, CodeRow, CodesHeader, Estimate, UpgradeHeader, UpgradeRow
 from jaxwhiten.whitening import SPREAD_OUT, TUNED
 
 _CODE = "spectrum"

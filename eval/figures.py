@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 import jaxwhiten
+from eval.report import Run, results
 from eval.scoring import Fits, with_params
 from eval.tasks import Encoded, TaskIndex
 from jaxwhiten.datasets import STSTask
-from jaxwhiten.report import Run, results
 
 HEAT_MAP_PAIRS = 14
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks import plots
+from configs import launch
+from eval import report
 from eval.common import say
 from eval.tables import load
-from jaxwhiten import report
-from jaxwhiten.commands import launch
 
 FOLDER = Path("docs/images")
 IMAGES = {

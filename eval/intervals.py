@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from ml_collections import ConfigDict
 
+from eval.report import results
 from eval.tasks import TaskIndex
 from eval.words import TFIDF, beside
 from jaxwhiten.metrics import bootstrap
-from jaxwhiten.report import results
 
 
 def estimate(values: np.ndarray, resamples: int, seed: int) -> results.Estimate:

@@ -23,19 +23,19 @@ import numpy as np
 from ml_collections import ConfigDict
 from scipy.sparse import csr_matrix
 
-from eval import measure, published
+from configs import launch
+from eval import measure, published, report
 from eval.common import Notes, Settings, finish, header_fields, load_encoder, machine, say
 from eval.encoding import encode, expand_poolings, first_plain, nli_moments
 from eval.intervals import estimate
+from eval.report import results
+from eval.report import retrieval as views
 from eval.searches import load_search
 from eval.settings import RAW, choices, row_fields
 from eval.words import CENTRED, TFIDF, beside, count, fits, nearest, weigh
-from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, metrics, report
-from jaxwhiten.commands import launch
+from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, metrics
 from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.encoding import EmbeddingStore
-from jaxwhiten.report import results
-from jaxwhiten.report import retrieval as views
 from jaxwhiten.runtime import distributed
 from jaxwhiten.search import BACKENDS, Index, build_index, search_text
 

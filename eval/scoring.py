@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from eval import geometry
 from eval.common import Notes
 from eval.methods import make_method
+from eval.report import results
 from eval.settings import RAW, row_fields
 from eval.tasks import Encoded, TaskIndex
 from eval.words import cosines, weigh
 from jaxwhiten import Moments, Whitening, metrics
-from jaxwhiten.metrics import geometry
-from jaxwhiten.report import results
 
 GEOMETRY_ROWS = 4000
 POSITIVE = 4.0  # pairs of at least this human score are positive: in SimCSE for the alignment, in EvalRank
@@ -184,7 +184,7 @@ def score_words(
 
 def rank(x: np.ndarray, task: TaskIndex) -> results.Ranking:
     """The ranks of the positive pairs' partners among the vectors of `task.test_sentences()`."""
-    ranks = metrics.partner_ranks(x, *_positive(task))
+    ranks = geometry.partner_ranks(x, *_positive(task))
     if not len(ranks):
         return results.Ranking(0, math.nan, math.nan, math.nan)
     hits_at_1, hits_at_3, mrr = (float(100 * np.mean(gain)) for gain in (ranks <= 1, ranks <= 3, 1 / ranks))

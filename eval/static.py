@@ -21,21 +21,21 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from eval import measure
+from configs import launch
+from eval import measure, report
 from eval.common import finish, header_fields, make_folder, say
 from eval.encoding import EMPTY
 from eval.intervals import resampled, with_ends
+from eval.report import results
+from eval.report import static as views
 from eval.settings import choices, integers, words
 from eval.tasks import TaskIndex, index_sentences
-from jaxwhiten import Encoder, metrics, normalize, report
+from jaxwhiten import Encoder, metrics, normalize
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.commands import launch
 from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_retrieval, load_sts
 from jaxwhiten.encoding import Vocabulary, distil
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import StaticEncoder, resolve_folder
-from jaxwhiten.report import results
-from jaxwhiten.report import static as views
 from jaxwhiten.search import build_index
 
 SAMPLE = "sts_sample"

@@ -13,21 +13,21 @@ from collections.abc import Sequence
 
 from ml_collections import ConfigDict
 
-from eval import published
+from configs import launch
+from eval import published, report
 from eval.common import Notes, Settings, finish, header_fields, load_encoder, python, say
 from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_moments
 from eval.figures import add_heat_map, add_spectrum, shown_task
 from eval.intervals import resampled, with_intervals
 from eval.methods import METHODS
 from eval.probes import PROBES, load_probe
+from eval.report import results
 from eval.scoring import fit, score, score_method, score_words
 from eval.settings import choices
 from eval.tasks import Encoded, index_sentences
 from eval.words import CENTRED, count, fits
-from jaxwhiten import Encoder, metrics, report
-from jaxwhiten.commands import launch
+from jaxwhiten import Encoder, metrics
 from jaxwhiten.datasets import STS_TASKS, NLIRows, load_sts
-from jaxwhiten.report import results
 from jaxwhiten.runtime import distributed
 
 SAMPLE = "sts_sample"

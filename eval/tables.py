@@ -7,7 +7,7 @@ A place for a table looks like this; the text between the two comments is replac
     <!-- table methods difference_table pooling=mean -->
     <!-- end -->
 
-The words are the run's name below runs/, a table of `jaxwhiten.report`, and conditions on rows: `KEY=VALUE,VALUE`,
+The words are the run's name below runs/, a table of `eval.report`, and conditions on rows: `KEY=VALUE,VALUE`,
 `best=N` for the N rows with the highest average, `columns=PATTERN` for the columns whose names match a regular
 expression (`_` stands for a space), and `plain` for a table without its caption and notes. Several places joined by
 ` + ` make one table, if their columns are the same.
@@ -36,10 +36,10 @@ from typing import Any
 
 from benchmarks import tables as benchmarks
 from benchmarks.cut import cut
-from eval import compared
+from configs import launch
+from eval import compared, report
 from eval.common import say
-from jaxwhiten import io, report
-from jaxwhiten.commands import launch
+from jaxwhiten import io
 from jaxwhiten.errors import InputError, unknown_name
 
 MADE, KEPT = Path("runs"), Path("docs/runs")

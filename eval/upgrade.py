@@ -22,17 +22,17 @@ import numpy as np
 from ml_collections import ConfigDict
 
 import jaxwhiten
-from eval import compared, measure
+from configs import launch
+from eval import compared, measure, report
 from eval.common import finish, header_fields, make_folder, say
 from eval.intervals import estimate
 from eval.methods import MAP_KINDS, EncoderMap
+from eval.report import results
 from eval.searches import load_search
 from eval.settings import choices, integers, words
-from jaxwhiten import Encoder, Whitening, metrics, report
-from jaxwhiten.commands import launch
+from jaxwhiten import Encoder, Whitening, metrics
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError, optional
-from jaxwhiten.report import results
 from jaxwhiten.search import Upgraded, build_index
 
 PEER = "isotrieve-ridge"

@@ -14,11 +14,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from configs import launch
 from eval.common import python
+from eval.report import PAGE, Run, results
 from eval.words import TFIDF
-from jaxwhiten.commands import launch
 from jaxwhiten.errors import InputError
-from jaxwhiten.report import PAGE, Run, results
 
 
 def verdict(label: str, run: Run) -> str:

@@ -63,7 +63,7 @@ sys.meta_path[:] = [Base()]
 import jaxwhiten
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import MissingDependencyError
-from jaxwhiten.report.style import new_figure
+from jaxwhiten.plots import new_figure
 from jaxwhiten.training.log import Log, plot_run
 said = {}
 def note(name, run):
@@ -161,9 +161,9 @@ def test_a_command_works_or_names_its_extra(line, extra, walked):
 def test_public_names_modules_and_programs(walked):
     """All can be imported but for the modules of programs and builders, which name their extra."""
     names = [name for name in walked[0] if name.startswith("jaxwhiten.") or name in jaxwhiten.__all__]
-    assert {"Encoder", "SpectrumCode", "jaxwhiten.training.loop", "jaxwhiten.report.plots"} <= set(names)
+    assert {"Encoder", "SpectrumCode", "jaxwhiten.training.loop", "jaxwhiten.plots"} <= set(names)
     failed = {name for name in names if walked[0][name][0] != 0}
-    assert failed == {"jaxwhiten.commands.launch", "jaxwhiten.datasets.builders", "jaxwhiten.runners.beam"}
+    assert failed == {"jaxwhiten.datasets.builders", "jaxwhiten.runners.beam"}
     assert "jaxwhiten[train]" in walked[0]["train"][0]
     code, shown = walked[0]["eval"]  # as `python -m eval.sts` imports it
     assert code == 2

@@ -66,8 +66,6 @@ def test_contents(wheel):
     assert inside == here
     assert {
         "jaxwhiten/py.typed",
-        "jaxwhiten/report/page.css",
-        "jaxwhiten/report/page.js",
         "jaxwhiten/datasets/sts_sample.md",
     } <= inside
     assert sum("licenses/LICENSE" in name for name in names) == 1

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import jax
 from ml_collections import ConfigDict
 
-from jaxwhiten import Encoder, io, report, training
+from eval import report
+from jaxwhiten import Encoder, io, training
 from jaxwhiten.datasets import Examples, load_nli, load_sts, nli_examples, sts_examples, table_examples, text_examples
 from jaxwhiten.errors import InputError, spelled
 from jaxwhiten.runtime import distributed, hardware

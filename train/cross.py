@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
+from configs import launch
 from jaxwhiten import CrossEncoder, training
-from jaxwhiten.commands import launch
 from jaxwhiten.datasets import STS_TASKS, Examples, load_nli, load_retrieval, load_sts, nli_examples, sts_examples
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.models import load_pair_classifier

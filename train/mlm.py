@@ -18,8 +18,9 @@ import jax
 from flax import nnx
 from ml_collections import ConfigDict
 
-from jaxwhiten import io, report, training
-from jaxwhiten.commands import launch
+from configs import launch
+from eval import report
+from jaxwhiten import io, training
 from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import masked_model_card

@@ -19,8 +19,8 @@ from typing import Any
 from flax import nnx
 from ml_collections import ConfigDict
 
+from configs import launch
 from jaxwhiten import Encoder, training
-from jaxwhiten.commands import launch
 from jaxwhiten.datasets import Examples, Pairs, load_sts, write_pairs
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import model_card, save_trained

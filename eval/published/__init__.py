@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jaxwhiten.report import results
+from eval.report import results
 
 _FIGURES = ("mrr_at_10", "time_ms", "memory_gib")
 _SETTING = ("model", "pooling", "whitening", "k", "aggregate", "backend", "nlist", "nprobe")

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from jaxwhiten.report.plots import draw_spectra
+    from jaxwhiten.plots import draw_spectra
     from jaxwhiten.whitening import spectrum, suggest
 
     check_plot(args.plot)

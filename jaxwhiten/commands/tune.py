@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from jaxwhiten.commands.inspect import load_fitted
-    from jaxwhiten.report.plots import plot_tuning
+    from jaxwhiten.plots import plot_tuning
     from jaxwhiten.whitening import GRID, ScoredPairs, tune
 
     check_plot(args.plot)

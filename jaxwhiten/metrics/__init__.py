@@ -2,14 +2,14 @@
 
 from jaxwhiten.metrics.scores import (
     AGGREGATES,
+    UNDEFINED,
     Gold,
     STSScores,
-    average_cosine,
     cosine_pairs,
     discounted_gains,
+    isoscore_from_covariance,
     mrr_at_k,
     ndcg_at_k,
-    partner_ranks,
     recall_at_k,
     reciprocal_ranks,
     spearman,

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypedDict
 
 import numpy as np
-from jaxtyping import Float, Int, Real, Shaped
+from jaxtyping import Float, Float64, Int, Real, Shaped
 
 from jaxwhiten.arrays import first_nonfinite_row, normalize
-from jaxwhiten.coded import as_floats, comparable
+from jaxwhiten.coded import comparable
 from jaxwhiten.errors import InputError, NonFiniteError
 
 AGGREGATES = ("wmean", "mean", "all")
@@ -107,48 +107,33 @@ def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"],
     }
 
 
-def average_cosine(x: Shaped[np.ndarray, "n d"]) -> float:
-    """The mean cosine of two different rows: near 0 for evenly spread vectors, near 1 for a narrow cone.
+def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float = math.inf) -> float:
+    """IsoScore of a covariance matrix; its scale does not matter.
 
-    Exact and linear in n: the sum of all cosines is the squared length of the sum of the unit vectors. Zero vectors
-    have cosine 0 with everything.
-
-    References:
-      Ethayarajh 2019, "How contextual are contextualized word representations?", section 3.2.
-    """
-    n = len(x)
-    if n < 2:
-        raise InputError(f"The average cosine needs at least two vectors, got {n}.")
-    unit = normalize(as_floats(x).astype(np.float64))
-    total = unit.sum(axis=0)
-    return float((total @ total - np.count_nonzero(unit.any(axis=1))) / (n * (n - 1)))
-
-
-def partner_ranks(
-    x: Shaped[np.ndarray, "n d"], left: Int[np.ndarray, " m"], right: Int[np.ndarray, " m"]
-) -> Int[np.ndarray, " q"]:
-    """The rank of the nearest partner of every row that has one, among all other rows by cosine.
-
-    Ranks count from 1. A row that ties with the partner ranks before it.
+    The paper scales the d variances along the principal axes to length √d, defines the isotropy defect as their
+    distance from (1, …, 1), and rescales it. This simplifies to ((Σλ)² / Σλ² − 1) / (d − 1). Both sums are traces, Σλ =
+    tr Σ and Σλ² = ‖Σ‖², so that no eigenvalues are computed.
 
     Args:
-      x: Vectors of different sentences; each is searched for among all others.
-      left, right: Rows of the pairs that people call similar; a row paired with itself is ignored.
+      sigma: Covariance of at least two dimensions, such as `Moments.covariance()`.
+      n: Number of rows behind `sigma`. For n normal rows Σλ² / (Σλ)² is too large by about 1 / n, which is subtracted.
+
+    Returns:
+      The score in [0, 1]; NaN for a zero matrix.
 
     References:
-      Wang et al. 2022, "Just Rank: Rethinking Evaluation with Word and Sentence Similarities", section 4 (EvalRank).
+      Rudman, Gillman, Rayne, Eickhoff: IsoScore: Measuring the Uniformity of Embedding Space Utilization (2022),
+      section 4.
     """
-    query, partner = np.concatenate([left, right]), np.concatenate([right, left])
-    query, partner = query[query != partner], partner[query != partner]
-    unit, ranks = normalize(x), np.full(len(x), len(x))
-    for start in range(0, len(query), 1024):
-        rows = query[start : start + 1024]
-        similarity = unit[rows] @ unit.T
-        every = np.arange(len(rows))
-        nearest = similarity[every, partner[start : start + 1024]]
-        similarity[every, rows] = -np.inf
-        np.minimum.at(ranks, rows, (similarity >= nearest[:, None]).sum(axis=1))
-    return ranks[np.unique(query)]
+    d = len(sigma)
+    if d < 2:
+        raise InputError("IsoScore compares the variances of directions: it needs at least two dimensions.")
+    # Scaling first avoids overflow and underflow of squares.
+    trace = float(np.trace(sigma))
+    if not trace > 0:
+        return math.nan
+    scaled = sigma / trace
+    return (1 / max(float(np.einsum("ij,ij->", scaled, scaled)) - 1 / n, 1 / d) - 1) / (d - 1)
 
 
 GoldLike = Gold | Sequence[Sequence[int] | np.ndarray]

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypedDict
 
 import numpy as np
 
-from jaxwhiten.metrics.geometry import isoscore_from_covariance
+from jaxwhiten.metrics import isoscore_from_covariance
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening
 

@@ -10,8 +10,7 @@ from jaxwhiten import Moments, Whitening, normalize
 from jaxwhiten.coded import as_floats, comparable
 from jaxwhiten.codes import CodedArray, Int8, SpectrumCode, UBinary
 from jaxwhiten.errors import InputError, MismatchError
-from jaxwhiten.metrics import average_cosine, cosine_pairs, partner_ranks
-from jaxwhiten.metrics.geometry import alignment, geometry, uniformity
+from jaxwhiten.metrics import cosine_pairs
 
 RNG = np.random.default_rng(0)
 X = (RNG.normal(size=(300, 16)) * np.linspace(2, 0.1, 16) + 0.3).astype(np.float32)
@@ -101,13 +100,8 @@ def test_fitting_on_codes_is_fitting_on_what_they_stand_for():
 def test_measures_are_of_what_codes_stand_for():
     np.testing.assert_array_equal(normalize(CODES), normalize(DECODED))
     np.testing.assert_array_equal(cosine_pairs(CODES, CODES[::-1]), cosine_pairs(DECODED, DECODED[::-1]))
-    rows = np.arange(10), np.arange(20, 30)
-    np.testing.assert_array_equal(partner_ranks(CODES, *rows), partner_ranks(DECODED, *rows))
-    assert geometry(CODES) == geometry(DECODED)
-    for measure in (average_cosine, uniformity, lambda x: alignment(x, x[::-1])):
-        assert measure(CODES) == measure(DECODED)
-        with pytest.raises(InputError, match="without their code"):
-            measure(PLAIN)
+    with pytest.raises(InputError, match="without their code"):
+        normalize(PLAIN)
 
 
 def test_a_code_is_seen_in_the_type():

@@ -8,8 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.report.test_report import run as sts_run  # noqa: F401 (a fixture)
 
-from jaxwhiten import Encoder, Moments, Whitening, evaluate, normalize, report
+from eval import report
+from eval.report.sts import sts_table
+from jaxwhiten import Encoder, Moments, Whitening, evaluate, normalize
 from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.codes import SpectrumCode, make_code
 from jaxwhiten.datasets.chunks import Source
@@ -18,12 +21,10 @@ from jaxwhiten.errors import DataError, InputError, NonFiniteError
 from jaxwhiten.head import Dense, Normalize
 from jaxwhiten.models import save_model
 from jaxwhiten.models.graph import Graph
-from jaxwhiten.report.sts import sts_table
 from jaxwhiten.runners import Parts, embed_files
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.whitening import WhiteningWarning, grouped
 from tests.commands.conftest import generated
-from tests.report.test_report import run as sts_run  # noqa: F401 (a fixture)
 from tests.tiny import SENTENCES, write_model, write_tokenizer
 
 WORD, BAD = "guitar", 13

@@ -106,17 +106,6 @@ def test_sts_scores_refuses_what_does_not_fit():
         metrics.sts_scores(np.zeros(0), np.zeros(0), [])
 
 
-def test_average_cosine_is_the_mean_over_all_pairs():
-    x = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32) + 1
-    x[5] = 0
-    unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-30)
-    cosines = unit @ unit.T
-    assert metrics.average_cosine(x) == pytest.approx(cosines[~np.eye(40, dtype=bool)].mean(), abs=1e-5)
-    assert metrics.average_cosine(np.tile(x[:1], (9, 1))) == pytest.approx(1)
-    with pytest.raises(InputError, match="two vectors"):
-        metrics.average_cosine(x[:1])
-
-
 def plain_retrieval(ranked, gold, k):
     rr, recall, ndcg = [], [], []
     for row, wanted in zip(ranked, gold, strict=True):
@@ -170,19 +159,3 @@ def test_retrieval_refuses_what_does_not_fit():
         metrics.recall_at_k(ranked, [[1], [3]], 0)
     with pytest.raises(InputError, match="Query number 5"):
         metrics.Gold.from_pairs(np.array([5]), np.array([1]), 2)
-
-
-def test_partner_ranks_equal_those_by_counting():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(40, 5)).astype(np.float32)
-    left, right = rng.integers(0, 40, (2, 30))
-    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
-    expected = {}
-    for i, j in [*zip(left, right, strict=True), *zip(right, left, strict=True)]:
-        if i != j:
-            ahead = sum(unit[i] @ unit[other] > unit[i] @ unit[j] for other in range(40) if other not in (i, j))
-            expected[i] = min(expected.get(i, 40), 1 + ahead)
-    found = metrics.partner_ranks(x, left, right)
-    assert found.tolist() == [expected[i] for i in sorted(expected)]
-    equal = np.ones((4, 3), np.float32)
-    assert metrics.partner_ranks(equal, np.array([0, 2]), np.array([1, 2])).tolist() == [3, 3], "ties count against it"

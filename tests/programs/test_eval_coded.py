@@ -6,11 +6,11 @@ from scipy.stats import spearmanr
 
 from configs import demo, quora
 from eval import retrieval, sts
+from eval.report import Run
 from jaxwhiten import Encoder, load_sts
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.metrics import mrr_at_k
-from jaxwhiten.report import Run
 from tests.commands.conftest import generated
 from tests.programs.test_eval_retrieval import generate
 

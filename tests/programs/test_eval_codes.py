@@ -7,13 +7,13 @@ import pytest
 
 from configs import codes as settings
 from eval import classification, codes, tables
+from eval.report import Run
+from eval.report import codes as views
+from eval.report.results import Estimate
 from jaxwhiten import Encoder, Moments, Whitening, metrics, normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding import is_tuned
 from jaxwhiten.errors import InputError
-from jaxwhiten.report import Run
-from jaxwhiten.report import codes as views
-from jaxwhiten.report.results import Estimate
 from tests.commands.conftest import generated
 from tests.programs.test_eval_retrieval import generate
 

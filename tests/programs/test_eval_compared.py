@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks import tables as benchmarks
 from eval import compared, tables
+from eval.report import Run
+from eval.report.results import Estimate
 from jaxwhiten.errors import InputError
-from jaxwhiten.report import Run
-from jaxwhiten.report.results import Estimate
 from tests.programs.test_eval_codes import folder  # noqa: F401
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from configs import demo
-from eval import encoding
+from eval import encoding, report
 from eval import sts as program
-from jaxwhiten import Encoder, report
+from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
 from tests.tiny import SENTENCES, write_model
 

@@ -9,9 +9,10 @@ from scipy.stats import spearmanr
 
 from configs import demo
 from configs import methods as config_of_methods
+from eval import report
 from eval import sts as program
 from eval.methods import METHODS
-from jaxwhiten import Encoder, report
+from jaxwhiten import Encoder
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import InputError
 from tests.tiny import write_model

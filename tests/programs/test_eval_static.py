@@ -5,10 +5,10 @@ import pytest
 
 from configs import static as settings
 from eval import static, tables
+from eval.report import Run
 from jaxwhiten import Encoder, load_sts, metrics
 from jaxwhiten.encoding import Vocabulary, distil
 from jaxwhiten.errors import InputError
-from jaxwhiten.report import Run
 from tests.programs.test_eval_retrieval import generate
 from tests.tiny import SENTENCES
 

@@ -11,14 +11,14 @@ import pytest
 from scipy.stats import spearmanr
 
 from configs import demo, sts
-from eval import published, scoring, settings
+from eval import published, report, scoring, settings
 from eval import sts as program
 from eval.common import WHITENINGS, Notes
+from eval.report import results
 from eval.tasks import Encoded
-from jaxwhiten import Encoder, Moments, report
+from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets import Pairs, STSTask, load_nli, load_sts
 from jaxwhiten.errors import InputError, JaxwhitenError
-from jaxwhiten.report import results
 from tests.conftest import ONE_DEVICE, ROOT
 from tests.tiny import SENTENCES, write_model
 

@@ -6,9 +6,8 @@ import shutil
 import pytest
 
 from configs import demo
+from eval import report, tables
 from eval import sts as program
-from eval import tables
-from jaxwhiten import report
 from jaxwhiten.errors import InputError
 from tests.tiny import write_model
 

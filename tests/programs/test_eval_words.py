@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from configs import demo, quora
-from eval import probes, retrieval, sts, words
-from jaxwhiten import Encoder, evaluate, metrics, report
+from eval import probes, report, retrieval, sts, words
+from jaxwhiten import Encoder, evaluate, metrics
 from jaxwhiten.datasets import Pairs, STSTask, load_sts
 from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.errors import InputError, MissingDependencyError

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from jaxwhiten import report
+from eval import report
 from tests.conftest import ROOT
 from tests.export import hub as hubs
 from tests.programs.runs import WORDS

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from eval.geometry import average_cosine
 from jaxwhiten import Moments, Whitening, normalize
-from jaxwhiten.metrics.geometry import isoscore_from_covariance
-from jaxwhiten.metrics.scores import average_cosine
+from jaxwhiten.metrics import isoscore_from_covariance
 from jaxwhiten.whitening.spectrum import doubling, spectrum, spread, suggest
 
 

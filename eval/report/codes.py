@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.report import views
-from jaxwhiten.report.results import SIGNIFICANT, CodeRow, Estimate
-from jaxwhiten.report.run import CodesRun
-from jaxwhiten.report.style import COLOURS, new_panels, scale_amounts
-from jaxwhiten.report.table import Table, number
-from jaxwhiten.report.views import change, ends, figure
+from eval.report import views
+from eval.report.results import SIGNIFICANT, CodeRow, Estimate
+from eval.report.run import CodesRun
+from eval.report.table import Table, number
+from eval.report.views import change, ends, figure
+from jaxwhiten.plots import COLOURS, new_panels, scale_amounts
 
 _SETTING: views.Columns = {"fitted on": "whitening", "code": "code", "bytes": "bytes"}
 _FIGURES: views.Columns = {

@@ -20,7 +20,7 @@ More of it.
 """
 import sys
 import warnings
-from jaxwhiten.commands import launch
+from configs import launch
 from jaxwhiten.errors import DataError, spelled
 def main(config):
     if config.steps == 0:

@@ -1,4 +1,4 @@
-"""`jaxwhiten.report.page`: the page stands alone, escapes what it is given, and its tables sort in a browser."""
+"""`eval.report.page`: the page stands alone, escapes what it is given, and its tables sort in a browser."""
 
 import base64
 import re
@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from jaxwhiten.report import Table, page
+from eval.report import Table, page
 
 TABLE = Table(
     ["name", "score", "n"],

@@ -15,9 +15,9 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from eval.report import results
 from jaxwhiten import io
 from jaxwhiten.errors import FormatError
-from jaxwhiten.report import results
 
 _RESULTS, _HEADER, _FIGURES = "results.json", "run.json", "figures.safetensors"
 _REMEDY = "Run the evaluation again."

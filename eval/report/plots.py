@@ -1,18 +1,15 @@
-"""Plots of runs of `eval.sts`, spectra and tunings, drawn by matplotlib without a display."""
+"""Plots of runs of `eval.sts`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from jaxwhiten.io import PathLike
-from jaxwhiten.report.results import STSRow
-from jaxwhiten.report.run import STSRun
-from jaxwhiten.report.style import COLOURS, new_figure, new_panels, scale_k
-from jaxwhiten.report.table import shorten
-from jaxwhiten.whitening import Tuning
+from eval.report.results import STSRow
+from eval.report.run import STSRun
+from eval.report.table import shorten
+from jaxwhiten.plots import COLOURS, draw_spectra, new_figure, new_panels, scale_k
 
 
 def _title_end(run: STSRun) -> str:
@@ -67,29 +64,6 @@ def plot_spectrum(run: STSRun, path: Path) -> Path | None:
     return path
 
 
-def draw_spectra(path: PathLike, spectra: Mapping[str, np.ndarray], ks: Sequence[int], title: str) -> None:
-    """Descending eigenvalues by name, relative to their mean, and the share of the variance of the first k."""
-    with new_figure(path, 8.4, 3.7) as figure:
-        left, right = figure.subplots(1, 2)
-        shares: list[float] = []
-        for (pooling, values), colour in zip(spectra.items(), COLOURS * 9, strict=False):
-            share = np.maximum(values, 0) / values.sum()
-            place = np.arange(1, len(share) + 1)
-            positive = share * len(share) > 1e-5  # the others are rounding errors of a singular covariance
-            left.plot(place[positive], share[positive] * len(share), lw=1.5, color=colour, label=pooling)
-            shares.append(float(share[positive].min() * len(share)))
-            right.plot(place, 100 * np.cumsum(share), lw=1.5, color=colour)
-        left.axhline(1, color="#777777", lw=1, ls="--", label="after whitening (γ = 1)")
-        left.set(yscale="log", ylim=(0.5 * min(shares), None), title="Spectrum")
-        left.set(xlabel="component", ylabel="eigenvalue / mean eigenvalue")
-        right.set(xlabel="components kept", ylabel="variance held, %", ylim=(0, 102), title="Explained variance")
-        for k in ks:
-            right.axvline(k, color="#777777", lw=0.8, ls=":")
-            right.annotate(f"k={k}", (k, 2), rotation=90, ha="right", va="bottom", fontsize=8, color="#555555")
-        figure.suptitle(title, fontsize=10)
-        figure.legend(loc="outside lower center", ncols=3)
-
-
 def _cell(value: float) -> str:
     """A cosine in three or four characters."""
     text = f"{value:.2f}".replace("-", "−").replace("0.", ".", 1)
@@ -125,24 +99,3 @@ def plot_similarity(run: STSRun, path: Path) -> Path | None:
         figure.colorbar(image, ax=axes, label="cosine", shrink=0.85, pad=0.01)
         figure.suptitle(f"{run.header.model} on pairs of {about.task}{_title_end(run)}", fontsize=10)
     return path
-
-
-def plot_tuning(tuning: Tuning, title: str, path: PathLike) -> None:
-    """Score against k, one panel per β, one line per γ; thin lines show the held-out pairs."""
-    rows = tuning.rows
-    betas, gammas = sorted({row.beta for row in rows}), sorted({row.gamma for row in rows})
-    held = tuning.baseline.held_out is not None
-    with new_panels(path, [f"β={beta:g}" for beta in betas]) as (figure, axes):
-        for axis, beta in zip(axes, betas, strict=False):
-            for gamma, colour in zip(gammas, COLOURS * len(gammas), strict=False):
-                line = sorted((r for r in rows if (r.beta, r.gamma) == (beta, gamma)), key=lambda r: r.n_components)
-                x = [r.n_components for r in line]
-                axis.plot(x, [r.score for r in line], marker="o", ms=3, lw=1.5, color=colour, label=f"γ={gamma:g}")
-                if held:
-                    axis.plot(x, [r.held_out for r in line], lw=0.8, ls="--", color=colour)
-            axis.axhline(tuning.baseline.score, color="#555555", lw=1.2, ls=":", label="not whitened")
-            scale_k(axis, sorted({row.n_components for row in rows}))
-        axes[0].set_ylabel("Spearman × 100")
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
-        figure.suptitle(title + (" (dashed: held out)" if held else ""), fontsize=10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from jaxwhiten.report.protocols import CodesProtocol, RetrievalProtocol, StaticProtocol, STSProtocol
+from eval.report.protocols import CodesProtocol, RetrievalProtocol, StaticProtocol, STSProtocol
 
 FORMAT_VERSION = 2
 SIGNIFICANT = "∗"  # follows a significant difference; Markdown does not interpret this sign
@@ -68,7 +68,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Ranking:
-    """How high the partners of similar pairs rank, × 100; see `jaxwhiten.metrics.partner_ranks`."""
+    """How high the partners of similar pairs rank, × 100; see `eval.geometry.partner_ranks`."""
 
     queries: int
     hits_at_1: float
@@ -96,7 +96,7 @@ class TaskScores:
 
 @dataclass(frozen=True)
 class Geometry:
-    """The geometry of the vectors of a row; see `jaxwhiten.metrics.geometry`."""
+    """The geometry of the vectors of a row; see `eval.geometry`."""
 
     task: str
     n: int

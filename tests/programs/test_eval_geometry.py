@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eval import geometry as g
+from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.errors import InputError, NonFiniteError
-from jaxwhiten.metrics import geometry as g
 
 
 @pytest.fixture
@@ -164,3 +165,43 @@ def test_input_is_checked(rows):
     for measure in (g.geometry, g.uniformity, g.hubness):
         with pytest.raises(NonFiniteError, match="Row 7"):
             measure(rows)
+
+
+def test_average_cosine_is_the_mean_over_all_pairs():
+    x = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32) + 1
+    x[5] = 0
+    unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-30)
+    cosines = unit @ unit.T
+    assert g.average_cosine(x) == pytest.approx(cosines[~np.eye(40, dtype=bool)].mean(), abs=1e-5)
+    assert g.average_cosine(np.tile(x[:1], (9, 1))) == pytest.approx(1)
+    with pytest.raises(InputError, match="two vectors"):
+        g.average_cosine(x[:1])
+
+
+def test_partner_ranks_equal_those_by_counting():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 5)).astype(np.float32)
+    left, right = rng.integers(0, 40, (2, 30))
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    expected = {}
+    for i, j in [*zip(left, right, strict=True), *zip(right, left, strict=True)]:
+        if i != j:
+            ahead = sum(unit[i] @ unit[other] > unit[i] @ unit[j] for other in range(40) if other not in (i, j))
+            expected[i] = min(expected.get(i, 40), 1 + ahead)
+    found = g.partner_ranks(x, left, right)
+    assert found.tolist() == [expected[i] for i in sorted(expected)]
+    equal = np.ones((4, 3), np.float32)
+    assert g.partner_ranks(equal, np.array([0, 2]), np.array([1, 2])).tolist() == [3, 3], "ties count against it"
+
+
+def test_measures_are_of_what_codes_stand_for(rows):
+    code = SpectrumCode(bytes=2).fit(rows)
+    codes = code.encode(rows)
+    plain = np.asarray(codes)
+    decoded, sides = code.decode(plain), (np.arange(10), np.arange(20, 30))
+    np.testing.assert_array_equal(g.partner_ranks(codes, *sides), g.partner_ranks(decoded, *sides))
+    assert g.geometry(codes) == g.geometry(decoded)
+    for measure in (g.average_cosine, g.uniformity, lambda x: g.alignment(x, x[::-1])):
+        assert measure(codes) == measure(decoded)
+        with pytest.raises(InputError, match="without their code"):
+            measure(plain)

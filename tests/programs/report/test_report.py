@@ -1,4 +1,4 @@
-"""`jaxwhiten.report`: files, tables and plots of a made-up run."""
+"""`eval.report`: files, tables and plots of a made-up run."""
 
 import dataclasses
 import json
@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from jaxwhiten import report
+from eval import report
+from eval.report import results, retrieval
+from eval.report.sts import PLOTS
 from jaxwhiten.errors import FormatError
-from jaxwhiten.report import results, retrieval
-from jaxwhiten.report.sts import PLOTS
 
 
 def scores(value, **more):

@@ -9,10 +9,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from eval.report import page
+from eval.report.table import Table, number
 from jaxwhiten._version import __version__
 from jaxwhiten.io import PathLike
-from jaxwhiten.report import page
-from jaxwhiten.report.table import Table, number
 
 _PACKAGES = ("jax", "flax", "optax", "orbax-checkpoint", "numpy", "tokenizers")
 

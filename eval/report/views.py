@@ -9,11 +9,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from eval.report import page
+from eval.report.results import Estimate, Header, TaskScores
+from eval.report.run import Run
+from eval.report.table import Table, number
 from jaxwhiten import io
-from jaxwhiten.report import page
-from jaxwhiten.report.results import Estimate, Header, TaskScores
-from jaxwhiten.report.run import Run
-from jaxwhiten.report.table import Table, number
 
 MARKDOWN = "results.md"
 _PLOTS = ("score_by_k", "spectrum", "similarity", "quality_by_memory", "quality_by_time", "quality_by_bytes")

@@ -7,13 +7,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from jaxwhiten.metrics.scores import UNDEFINED
-from jaxwhiten.report import page, views
-from jaxwhiten.report.plots import plot_scores, plot_similarity, plot_spectrum
-from jaxwhiten.report.results import SIGNIFICANT, Estimate, STSRow
-from jaxwhiten.report.run import STSRun
-from jaxwhiten.report.table import Table, model_name, number
-from jaxwhiten.report.views import change, ends, figure
+from eval.report import page, views
+from eval.report.plots import plot_scores, plot_similarity, plot_spectrum
+from eval.report.results import SIGNIFICANT, Estimate, STSRow
+from eval.report.run import STSRun
+from eval.report.table import Table, model_name, number
+from eval.report.views import change, ends, figure
+from jaxwhiten.metrics import UNDEFINED
 
 AGGREGATE_NAMES = {
     "wmean": "mean over the subsets of a task, weighted by their pairs (wmean)",

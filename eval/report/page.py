@@ -10,8 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from eval.report.table import Table
 from jaxwhiten import io
-from jaxwhiten.report.table import Table
 
 PAGE = "report.html"
 _RUN = ("program", "date", "model", "fingerprint", "dimension", "dtype", "seed", "seconds", "encoding")
@@ -23,7 +23,7 @@ def write_page(
     path: io.PathLike, title: str, lead: Sequence[str], sections: Iterable[str], notes: Sequence[str] = ()
 ) -> Path:
     """Writes a page: title, lines below it, warnings, and sections made by `section`."""
-    files = resources.files("jaxwhiten.report")
+    files = resources.files("eval.report")
     style, script = ((files / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     warnings = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
     parts = [

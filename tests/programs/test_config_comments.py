@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
-from jaxwhiten.commands import launch
-from jaxwhiten.commands.launch import key_comments
+from configs import launch
+from configs.launch import key_comments
 from tests.conftest import ROOT
 
-CONFIGS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem != "__init__")
+CONFIGS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem not in ("__init__", "launch"))
 
 BASE = """
 from ml_collections import ConfigDict

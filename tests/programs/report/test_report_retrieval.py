@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from jaxwhiten.report import Run, remove_views, results
-from jaxwhiten.report import retrieval as views
+from eval.report import Run, remove_views, results
+from eval.report import retrieval as views
 
 QUALITY = ("mrr_at_10", "recall_at_1", "recall_at_10", "recall_at_100", "ndcg_at_10")
 

@@ -1,8 +1,8 @@
-"""`jaxwhiten.report.training`: the page of a finished training run."""
+"""`eval.report.training`: the page of a finished training run."""
 
 import json
 
-from jaxwhiten import report
+from eval import report
 
 
 def test_the_page_shows_scores_course_and_recipe(tmp_path):

@@ -10,12 +10,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from jaxwhiten.report import views
-from jaxwhiten.report.results import SIGNIFICANT, Estimate, RetrievalRow
-from jaxwhiten.report.run import RetrievalRun
-from jaxwhiten.report.style import COLOURS, new_figure, scale_amounts
-from jaxwhiten.report.table import Table, model_name, number, shorten
-from jaxwhiten.report.views import change, ends, figure
+from eval.report import views
+from eval.report.results import SIGNIFICANT, Estimate, RetrievalRow
+from eval.report.run import RetrievalRun
+from eval.report.table import Table, model_name, number, shorten
+from eval.report.views import change, ends, figure
+from jaxwhiten.plots import COLOURS, new_figure, scale_amounts
 
 TRANSDUCTIVE_NOTE = (
     "† transductive: the whitening was fitted on the documents and queries searched (never on which belong together)."

@@ -25,8 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from jaxwhiten import interrupts
-from jaxwhiten.commands.arguments import Parser
-from jaxwhiten.commands.cli import need_config, say, say_cut, show_warning
+from jaxwhiten.commands.cli import Parser, need_config, say, say_cut, show_warning
 from jaxwhiten.errors import InputError, JaxwhitenError, speaking, unknown_name
 from jaxwhiten.parameters import WHITENING
 

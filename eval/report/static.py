@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from jaxwhiten.report import views
-from jaxwhiten.report.results import SIGNIFICANT, StaticRow
-from jaxwhiten.report.run import StaticRun
-from jaxwhiten.report.table import Table, number
-from jaxwhiten.report.views import change, ends, figure
+from eval.report import views
+from eval.report.results import SIGNIFICANT, StaticRow
+from eval.report.run import StaticRun
+from eval.report.table import Table, number
+from eval.report.views import change, ends, figure
 
 _COLUMNS: views.Columns = {
     "teacher": "model",

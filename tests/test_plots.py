@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxwhiten.report.style import new_figure, scale_amounts
+from jaxwhiten.plots import new_figure, scale_amounts
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,20 @@ Measures are computed in float64, except the two over all pairs of rows, which r
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TypedDict
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Float32, Float64, Int, Shaped
 
 from jaxwhiten.arrays import block_rows, blocks, check_finite, normalize, pad_rows
 from jaxwhiten.coded import as_floats
 from jaxwhiten.errors import InputError
-from jaxwhiten.lazy import jax, jit, jnp, lax
-from jaxwhiten.metrics.scores import average_cosine
+from jaxwhiten.metrics import isoscore_from_covariance
 
 _BLOCK_ROWS = 8192
 _SIMILARITY_BYTES = 32 << 20  # size of one block of similarities
@@ -57,35 +60,6 @@ def geometry(x: Shaped[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 1
         "uniformity": uniformity(x),
         "hubness": hubness(x, k) if len(x) > k else math.nan,
     }
-
-
-def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float = math.inf) -> float:
-    """IsoScore of a covariance matrix; its scale does not matter.
-
-    The paper scales the d variances along the principal axes to length √d, defines the isotropy defect as their
-    distance from (1, …, 1), and rescales it. This simplifies to ((Σλ)² / Σλ² − 1) / (d − 1). Both sums are traces, Σλ =
-    tr Σ and Σλ² = ‖Σ‖², so that no eigenvalues are computed.
-
-    Args:
-      sigma: Covariance of at least two dimensions, such as `Moments.covariance()`.
-      n: Number of rows behind `sigma`. For n normal rows Σλ² / (Σλ)² is too large by about 1 / n, which is subtracted.
-
-    Returns:
-      The score in [0, 1]; NaN for a zero matrix.
-
-    References:
-      Rudman, Gillman, Rayne, Eickhoff: IsoScore: Measuring the Uniformity of Embedding Space Utilization (2022),
-      section 4.
-    """
-    d = len(sigma)
-    if d < 2:
-        raise InputError("IsoScore compares the variances of directions: it needs at least two dimensions.")
-    # Scaling first avoids overflow and underflow of squares.
-    trace = float(np.trace(sigma))
-    if not trace > 0:
-        return math.nan
-    scaled = sigma / trace
-    return (1 / max(float(np.einsum("ij,ij->", scaled, scaled)) - 1 / n, 1 / d) - 1) / (d - 1)
 
 
 def effective_rank_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
@@ -162,6 +136,50 @@ def hubness(x: Shaped[np.ndarray, "n d"], k: int = 10) -> float:
     return float((centred**3).mean()) / deviation**3 if deviation > 0 else 0.0
 
 
+def average_cosine(x: Shaped[np.ndarray, "n d"]) -> float:
+    """The mean cosine of two different rows: near 0 for evenly spread vectors, near 1 for a narrow cone.
+
+    Exact and linear in n: the sum of all cosines is the squared length of the sum of the unit vectors. Zero vectors
+    have cosine 0 with everything.
+
+    References:
+      Ethayarajh 2019, "How contextual are contextualized word representations?", section 3.2.
+    """
+    n = len(x)
+    if n < 2:
+        raise InputError(f"The average cosine needs at least two vectors, got {n}.")
+    unit = normalize(as_floats(x).astype(np.float64))
+    total = unit.sum(axis=0)
+    return float((total @ total - np.count_nonzero(unit.any(axis=1))) / (n * (n - 1)))
+
+
+def partner_ranks(
+    x: Shaped[np.ndarray, "n d"], left: Int[np.ndarray, " m"], right: Int[np.ndarray, " m"]
+) -> Int[np.ndarray, " q"]:
+    """The rank of the nearest partner of every row that has one, among all other rows by cosine.
+
+    Ranks count from 1. A row that ties with the partner ranks before it.
+
+    Args:
+      x: Vectors of different sentences; each is searched for among all others.
+      left, right: Rows of the pairs that people call similar; a row paired with itself is ignored.
+
+    References:
+      Wang et al. 2022, "Just Rank: Rethinking Evaluation with Word and Sentence Similarities", section 4 (EvalRank).
+    """
+    query, partner = np.concatenate([left, right]), np.concatenate([right, left])
+    query, partner = query[query != partner], partner[query != partner]
+    unit, ranks = normalize(x), np.full(len(x), len(x))
+    for start in range(0, len(query), 1024):
+        rows = query[start : start + 1024]
+        similarity = unit[rows] @ unit.T
+        every = np.arange(len(rows))
+        nearest = similarity[every, partner[start : start + 1024]]
+        similarity[every, rows] = -np.inf
+        np.minimum.at(ranks, rows, (similarity >= nearest[:, None]).sum(axis=1))
+    return ranks[np.unique(query)]
+
+
 def _check(x: np.ndarray, what: str) -> None:
     if len(x) < 2:
         raise InputError(f"{what} needs at least two rows, got {len(x)}.")
@@ -195,7 +213,7 @@ def _similarities(
     return products, (mine != other) & (mine < n) & (other < n)
 
 
-@jit(static_argnames="rows")
+@functools.partial(jax.jit, static_argnames="rows")
 def _potentials(unit: jax.Array, start: jax.Array, n: jax.Array, rows: int) -> jax.Array:
     products, valid = _similarities(unit, start, n, rows)
     squares = jnp.einsum("ij,ij->i", unit, unit, precision=lax.Precision.HIGHEST)  # 1, or 0 for zero rows
@@ -203,7 +221,7 @@ def _potentials(unit: jax.Array, start: jax.Array, n: jax.Array, rows: int) -> j
     return jnp.where(valid, jnp.exp(-2 * jnp.maximum(distances, 0.0)), 0.0).sum(axis=1)
 
 
-@jit(static_argnames=("k", "rows"))
+@functools.partial(jax.jit, static_argnames=("k", "rows"))
 def _nearest(unit: jax.Array, start: jax.Array, n: jax.Array, k: int, rows: int) -> jax.Array:
     products, valid = _similarities(unit, start, n, rows)
     return lax.top_k(jnp.where(valid, products, -jnp.inf), k)[1]

@@ -1,0 +1,122 @@
+"""Plots of spectra and tunings, and the style of all plots. Figures need no display; files are written atomically."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxwhiten import io
+from jaxwhiten.errors import optional
+
+if TYPE_CHECKING:
+    from jaxwhiten.whitening import Tuning
+
+# Okabe and Ito's colours, which colour-blind readers can distinguish.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555", "#56B4E9", "#E69F00", "#000000")
+STYLE: dict[Any, Any] = {
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e3e3e3",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+}
+
+
+@contextlib.contextmanager
+def new_figure(path: io.PathLike, width: float, height: float, **style: Any) -> Iterator[Any]:
+    """An empty matplotlib figure of this size in inches; after the block it is written atomically as a PNG."""
+    matplotlib = optional("matplotlib", "eval", "Drawing a plot")
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE | style), io.atomic_path(path) as temporary:
+        figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+        yield figure
+        figure.savefig(temporary, format="png")
+
+
+@contextlib.contextmanager
+def new_panels(path: io.PathLike, titles: Sequence[str]) -> Iterator[tuple[Any, list[Any]]]:
+    """`new_figure` with a panel for each title, two side by side; the figure and its axes, which share the scores."""
+    across = min(2, len(titles))
+    down = math.ceil(len(titles) / across)
+    with new_figure(path, max(6.4, 3.6 * across), 3.2 * down + 1.1) as figure:
+        axes = list(figure.subplots(down, across, sharey=True, squeeze=False).ravel())
+        for axis, title in zip(axes, titles, strict=False):
+            axis.set_title(title)
+        for axis in axes[len(titles) :]:
+            axis.set_visible(False)
+        yield figure, axes
+
+
+def scale_k(axis: Any, ks: Sequence[int]) -> None:
+    """Makes the horizontal axis an axis of dimensions, with a tick at each of `ks`."""
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(ks, [str(k) for k in ks])
+    axis.minorticks_off()
+    axis.set_xlabel("dimension k")
+
+
+def scale_amounts(axis: Any) -> None:
+    """Makes the horizontal axis logarithmic with plain numbers as ticks, even if the data span less than a decade.
+
+    To be called after everything is drawn.
+    """
+    from matplotlib import ticker
+
+    axis.set_xscale("log")
+    low, high = axis.get_xlim()
+    locator = ticker.LogLocator(subs=(1.0, 2.0, 5.0)) if high > 10 * low else ticker.MaxNLocator(6, steps=[1, 2, 5, 10])
+    axis.xaxis.set_major_locator(locator)
+    axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.xaxis.set_minor_locator(ticker.NullLocator())
+
+
+def draw_spectra(path: io.PathLike, spectra: Mapping[str, np.ndarray], ks: Sequence[int], title: str) -> None:
+    """Descending eigenvalues by name, relative to their mean, and the share of the variance of the first k."""
+    with new_figure(path, 8.4, 3.7) as figure:
+        left, right = figure.subplots(1, 2)
+        shares: list[float] = []
+        for (pooling, values), colour in zip(spectra.items(), COLOURS * 9, strict=False):
+            share = np.maximum(values, 0) / values.sum()
+            place = np.arange(1, len(share) + 1)
+            positive = share * len(share) > 1e-5  # the others are rounding errors of a singular covariance
+            left.plot(place[positive], share[positive] * len(share), lw=1.5, color=colour, label=pooling)
+            shares.append(float(share[positive].min() * len(share)))
+            right.plot(place, 100 * np.cumsum(share), lw=1.5, color=colour)
+        left.axhline(1, color="#777777", lw=1, ls="--", label="after whitening (γ = 1)")
+        left.set(yscale="log", ylim=(0.5 * min(shares), None), title="Spectrum")
+        left.set(xlabel="component", ylabel="eigenvalue / mean eigenvalue")
+        right.set(xlabel="components kept", ylabel="variance held, %", ylim=(0, 102), title="Explained variance")
+        for k in ks:
+            right.axvline(k, color="#777777", lw=0.8, ls=":")
+            right.annotate(f"k={k}", (k, 2), rotation=90, ha="right", va="bottom", fontsize=8, color="#555555")
+        figure.suptitle(title, fontsize=10)
+        figure.legend(loc="outside lower center", ncols=3)
+
+
+def plot_tuning(tuning: Tuning, title: str, path: io.PathLike) -> None:
+    """Score against k, one panel per β, one line per γ; thin lines show the held-out pairs."""
+    rows = tuning.rows
+    betas, gammas = sorted({row.beta for row in rows}), sorted({row.gamma for row in rows})
+    held = tuning.baseline.held_out is not None
+    with new_panels(path, [f"β={beta:g}" for beta in betas]) as (figure, axes):
+        for axis, beta in zip(axes, betas, strict=False):
+            for gamma, colour in zip(gammas, COLOURS * len(gammas), strict=False):
+                line = sorted((r for r in rows if (r.beta, r.gamma) == (beta, gamma)), key=lambda r: r.n_components)
+                x = [r.n_components for r in line]
+                axis.plot(x, [r.score for r in line], marker="o", ms=3, lw=1.5, color=colour, label=f"γ={gamma:g}")
+                if held:
+                    axis.plot(x, [r.held_out for r in line], lw=0.8, ls="--", color=colour)
+            axis.axhline(tuning.baseline.score, color="#555555", lw=1.2, ls=":", label="not whitened")
+            scale_k(axis, sorted({row.n_components for row in rows}))
+        axes[0].set_ylabel("Spearman × 100")
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
+        figure.suptitle(title + (" (dashed: held out)" if held else ""), fontsize=10)
