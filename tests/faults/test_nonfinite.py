@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.report.test_report import run as sts_run  # noqa: F401 (a fixture)
 
 from eval import report
 from eval.report.sts import sts_table
@@ -25,6 +24,7 @@ from jaxwhiten.runners import Parts, embed_files
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.whitening import WhiteningWarning, grouped
 from tests.commands.conftest import generated
+from tests.programs.report.test_report import run as sts_run  # noqa: F401 (a fixture)
 from tests.tiny import SENTENCES, write_model, write_tokenizer
 
 WORD, BAD = "guitar", 13

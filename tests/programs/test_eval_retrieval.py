@@ -11,8 +11,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.report.test_report_retrieval import row as make_row
-from tests.report.test_report_retrieval import run  # noqa: F401 (a fixture)
 
 from configs import pydocs, quora
 from eval import measure, published, retrieval
@@ -25,6 +23,8 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import mrr_at_k, ndcg_at_k, recall_at_k
 from jaxwhiten.search import build_index
 from tests.conftest import ONE_DEVICE
+from tests.programs.report.test_report_retrieval import row as make_row
+from tests.programs.report.test_report_retrieval import run  # noqa: F401 (a fixture)
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"

@@ -4,12 +4,12 @@ import dataclasses
 import sys
 
 import pytest
-from tests.report.test_report import row, run  # noqa: F401
-from tests.report.test_report_retrieval import row as found
 
 from eval import report, verdict
 from eval.report.results import Estimate
 from jaxwhiten.errors import InputError
+from tests.programs.report.test_report import row, run  # noqa: F401
+from tests.programs.report.test_report_retrieval import row as found
 
 BETTER, SAME, WORSE = Estimate(2.0, 1.0, 3.0), Estimate(0.1, -1.0, 1.0), Estimate(-2.0, -3.0, -1.0)
 
