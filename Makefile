@@ -211,7 +211,7 @@ regret: $(call stamp,cpu-data-eval) ## The table of the rule for γ of docs/evid
 	done
 
 # Sentences of Wikipedia, every eighth of some length; then each objective with each seed, raw and whitened.
-OBJECTIVES ?= simcse tsdae ct whitenedcse simcse_whitened
+OBJECTIVES ?= simcse tsdae ct whitenedcse
 SEEDS ?= 0 1 2
 SENTENCES ?= 12800
 TRAIN = $(BIN)/python -m train.sbert --config configs/unsupervised.py:$$name --config.output=$$out
@@ -221,11 +221,7 @@ unsupervised: $(call stamp,cpu-data-train) ## The objectives without labels besi
 	@{ echo text; gzip -dc $(TEXT) | sed 's/\([.!?]\) \([A-Z]\)/\1\n\2/g' | \
 	  awk 'length > 40 && length < 200 && !/\t/ && ++n % 8 == 0' | head -n $(SENTENCES); } > runs/unsupervised/sentences.tsv
 	@for seed in $(SEEDS); do for name in $(OBJECTIVES); do \
-	  out=runs/unsupervised/$$name-$$seed; model=jaxwhiten-tiny; \
-	  if [ $$name = simcse_whitened ]; then for stage in 1 2 3; do \
-	    out=runs/unsupervised/$$name-$$seed/stage$$stage; \
-	    $(TRAIN) --config.seed=$$seed$$stage --config.model=$$model || exit 1; model=$$out/model; \
-	  done; else $(TRAIN) --config.seed=$$seed || exit 1; fi; \
+	  out=runs/unsupervised/$$name-$$seed; $(TRAIN) --config.seed=$$seed || exit 1; \
 	  $(BIN)/python -m eval.sts --config configs/miniature.py --config.model=$$out/model --config.geometry=False \
 	    --config.baselines= --config.poolings=mean,first_last_avg --config.ks=0 --config.out=runs/unsupervised/$$name-$$seed-sts || exit 1; \
 	done; done
@@ -245,8 +241,8 @@ HELD_OUT = $(RETRIEVE) --config.dataset=runs/adapter/$$kind-$$seed/held_out.tsv 
 adapters: $(call stamp,cpu-data-train-eval) ## Adapters on Quora's duplicates beside full fine-tuning, for docs/evidence/fine-tuning.md; needs the data folder
 	@for seed in $(SEEDS); do for setting in $(KINDS); do \
 	  kind=$${setting%%:*}; pooling=$${setting##*:}; rate=$${setting#*:}; out=runs/adapter/$$kind-$$seed; \
-	  $(BIN)/python -m train.sbert --config configs/adapter.py --config.data.file=$(PAIRS) --config.seed=$$seed \
-	    --config.adapter.kind=$${kind#full} --config.learning_rate=$${rate%:*} --config.output=$$out || exit 1; \
+	  $(BIN)/python -m train.sbert --config configs/adapter.py:$$kind --config.data.file=$(PAIRS) --config.seed=$$seed \
+	    --config.learning_rate=$${rate%:*} --config.output=$$out || exit 1; \
 	  for beside in untuned:jaxwhiten-tiny full:runs/adapter/full-$$seed/model; do \
 	    $(HELD_OUT) --config.model=$$out/model --config.poolings=$$pooling --config.versus=$${beside#*:} \
 	      --config.out=$$out-beside-$${beside%%:*} || exit 1; \

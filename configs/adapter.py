@@ -1,10 +1,10 @@
 """An adapter learns a domain: finding duplicates of a question.
 
-    python -m train.sbert --config configs/adapter.py \\
-      --config.data.file=DIR/pairs/quora_duplicates/quora_dup_sae.tsv.gz --config.output=runs/adapter-lora
+    python -m train.sbert --config configs/adapter.py:lora \\
+      --config.data.file=DIR/pairs/quora_duplicates/quora_dup_sae.tsv.gz
 
-`--config.adapter.kind=linear` and `bottleneck` train on the frozen vectors; `--config.adapter.kind= ` with
-`--config.learning_rate=2e-4` is full fine-tuning. The share `data.held_out` of the questions is kept for the test, in
+After the colon: `lora`; `linear` or `bottleneck`, trained on the frozen vectors; or `full` for full fine-tuning, with
+`--config.learning_rate=2e-4`. The share `data.held_out` of the questions is kept for the test, in
 the output's `held_out.tsv`: groups of duplicates that share no question with the others. `make adapters` runs all of
 this and the searches.
 
@@ -14,14 +14,20 @@ Seen on 2 CPU cores shared with other work, seeds 0 to 2, one epoch (162 steps):
 """
 
 from configs import sbert_defaults
+from jaxwhiten.errors import unknown_name
+
+KINDS = ("lora", "linear", "bottleneck", "full")
 
 
-def get_config():
+def get_config(kind="lora"):
+    if kind not in KINDS:
+        raise unknown_name("kind of adapter", kind, KINDS)
     config = sbert_defaults.get_config()
     config.model = "jaxwhiten-tiny"
     config.objective = "mnr"
-    config.adapter.kind = "lora"
-    config.adapter.projections = ("query", "key", "value", "output", "up", "down")
+    config.lora.rank = 8 if kind == "lora" else 0
+    config.adapter.kind = kind if kind in ("linear", "bottleneck") else ""
+    config.lora.projections = ("query", "key", "value", "output", "up", "down")
     config.data.file = "quora_dup_sae.tsv.gz"
     config.data.columns = ("question1", "question2")
     config.data.held_out = 0.3
@@ -30,5 +36,5 @@ def get_config():
     config.learning_rate = 2e-3
     config.dev = ""
     config.test = ()
-    config.output = "runs/adapter"
+    config.output = f"runs/adapter-{kind}"
     return config

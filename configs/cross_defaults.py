@@ -8,7 +8,7 @@ from configs import sbert_defaults
 
 def get_config():
     config = sbert_defaults.get_config()
-    for name in ("pooling", "objective", "settings", "teacher", "adapter", "matryoshka"):
+    for name in ("pooling", "objective", "settings", "teacher", "lora", "adapter", "matryoshka"):
         del config[name]
     config.model = "sentence-transformers/all-MiniLM-L6-v2"  # a folder or a hub id: an encoder, or a cross-encoder
     config.max_length = 128  # tokens of a pair, special tokens counted

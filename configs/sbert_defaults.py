@@ -11,14 +11,15 @@ def get_config():
     config.dtype = "float32"  # or bfloat16: what matrix products run in; parameters stay float32
     config.remat = False  # recompute activations in the backward pass: less memory, more time
 
-    config.objective = "softmax"  # a name of jaxwhiten.training.OBJECTIVES
+    config.objective = "softmax"  # a name in train/objectives.py
     config.settings = ConfigDict()  # of the objective, such as scale or temperature
     config.teacher = ConfigDict({"model": "", "pooling": "auto"})  # of the objectives distil_…: a folder or a hub id
     config.teacher.gamma = 0.0  # of the whitening that brings its vectors to the student's width; 0 is PCA
-    config.adapter = ConfigDict({"kind": ""})  # lora, linear or bottleneck: what is trained instead of the encoder
-    config.adapter.projections = ("query", "value")  # of lora; also key, output, up, down, gate
-    config.adapter.rank = 8  # of lora and bottleneck
-    config.adapter.alpha = 16.0  # of lora, whose products are scaled by alpha / rank
+    config.lora = ConfigDict({"rank": 0})  # rank of the products trained instead of the encoder; 0 trains the encoder
+    config.lora.projections = ("query", "value")  # also key, output, up, down, gate
+    config.lora.alpha = 16.0  # the products are scaled by alpha / rank
+    config.adapter = ConfigDict({"kind": ""})  # linear or bottleneck: trained on the frozen encoder's vectors
+    config.adapter.rank = 8  # of a bottleneck
     config.matryoshka = ConfigDict({"dims": (), "weights": ()})  # prefixes of the vector that are trained too
 
     config.data = ConfigDict()

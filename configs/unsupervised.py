@@ -1,13 +1,11 @@
-"""Five objectives without labels on an encoder that was not tuned.
+"""Four objectives without labels on an encoder that was not fine-tuned.
 
-    make unsupervised   # all five with three seeds, scored on the seven tasks
+    make unsupervised   # all four with three seeds, scored on the seven tasks
     python -m train.sbert --config configs/unsupervised.py:tsdae   # one, once its sentences are there
 
 12,800 sentences of Wikipedia once, which `make unsupervised` writes; the learning rate is from no paper, but the
 same for all. STS-B dev chooses the checkpoint and nothing else. Three positives and batch 128 are WhitenedCSE's own
-setting; TSDAE's decoder has one layer here, in the paper as many as the encoder. The whitening of `simcse_whitened` is
-held within a run: `make unsupervised` makes three runs, each from the model of the one before, which take together the
-steps of the others; it keeps the last checkpoint, as STS-B dev without a whitening would choose by another aim.
+setting; TSDAE's decoder has one layer here, in the paper as many as the encoder.
 Hardware, time and score: docs/evidence/without-labels.md.
 """
 
@@ -21,7 +19,6 @@ SETTINGS = {
     "tsdae": {"deletion": 0.6, "layers": 1},  # share of the tokens that is deleted; of the decoder
     "ct": {"negatives": 7},  # for each sentence, other sentences of its batch
     "whitenedcse": {"temperature": 0.05, "group_size": 64, "shuffles": 3},
-    "simcse_whitened": {"temperature": 0.05, "fit_rows": 10_000},  # sentences that the whitening is fitted on
 }
 
 
@@ -40,7 +37,5 @@ def get_config(objective="simcse"):
     config.learning_rate = 1e-4
     config.warmup = 0.1
     config.evaluate_every = 25
-    if objective == "simcse_whitened":
-        config.steps, config.dev = 34, ""
     config.output = f"runs/unsupervised/{objective}"
     return config

@@ -25,7 +25,7 @@ from jaxwhiten.datasets import STS_TASKS, Examples, load_nli, load_retrieval, lo
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.models import load_pair_classifier
 from jaxwhiten.text import BulkTokenizer
-from train import common
+from train import common, pairs
 from train.common import check_run, mined, splits, train_rows
 
 # The kind of labels, and an objective of train.sbert that takes such rows.
@@ -42,9 +42,9 @@ def main(config: ConfigDict) -> None:
         config.model, len(examples.classes) or 1, seed=config.seed, dtype=config.dtype, remat=config.remat
     )
     max_length = min(config.max_length, model.config.longest_input)
-    table = training.pair_table(examples, BulkTokenizer(folder, max_length, model.config.vocab_size))
+    table = pairs.pair_table(examples, BulkTokenizer(folder, max_length, model.config.vocab_size))
     params, rebuild = training.split_encoder(model)
-    score = training.pair_evaluator
+    score = pairs.pair_evaluator
     scorers = {name: score(rebuild, folder, name, rows, max_length) for name, rows in held_out.items()}
 
     def export(params: Any, *_: Any) -> None:
@@ -52,7 +52,7 @@ def main(config: ConfigDict) -> None:
         finished.save(Path(config.output) / "model")
 
     title = f"train.cross: {config.model}"
-    plan = training.Plan({"encoder": params}, training.pair_loss(rebuild), rebuild, examples.label)
+    plan = training.Plan({"encoder": params}, pairs.pair_loss(rebuild), rebuild, examples.label)
     train_rows(config, title, plan, table, scorers, export, began, shown_only=("test", "data"), rows=len(examples))
 
 
@@ -78,10 +78,10 @@ def load_examples(config: ConfigDict, held_out: dict[str, Examples]) -> Examples
     if config.data.exclude:
         retrieval = load_retrieval(config.data.exclude, config.data.folder or None)
         seen |= set(map(plain, retrieval.documents + retrieval.queries))
-    pairs = list(zip(*examples.columns.values(), strict=True))
-    kept = [row for row, pair in enumerate(pairs) if seen.isdisjoint(map(plain, pair))]
-    print(f"{len(kept)} rows of {' / '.join(examples.columns)}; {len(pairs) - len(kept)} share a text with test data")
-    first, second = ([pairs[row][side] for row in kept] for side in (0, 1))
+    rows = list(zip(*examples.columns.values(), strict=True))
+    kept = [row for row, pair in enumerate(rows) if seen.isdisjoint(map(plain, pair))]
+    print(f"{len(kept)} rows of {' / '.join(examples.columns)}; {len(rows) - len(kept)} share a text with test data")
+    first, second = ([rows[row][side] for row in kept] for side in (0, 1))
     label = np.ones(len(kept), np.float32) if examples.label is None else examples.label[kept]
     if config.data.negatives:
         together = np.flatnonzero(label >= 0.5).tolist()

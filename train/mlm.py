@@ -27,6 +27,8 @@ from jaxwhiten.export import masked_model_card
 from jaxwhiten.models import EncoderConfig, MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
 from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.text import cached_wordpiece, copy_tokenizer
+from train import corpus as corpora
+from train import masking
 from train.common import check_run, count, make_recipe, read
 
 
@@ -41,11 +43,11 @@ def main(config: ConfigDict) -> None:
         raise InputError(
             f"block_length is {config.block_length}; this encoder takes 4 to {model.config.longest_input} tokens."
         )
-    corpus = training.tokenize_corpus(
+    corpus = corpora.tokenize_corpus(
         text, tokenizer, config.block_length, held_out_share=config.held_out, progress=config.progress
     )
-    rules = training.mask_rules(tokenizer, **config.mask)
-    batches = training.masked_batches(corpus.train, rules, batch_size=config.batch_size, seed=config.seed)
+    rules = masking.mask_rules(tokenizer, **config.mask)
+    batches = masking.masked_batches(corpus.train, rules, batch_size=config.batch_size, seed=config.seed)
     steps = config.steps or config.epochs * batches.per_epoch
     params, rebuild = training.split_encoder(model)
     passages, out = corpus.passages
@@ -59,13 +61,13 @@ def main(config: ConfigDict) -> None:
     io.check_folder(Path(config.output) / "model")  # before the work of training it
     # The text is known by its content, not by its place.
     recipe = make_recipe(config, ("data", "export_dtype"), text=corpus.key, steps=steps)
-    score = training.masked_evaluator(rebuild, corpus.held_out, rules, blocks=config.evaluate_blocks)
-    plan = training.Plan(params, training.masked_loss(rebuild), rebuild)
+    score = masking.masked_evaluator(rebuild, corpus.held_out, rules, blocks=config.evaluate_blocks)
+    plan = training.Plan(params, masking.masked_loss(rebuild), rebuild)
     how = read(training.Optimization, config, steps=steps)
     options = read(training.RunOptions, config, unit="tokens", per_row=config.block_length)
     trained = training.train(config.output, plan, batches, how, recipe, evaluate=score, options=options)
     if trained.finished:
-        scores = training.masked_evaluator(rebuild, corpus.held_out, rules)(trained.params)
+        scores = masking.masked_evaluator(rebuild, corpus.held_out, rules)(trained.params)
         finish(config, rebuild(trained.params), tokenizer, recipe, scores)
 
 
@@ -79,7 +81,7 @@ def load(config: ConfigDict, text: Corpus) -> tuple[MaskedLM, Path]:
     print("vocabulary: trained on the text, or read from the cache")
     folder = cached_wordpiece(
         lambda: text.train_blocks(1024, config.held_out),
-        training.corpus_key(text, config.held_out),
+        corpora.corpus_key(text, config.held_out),
         max_length=config.sizes.max_positions,
         **config.vocabulary,
     )

@@ -27,6 +27,7 @@ from jaxwhiten.export import model_card, save_trained
 from jaxwhiten.head import AUTO, modules_of, says_head
 from jaxwhiten.models import StaticEncoder, load_model, resolve_folder
 from jaxwhiten.parameters import DEFAULTS
+from train import adapters, objectives
 from train.common import Scores, check_run, count, load_examples, mined, splits, train_rows
 
 BARE_LENGTH = 128  # in tokens, of an encoder whose folder describes no head
@@ -46,12 +47,12 @@ def main(config: ConfigDict) -> None:
 def train_sentences(config: ConfigDict) -> bool:
     """Runs one training, from its start or its latest checkpoint to the exported model; False if asked to stop."""
     began = time.perf_counter()
-    objective = training.find_objective(config.objective)
+    objective = objectives.find_objective(config.objective)
     folder, model, start = load(config)
     examples, held_out = load_rows(config, objective)
-    settings = training.own_settings(objective.name, config.settings.to_dict())
+    settings = objectives.own_settings(objective, config.settings.to_dict())
     for name in config.settings.keys() - settings.keys():
-        print(f"settings.{name} is of other objectives than {objective.name}, and left out")
+        print(f"settings.{name} is not used by objective {objective.name}: ignored")
     columns = list(examples.columns.values())
     prompts = objective.prompts(start, len(columns))
     forms = [start.head.form if prompt is None else start.head.form.with_prompt(prompt) for prompt in prompts]
@@ -73,10 +74,11 @@ def train_sentences(config: ConfigDict) -> bool:
         dims=config.matryoshka.dims,
         weights=config.matryoshka.weights or None,
         teacher=training.Teacher(**config.teacher),
-        adapter=training.Adapter(**config.adapter),
+        lora=training.LoRA(**config.lora),
         prompts=prompts,
     )
-    plan = training.make_plan(config.objective, setup)
+    adapter = config.adapter.kind
+    plan = training.make_plan(adapters.on_vectors(objective, **config.adapter) if adapter else objective, setup)
     trained, size = count(plan.params), count(nnx.state(model, nnx.Param))
     print(f"{trained:,} parameters are trained, {100 * trained / size:.2f} % of the encoder's {size:,}")
     given = {name: scored_pairs(config, *split) for name, split in splits(config).items()}

@@ -8,4 +8,4 @@ from jaxwhiten.datasets.pydocs import load_pydocs, split_docstring
 from jaxwhiten.datasets.retrieval import RetrievalData, from_pairs
 from jaxwhiten.datasets.sts import load_sts, read_pairs
 from jaxwhiten.datasets.tables import Table, read_table
-from jaxwhiten.datasets.textfile import Corpus, corpus_files
+from jaxwhiten.datasets.textfile import Corpus, corpus_files, held_out

@@ -6,8 +6,7 @@ that in-batch negatives come from all devices and the loss does not depend on th
 Keyword-only parameters are settings of a loss. `jaxwhiten.training.OBJECTIVES` lists the losses and their data.
 """
 
-from jaxwhiten.losses.contrastive import contrastive_tension, cosine, multiple_negatives_ranking, simcse
-from jaxwhiten.losses.distillation import cosine_distance, listwise_distillation, margin_mse, vector_regression
+from jaxwhiten.losses.contrastive import cosine, multiple_negatives_ranking, simcse
+from jaxwhiten.losses.distillation import cosine_distance, vector_regression
 from jaxwhiten.losses.matryoshka import Loss, matryoshka
 from jaxwhiten.losses.supervised import cosent, cosine_regression, init_classifier, softmax_classification, triplet
-from jaxwhiten.losses.whitened import group_whiten, inverse_sqrt, whitenedcse

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
 from jaxwhiten.arrays import normalize_on_device
-from jaxwhiten.errors import InputError
 
 
 def cosine(u: Float[Array, "*b d"], v: Float[Array, "*b d"]) -> Float[Array, "*b"]:
@@ -39,21 +38,3 @@ def simcse(first: Float[Array, "b d"], second: Float[Array, "b d"], *, temperatu
       Gao, Yao and Chen, SimCSE (EMNLP 2021), section 3, equation 4.
     """
     return multiple_negatives_ranking(first, second, scale=1.0 / temperature)
-
-
-def contrastive_tension(first: Float[Array, "b d"], second: Float[Array, "b d"], *, negatives: int = 7) -> Scalar:
-    """Binary cross-entropy of dot products of two encoders, with target 1 for the same sentence and 0 for others.
-
-    Sentence i of the first encoder is paired with i + 1, i + 2, ..., i + `negatives` of the second, in a batch of
-    random order; `negatives` is at least 1 and less than b.
-
-    References:
-      Carlsson et al., Semantic Re-tuning with Contrastive Tension (ICLR 2021), section 3, equation 1.
-    """
-    rows = len(first)
-    if not 1 <= negatives < rows:
-        raise InputError(f"negatives is {negatives}; a batch of {rows} sentences has 1 to {rows - 1} for each.")
-    scores = jnp.matmul(first, second.T, precision="highest")
-    ahead = (jnp.arange(rows)[None, :] - jnp.arange(rows)[:, None]) % rows
-    losses = jax.nn.softplus(jnp.where(ahead == 0, -scores, scores))
-    return jnp.sum(jnp.where(ahead <= negatives, losses, 0.0)) / (rows * (negatives + 1))

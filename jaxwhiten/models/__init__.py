@@ -9,15 +9,17 @@ from jaxwhiten.models.registry import FAMILIES
 
 if TYPE_CHECKING:
     from jaxwhiten.models.cross import PairClassifier, load_pair_classifier, save_pair_classifier
-    from jaxwhiten.models.layers import EncoderOutput
-    from jaxwhiten.models.masked import MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
+    from jaxwhiten.models.layers import Context, EncoderOutput, linear
+    from jaxwhiten.models.masked import MaskedHead, MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
+    from jaxwhiten.models.positions import rotary
     from jaxwhiten.models.static import StaticEncoder
     from jaxwhiten.models.transformer import TransformerEncoder
 
 _LATER = {  # modules of Flax
     "cross": ("PairClassifier", "load_pair_classifier", "save_pair_classifier"),
-    "layers": ("EncoderOutput",),
-    "masked": ("MaskedLM", "init_masked_lm", "load_masked_lm", "save_masked_lm", "with_rates"),
+    "layers": ("Context", "EncoderOutput", "linear"),
+    "masked": ("MaskedHead", "MaskedLM", "init_masked_lm", "load_masked_lm", "save_masked_lm", "with_rates"),
+    "positions": ("rotary",),
     "static": ("StaticEncoder",),
     "transformer": ("TransformerEncoder",),
 }

@@ -1,10 +1,9 @@
-"""Distillation: a student learns the vectors of a teacher, or the similarities that the teacher finds.
+"""Distillation: a student learns the vectors of a teacher.
 
 The teacher encodes every sentence once. Its vectors, memory-mapped from the store of embeddings, are the rows' labels.
 
 References:
   Reimers and Gurevych, Making Monolingual Sentence Embeddings Multilingual using Knowledge Distillation (EMNLP 2020).
-  Barkan et al., Scalable Attentive Sentence-Pair Modeling via Distilled Sentence Embedding (AAAI 2020).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxwhiten.encoding import CrossEncoder, EmbeddingStore, Encoder
+from jaxwhiten.encoding import EmbeddingStore, Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.losses import Loss
 from jaxwhiten.training.plan import Objective, Plan, Setup, plan_sentences
@@ -27,47 +26,26 @@ from jaxwhiten.whitening import Moments, Whitening
 _SAMPLE = 4096
 
 
-def _taught(objective: Objective, loss: Loss, setup: Setup) -> Plan:
-    """`plan_sentences` with a teacher's vectors, [n, columns, e], as labels."""
+def plan_taught(objective: Objective, loss: Loss, setup: Setup) -> Plan:
+    """A plan with a teacher's vectors, [n, columns, e], as labels of the loss."""
     teacher = setup.teacher
     if not teacher.model:
         raise InputError(
-            f"The objective {objective.name!r} needs a teacher: name a folder or a hub id as config.teacher.model."
+            f"The objective {objective.name!r} needs a teacher: specify a folder or a Hugging Face model ID."
         )
     encoder = Encoder.from_pretrained(teacher.model, pooling=teacher.pooling, max_length=setup.table.max_length)
     vectors = encode_columns(encoder, setup.columns)
     return dataclasses.replace(plan_sentences(objective, loss, setup), labels=vectors, teacher=encoder.fingerprint)
 
 
-def plan_scores(objective: Objective, loss: Loss, setup: Setup) -> Plan:
-    """A plan with a teacher's vectors, [n, columns, e], as labels; the loss takes similarities among them."""
-    return _taught(objective, loss, setup)
-
-
 def plan_components(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     """A plan with a teacher's vectors, [n, 1, e], as labels; the loss compares them with the student's vectors."""
-    plan = _taught(objective, lambda c, y, h: loss(c, to_student(y), h), setup)
+    plan = plan_taught(objective, lambda c, y, h: loss(c, to_student(y), h), setup)
     vectors = np.asarray(plan.labels)
     sample = np.arange(0, len(vectors), -(-len(vectors) // _SAMPLE))
     own = setup.start.encode([setup.columns[0][row] for row in sample.tolist()])
     to_student = student_map(vectors[:, 0], sample, own, setup.teacher.gamma)
     return plan
-
-
-def plan_margins(objective: Objective, loss: Loss, setup: Setup, *, teacher: str = "") -> Plan:
-    """Generative pseudo labelling: query, positive and negative, with the margin of a cross-encoder as the label.
-
-    References:
-      Wang et al. 2022, "GPL: Generative Pseudo Labeling for Unsupervised Domain Adaptation of Dense Retrieval".
-    """
-    if not teacher:
-        raise InputError(f"The objective {objective.name!r} takes its labels from a cross-encoder: name it as teacher.")
-    scorer = CrossEncoder.from_pretrained(teacher)
-    scorer.activation = "Identity"
-    query, *others = setup.columns
-    positive, negative = (scorer.predict(list(zip(query, texts, strict=True))) for texts in others)
-    plan = plan_sentences(objective, loss, setup)
-    return dataclasses.replace(plan, labels=positive - negative, teacher=scorer.fingerprint)
 
 
 def encode_columns(
@@ -102,8 +80,8 @@ def student_map(
     width = student.shape[1]
     if vectors.shape[1] < width:
         raise InputError(
-            f"The teacher gives {vectors.shape[1]} numbers, the student {width}: its components cannot be learned; take"
-            " the objective distil_listwise or distil_pairs, which compare scores."
+            f"The teacher has {vectors.shape[1]} dimensions, the student {width}: its components cannot be learned;"
+            " use a wider teacher."
         )
     weight, bias = np.eye(width, dtype=np.float32), np.zeros(width, np.float32)
     if vectors.shape[1] > width or gamma:

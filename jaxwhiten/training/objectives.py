@@ -1,4 +1,4 @@
-"""Objectives and adapters by name: their requirements on the data, and the planning of a run."""
+"""Objectives by name: their requirements on the data, and the planning of a run."""
 
 from __future__ import annotations
 
@@ -11,69 +11,40 @@ from typing import Any
 from jaxtyping import Array, Scalar
 
 from jaxwhiten import losses
-from jaxwhiten.errors import InputError, check_name
-from jaxwhiten.training.adapters import plan_lora, plan_on_vectors
-from jaxwhiten.training.distillation import plan_components, plan_margins, plan_scores
+from jaxwhiten.errors import check_name
+from jaxwhiten.training.distillation import plan_components
+from jaxwhiten.training.lora import plan_lora
 from jaxwhiten.training.plan import Objective, Plan, Setup
-from jaxwhiten.training.unsupervised import plan_ct, plan_simcse_whitened, plan_tsdae, plan_whitenedcse
 
 
-def _regressed_score(u: Array, v: Array, teacher: Array) -> Scalar:
-    """Regression of the teacher's score of each pair (DSE; Barkan et al., AAAI 2020, section 3)."""
-    return losses.cosine_regression(u, v, losses.cosine(teacher[:, 0], teacher[:, 1]))
+def _of_first(loss: Callable[..., Scalar]) -> Callable[..., Scalar]:
+    """A loss against the teacher's vectors of the first sentences, shortened to the trained prefix."""
+    return lambda u, teacher: loss(u, teacher[:, 0, : u.shape[-1]])
 
 
-def _of_first(loss: Callable[..., Scalar], *, cut: bool = True) -> Callable[..., Scalar]:
-    """A loss against the teacher's vectors of the first sentences; `cut` shortens them to the trained prefix."""
-
-    @functools.wraps(loss)
-    def against_first(u: Array, teacher: Array, **settings: Any) -> Scalar:
-        return loss(u, teacher[:, 0, : u.shape[-1] if cut else None], **settings)
-
-    return against_first
-
-
-def _planned(*_: Array) -> Scalar:
-    raise InputError("This objective trains more than an encoder: plan it with jaxwhiten.training.make_plan.")
-
-
-ONE, TWO, THREE = (1, 1), (2, 2), (3, 3)
+ONE, TWO = (1, 1), (2, 2)
 OBJECTIVES = {
     objective.name: objective
     for objective in (
         Objective("softmax", losses.softmax_classification, TWO, "class"),
         Objective("cosine", losses.cosine_regression, TWO, "score"),
         Objective("cosent", losses.cosent, TWO, "score", in_batch=True),
-        Objective("triplet", losses.triplet, THREE),
+        Objective("triplet", losses.triplet, (3, 3)),
         Objective("mnr", losses.multiple_negatives_ranking, (2, None), in_batch=True),
         Objective("simcse", losses.simcse, ONE, passes=2, in_batch=True),
-        Objective("simcse_whitened", losses.simcse, ONE, passes=2, plan=plan_simcse_whitened, in_batch=True),
-        Objective("whitenedcse", losses.whitenedcse, ONE, passes=2, plan=plan_whitenedcse, in_batch=True),
-        Objective("ct", losses.contrastive_tension, ONE, plan=plan_ct, in_batch=True),
-        Objective("tsdae", _planned, ONE, plan=plan_tsdae),
         Objective("distil_mse", _of_first(losses.vector_regression), ONE, "vector", plan=plan_components),
         Objective("distil_cosine", _of_first(losses.cosine_distance), ONE, "vector", plan=plan_components),
-        Objective("distil_pairs", _regressed_score, TWO, "vector", plan=plan_scores),
-        Objective(
-            "distil_listwise", _of_first(losses.listwise_distillation, cut=False), ONE, "vector", plan=plan_scores
-        ),
-        Objective("margin_mse", losses.margin_mse, THREE, "margin", plan=plan_margins),
     )
 }
-"""Every objective by its name."""
-
-ADAPTERS: dict[str, Callable[[Objective, losses.Loss, Setup], Plan]] = {
-    "lora": plan_lora,
-    "linear": plan_on_vectors,
-    "bottleneck": plan_on_vectors,
-}
-"""Planners that train an adapter instead of the encoder, by the kind of adapter."""
+"""The library's objectives by name. Every function here also takes an `Objective` that is not among them."""
 
 
-def find_objective(name: str) -> Objective:
+def find_objective(objective: str | Objective) -> Objective:
     """The objective of this name; InputError for an unknown name suggests the nearest."""
-    check_name("objective", name, OBJECTIVES)
-    return OBJECTIVES[name]
+    if isinstance(objective, Objective):
+        return objective
+    check_name("objective", objective, OBJECTIVES)
+    return OBJECTIVES[objective]
 
 
 def _settings(function: Callable[..., Any]) -> list[str]:
@@ -88,25 +59,22 @@ def _bound(function: Callable[..., Any], settings: Mapping[str, Any]) -> Callabl
     return functools.partial(function, **own) if own else function
 
 
-def own_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without the ones that only other objectives have; a config may hold those of several."""
-    known = {kind: {*_settings(of.loss), *_settings(of.plan)} for kind, of in OBJECTIVES.items()}
-    others = set().union(*known.values()) - known[find_objective(name).name]
-    return {setting: value for setting, value in settings.items() if setting not in others}
+def settings_of(objective: Objective) -> list[str]:
+    """Names of the settings of an objective."""
+    return _settings(objective.loss) + _settings(objective.plan)
 
 
 def objective_loss(
-    name: str, dims: Sequence[int] = (), weights: Sequence[float] | None = None, **settings: Any
+    objective: str | Objective, dims: Sequence[int] = (), weights: Sequence[float] | None = None, **settings: Any
 ) -> losses.Loss:
-    """The loss of the named objective, `(columns, labels, head) -> loss`, with settings such as `scale`.
+    """The loss of the objective, `(columns, labels, head) -> loss`, with settings such as `scale`.
 
     `dims` and `weights` are passed to `jaxwhiten.losses.matryoshka`; without `dims` the loss is on whole vectors.
     For SimCSE the two columns are the two passes. InputError for an unknown name or setting.
     """
-    kind = find_objective(name)
-    known = _settings(kind.loss) + _settings(kind.plan)
+    kind = find_objective(objective)
     for setting in settings:
-        check_name(f"setting of the objective {name!r}", setting, known)
+        check_name(f"setting of the objective {kind.name!r}", setting, settings_of(kind))
     function = _bound(kind.loss, settings)
 
     def loss(columns: Sequence[Array], labels: Array | None, head: Mapping[str, Array]) -> Scalar:
@@ -116,12 +84,8 @@ def objective_loss(
     return losses.matryoshka(loss, dims, weights) if dims else loss
 
 
-def make_plan(name: str, setup: Setup) -> Plan:
-    """Plans a run by the name of its objective; InputError for an unknown objective, adapter or setting."""
-    loss = objective_loss(name, setup.dims, setup.weights, **setup.settings)
-    kind, adapter = OBJECTIVES[name], setup.adapter.kind
+def make_plan(objective: str | Objective, setup: Setup) -> Plan:
+    """Plans a run of an objective; InputError for an unknown name or setting."""
+    loss, kind = objective_loss(objective, setup.dims, setup.weights, **setup.settings), find_objective(objective)
     kind = dataclasses.replace(kind, plan=_bound(kind.plan, setup.settings))
-    if adapter:
-        check_name("kind of adapter", adapter, ADAPTERS)
-    plan: Plan = (ADAPTERS[adapter] if adapter else kind.plan)(kind, loss, setup)
-    return plan
+    return plan_lora(kind, loss, setup) if setup.lora.rank else kind.plan(kind, loss, setup)

@@ -32,13 +32,12 @@ class Teacher:
 
 
 @dataclasses.dataclass(frozen=True)
-class Adapter:
-    """The parameters that are trained instead of the encoder."""
+class LoRA:
+    """The low-rank products that are trained instead of the encoder; a rank of 0 trains the encoder itself."""
 
-    kind: str = ""  # of `ADAPTERS`; "" trains the encoder itself
-    projections: Sequence[str] = ("query", "value")  # of LoRA
-    rank: int = 8  # of LoRA and bottleneck
-    alpha: float = 16.0  # of LoRA
+    rank: int = 0
+    projections: Sequence[str] = ("query", "value")
+    alpha: float = 16.0  # the products are scaled by alpha / rank
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Setup:
     dims: Sequence[int] = ()
     weights: Sequence[float] | None = None
     teacher: Teacher = Teacher()
-    adapter: Adapter = Adapter()
+    lora: LoRA = LoRA()
     prompts: Sequence[str | None] = ()  # of the columns; None is the default one
 
 

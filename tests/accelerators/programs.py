@@ -27,7 +27,6 @@ from jaxwhiten.models import FAMILIES as REGISTRY
 from jaxwhiten.models import EncoderConfig, init_masked_lm, init_model
 from jaxwhiten.models.attention import kernel_for
 from jaxwhiten.search.jax_flat import _searcher
-from jaxwhiten.training.masked import masked_loss
 from jaxwhiten.training.objectives import objective_loss
 from jaxwhiten.training.sentences import sentence_loss, split_encoder
 from jaxwhiten.training.step import Optimization, TrainState, make_step
@@ -37,6 +36,7 @@ from jaxwhiten.whitening.on_devices import _add
 from jaxwhiten.whitening.reduction import Sums, _device_sums
 from tests.accelerators.laboratory import TPUS, Program, Target, shaped
 from tests.tiny import FAMILIES, tiny_config
+from train.masking import masked_loss
 
 TOKENS = 65_536  # of a batch on each device
 REDUCED = frozenset({"all-reduce f32", "all-reduce bf16", "all-reduce s32"})

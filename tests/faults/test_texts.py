@@ -14,8 +14,9 @@ from jaxwhiten.export import databases, int8
 from jaxwhiten.export.mteb import MTEBEncoder
 from jaxwhiten.search import Upgraded, add_text, search_text
 from jaxwhiten.text import BulkTokenizer
-from jaxwhiten.training import mine_negatives, pair_table, tokenize_columns
+from jaxwhiten.training import mine_negatives, tokenize_columns
 from tests.tiny import SENTENCES
+from train.pairs import pair_table
 
 TEXTS = [f"{text} {number}" for number, text in enumerate(SENTENCES * 2)]
 N, LAST = len(TEXTS), TEXTS[::-1]

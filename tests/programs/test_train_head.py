@@ -107,7 +107,7 @@ def test_a_resumed_lora_run_on_another(changed, config, tmp_path):
     """Under the same names lie another base, teacher or file of negatives."""
     config.model, teacher = str(write_model(tmp_path / "base", num_layers=1)), tmp_path / "teacher"
     config.settings.teacher, config.max_length = str(write_cross_encoder(teacher)), 16
-    config.objective, config.adapter.kind, config.steps = "margin_mse", "lora", 1
+    config.objective, config.lora.rank, config.steps = "margin_mse", 8, 1
     config.data.columns = ("one", "two", "label")
     write_table(tmp_path / "rows.tsv")
     sbert.main(config)

@@ -33,6 +33,7 @@ from tests.programs.runs import finish, model_bytes, softmax_arguments, start, s
 from tests.tiny import SENTENCES
 from train import sbert
 from train.common import load_examples
+from train.objectives import find_objective
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def arguments(shallow_model, tmp_path):
 
 
 # LoRA learns a teacher's vectors: both hooks of a plan in one run.
-TAUGHT_LORA = {"objective": "distil_mse", "data.columns": "('one',)", "adapter.kind": "lora", "teacher.pooling": "mean"}
+TAUGHT_LORA = {"objective": "distil_mse", "data.columns": "('one',)", "lora.rank": 8, "teacher.pooling": "mean"}
 TSDAE = {"objective": "tsdae", "data.columns": "('one',)", "data.label": "", "data.classes": "()"}
 
 
@@ -211,11 +212,12 @@ def test_another_objective_than_the_config_s_leaves_its_settings_out(config, cap
     scored = [rows[0], *([*texts, "0.5"] for *texts, _ in rows[1:])]
     Path(config.data.file).write_text("".join("\t".join(row) + "\n" for row in scored))
     sbert.main(config)
-    assert "settings.scale is of other objectives than cosine" in capsys.readouterr().out
+    assert "settings.scale is not used by objective cosine" in capsys.readouterr().out
 
 
 MODULES = (nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke, distil, adapter)
 CONFIGS = [module.get_config for module in MODULES]
+CONFIGS += [functools.partial(adapter.get_config, kind) for kind in adapter.KINDS]
 CONFIGS += [functools.partial(unsupervised.get_config, objective) for objective in unsupervised.SETTINGS]
 
 
@@ -237,7 +239,7 @@ def test_mined_negatives_are_the_third_column(config, tmp_path, capsys):
 def test_configs_hold_a_known_objective_with_its_settings(get_config):
     config = get_config()
     assert set(config) == set(sbert_defaults.get_config())
-    objective_loss(config.objective, config.matryoshka.dims, **config.settings)
+    objective_loss(find_objective(config.objective), config.matryoshka.dims, **config.settings)
     if config.objective == "softmax":
         losses.init_classifier(jax.random.key(0), 8, 3, **config.settings)
 

@@ -9,9 +9,9 @@ from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.datasets.textfile import held_out
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError
 from jaxwhiten.text.tokenization import BulkTokenizer
-from jaxwhiten.training import corpus
-from jaxwhiten.training.corpus import tokenize_corpus
 from tests.tiny import SENTENCES
+from train import corpus
+from train.corpus import tokenize_corpus
 
 WORDS = " ".join(SENTENCES).split()
 

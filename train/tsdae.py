@@ -1,15 +1,12 @@
-"""Objectives on single sentences that need more than vectors: a key, a whitening, a second encoder, or a decoder.
+"""TSDAE: the encoder reads a sentence with tokens deleted; a small decoder restores it from the vector alone.
 
 References:
-  Zhuo et al., WhitenedCSE (ACL 2023); Carlsson et al., Semantic Re-tuning with Contrastive Tension (ICLR 2021).
-  Wang, Reimers and Gurevych, TSDAE (Findings of EMNLP 2021), section 3: deletion of 60 % of the tokens, a decoder whose
+  Wang, Reimers and Gurevych, TSDAE (Findings of EMNLP 2021), section 3: deletion of 60% of the tokens, a decoder whose
   cross-attention sees the sentence vector only, parameters shared with the encoder.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import warnings
 from typing import Any
 
 import jax
@@ -17,64 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Scalar
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.head import Whiten
 from jaxwhiten.losses import Loss
-from jaxwhiten.models import TransformerEncoder, load_masked_lm
-from jaxwhiten.models.layers import Context, linear
-from jaxwhiten.models.masked import MaskedHead
-from jaxwhiten.models.positions import rotary
-from jaxwhiten.training.plan import Objective, Plan, Setup, plan_sentences
-from jaxwhiten.training.sentences import noisy_vectors, split_encoder
-from jaxwhiten.training.step import Batch, Params
-from jaxwhiten.whitening import Whitening, WhiteningWarning
-
-# Shrinkage of the whitening that stays fixed while the encoder moves. A layer norm leaves one direction without
-# variance; shrinkage keeps training in that direction from being scaled up.
-_SHRINKAGE = 0.01
-
-
-def plan_whitenedcse(objective: Objective, loss: Loss, setup: Setup) -> Plan:
-    """A plan for `jaxwhiten.losses.whitenedcse` that shuffles columns anew in every step."""
-    plan = plan_sentences(objective, loss, setup)
-
-    def shuffled(params: Params, batch: Batch, key: jax.Array) -> Any:
-        dropout, shuffles = jax.random.split(key)
-        return plan.loss(params | {"head": {"key": shuffles}}, batch, dropout)
-
-    return dataclasses.replace(plan, loss=shuffled)
-
-
-def plan_simcse_whitened(objective: Objective, loss: Loss, setup: Setup, *, fit_rows: int = 10_000) -> Plan:
-    """SimCSE on whitened vectors: it trains after whitening, instead of whitening after training.
-
-    The whitening is fitted on the first `fit_rows` sentences with the untrained encoder, and then fixed. In a config
-    with `stages`, every stage fits it again with the current encoder. The encoder is exported without it.
-    """
-    encoder = setup.start
-    if not encoder.dimension < fit_rows:
-        raise InputError(f"fit_rows is {fit_rows}; a whitening of {encoder.dimension} dimensions takes more rows.")
-    with warnings.catch_warnings():  # that there are few rows
-        warnings.simplefilter("ignore", WhiteningWarning)
-        whitening = Whitening.from_moments(encoder.moments(setup.columns[0][:fit_rows]), shrinkage=_SHRINKAGE)
-    whiten = jax.tree.map(jnp.asarray, Whiten.of(whitening))
-    return plan_sentences(objective, lambda c, y, h: loss([whiten(x) for x in c], y, h), setup)
-
-
-def plan_ct(objective: Objective, loss: Loss, setup: Setup) -> Plan:
-    """`jaxwhiten.losses.contrastive_tension` of two encoders that start equal but share nothing; the first is kept."""
-    encoder, rebuild = split_encoder(setup.model, setup.start.pooling)
-    steps = setup.start.head.steps
-
-    def of_both(params: Params, batch: Batch, key: jax.Array) -> Any:
-        ids, lengths = batch["input_ids"][:, 0], batch["lengths"][:, 0]
-        parts = zip((params["encoder"], params["head"]), jax.random.split(key), strict=True)
-        vectors = [noisy_vectors(rebuild(part), ids, lengths, steps, nnx.Rngs(dropout=k)) for part, k in parts]
-        return loss(vectors, None, {}), {}
-
-    return Plan({"encoder": encoder, "head": encoder}, of_both, rebuild, start=setup.start, fixed=steps)
+from jaxwhiten.models import Context, MaskedHead, TransformerEncoder, linear, load_masked_lm, rotary
+from jaxwhiten.training import Batch, Objective, Params, Plan, Setup, noisy_vectors, split_encoder
 
 
 class Decoder(nnx.Module):
@@ -134,20 +79,22 @@ def delete_tokens(
 
 
 def plan_tsdae(objective: Objective, loss: Loss, setup: Setup, *, deletion: float = 0.6, layers: int = 1) -> Plan:
-    """TSDAE: the encoder reads a sentence with tokens deleted; a small decoder restores it from the vector alone.
+    """A plan for TSDAE.
 
     The loss is the mean cross-entropy of every token given the tokens before it. Only the encoder is exported.
     """
     del objective, loss  # they are on vectors, not on tokens
     model, steps = setup.model, setup.start.head.steps
     if not 0 <= deletion < 1:
-        raise InputError(f"deletion is {deletion}; a share of the tokens from 0 to below 1 can be deleted.")
+        raise InputError(f"deletion is {deletion}; expected a fraction of the tokens from 0 to below 1.")
     if not 1 <= layers <= len(getattr(model, "layers", ())):
-        raise InputError(f"layers is {layers}; the decoder takes 1 to all of the encoder's last layers.")
+        raise InputError(f"layers is {layers}; expected 1 to the number of the encoder's layers.")
     if setup.dims:
         raise InputError("The objective 'tsdae' has no Matryoshka prefixes: its decoder reads whole vectors.")
     if setup.start.dimension != model.config.hidden_size:
-        raise InputError("The objective 'tsdae' takes no head that changes the number of dimensions: name a pooling.")
+        raise InputError(
+            "The objective 'tsdae' does not support a head that changes the number of dimensions: specify a pooling."
+        )
     head = load_masked_lm(setup.start.name, seed=setup.seed, dtype=jnp.dtype(model.dtype).name)[0].head
     graph, decoder = nnx.split(Decoder(model, layers, head, rngs=nnx.Rngs(setup.seed)))
     encoder, rebuild = split_encoder(model, setup.start.pooling)
@@ -164,3 +111,10 @@ def plan_tsdae(objective: Objective, loss: Loss, setup: Setup, *, deletion: floa
         return jnp.sum(jnp.where(counted, found, 0.0)) / jnp.sum(counted), {}
 
     return Plan({"encoder": encoder, "head": decoder}, restoring, rebuild, start=setup.start, fixed=steps)
+
+
+def _planned(*_: Array) -> Scalar:
+    raise InputError("TSDAE trains more than an encoder: plan it with jaxwhiten.training.make_plan.")
+
+
+TSDAE = Objective("tsdae", _planned, (1, 1), plan=plan_tsdae)

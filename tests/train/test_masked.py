@@ -7,11 +7,11 @@ import pytest
 from jax.sharding import Mesh
 
 from jaxwhiten.models import init_masked_lm, load_masked_lm, with_rates
-from jaxwhiten.training.corpus import TokenStream
-from jaxwhiten.training.masked import MaskRules, mask_blocks, masked_batches, masked_evaluator, masked_loss
 from jaxwhiten.training.sentences import split_encoder
 from jaxwhiten.training.step import Optimization, create_state, make_step, place_batch
 from tests.tiny import tiny_config
+from train.corpus import TokenStream
+from train.masking import MaskRules, mask_blocks, masked_batches, masked_evaluator, masked_loss
 
 VOCAB, LENGTH = 60, 16
 RULES = MaskRules(4, np.arange(VOCAB) >= 5, np.zeros(VOCAB, bool), share=0.25)

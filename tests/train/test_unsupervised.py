@@ -1,4 +1,4 @@
-"""Objectives without labels: what is deleted and restored, two encoders, whitening before the loss."""
+"""Objectives without labels: what is deleted and restored, two encoders, whitening inside the loss."""
 
 import dataclasses
 
@@ -9,14 +9,13 @@ import optax
 import pytest
 from flax import nnx
 
-from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
-from jaxwhiten.models import load_model
 from jaxwhiten.models.masked import MaskedHead
 from jaxwhiten.training.objectives import make_plan
-from jaxwhiten.training.unsupervised import Decoder, delete_tokens
 from tests.tiny import SENTENCES, write_model
 from tests.training.setups import setup_for
+from train.objectives import find_objective
+from train.tsdae import Decoder, delete_tokens
 
 LENGTH = 16
 TEXTS = [f"{a} {b}" for a in SENTENCES[:4] for b in SENTENCES[4:8]]
@@ -31,7 +30,7 @@ def setup(tmp_path_factory):
 
 
 def planned(setup, objective, **settings):
-    return make_plan(objective, dataclasses.replace(setup, settings=settings))
+    return make_plan(find_objective(objective), dataclasses.replace(setup, settings=settings))
 
 
 def batch_of(setup):
@@ -118,7 +117,6 @@ def test_the_encoder_alone_is_rebuilt(setup):
         ("tsdae", {}),
         ("ct", {"negatives": 3}),
         ("whitenedcse", {"group_size": 8}),
-        ("simcse_whitened", {"fit_rows": 160}),
     ],
 )
 def test_gradients_are_finite_and_depend_on_the_key_alone(setup, objective, settings):
@@ -142,34 +140,12 @@ def test_contrastive_tension_trains_two_encoders_that_share_nothing(setup):
     assert any(np.abs(a - b).max() > 1e-5 for a, b in zip(first, second, strict=True))
 
 
-def test_simcse_after_whitening_is_simcse_of_the_whitened_vectors(setup):
-    """Without dropout every pair is equal: the loss is the log of a sum over the whitened vectors' cosines."""
-    still = load_model(
-        write_model(
-            setup.start.tokenizer.folder.parent / "still",
-            num_layers=1,
-            hidden_size=16,
-            dropout=0.0,
-            attention_dropout=0.0,
-        )
-    )[0]
-    setup = dataclasses.replace(setup, model=still, columns=[TEXTS * 10])
-    loss, _ = planned(setup, "simcse_whitened", fit_rows=160, temperature=0.5).loss(
-        planned(setup, "simcse", temperature=0.5).params, batch_of(setup), jax.random.key(0)
-    )
-    encoder = Encoder(still, setup.start.tokenizer.folder, max_length=LENGTH)
-    x = encoder.whiten(TEXTS * 10, shrinkage=0.01).encode(TEXTS)
-    scores = x @ x.T / 0.5
-    assert float(loss) == pytest.approx(np.mean(np.log(np.exp(scores).sum(1)) - np.diag(scores)), rel=1e-3)
-
-
 @pytest.mark.parametrize(
     ("objective", "settings", "message"),
     [
         ("tsdae", {"deletion": 1.0}, "deletion is 1.0"),
         ("tsdae", {"layers": 2}, "layers is 2"),
         ("tsdae", {"negatives": 2}, "Unknown setting"),
-        ("simcse_whitened", {"fit_rows": 16}, "fit_rows is 16"),
         ("ct", {"temperature": 1.0}, "Unknown setting"),
     ],
 )

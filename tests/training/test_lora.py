@@ -1,4 +1,4 @@
-"""Adapters: they start as the unchanged model, leave it frozen, and end as an ordinary folder."""
+"""LoRA: it starts as the unchanged model, leaves it frozen, and ends as an ordinary folder."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import save_trained
 from jaxwhiten.training.objectives import make_plan
-from jaxwhiten.training.plan import Adapter, Teacher
+from jaxwhiten.training.plan import LoRA, Teacher
 from jaxwhiten.training.sentences import sentence_batches
 from jaxwhiten.training.step import Optimization, create_state, make_step, place_batch
 from tests.tiny import FAMILIES, SENTENCES, write_model
@@ -19,7 +19,6 @@ from tests.training.setups import setup_for
 
 TEXTS = [text or "Nothing." for text in SENTENCES]
 COLUMNS = [TEXTS[:8], TEXTS[2:]]
-KINDS = ["lora", "linear", "bottleneck"]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,7 @@ def test_a_decoder_learns_whole_and_by_lora(tmp_path, monkeypatch):
     changes = FAMILIES["gemma3_text"] | qwen3 | {"num_layers": 2, "local_layers": (), "hidden_act": "silu"}
     folder = write_model(tmp_path / "base", **changes)
     setup = setup_for(folder, COLUMNS)
-    for plan in (adapted(setup, "lora", projections=("query", "value")), make_plan("mnr", setup)):
+    for plan in (adapted(setup, projections=("query", "value")), make_plan("mnr", setup)):
         params, losses = trained(setup, plan, steps=3)
         assert losses[-1] < losses[0]
         assert np.isfinite(jax.tree.leaves(params)[0]).all()
@@ -46,8 +45,8 @@ def setup(folder, tmp_path, monkeypatch):
     return setup_for(folder, COLUMNS)
 
 
-def adapted(setup, kind, objective="mnr", **settings):
-    return make_plan(objective, dataclasses.replace(setup, adapter=Adapter(kind, **{"rank": 4, **settings})))
+def adapted(setup, objective="mnr", **settings):
+    return make_plan(objective, dataclasses.replace(setup, lora=LoRA(**{"rank": 4, **settings})))
 
 
 def batches(setup, plan):
@@ -75,9 +74,9 @@ def before(folder):
     return Encoder.from_pretrained(folder, pooling="mean", max_length=32).encode(TEXTS)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_starts_as_the_model_learns_and_is_exported_whole(setup, folder, tmp_path, before, kind):
-    plain, plan = make_plan("mnr", setup), adapted(setup, kind)
+def check_adapter(setup, plan, folder, tmp_path, before):
+    """It starts as the model, learns, leaves the model frozen and is exported whole."""
+    plain = make_plan("mnr", setup)
     np.testing.assert_allclose(vectors_of(plan, plan.params), before, atol=1e-6)
     batch = jax.tree.map(jnp.asarray, next(batches(setup, plan)))
     params = plan.params if plan.frozen is None else {**plan.params, "frozen": plan.frozen}
@@ -100,9 +99,13 @@ def test_it_starts_as_the_model_learns_and_is_exported_whole(setup, folder, tmp_
     np.testing.assert_allclose(peer.encode(TEXTS), after, atol=1e-4)
 
 
+def test_it_starts_as_the_model_learns_and_is_exported_whole(setup, folder, tmp_path, before):
+    check_adapter(setup, adapted(setup), folder, tmp_path, before)
+
+
 def test_merged_weights_give_the_products_of_the_paper(setup):
     """W x + alpha / rank · B A x, and no other weight moves."""
-    plan = adapted(setup, "lora", projections=("value", "up"), alpha=6.0)
+    plan = adapted(setup, projections=("value", "up"), alpha=6.0)
     rng = np.random.default_rng(0)
     adapter = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), plan.params["encoder"])
     assert sorted(adapter) == [
@@ -120,23 +123,19 @@ def test_merged_weights_give_the_products_of_the_paper(setup):
 def test_lora_serves_an_objective_with_a_teacher(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
     one = setup_for(folder, COLUMNS[:1], teacher=Teacher(str(folder), "cls"))
-    plan = adapted(one, "lora", "distil_mse")
+    plan = adapted(one, "distil_mse")
     _, found = trained(one, plan)
     assert found[-1] < found[0]
 
 
 @pytest.mark.parametrize(
-    ("kind", "objective", "settings", "message"),
+    ("settings", "message"),
     [
-        ("lorra", "mnr", {}, "Did you mean 'lora'"),
-        ("lora", "mnr", {"projections": ("quer",)}, "Did you mean 'query'"),
-        ("lora", "mnr", {"rank": 33}, "rank 33"),
-        ("lora", "mnr", {"projections": ()}, "needs projections"),
-        ("bottleneck", "mnr", {"rank": 0}, "rank 0"),
-        ("linear", "simcse", {}, "leaves it frozen"),
-        ("linear", "distil_mse", {}, "leaves it frozen"),
+        ({"projections": ("quer",)}, "Did you mean 'query'"),
+        ({"rank": 33}, "rank 33"),
+        ({"projections": ()}, "needs projections"),
     ],
 )
-def test_mistakes_are_named(setup, kind, objective, settings, message):
+def test_mistakes_are_named(setup, settings, message):
     with pytest.raises(InputError, match=message):
-        adapted(setup, kind, objective, **settings)
+        adapted(setup, **settings)

@@ -1,4 +1,4 @@
-"""Masked language modelling in the training loop: whole-word masking in numpy, the loss, the held-out score.
+"""Masked language modeling in the training loop: whole-word masking in numpy, the loss, the held-out score.
 
 References:
   Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", section 3.1
@@ -24,11 +24,9 @@ from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.io import PathLike
 from jaxwhiten.models import MaskedLM
 from jaxwhiten.runtime.distributed import gather_rows
-from jaxwhiten.text.tokenization import BulkTokenizer
-from jaxwhiten.training.batches import Batches
-from jaxwhiten.training.corpus import TokenStream
-from jaxwhiten.training.sentences import Rebuild
-from jaxwhiten.training.step import Batch, Evaluate, LossFn, Params, place_batch
+from jaxwhiten.text import BulkTokenizer
+from jaxwhiten.training import Batch, Batches, Evaluate, LossFn, Params, Rebuild, place_batch
+from train.corpus import TokenStream
 
 # Prefix of tokens that begin a word; WordPiece instead marks the tokens that continue one.
 _WORD_START = {"BPE": "Ġ", "Unigram": "▁"}
@@ -75,7 +73,7 @@ def mask_rules(tokenizer_folder: PathLike, share: float = 0.15, masked: float = 
     elif kind in _WORD_START:
         continues = [not name.startswith(_WORD_START[kind]) for name in names]
     else:
-        raise ModelError(f"{tokenizer_folder}: a {kind} tokenizer does not say where words begin.")
+        raise ModelError(f"{tokenizer_folder}: a {kind} tokenizer does not mark where words begin.")
     return MaskRules(tokenizer.mask_token_id, maskable, np.array(continues) & maskable, share, masked, random)
 
 
@@ -152,7 +150,7 @@ def masked_loss(rebuild: Rebuild) -> LossFn:
 def masked_evaluator(
     rebuild: Rebuild, stream: TokenStream, rules: MaskRules, *, blocks: int = 0, batch_size: int = 64
 ) -> Evaluate:
-    """Mean loss in nats and accuracy in per cent on blocks with fixed masks, as an `evaluate` for the loop.
+    """Mean loss in nats and accuracy in percent on blocks with fixed masks, as an `evaluate` for the loop.
 
     Uses `blocks` evenly spaced blocks of the held-out `stream`; 0 uses all.
     """

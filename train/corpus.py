@@ -1,6 +1,6 @@
-"""A corpus as token ids on disk, tokenised once, and the fixed-length blocks cut from it.
+"""A corpus as token ids on disk, tokenized once, and the fixed-length blocks cut from it.
 
-Passages are tokenised in parts, each written atomically, so that an interrupted run continues with the next part.
+Passages are tokenized in parts, each written atomically, so that an interrupted run continues with the next part.
 Within a part, each passage is followed by its separator. A block is the tokenizer's first special token and the next
 `length - 1` tokens, regardless of passage boundaries: blocks have no padding, and depend only on their number.
 """
@@ -18,9 +18,9 @@ from jaxtyping import Int
 from tqdm import tqdm
 
 from jaxwhiten import io
-from jaxwhiten.datasets.textfile import Corpus, held_out
+from jaxwhiten.datasets import Corpus, held_out
 from jaxwhiten.errors import DataError, InputError, ModelError
-from jaxwhiten.text.tokenization import BulkTokenizer
+from jaxwhiten.text import BulkTokenizer
 
 PART_PASSAGES = 1 << 16
 _BLOCK_PASSAGES = 1 << 11
@@ -63,7 +63,7 @@ class TokenStream:
 
 @dataclasses.dataclass(frozen=True)
 class TokenCorpus:
-    """A tokenised corpus, with the numbers of training passages, held-out passages and skipped lines."""
+    """A tokenized corpus, with the numbers of training passages, held-out passages and skipped lines."""
 
     train: TokenStream
     held_out: TokenStream
@@ -85,7 +85,7 @@ def tokenize_corpus(
     held_out_share: float = 0.01,
     progress: bool | None = None,
 ) -> TokenCorpus:
-    """Tokenises a corpus, or reads it back from the cache.
+    """Tokenizes a corpus, or reads it back from the cache.
 
     `block_length` includes special tokens; the cached files do not depend on it. A hash of the text decides which
     passages are held out. `progress=None` shows a progress bar on a terminal.
@@ -110,8 +110,8 @@ def tokenize_corpus(
     train, test = (TokenStream(parts, int(empty[0]), block_length) for parts in sides)
     if not len(train) or not len(test):
         raise InputError(
-            f"The text gives {len(train)} blocks of {block_length} tokens to train on and {len(test)} held out; each "
-            "side needs one. Use more text, shorter blocks or another share."
+            f"The text yields {len(train)} blocks of {block_length} tokens to train on and {len(test)} held out; each "
+            "side needs at least one. Use more text, shorter blocks or a different share."
         )
     return TokenCorpus(train, test, key, tuple(facts["passages"]), facts["skipped"])
 
@@ -125,7 +125,7 @@ def _write_parts(
 ) -> dict[str, Any]:
     dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
     facts: dict[str, Any] = {"parts": 0, "passages": [0, 0]}
-    with tqdm(desc="tokenising", unit=" passages", disable=None if progress is None else not progress) as bar:
+    with tqdm(desc="tokenizing", unit=" passages", disable=None if progress is None else not progress) as bar:
         for number, passages in enumerate(corpus.blocks(PART_PASSAGES)):
             out = [held_out(passage, share) for passage in passages]
             facts["passages"][0] += len(out) - sum(out)

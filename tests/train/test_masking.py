@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.training.masked import MaskRules, mask_blocks, mask_rules
 from tests.tiny import SENTENCES
+from train.masking import MaskRules, mask_blocks, mask_rules
 
 VOCAB = 60
 SPECIAL, PIECES = [0, 1, 2, 3, 4], list(range(40, 60))  # 2 begins blocks, 3 ends passages, 4 is the mask
@@ -167,7 +167,7 @@ def test_wordpiece_rules(tiny_model):
 
 def test_tokenizers_that_cannot_be_masked_are_refused(tmp_path, tiny_model):
     write(tmp_path / "words", "WordLevel")
-    with pytest.raises(ModelError, match="WordLevel tokenizer does not say where words begin"):
+    with pytest.raises(ModelError, match="WordLevel tokenizer does not mark where words begin"):
         mask_rules(tmp_path / "words")
     text = (tiny_model / "tokenizer.json").read_text().replace("[MASK]", "[OTHER]")
     (tmp_path / "none").mkdir()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.losses.contrastive import simcse
+from jaxwhiten.losses import Loss, simcse
+from jaxwhiten.training import Batch, Objective, Params, Plan, Setup, plan_sentences
 
 
 @jax.custom_vjp
@@ -89,3 +93,17 @@ def whitenedcse(
 
     anchor = shuffled(first, 0)
     return jnp.mean(jnp.stack([simcse(anchor, shuffled(second, n), temperature=temperature) for n in range(shuffles)]))
+
+
+def plan_shuffled(objective: Objective, loss: Loss, setup: Setup) -> Plan:
+    """A plan for `whitenedcse` that shuffles columns differently in every step."""
+    plan = plan_sentences(objective, loss, setup)
+
+    def shuffled(params: Params, batch: Batch, key: jax.Array) -> Any:
+        dropout, shuffles = jax.random.split(key)
+        return plan.loss(params | {"head": {"key": shuffles}}, batch, dropout)
+
+    return dataclasses.replace(plan, loss=shuffled)
+
+
+WHITENEDCSE = Objective("whitenedcse", whitenedcse, (1, 1), passes=2, plan=plan_shuffled, in_batch=True)

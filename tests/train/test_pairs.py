@@ -1,4 +1,4 @@
-"""The loss of pairs by hand, and negatives against a plain search."""
+"""The loss of pairs by hand, their rows, and a cross-encoder's margins as labels."""
 
 import dataclasses
 
@@ -13,9 +13,10 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.objectives import make_plan
-from jaxwhiten.training.pairs import mine_negatives, pair_loss, pair_table
 from tests.tiny import SENTENCES, write_model, write_tokenizer
 from tests.training.setups import setup_for
+from train.distillation import MARGIN_MSE
+from train.pairs import pair_loss, pair_table
 
 
 def rebuild(logits):
@@ -56,31 +57,15 @@ def test_rows_are_known_by_tokens_and_labels(tmp_path):
     assert len({one.key, table(SENTENCES[3:5], [0, 1]).key, table(SENTENCES[2:4], [1, 1]).key}) == 3
 
 
-class Angles:
-    """Texts are angles in degrees: near in number, near as vectors."""
-
-    def encode(self, texts):
-        angles = np.radians([float(text) for text in texts])
-        return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-
-
-def test_negatives_are_near_and_not_linked_by_a_chain():
-    first, second = ["0", "0", "90", "3"], ["1", "2", "91", "2"]  # 0-1, 0-2-3: one chain
-    found = mine_negatives(Angles(), [*first, "170"], [*second, "171"], count=1, depth=1)
-    assert dict(zip(*found, strict=True)) == {"0": "91", "3": "91", "90": "171", "170": "91"}
-    owners, negatives = mine_negatives(Angles(), first, second, count=5, depth=5)
-    assert sorted(zip(owners, negatives, strict=True)) == [("0", "91"), ("3", "91"), ("90", "1"), ("90", "2")]
-
-
 def test_margins_of_the_teacher_are_the_labels(cross_encoder, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
     columns = [SENTENCES[:2], SENTENCES[2:4], SENTENCES[4:6]]
     folder = write_model(tmp_path / "model", num_layers=1)
     setup = setup_for(folder, columns, 16, settings={"teacher": str(cross_encoder), "scale": 5.0})
-    plan = make_plan("margin_mse", setup)
+    plan = make_plan(MARGIN_MSE, setup)
     teacher = CrossEncoder.from_pretrained(cross_encoder)
     share = [teacher.predict(list(zip(columns[0], columns[i], strict=True))) for i in (1, 2)]
     margins = np.diff([np.log(x / (1 - x)) for x in share[::-1]], axis=0)[0]
     np.testing.assert_allclose(plan.labels, margins, atol=1e-4)
-    with pytest.raises(InputError, match="takes its labels from a cross-encoder: name it as teacher"):
-        make_plan("margin_mse", dataclasses.replace(setup, settings={}))
+    with pytest.raises(InputError, match="takes its labels from a cross-encoder: specify it"):
+        make_plan(MARGIN_MSE, dataclasses.replace(setup, settings={}))
