@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import importlib.util
 import os
 import re
@@ -26,7 +27,7 @@ from typing import Any
 
 from jaxwhiten import interrupts
 from jaxwhiten.commands.cli import Parser, need_config, say, say_cut, show_warning
-from jaxwhiten.errors import InputError, JaxwhitenError, speaking, unknown_name
+from jaxwhiten.errors import InputError, JaxwhitenError, unknown_name
 from jaxwhiten.parameters import WHITENING
 
 need_config("eval")
@@ -57,13 +58,12 @@ def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
     sys.argv[1:] = rest
     holder = config_flags.DEFINE_config_dict("config", config, help_string="A file in configs/.")
     flags.DEFINE_string("distributed", None, _DISTRIBUTED)
-    warnings.showwarning = show_warning
+    warnings.showwarning = functools.partial(show_warning, flags=_flags(config), joint="=")
 
     def program(_: list[str]) -> None:
         _guarded(main, holder.value) if where is None else _as_one_of_many(main, holder.value, where)
 
-    with speaking(_flags(config), "="):
-        app.run(program, flags_parser=_parse)
+    app.run(program, flags_parser=_parse)
 
 
 def run_without_config(main: Callable[[], None]) -> None:
@@ -83,9 +83,14 @@ def _guarded(main: Callable[[ConfigDict], None], config: ConfigDict) -> None:
         main(config)
         say_cut()
     except JaxwhitenError as error:
-        sys.exit(say(error))
+        sys.exit(_say(error, config))
     except KeyboardInterrupt:
         interrupts.end()
+
+
+def _say(error: Exception, config: ConfigDict, who: str = "") -> int:
+    """Reports an error with config keys for the library's parameters; returns the exit code."""
+    return say(error, who, _flags(config), "=")
 
 
 def _as_one_of_many(main: Callable[[ConfigDict], None], config: ConfigDict, where: str) -> None:
@@ -113,7 +118,7 @@ def _as_one_of_many(main: Callable[[ConfigDict], None], config: ConfigDict, wher
             print(interrupts.MESSAGE, file=sys.stderr)
             code = interrupts.EXIT_CODE
         elif isinstance(error, JaxwhitenError):
-            code = say(error, f"{name}: ")
+            code = _say(error, config, f"{name}: ")
         else:
             traceback.print_exc()
             code = 1

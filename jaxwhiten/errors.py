@@ -5,11 +5,10 @@ Programs report any `JaxwhitenError` as one line on stderr and exit with the `ex
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import importlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +40,8 @@ class NonFiniteError(InputError):
         begins = f", {texts[rows[0]]!r:.60}," if len(texts) else ""
         more = f", as do those of {len(rows) - 1:,} more" if len(rows) > 1 else ""
         error = cls(
-            f"The vector of text {first + rows[0]}{begins} holds NaN or inf{more}. Check the model with `jaxwhiten"
-            f" verify`, use {spelled('dtype', 'float32')}, or remove the text."
+            f"The vector of text {first + rows[0]}{begins} contains NaN or inf{more}. Check the model with `jaxwhiten"
+            " verify`, use dtype='float32', or remove the text."
         )
         error.rows = [first + row for row in rows]
         return error
@@ -139,31 +138,3 @@ def _repository() -> str:
 
     urls = metadata.metadata("jaxwhiten").get_all("Project-URL") or []
     return dict(url.split(", ", 1) for url in urls)["Repository"]
-
-
-_flags: Mapping[str, str] = {}
-_joint = "="
-
-
-def spelled(name: str, value: object = None) -> str:
-    """A parameter as the caller writes it: `gamma=0.5` in Python, `--gamma 0.5` on a command line.
-
-    Messages spell parameters by this function, so that no program has to translate them. Without a value, the name
-    only.
-    """
-    flag = _flags.get(name)
-    if value is None:
-        return flag or name
-    return f"{flag}{_joint}{value}" if flag else f"{name}={value!r}"
-
-
-@contextlib.contextmanager
-def speaking(flags: Mapping[str, str], joint: str = " ") -> Iterator[None]:
-    """Makes `spelled` write command-line flags within the block; `flags` maps the names in Python to flags."""
-    global _flags, _joint
-    before = _flags, _joint
-    _flags, _joint = flags, joint
-    try:
-        yield
-    finally:
-        _flags, _joint = before

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.errors import MismatchError, spelled
+from jaxwhiten.errors import MismatchError
 
 # Fingerprints are shown by a name if the names differ, or described.
 _SHOWN = {"fingerprint": "model", "head": "pooling"}
@@ -103,8 +103,8 @@ def check_space(
     for name in names:
         shown = _SHOWN.get(name, name)
         was, now = getattr(expected, shown), getattr(got, shown)
-        said[f"expected {spelled(shown, was)}, got {now!r}" if was != now else f"expected {_UNSEEN[name]}"] = None
-        use[spelled(shown, was) if was != now else f"the files of {expected.model!r} that were used there"] = None
+        said[f"expected {shown}={was!r}, got {now!r}" if was != now else f"expected {_UNSEEN[name]}"] = None
+        use[f"{shown}={was!r}" if was != now else f"the files of {expected.model!r} that were used there"] = None
     message = f"The vectors are not in the space of {where}: {'; '.join(said)}."
     if set(names) <= set(tolerated):
         return warnings.warn(message, SpaceWarning, stacklevel=3)

@@ -71,17 +71,6 @@ def test_every_advice_to_install_comes_from_one_place():
             assert "pip install 'jaxwhiten" not in path.read_text(encoding="utf-8"), path
 
 
-def test_parameters_are_spelled_as_the_caller_writes_them():
-    assert (errors.spelled("gamma"), errors.spelled("pooling", "mean")) == ("gamma", "pooling='mean'")
-    with errors.speaking({"gamma": "--gamma", "pooling": "--pooling"}):
-        assert (errors.spelled("gamma"), errors.spelled("pooling", "mean")) == ("--gamma", "--pooling mean")
-        assert errors.spelled("k", 3) == "k=3"
-        with errors.speaking({"k": "--config.k"}, "="):
-            assert errors.spelled("k", 3) == "--config.k=3"
-        assert errors.spelled("k") == "k"
-    assert errors.spelled("gamma", 1) == "gamma=1"
-
-
 def test_a_name_is_checked_against_any_iterable():
     errors.check_name("backend", "jax", (name for name in ("jax", "faiss-flat")))
     with pytest.raises(errors.InputError, match=r"Unknown backend 'jx'. Did you mean 'jax'"):

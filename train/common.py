@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 from eval import report
 from jaxwhiten import Encoder, io, training
 from jaxwhiten.datasets import Examples, load_nli, load_sts, nli_examples, sts_examples, table_examples, text_examples
-from jaxwhiten.errors import InputError, spelled
+from jaxwhiten.errors import InputError
 from jaxwhiten.runtime import distributed, hardware
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ def read(kind: type[T], config: ConfigDict, **more: Any) -> T:
 def check_run(config: ConfigDict) -> None:
     """Raises InputError for invalid numbers of a run before anything is read."""
     if not config.steps and config.epochs <= 0:
-        raise InputError(f"{spelled('epochs', config.epochs)}: must be above 0.")
+        raise InputError(f"epochs={config.epochs!r}: expected a number above 0.")
     read(training.Optimization, config, steps=config.steps or 1)
 
 

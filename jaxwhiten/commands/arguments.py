@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from jaxwhiten.errors import InputError, OutputError, optional, spelled, unknown_name
+from jaxwhiten.errors import InputError, OutputError, optional, unknown_name
 from jaxwhiten.parameters import WHITENING
 
 if TYPE_CHECKING:
@@ -48,6 +48,23 @@ def one_line(message: object) -> str:
     return printable(" ".join(shown.split()))
 
 
+def in_flags(message: object, flags: Mapping[str, str], joint: str = " ") -> str:
+    """A message of the library with its parameters as flags: `gamma=0.5` as `--gamma 0.5`, and "`gamma`" as `--gamma`.
+
+    `flags` maps the names in Python to flags, and `joint` stands between a flag and its value.
+    """
+    names = "|".join(map(re.escape, flags)) or "(?!)"
+    value = r"""'(?P<quoted>[^']*)'|(?P<bare>[^\s,;:()'"]*[^\s,;:()'".])"""
+    pattern = rf"(?<![\w./-])(?P<name>{names})=(?:{value})|`(?P<alone>{names})`"
+
+    def spelled(found: re.Match[str]) -> str:
+        if found["alone"]:
+            return flags[found["alone"]]
+        return f"{flags[found['name']]}{joint}{found['bare'] or found['quoted'] or ''}"
+
+    return re.sub(pattern, spelled, str(message))
+
+
 class Parser(argparse.ArgumentParser):
     """Reports mistakes as errors of one line; a mistyped option is answered with the nearest names."""
 
@@ -64,8 +81,8 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def flags(self) -> dict[str, str]:
-        """The first flag of every option, by the option's name in Python."""
-        return {action.dest: action.option_strings[0] for action in self._actions if action.option_strings}
+        """The first flag of every option, and the names of the other arguments, by their names in Python."""
+        return {action.dest: (action.option_strings or [action.dest])[0] for action in self._actions}
 
 
 def add(parser: argparse.ArgumentParser, names: str, help: str, **settings: Any) -> None:
@@ -150,8 +167,8 @@ def check_outputs(args: argparse.Namespace) -> None:
                 read = os.path.realpath(value)
                 inside = os.path.exists(read) and os.path.commonpath([real, read])
                 if real == read or (inside and (inside == real or (inside == read and os.path.exists(real)))):
-                    what = f"{spelled(other)} {value}" if other not in ("input", "inputs") else f"the input {value}"
-                    raise InputError(f"{path}: would replace {what}. Specify a different {spelled(name)}.")
+                    what = f"{other}={value!r}" if other not in ("input", "inputs") else f"the input {value}"
+                    raise InputError(f"{path}: would replace {what}. Specify a different `{name}`.")
             named.append((name, path))
 
 
@@ -174,7 +191,7 @@ def knobs(args: argparse.Namespace) -> dict[str, Any]:
     values = {knob.name: getattr(args, knob.name, None) for knob in WHITENING}
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"{spelled(name)} is {value}; it must be a number from 0 to 1.")
+            raise InputError(f"{name}={value}: expected a number from 0 to 1.")
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -182,7 +199,7 @@ def check_sizes(args: argparse.Namespace, dimension: int) -> None:
     """Raises InputError for a -k or --bytes that vectors of this dimension cannot have, before they are computed."""
     for name in ("n_components", "bytes"):
         if (value := getattr(args, name, None)) is not None and not 1 <= value <= dimension:
-            raise InputError(f"{spelled(name)} must be an integer from 1 to {dimension}, got {value}.")
+            raise InputError(f"{name}={value}: expected an integer from 1 to {dimension}.")
 
 
 def values_of(option: str, words: list[str], read: Callable[[str], Any], expected: str) -> dict[str, Any]:

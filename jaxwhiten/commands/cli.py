@@ -7,19 +7,20 @@ imported when its command is given, and imports nothing heavy before `run`.
 from __future__ import annotations
 
 import codecs
+import functools
 import importlib
 import json
 import os
 import sys
 import warnings
-from collections.abc import Sequence
-from types import ModuleType
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
 from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
-from jaxwhiten.commands.arguments import Parser, check_outputs, one_line
-from jaxwhiten.errors import InputError, JaxwhitenError, MissingDependencyError, optional, speaking, unknown_name
+from jaxwhiten.commands.arguments import Parser, check_outputs, in_flags, one_line
+from jaxwhiten.errors import InputError, JaxwhitenError, MissingDependencyError, optional, unknown_name
 
 COMMANDS = {
     "encode": "turn sentences into vectors, whitened or not",
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = next((word for word in arguments if not word.startswith("-")), None)
     if command in _ALIASES:
         arguments[arguments.index(command)] = command = _ALIASES[command]
+    flags: dict[str, str] = {}
     try:
         if command is not None and command not in COMMANDS:
             raise unknown_name("command", command, COMMANDS)
@@ -78,14 +80,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.command is None:
             top.print_help()
             return 0
-        with warnings.catch_warnings(), speaking(flags):
-            warnings.showwarning = show_warning
+        with warnings.catch_warnings():
+            warnings.showwarning = functools.partial(show_warning, flags=flags)
             check_outputs(args)
             code = _module(args.command).run(args)
         sys.stdout.flush()
         say_cut()
     except JaxwhitenError as error:
-        return say(error)
+        return say(error, flags=flags)
     except UnicodeEncodeError as error:  # bytes of a name or an argument, as Python decodes them
         around = error.object[max(0, error.start - 40) : error.end + 40]
         return say(InputError(f"{around!r} is not valid UTF-8: rename the file, or type it in UTF-8."))
@@ -110,9 +112,9 @@ def _close_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def say(error: Exception, who: str = "") -> int:
-    """Reports an error in one line on stderr; returns the exit code."""
-    print(f"error: {who}{one_line(error)}", file=sys.stderr)
+def say(error: Exception, who: str = "", flags: Mapping[str, str] = MappingProxyType({}), joint: str = " ") -> int:
+    """Reports an error in one line on stderr, with `flags` for the parameters; returns the exit code."""
+    print(f"error: {who}{one_line(in_flags(error, flags, joint))}", file=sys.stderr)
     return getattr(error, "exit_code", 1)
 
 
@@ -126,9 +128,11 @@ def say_cut() -> None:
         text.COUNTS.clear()
 
 
-def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Prints a warning in one line on stderr; replaces `warnings.showwarning`."""
-    print(f"warning: {one_line(message)}", file=sys.stderr)
+def show_warning(
+    message: Warning | str, *_: Any, flags: Mapping[str, str] = MappingProxyType({}), joint: str = " "
+) -> None:
+    """Prints a warning in one line on stderr, like `say`; replaces `warnings.showwarning`."""
+    print(f"warning: {one_line(in_flags(message, flags, joint))}", file=sys.stderr)
 
 
 def need_config(extra: str) -> None:

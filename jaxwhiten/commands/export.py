@@ -20,7 +20,7 @@ from jaxwhiten.commands.arguments import (
     whitened_encoder,
 )
 from jaxwhiten.commands.texts import sentences
-from jaxwhiten.errors import InputError, JaxwhitenError, OutputError, check_name, spelled
+from jaxwhiten.errors import InputError, JaxwhitenError, OutputError, check_name
 
 # Listed here because help must not wait for the imports of jaxwhiten.export; a test compares both lists.
 DATABASES = ("pgvector", "qdrant", "lancedb", "milvus", "sqlite-vec")
@@ -85,8 +85,8 @@ def _database(args: argparse.Namespace) -> None:
     """Writes a model folder and code for a database, and adds the texts of an index to the database."""
     if (args.index is None) != (args.into is None):
         raise InputError("--from names an index and --into the database that gets its texts: give both or neither.")
-    if given := [name for name in knobs(args) if name != "gamma"]:
-        raise InputError(f"{', '.join(map(spelled, given))}: --bytes says how many columns are kept, and β is 1.")
+    if given := [f"`{name}`" for name in knobs(args) if name != "gamma"]:
+        raise InputError(f"{', '.join(given)}: --bytes says how many columns are kept, and β is 1.")
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.export import databases
     from jaxwhiten.search import load_index

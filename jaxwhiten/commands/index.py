@@ -19,7 +19,7 @@ from jaxwhiten.commands.arguments import (
     values_of,
 )
 from jaxwhiten.commands.texts import add_texts, records, sentences
-from jaxwhiten.errors import DataError, InputError, spelled
+from jaxwhiten.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from jaxwhiten.search import Index
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    changes = [spelled(name) for name in ("add", "update", "remove", "remove_file") if getattr(args, name)]
+    changes = [f"`{name}`" for name in ("add", "update", "remove", "remove_file") if getattr(args, name)]
     if not args.remove:
         if len(args.input) > 1:
             raise InputError(f"Expected one input, got {len(args.input)}: {' '.join(args.input)[:200]}.")
@@ -116,8 +116,8 @@ def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     from jaxwhiten.space import VectorSpace
 
     named = (*_OF_TEXTS, "ids", *(["model"] if args.model != DEFAULT_MODEL else []))
-    if given := [spelled(name) for name in named if getattr(args, name)]:
-        raise InputError(f"{args.input}: codes are kept as they are: leave {', '.join(given)} out.")
+    if given := [f"`{name}`" for name in named if getattr(args, name)]:
+        raise InputError(f"{args.input}: codes are kept as they are: omit {', '.join(given)}.")
     vectors: Any = open_vectors(args.input)
     if (code := getattr(vectors, "code", None)) is None:
         raise InputError(f"{args.input}: holds vectors; `jaxwhiten index` takes texts, or codes with their code.")
@@ -156,10 +156,10 @@ def _save(args: argparse.Namespace, index: Index, skipped: str) -> None:
 
 def _change(args: argparse.Namespace, how: str) -> None:
     """Runs --add, --update or --remove, while other writers wait."""
-    if given := [spelled(name) for name in _FIXED if getattr(args, name)]:
-        raise InputError(f"{how} takes everything from the index that is there: leave {', '.join(given)} out.")
+    if given := [f"`{name}`" for name in _FIXED if getattr(args, name)]:
+        raise InputError(f"{how} uses the settings of the existing index: omit {', '.join(given)}.")
     if args.update and not args.ids:
-        raise InputError("--update replaces texts by their ids: say with --id which column holds them.")
+        raise InputError("--update replaces documents by their IDs: specify the ID column with --id.")
     from jaxwhiten.commands.search import open_index
     from jaxwhiten.search import load_index, locked
     from jaxwhiten.search.header import read_header

@@ -18,7 +18,7 @@ from jaxwhiten.datasets.protocol import Pairs, data_folder
 from jaxwhiten.datasets.pydocs import load_pydocs
 from jaxwhiten.datasets.retrieval import RetrievalData, Row, from_pairs, read_own, read_pairs_file
 from jaxwhiten.datasets.textfile import read_lines
-from jaxwhiten.errors import DataError, DataNotFoundError, spelled, unknown_name
+from jaxwhiten.errors import DataError, DataNotFoundError, unknown_name
 from jaxwhiten.io import PathLike, cache_dir, content_key
 
 QUORA_URL = "https://qim.fs.quoracdn.net/quora_duplicate_questions.tsv"
@@ -66,7 +66,7 @@ def _load_quora(data_dir: PathLike | None) -> RetrievalData:
     if path is None and data_dir:
         raise DataNotFoundError(
             f"{data_dir}: no {QUORA_FILE} in it (nor in {', '.join(filter(None, _QUORA_FOLDERS))} below it). Put it"
-            f" there, name another file in Quora's columns as the data set, or leave {spelled('data_dir')} unset to"
+            " there, name another file in Quora's columns as the data set, or leave `data_dir` unset to"
             " download it."
         )
     if path is None:
@@ -92,7 +92,7 @@ def _mrpc_splits(data_dir: PathLike | None) -> Iterator[tuple[str, list[Row]]]:
     if folder is None:
         raise DataNotFoundError(
             f"MRPC: {' and '.join(MRPC_FILES)} are not {f'in {root} or its downstream/MRPC' if root else 'known'}. Set"
-            f" {spelled('data_dir')} or $JAXWHITEN_DATA_DIR to a SentEval-style folder, or use the data set pydocs,"
+            " `data_dir` or $JAXWHITEN_DATA_DIR to a SentEval-style folder, or use the data set pydocs,"
             " which needs no files."
         )
     for name, count in MRPC_FILES.items():

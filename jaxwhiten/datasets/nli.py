@@ -21,7 +21,7 @@ from jaxwhiten.datasets import remote
 from jaxwhiten.datasets.protocol import data_folder
 from jaxwhiten.datasets.tables import Table, read_header, read_table, split_name
 from jaxwhiten.datasets.textfile import read_lines
-from jaxwhiten.errors import DataError, DataNotFoundError, InputError, check_name, spelled
+from jaxwhiten.errors import DataError, DataNotFoundError, InputError, check_name
 from jaxwhiten.io import PathLike, cache_dir
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -271,7 +271,7 @@ def load_nli(
     folder = data_folder(data_dir)
     if folder and not folder.is_dir():
         raise DataNotFoundError(
-            f"{folder}: no such folder. Set {spelled('data_dir')} or $JAXWHITEN_DATA_DIR to a folder that holds nli, or"
+            f"{folder}: no such folder. Set `data_dir` or $JAXWHITEN_DATA_DIR to a folder that holds nli, or"
             " leave both unset and connect, and AllNLI is downloaded."
         )
     rules = {"splits": splits, "two_way": two_way, "exclude_overlap": exclude_overlap, "skip_bad_rows": skip_bad_rows}

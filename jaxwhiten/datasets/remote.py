@@ -17,7 +17,7 @@ from pathlib import Path
 
 from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import TaskSpec
-from jaxwhiten.errors import DataError, DataNotFoundError, OutputError, optional, spelled
+from jaxwhiten.errors import DataError, DataNotFoundError, OutputError, optional
 from jaxwhiten.io import PathLike, atomic_path, content_key, sha256_file
 
 SENTEVAL_URL = "https://huggingface.co/datasets/princeton-nlp/datasets-for-simcse/resolve/main/senteval.tar"
@@ -73,7 +73,7 @@ def fetch(url: str, path: PathLike, what: str, *, max_bytes: int = MAX_DOWNLOAD)
     except requests.RequestException as error:
         raise DataNotFoundError(
             f"The {what} is not on this machine and could not be downloaded from {url} ({_reason(error)}). Set"
-            f" {spelled('data_dir')} or $JAXWHITEN_DATA_DIR to a folder that holds it, or connect to the network and"
+            " `data_dir` or $JAXWHITEN_DATA_DIR to a folder that holds it, or connect to the network and"
             " run again."
         ) from error
     except OSError as error:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxwhiten.datasets.protocol import SAMPLE, Count, Pairs, STSTask, TaskSpec
 from jaxwhiten.datasets.tables import read_table
 from jaxwhiten.datasets.textfile import read_lines
-from jaxwhiten.errors import DataError, DataNotFoundError, spelled
+from jaxwhiten.errors import DataError, DataNotFoundError
 from jaxwhiten.io import PathLike
 
 _LIMIT = 100_000  # lines; the longest file of the protocol has 5,749
@@ -123,7 +123,7 @@ def read_task(spec: TaskSpec, data_dir: PathLike) -> STSTask:
     if folder is None:
         raise DataNotFoundError(
             f"{Path(data_dir)}: no folder {spec.folder} in it, so {spec.name} cannot be read. Set"
-            f" {spelled('data_dir')} or $JAXWHITEN_DATA_DIR to a SentEval-style folder (one that holds"
+            " `data_dir` or $JAXWHITEN_DATA_DIR to a SentEval-style folder (one that holds"
             f" downstream/{spec.folder}), or leave both unset and connect, and the data is downloaded."
         )
     return STSTask(spec.name, {split: read_split(spec, folder, split) for split in spec.counts})

@@ -8,7 +8,7 @@ from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask, data_folder
 from jaxwhiten.datasets.senteval import load_sample, read_task
 from jaxwhiten.datasets.tables import read_header, read_table
-from jaxwhiten.errors import InputError, check_name, spelled
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.io import PathLike, cache_dir
 
 _COLUMNS = ("sentence1", "sentence2", "score")
@@ -54,7 +54,7 @@ def read_pairs(path: PathLike, columns: Sequence[str] = ()) -> Pairs:
       DataError: A column is missing, or a score is not a number; the message names the line.
     """
     if len(columns) not in (0, 3):
-        raise InputError(f"{spelled('columns', ','.join(columns))}: expected three names, as {','.join(_COLUMNS)}.")
+        raise InputError(f"columns={','.join(columns)!r}: expected three names, as {','.join(_COLUMNS)}.")
     found = read_header(path)
     bare = not columns and len(found) == 3 and found[2].lstrip("+-").replace(".", "", 1).isdecimal()
     names = columns or (_COLUMNS if bare or len(found) != 3 or set(found) == set(_COLUMNS) else found)

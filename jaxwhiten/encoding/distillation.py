@@ -28,7 +28,7 @@ from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.encoding.stream import BLOCK, progress, vectors
 from jaxwhiten.encoding.table import mean_matrix
-from jaxwhiten.errors import InputError, spelled
+from jaxwhiten.errors import InputError
 from jaxwhiten.head import Head, Normalize, at_pooling
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.text import BulkTokenizer, Texts, TokenIds, text_blocks
@@ -140,9 +140,9 @@ def distil(
       InputError: An argument is invalid, or the encoder would give every sentence the same vector.
     """
     if fit and not vocabulary.drawn:
-        raise InputError(f"{spelled('fit')} needs a corpus of at least {ENOUGH} different sentences.")
+        raise InputError(f"`fit` requires a corpus of at least {ENOUGH} different sentences.")
     if sif is not None and not 0 < sif < np.inf:
-        raise InputError(f"{spelled('sif')} is {sif}; it must be above 0.")
+        raise InputError(f"sif={sif}: expected a number above 0.")
     p = vocabulary.frequencies
     shares = np.ones(len(p)) if sif is None else sif / (sif + p)
     weights = p * shares if weighted else vocabulary.words.astype(np.float64)
@@ -151,7 +151,7 @@ def distil(
     if fit:
         table = _fitted(table, vocabulary, k)
     if not np.ptp(normalize(table[vocabulary.words]), axis=0).max() > _NOISE:
-        advice = f"use more varied sentences, a larger {spelled('sif')}, or a teacher whose vectors differ"
+        advice = "use more varied sentences, a larger `sif`, or a teacher whose vectors differ"
         raise InputError(f"The table would give every sentence the same vector: {advice}.")
     name, folder = vocabulary.teacher.name, vocabulary.tokenizer.folder
     model = StaticEncoder(table)

@@ -30,7 +30,7 @@ from jaxwhiten.encoding.idf import frequency_table
 from jaxwhiten.encoding.loading import read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, progress
-from jaxwhiten.errors import InputError, ModelError, spelled
+from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import AUTO, Head, Normalize, Settings, Step, Tables, Truncate, Whiten, canonical, longest_text
 from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.head import pooling_names
@@ -422,7 +422,7 @@ class Encoder:
         heads, single = self._chosen(pooling, prompt_name, prompt)
         heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
         if block_size < 1:
-            raise InputError(f"{spelled('block_size')} is {block_size}; it must be at least 1.")
+            raise InputError(f"block_size={block_size}: expected at least 1.")
         texts, bar = text_blocks(sentences, block_size), progress(sentences, show_progress)
         for block in stream.in_blocks(texts, self.tokenizer, self._engine, heads, stream.vectors, batch_size, bar):
             yield next(iter(block.values())) if single else block

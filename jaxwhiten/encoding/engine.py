@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from jaxwhiten.encoding.batching import Batch, Found, Layout
-from jaxwhiten.errors import InputError, spelled, unknown_name
+from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.head import Heads
 from jaxwhiten.lazy import jax
 from jaxwhiten.models import EncoderConfig
@@ -103,7 +103,7 @@ def engine_for(
     if model.module != STATIC:
         return engine_class(name)(model, max_length, device, dtype, folder)
     if name != DEFAULT:
-        raise InputError(f"A static encoder has no products for an engine to run: take {spelled('engine', DEFAULT)}.")
+        raise InputError(f"A static encoder has no matrix products for an engine to run: use engine={DEFAULT!r}.")
     from jaxwhiten.encoding.table import TableEngine
 
     return TableEngine(model, max_length, device)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxwhiten.encoding.similarity import SIMILARITIES
-from jaxwhiten.errors import InputError, ModelError, spelled
+from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import AUTO, Head, PoolingWarning, Settings, longest_text, read_head, says_head
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import BulkTokenizer
@@ -32,8 +32,8 @@ def read_parts(
     if pooling == AUTO:
         warnings.warn(
             f"{name} does not say how its token vectors are pooled: taking the mean. An encoder that was not tuned"
-            f" for similarity is often better with {spelled('pooling', 'first_last_avg')};"
-            f" {spelled('pooling', 'mean')} silences this.",
+            f" for similarity is often better with pooling='first_last_avg';"
+            " pooling='mean' silences this.",
             PoolingWarning,
             stacklevel=3,
         )
@@ -45,9 +45,7 @@ def tokenizer_for(model: Any, folder: Path, max_length: int | None = None) -> Bu
     config = model.config
     max_length = longest_text(folder, config) if max_length is None else max_length
     if not 3 <= max_length <= config.longest_input:
-        raise InputError(
-            f"{spelled('max_length')} is {max_length}; this model takes 3 to {config.longest_input} tokens."
-        )
+        raise InputError(f"max_length={max_length}: this model reads 3 to {config.longest_input} tokens.")
     tokenizer = BulkTokenizer(folder, max_length, config.vocab_size, special_tokens=model.special_tokens)
     if tokenizer.vocab_size > config.vocab_size:
         raise ModelError(

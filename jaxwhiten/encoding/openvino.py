@@ -23,7 +23,7 @@ from jaxwhiten import io
 from jaxwhiten.encoding.batching import Batch, Found, Layout
 from jaxwhiten.encoding.kept import Unread, load
 from jaxwhiten.encoding.quantised import GRAPH, Quantised
-from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, optional, spelled, unknown_name
+from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, optional, unknown_name
 from jaxwhiten.head import Heads, Quantise, Step, at_pooling, leaves, write_steps
 from jaxwhiten.head.head import before_code
 from jaxwhiten.lazy import jax, nnx
@@ -136,7 +136,7 @@ class OpenVINOEngine:
             raise unknown_name("dtype", dtype, DTYPES)
         native = has_bfloat16()
         if dtype == "bfloat16" and not native:
-            raise InputError(f"This CPU has no instructions for bfloat16: take {spelled('dtype', 'float32')}.")
+            raise InputError("This CPU has no instructions for bfloat16: use dtype='float32'.")
         return dtype or ("bfloat16" if native else "float32"), "float32"
 
     @staticmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxwhiten import io
-from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
+from jaxwhiten.errors import InputError, MismatchError, ModelError
 
 GRAPH = "int8.xml"
 HEADER = "int8.json"
@@ -57,8 +57,7 @@ class Quantised(NamedTuple):
             raise MismatchError(f"{file}: int8 weights of another model than {model}; make them again.")
         if max_length > longest:
             raise InputError(
-                f"{file}: int8 weights for up to {longest} tokens; {spelled('max_length')} is {max_length}. Make them"
-                " again with it."
+                f"{file}: int8 weights for up to {longest} tokens, got max_length={max_length}: export them again."
             )
         return cls(file.parent, header)
 

@@ -20,7 +20,7 @@ from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.coded import with_code
 from jaxwhiten.encoding.batching import Batch, Found
 from jaxwhiten.encoding.engine import Engine
-from jaxwhiten.errors import InputError, JaxwhitenError, NonFiniteError, spelled
+from jaxwhiten.errors import InputError, JaxwhitenError, NonFiniteError
 from jaxwhiten.head import AfterPrompt, Head, Heads, Step
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import BulkTokenizer, TextForm, Texts, TokenIds, text_blocks
@@ -169,8 +169,8 @@ def _smaller(engine: Engine, batch: Batch, tokens: TokenIds, error: Exception) -
     size = f"{batch.height} sentences of {batch.length} tokens"
     if parts[0].height == batch.height:
         raise JaxwhitenError(
-            f"The device has no memory for {size}, which cannot be split: lower {spelled('max_length')}, take"
-            f" {spelled('dtype', 'bfloat16')}, or end what else is on the device."
+            f"Out of device memory for {size}, which cannot be split: lower `max_length`, use dtype='bfloat16', or stop"
+            " other programs on the device."
         ) from error
     if parts[0].tokens < engine.layout.token_budget:
         engine.layout.token_budget = parts[0].tokens
@@ -239,7 +239,7 @@ def all_moments(sentences: Texts, tokenizer: BulkTokenizer, engine: Engine, head
 def _by_form(heads: ReadyHeads, max_rows: int | None) -> dict[TextForm, dict[str, ReadyHead]]:
     """The heads by form of text; heads of one form share a forward pass."""
     if max_rows is not None and max_rows < 1:
-        raise InputError(f"{spelled('batch_size')} is {max_rows}; it must be at least 1.")
+        raise InputError(f"batch_size={max_rows}: expected at least 1.")
     by_form = collections.defaultdict[TextForm, dict[str, ReadyHead]](dict)
     for name, head in heads.items():
         by_form[head.head.form][name] = head

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jaxwhiten import io
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.errors import InputError, spelled
+from jaxwhiten.errors import InputError
 from jaxwhiten.head import Settings, write_steps
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
@@ -35,7 +35,7 @@ def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
     if isinstance(encoder.model(), StaticEncoder):
         raise InputError(f"{encoder.name}: a static encoder has no graph: its own folder is what model2vec loads.")
     if encoder.dtype != "float32":
-        raise InputError(f"{spelled('dtype')} is {encoder.dtype}; an ONNX graph computes in float32, so pass float32.")
+        raise InputError(f"dtype={encoder.dtype!r}: an ONNX graph computes in float32, use dtype='float32'.")
     graph = Graph()
     vectors = write_steps(encoder.head.steps, EncoderGraph(graph, encoder.model(), encoder.max_length))
     graph.op("Identity", vectors, output="sentence_embedding")

@@ -24,7 +24,7 @@ from jaxtyping import Float, Int, Shaped
 from jaxwhiten.arrays import blocks, check_finite
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code
-from jaxwhiten.errors import InputError, spelled, unknown_name
+from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, Ditto, MaskToken, Mean, Pooling
 from jaxwhiten.head.states import LayerMix, TokenWeights
 from jaxwhiten.head.steps import States, Step, leaves
@@ -253,7 +253,7 @@ class Head:
         if not (same := _facts(own, config) == _facts(pooling, config)):
             fitted = [step.words() for step in after if isinstance(step, Whiten | Quantise)]
             if fitted:
-                words = f"{spelled('pooling', named.name)} omits {' and '.join(fitted)}, fitted on another pooling"
+                words = f"pooling={named.name!r} omits {' and '.join(fitted)}, fitted on another pooling"
                 warnings.warn(f"{words}. Refit with `jaxwhiten fit`.", PoolingWarning, stacklevel=5)
             first = next((i for i, step in enumerate(after) if step.words() in fitted), len(after))
             after = after[:first] + tuple(step for step in after[first:] if isinstance(step, Normalize | Truncate))

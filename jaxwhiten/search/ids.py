@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64, Shaped
 
-from jaxwhiten.errors import FormatError, InputError, spelled
+from jaxwhiten.errors import FormatError, InputError
 
 FILE = "ids.json"
 
@@ -63,11 +63,11 @@ class Ids:
         """These ids and those of n more rows."""
         if self.next is not None:
             if ids is not None:
-                raise InputError(f"The index numbers its documents itself: leave {spelled('ids')} out.")
+                raise InputError("The index numbers its documents itself: omit `ids`.")
             new, end = range(self.next, self.next + n), self.next + n
             return Ids(range(end) if isinstance(self.kept, range) else np.concatenate([self.kept, new]), end)
         if ids is None:
-            raise InputError(f"The documents of this index have their own ids: give {spelled('ids')}.")
+            raise InputError("The documents of this index have their own IDs: pass `ids`.")
         wanted = unique_ids(ids, n)
         if isinstance(wanted[0], str) != self.strings:
             kind = "strings" if self.strings else "integers"
@@ -100,7 +100,7 @@ def as_ids(ids: Any) -> list[Any]:
     """Ids as strings or as integers; InputError for other types, mixed types, or a single string."""
     values = ids.tolist() if hasattr(ids, "tolist") else ids
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
-        raise InputError(f"{spelled('ids')} must be a list of ids, not {ids!r:.80}.")
+        raise InputError(f"ids={ids!r:.80}: expected a list of IDs.")
     values = [value.item() if isinstance(value, np.generic) else value for value in values]
     kind = str if values and isinstance(values[0], str) else int
     for value in values:

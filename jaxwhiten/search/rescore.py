@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from jaxwhiten.codes import Code, load_code, make_code
-from jaxwhiten.errors import InputError, check_name, spelled
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.io import map_array
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import prepared, read_map, write_map
@@ -57,7 +57,7 @@ class Rescoring:
         largest, limits = np.abs(x).max(axis=1), np.finfo(np.float16)
         if not ((largest >= limits.tiny) & (largest <= limits.max)).all():  # only without unit length
             size = f"{limits.tiny:.0e} to {limits.max:.0f}, which float16 holds"
-            raise InputError(f"A vector's largest entry is not from {size}: use {spelled('rescore', 'int8')}.")
+            raise InputError(f"A vector's largest entry is not from {size}: use rescore='int8'.")
         return x.astype(np.float16)
 
     def best(

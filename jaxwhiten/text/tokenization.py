@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, spelled
+from jaxwhiten.errors import InputError, JaxwhitenError, ModelError
 from jaxwhiten.text.growth import check_growth
 from jaxwhiten.text.ids import TokenIds
 from jaxwhiten.text.words import WordTable
@@ -182,9 +182,7 @@ class BulkTokenizer:
         """Token ids of pairs, each plus `model_vocab` times its token type; the longer sentence is truncated first."""
         special = self._tokenizer.num_special_tokens_to_add(True)
         if self.max_length < special + 2:
-            raise InputError(
-                f"{spelled('max_length')} is {self.max_length}; the special tokens of a pair take {special}."
-            )
+            raise InputError(f"max_length={self.max_length}: the special tokens of a pair take {special}.")
         with _refusing(self.folder, "is damaged"):
             encodings = self._tokenizer.encode_batch_fast(pairs)
             found = self._checked([encoding.ids for encoding in encodings])

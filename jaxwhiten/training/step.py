@@ -15,7 +15,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Int, Key, Scalar
 
-from jaxwhiten.errors import InputError, check_name, spelled
+from jaxwhiten.errors import InputError, check_name
 
 Params = Any
 """A pytree of float32 arrays, updated by the optimiser."""
@@ -63,7 +63,7 @@ class Optimization:
         for name, low in least.items():
             value = getattr(self, name)
             if not low <= value < math.inf:  # also false for NaN
-                raise InputError(f"{spelled(name, value)}: must be a finite number of at least {low:g}.")
+                raise InputError(f"{name}={value!r}: expected a finite number of at least {low:g}.")
         if self.steps < 1 or not 0 <= self.warmup < 1:
             raise InputError(
                 f"A schedule needs at least one step and a warm-up share in [0, 1): got {self.steps}, {self.warmup}."

@@ -24,7 +24,7 @@ from jaxtyping import Float, Shaped
 from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import FormatError, InputError, MissingDependencyError, check_name, not_fitted, spelled
+from jaxwhiten.errors import FormatError, InputError, MissingDependencyError, check_name, not_fitted
 
 _OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
@@ -39,14 +39,14 @@ def is_number(value: Any, kind: Any = numbers.Real) -> bool:
 def check_share(name: str, value: Any) -> None:
     """Raises InputError unless a parameter is a number from 0 to 1."""
     if not (is_number(value) and 0 <= value <= 1):
-        raise InputError(f"{spelled(name)} must be a number from 0 to 1, got {value!r}.")
+        raise InputError(f"{name}={value!r}: expected a number from 0 to 1.")
 
 
 def check_integer(name: str, value: Any, least: int, most: int | None = None) -> None:
     """Raises InputError unless a parameter is an integer of at least `least`, and at most `most`."""
     if not (is_number(value, numbers.Integral) and value >= least and (most is None or value <= most)):
         limits = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise InputError(f"{spelled(name)} must be an integer {limits}, got {value!r}.")
+        raise InputError(f"{name}={value!r}: expected an integer {limits}.")
 
 
 def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64
 
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import InputError, check_name, spelled
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.lazy import jax, jnp
 from jaxwhiten.parameters import DEFAULTS, SHRINKAGES
 from jaxwhiten.whitening.affine import Affine
@@ -160,7 +160,7 @@ def _warn_of_few_rows(decomposition: Decomposition, n: int, k: int) -> None:
     if n >= _ROWS_PER_COLUMN * k:
         few = f"{_ROWS_PER_EFFECTIVE} for each of the {effective[k - 1]:.0f} columns of about that variance"
     most = int(np.count_nonzero(needed <= n))
-    fewer = f", or keep at most {most} columns: {spelled('n_components', most)}" if most else ""
+    fewer = f", or keep at most {most} columns: n_components={most}" if most else ""
     _warn(
         f"A whitening {'of' if k == d else f'to {k} of'} {d} columns was fitted on {n} rows, fewer than {few}:"
         f" the variances it scales by are unreliable. Give more rows{fewer}."
@@ -290,12 +290,12 @@ class Whitening(Method):
             return
         if self.gamma and 4 * rank < min(d, n - 1):
             what = f"{d - rank} of {d} directions vary too little to be whitened: the rank of the data is {rank}"
-            most = f", or use {spelled('n_components', rank)}" if rank else ""
+            most = f", or use n_components={rank}" if rank else ""
             _warn(f"{what}. Remove rows that are much longer than the others, and repeated rows{most}.")
         elif k is not None and k > rank:
             last = f"{k - rank} columns carry" if k - rank > 1 else "column carries"
             _warn(
-                f"{spelled('n_components', k)} is more than the rank of the data, {rank}: the last {last} no"
+                f"n_components={k!r} is more than the rank of the data, {rank}: the last {last} no"
                 " information. Take fewer."
             )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from jaxwhiten import POOLINGS as REGISTRY
-from jaxwhiten.commands.arguments import POOLINGS
+from jaxwhiten.commands.arguments import POOLINGS, in_flags
 from jaxwhiten.search import load_index
 from tests.commands.conftest import TEXTS, generated
 
@@ -41,9 +41,9 @@ def test_a_query_may_look_like_an_option_behind_two_dashes(run):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["fit", "{texts}", "-o", "{out}", "--beta", "2"], "--beta must be a number from 0 to 1, got 2.0"),
-        (["encode", "{texts}", "-o", "{out}.npy", "--max-length", "999"], "--max-length is 999; this model takes 3"),
-        (["encode", "{texts}", "-o", "{out}.npy", "--block", "0"], "--block is 0; it must be at least 1"),
+        (["fit", "{texts}", "-o", "{out}", "--beta", "2"], "--beta 2.0: expected a number from 0 to 1"),
+        (["encode", "{texts}", "-o", "{out}.npy", "--max-length", "999"], "--max-length 999: this model reads 3"),
+        (["encode", "{texts}", "-o", "{out}.npy", "--block", "0"], "--block 0: expected at least 1"),
         (["tune", "{whitening}", "--data-dir", "{empty}"], "Set --data-dir or $JAXWHITEN_DATA_DIR"),
         (["fit", "{texts}", "-o", "{out}.npy"], "a whitening is a .safetensors file or a model folder, not .npy"),
         (["fit", "{vectors}", "-o", "{out}.npy"], "a whitening is a .safetensors file or a model folder, not .npy"),
@@ -98,3 +98,20 @@ def test_a_table_is_indexed_without_its_header(run, tiny_model, tmp_path):
     words = ["index", tmp_path / "t.csv", "-o", tmp_path / "idx", "--model", tiny_model, "--pooling", "mean"]
     assert run(*words).code == 0
     assert list(load_index(tmp_path / "idx").documents) == TEXTS
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("gamma=0.5.", "--gamma 0.5."),
+        ("(pooling='mean, max')", "(--pooling mean, max)"),
+        ("a larger `gamma`, or prompt=''", "a larger --gamma, or prompt=''"),
+        ("gamma is fine, x.gamma=1 and my_gamma=1 too", "gamma is fine, x.gamma=1 and my_gamma=1 too"),
+        ("file='x y'", "file x y"),
+    ],
+)
+def test_parameters_become_flags(message, expected):
+    flags = {"gamma": "--gamma", "pooling": "--pooling", "file": "file"}
+    assert in_flags(message, flags) == expected
+    assert in_flags(message, {}) == message
+    assert in_flags("gamma=1", {"gamma": "--config.gamma"}, "=") == "--config.gamma=1"

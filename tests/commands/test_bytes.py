@@ -82,9 +82,9 @@ def test_an_index_of_codes_is_that_of_their_vectors(run, codes, corpus, tiny_mod
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--whiten"], "codes are kept as they are: leave --whiten out"),
-        (["--model", "other"], "codes are kept as they are: leave --model out"),
-        (["--bytes", 4], "codes are kept as they are: leave --bytes out"),
+        (["--whiten"], "codes are kept as they are: omit --whiten"),
+        (["--model", "other"], "codes are kept as they are: omit --model"),
+        (["--bytes", 4], "codes are kept as they are: omit --bytes"),
         (["--rescore", "int8"], "Codes alone have nothing finer to score candidates by"),
     ],
 )

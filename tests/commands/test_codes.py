@@ -92,6 +92,6 @@ def test_texts_are_added_to_an_index(run, tiny_model, texts, tmp_path):
     assert list(index.documents) == [*texts, "something new", "and newer"]
     assert "401\tand newer" in run("search", tmp_path / "index", "and newer", "-k", 1).out
     done = run("index", tmp_path / "new.txt", "--add", "--bytes", 8, "-o", tmp_path / "index")
-    assert (done.code, "leave --bytes out" in done.err) == (2, True)
+    assert (done.code, "omit --bytes" in done.err) == (2, True)
     done = run("index", tmp_path / "new.txt", "--add", "-o", tmp_path / "nowhere")
     assert (done.code, "expected an index folder" in done.err) == (2, True)

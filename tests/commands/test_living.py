@@ -77,8 +77,8 @@ def test_numbers_never_change_meaning(run, index, corpus, tiny_model, tmp_path):
     ("words", "message"),
     [
         ("{docs} --add --id key", "Document 'doc-0' is in the index already: update replaces it"),
-        ("{docs} --add --column text", "have their own ids: give --id"),
-        ("{docs} --update --column text", "say with --id which column"),
+        ("{docs} --add --column text", "have their own IDs: pass --id"),
+        ("{docs} --update --column text", "specify the ID column with --id"),
         ("{docs} --update --id text --column key", "No document 'A man"),
         ("doc-1 doc-9 --remove", "No document 'doc-9' in the index"),
         ("none.txt --remove", "No document 'none.txt' in the index"),

@@ -74,7 +74,7 @@ MISTAKES = {
         2,
         "with --model {tiny} and --pooling mean",
     ),
-    "k too large": (f"{FIT} --pooling mean -k 99 -o {{out}}", 2, "-k must be an integer from 1 to 32, got 99"),
+    "k too large": (f"{FIT} --pooling mean -k 99 -o {{out}}", 2, "-k 99: expected an integer from 1 to 32"),
     "a CSV file with a header": ("index {header} -o {out}", 2, "say with --column which column holds the sentences"),
     "a file for a folder": (f"{FIT} --pooling mean -o {{file}}/out", 1, "choose another place"),
     "a word for a number": (f"{FIT} -k abc -o {{out}}", 2, "Argument -k/--dimension: invalid int value: 'abc'"),

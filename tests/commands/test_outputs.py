@@ -220,10 +220,10 @@ def test_ids_to_remove_are_exact(run, things):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (f"fit {{texts.txt}} {MODEL} -o {{new}} -k 33", "-k must be an integer from 1 to 32, got 33"),
-        (f"fit {{texts.txt}} {MODEL} -o {{new}} --bytes 0", "--bytes must be an integer from 1 to 32, got 0"),
-        (f"index {{texts.txt}} {MODEL} -o {{new}} --bytes 500", "--bytes must be an integer from 1 to 32, got 500"),
-        (f"index {{texts.txt}} {MODEL} -o {{new}} --whiten -k 0", "-k must be an integer from 1 to 32, got 0"),
+        (f"fit {{texts.txt}} {MODEL} -o {{new}} -k 33", "-k 33: expected an integer from 1 to 32"),
+        (f"fit {{texts.txt}} {MODEL} -o {{new}} --bytes 0", "--bytes 0: expected an integer from 1 to 32"),
+        (f"index {{texts.txt}} {MODEL} -o {{new}} --bytes 500", "--bytes 500: expected an integer from 1 to 32"),
+        (f"index {{texts.txt}} {MODEL} -o {{new}} --whiten -k 0", "-k 0: expected an integer from 1 to 32"),
         (f"index {{texts.txt}} {MODEL} -o {{foreign}}", "not empty and not an index"),
         (f"embed {{texts.txt}} {{texts.txt}} {MODEL} -o {{new}}", "is listed twice"),
     ],

@@ -88,7 +88,7 @@ def test_mistakes(one, tokenizer, tmp_path):
     with pytest.raises(InputError, match="has 2 labels; ranking takes a model with one score per pair"):
         make(tokenizer, 2).rank("a", ["b"])
     folder = one.save(tmp_path)
-    with pytest.raises(InputError, match="max_length is 65; this model takes 3 to 64 tokens"):
+    with pytest.raises(InputError, match="max_length=65: this model reads 3 to 64 tokens"):
         CrossEncoder.from_pretrained(folder, max_length=65)
     settings = folder / "config_sentence_transformers.json"
     for changes, message in [

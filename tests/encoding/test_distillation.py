@@ -149,4 +149,4 @@ def test_the_command(tiny_model, tmp_path, capsys):
     plain = Encoder.from_pretrained(tmp_path / "plain")
     assert np.abs(plain.encode(SENTENCES) - static.encode(SENTENCES)).max() > 1e-2
     assert cli.main(["distil-static", *model, *options[:2], "--sentences", "299", "-o", str(tmp_path / "x")]) == 2
-    assert "--sentences must be an integer of at least 300, got 299" in capsys.readouterr().err
+    assert "--sentences 299: expected an integer of at least 300" in capsys.readouterr().err

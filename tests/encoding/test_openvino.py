@@ -331,7 +331,7 @@ def test_int8_weights_of_shorter_inputs_are_refused(int8, tmp_path):
     copied = shutil.copytree(int8.folder, tmp_path / "copied")
     header = copied / "openvino" / "int8.json"
     header.write_text(json.dumps(json.loads(header.read_text()) | {"longest": 20}))
-    with pytest.raises(InputError, match="up to 20 tokens; max_length is 24"):
+    with pytest.raises(InputError, match="up to 20 tokens, got max_length=24"):
         Encoder.from_pretrained(copied, engine="openvino", dtype="int8", max_length=24)
 
 

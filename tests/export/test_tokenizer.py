@@ -106,6 +106,6 @@ def test_an_exported_graph_with_its_own_tokenizer_is_the_encoder(encoder, paragr
 
 
 def test_a_graph_is_float32(source, tmp_path):
-    with pytest.raises(InputError, match="dtype is bfloat16; an ONNX graph computes in float32"):
+    with pytest.raises(InputError, match="dtype='bfloat16': an ONNX graph computes in float32"):
         save_onnx(tmp_path / "out", Encoder.from_pretrained(source, pooling="mean", dtype="bfloat16"))
     assert not (tmp_path / "out").exists()

@@ -21,7 +21,7 @@ More of it.
 import sys
 import warnings
 from configs import launch
-from jaxwhiten.errors import DataError, spelled
+from jaxwhiten.errors import DataError
 def main(config):
     if config.steps == 0:
         raise DataError("rows.tsv, line 7: not a number")
@@ -29,7 +29,7 @@ def main(config):
         raise KeyboardInterrupt
     if config.steps == 99:
         warnings.warn("few\\nrows")
-        raise DataError(f"set {spelled('data_dir')}, {spelled('steps', 5)} or {spelled('k', 2)}")
+        raise DataError("set `data_dir`, steps=5 or k=2")
     print(config.model, config.optimizer.rate, config.steps, *(config.words if config.steps == 7 else ()))
 launch.run(main, sys.argv.pop(1))
 '''

@@ -54,16 +54,16 @@ def test_an_id_stays_through_add_update_remove_and_reopen(backend, ids, tmp_path
         (None, lambda i: i.remove([1.9]), "not 1.9"),
         (None, lambda i: i.remove([True]), "not True"),
         (None, lambda i: i.remove(np.array([True, False])), "not True"),
-        (None, lambda i: i.remove("abc"), "a list of ids, not 'abc'"),
+        (None, lambda i: i.remove("abc"), "ids=.abc.: expected a list of IDs"),
         (None, lambda i: i.remove(["abc"]), "No document 'abc'"),
-        (None, lambda i: i.remove(3), "a list of ids, not 3"),
+        (None, lambda i: i.remove(3), "ids=3: expected a list of IDs"),
         (None, lambda i: i.remove([3, 99]), "No document 99"),
         (None, lambda i: i.remove([-1]), "not -1"),
         (None, lambda i: i.remove(range(N)), "every document"),
-        (None, lambda i: i.add(VECTORS[:1], documents=["x"], ids=["a"]), "numbers its documents itself: leave ids"),
-        (NAMES, lambda i: i.remove("doc-1"), "a list of ids"),
+        (None, lambda i: i.add(VECTORS[:1], documents=["x"], ids=["a"]), "numbers its documents itself: omit `ids`"),
+        (NAMES, lambda i: i.remove("doc-1"), "expected a list of IDs"),
         (NAMES, lambda i: i.remove([1]), "No document 1 in"),
-        (NAMES, lambda i: i.add(VECTORS[:1], documents=["x"]), "have their own ids: give ids"),
+        (NAMES, lambda i: i.add(VECTORS[:1], documents=["x"]), "have their own IDs: pass `ids`"),
         (NAMES, lambda i: i.add(VECTORS[:2], documents=["x", "y"], ids=["new", "doc-3"]), "'doc-3' is in the index"),
         (NAMES, lambda i: i.add(VECTORS[:2], documents=["x", "y"], ids=["a", "a"]), "'a' is given twice"),
         (NAMES, lambda i: i.add(VECTORS[:1], documents=["x"], ids=[7]), "are strings, not 7"),
@@ -83,7 +83,7 @@ def test_a_change_that_is_refused_changes_nothing(backend, own, change, message)
 
 @pytest.mark.parametrize("ids", [["a", 1], [1, True], [1.0], [""], [-1], [2**63], [["a"]], "ab", {1, 2}, [None]])
 def test_ids_that_are_none_are_refused(ids):
-    with pytest.raises(InputError, match="not"):
+    with pytest.raises(InputError, match="not" if isinstance(ids, list) else "expected a list of IDs"):
         build_index(VECTORS[:2], "jax", ids=ids)
 
 

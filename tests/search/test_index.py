@@ -186,7 +186,7 @@ def test_what_cannot_be_searched_is_refused(backend, vectors, queries):
     index = build_index(vectors, backend)
     with pytest.raises(InputError, match=f"k = {N + 1}, but the index holds {N} documents"):
         index.search(queries, N + 1)
-    with pytest.raises(InputError, match="must be an integer of at least 1"):
+    with pytest.raises(InputError, match="expected an integer of at least 1"):
         index.search(queries, 0)
     with pytest.raises(InputError, match=f"have {D - 1} dimensions, the index takes {D}"):
         index.search(queries[:, 1:].copy(), 5)
@@ -262,7 +262,7 @@ def test_typos_are_answered(vectors):
         build_index(vectors, "faiss-ivf", nprob=3)
     with pytest.raises(InputError, match="has no options"):
         build_index(vectors, "faiss-flat", nprobe=3)
-    with pytest.raises(InputError, match="must be an integer from 1"):
+    with pytest.raises(InputError, match="expected an integer from 1"):
         build_index(vectors, "faiss-ivf", nprobe=0)
     with pytest.raises(InputError, match="recall_target"):
         build_index(vectors, "jax", recall_target=2.0)

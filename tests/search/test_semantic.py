@@ -84,7 +84,7 @@ def test_mining_of_sentences(tiny_model):
 
 
 def test_mistakes_are_named(vectors):
-    with pytest.raises(InputError, match="top_k must be an integer of at least 1, got 0"):
+    with pytest.raises(InputError, match="top_k=0: expected an integer of at least 1"):
         semantic_search(vectors, vectors, 0)
     with pytest.raises(InputError, match="Unknown score function 'cos'"):
         semantic_search(vectors, vectors, score_function="cos")
@@ -92,5 +92,5 @@ def test_mistakes_are_named(vectors):
         semantic_search(vectors[:, :5], vectors)
     with pytest.raises(InputError, match="zero vector"):
         semantic_search(vectors, np.zeros_like(vectors))
-    with pytest.raises(InputError, match="max_pairs must be an integer of at least 1, got 0"):
+    with pytest.raises(InputError, match="max_pairs=0: expected an integer of at least 1"):
         paraphrase_mining_embeddings(vectors, max_pairs=0)

@@ -133,9 +133,9 @@ def test_large_sets_are_scored_in_blocks(whitening, pairs, monkeypatch):
 def test_refusals(whitening, pairs):
     with pytest.raises(NotFittedError):
         tune(Whitening(), pairs)
-    with pytest.raises(InputError, match="k must be an integer from 1 to 24, got 25"):
+    with pytest.raises(InputError, match="k=25: expected an integer from 1 to 24"):
         tune(whitening, pairs, ks=[25])
-    with pytest.raises(InputError, match="beta must be"):
+    with pytest.raises(InputError, match=r"beta=.*: expected"):
         tune(whitening, pairs, betas=[1.5])
     with pytest.raises(InputError, match="grid is empty"):
         tune(whitening, pairs, gammas=[])
