@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import math
+import numbers
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -106,6 +108,24 @@ def check_name(what: str, name: object, valid: Iterable[Any]) -> None:
     """Raises `unknown_name` if a name is not among the valid ones."""
     if name not in (names := list(valid)):
         raise unknown_name(what, name, names)
+
+
+def is_number(value: Any, kind: Any = numbers.Real) -> bool:
+    """Whether a parameter is a finite number of the given kind; a boolean is no number here."""
+    return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def check_share(name: str, value: Any) -> None:
+    """Raises InputError unless a parameter is a number from 0 to 1."""
+    if not (is_number(value) and 0 <= value <= 1):
+        raise InputError(f"{name}={value!r}: expected a number from 0 to 1.")
+
+
+def check_integer(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """Raises InputError unless a parameter is an integer of at least `least`, and at most `most`."""
+    if not (is_number(value, numbers.Integral) and value >= least and (most is None or value <= most)):
+        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise InputError(f"{name}={value!r}: expected an integer {limits}.")
 
 
 def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from eval.methods.base import Method
 from jaxwhiten.arrays import as_matrix, block_rows, blocks, normalize
-from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.errors import InputError, check_name, is_number
 from jaxwhiten.whitening import Moments
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import Learned, Method, is_number, parameters, stamp
+from jaxwhiten.whitening.estimator import parameters, stamp
 
 MAP_KINDS = ("ridge", "procrustes", "cca")
 STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -98,13 +99,12 @@ class EncoderMap(Method):
             X = as_matrix(X, type(self).__name__, min_rows=1)
             moments = CrossMoments(X.shape[1]).update(X, self._learn(X, None) if y is None else y)
             strength = self._chosen(X, np.asarray(y)) if self.strength is None else self.strength
-        state = _State(moments, float(strength), *moments.maps(self.kind, strength))
-        self._learned = Learned(state, moments.joint.n, moments.columns, stamp(time.perf_counter() - started))
-        return self
+        self._state = _State(moments, float(strength), *moments.maps(self.kind, strength))
+        return self._fitted_on(moments.joint.n, moments.columns, stamp(time.perf_counter() - started))
 
     def transform_target(self, Y: Any) -> Float[np.ndarray, "n k"]:
         """Maps [n, e] rows of the other encoder."""
-        target = self._fitted().state.target
+        target = self._state.target
         return target(as_matrix(Y, type(self).__name__, columns=target.inputs))
 
     def _learn(self, X: np.ndarray, state: Any) -> Any:
@@ -129,7 +129,7 @@ class EncoderMap(Method):
         if not (self.strength is None or (is_number(self.strength) and self.strength >= 0)):
             raise InputError(f"strength must be a number of at least 0, got {self.strength!r}.")
 
-    def _apply(self, state: _State, X: np.ndarray) -> np.ndarray:
+    def _map(self, state: _State, X: np.ndarray) -> np.ndarray:
         return state.source(X)
 
     def _pack(self, state: _State) -> dict[str, np.ndarray]:

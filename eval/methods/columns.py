@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from eval.methods.base import Method
 from jaxwhiten.arrays import check_finite, first_nonfinite_row, work_dtype
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import InputError, check_share
 from jaxwhiten.whitening import Moments
-from jaxwhiten.whitening.estimator import Method, check_share, parameters
+from jaxwhiten.whitening.estimator import parameters
 
 
 class _ColumnMethod(Method):
     def _learn(self, X: np.ndarray, state: Moments | None) -> Moments:
         check_finite(X)
-        return Moments().merge(state or Moments()).add(X)
+        return Moments().merge(state or Moments()).update(X)
 
     def _pack(self, state: Moments) -> dict[str, np.ndarray]:
         return state.tensors()
@@ -28,7 +29,7 @@ class _ColumnMethod(Method):
         """The factor of each column, or None."""
         return None
 
-    def _apply(self, state: Moments, X: np.ndarray) -> np.ndarray:
+    def _map(self, state: Moments, X: np.ndarray) -> np.ndarray:
         dtype = work_dtype(X.dtype)
         scale = self._scale(state)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -82,7 +83,7 @@ class Identity(Method):
         check_finite(X)
         return ()
 
-    def _apply(self, state: Any, X: np.ndarray) -> np.ndarray:
+    def _map(self, state: Any, X: np.ndarray) -> np.ndarray:
         check_finite(X)
         return X.astype(work_dtype(X.dtype))
 

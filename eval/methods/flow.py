@@ -13,9 +13,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float32
 
+from eval.methods.base import Method
 from jaxwhiten.arrays import block_rows, blocks, check_finite, one_ahead, pad_rows, row_bucket
-from jaxwhiten.errors import InputError, optional
-from jaxwhiten.whitening.estimator import Method, check_integer, is_number, parameters
+from jaxwhiten.errors import InputError, check_integer, is_number, optional
+from jaxwhiten.whitening.estimator import parameters
 
 # The released configurations, by the names of their files. Two names say width 16, but one of these files holds 32.
 FLOW_CONFIGS: Mapping[str, Mapping[str, int]] = {
@@ -168,11 +169,16 @@ class BertFlow(Method):
                 yield chunk, steps
 
     @property
+    def flow_(self) -> FlowState:
+        """What was learned."""
+        return self._state
+
+    @property
     def losses_(self) -> Float32[np.ndarray, " steps"]:
         """Bits per dimension of every step."""
-        return self._fitted().state.losses
+        return self._state.losses
 
-    def _apply(self, state: FlowState, X: np.ndarray) -> np.ndarray:
+    def _map(self, state: FlowState, X: np.ndarray) -> np.ndarray:
         check_finite(X)
         forward, full = self._compiled(X.shape[1], state.sizes).forward, block_rows(X.shape[1], 4)
 

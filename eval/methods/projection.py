@@ -7,10 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from eval.methods.base import Method
 from jaxwhiten.arrays import check_finite
+from jaxwhiten.errors import check_integer
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import Learned, Method, check_integer, parameters
+from jaxwhiten.whitening.estimator import parameters
 
 
 @parameters
@@ -46,7 +48,7 @@ class RandomProjection(Method):
         k = self.n_components or d
         return np.random.default_rng(self.seed).standard_normal((d, k)) / np.sqrt(k)
 
-    def _apply(self, state: np.ndarray, X: np.ndarray) -> np.ndarray:
+    def _map(self, state: np.ndarray, X: np.ndarray) -> np.ndarray:
         return Affine(np.zeros(len(state)), state)(X)
 
     def _pack(self, state: np.ndarray) -> dict[str, np.ndarray]:
@@ -85,7 +87,7 @@ class AllButTheTop(Method):
     def _learn(self, X: np.ndarray, state: Whitening | None) -> Whitening:
         return (Whitening(gamma=0.0) if state is None else copy.copy(state)).partial_fit(X)
 
-    def _apply(self, state: Whitening, X: np.ndarray) -> np.ndarray:
+    def _map(self, state: Whitening, X: np.ndarray) -> np.ndarray:
         d = state.n_features_in_
         self._check_params(d)
         D = min(max(1, d // 100), d - 1) if self.n_directions is None else self.n_directions
@@ -93,9 +95,9 @@ class AllButTheTop(Method):
         return Affine(state.mean_, np.eye(d) - top @ top.T)(X)
 
     def _pack(self, state: Whitening) -> dict[str, np.ndarray]:
-        return state._pack(state._fitted().state)
+        return state.tensors()
 
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Whitening:
         whitening = Whitening(gamma=0.0)
-        whitening._learned = Learned(whitening._unpack(tensors, d), int(tensors["n"].item()), d, {})
+        whitening.restore(tensors, d)
         return whitening

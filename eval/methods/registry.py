@@ -12,9 +12,9 @@ from eval.methods.projection import AllButTheTop, RandomProjection
 from jaxwhiten.errors import check_name
 from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.whitening import Whitening
-from jaxwhiten.whitening.estimator import Method
+from jaxwhiten.whitening.estimator import Estimator
 
-_OWN: tuple[type[Method], ...] = (Identity, Centring, ZScore, AllButTheTop, RandomProjection, BertFlow, Whitening)
+_OWN: tuple[type[Estimator], ...] = (Identity, Centring, ZScore, AllButTheTop, RandomProjection, BertFlow, Whitening)
 _CLASSES = {method.name: method for method in _OWN}
 
 METHODS: Mapping[str, Callable[..., Any]] = {

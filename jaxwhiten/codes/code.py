@@ -23,7 +23,7 @@ from jaxwhiten.io import load_tensors
 from jaxwhiten.lazy import Array, jax, jnp
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import Method
+from jaxwhiten.whitening.estimator import Estimator
 
 Constants = Mapping[str, Any]
 _BLOCK_BYTES = 4 << 20  # bytes of mapped rows, few enough that quantisation stays in the cache
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
     whitening: Whitening | None = None  # the whitening whose map `affine` is, if there is one
 
 
-class Code(Method):
+class Code(Estimator):
     """A code of vectors. A subclass defines what it learns and the `plan` that follows from it.
 
     `transform` gives the mapped vectors before quantisation; queries are compared in this form. The level of a column
@@ -123,7 +123,7 @@ class Code(Method):
             raise InputError(f"{what} do not lie in halves of bytes, as a fast scan asks for.")
         return shift >= 4
 
-    def _apply(self, state: Any, X: np.ndarray) -> np.ndarray:
+    def _apply(self, X: np.ndarray) -> np.ndarray:
         return self.affine(X)
 
     def encode(self, x: Any) -> UInt8[np.ndarray | Array, "n bytes"]:
@@ -141,7 +141,7 @@ class Code(Method):
                 raise InputError(f"{type(self).__name__} takes [n, {self.n_features_in_}], got an array of {x.shape}.")
             plan = self.plan
             return self.quantise(plan.affine.on_device(x), plan.constants)
-        x = as_matrix(x, type(self).__name__, columns=self._fitted().d)
+        x = as_matrix(x, type(self).__name__, columns=self.n_features_in_)
         plan, codes = self.plan, np.empty((len(x), self.nbytes), np.uint8)
         for part in blocks(len(x), block_rows(x.shape[1], 4, _BLOCK_BYTES)):
             codes[part] = self.quantise(self._mapped(x[part]), plan.constants)

@@ -6,66 +6,76 @@ front of the code centres and rotates vectors.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from jaxtyping import Float32
 from jaxtyping import UInt8 as Bytes
 
-from jaxwhiten.arrays import check_finite
+from jaxwhiten.arrays import as_matrix, check_finite
 from jaxwhiten.codes.code import Code, Constants, Plan
 from jaxwhiten.codes.levels import Packing
 from jaxwhiten.errors import InputError
 from jaxwhiten.lazy import jnp
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import Learned, stamp
+from jaxwhiten.whitening.estimator import stamp
 
 P = TypeVar("P", bound="PlainCode")
 
 
-class _Ranges(NamedTuple):
-    """Lowest and highest value of every column, float64 [d]."""
-
-    low: np.ndarray
-    high: np.ndarray
-
-
 class PlainCode(Code):
-    """The base of the plain codes: it learns the ranges of the columns."""
+    """The base of the plain codes: it learns the ranges of the columns.
+
+    Attributes:
+      low_, high_: Lowest and highest value of every column, float64 [d].
+    """
 
     needs_rows: ClassVar[bool] = False  # whether moments are not enough to fit the code
 
     def fit(self: P, X: Any, y: Any = None) -> P:
         """Learns from [n, d] rows, or from `Moments` or a `Whitening` if the code needs no ranges."""
         if not isinstance(X, Moments | Whitening):
-            return super().fit(X)
+            return self._learn(X, fresh=True)
         if self.needs_rows:
             raise InputError(f"The code {self.name} needs the columns' ranges, which moments do not have: fit rows.")
         n, mean = (X.n, X.mean) if isinstance(X, Moments) else (X.n_samples_seen_, X.mean_)
         if not n:
             raise InputError("These moments are empty: update them with rows first.")
-        self._learned = Learned(_Ranges(mean, mean), n, len(mean), {**X.provenance, **stamp()})
-        return self
+        self.low_ = self.high_ = mean
+        return self._fitted_on(n, len(mean), {**X.provenance, **stamp()})
 
-    def _learn(self, X: np.ndarray, state: _Ranges | None) -> _Ranges:
-        check_finite(X)
-        low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
-        if state is not None:
-            low, high = np.minimum(state.low, low), np.maximum(state.high, high)
-        return _Ranges(low, high)
+    def partial_fit(self: P, X: Any, y: Any = None) -> P:
+        """Adds rows to those of the fit."""
+        return self._learn(X, fresh=not self.__sklearn_is_fitted__())
+
+    def _learn(self: P, X: Any, fresh: bool) -> P:
+        started = time.perf_counter()
+        d, n, record = (None, 0, {}) if fresh else (self.n_features_in_, self.n_samples_seen_, self._record)
+        X = as_matrix(X, type(self).__name__, columns=d, min_rows=int(fresh))
+        if len(X):
+            check_finite(X)
+            ends = [X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)]
+            if not fresh:
+                ends = [np.minimum(self.low_, ends[0]), np.maximum(self.high_, ends[1])]
+            self.low_, self.high_ = ends
+        seconds = record.get("fit_seconds", 0.0) + time.perf_counter() - started
+        return self._fitted_on(n + len(X), X.shape[1], {**record, **stamp(seconds)})
 
     @property
     def ranges_(self) -> Float32[np.ndarray, "2 d"]:
         """Lowest and highest value of every column."""
-        return np.stack(self._fitted().state).astype(np.float32)
+        return np.stack([self.low_, self.high_]).astype(np.float32)
 
-    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> _Ranges:
-        state = _Ranges(*(tensors[name] for name in _Ranges._fields))
-        if any(array.shape != (d,) or array.dtype != np.float64 for array in state):
+    def tensors(self) -> dict[str, np.ndarray]:
+        return {"low": self.low_, "high": self.high_}
+
+    def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
+        self.low_, self.high_ = tensors["low"], tensors["high"]
+        if any(array.shape != (d,) or array.dtype != np.float64 for array in (self.low_, self.high_)):
             raise ValueError("arrays of other shapes")
-        return state
 
 
 class ScalarCode(PlainCode):
@@ -75,7 +85,7 @@ class ScalarCode(PlainCode):
 
     @property
     def plan(self) -> Plan:
-        columns, (starts, ends) = np.arange(self._fitted().d), self.ranges_
+        columns, (starts, ends) = np.arange(self.n_features_in_), self.ranges_
         steps = (ends - starts) / np.float32(255)
         packing = Packing(np.full_like(columns, 8), columns, np.zeros_like(columns))
         constants = {"starts": starts, "steps": np.where(steps == 0, np.float32(1), steps)}
@@ -107,7 +117,7 @@ class BinaryCode(PlainCode):
 
     @property
     def plan(self) -> Plan:
-        columns = np.arange(d := self._fitted().d)
+        columns = np.arange(d := self.n_features_in_)
         packing = Packing(np.ones_like(columns), columns // 8, 7 - columns % 8)  # the first column is the highest bit
         constants = {"thresholds": np.zeros((1, d), np.float32), "places": packing.places}
         values = np.array([[-1], [1]], np.float32).repeat(d, axis=1) / np.float32(np.sqrt(d))

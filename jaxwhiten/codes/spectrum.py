@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any, NamedTuple, TypeVar
@@ -12,10 +13,10 @@ from jaxtyping import Float64, Int
 
 from jaxwhiten.codes.code import Code, Plan
 from jaxwhiten.codes.levels import Packing, distortions, lloyd_max, pack
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import InputError, check_integer, check_share
 from jaxwhiten.whitening import SPREAD_OUT, TUNED, Moments, Whitening, hardly_varies, spread
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import Learned, check_integer, check_share, parameters
+from jaxwhiten.whitening.estimator import parameters, stamp
 
 _TUNED_GAMMA, _UNTUNED_GAMMA, _NARROW_GAMMA = 0.5, 1.0, 0.25
 _NEXT_TO_NOTHING = 1.005
@@ -107,8 +108,19 @@ class SpectrumCode(Code):
         whole = X.with_params(n_components=None, beta=1.0)
         state = _State(whole, X.n_components or X.n_features_in_, gamma, {})
         self._plan_of(state)  # raises if the axes cannot fill the bytes
-        self._learned = Learned(state, X.n_samples_seen_, X.n_features_in_, X.provenance)
-        return self
+        self._state = state
+        return self._fitted_on(X.n_samples_seen_, X.n_features_in_, X.provenance)
+
+    def partial_fit(self: S, X: Any, y: Any = None) -> S:
+        """Adds rows to those of the fit; the decomposition is postponed to its first use."""
+        started, fitted = time.perf_counter(), self.__sklearn_is_fitted__()
+        whitening = (copy.copy(self._state.whitening) if fitted else Whitening()).partial_fit(X)
+        d, n, record = whitening.n_features_in_, whitening.n_samples_seen_, self._record if fitted else {}
+        self._check_params(d)
+        axes, gamma = (self._state.axes, self._state.gamma) if fitted else (d, None)
+        self._state = _State(whitening, axes, gamma, {})
+        seconds = record.get("fit_seconds", 0.0) + time.perf_counter() - started
+        return self._fitted_on(n, d, {**record, **stamp(seconds)})
 
     @staticmethod
     def usual_gamma(fitted: Moments | Whitening, tuned: bool | None = None) -> float:
@@ -130,11 +142,6 @@ class SpectrumCode(Code):
             return _UNTUNED_GAMMA
         return _NARROW_GAMMA if tuned and not isotropy > TUNED else _TUNED_GAMMA
 
-    def _learn(self, X: np.ndarray, state: _State | None) -> _State:
-        """Adds rows; the decomposition is computed at the first use."""
-        whitening, axes, gamma, _ = state or (Whitening(), X.shape[1], None, {})
-        return _State(copy.copy(whitening).partial_fit(X), axes, gamma, {})
-
     def _check_params(self, d: int) -> None:
         check_integer("bytes", self.bytes, least=1)
         if self.bytes > d:
@@ -146,7 +153,7 @@ class SpectrumCode(Code):
 
     @property
     def plan(self) -> Plan:
-        return self._plan_of(self._fitted().state)[0]
+        return self._plan_of(self._state)[0]
 
     def _plan_of(self, state: _State) -> tuple[Plan, float]:
         gamma = state.gamma if self.gamma is None else self.gamma
@@ -170,7 +177,7 @@ class SpectrumCode(Code):
     @property
     def distortion_(self) -> float:
         """The share of the whitened vectors' variance that the code is expected to lose, if each axis is normal."""
-        return self._plan_of(self._fitted().state)[1]
+        return self._plan_of(self._state)[1]
 
     def expected_loss(self, means: Float64[np.ndarray, " k"], variances: Float64[np.ndarray, " k"]) -> float:
         """The share of the variance along the axes with bits that the code is expected to lose, if each axis is normal.
@@ -192,21 +199,19 @@ class SpectrumCode(Code):
     def _facts(self) -> dict[str, Any]:
         return super()._facts() | {"gamma": self.gamma_, "distortion": self.distortion_}
 
-    def _pack(self, state: _State) -> dict[str, np.ndarray]:
-        whitening, gamma = state.whitening, -1.0 if state.gamma is None else state.gamma
-        numbers = [gamma, whitening.shrinkage_, whitening.eigenvalue_floor, state.axes]
-        return {**whitening._pack(whitening._fitted().state), "settings": np.array(numbers, np.float64)}
+    def tensors(self) -> dict[str, np.ndarray]:
+        whitening, axes, gamma, _ = self._state
+        numbers = [-1.0 if gamma is None else gamma, whitening.shrinkage_, whitening.eigenvalue_floor, axes]
+        return {**whitening.tensors(), "settings": np.array(numbers, np.float64)}
 
-    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> _State:
+    def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
         gamma, shrinkage, floor, axes = map(float, tensors["settings"])
         whitening = Whitening(shrinkage=shrinkage, eigenvalue_floor=floor)
-        whitening._check_params(d)
         if not 1 <= axes <= d or gamma > 1:
             raise ValueError(f"{axes} axes of {d}, γ {gamma}")
-        whitening._learned = Learned(whitening._unpack(tensors, d), int(tensors["n"].item()), d, {})
-        state = _State(whitening, int(axes), None if gamma < 0 else gamma, {})
-        self._plan_of(state)
-        return state
+        whitening.restore(tensors, d)
+        self._state = _State(whitening, int(axes), None if gamma < 0 else gamma, {})
+        self._plan_of(self._state)
 
 
 def _packed(variances: np.ndarray, count: int, halves: bool | None) -> Packing:

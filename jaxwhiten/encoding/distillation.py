@@ -28,12 +28,11 @@ from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.encoding.stream import BLOCK, progress, vectors
 from jaxwhiten.encoding.table import mean_matrix
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import InputError, check_integer
 from jaxwhiten.head import Head, Normalize, at_pooling
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.text import BulkTokenizer, Texts, TokenIds, text_blocks
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
-from jaxwhiten.whitening.estimator import check_integer
 
 SENTENCES = 20_000  # of a corpus, drawn at random, that the teacher encodes
 ENOUGH = 300  # different sentences; a fit to fewer gives a worse encoder than none

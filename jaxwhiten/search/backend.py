@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Float32, Int64
 
-from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.errors import InputError, check_integer, check_name
 from jaxwhiten.search.coding import Coding
 from jaxwhiten.search.header import Header
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import check_integer
 
 BACKENDS: dict[str, type[Backend]] = {}
 """Every backend by name: subclasses of `Backend` that define a name are added when the package imports their file."""

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from jaxwhiten.codes import CODES, Code, Quantiser
-from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.errors import FormatError, InputError, MismatchError, check_integer
 from jaxwhiten.io import from_json, load_tensors, writing
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
@@ -44,7 +44,6 @@ from jaxwhiten.space import VectorSpace, check_space
 from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import check_integer
 
 DOCUMENTS, _FITTED = "documents.jsonl", "fitted.safetensors"
 

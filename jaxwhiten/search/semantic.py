@@ -8,10 +8,9 @@ import numpy as np
 
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import as_floats, comparable
-from jaxwhiten.errors import check_name
+from jaxwhiten.errors import check_integer, check_name
 from jaxwhiten.search.index import Index, build_index
 from jaxwhiten.text import Texts, as_texts
-from jaxwhiten.whitening.estimator import check_integer
 
 _QUERIES = 8192  # queries searched before their pairs are merged
 _SCORES = ("cosine", "dot")

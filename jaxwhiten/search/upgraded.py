@@ -23,14 +23,13 @@ import numpy as np
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import as_floats, with_code
-from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError
+from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, check_integer
 from jaxwhiten.io import PathLike, load_tensors, save_tensors
 from jaxwhiten.search.header import Header, read_documents, verified
 from jaxwhiten.search.index import DOCUMENTS, Hit, Index, build_index, with_folder
 from jaxwhiten.search.text import of_index, search_text
 from jaxwhiten.space import VectorSpace, check_space
 from jaxwhiten.text import Texts, as_texts
-from jaxwhiten.whitening.estimator import check_integer
 
 _FOLDER, _HEADER, _PARTS = "upgrade", "header.safetensors", "part-*.safetensors"
 _DIGEST, _MANY, _AT_ONCE = 16, 64, 64  # bytes; most parts before they are joined; texts embedded between two searches

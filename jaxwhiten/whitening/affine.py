@@ -65,6 +65,9 @@ class Affine:
         self._extreme = size > _MOST or 0 < size < 1 / _MOST
         self._constants: dict[Any, tuple[Any, ...]] = {}
 
+    def __getstate__(self) -> dict[str, Any]:  # copies make their own constants of devices
+        return vars(self) | {"_constants": {}}
+
     @functools.cached_property
     def kernel(self) -> tuple[Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:
         """W and b of the map written as x W + b, rounded to float32 once; unit length is not part of it."""

@@ -1,22 +1,19 @@
-"""The contract of every method: it learns from rows, maps rows, and is saved and loaded.
+"""What every estimator shares: scikit-learn's protocol, without importing scikit-learn, provenance, and files.
 
-A subclass defines how rows become a state and how the state is applied, packed and unpacked. The base class does the
-rest, including scikit-learn's estimator protocol, without importing scikit-learn.
+A subclass has its parameters as dataclass fields and sets plain attributes that end in `_` when it is fitted. It
+defines `name`, which files record, `_apply`, `tensors` and `restore`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import importlib
 import inspect
-import math
-import numbers
 import sys
-import time
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, no_type_check
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform, no_type_check
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -28,25 +25,15 @@ from jaxwhiten.errors import FormatError, InputError, MissingDependencyError, ch
 
 _OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
-M = TypeVar("M", bound="Method")
+E = TypeVar("E", bound="Estimator")
 
 
-def is_number(value: Any, kind: Any = numbers.Real) -> bool:
-    """Whether a parameter is a finite number of the given kind; a boolean is no number here."""
-    return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def check_share(name: str, value: Any) -> None:
-    """Raises InputError unless a parameter is a number from 0 to 1."""
-    if not (is_number(value) and 0 <= value <= 1):
-        raise InputError(f"{name}={value!r}: expected a number from 0 to 1.")
-
-
-def check_integer(name: str, value: Any, least: int, most: int | None = None) -> None:
-    """Raises InputError unless a parameter is an integer of at least `least`, and at most `most`."""
-    if not (is_number(value, numbers.Integral) and value >= least and (most is None or value <= most)):
-        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise InputError(f"{name}={value!r}: expected an integer {limits}.")
+@dataclass_transform(eq_default=False)
+def parameters(cls: type[E]) -> type[E]:
+    """Makes the annotated attributes of a class its constructor's arguments; instances compare and hash by identity."""
+    made = dataclasses.dataclass(eq=False, repr=False)(cls)
+    no_type_check(vars(made)["__init__"])  # scikit-learn stores any value here; fitting checks it
+    return made
 
 
 def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:
@@ -55,139 +42,86 @@ def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:
     return {"date": date, "version": __version__, "fit_seconds": fit_seconds}
 
 
-@dataclass_transform(eq_default=False)
-def parameters(cls: type[M]) -> type[M]:
-    """Makes the annotated attributes of a class its constructor's arguments; instances compare and hash by identity."""
-    made = dataclasses.dataclass(eq=False, repr=False)(cls)
-    no_type_check(vars(made)["__init__"])  # scikit-learn stores any value here; fitting checks it
-    return made
+@functools.cache
+def _arguments(cls: Any) -> dict[str, Any]:
+    return {name: argument.default for name, argument in inspect.signature(cls).parameters.items()}
 
 
-class Learned(NamedTuple):
-    """The result of a fit. The next fit replaces it as a whole; it is never changed."""
-
-    state: Any
-    n: int
-    d: int
-    provenance: Mapping[str, Any]
-
-
-class Method(ABC):
-    """A training-free method that maps vectors, which are then compared by cosine, as a scikit-learn estimator.
-
-    A subclass defines `name`, which `METHODS` and files use, and `_learn`, `_apply`, `_pack` and `_unpack`. The
-    decorator `parameters` turns its annotated attributes into arguments of the constructor.
-    """
+class Estimator:
+    """The base of `Whitening` and of codes: parameters, `transform`, output frames, provenance and files."""
 
     name: ClassVar[str]
-    _learned: Learned  # set by the first fit
+    n_features_in_: int
+    n_samples_seen_: int
+    _record: Mapping[str, Any]
     _sklearn_output_config: Mapping[str, str] = {}  # scikit-learn's `clone` copies an attribute of this name
 
-    @abstractmethod
-    def _learn(self, X: np.ndarray, state: Any) -> Any:
-        """The state after at least one row; `state` holds earlier rows or is None, and is not changed.
+    def fit(self: E, X: Any, y: Any = None) -> E:
+        """Learns from rows and forgets earlier ones."""
+        raise NotImplementedError
 
-        Raises NonFiniteError for rows that are not finite.
-        """
-
-    def _complete(self, state: Any) -> Any:
-        """Completes the state for `fit`; `partial_fit` postpones this work to the first use."""
-        return state
-
-    def _pack(self, state: Any) -> dict[str, np.ndarray]:
-        """The state as named arrays; by default the state is a named tuple."""
-        return {name: np.asarray(value) for name, value in state._asdict().items()}
-
-    @abstractmethod
-    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Any:
-        """The reverse of `_pack`; KeyError or ValueError if the arrays are no valid state for d columns."""
-
-    def _check_params(self, d: int) -> None:  # noqa: B027 (most methods have no parameters)
+    def _check_params(self, d: int) -> None:
         """Raises InputError if a parameter is invalid for rows of d columns."""
 
-    def fit(self: M, X: Any, y: Any = None) -> M:
-        """Learns from rows and forgets earlier ones.
+    def _apply(self, X: np.ndarray) -> np.ndarray:
+        """Maps rows of the right number of columns; NonFiniteError for rows that are not finite."""
+        raise NotImplementedError
 
-        Args:
-          X: [n, d] rows; a memory map is read block by block.
-          y: Ignored.
+    def tensors(self) -> dict[str, np.ndarray]:
+        """What was learned, as named arrays."""
+        raise NotImplementedError
 
-        Raises:
-          NonFiniteError: A row holds NaN or an infinity. The message names the row; nothing is changed.
-        """
-        return self._take(X, None, self._complete)
+    def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
+        """The reverse of `tensors`; KeyError or ValueError if the arrays are not valid for d columns."""
+        raise NotImplementedError
 
-    def partial_fit(self: M, X: Any, y: Any = None) -> M:
-        """Adds rows to those seen by `fit` or `partial_fit`, also before `save`.
-
-        Costly work that the next block does not need is postponed to the first use, so that many small blocks are
-        cheap. Args and Raises as for `fit`; after the first rows, X may be empty.
-        """
-        return self._take(X, getattr(self, "_learned", None), lambda state: state)
-
-    def _take(self: M, X: Any, before: Learned | None, complete: Any) -> M:
-        started = time.perf_counter()
-        state, n, d, provenance = before or (None, 0, None, {})
-        X = as_matrix(X, type(self).__name__, columns=d, min_rows=int(before is None))
-        self._check_params(X.shape[1])
-        if len(X):
-            state = complete(self._learn(X, state))
-        seconds = provenance.get("fit_seconds", 0.0) + time.perf_counter() - started
-        self._learned = Learned(state, n + len(X), X.shape[1], {**provenance, **stamp(seconds)})
+    def _fitted_on(self: E, n: int, d: int, record: Mapping[str, Any]) -> E:
+        """Completes a fit on n rows of d columns; `record` is the provenance that is not computed."""
+        self.n_samples_seen_, self.n_features_in_, self._record = n, d, record
         return self
 
-    def _fitted(self) -> Learned:
-        """The fitted state; NotFittedError before the first fit."""
-        if not self.__sklearn_is_fitted__():
-            raise not_fitted(self)
-        return self._learned
-
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_learned")
+        return "n_features_in_" in vars(self)
 
-    @property
-    def n_features_in_(self) -> int:
-        """d, the columns of the input."""
-        return self._fitted().d
+    if not TYPE_CHECKING:
 
-    @property
-    def n_samples_seen_(self) -> int:
-        """The number of rows fitted on."""
-        return self._fitted().n
+        def __getattr__(self, name: str) -> Any:
+            learned = name.endswith("_") or name == "_state" or hasattr(type(self), name)
+            if learned and not name.startswith("__") and not self.__sklearn_is_fitted__():
+                raise not_fitted(self)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _facts(self) -> dict[str, Any]:
-        """The provenance that the method itself defines, JSON-representable."""
-        learned = self._fitted()
+        """The provenance that follows from the fit and the parameters, JSON-representable."""
         params = {name: getattr(value, "item", lambda v=value: v)() for name, value in self.get_params().items()}
-        return {"method": self.name, "params": params, "n": learned.n, "dimension": learned.d}
+        return {"method": self.name, "params": params, "n": self.n_samples_seen_, "dimension": self.n_features_in_}
 
     @property
     def provenance(self) -> dict[str, Any]:
         """A new dict: model, pooling, method, parameters, rows, dimension, date, version, and the caller's facts."""
-        return {"model": None, "pooling": None, **self._fitted().provenance, **self._facts()}
+        return {"model": None, "pooling": None, **self._record, **self._facts()}
 
     def save(self, path: io.PathLike, provenance: Mapping[str, Any] | None = None) -> None:
-        """Writes a safetensors file with a JSON header; a loaded object continues with `transform` or `partial_fit`.
+        """Writes a safetensors file with a JSON header, from which `load` makes an equal estimator.
 
         `provenance` adds JSON-representable facts, such as model and pooling.
         """
-        tensors = self._pack(self._fitted().state)
         header = {"provenance": self.provenance | dict(provenance or {}) | self._facts()}
-        io.save_tensors(path, tensors, kind=self.name, header=header)
+        io.save_tensors(path, self.tensors(), kind=self.name, header=header)
 
     @classmethod
-    def load(cls: type[M], path: io.PathLike) -> M:
+    def load(cls: type[E], path: io.PathLike) -> E:
         """Reads a file written by `save` and checks its contents.
 
         Raises:
-          FormatError: The file is missing, damaged or of another method, or its numbers are no valid state.
+          FormatError: The file is missing, damaged or of another estimator, or its numbers are impossible.
         """
         return cls.from_tensors(path, *io.load_tensors(path, kind=cls.name))
 
     @classmethod
     def from_tensors(
-        cls: type[M], path: io.PathLike, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]
-    ) -> M:
+        cls: type[E], path: io.PathLike, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]
+    ) -> E:
         """`load` from the tensors and the header of the file `path`."""
         try:
             provenance = dict(header["provenance"])
@@ -200,24 +134,23 @@ class Method(ABC):
                 raise ValueError("a number is NaN or infinite")
             result._check_params(d)
             with np.errstate(all="ignore"):
-                result._learned = Learned(result._unpack(tensors, d), n, d, provenance)
+                result.restore(tensors, d)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FormatError(f"{path}: not complete as a {cls.name} file ({error}). Write it again.") from error
-        return result
+            raise FormatError(f"{path}: not a valid {cls.name} file ({error}). Write it again.") from error
+        return result._fitted_on(n, d, provenance)
 
-    @classmethod
-    def _defaults(cls) -> dict[str, Any]:
-        return {name: argument.default for name, argument in inspect.signature(cls).parameters.items()}
+    def _defaults(self) -> dict[str, Any]:
+        kind: Any = type(self)
+        return _arguments(kind)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Constructor arguments by name."""
         return {name: getattr(self, name) for name in self._defaults()}
 
-    def set_params(self: M, **params: Any) -> M:
+    def set_params(self: E, **params: Any) -> E:
         """Changes constructor arguments; InputError for a name that is no argument of the constructor."""
-        names = self._defaults()
         for name in params:
-            check_name(f"parameter of {type(self).__name__}", name, names)
+            check_name(f"parameter of {type(self).__name__}", name, self._defaults())
         for name, value in params.items():
             setattr(self, name, value)
         return self
@@ -236,14 +169,9 @@ class Method(ABC):
             transformer_tags=TransformerTags(preserves_dtype=["float64", "float32"]),
         )
 
-    @abstractmethod
-    def _apply(self, state: Any, X: np.ndarray) -> np.ndarray:
-        """Maps rows of the right number of columns; NonFiniteError for rows that are not finite."""
-
     def _mapped(self, X: Any) -> Float[np.ndarray, "n k"]:
         """`transform` as an array, independent of `set_output`."""
-        learned = self._fitted()
-        return self._apply(learned.state, as_matrix(X, type(self).__name__, columns=learned.d))
+        return self._apply(as_matrix(X, type(self).__name__, columns=self.n_features_in_))
 
     def transform(self, X: Any) -> Any:
         """Maps [n, d] rows.
@@ -272,7 +200,7 @@ class Method(ABC):
         """`fit`, then `transform` of the same rows."""
         return self.fit(X).transform(X)
 
-    def set_output(self: M, *, transform: str | None = None) -> M:
+    def set_output(self: E, *, transform: str | None = None) -> E:
         """Makes `transform` return `"pandas"` or `"polars"` frames, or arrays for `"default"`; None changes nothing."""
         if transform is not None:
             check_name("output of transform", transform, _OUTPUTS)
@@ -281,11 +209,10 @@ class Method(ABC):
 
     def get_feature_names_out(self, input_features: Any = None) -> Shaped[np.ndarray, " k"]:
         """Names of the columns of `transform`, such as `whitening0`. Only the length of `input_features` is checked."""
-        learned = self._fitted()
-        if input_features is not None and len(input_features) != learned.d:
-            raise InputError(f"input_features should have length equal to the {learned.d} columns of the input.")
-        columns = self._apply(learned.state, np.zeros((1, learned.d), np.float32)).shape[1]
-        return np.array(self._names(columns), object)
+        d = self.n_features_in_
+        if input_features is not None and len(input_features) != d:
+            raise InputError(f"input_features should have length equal to the {d} columns of the input.")
+        return np.array(self._names(self._apply(np.zeros((1, d), np.float32)).shape[1]), object)
 
     def _names(self, columns: int) -> list[str]:
         return [f"{type(self).__name__.lower()}{i}" for i in range(columns)]

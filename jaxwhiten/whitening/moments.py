@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Shaped
+from jaxtyping import Float64
 
 from jaxwhiten import io
 from jaxwhiten.arrays import as_matrix, blocks, resolution
@@ -19,7 +19,7 @@ from jaxwhiten.runtime import distributed
 from jaxwhiten.space import merged
 from jaxwhiten.whitening.reduction import BlockSums, block_sums
 
-_OUTER_ROWS, _CODED_ROWS = 64, 1 << 18
+_CODED_ROWS = 1 << 18
 
 
 def moments_of(block: BlockSums) -> Moments:
@@ -33,21 +33,15 @@ def moments_of(block: BlockSums) -> Moments:
         product = np.asarray(sums.product)
         M2 = np.add(product, product.T, dtype=np.float64)  # the last bits of a device's product are not symmetric
         M2 *= 0.5 / scale**2
-        _add_outer(M2, shift * np.sqrt(n), -1.0)
+        M2 -= np.outer(root := shift * np.sqrt(n), root)
         np.fill_diagonal(M2, np.maximum(np.diagonal(M2), 0.0))  # squares may have underflowed in float32
         result = Moments(n, centre.astype(np.float64) + shift, M2, eps=resolution(centre.dtype))
-    if not result._finite():
+    if not (np.isfinite(result.mean).all() and np.isfinite(result.M2).all()):
         raise InputError(
             f"Rows {rows.start} to {rows.stop - 1} hold values too large for float64 sums of squares: scale the input"
             " down. Nothing was changed."
         )
     return result
-
-
-def _add_outer(matrix: np.ndarray, v: np.ndarray, sign: float) -> None:
-    """matrix += sign · vᵀv in place, exactly symmetric."""
-    for rows in blocks(len(v), _OUTER_ROWS):
-        matrix[rows] += (sign * v[rows, None]) * v
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -90,18 +84,14 @@ class Moments:
         """
         if isinstance(block, CodedArray):
             for part in blocks(len(block), _CODED_ROWS):
-                self.add(as_matrix(block[part]))
+                self.update(as_matrix(block[part]))
             return self
-        return self.add(as_matrix(block))
-
-    def add(self, X: Shaped[np.ndarray, "n d"]) -> Moments:
-        """`update` with rows that `arrays.as_matrix` has checked."""
-        self._check_dimension(X.shape[1])
-        parts = map(moments_of, block_sums(X, jax.local_devices()))
-        total = next(parts, Moments())
-        for part in parts:
-            total._merge(part)
-        total.eps = max(total.eps, resolution(X.dtype))
+        X = as_matrix(block)
+        if self.n and X.shape[1] != len(self.mean):
+            raise MismatchError(f"Expected rows of {len(self.mean)} columns; got {X.shape[1]}.")
+        total = Moments(eps=resolution(X.dtype))
+        for of_block in map(moments_of, block_sums(X, jax.local_devices())):
+            total._merge(of_block)
         return self._merge(total)
 
     def merge(self, other: Moments, where: object = "the other moments") -> Moments:
@@ -113,7 +103,10 @@ class Moments:
           MismatchError: The two are of vectors in different spaces, as far as their provenance says.
         """
         if other.n:
-            self._check_dimension(len(other.mean), f"got, from {where},")
+            if self.n and len(self.mean) != len(other.mean):
+                raise MismatchError(
+                    f"Expected moments of {len(self.mean)} columns; got {len(other.mean)} from {where}."
+                )
             mine, theirs = self.provenance, other.provenance
             self.provenance = merged(where, mine, theirs) if self.n else {**theirs, **mine}
         return self._merge(other)
@@ -127,7 +120,7 @@ class Moments:
             return self
         delta, share = other.mean - self.mean, other.n / (self.n + other.n)
         self.M2 += other.M2
-        _add_outer(self.M2, delta * np.sqrt(self.n * share), 1.0)
+        self.M2 += np.outer(root := delta * np.sqrt(self.n * share), root)
         self.n, self.mean = self.n + other.n, self.mean + delta * share
         return self
 
@@ -170,7 +163,7 @@ class Moments:
             result = cls.of_tensors(tensors)
             result.provenance = dict(header["provenance"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FormatError(f"{path}: not complete as a moments file ({error}). Write it again.") from error
+            raise FormatError(f"{path}: not a valid moments file ({error}). Write it again.") from error
         return result
 
     def packed(self) -> Float64[np.ndarray, " packed"]:
@@ -184,13 +177,6 @@ class Moments:
         (n, eps), mean, M2 = np.split(packed.copy(), [2, 2 + d])
         return cls(int(n), mean, M2.reshape(d, d), eps=float(eps))
 
-    def _check_dimension(self, d: int, got: str = "got") -> None:
-        if self.n and d != len(self.mean):
-            raise MismatchError(f"These moments are of rows with {len(self.mean)} columns; {got} {d}.")
-
-    def _finite(self) -> bool:
-        return bool(np.isfinite(self.mean).all() and np.isfinite(self.M2).all())
-
     def _check(self) -> None:
         """ValueError if these numbers are impossible as moments."""
         d = len(self.mean) if self.mean.ndim == 1 else -1
@@ -200,7 +186,7 @@ class Moments:
             raise ValueError(f"shapes do not fit: mean {self.mean.shape}, M2 {self.M2.shape}")
         if self.n < 0 or (self.n == 0) != (d == 0):
             raise ValueError(f"n is {self.n} with {d} columns")
-        if not self._finite() or not 0 < self.eps < 1:
+        if not (np.isfinite(self.mean).all() and np.isfinite(self.M2).all() and 0 < self.eps < 1):
             raise ValueError("a number is NaN or infinite, or no precision")
         diagonal = np.diagonal(self.M2)
         if (diagonal < 0).any():

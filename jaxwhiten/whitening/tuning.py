@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Float, Float64, Real
 
 from jaxwhiten.arrays import as_matrix, blocks, first_nonfinite_row
-from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.errors import InputError, NonFiniteError, check_integer
 from jaxwhiten.metrics.scores import cosine_pairs, spearman
-from jaxwhiten.whitening.estimator import check_integer
 from jaxwhiten.whitening.spectrum import doubling
 from jaxwhiten.whitening.whitening import Whitening
 

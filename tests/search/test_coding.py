@@ -14,7 +14,7 @@ from jaxwhiten.search import build_index, load_index
 from jaxwhiten.search.coding import PQ_LEADS, best_code
 from jaxwhiten.search.faiss import _matrix_products
 from jaxwhiten.search.jax_flat import scored
-from jaxwhiten.whitening import Whitening
+from jaxwhiten.whitening import Moments, Whitening
 
 faiss = pytest.importorskip("faiss")
 N, D = 3000, 32
@@ -253,8 +253,7 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
         build_index(vectors, "faiss-flat", codes="sq8", bytes=8)
     with pytest.raises(InputError, match="into 33 parts: they have 32 columns"):
         build_index(vectors, "faiss-flat", codes="pq", bytes=33)
-    code = make_code("ubinary").fit(Whitening().fit(vectors))
-    code._learned = code._learned._replace(provenance={"fingerprint": "a"})
+    code = make_code("ubinary").fit(Whitening.from_moments(Moments().update(vectors), provenance={"fingerprint": "a"}))
     with pytest.raises(MismatchError, match="not in the space of the code: expected other weights"):
         build_index(vectors, "jax", codes=code, encoding={"fingerprint": "b"})
     index = build_index(vectors, "jax", codes=UBinary().fit(vectors))

@@ -18,7 +18,7 @@ def pairs():
 
 
 def strength(mapped):
-    return mapped._pack(mapped._learned.state)["strength"].item()
+    return mapped.tensors()["strength"].item()
 
 
 def partners(mapped, x, y):

@@ -49,10 +49,10 @@ def test_parts_are_fitted_like_the_whole(sizes, seed, offset):
     method = ZScore()
     for part in np.split(x, np.cumsum(sizes)[:-1]):
         method.partial_fit(part)
-    found = method._fitted().state
-    assert found.n == len(x)
-    np.testing.assert_allclose(found.mean, x.mean(0), rtol=1e-12, atol=1e-9)
-    np.testing.assert_allclose(np.diagonal(found.M2), ((x - x.mean(0)) ** 2).sum(0), rtol=1e-6, atol=1e-9)
+    sums = method.tensors()
+    assert sums["n"].item() == len(x)
+    np.testing.assert_allclose(sums["mean"], x.mean(0), rtol=1e-12, atol=1e-9)
+    np.testing.assert_allclose(np.diagonal(sums["M2"]), ((x - x.mean(0)) ** 2).sum(0), rtol=1e-6, atol=1e-9)
 
 
 def test_rows_out_of_range_are_refused():

@@ -100,7 +100,7 @@ def fitted():
 
 def log_likelihood(method, x):
     """Of a fitted flow, in nats."""
-    state = method._fitted().state
+    state = method.flow_
     model = Glow(x.shape[1], *state.sizes, np.random.default_rng(0))
     nnx.update(model, state.params)
     return np.asarray(model.log_likelihood(jnp.asarray(x)))
@@ -131,7 +131,7 @@ def test_the_released_configurations_are_what_their_names_say(name):
     config = FLOW_CONFIGS[name]
     assert name.startswith(f"l{config['levels']}_d{config['depth']}")
     method = BertFlow(**config, epochs=0).fit(data(40, 16))
-    assert sum(a.size for a in jax.tree.leaves(method._fitted().state.params)) == sum(
+    assert sum(a.size for a in jax.tree.leaves(method.flow_.params)) == sum(
         a.size for a in jax.tree.leaves(nnx.state(Glow(16, **config, rng=np.random.default_rng(0))))
     )
 
