@@ -68,7 +68,7 @@ def test_warnings_speak_of_flags_and_fewer_columns_silence_them(run, tiny_model,
     words[1] = tmp_path / "few.txt"
     (warning, _) = run(*words).err.splitlines()
     start, most = warning.rsplit(" -k ", 1)
-    assert start.endswith("Give more rows, or keep at most " + most.rstrip(".") + " columns:")
+    assert start.endswith("Use more rows, or keep at most " + most.rstrip(".") + " columns:")
     assert run(*words, "-k", most.rstrip(".")).err.count("\n") == 1
     (warning, _) = run(*words, "-k", int(most.rstrip(".")) + 1).err.splitlines()
     assert "fewer than" in warning
