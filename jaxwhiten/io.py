@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import errno
-import functools
 import glob
 import hashlib
 import json
-import math
 import os
 import secrets
 import shutil
 import sys
 import tempfile
 import time
-import types
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,6 +28,7 @@ import numpy as np
 from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import FormatError, InputError, JaxwhitenError, OutputError
+from jaxwhiten.locks import LOCK, locked
 
 PathLike = str | os.PathLike[str]
 FORMAT_VERSION = 2
@@ -92,26 +89,35 @@ def whole_folder(path: PathLike, *blamed: type[Exception], kind: str = "model") 
         return
     folder = check_folder(path, kind)
     temporary = folder.with_name(f".{folder.name}.writing.{secrets.token_hex(4)}")
-    with writing(folder, OSError):
-        for killed in folder.parent.glob(f".{glob.escape(folder.name)}.writing.*"):
-            with contextlib.suppress(OSError), _locked(killed):
-                shutil.rmtree(killed)
-        temporary.mkdir(parents=True)
-    interrupts.unfinished.add(os.fspath(temporary))
+    unfinished = {os.fspath(temporary), f"{temporary}{LOCK}"}
     try:
-        with writing(folder, *blamed), _locked(temporary):
-            yield temporary
+        with contextlib.ExitStack() as held:
+            with writing(folder, OSError):
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                _remove_killed(folder)
+                interrupts.unfinished |= unfinished
+                held.enter_context(locked(temporary, outside=True))
+                temporary.mkdir()
+            with writing(folder, *blamed):
+                yield temporary
             with writing(folder, OSError):
                 files = sorted(file.relative_to(temporary) for file in temporary.rglob("*") if file.is_file())
-                write_json(
-                    temporary / MANIFEST, {"kind": kind, "files": [*(file.as_posix() for file in files), MANIFEST]}
-                )
-                for name in (*files, Path(MANIFEST)):
+                names = [*(file.as_posix() for file in files), MANIFEST]
+                write_json(temporary / MANIFEST, {"kind": kind, "files": names})
+                for name in names:
                     _flush(temporary / name)
                 (_exchange if check_folder(folder, kind).exists() else os.rename)(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        interrupts.unfinished.discard(os.fspath(temporary))
+        interrupts.unfinished -= unfinished
+
+
+def _remove_killed(folder: Path) -> None:
+    """Removes what writers of this folder left that were killed; those at work hold their locks."""
+    left = folder.parent.glob(f".{glob.escape(folder.name)}.writing.*")
+    for killed in {str(path).removesuffix(LOCK) for path in left}:
+        with contextlib.suppress(OSError), locked(killed, 0, outside=True):
+            shutil.rmtree(killed)
 
 
 def replaceable(path: PathLike) -> Path:
@@ -210,22 +216,6 @@ def _exchange(new: Path, old: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Locks a folder in the block, where there is `fcntl`; BlockingIOError if another process holds it."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(handle)
-
-
 def below(folder: Path, name: str, error: type[JaxwhitenError] = FormatError) -> Path:
     """The path of a file that `folder` refers to by name; links into the blobs of the hub's cache are followed.
 
@@ -286,64 +276,6 @@ def write_text(path: PathLike, text: str) -> None:
 def write_json(path: PathLike, value: Any) -> None:
     """Writes JSON atomically, indented; NaN and infinities are refused because JSON has none."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def to_json(value: Any) -> Any:
-    """Converts dataclasses to dictionaries, and NaN and infinities, which JSON lacks, to None.
-
-    A field that is None is omitted if None is its default.
-    """
-    if dataclasses.is_dataclass(value):
-        pairs = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return {f.name: to_json(item) for f, item in pairs if item is not None or f.default is not None}
-    if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_json(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def from_json(kind: Any, value: Any, where: object, remedy: str = "Write it again.", *, others: bool = False) -> Any:
-    """Checks a value from `json.loads` against a type and converts it: the one check of JSON that this package wrote.
-
-    `kind` is a dataclass, a TypedDict, `list[...]`, `tuple[..., ...]`, `dict[str, ...]`, a union, `Any`, or a plain
-    type. An int is accepted as a float, and null as a NaN if None is not allowed. With `others`, keys that a dataclass
-    or TypedDict does not name are ignored. Everything else is a FormatError that names the entry, the file `where` and
-    the `remedy`.
-    """
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    inner = functools.partial(from_json, remedy=remedy, others=others)
-    if origin in (types.UnionType, typing.Union):
-        if value is None and types.NoneType in arguments:
-            return None
-        plain = [kind for kind in arguments if isinstance(kind, type) and type(value) is kind]
-        return inner((plain or [kind for kind in arguments if kind is not types.NoneType])[0], value, where)
-    if kind is Any:
-        return value
-    if kind is float and (value is None or type(value) is float or (type(value) is int and abs(value) < 2**1023)):
-        return math.nan if value is None else float(value)
-    typed = typing.is_typeddict(kind)
-    if typed or dataclasses.is_dataclass(kind):
-        if isinstance(value, dict):
-            hints = typing.get_type_hints(kind)
-            if typed:
-                needed = set(kind.__required_keys__)
-            else:
-                missing = dataclasses.MISSING
-                fields = dataclasses.fields(kind)
-                needed = {f.name for f in fields if f.default is missing and f.default_factory is missing}
-            wrong = sorted(needed - set(value) | (set() if others else set(value) - set(hints)))
-            if not wrong:
-                known = {name: item for name, item in value.items() if name in hints}
-                return kind(**{name: inner(hints[name], item, f"{where}: {name}") for name, item in known.items()})
-            where = f"{where}: {', '.join(wrong)}"
-    elif origin is dict and isinstance(value, dict):
-        return {key: inner(arguments[1], item, f"{where}: {key}") for key, item in value.items()}
-    elif origin in (list, tuple) and isinstance(value, list):
-        return origin(inner(arguments[0], item, f"{where}, item {i}") for i, item in enumerate(value))
-    elif origin is None and isinstance(value, kind) and isinstance(value, bool) == (kind is bool):
-        return value
-    raise FormatError(f"{where}: not what this version of jaxwhiten writes there. {remedy}")
 
 
 def sha256_file(path: PathLike) -> str:

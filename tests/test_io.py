@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxwhiten import io
+from jaxwhiten import io, records
 from jaxwhiten.errors import FormatError
 
 TENSORS = {"a": np.arange(6.0).reshape(2, 3), "b": np.ones(4, np.float32)}
@@ -132,13 +132,13 @@ class Facts(TypedDict):
 
 def test_json_is_read_as_the_types_that_it_was_written_from():
     value: Facts = {"rows": 3, "inner": {"a": Inner(0.5), "b": Inner(math.nan, "odd")}}
-    told = json.loads(json.dumps(io.to_json(value)))
+    told = json.loads(json.dumps(records.to_json(value)))
     assert told == {"rows": 3, "inner": {"a": {"score": 0.5}, "b": {"score": None, "note": "odd"}}}
-    found = io.from_json(Facts, told, "facts.json")
+    found = records.from_json(Facts, told, "facts.json")
     assert found["inner"]["a"] == Inner(0.5)
     assert math.isnan(found["inner"]["b"].score)
-    assert io.from_json(tuple[float | str, ...], [1, "x", 2.5], "x") == (1.0, "x", 2.5)
-    assert io.from_json(Facts, told | {"more": 1}, "facts.json", others=True) == {"rows": 3, "inner": ANY}
+    assert records.from_json(tuple[float | str, ...], [1, "x", 2.5], "x") == (1.0, "x", 2.5)
+    assert records.from_json(Facts, told | {"more": 1}, "facts.json", others=True) == {"rows": 3, "inner": ANY}
 
 
 @pytest.mark.parametrize(
@@ -154,4 +154,4 @@ def test_json_is_read_as_the_types_that_it_was_written_from():
 )
 def test_json_of_other_types_is_refused_by_its_entry(change, message):
     with pytest.raises(FormatError, match=re.escape(message)):
-        io.from_json(Facts, {"rows": 3, "inner": {}} | change, "facts.json", "Mend it.")
+        records.from_json(Facts, {"rows": 3, "inner": {}} | change, "facts.json", "Mend it.")

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from eval.report import results
-from jaxwhiten import io
+from jaxwhiten import io, records
 from jaxwhiten.errors import FormatError
 
 _RESULTS, _HEADER, _FIGURES = "results.json", "run.json", "figures.safetensors"
@@ -53,8 +53,8 @@ class Run(Generic[HeaderT, RowT]):
     def save(self, folder: io.PathLike) -> None:
         """Writes the three files, each atomically."""
         folder = Path(folder)
-        io.write_json(folder / _RESULTS, io.to_json(self.rows))
-        io.write_json(folder / _HEADER, io.to_json(self.header))
+        io.write_json(folder / _RESULTS, records.to_json(self.rows))
+        io.write_json(folder / _HEADER, records.to_json(self.header))
         if self.figures:
             io.save_tensors(folder / _FIGURES, self.figures, kind="figures", header={})
         else:
@@ -78,8 +78,8 @@ class Run(Generic[HeaderT, RowT]):
                 f"{results.FORMAT_VERSION} of {' and '.join(_KINDS)}. Run the evaluation again."
             )
         header_type, row_type = _KINDS[program]
-        header = io.from_json(header_type, found, folder / _HEADER, _REMEDY)
-        rows = io.from_json(list[row_type], _read_json(folder / _RESULTS), folder / _RESULTS, _REMEDY)  # type: ignore[valid-type]
+        header = records.from_json(header_type, found, folder / _HEADER, _REMEDY)
+        rows = records.from_json(list[row_type], _read_json(folder / _RESULTS), folder / _RESULTS, _REMEDY)  # type: ignore[valid-type]
         file = folder / _FIGURES
         return cls(header, rows, io.load_tensors(file, kind="figures")[0] if file.is_file() else {})
 

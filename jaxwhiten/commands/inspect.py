@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten import io
+from jaxwhiten import io, records
 from jaxwhiten.commands.arguments import add, check_plot
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
         is_index = os.path.isfile(os.path.join(args.file, "header.json"))
         told = _index(args.file) if is_index else _model(Path(args.file))
         if args.json:
-            return print(json.dumps(io.to_json({"file": args.file, **told}), ensure_ascii=False))
+            return print(json.dumps(records.to_json({"file": args.file, **told}), ensure_ascii=False))
         for name, value in told.items():
             shown = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else value
             print(f"  {name:<12}{shown if shown not in (None, '') else 'none'}")
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
     }
     if args.json:
         report["eigenvalues"] = whitening.eigenvalues_.tolist()
-        print(json.dumps(io.to_json(report), ensure_ascii=False))
+        print(json.dumps(records.to_json(report), ensure_ascii=False))
     else:
         print("\n".join(_lines(report)))
 

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from typing import Any
 
+from jaxwhiten import records
 from jaxwhiten.commands.arguments import add, add_columns, add_knobs, add_model, knobs, load_encoder
 from jaxwhiten.errors import InputError
 
@@ -24,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     import numpy as np
 
-    from jaxwhiten import io
     from jaxwhiten.datasets import read_pairs
     from jaxwhiten.encoding.evaluation import evaluate
     from jaxwhiten.metrics import spearman
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
         gain = values["spearman"] - found["raw"]["spearman"]
         values["versus_raw"] = {"value": gain, "interval": percentile_interval(of_row - drawn[0])}
     if args.json:
-        return print(json.dumps(io.to_json({"fitted_on": fitted_on, "rows": found}), ensure_ascii=False))
+        return print(json.dumps(records.to_json({"fitted_on": fitted_on, "rows": found}), ensure_ascii=False))
     print(f"{args.pairs}: {len(pairs):,} pairs; {encoder.name}, whitening fitted on {fitted_on}\n")
     print(f"{'':10}{'width':>6}{'Spearman × 100':>16}{'95 % interval':>16}{'Pearson × 100':>15}{'minus raw':>27}")
     for name, values in found.items():

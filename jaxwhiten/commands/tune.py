@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten import io
+from jaxwhiten import io, records
 from jaxwhiten.commands.arguments import add, add_columns, add_model, check_plot, encode, load_encoder
 from jaxwhiten.errors import InputError, check_name
 
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
             "warnings": list(tuning.warnings),
             "grid": [row._asdict() for row in tuning.rows],
         }
-        print(json.dumps(io.to_json(report), ensure_ascii=False))
+        print(json.dumps(records.to_json(report), ensure_ascii=False))
     else:
         print("\n".join(_lines(tuning, name, len(pairs), held, encoder.dimension)))
 

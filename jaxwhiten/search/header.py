@@ -18,14 +18,14 @@ from jaxwhiten.io import (
     FORMAT_VERSION,
     below,
     check_version,
-    from_json,
     remove_stale,
     replaceable,
     seal,
     sha256_file,
     write_json,
 )
-from jaxwhiten.search.locks import LOCK
+from jaxwhiten.locks import LOCK
+from jaxwhiten.records import from_json
 from jaxwhiten.space import VectorSpace
 
 HEADER = "header.json"

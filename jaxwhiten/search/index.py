@@ -20,7 +20,9 @@ from jaxtyping import Float32, Int64, Shaped
 
 from jaxwhiten.codes import CODES, Code, Quantiser
 from jaxwhiten.errors import FormatError, InputError, MismatchError, check_integer
-from jaxwhiten.io import from_json, load_tensors, writing
+from jaxwhiten.io import load_tensors, writing
+from jaxwhiten.locks import SharedLock, locked
+from jaxwhiten.records import from_json
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
 from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
@@ -37,7 +39,6 @@ from jaxwhiten.search.header import (
 )
 from jaxwhiten.search.ids import FILE as _IDS
 from jaxwhiten.search.ids import Ids, unique_ids
-from jaxwhiten.search.locks import SharedLock, locked
 from jaxwhiten.search.prepare import check_vectors, preparation
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.space import VectorSpace, check_space

@@ -135,7 +135,7 @@ def test_the_index_is_not_locked_while_texts_are_encoded(run, index, docs, monke
 @pytest.mark.filterwarnings("default")
 def test_two_adds_at_once_lose_nothing(run, index, tmp_path, monkeypatch):
     """Both have read their texts before either writes; the second waits, and says so."""
-    from jaxwhiten.search import locks
+    from jaxwhiten import locks
 
     monkeypatch.setattr(locks, "_PATIENCE", 0.01)
     texts = generated(20, seed=3)
@@ -165,7 +165,7 @@ def test_two_adds_at_once_lose_nothing(run, index, tmp_path, monkeypatch):
     thread.join()
     assert done.code == 0, done.err
     assert load_index(index).size == 7 + 20
-    assert "another writer is at work; waiting" in done.err
+    assert "locked by another writer; waiting" in done.err
 
 
 def test_the_model_is_found_from_another_directory(run, tiny_model, corpus, tmp_path, monkeypatch):

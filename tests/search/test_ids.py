@@ -133,8 +133,13 @@ def test_a_second_writer_waits_and_is_told(tmp_path):
 
     build_index(VECTORS[:N], "jax").save(tmp_path / "i")
     other = FileLock(tmp_path / "i" / ".lock")
-    told = pytest.warns(UserWarning, match="another writer is at work")
-    with other, told, pytest.raises(OutputError, match="at work, after 0 s of waiting"), locked(tmp_path / "i", 0.05):
+    told = pytest.warns(UserWarning, match="locked by another writer")
+    with (
+        other,
+        told,
+        pytest.raises(OutputError, match="still locked by another writer"),
+        locked(tmp_path / "i", 0.05),
+    ):
         pass
     with other:
         assert load_index(tmp_path / "i").size == N  # readers go on

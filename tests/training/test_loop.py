@@ -72,7 +72,7 @@ def test_files_and_scores(tmp_path):
 
 
 def test_another_training_in_the_folder(tmp_path):
-    with filelock.FileLock(tmp_path / ".lock"), pytest.raises(OutputError, match="another writer is at work"):
+    with filelock.FileLock(tmp_path / ".lock"), pytest.raises(OutputError, match="locked by another writer"):
         run(tmp_path)
     assert os.listdir(tmp_path) == [".lock"]
 

@@ -1,4 +1,4 @@
-"""Locks for threads that share an index, and for processes that write to its folder."""
+"""Locks for threads that share an object, and for processes that write to one folder."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from jaxwhiten.errors import OutputError
 
@@ -43,30 +41,38 @@ class SharedLock:
 
 
 @contextlib.contextmanager
-def locked(folder: str | os.PathLike[str], timeout: int | float = _SECONDS) -> Iterator[None]:
-    """Keeps other processes and threads from writing to an existing folder; reading stays possible.
+def locked(folder: str | os.PathLike[str], timeout: int | float = _SECONDS, *, outside: bool = False) -> Iterator[None]:
+    """Keeps other processes and threads from writing to a folder; reading stays possible.
 
     To change an index, hold the lock from `load_index` to `Index.save`. The lock is reentrant: `save` takes it again.
+    With `outside`, the lock is a file next to the folder, which may be renamed meanwhile; it is removed with the lock,
+    and is not reentrant.
 
     Raises:
       OutputError: Another writer has held it for `timeout` seconds, or the folder cannot be written to.
     """
-    lock = FileLock(Path(folder).resolve() / LOCK, is_singleton=True)
+    from filelock import FileLock, Timeout
+
+    path = Path(folder).resolve()
+    lock = FileLock(Path(f"{path}{LOCK}") if outside else path / LOCK, is_singleton=not outside)
     try:
         try:
             lock.acquire(timeout=min(timeout, _PATIENCE))
         except Timeout:
             if timeout:
-                warnings.warn(f"{folder}: another writer is at work; waiting up to {timeout:.0f} s.", stacklevel=3)
+                warnings.warn(f"{folder}: locked by another writer; waiting up to {timeout:.0f} s.", stacklevel=3)
             lock.acquire(timeout=timeout)
     except Timeout:
         raise OutputError(
-            f"{folder}: another writer is at work, after {timeout:.0f} s of waiting; nothing was changed. Try again"
-            " after it, or name another folder."
+            f"{folder}: still locked by another writer after {timeout:.0f} s; nothing was changed. Retry later, or use"
+            " another folder."
         ) from None
     except OSError as error:
         raise OutputError(f"{folder}: cannot be locked for writing ({error.strerror or error}).") from error
     try:
         yield
     finally:
+        if outside:
+            with contextlib.suppress(OSError):
+                os.unlink(lock.lock_file)
         lock.release()
