@@ -297,7 +297,7 @@ class Encoder:
         expected, own = VectorSpace.of(whitening.provenance), self.space()
         if expected.prompt in (own.prompts or {}).values() or role:
             own = self.space(prompt=self.prompt_for(role) if role else expected.prompt)
-        check_space(where, expected, own, "fit another one", tolerated=("max_length",))
+        check_space(where, expected, own, "refit it", tolerated=("max_length",))
 
     def fit_idf(self, sentences: Texts) -> str:
         """Counts the sentences in which each token occurs; returns the name of the pooling with these weights."""

@@ -1,7 +1,9 @@
 """Nearest-neighbour search: one interface over FAISS and JAX; index folders remember how they were made."""
 
 from jaxwhiten.locks import locked
-from jaxwhiten.search.index import BACKENDS, Hit, Index, build_index, load_index
+from jaxwhiten.search.backend import BACKENDS
+from jaxwhiten.search.build import build_index
+from jaxwhiten.search.index import Hit, Index, load_index
 from jaxwhiten.search.semantic import paraphrase_mining, paraphrase_mining_embeddings, semantic_search
 from jaxwhiten.search.text import add_text, rerank_hits, search_text
 from jaxwhiten.search.upgraded import Upgraded

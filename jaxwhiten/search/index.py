@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,15 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
-from jaxwhiten.codes import CODES, Code, Quantiser
+from jaxwhiten.codes import CODES, Code
 from jaxwhiten.errors import FormatError, InputError, MismatchError, check_integer
 from jaxwhiten.io import load_tensors, writing
 from jaxwhiten.locks import SharedLock, locked
 from jaxwhiten.records import from_json
-from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
-from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
-from jaxwhiten.search.coding import AUTO, choose
+from jaxwhiten.search.backend import BACKENDS, Backend
 from jaxwhiten.search.header import (
     HEADER,
     About,
@@ -39,7 +36,7 @@ from jaxwhiten.search.header import (
 )
 from jaxwhiten.search.ids import FILE as _IDS
 from jaxwhiten.search.ids import Ids, unique_ids
-from jaxwhiten.search.prepare import check_vectors, preparation
+from jaxwhiten.search.prepare import check_vectors
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.space import VectorSpace, check_space
 from jaxwhiten.text import Texts, as_texts
@@ -137,7 +134,7 @@ class Index(About):
         if (documents is None) != (self.documents is None):
             keeps = "no texts" if documents is not None else "texts"
             raise InputError(f"The index keeps {keeps}: add documents accordingly.")
-        return vectors, _texts(documents, vectors)
+        return vectors, texts_of(documents, vectors)
 
     def _append(self, vectors: np.ndarray, documents: list[str] | None) -> None:
         """Appends checked vectors and texts, or raises and changes nothing."""
@@ -271,102 +268,6 @@ class Index(About):
                 file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
 
 
-def build_index(
-    vectors: Shaped[np.ndarray, "n d"],
-    backend: str = "faiss-flat",
-    *,
-    whitening: Any | None = None,
-    normalize: bool = True,
-    encoding: Mapping[str, Any] | None = None,
-    documents: Texts | None = None,
-    ids: Any = None,
-    codes: str | Code | Quantiser | None = None,
-    bytes: int | None = None,
-    rescore: str | None = None,
-    tuned: bool | None = None,
-    **options: Any,
-) -> Index:
-    """Builds an index of the named backend.
-
-    Args:
-      vectors: Raw document vectors; a memory map is read block by block. Codes are decoded, and queries are then
-        vectors of `Encoder.without_code`. With `codes=vectors.code` codes are stored unchanged, and queries are raw.
-      backend: A name of `BACKENDS`.
-      whitening: A fitted `Whitening` to put inside the index, or None.
-      normalize: Whether vectors are scaled to unit length, so that scores are cosines.
-      encoding: How the vectors were encoded (`Encoder.encoding`); queries encoded differently raise an error. By
-        default the space that the vectors know, if `Encoder.encode` returned them; it is also checked.
-      documents: The texts, one per vector, in any container of `jaxwhiten.text.as_texts`; a Series by position.
-      ids: The documents' own ids, one per vector: strings, or integers from 0. Without them the index numbers its
-        documents from 0, and never reuses a number.
-      codes: Stores documents as codes: a name of `jaxwhiten.codes.CODES`; `"pq"`, which FAISS trains; `"auto"` for the
-        best code for these vectors; a fitted code of raw vectors, or its quantiser. None stores float32.
-      bytes: Bytes per document; without `codes` it implies `codes="auto"`.
-      rescore: Keeps a copy of the vectors in `"float16"` or `"int8"`, which scores four candidates per result again. In
-        a loaded index the copy is a memory map.
-      tuned: Whether the encoder is tuned for similarity (`encoding.is_tuned`), which decides `codes="auto"` and γ. None
-        judges by the vectors, which is less reliable.
-      **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
-
-    Raises:
-      MissingDependencyError: The backend's package or device is missing.
-    """
-    start = time.perf_counter()
-    check_process()
-    kind, chosen = backend_with(backend, options)
-    if (space := getattr(vectors, "space", None)) is not None:
-        said = dataclasses.replace(VectorSpace.of(encoding), dimension=space.dimension)
-        check_space("`encoding`", said, space, "omit encoding", role="query")
-        encoding = {**(encoding or {}), **space.record()}  # the vectors know their prompt
-    given = vectors if isinstance(codes, Code) and getattr(vectors, "code", None) is codes else None
-    if given is not None and rescore is not None:
-        raise InputError("Codes alone have nothing finer to score candidates by: leave rescore out, or give vectors.")
-    vectors = check_vectors("document vectors", vectors)
-    documents = _texts(documents, vectors)
-    table = Ids.of(ids, len(vectors))
-    prepare = preparation(whitening, vectors.shape[1], normalize)
-    rescoring = None if rescore is None else Rescoring.of(rescore, vectors, prepare)
-    coding = None
-    if codes is not None or bytes is not None or kind.halves:
-        if not kind.codes:
-            able = ", ".join(name for name, other in BACKENDS.items() if other.codes)
-            raise InputError(f"{backend} keeps no codes; these backends do: {able}.")
-        if not normalize:
-            raise InputError("Codes are of vectors of unit length: leave normalize=True.")
-        if bytes is not None:
-            check_integer("bytes", bytes, least=1)
-        codes = AUTO if codes is None else codes
-        coding = choose(codes, bytes, vectors, whitening, trains=kind.trains, halves=kind.halves, tuned=tuned)
-        prepare = coding.prepare
-        if given is not None and coding.quantiser is not None:
-            vectors = coding.quantiser.coordinates(np.asarray(given).view(np.uint8))
-    inside = None
-    source = codes if isinstance(codes, Code) else whitening
-    if source is not None:
-        provenance, what = dict(getattr(source, "provenance", None) or {}), "code" if source is codes else "whitening"
-        check_space(f"the {what}", provenance, encoding, "fit another one", tolerated=("max_length",))
-        inside = {"hash": prepare.hash(), "k": prepare.outputs, "provenance": provenance}
-    store = kind.build(vectors, chosen, prepare, coding, given is not None)
-    return Index(
-        backend=backend,
-        options=dataclasses.asdict(store.options),
-        size=len(vectors),
-        input_dimension=prepare.inputs,
-        dimension=prepare.outputs,
-        encoding=None if encoding is None else with_folder(encoding),
-        whitening=inside,
-        codes=None if coding is None else {"name": coding.name, "bytes": coding.bytes},
-        rescore=rescore,
-        notes=[*(() if coding is None else coding.notes), *store.notes],
-        build_seconds=time.perf_counter() - start,
-        store=store,
-        table=table,
-        documents=documents,
-        fitted=None if coding is None else coding.fitted,
-        rescoring=rescoring,
-    )
-
-
 def load_index(path: str | os.PathLike[str]) -> Index:
     """Loads an index folder of any backend.
 
@@ -417,13 +318,7 @@ def _load(folder: Path, header: Header) -> Index:
     return index
 
 
-def with_folder(encoding: Mapping[str, Any]) -> dict[str, Any]:
-    """The encoding of documents, with the absolute path of a model that is a local folder."""
-    folder = Path(str(encoding.get("model")))
-    return {**encoding, "folder": str(folder.resolve())} if folder.is_dir() else dict(encoding)
-
-
-def _texts(documents: Texts | None, vectors: np.ndarray) -> list[str] | None:
+def texts_of(documents: Texts | None, vectors: np.ndarray) -> list[str] | None:
     """The texts, one per vector, or None."""
     texts = None if documents is None else as_texts(documents, "document")
     if texts is not None and len(texts) != len(vectors):

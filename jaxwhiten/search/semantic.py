@@ -9,7 +9,8 @@ import numpy as np
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import as_floats, comparable
 from jaxwhiten.errors import check_integer, check_name
-from jaxwhiten.search.index import Index, build_index
+from jaxwhiten.search.build import build_index
+from jaxwhiten.search.index import Index
 from jaxwhiten.text import Texts, as_texts
 
 _QUERIES = 8192  # queries searched before their pairs are merged

@@ -25,8 +25,9 @@ from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import as_floats, with_code
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, check_integer
 from jaxwhiten.io import PathLike, load_tensors, save_tensors
+from jaxwhiten.search.build import build_index, with_folder
 from jaxwhiten.search.header import Header, read_documents, verified
-from jaxwhiten.search.index import DOCUMENTS, Hit, Index, build_index, with_folder
+from jaxwhiten.search.index import DOCUMENTS, Hit, Index
 from jaxwhiten.search.text import of_index, search_text
 from jaxwhiten.space import VectorSpace, check_space
 from jaxwhiten.text import Texts, as_texts

@@ -67,7 +67,7 @@ MISTAKES = {
     "another pooling": (
         "encode {texts} --model {tiny} --pooling cls --whitening {mean} -o {out}.npy",
         2,
-        "Encode with --pooling mean, or fit another one",
+        "Encode with --pooling mean, or refit it",
     ),
     "fitted with mean, used with auto": (
         "encode {texts} --model {auto} --whitening {mean} -o {out}.npy",

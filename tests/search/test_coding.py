@@ -239,7 +239,7 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
         build_index(vectors, "faiss-fast", bytes=4).remove([0])
     with pytest.raises(InputError, match="trained by FAISS"):
         build_index(vectors, "jax", codes="pq", bytes=8)
-    with pytest.raises(InputError, match="faiss-hnsw keeps no codes"):
+    with pytest.raises(InputError, match="faiss-hnsw cannot store codes"):
         build_index(vectors, "faiss-hnsw", codes="spectrum", bytes=8)
     with pytest.raises(InputError, match="8 bytes per vector, not 9"):
         build_index(vectors, "jax", codes=code, bytes=9)

@@ -1,0 +1,145 @@
+"""Building an index: check the input, choose the code, store the vectors, describe the result."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from jaxwhiten.codes import Code, Quantiser
+from jaxwhiten.errors import InputError, check_integer
+from jaxwhiten.runtime.hardware import check_process
+from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
+from jaxwhiten.search.coding import AUTO, choose
+from jaxwhiten.search.ids import Ids
+from jaxwhiten.search.index import Index, texts_of
+from jaxwhiten.search.prepare import check_vectors, preparation
+from jaxwhiten.search.rescore import Rescoring
+from jaxwhiten.space import VectorSpace, check_space
+from jaxwhiten.text import Texts
+from jaxwhiten.whitening.affine import Affine
+
+
+def build_index(
+    vectors: Shaped[np.ndarray, "n d"],
+    backend: str = "faiss-flat",
+    *,
+    whitening: Any | None = None,
+    normalize: bool = True,
+    encoding: Mapping[str, Any] | None = None,
+    documents: Texts | None = None,
+    ids: Any = None,
+    codes: str | Code | Quantiser | None = None,
+    bytes: int | None = None,
+    rescore: str | None = None,
+    tuned: bool | None = None,
+    **options: Any,
+) -> Index:
+    """Builds an index of the named backend.
+
+    Args:
+      vectors: Raw document vectors; a memory map is read block by block. Codes are decoded, and queries are then
+        vectors of `Encoder.without_code`. With `codes=vectors.code` codes are stored unchanged, and queries are raw.
+      backend: A name of `BACKENDS`.
+      whitening: A fitted `Whitening` to put inside the index, or None.
+      normalize: Whether vectors are scaled to unit length, so that scores are cosines.
+      encoding: How the vectors were encoded (`Encoder.encoding`); queries encoded differently raise an error. By
+        default the space that the vectors know, if `Encoder.encode` returned them; it is also checked.
+      documents: The texts, one per vector, in any container of `jaxwhiten.text.as_texts`; a Series by position.
+      ids: The documents' own ids, one per vector: strings, or integers from 0. Without them the index numbers its
+        documents from 0, and never reuses a number.
+      codes: Stores documents as codes: a name of `jaxwhiten.codes.CODES`; `"pq"`, which FAISS trains; `"auto"` for the
+        best code for these vectors; a fitted code of raw vectors, or its quantiser. None stores float32.
+      bytes: Bytes per document; without `codes` it implies `codes="auto"`.
+      rescore: Keeps a copy of the vectors in `"float16"` or `"int8"`, which scores four candidates per result again. In
+        a loaded index the copy is a memory map.
+      tuned: Whether the encoder is tuned for similarity (`encoding.is_tuned`), which decides `codes="auto"` and γ. None
+        judges by the vectors, which is less reliable.
+      **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
+
+    Raises:
+      MissingDependencyError: The backend's package or device is missing.
+    """
+    start = time.perf_counter()
+    check_process()
+    kind, chosen = backend_with(backend, options)
+    encoding = _encoding_of(vectors, encoding)
+    stored = np.asarray(vectors) if isinstance(codes, Code) and getattr(vectors, "code", None) is codes else None
+    if stored is not None and rescore is not None:
+        raise InputError("Codes alone cannot be rescored: omit rescore, or pass vectors.")
+    vectors = check_vectors("document vectors", vectors)
+    documents, table = texts_of(documents, vectors), Ids.of(ids, len(vectors))
+
+    prepare, coding = preparation(whitening, vectors.shape[1], normalize), None
+    rescoring = None if rescore is None else Rescoring.of(rescore, vectors, prepare)
+    if codes is not None or bytes is not None or kind.halves:
+        _check_coding(kind, normalize, bytes)
+        codes = AUTO if codes is None else codes
+        coding = choose(codes, bytes, vectors, whitening, trains=kind.trains, halves=kind.halves, tuned=tuned)
+        prepare = coding.prepare
+    inside = _inside(codes if isinstance(codes, Code) else whitening, prepare, encoding)
+
+    if stored is not None and coding is not None and coding.quantiser is not None:
+        vectors = coding.quantiser.coordinates(stored.view(np.uint8))
+    store = kind.build(vectors, chosen, prepare, coding, stored is not None)
+
+    return Index(
+        backend=backend,
+        options=dataclasses.asdict(store.options),
+        size=len(vectors),
+        input_dimension=prepare.inputs,
+        dimension=prepare.outputs,
+        encoding=None if encoding is None else with_folder(encoding),
+        whitening=inside,
+        codes=None if coding is None else {"name": coding.name, "bytes": coding.bytes},
+        rescore=rescore,
+        notes=[*(() if coding is None else coding.notes), *store.notes],
+        build_seconds=time.perf_counter() - start,
+        store=store,
+        table=table,
+        documents=documents,
+        fitted=None if coding is None else coding.fitted,
+        rescoring=rescoring,
+    )
+
+
+def _encoding_of(vectors: Any, encoding: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """How vectors were encoded: as given, completed by what vectors of `Encoder.encode` know, which must agree."""
+    space = getattr(vectors, "space", None)
+    if space is None:
+        return encoding
+    given = dataclasses.replace(VectorSpace.of(encoding), dimension=space.dimension)
+    check_space("`encoding`", given, space, "omit encoding", role="query")
+    return {**(encoding or {}), **space.record()}  # the vectors know their prompt
+
+
+def _check_coding(kind: type[Backend], normalize: bool, bytes: int | None) -> None:
+    """InputError if the backend cannot store codes of vectors prepared so."""
+    if not kind.codes:
+        able = ", ".join(name for name, other in BACKENDS.items() if other.codes)
+        raise InputError(f"{kind.name} cannot store codes; these backends can: {able}.")
+    if not normalize:
+        raise InputError("Codes are of vectors of unit length: omit normalize=False.")
+    if bytes is not None:
+        check_integer("bytes", bytes, least=1)
+
+
+def _inside(source: Any, prepare: Affine, encoding: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The record of the whitening or code inside the index; MismatchError if it was fitted in another space."""
+    if source is None:
+        return None
+    provenance = dict(getattr(source, "provenance", None) or {})
+    what = "code" if isinstance(source, Code) else "whitening"
+    check_space(f"the {what}", provenance, encoding, "refit it", tolerated=("max_length",))
+    return {"hash": prepare.hash(), "k": prepare.outputs, "provenance": provenance}
+
+
+def with_folder(encoding: Mapping[str, Any]) -> dict[str, Any]:
+    """The encoding of documents, with the absolute path of a model that is a local folder."""
+    folder = Path(str(encoding.get("model")))
+    return {**encoding, "folder": str(folder.resolve())} if folder.is_dir() else dict(encoding)
