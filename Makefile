@@ -259,7 +259,7 @@ RERANK = $(BIN)/python -m eval.retrieval --config.backends=jax --config.ks=0 --c
 rerank: $(call stamp,cpu-data-train) ## Re-ranking by a small cross-encoder, for docs/evidence/reranking.md; needs the data folder
 	@for seed in $(SEEDS); do \
 	  $(BIN)/python -m train.cross --config configs/cross_quora.py --config.data.file=$(DUPLICATES) --config.seed=$$seed \
-	    --config.data.exclude=$(PAIRS) --config.data.limit=5000 --config.data.negatives=2 \
+	    --config.data.exclude=$(PAIRS) --config.data.limit=5000 --config.negatives=2 \
 	    --config.output=runs/cross-quora-$$seed || exit 1; \
 	  for data in quora:$(PAIRS) mrpc:mrpc; do \
 	    for encoder in minilm:mean:none:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:target:jaxwhiten-tiny; do \

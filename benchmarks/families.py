@@ -28,8 +28,9 @@ from jaxwhiten import Encoder
 from jaxwhiten.errors import JaxwhitenError
 from jaxwhiten.models import FAMILIES, load_model
 from jaxwhiten.training import (
-    Optimization,
+    TrainingOptions,
     create_state,
+    data_mesh,
     make_step,
     objective_loss,
     place_batch,
@@ -173,8 +174,8 @@ def train(folder: Path) -> str:
     """Three steps with in-batch negatives on one batch: whether the loss falls, and how many tensors move."""
     model = load_model(folder)[0]
     encoder, rebuild = split_encoder(model, "mean")
-    how = Optimization(steps=3, batch_size=8, learning_rate=1e-3, warmup=0.0)
-    mesh = how.mesh()
+    how = TrainingOptions(steps=3, batch_size=8, learning_rate=1e-3, warmup=0.0)
+    mesh = data_mesh(how)
     rng = np.random.default_rng(0)
     ids = rng.integers(5, 40, (8, 2, 10)).astype(np.int32)
     batch = place_batch({"input_ids": ids, "lengths": np.full((8, 2), 10, np.int32)}, mesh)

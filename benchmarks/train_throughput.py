@@ -28,8 +28,9 @@ from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.models import load_model
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training import (
-    Optimization,
+    TrainingOptions,
     create_state,
+    data_mesh,
     make_step,
     objective_loss,
     place_batch,
@@ -60,8 +61,8 @@ class Ours:
             buckets=4,
             seed=0,
         )
-        how = Optimization(steps=1_000_000, batch_size=batch_size, learning_rate=RATE, warmup=0.0)
-        self.mesh, self.steps = how.mesh(), steps
+        how = TrainingOptions(steps=1_000_000, batch_size=batch_size, learning_rate=RATE, warmup=0.0)
+        self.mesh, self.steps = data_mesh(how), steps
         encoder, rebuild = split_encoder(network, "mean")
         loss = sentence_loss(rebuild, objective_loss("cosine"))
         self.step = make_step(loss, how, self.mesh)

@@ -25,9 +25,9 @@ def get_config(kind="lora"):
     config = sbert_defaults.get_config()
     config.model = "jaxwhiten-tiny"
     config.objective = "mnr"
-    config.lora.rank = 8 if kind == "lora" else 0
-    config.adapter.kind = kind if kind in ("linear", "bottleneck") else ""
-    config.lora.projections = ("query", "key", "value", "output", "up", "down")
+    config.lora = 8 if kind == "lora" else 0
+    config.adapter = kind if kind in ("linear", "bottleneck") else ""
+    config.lora_projections = ("query", "key", "value", "output", "up", "down")
     config.data.file = "quora_dup_sae.tsv.gz"
     config.data.columns = ("question1", "question2")
     config.data.held_out = 0.3

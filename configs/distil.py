@@ -19,7 +19,7 @@ def get_config():
     config = sbert_defaults.get_config()
     config.model = "jaxwhiten-tiny"
     config.objective = "distil_mse"
-    config.teacher.model = "sentence-transformers/all-MiniLM-L6-v2"
+    config.teacher = "sentence-transformers/all-MiniLM-L6-v2"
     config.data.file = "sentences.txt"
     config.data.split_sentences = True
     config.data.limit = 60_000

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import importlib.util
 import os
@@ -28,7 +29,7 @@ from typing import Any
 from jaxwhiten import interrupts
 from jaxwhiten.commands.cli import Parser, need_config, say, say_cut, show_warning
 from jaxwhiten.errors import InputError, JaxwhitenError, unknown_name
-from jaxwhiten.parameters import WHITENING
+from jaxwhiten.parameters import WHITENING, TrainingOptions
 
 need_config("eval")
 from absl import app, flags, logging  # noqa: E402
@@ -194,11 +195,13 @@ def _help(path: str, module: ModuleType, config: ConfigDict) -> str:
 
 
 def key_comments(module: ModuleType) -> dict[str, str]:
-    """The comments of a config file by key, such as `"data.name"`; a parameter of a whitening has its help text.
+    """The comments of a config file by key, such as `"data.name"`; a parameter of a whitening or a training has its
+    help text.
 
     A file that starts from another one (`config = sts.get_config()`) inherits comments that it does not have itself.
     """
     found = {knob.name: knob.help for knob in WHITENING}
+    found |= {field.name: field.metadata["help"] for field in dataclasses.fields(TrainingOptions)}
     for name, base in vars(module).items():
         if isinstance(base, ModuleType) and hasattr(base, "get_config"):
             comments = key_comments(base)

@@ -11,6 +11,6 @@ from configs import nli_mnr
 
 def get_config():
     config = nli_mnr.get_config()
-    config.matryoshka.dims = (768, 512, 256, 128, 64)
+    config.dims = (768, 512, 256, 128, 64)
     config.output = "runs/matryoshka"
     return config

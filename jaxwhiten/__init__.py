@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from jaxwhiten.encoding.evaluation import evaluate as evaluate
     from jaxwhiten.export import push_to_hub as push_to_hub
     from jaxwhiten.head import POOLINGS as POOLINGS
+    from jaxwhiten.parameters import TrainingOptions as TrainingOptions
     from jaxwhiten.search import Index as Index
     from jaxwhiten.search import build_index as build_index
     from jaxwhiten.search import load_index as load_index
     from jaxwhiten.search import paraphrase_mining as paraphrase_mining
     from jaxwhiten.search import semantic_search as semantic_search
+    from jaxwhiten.training import train as train
     from jaxwhiten.whitening import Moments as Moments
     from jaxwhiten.whitening import ScoredPairs as ScoredPairs
     from jaxwhiten.whitening import Whitening as Whitening
@@ -39,6 +41,8 @@ _NAMES = {
     "export": ("push_to_hub",),
     "head": ("POOLINGS",),
     "search": ("Index", "build_index", "load_index", "paraphrase_mining", "semantic_search"),
+    "parameters": ("TrainingOptions",),
+    "training": ("train",),
     "whitening": ("Moments", "ScoredPairs", "Whitening", "tune"),
 }
 __all__ = ["__version__", *(name for names in _NAMES.values() for name in names)]

@@ -68,7 +68,7 @@ def _plan(objective: Objective, loss: Loss, setup: Setup, *, kind: str, rank: in
     width = encoder.dimension
     adapter: VectorStep = Dense(jnp.eye(width), jnp.zeros(width), None, "Identity")
     if kind == "bottleneck":
-        down = jax.random.normal(jax.random.key(setup.seed), (width, rank)) * width**-0.5
+        down = jax.random.normal(jax.random.key(setup.options.seed), (width, rank)) * width**-0.5
         adapter = Bottleneck(down, jnp.zeros(rank), jnp.zeros((rank, width)))
 
     def of_adapted(params: Params, batch: Batch, key: jax.Array) -> Any:

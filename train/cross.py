@@ -14,19 +14,19 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from ml_collections import ConfigDict
 
 from configs import launch
-from jaxwhiten import CrossEncoder, training
+from jaxwhiten import CrossEncoder, Encoder, io, training
 from jaxwhiten.datasets import STS_TASKS, Examples, load_nli, load_retrieval, load_sts, nli_examples, sts_examples
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.models import load_pair_classifier
+from jaxwhiten.runtime import distributed
 from jaxwhiten.text import BulkTokenizer
 from train import common, pairs
-from train.common import check_run, mined, splits, train_rows
+from train.common import options_of, splits, write_results
 
 # The kind of labels, and an objective of train.sbert that takes such rows.
 LABELS = {"classes": "softmax", "scores": "cosine", "positives": "mnr"}
@@ -35,8 +35,9 @@ LABELS = {"classes": "softmax", "scores": "cosine", "positives": "mnr"}
 def main(config: ConfigDict) -> None:
     """Runs one training, from its start or its latest checkpoint to the exported model."""
     began = time.perf_counter()
-    check_run(config)
-    held_out = {score: named(config, *split) for score, split in splits(config).items()}
+    io.check_folder(Path(config.output) / "model")  # before the work of training it
+    options = options_of(config)
+    held_out = {score: load_split(config, *split) for score, split in splits(config).items()}
     examples = load_examples(config, held_out)
     model, folder = load_pair_classifier(
         config.model, len(examples.classes) or 1, seed=config.seed, dtype=config.dtype, remat=config.remat
@@ -46,17 +47,33 @@ def main(config: ConfigDict) -> None:
     params, rebuild = training.split_encoder(model)
     score = pairs.pair_evaluator
     scorers = {name: score(rebuild, folder, name, rows, max_length) for name, rows in held_out.items()}
-
-    def export(params: Any, *_: Any) -> None:
-        finished = CrossEncoder(rebuild(params["encoder"]), folder, max_length=max_length, label_names=examples.classes)
-        finished.save(Path(config.output) / "model")
-
-    title = f"train.cross: {config.model}"
     plan = training.Plan({"encoder": params}, pairs.pair_loss(rebuild), rebuild, examples.label)
-    train_rows(config, title, plan, table, scorers, export, began, shown_only=("test", "data"), rows=len(examples))
+    how = {"batch_size": options.batch_size, "buckets": options.buckets, "seed": options.seed}
+    batches = training.sentence_batches(table, plan.labels, **how)
+    options = options.resolved(batches.per_epoch)
+    print(f"{batches.per_epoch} batches per epoch, {options.steps} steps")
+    # The model by its name, rows by their content.
+    named = {name: config[name] for name in ("model", "max_length", "labels", "dev")}
+    recipe, best = {**named, **options.record(), "rows": table.key}, f"{config.dev} dev" if config.dev else None
+    trained = training.run_plan(
+        config.output, plan, batches, options, recipe, evaluate=scorers.get(best or ""), best=best
+    )
+    if not trained.finished:
+        return
+    states = {"before": plan.params, "after": trained.params}
+    scores = {
+        when: {name: value for f in scorers.values() for name, value in f(params).items()}
+        for when, params in states.items()
+    }
+    if distributed.is_writer():
+        model = rebuild(trained.params["encoder"])
+        finished = CrossEncoder(model, folder, max_length=max_length, label_names=examples.classes)
+        finished.save(Path(config.output) / "model")
+    facts = {"step": trained.step, "rows": len(examples)}
+    write_results(config, f"train.cross: {config.model}", scores, recipe, facts, began)
 
 
-def named(config: ConfigDict, name: str, split: str) -> Examples:
+def load_split(config: ConfigDict, name: str, split: str) -> Examples:
     """A split of an STS task, or a source of NLI rows with all its splits."""
     folder = config.data.folder or None
     if name in STS_TASKS:
@@ -83,9 +100,15 @@ def load_examples(config: ConfigDict, held_out: dict[str, Examples]) -> Examples
     print(f"{len(kept)} rows of {' / '.join(examples.columns)}; {len(rows) - len(kept)} share a text with test data")
     first, second = ([rows[row][side] for row in kept] for side in (0, 1))
     label = np.ones(len(kept), np.float32) if examples.label is None else examples.label[kept]
-    if config.data.negatives:
+    if config.negatives:
         together = np.flatnonzero(label >= 0.5).tolist()
-        owners, negatives = mined(config, [[side[row] for row in together] for side in (first, second)])
+        miner, sides = (
+            Encoder.from_pretrained(config.miner),
+            [[side[row] for row in together] for side in (first, second)],
+        )
+        drawn = {"count": config.negatives, "depth": config.depth, "seed": config.seed}
+        owners, negatives = training.mine_negatives(miner, *sides, **drawn)
+        print(f"{len(owners):,} negatives mined by {config.miner}")
         first, second = first + owners, second + negatives
         label = np.concatenate([label, np.zeros(len(owners), np.float32)])
     return Examples({"first": first, "second": second}, label, examples.classes)

@@ -29,14 +29,17 @@ from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.text import cached_wordpiece, copy_tokenizer
 from train import corpus as corpora
 from train import masking
-from train.common import check_run, count, make_recipe, read
+from train.common import count, options_of
+
+# Settings that determine the result, in addition to the options of training.
+OWN = ("model", "held_out", "sizes", "vocabulary", "block_length", "mask", "dropout", "evaluate_blocks")
 
 
 def main(config: ConfigDict) -> None:
     """Runs one training, from its start or its latest checkpoint to the exported model."""
     if config.dtype == "auto":
         config.dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
-    check_run(config)
+    options = options_of(config)
     text = Corpus(corpus_files(config.data), skip_bad_rows=config.skip_bad_rows)
     model, tokenizer = load(config, text)
     if not 4 <= config.block_length <= model.config.longest_input:
@@ -48,24 +51,25 @@ def main(config: ConfigDict) -> None:
     )
     rules = masking.mask_rules(tokenizer, **config.mask)
     batches = masking.masked_batches(corpus.train, rules, batch_size=config.batch_size, seed=config.seed)
-    steps = config.steps or config.epochs * batches.per_epoch
+    options = options.resolved(batches.per_epoch)
+    steps = options.steps
     params, rebuild = training.split_encoder(model)
     passages, out = corpus.passages
     print(f"{passages} passages, {corpus.train.tokens} tokens; held out {out}, {corpus.held_out.tokens} tokens")
     if corpus.skipped:
-        print(f"{corpus.skipped} bad lines left out")
+        print(f"{corpus.skipped} invalid lines skipped")
     tokens = steps * config.batch_size * config.block_length
     print(f"{count(params) / 1e6:.2f} million parameters; {tokens / 1e6:.1f} million tokens")
     print(f"{batches.per_epoch} batches per epoch, {steps} steps")
 
     io.check_folder(Path(config.output) / "model")  # before the work of training it
     # The text is known by its content, not by its place.
-    recipe = make_recipe(config, ("data", "export_dtype"), text=corpus.key, steps=steps)
+    own = {name: value for name, value in config.to_dict().items() if name in OWN}
+    recipe = {**own, **options.record(), "text": corpus.key}
     score = masking.masked_evaluator(rebuild, corpus.held_out, rules, blocks=config.evaluate_blocks)
     plan = training.Plan(params, masking.masked_loss(rebuild), rebuild)
-    how = read(training.Optimization, config, steps=steps)
-    options = read(training.RunOptions, config, unit="tokens", per_row=config.block_length)
-    trained = training.train(config.output, plan, batches, how, recipe, evaluate=score, options=options)
+    unit = ("tokens", config.block_length)
+    trained = training.run_plan(config.output, plan, batches, options, recipe, evaluate=score, unit=unit)
     if trained.finished:
         scores = masking.masked_evaluator(rebuild, corpus.held_out, rules)(trained.params)
         finish(config, rebuild(trained.params), tokenizer, recipe, scores)
@@ -76,7 +80,7 @@ def load(config: ConfigDict, text: Corpus) -> tuple[MaskedLM, Path]:
     options = {"seed": config.seed, "dtype": config.dtype, "remat": config.remat}
     if config.model:
         model, folder, has_head = load_masked_lm(config.model, **options)
-        print(f"{config.model}: goes on from its weights" + ("" if has_head else "; its head starts at random"))
+        print(f"{config.model}: continues from its weights" + ("" if has_head else "; its head is newly initialized"))
         return with_rates(model, config.dropout), folder
     print("vocabulary: trained on the text, or read from the cache")
     folder = cached_wordpiece(

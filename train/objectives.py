@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import dataclasses
 
 from jaxwhiten.errors import check_name
 from jaxwhiten.training import OBJECTIVES as OF_LIBRARY
-from jaxwhiten.training import Objective, settings_of
+from jaxwhiten.training import Objective, TrainingOptions, settings_of
 from train.distillation import DISTIL_LISTWISE, DISTIL_PAIRS, MARGIN_MSE
 from train.tension import CT
 from train.tsdae import TSDAE
@@ -23,7 +22,11 @@ def find_objective(name: str) -> Objective:
     return OBJECTIVES[name]
 
 
-def own_settings(objective: Objective, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without the ones that only other objectives have; a config may hold those of several."""
+def own_settings(objective: Objective, options: TrainingOptions) -> tuple[TrainingOptions, list[str]]:
+    """The options without settings that only other objectives have, and the names of these.
+
+    A config may hold the settings of several objectives.
+    """
     others = {name for other in OBJECTIVES.values() for name in settings_of(other)} - {*settings_of(objective)}
-    return {name: value for name, value in settings.items() if name not in others}
+    own = {name: value for name, value in options.settings.items() if name not in others}
+    return dataclasses.replace(options, settings=own), [name for name in options.settings if name in others]

@@ -89,14 +89,14 @@ def plan_tsdae(objective: Objective, loss: Loss, setup: Setup, *, deletion: floa
         raise InputError(f"deletion is {deletion}; expected a fraction of the tokens from 0 to below 1.")
     if not 1 <= layers <= len(getattr(model, "layers", ())):
         raise InputError(f"layers is {layers}; expected 1 to the number of the encoder's layers.")
-    if setup.dims:
+    if setup.options.dims:
         raise InputError("The objective 'tsdae' has no Matryoshka prefixes: its decoder reads whole vectors.")
     if setup.start.dimension != model.config.hidden_size:
         raise InputError(
             "The objective 'tsdae' does not support a head that changes the number of dimensions: specify a pooling."
         )
-    head = load_masked_lm(setup.start.name, seed=setup.seed, dtype=jnp.dtype(model.dtype).name)[0].head
-    graph, decoder = nnx.split(Decoder(model, layers, head, rngs=nnx.Rngs(setup.seed)))
+    head = load_masked_lm(setup.start.name, seed=setup.options.seed, dtype=jnp.dtype(model.dtype).name)[0].head
+    graph, decoder = nnx.split(Decoder(model, layers, head, rngs=nnx.Rngs(setup.options.seed)))
     encoder, rebuild = split_encoder(model, setup.start.pooling)
 
     def restoring(params: Params, batch: Batch, key: jax.Array) -> Any:

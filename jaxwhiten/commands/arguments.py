@@ -151,7 +151,20 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None
 
 # Arguments that name what a command reads, and what it writes.
 _READ = (
-    *("input", "inputs", "file", "files", "vectors", "whitening", "model", "sentences", "corpus", "pairs", "index"),
+    *(
+        "input",
+        "inputs",
+        "rows",
+        "file",
+        "files",
+        "vectors",
+        "whitening",
+        "model",
+        "sentences",
+        "corpus",
+        "pairs",
+        "index",
+    ),
     *("held_out_pairs", "data_dir"),
 )
 _WRITTEN = ("output", "moments", "plot", "into")

@@ -31,6 +31,7 @@ COMMANDS = {
     "inspect": "show the contents of a whitening, moments file, index or model",
     "tune": "choose k, β and γ using a few scored pairs",
     "score": "correlate similarities with the scores of your own pairs, raw and whitened",
+    "train": "fine-tune an encoder on a table of pairs",
     "index": "encode texts and build a search index",
     "search": "search an index for the documents nearest to a query",
     "upgrade": "migrate an index to a better encoder, re-embedding only documents that searches find",

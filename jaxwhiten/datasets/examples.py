@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from jaxwhiten.datasets.nli import LABELS, NLIRows
 from jaxwhiten.datasets.protocol import Pairs
 from jaxwhiten.datasets.retrieval import COLUMNS
-from jaxwhiten.datasets.tables import read_table
+from jaxwhiten.datasets.tables import Table, read_table
 from jaxwhiten.datasets.textfile import TEXT_ENDINGS, BadRows, Corpus, corpus_files
 from jaxwhiten.errors import DataError, InputError, check_name
 from jaxwhiten.io import PathLike, write_text
@@ -55,20 +55,20 @@ class Examples:
         return self._rows(np.sort(np.random.default_rng(seed).choice(len(self), count, replace=False)))
 
     def hold_out(self, share: float, seed: int = 0) -> tuple[Examples, Examples]:
-        """Splits rows into pairs to train on and pairs to search in, with no sentence on both sides.
+        """Splits rows into those to train on and those to score.
 
-        Rows that share a sentence, in any column and ignoring case, stay together, also through chains of rows. These
+        Without labels, no sentence is on both sides: rows that share a sentence, in any column and ignoring case, stay
+        together, also through chains of rows. With labels, rows that share their first sentence stay together. These
         groups are drawn at random.
 
         Raises:
-          InputError: The share leaves a side empty; or the rows have labels or only one column, so that they do not say
-            which sentences belong together.
+          InputError: The share leaves a side empty, or the rows have only one column.
         """
-        if self.label is not None or len(self.columns) < 2:
-            raise InputError("Only rows of sentences that belong together, without labels, can be held out for search.")
+        if len(self.columns) < 2:
+            raise InputError("Only rows of at least two sentences can be held out.")
         number: dict[str, int] = {}
         texts = np.array([[number.setdefault(sentence_key(t), len(number)) for t in c] for c in self.columns.values()])
-        group = linked_groups(texts)
+        group = linked_groups(texts if self.label is None else texts[:1])
         count = int(group.max()) + 1
         out = (np.random.default_rng(seed).random(count) < share)[group[texts[0]]]
         if out.all() or not out.any():
@@ -195,10 +195,22 @@ def table_examples(
         file and line.
     """
     if not columns:
-        raise InputError(f"{path}: name the columns that hold the sentences.")
+        raise InputError(f"{path}: specify the columns that contain the sentences.")
     wanted = {name: name for name in [*columns, *filter(None, [label])]}
     table = read_table(path, wanted, skip_bad_rows=skip_bad_rows)
-    bad, keep, values = BadRows(path, skip_bad_rows), [], []
+    return examples_of(table, columns, label, classes, score_range, skip_bad_rows)
+
+
+def examples_of(
+    table: Table,
+    columns: Sequence[str],
+    label: str | None,
+    classes: Sequence[str],
+    score_range: tuple[int | float, int | float],
+    skip_bad_rows: bool,
+) -> Examples:
+    """Examples from the columns of a table; arguments and errors as for `table_examples`."""
+    bad, keep, values = BadRows(table.path, skip_bad_rows), [], []
     codes = {name: code for code, name in enumerate(classes)}
     for row, line in enumerate(table.lines.tolist()):
         try:
@@ -211,7 +223,7 @@ def table_examples(
             continue
         keep.append(row)
     if not keep:
-        raise DataError(f"{path}: no row is left to train on ({bad.count + table.skipped} bad rows).")
+        raise DataError(f"{table.path}: no valid row to train on ({bad.count + table.skipped} invalid).")
     kept = {name: [str(table[name][row]) for row in keep] for name in columns}
     labels = np.asarray(values, np.int32 if classes else np.float32) if label else None
     return Examples(kept, labels, tuple(classes), table.skipped + bad.count)

@@ -152,7 +152,7 @@ def _overlap(path: Path) -> np.ndarray:
     return np.array([int(text) + 1 for text in lines], dtype=np.int64)
 
 
-def _codes(table: Table, labels: Sequence[str | int | float], skip_bad_rows: bool) -> np.ndarray:
+def label_codes(table: Table, labels: Sequence[str | int | float], skip_bad_rows: bool) -> np.ndarray:
     """Label codes: 0 to 2, or a negative code for labels outside the three classes."""
     codes = np.array(
         [_UNKNOWN if isinstance(label, bool) else _CODES.get(label, _UNKNOWN) for label in labels], dtype=np.int8
@@ -175,7 +175,7 @@ def _read_source(
     """Reads a file: its summary, and the premises, hypotheses and labels that pass the rules (see `load_nli`)."""
     skip_bad_rows, splits = rules.get("skip_bad_rows", False), rules.get("splits")
     table = read_table(path, columns, skip_bad_rows=skip_bad_rows)
-    codes = _codes(table, table["label"], skip_bad_rows)
+    codes = label_codes(table, table["label"], skip_bad_rows)
     premise, hypothesis = table["premise"], table["hypothesis"]
     empty = [not str(p).strip() or not str(h).strip() for p, h in zip(premise, hypothesis, strict=True)]
     # A row that several reasons apply to is counted for the first.

@@ -49,9 +49,9 @@ def _rows(rows: Iterable[tuple[str, object]]) -> str:
     return "\n".join(f"| {what} | {value} |" for what, value in rows)
 
 
-def _scores(scores: Mapping[str, float]) -> str:
+def _scores(scores: Mapping[str, float], measure: str = "Spearman × 100") -> str:
     rows = _rows((task, f"{score:.2f}") for task, score in scores.items())
-    return f"| task | Spearman × 100 |\n|---|---|\n{rows}" if scores else "No task was scored."
+    return f"| task | {measure} |\n|---|---|\n{rows}" if scores else "No task was scored."
 
 
 def _code(*snippets: str) -> str:
@@ -127,27 +127,27 @@ def _whitening_rows(whitening: Whitening | None) -> list[tuple[str, str]]:
 
 def model_card(
     name: str,
+    encoder: Encoder,
     *,
     base_model: str,
-    dimension: int,
-    pooling: str,
-    max_length: int,
     recipe: Mapping[str, Any],
-    scores: dict[str, float],
+    scores: Mapping[str, float],
     before: Mapping[str, float],
 ) -> str:
     """The card of a fine-tuned encoder, in Markdown with the header that the hub reads.
 
-    `recipe` holds the settings of the run, `scores` Spearman × 100 by task and split, `before` the base model's.
+    `recipe` holds the settings of the run, `scores` scores × 100 by name, `before` the base model's.
     """
+    modules = " > ".join(step.words() for step in encoder.head.steps)
+    shown = {**scores, **{f"{task}, base model": score for task, score in before.items()}}
     worse = "\n\nTraining made the model worse." if any(scores[task] < score for task, score in before.items()) else ""
-    text = f"""Maps sentences to vectors of {dimension} numbers whose cosine says how similar the sentences are.
-Fine-tuned from `{base_model}` with jaxwhiten {__version__}; pooling and modules: {pooling}; sentences of up to
-{max_length} tokens.
+    text = f"""Maps sentences to {encoder.dimension}-dimensional vectors whose cosine measures sentence similarity.
+Fine-tuned from `{base_model}` with jaxwhiten {__version__}; pooling and modules: {modules}; sentences of up to
+{encoder.max_length} tokens.
 
 ## Scores
 
-{_scores(scores | {f"{task}, base model": score for task, score in before.items()})}{worse}
+{_scores(shown, "score × 100")}{worse}
 
 ## Use
 

@@ -5,22 +5,39 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.export.cards import head_card
+from jaxwhiten.export.cards import head_card, model_card
 from jaxwhiten.head import Head, Settings, Truncate, write_folder
-from jaxwhiten.models import TransformerEncoder
 
 
-def save_trained(folder: str | Path, model: TransformerEncoder, encoder: Encoder, card: str) -> Path:
-    """Writes trained weights, float32, with the tokenizer, head and settings of an encoder, and a model card.
+def save_trained(
+    folder: str | Path,
+    encoder: Encoder,
+    *,
+    base_model: str,
+    recipe: Mapping[str, Any],
+    scores: Mapping[str, float],
+    before: Mapping[str, float],
+    name: str | None = None,
+) -> Path:
+    """Writes a trained encoder, weights in float32, with a model card.
 
-    The folder is new, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
+    Args:
+      folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
+      encoder: The encoder.
+      base_model: The model before training.
+      recipe: The settings of the run.
+      scores, before: Scores × 100 by name, after training and before.
+      name: Name of the model in the card; by default the folder's.
     """
+    folder, results = Path(folder), {"scores": scores, "before": before}
+    card = model_card(name or folder.resolve().name, encoder, base_model=base_model, recipe=recipe, **results)
     settings, head = Settings(encoder.prompts, encoder.default_prompt_name, encoder.similarity_fn_name), encoder.head
     if isinstance(last := head.steps[-1], Truncate):  # a setting of folders, which would be read as a layer to train
         settings, head = dataclasses.replace(settings, truncate_dim=last.k), Head.of(head.steps[:-1], head.form)
-    return write_folder(folder, model, encoder.tokenizer, head, settings=settings, card=card)
+    return write_folder(folder, encoder.model(), encoder.tokenizer, head, settings=settings, card=card)
 
 
 def export_sentence_transformer(

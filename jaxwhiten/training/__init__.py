@@ -1,12 +1,26 @@
-"""Training: `make_plan` plans a run by its objective, and one `train` loop runs it for all programs."""
+"""Training: `train` fine-tunes an encoder; other programs are built of `make_plan` and `run_plan`."""
 
+from jaxwhiten.errors import optional
+
+optional("optax", "train", "Training")
+
+from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.distillation import encode_columns, plan_taught
+from jaxwhiten.training.fine_tune import Tuned, fine_tune, load_bare, note, train
+from jaxwhiten.training.held_out import Figure, HeldOut, hold_out, write_held_out
 from jaxwhiten.training.log import median_rate
-from jaxwhiten.training.loop import RunOptions, train
+from jaxwhiten.training.loop import run_plan
 from jaxwhiten.training.negatives import mine_negatives
-from jaxwhiten.training.objectives import OBJECTIVES, find_objective, make_plan, objective_loss, settings_of
-from jaxwhiten.training.plan import LoRA, Objective, Plan, Setup, Teacher, plan_sentences
+from jaxwhiten.training.objectives import (
+    OBJECTIVES,
+    find_objective,
+    make_plan,
+    objective_loss,
+    settings_of,
+)
+from jaxwhiten.training.plan import Objective, Plan, Setup, plan_sentences
+from jaxwhiten.training.rows import read_rows
 from jaxwhiten.training.sentences import (
     Rebuild,
     TokenTable,
@@ -14,16 +28,16 @@ from jaxwhiten.training.sentences import (
     sentence_batches,
     sentence_loss,
     split_encoder,
-    sts_evaluator,
+    sts_score,
     tokenize_columns,
 )
 from jaxwhiten.training.step import (
     Batch,
     Evaluate,
     LossFn,
-    Optimization,
     Params,
     create_state,
+    data_mesh,
     make_step,
     place_batch,
 )

@@ -28,12 +28,14 @@ _SAMPLE = 4096
 
 def plan_taught(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     """A plan with a teacher's vectors, [n, columns, e], as labels of the loss."""
-    teacher = setup.teacher
-    if not teacher.model:
+    options = setup.options
+    if not options.teacher:
         raise InputError(
             f"The objective {objective.name!r} needs a teacher: specify a folder or a Hugging Face model ID."
         )
-    encoder = Encoder.from_pretrained(teacher.model, pooling=teacher.pooling, max_length=setup.table.max_length)
+    encoder = Encoder.from_pretrained(
+        options.teacher, pooling=options.teacher_pooling, max_length=setup.table.max_length
+    )
     vectors = encode_columns(encoder, setup.columns)
     return dataclasses.replace(plan_sentences(objective, loss, setup), labels=vectors, teacher=encoder.fingerprint)
 
@@ -44,7 +46,7 @@ def plan_components(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     vectors = np.asarray(plan.labels)
     sample = np.arange(0, len(vectors), -(-len(vectors) // _SAMPLE))
     own = setup.start.encode([setup.columns[0][row] for row in sample.tolist()])
-    to_student = student_map(vectors[:, 0], sample, own, setup.teacher.gamma)
+    to_student = student_map(vectors[:, 0], sample, own, setup.options.teacher_gamma)
     return plan
 
 

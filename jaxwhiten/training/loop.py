@@ -8,7 +8,6 @@ import math
 import signal
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -16,6 +15,8 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxwhiten.errors import JaxwhitenError, NonFiniteError
+from jaxwhiten.io import PathLike
+from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.runtime.distributed import check_same, from_writer, gather, is_writer
 from jaxwhiten.runtime.hardware import free_memory
@@ -24,22 +25,9 @@ from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.log import Log, plot_run
 from jaxwhiten.training.plan import Plan
-from jaxwhiten.training.step import Evaluate, Optimization, Params, create_state, make_step, place_batch, step_memory
+from jaxwhiten.training.step import Evaluate, Params, create_state, data_mesh, make_step, place_batch, step_memory
 
 _SAFE_SHARE = 0.9  # of the free memory that a step may need before a note warns
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How a run is logged and checkpointed; these options do not change its result."""
-
-    evaluate_every: int = 0  # steps between evaluations; the last step is always followed by one
-    save_every: int = 0  # steps between additional checkpoints, besides those after evaluations; 0 for none
-    log_every: int = 10  # steps between fetches of the metrics; other steps are dispatched without waiting
-    keep: int = 1  # latest checkpoints, in addition to the best
-    progress: bool | None = None  # whether to show a progress bar; None shows it on a terminal
-    unit: str = "sentences"  # unit of the logged rate
-    per_row: int = 1  # units per row of a batch
 
 
 class Trained(NamedTuple):
@@ -50,23 +38,24 @@ class Trained(NamedTuple):
     finished: bool  # False if SIGTERM asked the run to stop; the same call resumes it
 
 
-def train(
-    folder: str | Path,
+def run_plan(
+    folder: PathLike,
     plan: Plan,
     batches: Batches,
-    how: Optimization,
+    options: TrainingOptions,
     recipe: Mapping[str, Any],
     *,
     evaluate: Evaluate | None = None,
     best: str | None = None,
-    options: RunOptions | None = None,
+    unit: tuple[str, int] = ("sentences", 1),
 ) -> Trained:
-    """Trains `how.steps` steps, resuming from the folder's latest checkpoint if there is one; plots the loss curve.
+    """Trains `options.steps` steps, resuming from the folder's latest checkpoint if there is one; plots the loss curve.
 
     A checkpoint is written after every evaluation, every `save_every` steps, at the end, and when SIGTERM or the first
     Ctrl-C asks the run to stop. A checkpoint in progress is finished even if the run fails. `evaluate` is also called
     once before the first step. The highest value of the score `best` marks the best checkpoint. The recipe is
-    everything that determines the result. A note warns if the longest batch may not fit into memory.
+    everything that determines the result. `unit` names the unit of the logged rate and its number per row. A note
+    warns if the longest batch may not fit into memory.
 
     Raises:
       OutputError: Another training runs in the folder.
@@ -75,25 +64,30 @@ def train(
       NonFiniteError: The loss or the norm of the gradient is NaN or infinite; the checkpoints are from earlier steps.
       KeyboardInterrupt: After Ctrl-C, when the checkpoint is written; the same call resumes the run.
     """
-    options = options or RunOptions()
     check_same("the recipe of the run", dict(recipe))
     keep_compiled()
-    mesh, steps = how.mesh(), how.steps
+    mesh, steps = data_mesh(options), options.steps
     Path(folder).mkdir(parents=True, exist_ok=True)
     with locked(folder, 0) if is_writer() else contextlib.nullcontext():
         checkpoints = Checkpoints(Path(folder), recipe, best=best, keep=options.keep)
-        state = create_state(plan.params, how, mesh)
+        state = create_state(plan.params, options, mesh)
         if checkpoints.latest is not None:
             state, position = checkpoints.restore(state)
             batches.set_position(position)
         start = number = int(state.step)
         stopped: set[int] = set()  # signals that any process has received
-        per_step = how.batch_size * options.per_row
-        log = Log(Path(folder), steps, start=start, per_step=per_step, unit=options.unit, progress=options.progress)
+        log = Log(
+            Path(folder),
+            steps,
+            start=start,
+            per_step=options.batch_size * unit[1],
+            unit=unit[0],
+            progress=options.progress,
+        )
         try:
             if evaluate is not None and start == 0:
                 log.scores(0, from_writer(evaluate(jax.device_get(state.params))))
-            step = make_step(plan.loss, how, mesh, plan.frozen)
+            step = make_step(plan.loss, options, mesh, plan.frozen)
             if start < steps:
                 log.note(_memory_note(step_memory(step, state, place_batch(batches.longest, mesh))))
             waiting = []
@@ -125,7 +119,7 @@ def train(
                         checkpoints.save(state, batches.position(), scores)
                 checkpoints.wait()
             if number < steps:
-                log.note(f"stopped at step {number} of {steps}; the same command resumes it")
+                log.note(f"stopped at step {number} of {steps}; rerun to resume")
             elif checkpoints.best != number:
                 state, _ = checkpoints.restore(state, checkpoints.best)
         except BaseException:

@@ -26,7 +26,7 @@ def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     W becomes W + alpha / rank · A B, with A [inputs, rank] drawn from a normal distribution and B [rank, outputs] zero.
     """
     plan = objective.plan(objective, loss, setup)
-    base, chosen, rank = plan.params["encoder"], setup.lora.projections, setup.lora.rank
+    base, chosen, rank = plan.params["encoder"], setup.options.lora_projections, setup.options.lora
     kernels = {_name(path): leaf for path, leaf in jax.tree.leaves_with_path(base) if _name(path).endswith("/kernel")}
     known = {name.split("/")[-2] for name in kernels}
     for projection in chosen:
@@ -34,7 +34,7 @@ def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     kernels = {name: leaf for name, leaf in kernels.items() if name.split("/")[-2] in chosen}
     if not kernels or not 1 <= rank <= min(min(leaf.shape) for leaf in kernels.values()):
         raise InputError(f"LoRA needs projections and a rank from 1 to their width: got {chosen}, rank {rank}.")
-    keys = jax.random.split(jax.random.key(setup.seed), len(kernels))
+    keys = jax.random.split(jax.random.key(setup.options.seed), len(kernels))
     adapter = {
         name: {"down": _thin(key, leaf.shape[0], rank), "up": jnp.zeros((rank, leaf.shape[1]))}
         for key, (name, leaf) in zip(keys, kernels.items(), strict=True)
@@ -45,7 +45,7 @@ def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
             if (name := _name(path)) not in adapter:
                 return leaf
             product = jnp.matmul(adapter[name]["down"], adapter[name]["up"], precision="highest")
-            return leaf + setup.lora.alpha / rank * product
+            return leaf + setup.options.lora_alpha / rank * product
 
         return jax.tree.map_with_path(add, base)
 

@@ -65,7 +65,7 @@ def settings_of(objective: Objective) -> list[str]:
 
 
 def objective_loss(
-    objective: str | Objective, dims: Sequence[int] = (), weights: Sequence[float] | None = None, **settings: Any
+    objective: str | Objective, dims: Sequence[int] = (), weights: Sequence[float] = (), **settings: Any
 ) -> losses.Loss:
     """The loss of the objective, `(columns, labels, head) -> loss`, with settings such as `scale`.
 
@@ -81,11 +81,12 @@ def objective_loss(
         value: Scalar = function(*columns, *([] if kind.label is None else [labels]), **head)
         return value
 
-    return losses.matryoshka(loss, dims, weights) if dims else loss
+    return losses.matryoshka(loss, dims, weights or None) if dims else loss
 
 
 def make_plan(objective: str | Objective, setup: Setup) -> Plan:
     """Plans a run of an objective; InputError for an unknown name or setting."""
-    loss, kind = objective_loss(objective, setup.dims, setup.weights, **setup.settings), find_objective(objective)
-    kind = dataclasses.replace(kind, plan=_bound(kind.plan, setup.settings))
-    return plan_lora(kind, loss, setup) if setup.lora.rank else kind.plan(kind, loss, setup)
+    options, kind = setup.options, find_objective(objective)
+    loss = objective_loss(kind, options.dims, options.weights, **options.settings)
+    kind = dataclasses.replace(kind, plan=_bound(kind.plan, options.settings))
+    return plan_lora(kind, loss, setup) if options.lora else kind.plan(kind, loss, setup)

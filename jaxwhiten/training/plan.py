@@ -7,7 +7,7 @@ its checkpoints know nothing else of an objective.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -18,26 +18,9 @@ from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import Step, at_pooling
 from jaxwhiten.losses import Loss, init_classifier
+from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.training.sentences import Rebuild, TokenTable, sentence_loss, split_encoder
 from jaxwhiten.training.step import LossFn, Params
-
-
-@dataclasses.dataclass(frozen=True)
-class Teacher:
-    """The encoder, a folder or hub id, that a student learns from, and γ of the whitening to the student's width."""
-
-    model: str = ""
-    pooling: str = "auto"
-    gamma: float = 0.0
-
-
-@dataclasses.dataclass(frozen=True)
-class LoRA:
-    """The low-rank products that are trained instead of the encoder; a rank of 0 trains the encoder itself."""
-
-    rank: int = 0
-    projections: Sequence[str] = ("query", "value")
-    alpha: float = 16.0  # the products are scaled by alpha / rank
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,17 +30,11 @@ class Setup:
     model: Any  # the encoder to train
     start: Encoder  # the same encoder with its tokenizer and the head to train through
     columns: Sequence[Sequence[str]]  # of sentences
-    table: TokenTable  # the tokenised columns
+    table: TokenTable  # the tokenized columns
     labels: Shaped[np.ndarray, " n"] | None = None
     classes: int = 0  # the number of classes, if labels are classes
-    seed: int = 0  # of new parameters
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the objective
-    # Prefixes of the vectors that are trained too, see `jaxwhiten.losses.matryoshka`.
-    dims: Sequence[int] = ()
-    weights: Sequence[float] | None = None
-    teacher: Teacher = Teacher()
-    lora: LoRA = LoRA()
     prompts: Sequence[str | None] = ()  # of the columns; None is the default one
+    options: TrainingOptions = TrainingOptions()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +66,9 @@ def plan_sentences(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     fixed, steps = at_pooling(setup.start.head.steps)
     head = {}
     if objective.label == "class":
-        head = init_classifier(jax.random.key(setup.seed), setup.start.dimension, setup.classes, **setup.settings)
+        head = init_classifier(
+            jax.random.key(setup.options.seed), setup.start.dimension, setup.classes, **setup.options.settings
+        )
     params, labels = {"encoder": encoder, "head": head, "steps": steps}, setup.labels if objective.label else None
     compiled = sentence_loss(rebuild, loss, steps=fixed, passes=objective.passes, skipped=setup.table.skipped)
     return Plan(params, compiled, rebuild, labels, start=setup.start, fixed=fixed)

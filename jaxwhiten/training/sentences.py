@@ -1,4 +1,4 @@
-"""Sentence-BERT in the training loop: rows tokenised once, batches, the loss through the encoder, the STS score.
+"""Sentence-BERT in the training loop: rows tokenized once, batches, the loss through the encoder, the STS score.
 
 Ragged token ids are cached under a key of text, tokenizer and length, and memory-mapped.
 
@@ -30,7 +30,7 @@ from jaxwhiten.metrics.scores import spearman
 from jaxwhiten.runtime.distributed import gather_rows, share
 from jaxwhiten.text import PLAIN, BulkTokenizer, TextForm, Texts, TokenIds, as_texts
 from jaxwhiten.training.batches import Batches
-from jaxwhiten.training.step import Evaluate, LossFn, Params
+from jaxwhiten.training.step import LossFn, Params
 
 Rebuild = Callable[[nnx.State[Any, Any]], Any]
 
@@ -59,7 +59,7 @@ class TokenTable:
 
 
 def tokenize_columns(columns: Sequence[Texts], tokenizer: BulkTokenizer, forms: Sequence[TextForm] = ()) -> TokenTable:
-    """Tokenises columns of sentences, all of one length, or reads them back from the cache.
+    """Tokenizes columns of sentences, all of one length, or reads them back from the cache.
 
     Each column has its form, by default without a prompt. Sentences are truncated to the tokenizer's `max_length`.
     """
@@ -138,7 +138,7 @@ def sentence_batches(
     buckets: int = 4,
     seed: int = 0,
 ) -> Batches:
-    """Batches of tokenised rows for `sentence_loss`, with labels and the `vectors` of their sentences, if given.
+    """Batches of tokenized rows for `sentence_loss`, with labels and the `vectors` of their sentences, if given.
 
     Rows are padded to one of `buckets` lengths; each length needs its own compilation.
     """
@@ -152,13 +152,12 @@ def sentence_batches(
     return Batches(table.lengths, collate, batch_size=batch_size, ladder=ladder, buckets=buckets, seed=seed)
 
 
-def sts_evaluator(encoder_of: Callable[[Params], Encoder], name: str, pairs: Pairs) -> Evaluate:
-    """An `evaluate` for the loop: Spearman's correlation × 100, as `jaxwhiten.evaluate` computes it."""
+def sts_score(pairs: Pairs) -> Callable[[Encoder], float]:
+    """A function that scores an encoder: Spearman's correlation × 100, as `jaxwhiten.evaluate` computes it."""
 
-    def evaluate(params: Params) -> dict[str, float]:
-        encoder = encoder_of(params)
+    def score(encoder: Encoder) -> float:
         vectors = gather_rows(encoder.encode(share([*pairs.sentence1, *pairs.sentence2]), show_progress=False))
         sides = np.split(with_code(vectors, encoder.head.code), 2)
-        return {name: 100 * spearman(encoder.similarity_pairwise(*sides), pairs.score)}
+        return 100 * spearman(encoder.similarity_pairwise(*sides), pairs.score)
 
-    return evaluate
+    return score

@@ -1,8 +1,7 @@
-"""One optimiser step as one compiled function: schedule, optimiser, training state and its sharding."""
+"""One optimizer step as one compiled function: schedule, optimizer, training state and its sharding."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -15,10 +14,11 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Int, Key, Scalar
 
-from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.errors import InputError
+from jaxwhiten.parameters import TrainingOptions
 
 Params = Any
-"""A pytree of float32 arrays, updated by the optimiser."""
+"""A pytree of float32 arrays, updated by the optimizer."""
 Batch = dict[str, Array]
 Metrics = dict[str, Scalar]
 LossFn = Callable[[Params, Batch, Key[Array, ""]], tuple[Scalar, Metrics]]
@@ -27,76 +27,34 @@ Evaluate = Callable[[Params], dict[str, float]]
 """From parameters on the host to scores by name. Every process calls it and computes its share."""
 
 
-DECAYS: dict[str, Callable[[float, int], optax.Schedule]] = {
-    "linear": lambda peak, steps: optax.linear_schedule(peak, 0.0, steps),
-    "cosine": optax.cosine_decay_schedule,
-    "constant": lambda peak, steps: optax.constant_schedule(peak),
-}
-OPTIMIZERS = ("adamw", "adam")
+def schedule(options: TrainingOptions) -> optax.Schedule:
+    """Learning rate by step, counted from 0; with a warm-up the first rate is 0, as in transformers' schedules."""
+    rising, peak = math.ceil(options.steps * options.warmup), options.learning_rate
+    falling = max(options.steps - rising, 1)
+    decays = {"linear": optax.linear_schedule(peak, 0.0, falling), "cosine": optax.cosine_decay_schedule(peak, falling)}
+    after = decays.get(options.decay, optax.constant_schedule(peak))
+    return optax.join_schedules([optax.linear_schedule(0.0, peak, rising), after], [rising]) if rising else after
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Optimization:
-    """The optimisation of a run: number of steps, batch size, learning rates and optimiser.
+def transformation(options: TrainingOptions) -> optax.GradientTransformation:
+    """Gradient clipping followed by the optimizer."""
+    rule = optax.adam(schedule(options), b2=options.b2, eps=options.eps)
+    if options.optimizer == "adamw":
+        matrices = functools.partial(jax.tree.map, lambda leaf: leaf.ndim > 1)
+        decay = {"weight_decay": options.weight_decay, "mask": matrices}
+        rule = optax.adamw(schedule(options), b2=options.b2, eps=options.eps, **decay)
+    return optax.chain(optax.clip_by_global_norm(options.clip_norm), rule) if options.clip_norm > 0 else rule
 
-    References:
-      Kingma and Ba, Adam (ICLR 2015), algorithm 1; Loshchilov and Hutter, AdamW (ICLR 2019), algorithm 2.
-    """
 
-    steps: int  # in the whole run
-    batch_size: int  # rows, over all devices
-    learning_rate: float  # the peak; the rate rises to it linearly, then decays towards zero at `steps`
-    warmup: float = 0.1  # share of the steps, rounded up to whole ones
-    decay: str = "linear"  # of `DECAYS`
-    optimizer: str = "adamw"  # of `OPTIMIZERS`, after gradient clipping
-    weight_decay: float = 0.01  # decoupled; biases and norms (arrays with one axis) are exempt
-    clip_norm: float = 1.0  # maximum global norm of the gradient; 0 disables clipping
-    b2: float = 0.999
-    eps: float = 1e-8
-    accumulate: int = 1  # parts of a batch; their gradients are averaged, which saves memory and costs time
-    seed: int = 0  # of the dropout noise
-
-    def __post_init__(self) -> None:
-        check_name("decay", self.decay, DECAYS)
-        check_name("optimizer", self.optimizer, OPTIMIZERS)
-        least = {"learning_rate": 0.0, "batch_size": 1, "accumulate": 1, "weight_decay": 0.0, "clip_norm": 0.0}
-        for name, low in least.items():
-            value = getattr(self, name)
-            if not low <= value < math.inf:  # also false for NaN
-                raise InputError(f"{name}={value!r}: expected a finite number of at least {low:g}.")
-        if self.steps < 1 or not 0 <= self.warmup < 1:
-            raise InputError(
-                f"A schedule needs at least one step and a warm-up share in [0, 1): got {self.steps}, {self.warmup}."
-            )
-
-    @functools.cached_property
-    def schedule(self) -> optax.Schedule:
-        """Learning rate by step, counted from 0; with a warm-up the first rate is 0, as in transformers' schedules."""
-        rising = math.ceil(self.steps * self.warmup)
-        after = DECAYS[self.decay](self.learning_rate, max(self.steps - rising, 1))
-        if rising == 0:
-            return after
-        return optax.join_schedules([optax.linear_schedule(0.0, self.learning_rate, rising), after], [rising])
-
-    @functools.cached_property
-    def transformation(self) -> optax.GradientTransformation:
-        """Gradient clipping followed by the optimiser."""
-        if self.optimizer == "adam":
-            rule = optax.adam(self.schedule, b2=self.b2, eps=self.eps)
-        else:
-            matrices = functools.partial(jax.tree.map, lambda leaf: leaf.ndim > 1)
-            rule = optax.adamw(self.schedule, b2=self.b2, eps=self.eps, weight_decay=self.weight_decay, mask=matrices)
-        return optax.chain(optax.clip_by_global_norm(self.clip_norm), rule) if self.clip_norm > 0 else rule
-
-    def mesh(self) -> Mesh:
-        """A mesh with one axis, `data`, over all devices of all processes; they must divide a batch evenly."""
-        devices = np.asarray(jax.devices())
-        if self.batch_size % (devices.size * self.accumulate):
-            raise InputError(
-                f"batch_size {self.batch_size} is not a multiple of {devices.size} devices × {self.accumulate} "
-                "accumulated parts."
-            )
-        return Mesh(devices, ("data",))
+def data_mesh(options: TrainingOptions) -> Mesh:
+    """A mesh with one axis, `data`, over all devices of all processes; they must divide a batch evenly."""
+    devices = np.asarray(jax.devices())
+    if options.batch_size % (devices.size * options.accumulate):
+        raise InputError(
+            f"batch_size {options.batch_size} is not a multiple of {devices.size} devices × {options.accumulate} "
+            "accumulation steps."
+        )
+    return Mesh(devices, ("data",))
 
 
 class TrainState(NamedTuple):
@@ -107,9 +65,9 @@ class TrainState(NamedTuple):
     opt_state: optax.OptState
 
 
-def create_state(params: Params, how: Optimization, mesh: Mesh) -> TrainState:
+def create_state(params: Params, options: TrainingOptions, mesh: Mesh) -> TrainState:
     """The initial state, replicated on every device of the mesh. It is copied because a step donates its input."""
-    everywhere, init = NamedSharding(mesh, PartitionSpec()), how.transformation.init
+    everywhere, init = NamedSharding(mesh, PartitionSpec()), transformation(options).init
     make = jax.jit(lambda p: TrainState(jnp.int32(0), p, init(p)), out_shardings=everywhere, keep_unused=True)
     return make(jax.tree.map(np.asarray, params))
 
@@ -123,7 +81,7 @@ def place_batch(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array
 StepFn = functools.partial[tuple[TrainState, Metrics]]  # of a compiled function and its frozen arrays
 
 
-def make_step(loss_fn: LossFn, how: Optimization, mesh: Mesh, frozen: Params | None = None) -> StepFn:
+def make_step(loss_fn: LossFn, options: TrainingOptions, mesh: Mesh, frozen: Params | None = None) -> StepFn:
     """Compiles the training step.
 
     The state is replicated and donated; the batch is sharded over the mesh, and the loss is computed over the global
@@ -135,7 +93,7 @@ def make_step(loss_fn: LossFn, how: Optimization, mesh: Mesh, frozen: Params | N
     Returns:
       `(state, batch) -> (state, metrics)`; metrics are `loss`, `learning_rate`, `grad_norm` and the means of `loss_fn`.
     """
-    accumulate, optimizer, schedule = how.accumulate, how.transformation, how.schedule
+    accumulate, optimizer, rate = options.accumulate, transformation(options), schedule(options)
     everywhere, by_row = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
 
     def mean_gradient(params: Params, batch: Batch, key: Key[Array, ""], frozen: Params | None) -> Any:
@@ -158,12 +116,12 @@ def make_step(loss_fn: LossFn, how: Optimization, mesh: Mesh, frozen: Params | N
         return jax.tree.map(lambda x: x / accumulate, total)
 
     def step(frozen: Params | None, state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
-        key = jax.random.fold_in(jax.random.key(how.seed), state.step)
+        key = jax.random.fold_in(jax.random.key(options.seed), state.step)
         (loss, metrics), gradients = mean_gradient(state.params, batch, key, frozen)
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
         metrics |= {
             "loss": loss,
-            "learning_rate": jnp.asarray(schedule(state.step), jnp.float32),
+            "learning_rate": jnp.asarray(rate(state.step), jnp.float32),
             "grad_norm": optax.global_norm(gradients),
         }
         return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics

@@ -26,10 +26,11 @@ from jaxwhiten.head import Head, Normalize, Step, Whiten, code_steps
 from jaxwhiten.models import FAMILIES as REGISTRY
 from jaxwhiten.models import EncoderConfig, init_masked_lm, init_model
 from jaxwhiten.models.attention import kernel_for
+from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.search.jax_flat import _searcher
 from jaxwhiten.training.objectives import objective_loss
 from jaxwhiten.training.sentences import sentence_loss, split_encoder
-from jaxwhiten.training.step import Optimization, TrainState, make_step
+from jaxwhiten.training.step import TrainState, make_step, transformation
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import _map_block
 from jaxwhiten.whitening.on_devices import _add
@@ -149,8 +150,8 @@ def transform(rows: int, d: int, k: int) -> Callable[[Target], Any]:
 
 
 def _train(target: Target, params: Any, loss: Any, batch: dict[str, Any]) -> Any:
-    mesh, how = target.mesh(), Optimization(steps=1000, batch_size=len(target.devices), learning_rate=2e-5)
-    state = jax.eval_shape(lambda p: TrainState(jnp.zeros((), jnp.int32), p, how.transformation.init(p)), params)
+    mesh, how = target.mesh(), TrainingOptions(steps=1000, batch_size=len(target.devices), learning_rate=2e-5)
+    state = jax.eval_shape(lambda p: TrainState(jnp.zeros((), jnp.int32), p, transformation(how).init(p)), params)
     step = make_step(loss, how, mesh)
     return step.func.lower(*step.args, shaped(state, mesh), shaped(batch, mesh, "data"))
 

@@ -148,7 +148,7 @@ def test_a_missing_column_is_named(tmp_path):
 
 
 def test_nothing_left_is_refused(tmp_path):
-    with pytest.raises(DataError, match="no row is left"):
+    with pytest.raises(DataError, match="no valid row to train on"):
         table_examples(write(tmp_path, "\t\t\t", rows=ROWS[:1]), ("a",), skip_bad_rows=True)
 
 
@@ -226,8 +226,8 @@ def test_held_out_pairs_are_read_back_for_retrieval(tmp_path):
     ("examples", "message"),
     [
         (Examples({"one": ["a"], "two": ["b"]}), "leaves a side empty"),
-        (Examples({"one": ["a", "b"]}), "belong together"),
-        (Examples({"one": ["a"], "two": ["b"]}, np.ones(1, np.float32)), "without labels"),
+        (Examples({"one": ["a", "b"]}), "at least two sentences"),
+        (Examples({"one": ["a", "A"], "two": ["b", "c"]}, np.ones(2, np.float32)), "leaves a side empty"),
     ],
 )
 def test_what_cannot_be_held_out(examples, message):

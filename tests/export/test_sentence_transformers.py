@@ -52,13 +52,12 @@ def test_a_pooling_the_folder_cannot_say_is_refused_before_anything_is_written(t
     assert not (tmp_path / "out").exists()
 
 
-def test_card():
+def test_card(tiny_model):
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=64)
     text = model_card(
         "stsb",
+        encoder,
         base_model="tiny: model",
-        dimension=32,
-        pooling="mean",
-        max_length=64,
         recipe={"seed": 3, "learning_rate": 2e-5},
         scores={"STS-B test": 81.234},
         before={"STS-B test": 81.3},
@@ -68,6 +67,4 @@ def test_card():
     assert "| STS-B test | 81.23 |\n| STS-B test, base model | 81.30 |\n\nTraining made the model worse." in body
     recipe = body.split("```json\n")[1].split("```")[0]
     assert json.loads(recipe) == {"seed": 3, "learning_rate": 2e-5}
-    assert "No task was scored" in model_card(
-        "x", base_model="y", dimension=1, pooling="cls", max_length=8, recipe={}, scores={}, before={}
-    )
+    assert "No task was scored" in model_card("x", encoder, base_model="y", recipe={}, scores={}, before={})

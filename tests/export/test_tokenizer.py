@@ -58,7 +58,9 @@ def database(folder, encoder, texts):
 FOLDERS = {
     "save": lambda folder, encoder, texts: encoder.save(folder),
     "card": lambda folder, encoder, texts: export_sentence_transformer(folder, encoder),
-    "trained": lambda folder, encoder, texts: save_trained(folder, encoder.model(), encoder, ""),
+    "trained": lambda folder, encoder, texts: save_trained(
+        folder, encoder, base_model="base", recipe={}, scores={}, before={}
+    ),
     "onnx": lambda folder, encoder, texts: save_onnx(folder, encoder),
     "int8": int8,
     "database": database,

@@ -29,6 +29,7 @@ from tests.commands.conftest import generated
 from tests.tiny import write_cross_encoder, write_model
 
 TEXTS = generated(24)
+NOTHING = {"recipe": {}, "scores": {}, "before": {}}
 
 
 class Points:
@@ -195,8 +196,8 @@ def writers(models, kind):
         "onnx": (*(flipped(export.save_onnx, e) for e in (small, large)), onnx),
         "faiss": (*(flipped(export.save_faiss, whitening(k)) for k in (4, 8)), faiss),
         "train.sbert": (
-            lambda folder: export.save_trained(folder, raw.model(), raw, "old"),
-            lambda folder: export.save_trained(folder, strange, Encoder(strange, other), "new"),
+            lambda folder: export.save_trained(folder, raw, base_model="old", **NOTHING),
+            lambda folder: export.save_trained(folder, Encoder(strange, other), base_model="new", **NOTHING),
             encode,
         ),
         "train.mlm": (with_tokenizer(model), with_tokenizer(other), bare),

@@ -61,7 +61,7 @@ def test_positives_get_negatives_and_excluded_texts_are_left_out(config, tmp_pat
     head = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
     excluded.write_text(f"{head}0\tq\td\t{first[0].upper()}!\tsomething else\t1\n")
     config.labels, config.data.exclude = "positives", str(excluded)
-    config.data.negatives, config.data.miner = 2, config.model
+    config.negatives, config.miner = 2, config.model
     found = cross.load_examples(config, {})
     pairs = list(zip(*found.columns.values(), strict=True))
     assert first[0] not in found.columns["first"]

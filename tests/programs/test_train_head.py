@@ -9,17 +9,19 @@ import numpy as np
 import pytest
 
 from configs import sbert_defaults
-from jaxwhiten import Encoder, evaluate
+from jaxwhiten import Encoder, TrainingOptions, evaluate, training
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import Examples, Pairs, load_sts
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.head import Dense, Head, Normalize
 from jaxwhiten.head.pooling import Cls
 from jaxwhiten.models import load_model
-from jaxwhiten.training.objectives import OBJECTIVES
+from jaxwhiten.training import OBJECTIVES
+from jaxwhiten.training.fine_tune import trainable
+from jaxwhiten.training.rows import with_negatives
 from tests.programs.runs import write_table
 from tests.tiny import SENTENCES, write_cross_encoder, write_model
-from train import sbert
+from train import common, sbert
 
 PROMPTS = {"query": "man: ", "document": "the sea: ", "plain": "water "}
 
@@ -48,7 +50,7 @@ def test_a_folder_is_trained_through_its_head_and_given_back_whole(
     """Scores turned upside down make the model worse, which is said."""
     found = load_sts("sts_sample").splits["test"]
     pairs = Pairs(found.sentence1[:40], found.sentence2[:40], found.score[:40], found.subset[:40])
-    monkeypatch.setattr(sbert, "load_sts", lambda *_: SimpleNamespace(splits={"test": pairs}))
+    monkeypatch.setattr(common, "load_sts", lambda *_: SimpleNamespace(splits={"test": pairs}))
     rows = zip(pairs.sentence1, pairs.sentence2, (str(5 - score) for score in pairs.score), strict=True)
     (tmp_path / "rows.tsv").write_text("".join("\t".join(row) + "\n" for row in [("one", "two", "score"), *rows]))
     plain = write_folder(tmp_path / "plain", shallow_model)
@@ -62,9 +64,9 @@ def test_a_folder_is_trained_through_its_head_and_given_back_whole(
     sbert.main(config)
 
     said, out = capsys.readouterr().out, tmp_path / "run" / "model"
-    left_out = "its whitening and code was fitted on vectors before training and is left out. Fit it again with"
+    left_out = "its whitening and code, fitted before training, is left out. Refit it with"
     assert f"{base}: {left_out}\n  jaxwhiten fit TEXTS --model {out} --bytes 4 --gamma 0.5 -o " in said
-    assert "Trained through cls > dense Tanh > normalize, up to 24 tokens; one: 'water ', two: 'water '" in said
+    assert "Training through cls > dense Tanh > normalize, up to 24 tokens; one: 'water ', two: 'water '" in said
     assert "in-batch negatives come from 4 rows, not 8" in said
 
     modules = [json.loads((folder / "modules.json").read_text()) for folder in (plain, out)]
@@ -82,7 +84,7 @@ def test_a_folder_is_trained_through_its_head_and_given_back_whole(
     assert scores["after"][name] == pytest.approx(evaluate(after, pairs, resamples=2).spearman, abs=1e-4)
     drop = scores["before"][name] - scores["after"][name]
     assert drop > 1
-    assert f"Training made the model worse: {drop:.2f} lower on {name}. {out} was written all the same" in said
+    assert f"Training made the model worse: {drop:.2f} lower on {name}. {out} was written anyway" in said
     card = (out / "README.md").read_text()
     assert f"| {name}, base model | {scores['before'][name]:.2f} |\n\nTraining made the model worse." in card
 
@@ -97,9 +99,10 @@ def test_a_folder_is_trained_through_its_head_and_given_back_whole(
 
 def test_a_folder_without_a_head_is_trained_as_before(config, tmp_path):
     config.model = str(write_model(tmp_path / "bare", num_layers=1, max_positions=128))
-    folder, model, start = sbert.load(config)
+    folder = training.load_bare(config.model)
+    start = trainable(folder, TrainingOptions(remat=True), "out", print)
     assert (start.pooling, start.max_length, start.head.steps) == ("mean", 128, Head.named("mean").steps)
-    assert (folder.pooling, model.remat) == ("mean", False)
+    assert (folder.pooling, start.model().remat, folder.model().remat) == ("mean", True, False)
 
 
 @pytest.mark.parametrize("changed", ["base", "teacher", "negatives"])
@@ -107,7 +110,7 @@ def test_a_resumed_lora_run_on_another(changed, config, tmp_path):
     """Under the same names lie another base, teacher or file of negatives."""
     config.model, teacher = str(write_model(tmp_path / "base", num_layers=1)), tmp_path / "teacher"
     config.settings.teacher, config.max_length = str(write_cross_encoder(teacher)), 16
-    config.objective, config.lora.rank, config.steps = "margin_mse", 8, 1
+    config.objective, config.lora, config.steps = "margin_mse", 8, 1
     config.data.columns = ("one", "two", "label")
     write_table(tmp_path / "rows.tsv")
     sbert.main(config)
@@ -124,19 +127,20 @@ def test_a_resumed_lora_run_on_another(changed, config, tmp_path):
         sbert.main(config)
 
 
-def test_negatives_that_are_positives_of_their_anchor_are_left_out_and_counted(config, tmp_path, capsys):
+def test_negatives_that_are_positives_of_their_anchor_are_left_out_and_counted(config, shallow_model, tmp_path, capsys):
     rows = [("a", "b", "c"), ("a", "C", "d"), ("a", "e", "  B "), ("x", "b", "c"), ("x", "y", "X"), ("q", "r", "s")]
     (tmp_path / "rows.tsv").write_text("".join("\t".join(row) + "\n" for row in [("one", "two", "three"), *rows]))
     config.data.columns = ("one", "two", "three")
-    examples, _ = sbert.load_rows(config, OBJECTIVES["mnr"])
+    examples = common.load_examples(config.data, OBJECTIVES["mnr"])
     assert list(zip(*examples.columns.values(), strict=True)) == [rows[1], rows[3], rows[5]]
-    said = capsys.readouterr().out
-    assert "3 rows left out: their negative equals a positive of their anchor" in said
-    assert "3 rows of one / two / three; 3 left out" in said
+    config.objective, config.batch_size, config.steps = "mnr", 1, 1
+    config.model = str(shallow_model)
+    sbert.main(config)
+    assert "3 rows of one / two / three; 3 skipped" in capsys.readouterr().out
 
 
-def test_every_positive_of_an_anchor_keeps_its_mined_negatives(config, monkeypatch):
-    monkeypatch.setattr(sbert, "mined", lambda *_: (["a", "a", "b"], ["x", "y", "z"]))
-    found = sbert.with_negatives(config, Examples({"one": ["a", "b", "a", "c"], "two": ["p", "q", "r", "s"]}))
+def test_every_positive_of_an_anchor_keeps_its_mined_negatives():
+    pairs = Examples({"one": ["a", "b", "a", "c"], "two": ["p", "q", "r", "s"]})
+    found = with_negatives(pairs, ["a", "a", "b"], ["x", "y", "z"])
     expected = [("a", "p", "x"), ("a", "p", "y"), ("b", "q", "z"), ("a", "r", "x"), ("a", "r", "y")]
     assert list(zip(*found.columns.values(), strict=True)) == expected

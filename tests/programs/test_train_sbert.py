@@ -28,11 +28,12 @@ from jaxwhiten import Encoder, losses
 from jaxwhiten.datasets import load_retrieval
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import StaticEncoder
+from jaxwhiten.training.fine_tune import mined
 from jaxwhiten.training.objectives import OBJECTIVES, objective_loss
 from tests.programs.runs import finish, model_bytes, softmax_arguments, start, steps_of, when, write_table
 from tests.tiny import SENTENCES
 from train import sbert
-from train.common import load_examples
+from train.common import load_examples, options_of
 from train.objectives import find_objective
 
 
@@ -42,7 +43,7 @@ def arguments(shallow_model, tmp_path):
 
 
 # LoRA learns a teacher's vectors: both hooks of a plan in one run.
-TAUGHT_LORA = {"objective": "distil_mse", "data.columns": "('one',)", "lora.rank": 8, "teacher.pooling": "mean"}
+TAUGHT_LORA = {"objective": "distil_mse", "data.columns": "('one',)", "lora": 8, "teacher_pooling": "mean"}
 TSDAE = {"objective": "tsdae", "data.columns": "('one',)", "data.label": "", "data.classes": "()"}
 
 
@@ -51,7 +52,7 @@ TSDAE = {"objective": "tsdae", "data.columns": "('one',)", "data.label": "", "da
 def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes):
     """SIGTERM saves and exits 0, Ctrl-C 130, SIGKILL loses what came after the checkpoint: the losses are the same."""
     cache = tmp_path / "cache"
-    arguments |= changes | {"teacher.model": arguments["model"]}
+    arguments |= changes | {"teacher": arguments["model"]}
     whole = finish(start("sbert", {**arguments, "output": tmp_path / "whole"}, cache))
     assert "model written from step 400" in whole
 
@@ -127,11 +128,11 @@ def test_the_folder_a_run_leaves(config, tmp_path, capsys):
 
 
 def test_an_adapter_is_exported_as_a_dense_layer_and_its_share_is_printed(config, tmp_path, capsys):
-    config.objective, config.adapter.kind, config.learning_rate = "mnr", "linear", 1e-2
+    config.objective, config.adapter, config.learning_rate = "mnr", "linear", 1e-2
     config.data.label, config.data.classes, config.data.held_out = "", (), 0.2
     sbert.main(config)
     said = capsys.readouterr().out
-    assert "1,056 parameters are trained, " in said
+    assert "1,056 trained parameters, " in said
     out = tmp_path / "run"
     kept = load_retrieval(str(out / "held_out.tsv"))
     assert f"{96 - kept.counts['rows']} rows of one / two" in said
@@ -166,7 +167,7 @@ def test_bad_rows_are_refused_or_counted(config, capsys):
         sbert.main(config)
     config.data.skip_bad_rows = True
     sbert.main(config)
-    assert "96 rows of one / two; 1 left out" in capsys.readouterr().out
+    assert "96 rows of one / two; 1 skipped" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -174,8 +175,8 @@ def test_bad_rows_are_refused_or_counted(config, capsys):
     [
         ({"objective": "sofmax"}, "Did you mean 'softmax'"),
         ({"objective": "triplet"}, "takes 3 sentences per row; the rows have one, two"),
-        ({"data.negatives": 1}, "takes 2 sentences per row; the rows have one, two, negative"),
-        ({"objective": "mnr", "data.columns": ("one", "two", "label"), "data.negatives": 1}, "mined for pairs"),
+        ({"negatives": 1}, "takes 2 sentences per row; the rows have one, two, negative"),
+        ({"objective": "mnr", "data.columns": ("one", "two", "label"), "negatives": 1}, "mined for pairs"),
         ({"pooling": "pooler"}, "such as .mean., .cls. or"),
         ({"settings": {"scales": 3.0}}, "Unknown setting"),
         pytest.param({"batch_size": 12}, "not a multiple of 8 devices", marks=pytest.mark.devices),
@@ -224,11 +225,11 @@ CONFIGS += [functools.partial(unsupervised.get_config, objective) for objective 
 @pytest.mark.filterwarnings("ignore::jaxwhiten.encoding.PoolingWarning")
 def test_mined_negatives_are_the_third_column(config, tmp_path, capsys):
     config.objective, config.data.label, config.data.classes = "triplet", "", ()
-    config.data.negatives, config.data.miner, config.data.depth = 2, config.model, 5
+    config.negatives, config.miner, config.depth = 2, config.model, 5
     sbert.main(config)
     assert "192 negatives mined by" in capsys.readouterr().out
     rows = load_examples(config.data, OBJECTIVES["triplet"])
-    triplets = sbert.with_negatives(config, rows).columns
+    triplets = mined(rows, options_of(config), print).columns
     linked = set(zip(*rows.columns.values(), strict=True))
     assert list(triplets) == ["anchor", "positive", "negative"]
     assert set(zip(triplets["anchor"], triplets["positive"], strict=True)) == linked
@@ -239,7 +240,7 @@ def test_mined_negatives_are_the_third_column(config, tmp_path, capsys):
 def test_configs_hold_a_known_objective_with_its_settings(get_config):
     config = get_config()
     assert set(config) == set(sbert_defaults.get_config())
-    objective_loss(find_objective(config.objective), config.matryoshka.dims, **config.settings)
+    objective_loss(find_objective(config.objective), config.dims, **config.settings)
     if config.objective == "softmax":
         losses.init_classifier(jax.random.key(0), 8, 3, **config.settings)
 

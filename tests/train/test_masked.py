@@ -7,8 +7,9 @@ import pytest
 from jax.sharding import Mesh
 
 from jaxwhiten.models import init_masked_lm, load_masked_lm, with_rates
+from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.training.sentences import split_encoder
-from jaxwhiten.training.step import Optimization, create_state, make_step, place_batch
+from jaxwhiten.training.step import create_state, data_mesh, make_step, place_batch
 from tests.tiny import tiny_config
 from train.corpus import TokenStream
 from train.masking import MaskRules, mask_blocks, masked_batches, masked_evaluator, masked_loss
@@ -32,8 +33,8 @@ def model(dropout=None, dtype="float32"):
 
 def run(mesh, steps=4, rate=1e-3, accumulate=1, batch_size=16, **how):
     params, rebuild = split_encoder(model(**how))
-    options = Optimization(steps=steps, batch_size=batch_size, learning_rate=rate, accumulate=accumulate)
-    mesh = mesh or options.mesh()
+    options = TrainingOptions(steps=steps, batch_size=batch_size, learning_rate=rate, accumulate=accumulate)
+    mesh = mesh or data_mesh(options)
     state = create_state(params, options, mesh)
     step = make_step(masked_loss(rebuild), options, mesh)
     batches, found = masked_batches(stream(), RULES, batch_size=batch_size), []

@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from jaxwhiten import losses
 from jaxwhiten.errors import InputError
-from jaxwhiten.training import objective_loss
+from jaxwhiten.training import TrainingOptions, objective_loss
 from tests.losses.test_losses import B, D, cosines, draw
 from train import distillation
 from train.objectives import OWN, find_objective, own_settings
@@ -143,8 +143,9 @@ def test_contrastive_tension_by_hand(negatives):
 
 
 def test_settings_of_other_objectives_are_left_out():
-    settings = {"scale": 1.0, "negatives": 3, "typo": 0}
-    assert own_settings(find_objective("mnr"), settings) == {"scale": 1.0, "typo": 0}
+    options = TrainingOptions(settings={"scale": 1.0, "deletion": 0.5, "typo": 0})
+    own, others = own_settings(find_objective("mnr"), options)
+    assert (own.settings, others) == ({"scale": 1.0, "typo": 0}, ["deletion"])
 
 
 @pytest.mark.parametrize(

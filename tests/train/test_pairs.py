@@ -1,7 +1,5 @@
 """The loss of pairs by hand, their rows, and a cross-encoder's margins as labels."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +12,7 @@ from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.objectives import make_plan
 from tests.tiny import SENTENCES, write_model, write_tokenizer
-from tests.training.setups import setup_for
+from tests.training.setups import changed, setup_for
 from train.distillation import MARGIN_MSE
 from train.pairs import pair_loss, pair_table
 
@@ -68,4 +66,4 @@ def test_margins_of_the_teacher_are_the_labels(cross_encoder, tmp_path, monkeypa
     margins = np.diff([np.log(x / (1 - x)) for x in share[::-1]], axis=0)[0]
     np.testing.assert_allclose(plan.labels, margins, atol=1e-4)
     with pytest.raises(InputError, match="takes its labels from a cross-encoder: specify it"):
-        make_plan(MARGIN_MSE, dataclasses.replace(setup, settings={}))
+        make_plan(MARGIN_MSE, changed(setup, settings={}))

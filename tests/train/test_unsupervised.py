@@ -13,7 +13,7 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.models.masked import MaskedHead
 from jaxwhiten.training.objectives import make_plan
 from tests.tiny import SENTENCES, write_model
-from tests.training.setups import setup_for
+from tests.training.setups import changed, setup_for
 from train.objectives import find_objective
 from train.tsdae import Decoder, delete_tokens
 
@@ -30,7 +30,7 @@ def setup(tmp_path_factory):
 
 
 def planned(setup, objective, **settings):
-    return make_plan(find_objective(objective), dataclasses.replace(setup, settings=settings))
+    return make_plan(find_objective(objective), changed(setup, settings=settings))
 
 
 def batch_of(setup):

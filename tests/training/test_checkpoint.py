@@ -15,7 +15,7 @@ import pytest
 from jaxwhiten.errors import FormatError, JaxwhitenError, MismatchError
 from jaxwhiten.training import checkpoint
 from jaxwhiten.training.checkpoint import Checkpoints
-from jaxwhiten.training.step import create_state
+from jaxwhiten.training.step import create_state, data_mesh
 from tests.training import toy
 
 pytestmark = pytest.mark.devices
@@ -25,7 +25,7 @@ RECIPE = {"model": "tiny", "learning_rate": 2e-5, "data": {"name": "nli", "sourc
 
 @pytest.fixture
 def state():
-    return create_state(toy.params(), toy.how(), toy.how().mesh())
+    return create_state(toy.params(), toy.how(), data_mesh(toy.how()))
 
 
 def at(state, step):
@@ -127,7 +127,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_older_one_intact(tmp_path, stat
 def test_flipped_bits_that_orbax_reads_are_noticed(tmp_path, monkeypatch):
     """Orbax restores an array with a flipped bit without an error: its files carry no checksum of the values."""
     big = {"kernel": jax.random.normal(jax.random.key(0), (200, 200))}
-    state = create_state(big, toy.how(), toy.how().mesh())
+    state = create_state(big, toy.how(), data_mesh(toy.how()))
     save_all(tmp_path, state, {1: 9.0}).close()
     file = max((path for path in tmp_path.rglob("d/*") if path.is_file()), key=lambda path: path.stat().st_size)
     data = bytearray(file.read_bytes())
@@ -144,7 +144,7 @@ def test_flipped_bits_that_orbax_reads_are_noticed(tmp_path, monkeypatch):
 def fill_the_disk(folder):
     """Run in a process of its own: the second checkpoint meets a limit on the size of files, as a full disk is met."""
     big = {"kernel": jax.random.normal(jax.random.key(0), (400, 400))}
-    state = create_state(big, toy.how(), toy.how().mesh())
+    state = create_state(big, toy.how(), data_mesh(toy.how()))
     checkpoints = Checkpoints(Path(folder), RECIPE, best="dev")
     checkpoints.save(at(state, 1), {"next_index": 1}, {"dev": 1.0})
     checkpoints.wait()

@@ -1,7 +1,5 @@
 """Distillation: the teacher's vectors as labels, their way to the student's width, and the loss in a real step."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,9 +9,8 @@ from jaxwhiten import Encoder, Whitening
 from jaxwhiten.errors import InputError
 from jaxwhiten.training import distillation
 from jaxwhiten.training.objectives import make_plan
-from jaxwhiten.training.plan import Teacher
 from tests.tiny import SENTENCES, write_model
-from tests.training.setups import setup_for
+from tests.training.setups import changed, setup_for
 
 WORDS = " ".join(SENTENCES).split()
 TEXTS = [" ".join(np.random.default_rng(i).choice(WORDS, 3 + i % 6)) for i in range(160)]
@@ -30,7 +27,7 @@ def setup(tmp_path_factory, teacher, monkeypatch, tmp_path):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path))
     sizes = {"num_layers": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16, "dropout": 0.0}
     folder = write_model(tmp_path / "student", attention_dropout=0.0, **sizes)
-    return setup_for(folder, [TEXTS], teacher=Teacher(str(teacher), "mean"))
+    return setup_for(folder, [TEXTS], teacher=str(teacher), teacher_pooling="mean")
 
 
 def test_labels_are_the_teachers_vectors_and_are_read_back(setup, teacher, monkeypatch):
@@ -81,4 +78,4 @@ def test_a_narrower_teacher_is_refused():
 
 def test_a_teacher_has_to_be_named(setup):
     with pytest.raises(InputError, match="specify a folder or a Hugging Face model ID"):
-        make_plan("distil_mse", dataclasses.replace(setup, teacher=Teacher()))
+        make_plan("distil_mse", changed(setup, teacher=""))

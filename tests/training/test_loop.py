@@ -18,24 +18,23 @@ from jaxwhiten.errors import NonFiniteError, OutputError
 from jaxwhiten.training import loop
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.log import Log, plot_run, read_metrics
-from jaxwhiten.training.loop import RunOptions, train
+from jaxwhiten.training.loop import run_plan
 from jaxwhiten.training.plan import Plan
-from jaxwhiten.training.step import create_state
+from jaxwhiten.training.step import create_state, data_mesh, schedule
 from tests.training import toy
 
 STEPS = 24
 
 
 def run(folder, *, loss_fn=toy.loss_fn, evaluate=toy.evaluate, steps=STEPS, **options):
-    return train(
+    return run_plan(
         folder,
         Plan(toy.params(), loss_fn, lambda params: params),
         toy.batches(),
-        toy.how(steps),
+        toy.how(steps, **{"evaluate_every": 8, "log_every": 5, "progress": False, **options}),
         {"toy": 1},
         evaluate=evaluate,
         best="toy dev" if evaluate else None,
-        options=RunOptions(**{"evaluate_every": 8, "log_every": 5, "progress": False, **options}),
     )
 
 
@@ -166,7 +165,7 @@ def good(tmp_path_factory):
 
 
 def bias_of(folder, step):
-    template = create_state(toy.params(), toy.how(STEPS), toy.how().mesh())
+    template = create_state(toy.params(), toy.how(STEPS), data_mesh(toy.how()))
     return float(Checkpoints(folder, {"toy": 1}).restore(template, step)[0].params["bias"][0])
 
 
@@ -177,7 +176,7 @@ def test_the_first_step_that_is_not_finite_ends_the_run_before_anything_is_saved
 ):
     first = 2 + next(i for i, bias in enumerate(good) if abs(bias) > 0.2)  # the step that begins with that bias
     saved = (first - 1) // save_every * save_every if save_every else 0
-    rate = float(toy.how(STEPS).schedule(first - 1))
+    rate = float(schedule(toy.how(STEPS))(first - 1))
     kept = re.escape(f"last good checkpoint is {tmp_path}/checkpoints/{saved}.") if saved else "No checkpoint"
     with pytest.raises(NonFiniteError, match=rf"{said}.* at step {first}, with a learning rate of {rate:g}\. .*{kept}"):
         run(tmp_path, loss_fn=loss_fn, evaluate=None, save_every=save_every, log_every=0)

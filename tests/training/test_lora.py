@@ -1,7 +1,5 @@
 """LoRA: it starts as the unchanged model, leaves it frozen, and ends as an ordinary folder."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,12 +8,12 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import save_trained
+from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.training.objectives import make_plan
-from jaxwhiten.training.plan import LoRA, Teacher
 from jaxwhiten.training.sentences import sentence_batches
-from jaxwhiten.training.step import Optimization, create_state, make_step, place_batch
+from jaxwhiten.training.step import create_state, data_mesh, make_step, place_batch
 from tests.tiny import FAMILIES, SENTENCES, write_model
-from tests.training.setups import setup_for
+from tests.training.setups import changed, setup_for
 
 TEXTS = [text or "Nothing." for text in SENTENCES]
 COLUMNS = [TEXTS[:8], TEXTS[2:]]
@@ -33,7 +31,7 @@ def test_a_decoder_learns_whole_and_by_lora(tmp_path, monkeypatch):
     changes = FAMILIES["gemma3_text"] | qwen3 | {"num_layers": 2, "local_layers": (), "hidden_act": "silu"}
     folder = write_model(tmp_path / "base", **changes)
     setup = setup_for(folder, COLUMNS)
-    for plan in (adapted(setup, projections=("query", "value")), make_plan("mnr", setup)):
+    for plan in (adapted(setup, lora_projections=("query", "value")), make_plan("mnr", setup)):
         params, losses = trained(setup, plan, steps=3)
         assert losses[-1] < losses[0]
         assert np.isfinite(jax.tree.leaves(params)[0]).all()
@@ -46,7 +44,7 @@ def setup(folder, tmp_path, monkeypatch):
 
 
 def adapted(setup, objective="mnr", **settings):
-    return make_plan(objective, dataclasses.replace(setup, lora=LoRA(**{"rank": 4, **settings})))
+    return make_plan(objective, changed(setup, **{"lora": 4, **settings}))
 
 
 def batches(setup, plan):
@@ -55,8 +53,8 @@ def batches(setup, plan):
 
 def trained(setup, plan, steps=5):
     """The parameters after some steps, and the loss before each."""
-    how = Optimization(steps=steps, batch_size=8, learning_rate=1e-2, warmup=0.0)
-    mesh = how.mesh()
+    how = TrainingOptions(steps=steps, batch_size=8, learning_rate=1e-2, warmup=0.0)
+    mesh = data_mesh(how)
     state, source, found = create_state(plan.params, how, mesh), batches(setup, plan), []
     step = make_step(plan.loss, how, mesh, plan.frozen)
     for _ in range(steps):
@@ -92,7 +90,7 @@ def check_adapter(setup, plan, folder, tmp_path, before):
     assert np.abs(after - before).max() > 1e-2
     np.testing.assert_allclose(Encoder.from_pretrained(folder, pooling="mean", max_length=32).encode(TEXTS), before)
 
-    out = save_trained(tmp_path / "out", plan.rebuild(params["encoder"]), plan.encoder(params), "")
+    out = save_trained(tmp_path / "out", plan.encoder(params), base_model="base", recipe={}, scores={}, before={})
     np.testing.assert_allclose(Encoder.from_pretrained(out).encode(TEXTS), after, atol=1e-5)
     library = pytest.importorskip("sentence_transformers")
     peer = library.SentenceTransformer(str(out), device="cpu")
@@ -105,7 +103,7 @@ def test_it_starts_as_the_model_learns_and_is_exported_whole(setup, folder, tmp_
 
 def test_merged_weights_give_the_products_of_the_paper(setup):
     """W x + alpha / rank · B A x, and no other weight moves."""
-    plan = adapted(setup, projections=("value", "up"), alpha=6.0)
+    plan = adapted(setup, lora_projections=("value", "up"), lora_alpha=6.0)
     rng = np.random.default_rng(0)
     adapter = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), plan.params["encoder"])
     assert sorted(adapter) == [
@@ -122,7 +120,7 @@ def test_merged_weights_give_the_products_of_the_paper(setup):
 
 def test_lora_serves_an_objective_with_a_teacher(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
-    one = setup_for(folder, COLUMNS[:1], teacher=Teacher(str(folder), "cls"))
+    one = setup_for(folder, COLUMNS[:1], teacher=str(folder), teacher_pooling="cls")
     plan = adapted(one, "distil_mse")
     _, found = trained(one, plan)
     assert found[-1] < found[0]
@@ -131,9 +129,9 @@ def test_lora_serves_an_objective_with_a_teacher(folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"projections": ("quer",)}, "Did you mean 'query'"),
-        ({"rank": 33}, "rank 33"),
-        ({"projections": ()}, "needs projections"),
+        ({"lora_projections": ("quer",)}, "Did you mean 'query'"),
+        ({"lora": 33}, "rank 33"),
+        ({"lora_projections": ()}, "needs projections"),
     ],
 )
 def test_mistakes_are_named(setup, settings, message):

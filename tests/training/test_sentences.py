@@ -11,16 +11,17 @@ from jaxwhiten.datasets.protocol import Pairs
 from jaxwhiten.head import AfterPrompt, Dense, Head, Mean, Normalize
 from jaxwhiten.head.pooling import Cls, LastToken, Max
 from jaxwhiten.models import load_model, save_model
+from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.objectives import OBJECTIVES, make_plan, objective_loss
 from jaxwhiten.training.sentences import (
     sentence_batches,
     sentence_loss,
     split_encoder,
-    sts_evaluator,
+    sts_score,
     tokenize_columns,
 )
-from jaxwhiten.training.step import Optimization, create_state, make_step, place_batch
+from jaxwhiten.training.step import create_state, data_mesh, make_step, place_batch
 from tests.tiny import SENTENCES, write_model
 
 ONE_DEVICE = Mesh(np.array(jax.devices()[:1]), ("data",))
@@ -67,8 +68,8 @@ class Setup:
 
     def run(self, mesh, steps=4, batch_size=8, rate=1e-3, accumulate=1):
         """Losses of the first steps."""
-        how = Optimization(steps=10, batch_size=batch_size, learning_rate=rate, warmup=0.0, accumulate=accumulate)
-        mesh = mesh or how.mesh()
+        how = TrainingOptions(steps=10, batch_size=batch_size, learning_rate=rate, warmup=0.0, accumulate=accumulate)
+        mesh = mesh or data_mesh(how)
         state = create_state(self.params, how, mesh)
         step = make_step(self.loss_fn, how, mesh)
         batches = sentence_batches(self.table, self.labels, batch_size=batch_size, buckets=1)
@@ -240,8 +241,8 @@ def test_evaluator_is_spearman_of_the_encoders_cosines(shallow_model):
     gold = np.array([1.0, 3.0, 2.0, 5.0, 4.0])
     pairs = Pairs(first, second, gold, ["all"] * 5)
     encoder = Encoder.from_pretrained(shallow_model, pooling="mean", max_length=32)
-    found = sts_evaluator(lambda _: encoder, "dev", pairs)({})
+    found = sts_score(pairs)(encoder)
     vectors = encoder.encode([*first, *second])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     expected = spearmanr((vectors[:5] * vectors[5:]).sum(1), gold).statistic
-    assert found == {"dev": pytest.approx(100 * expected, abs=1e-6)}
+    assert found == pytest.approx(100 * expected, abs=1e-6)

@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import Mesh
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.training.step import create_state, make_step, place_batch
+from jaxwhiten.training.step import create_state, data_mesh, make_step, place_batch
 from tests.training import toy
 
 pytestmark = pytest.mark.devices
@@ -21,7 +21,7 @@ def no_noise(params, batch, key):
 
 def run(loss_fn, *, mesh=None, steps=6, frozen=None, **changes):
     how = toy.how(**changes)
-    mesh = mesh or how.mesh()
+    mesh = mesh or data_mesh(how)
     state = create_state(toy.params(), how, mesh)
     step = make_step(loss_fn, how, mesh, frozen)
     batches, rows = toy.batches(), []
@@ -75,7 +75,7 @@ def test_noise_differs_from_step_to_step_and_from_part_to_part():
 
 def test_the_callers_parameters_survive():
     how, mine = toy.how(), toy.params()
-    mesh = how.mesh()
+    mesh = data_mesh(how)
     state = create_state(mine, how, mesh)
     step = make_step(toy.loss_fn, how, mesh)
     state, _ = step(state, place_batch(next(toy.batches()), mesh))
@@ -84,9 +84,9 @@ def test_the_callers_parameters_survive():
 
 def test_uneven_batches_are_refused():
     with pytest.raises(InputError, match="8 devices"):
-        toy.how(batch_size=12).mesh()
-    with pytest.raises(InputError, match="3 accumulated"):
-        toy.how(batch_size=16, accumulate=3).mesh()
+        data_mesh(toy.how(batch_size=12))
+    with pytest.raises(InputError, match="3 accumulation"):
+        data_mesh(toy.how(batch_size=16, accumulate=3))
 
 
 def test_frozen_parts_reach_the_loss_on_every_device_and_stay_out_of_the_state():

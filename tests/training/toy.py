@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.training.batches import Batches
-from jaxwhiten.training.step import Optimization
 
 WIDTH, ROWS, BATCH = 6, 96, 16
 
@@ -34,7 +34,9 @@ def loss_fn(params, batch, key):
 
 
 def how(steps=40, **changes):
-    return Optimization(**{"steps": steps, "batch_size": BATCH, "learning_rate": 0.1, "weight_decay": 0.0, **changes})
+    return TrainingOptions(
+        **{"steps": steps, "batch_size": BATCH, "learning_rate": 0.1, "weight_decay": 0.0, **changes}
+    )
 
 
 def evaluate(params):

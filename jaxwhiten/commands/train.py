@@ -1,0 +1,130 @@
+"""`jaxwhiten train ROWS --model MODEL -o DIR`: fine-tunes an encoder on a table, with scores before and after."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxwhiten.commands.arguments import DEFAULT_MODEL, POOLINGS, add, check_folder, tokens, values_of
+from jaxwhiten.parameters import TrainingOptions
+
+if TYPE_CHECKING:
+    from jaxwhiten.training import Figure, HeldOut, Tuned
+
+OBJECTIVES = ("mnr", "cosent", "cosine", "softmax", "triplet", "simcse", "distil_mse", "distil_cosine")
+RANK = 8  # of --lora
+# Options of training that have a flag; each flag has the help of its field.
+_FLAGS = {
+    **{"held_out": "--held-out FRACTION", "epochs": "--epochs N", "steps": "--steps N", "learning_rate": "--lr RATE"},
+    **{"batch_size": "--batch-size ROWS", "accumulate": "--accumulate N", "seed": "--seed N", "dtype": "--dtype DTYPE"},
+    **{"evaluate_every": "--evaluate-every STEPS", "save_every": "--save-every STEPS", "teacher": "--teacher MODEL"},
+    **{"negatives": "--negatives N", "miner": "--miner MODEL"},
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add(
+        parser,
+        "rows",
+        "a table with a row per example: .tsv, .csv, .jsonl or .parquet; for simcse and distil_… also .txt",
+    )
+    add(
+        parser,
+        "-o --output DIR",
+        "folder for the trained model; logs and checkpoints go to DIR.training",
+        required=True,
+    )
+    add(parser, "--model MODEL", f"Hugging Face model ID or folder; default: {DEFAULT_MODEL}", default=DEFAULT_MODEL)
+    kinds = (
+        "mnr (pairs, or triplets with a hard negative), cosent or cosine (scored pairs), softmax (pairs with a class)"
+    )
+    add(parser, "--objective NAME", f"{kinds}; or {', '.join(OBJECTIVES[4:])}; default: mnr", default="mnr")
+    column = "column of sentences; repeat it in the order of the objective. Default: all but the label, or usual names"
+    add(parser, "--column NAME", column, action="append", default=[])
+    add(parser, "--label COLUMN", "column of scores or classes; with mnr, of NLI's classes; default: label, or score")
+    classes = "the classes, from the least to the most similar; default: those of NLI, or all in the table"
+    add(parser, "--classes A,B,C", classes, type=lambda text: text.split(","), default=())
+    scores = "the scores that map to 0 and 1; default: the lowest and the highest"
+    add(parser, "--score-range LOW,HIGH", scores, type=lambda text: tuple(map(float, text.split(","))))
+    add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: auto (from the model folder)", default="auto")
+    add(parser, "--max-length TOKENS", "tokens per text; default: from the model folder, or 128", type=tokens)
+    add(parser, "--lora", f"train low-rank products of rank {RANK} instead of all parameters")
+    add(parser, "--setting NAME=VALUE", "a setting of the objective, such as scale=20", action="append", default=[])
+    add(parser, "--skip-invalid", "skip and count invalid rows")
+    fields = {field.name: field for field in dataclasses.fields(TrainingOptions)}
+    for name, flag in _FLAGS.items():
+        default = fields[name].default
+        what = f"{fields[name].metadata['help']}; default: {default}" if default else fields[name].metadata["help"]
+        add(parser, flag, what, dest=name, type=type(default))
+
+
+def run(args: argparse.Namespace) -> None:
+    from jaxwhiten import io, training
+    from jaxwhiten.export import save_trained
+
+    check_folder(args.output)
+    given = {name: value for name in _FLAGS if (value := getattr(args, name)) is not None}
+    settings = values_of("--setting", args.setting, float, "NAME=NUMBER")
+    options = TrainingOptions(**given, settings=settings, lora=RANK if args.lora else 0)
+    objective = training.find_objective(args.objective)
+    examples = training.read_rows(
+        args.rows,
+        objective,
+        columns=args.column,
+        label=args.label,
+        classes=args.classes,
+        score_range=args.score_range,
+        skip_bad_rows=args.skip_invalid,
+    )
+    encoder = training.load_bare(args.model, args.pooling, args.max_length)
+    kept, held_out = training.hold_out(examples, options.held_out, options.seed, bool(args.classes))
+    output = Path(args.output)
+    folder = output.with_name(f"{output.name}.training")
+    how: dict[str, Any] = {"held_out": held_out, "model_folder": args.output, "say": training.note}
+    tuned = training.fine_tune(encoder, kept, objective, options, folder, record={"model": args.model}, **how)
+    if not tuned.finished:
+        return
+    results: dict[str, Any] = {"recipe": tuned.recipe, "scores": tuned.after, "before": tuned.before}
+    save_trained(output, tuned.encoder, base_model=encoder.name, **results)
+    if held_out is None:
+        print("No rows were held out, so the last checkpoint was kept: score it with `jaxwhiten score`.")
+    else:
+        figures = compare(encoder, tuned, held_out)
+        io.write_json(folder / "results.json", {**results, "step": tuned.step, "held_out": figures})
+        training.write_held_out(folder / "held_out.tsv", held_out)
+        print_figures(figures, held_out)
+        print(f"\n{verdict(figures, held_out.name)}")
+    print(f"{args.output}: model of step {tuned.step}; logs and checkpoints are in {folder}", file=sys.stderr)
+
+
+def compare(encoder: Any, tuned: Tuned, held_out: HeldOut) -> dict[str, Figure]:
+    """The figures of the encoder before and after training, and of TF-IDF."""
+    from jaxwhiten.commands.score import tfidf
+
+    values = {"before": held_out.values(encoder), "after": held_out.values(tuned.encoder)}
+    return held_out.compare({**values, "TF-IDF": held_out.values_of_words(tfidf)})
+
+
+def print_figures(figures: dict[str, Figure], held_out: HeldOut) -> None:
+    print(f"{len(held_out.examples):,} held-out rows; {held_out.name} × 100\n")
+    print(f"{'':8}{held_out.name:>10}{'95% CI':>16}{'vs. before':>27}")
+    for name, figure in figures.items():
+        gain = "" if name == "before" else "{:+.2f} ({:+.2f} to {:+.2f})".format(figure.gain, *figure.gain_interval)
+        print(f"{name:8}{figure.value:10.2f}{'{:.2f}–{:.2f}'.format(*figure.interval):>16}{gain:>27}".rstrip())
+
+
+def verdict(figures: dict[str, Figure], measure: str) -> str:
+    """One sentence: whether training helped, beyond chance, and whether words alone do better."""
+    after, words = figures["after"], figures["TF-IDF"]
+    low, high = after.gain_interval
+    changed = f"{measure} {after.gain:+.2f}, 95% CI {low:+.2f} to {high:+.2f}"
+    if low > 0:
+        text = f"Training helped: {changed}"
+    elif high < 0:
+        text = f"Training made the model worse ({changed}): keep the old one, or use a lower learning rate or more rows"
+    else:
+        text = f"Training made no significant difference ({changed}): use more rows"
+    return f"{text}; TF-IDF is ahead by {words.value - after.value:.2f}." if words.value > after.value else f"{text}."

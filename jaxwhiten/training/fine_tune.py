@@ -1,0 +1,223 @@
+"""Fine-tuning of whole encoders: an encoder and rows in, a trained encoder and its scores out."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from flax import nnx
+
+from jaxwhiten.datasets.examples import Examples
+from jaxwhiten.encoding import Encoder
+from jaxwhiten.errors import InputError, JaxwhitenError
+from jaxwhiten.head import AUTO, modules_of, says_head
+from jaxwhiten.io import PathLike
+from jaxwhiten.models import StaticEncoder, load_config, load_model, resolve_folder
+from jaxwhiten.parameters import DEFAULTS, TrainingOptions
+from jaxwhiten.training.held_out import HeldOut, hold_out
+from jaxwhiten.training.loop import run_plan
+from jaxwhiten.training.negatives import mine_negatives
+from jaxwhiten.training.objectives import find_objective, make_plan
+from jaxwhiten.training.plan import Objective, Setup
+from jaxwhiten.training.rows import read_rows, with_negatives
+from jaxwhiten.training.sentences import sentence_batches, tokenize_columns
+
+BARE_LENGTH = 128  # in tokens, of an encoder whose folder describes no head
+Score = Callable[[Encoder], float]
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuned:
+    """A fine-tuned encoder, with its scores before and after, and the record of its run."""
+
+    encoder: Encoder
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+    step: int  # of the checkpoint
+    recipe: Mapping[str, Any]
+    finished: bool  # False if SIGTERM asked the run to stop; the same call resumes it
+
+
+def train(
+    encoder: Encoder,
+    rows: Any,
+    objective: str | Objective = "mnr",
+    options: TrainingOptions | None = None,
+    *,
+    columns: Sequence[str] = (),
+    label: str | None = None,
+    classes: Sequence[str] = (),
+    score_range: tuple[float, float] | None = None,
+    folder: PathLike | None = None,
+) -> Encoder:
+    """Fine-tunes an encoder, through its head and with its prompts, and returns the trained one.
+
+        tuned = jaxwhiten.train(encoder, [("How do I log in?", "Use the form."), ...])
+        tuned.save("tuned")
+
+    A fraction of the rows is held out, and the checkpoint with the best score on them is returned. A whitening or a
+    code is left out: fit it again on the trained encoder.
+
+    Args:
+      encoder: A transformer encoder; it stays unchanged.
+      rows: A table's path, tuples, dicts, a DataFrame, a `datasets.Dataset`, or `Examples`.
+      objective: A name in `jaxwhiten.training.OBJECTIVES`, or an `Objective`.
+      options: The settings of the run.
+      columns, label, classes, score_range: The columns of the rows, see `jaxwhiten.training.read_rows`.
+      folder: Where checkpoints and logs are written; the same call with the same folder resumes a stopped run. By
+        default a temporary folder.
+
+    Raises:
+      InputError: The rows do not fit the objective, or a setting is invalid.
+      MismatchError: The folder's run has different settings.
+      NonFiniteError: The loss is NaN or infinite.
+      KeyboardInterrupt: After Ctrl-C, when the checkpoint is written.
+    """
+    options, kind = options or TrainingOptions(), find_objective(objective)
+    examples = read_rows(rows, kind, columns=columns, label=label, classes=classes, score_range=score_range)
+    kept, held_out = hold_out(examples, options.held_out, options.seed, bool(classes))
+    quiet = options.progress is False
+    with tempfile.TemporaryDirectory(prefix="jaxwhiten-training-") as temporary:
+        where = temporary if folder is None else folder
+        say = (lambda _: None) if quiet else note
+        tuned = fine_tune(encoder, kept, kind, options, where, held_out=held_out, say=say)
+    if not tuned.finished:
+        raise JaxwhitenError(f"The training was stopped; the same call with folder={str(folder)!r} resumes it.")
+    return tuned.encoder
+
+
+def note(text: str) -> None:
+    """Prints a line on stderr."""
+    print(text, file=sys.stderr)
+
+
+def fine_tune(
+    encoder: Encoder,
+    examples: Examples,
+    objective: Objective,
+    options: TrainingOptions,
+    folder: PathLike,
+    *,
+    held_out: HeldOut | None = None,
+    scores: Mapping[str, Score] | None = None,
+    best: str | None = None,
+    record: Mapping[str, Any] | None = None,
+    model_folder: PathLike = "FOLDER",
+    say: Say = print,
+) -> Tuned:
+    """Trains an encoder from its start, or from the latest checkpoint in the folder.
+
+    The score of the held-out rows, or the score `best`, chooses the checkpoint; all `scores` are computed before and
+    after. `record` is written with the settings: a run with other values is a different run. `model_folder` is the
+    trained model's in messages.
+    """
+    start = trainable(encoder, options, model_folder, say)
+    objective.check([*examples.columns, *["negative"] * bool(options.negatives)], examples.label_kind)
+    examples = mined(examples, options, say) if options.negatives else examples
+    say(f"{len(examples):,} rows of {' / '.join(examples.columns)}; {examples.skipped:,} skipped")
+    if objective.in_batch and options.accumulate > 1:
+        rows = options.batch_size // options.accumulate
+        say(f"accumulate={options.accumulate}: in-batch negatives come from {rows} rows, not {options.batch_size}")
+    setup = _setup(start, examples, objective, options, say)
+    plan, table = make_plan(objective, setup), setup.table
+    trained, size = _count(plan.params), _count(nnx.state(setup.model, nnx.Param))
+    say(f"{trained:,} trained parameters, {100 * trained / size:.2f}% of the encoder's {size:,}")
+    how = {"batch_size": options.batch_size, "buckets": options.buckets, "seed": options.seed}
+    batches = sentence_batches(table, plan.labels, plan.vectors, **how)
+    options = options.resolved(batches.per_epoch)
+    lengths = ", ".join(map(str, batches.shapes))
+    say(f"{batches.per_epoch} batches per epoch, padded to {lengths} tokens; {options.steps} steps")
+
+    scores = dict(scores or {})
+    if held_out is not None:
+        best = f"held-out {held_out.name}"
+        scores = {best: held_out.score, **scores}
+    # Rows, models and labels by their content, not their names.
+    labels = "" if examples.label is None else hashlib.sha256(examples.label.tobytes()).hexdigest()[:24]
+    known = {"model": encoder.fingerprint, "teacher": plan.teacher, "labels": labels}
+    recipe = {
+        **(record or {}),
+        "objective": objective.name,
+        **options.record(),
+        "rows": table.key,
+        "fingerprints": known,
+    }
+    watched = (lambda params: {best: scores[best](plan.encoder(params))}) if best else None
+    unit = ("sentences", table.sentences.shape[1])
+    result = run_plan(folder, plan, batches, options, recipe, evaluate=watched, best=best, unit=unit)
+    tuned = plan.encoder(result.params)
+    before, after = {}, {}
+    if result.finished:
+        before = {name: score(encoder) for name, score in scores.items()}
+        after = {name: score(tuned) for name, score in scores.items()}
+    return Tuned(tuned, before, after, result.step, recipe, result.finished)
+
+
+def load_bare(model: str | Path, pooling: str = AUTO, max_length: int | None = None) -> Encoder:
+    """An encoder to train: one whose folder describes no head gets mean pooling and at most 128 tokens."""
+    if not says_head(folder := resolve_folder(model)):
+        pooling = "mean" if pooling == AUTO else pooling
+        max_length = max_length or min(BARE_LENGTH, load_config(folder).longest_input)
+    return Encoder.from_pretrained(model, pooling=pooling, max_length=max_length)
+
+
+def trainable(encoder: Encoder, options: TrainingOptions, model_folder: PathLike, say: Say) -> Encoder:
+    """The encoder with the head to train through, without a whitening or code."""
+    module = encoder.model()
+    if isinstance(module, StaticEncoder):
+        raise InputError(f"{encoder.name} is a static encoder: train a transformer, and distill it again.")
+    if options.dtype != encoder.dtype:
+        module = load_model(encoder.name, dtype=options.dtype)[0]
+    module.remat = options.remat
+    head = encoder.head.unfitted()
+    if head is not encoder.head:
+        what = "whitening" if encoder.head.code is None else "whitening and code"
+        say(
+            f"{encoder.name}: its {what}, fitted before training, is left out. Refit it with\n"
+            f"  jaxwhiten fit TEXTS --model {model_folder}{fit_options(encoder)} -o FITTED"
+        )
+    modules_of(head, module, encoder.tokenizer)  # before the work of training it
+    return encoder.trained(module, head.steps)
+
+
+def fit_options(encoder: Encoder) -> str:
+    """The options of `jaxwhiten fit` that refit the whitening or the code of an encoder."""
+    code, whitening = encoder.head.code, encoder.head.whitening
+    options = f" -k {encoder.dimension}" if code is None else f" --bytes {code.nbytes}"
+    for name in ("beta", "gamma", "shrinkage") if whitening is not None else ():
+        if (value := getattr(whitening, name)) != DEFAULTS[name]:
+            options += f" --{name} {value}"
+    return options
+
+
+def mined(pairs: Examples, options: TrainingOptions, say: Say) -> Examples:
+    """Triplets of pairs and the negatives that the options' miner finds."""
+    if len(pairs.columns) != 2:
+        raise InputError(f"Negatives are mined for pairs; the rows have {len(pairs.columns)} sentences.")
+    first, second = pairs.columns.values()
+    miner, count, depth = Encoder.from_pretrained(options.miner), options.negatives, options.depth
+    owners, negatives = mine_negatives(miner, first, second, count=count, depth=depth, seed=options.seed)
+    say(f"{len(negatives):,} negatives mined by {options.miner}")
+    return with_negatives(pairs, owners, negatives)
+
+
+def _setup(start: Encoder, examples: Examples, objective: Objective, options: TrainingOptions, say: Say) -> Setup:
+    columns = list(examples.columns.values())
+    prompts = objective.prompts(start, len(columns))
+    forms = [start.head.form if prompt is None else start.head.form.with_prompt(prompt) for prompt in prompts]
+    used = [f"{name}: {form.prompt!r}" for name, form in zip(examples.columns, forms, strict=True) if form.prompt]
+    steps = " > ".join(step.words() for step in start.head.steps)
+    say(f"Training through {steps}, up to {start.max_length} tokens; {', '.join(used) or 'no prompt'}")
+    table = tokenize_columns(columns, start.tokenizer, forms)
+    return Setup(start.model(), start, columns, table, examples.label, len(examples.classes), prompts, options)
+
+
+def _count(params: Any) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(params))

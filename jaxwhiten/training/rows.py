@@ -1,0 +1,157 @@
+"""Rows of users as training examples: tables in files or in memory, with the columns that an objective needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxwhiten.datasets.examples import Examples, examples_of, nli_examples, text_examples
+from jaxwhiten.datasets.nli import LABELS, NLIRows, label_codes
+from jaxwhiten.datasets.tables import Table, read_header, read_table, split_name
+from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.io import PathLike
+from jaxwhiten.training.plan import Objective
+
+_LABELS = ("label", "score", "similarity_score", "gold_label")
+_COLUMNS = (
+    ("anchor", "positive", "negative"),
+    ("query", "positive", "negative"),
+    *(("anchor", "positive"), ("query", "positive"), ("query", "document"), ("question", "answer")),
+    *(("sentence1", "sentence2"), ("question1", "question2"), ("premise", "hypothesis"), ("text1", "text2")),
+    *(("sentence",), ("text",)),
+)
+
+
+def read_rows(
+    rows: Any,
+    objective: Objective,
+    *,
+    columns: Sequence[str] = (),
+    label: str | None = None,
+    classes: Sequence[str] = (),
+    score_range: tuple[float, float] | None = None,
+    skip_bad_rows: bool = False,
+) -> Examples:
+    """Examples in the form that the objective takes.
+
+    Args:
+      rows: A table's path (TSV, CSV, JSON lines or Parquet), a text file of sentences, `Examples`, tuples, dicts, a
+        mapping of columns, a DataFrame, or a `datasets.Dataset`.
+      columns: The columns of sentences; by default all but the label, or usual names such as anchor and positive.
+      label: The column of classes or scores; by default one with a usual name, or the last. With an objective on
+        unlabeled rows, it holds the classes of NLI, whose contradictions become hard negatives.
+      classes: The classes, best from the least to the most similar, because held-out rows are scored in this order; by
+        default those of NLI, or all that occur.
+      score_range: The scores that map to 0 and 1; by default the lowest and the highest.
+      skip_bad_rows: Whether to skip and count invalid rows, instead of raising an error.
+
+    Raises:
+      InputError: The columns are ambiguous, or the rows are not of a kind that can be read.
+      DataError: A row is invalid.
+    """
+    if isinstance(rows, Examples):
+        return rows
+    if isinstance(rows, str | Path):
+        if not columns and objective.columns == (1, 1) and (Path(rows).is_dir() or split_name(rows)[1] == ".txt"):
+            return text_examples(rows, skip_bad_rows=skip_bad_rows)
+        names, label = _chosen(read_header(rows), rows, objective, columns, label)
+        table = read_table(rows, {name: name for name in (*names, *filter(None, [label]))}, skip_bad_rows=skip_bad_rows)
+    else:
+        table = _in_memory(rows)
+        names, label = _chosen(list(table), "the rows", objective, columns, label)
+    if label and objective.label not in ("class", "score"):
+        return _triplets(table, names, label, skip_bad_rows)
+    given = [str(value) for value in table[label]] if label else []
+    if objective.label == "class" and not classes:
+        found = sorted(set(given))
+        classes = LABELS[::-1] if set(found) <= set(LABELS) else found
+    elif objective.label == "score" and score_range is None:
+        numbers = table.numbers(label or "")
+        score_range = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
+        if not score_range[0] < score_range[1]:
+            raise InputError("The scores of the rows are all equal: there is nothing to learn from them.")
+    of = classes if objective.label == "class" else ()
+    examples = examples_of(table, names, label, of, score_range or (0.0, 1.0), skip_bad_rows)
+    unlabeled = len(names) > 2 and examples.label is None
+    return examples.without_false_negatives() if unlabeled else examples
+
+
+def _chosen(
+    header: Sequence[str], where: PathLike, objective: Objective, columns: Sequence[str], label: str | None
+) -> tuple[Sequence[str], str | None]:
+    """The columns of sentences and the column of the label."""
+    least, most = objective.columns
+    for name in (*columns, *filter(None, [label])):
+        if name not in header:
+            raise InputError(f"{where}: no column {name!r}; the columns are {', '.join(map(str, header))[:400]}.")
+    if objective.label in ("class", "score") and label is None:
+        usual = [name for name in _LABELS if name in header and name not in columns]
+        label = usual[0] if usual else header[-1] if len(header) == len(columns or range(least)) + 1 else None
+        if label is None:
+            raise InputError(f"{where}: specify the column of the {objective.label}: {', '.join(header)[:400]}.")
+    if columns:
+        return columns, label
+    rest = [name for name in header if name != label]
+    if least <= len(rest) <= (most or 3):
+        return rest, label
+    fitting = [names for names in _COLUMNS if set(names) <= set(rest) and least <= len(names) <= (most or 3)]
+    if not fitting:
+        raise InputError(f"{where}: specify the columns of sentences: {', '.join(rest)[:400]}.")
+    return fitting[0], label
+
+
+def _in_memory(rows: Any) -> Table:
+    """The columns of rows that are in memory."""
+    names = getattr(rows, "column_names", getattr(rows, "columns", None))
+    if isinstance(rows, Mapping):
+        names = list(rows)
+    if names is not None:
+        columns = {str(name): list(rows[name]) for name in names}
+    else:
+        if isinstance(rows, bytes) or not isinstance(rows, Iterable):
+            raise InputError(f"Expected rows: a path, a table, tuples or dicts; got {type(rows).__name__}.")
+        listed = list(rows)
+        if listed and all(isinstance(row, Mapping) for row in listed):
+            columns = {str(name): [row.get(name) for row in listed] for name in listed[0]}
+        else:
+            listed = [(row,) if isinstance(row, str) else row for row in listed]
+            width = len(listed[0]) if listed and isinstance(listed[0], Sequence) else 0
+            for number, row in enumerate(listed):
+                if not isinstance(row, Sequence) or len(row) != width:
+                    raise InputError(f"Row {number}: expected a tuple of {width} items, got {row!r:.60}.")
+            columns = {f"column{place + 1}": list(cells) for place, cells in enumerate(zip(*listed, strict=True))}
+    if len(lengths := {len(column) for column in columns.values()}) != 1 or 0 in lengths:
+        raise InputError(f"Expected at least one row and columns of one length, got {sorted(lengths)} rows.")
+    for name, column in columns.items():
+        for number, value in enumerate(column):
+            if not isinstance(value, str | int | float | np.number):
+                raise InputError(f"Row {number}: {name} is {value!r:.60}, expected text or a number.")
+    return Table(columns, Path("rows"), np.arange(len(next(iter(columns.values())))), 0)
+
+
+def _triplets(table: Table, names: Sequence[str], label: str, skip_bad_rows: bool) -> Examples:
+    """Premise, entailed hypothesis and contradiction, from pairs with the classes of NLI."""
+    if len(names) != 2:
+        raise InputError(f"Rows with a class have two sentences, these have {len(names)}: omit the label.")
+    codes = label_codes(table, table[label], skip_bad_rows)
+    kept = np.flatnonzero(codes >= 0)
+    premise, hypothesis = ([table.texts(name)[row] for row in kept] for name in names)
+    examples = nli_examples(NLIRows(premise, hypothesis, codes[kept], [], (), {}), "triplets")
+    if not len(examples):
+        raise DataError(f"{table.path}: no premise has both an entailed and a contradicting hypothesis.")
+    return examples
+
+
+def with_negatives(pairs: Examples, owners: Iterable[str], negatives: Iterable[str]) -> Examples:
+    """Triplets: each pair, repeated with every negative that was mined for its first sentence."""
+    own: dict[str, list[str]] = {}
+    for owner, negative in zip(owners, negatives, strict=True):
+        own.setdefault(owner, []).append(negative)
+    sides = zip(*pairs.columns.values(), strict=True)
+    triplets = [(first, second, text) for first, second in sides for text in own.get(first, ())]
+    names = ("anchor", "positive", "negative")
+    columns: Mapping[str, list[str]] = dict(zip(names, map(list, zip(*triplets, strict=True)), strict=True))
+    return Examples(columns, skipped=pairs.skipped).without_false_negatives()
