@@ -34,7 +34,7 @@ class Setup:
     labels: Shaped[np.ndarray, " n"] | None = None
     classes: int = 0  # the number of classes, if labels are classes
     prompts: Sequence[str | None] = ()  # of the columns; None is the default one
-    options: TrainingOptions = TrainingOptions()
+    options: TrainingOptions = dataclasses.field(default_factory=TrainingOptions)
 
 
 @dataclasses.dataclass(frozen=True)
