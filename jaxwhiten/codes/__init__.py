@@ -7,7 +7,7 @@ code.to_faiss()                                 # an empty FAISS index that code
 """
 
 from jaxwhiten.coded import CodedArray
-from jaxwhiten.codes.code import CODES, Code, load_code, make_code
+from jaxwhiten.codes.code import CODES, Code, load_code, load_fitted, make_code
 from jaxwhiten.codes.drift import VERDICTS, Drift, drift
 from jaxwhiten.codes.levels import allocate, distortions, lloyd_max
 from jaxwhiten.codes.plain import Binary, Int8, UBinary, UInt8

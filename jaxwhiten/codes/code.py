@@ -6,7 +6,6 @@ byte, so that a code is a product quantiser whose centroids are computed: the 25
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
@@ -19,9 +18,9 @@ from jaxwhiten.coded import with_code
 from jaxwhiten.codes.levels import Packing
 from jaxwhiten.codes.product import Quantiser, behind, transforms
 from jaxwhiten.errors import InputError, check_name
-from jaxwhiten.io import load_tensors
+from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.lazy import Array, jax, jnp
-from jaxwhiten.whitening import Whitening
+from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator
 
@@ -223,11 +222,19 @@ def make_code(name: str, **params: Any) -> Any:
     return CODES[name]().set_params(**params)
 
 
-def load_code(path: str | os.PathLike[str]) -> Code:
-    """Loads a fitted code from the file that its `save` wrote.
+def load_fitted(path: PathLike, kinds: tuple[type[Any], ...] = (Moments, Whitening, Code)) -> Any:
+    """Loads a fitted file: `Moments`, a `Whitening` or a code, as far as they are among `kinds`.
 
     Raises:
-      FormatError: The file is missing, damaged, or of no code that this version knows.
+      FormatError: The file is missing, damaged, of another kind, or of a code that this version does not know.
     """
-    tensors, header = load_tensors(path, kind=tuple(CODES))
-    return CODES[header["kind"]].from_tensors(path, tensors, header)
+    classes: dict[str, Any] = {"moments": Moments, Whitening.name: Whitening, **CODES}
+    known = {name: cls for name, cls in classes.items() if issubclass(cls, kinds)}
+    tensors, header = load_tensors(path, kind=tuple(known))
+    return known[header["kind"]].from_tensors(path, tensors, header)
+
+
+def load_code(path: PathLike) -> Code:
+    """Loads a fitted code from the file that its `save` wrote; FormatError as for `load_fitted`."""
+    code: Code = load_fitted(path, (Code,))
+    return code

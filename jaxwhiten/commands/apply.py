@@ -1,18 +1,19 @@
-"""`jaxwhiten apply WHITENING VECTORS --output FILE`: whitens a file of vectors block by block."""
+"""`jaxwhiten apply FILE VECTORS --output FILE`: whitens or codes a file of vectors block by block."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 from jaxwhiten.commands.arguments import add, add_knobs, load_whitening
-from jaxwhiten.errors import MismatchError
+from jaxwhiten.errors import InputError, MismatchError
 
 _BLOCK_BYTES = 256 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "whitening", "a saved whitening")
+    add(parser, "whitening", "a saved whitening or code")
     add(parser, "vectors", "a .npy file [n, d]; it is memory-mapped, so it may exceed the memory")
     add(parser, "-o --output OUTPUT", ".npy, .parquet or .jsonl; - for JSON lines on stdout", required=True)
     add_knobs(parser)
@@ -20,27 +21,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    import numpy as np
     from tqdm import tqdm
 
     from jaxwhiten.arrays import as_matrix, normalize, work_dtype
+    from jaxwhiten.codes import Code
     from jaxwhiten.commands.vectors import check_output, open_vectors, vector_writer
 
     check_output(args.output)
     vectors = open_vectors(args.vectors)
-    whitening = load_whitening(args.whitening, args)
+    fitted = load_whitening(args.whitening, args)
+    code = fitted if isinstance(fitted, Code) else None
+    if code is not None and args.normalize:
+        raise InputError(f"{args.whitening}: contains a code, which cannot be scaled: omit `normalize`.")
     n, d = len(vectors), as_matrix(vectors[:1]).shape[1]
-    if d != whitening.n_features_in_:
-        raise MismatchError(
-            f"{args.vectors}: vectors of {d} dimensions; {args.whitening} takes {whitening.n_features_in_}."
-        )
-    k = whitening.n_components or d
+    if d != fitted.n_features_in_:
+        raise MismatchError(f"{args.vectors}: expected vectors of {fitted.n_features_in_} dimensions, got {d}.")
     dtype = work_dtype(vectors.dtype)
+    if isinstance(fitted, Code):
+        width, what = fitted.nbytes, f"codes of {fitted.nbytes} bytes"
+    else:
+        width = fitted.n_components or d
+        what = f"{width}-dimensional vectors"
+    function: Any = fitted.encode if isinstance(fitted, Code) else fitted.transform
     rows = max(1, _BLOCK_BYTES // (d * dtype.itemsize))
     progress = tqdm(total=n, desc="apply", unit="row", disable=None, delay=1, leave=False)
-    with vector_writer(args.output, k, dtype) as write, progress:
+    with vector_writer(args.output, width, dtype if code is None else np.uint8, code) as write, progress:
         for start in range(0, n, rows):
-            block = whitening.transform(vectors[start : start + rows])
+            block = function(vectors[start : start + rows])
             write(None, normalize(block) if args.normalize else block)
             progress.update(len(block))
     if args.output != "-":
-        print(f"{args.output}: {n:,} vectors of {k} dimensions", file=sys.stderr)
+        print(f"{args.output}: {n:,} {what}", file=sys.stderr)

@@ -19,6 +19,7 @@ from jaxwhiten.parameters import WHITENING
 if TYPE_CHECKING:
     import numpy as np
 
+    from jaxwhiten.codes import Code
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.whitening import Whitening
 
@@ -269,22 +270,45 @@ def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: s
     return encoder.encode(texts, prompt=prompt)
 
 
-def load_whitening(path: str, args: argparse.Namespace, encoder: Encoder | None = None) -> Whitening:
-    """A saved whitening with the k, β and γ of the command line; it must fit the encoder, if one is given."""
+def load_whitening(path: str, args: argparse.Namespace, encoder: Encoder | None = None) -> Whitening | Code:
+    """A saved whitening with the k, β and γ of the command line, or a saved code.
+
+    It must fit the encoder, if one is given.
+    """
+    from jaxwhiten.codes import Code, load_fitted
     from jaxwhiten.whitening import Whitening
 
-    whitening = Whitening.load(path)
+    fitted: Whitening | Code = load_fitted(path, (Whitening, Code))
     if encoder is not None:
-        encoder.check_whitening(whitening, path, "document")
+        encoder.check_whitening(fitted, path, "document")
     changes = knobs(args)
-    return whitening.with_params(**changes) if changes else whitening
+    if isinstance(fitted, Whitening):
+        return fitted.with_params(**changes) if changes else fitted
+    if changes:
+        omit = ", ".join(f"`{name}`" for name in changes)
+        raise InputError(f"{path}: contains a code, whose settings are fixed: omit {omit}, or refit it.")
+    return fitted
+
+
+def load_plain_whitening(path: str, args: argparse.Namespace) -> Whitening:
+    """`load_whitening` where a code cannot be used."""
+    from jaxwhiten.whitening import Whitening
+
+    if not isinstance(whitening := load_whitening(path, args), Whitening):
+        raise InputError(f"{path}: contains a {whitening.name!r} code; expected a whitening.")
+    return whitening
 
 
 def whitened_encoder(args: argparse.Namespace, *, normalize: bool = True) -> Encoder:
-    """The encoder that the arguments name, followed by the whitening that they name, if any."""
+    """The encoder that the arguments name, followed by the whitening or code that they name, if any."""
     if args.whitening is None:
         if knobs(args):
             raise InputError("-k, --beta and --gamma belong to a whitening: give --whitening FILE with them.")
         return load_encoder(args)
-    whitening = load_whitening(args.whitening, args)
-    return load_encoder(args).with_whitening(whitening, normalize=normalize, where=args.whitening)
+    from jaxwhiten.whitening import Whitening
+
+    fitted, encoder = load_whitening(args.whitening, args), load_encoder(args)
+    if isinstance(fitted, Whitening):
+        return encoder.with_whitening(fitted, normalize=normalize, where=args.whitening)
+    encoder.without_code().check_whitening(fitted, args.whitening)
+    return encoder.with_code(fitted)

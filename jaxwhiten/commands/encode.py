@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     endings = ".npy (float32, or uint8 codes), .parquet (text and embedding) or .jsonl; - for JSON lines on stdout"
     add(parser, "-o --output OUTPUT", endings, required=True)
     add_model(parser)
-    add(parser, "--whitening FILE", "a saved whitening to apply to the vectors")
+    add(parser, "--whitening FILE", "a saved whitening or code to apply to the vectors")
     add_knobs(parser)
     add(parser, "--normalize", "scale the vectors to unit length")
     add(parser, "--block N", "sentences held at once; default: 16384", dest="block_size", type=int, default=16_384)

@@ -14,7 +14,7 @@ from jaxwhiten.commands.arguments import (
     check_folder,
     knobs,
     load_encoder,
-    load_whitening,
+    load_plain_whitening,
     one_line,
     values_of,
     whitened_encoder,
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten import export
 
     if args.format == "faiss":
-        whitening = load_whitening(args.whitening, args) if args.whitening else load_encoder(args).head.whitening
+        whitening = load_plain_whitening(args.whitening, args) if args.whitening else load_encoder(args).head.whitening
         if whitening is None:
             raise InputError(f"{args.model}: no whitening in it; give --whitening FILE.")
         changes = {} if args.whitening else knobs(args)
@@ -96,7 +96,7 @@ def _database(args: argparse.Namespace) -> None:
         raise InputError(f"{args.index}: keeps no texts: build it with `jaxwhiten index`.")
     encoder = load_encoder(args)
     if args.whitening:
-        encoder = encoder.before_whitening().with_whitening(load_whitening(args.whitening, args))
+        encoder = encoder.before_whitening().with_whitening(load_plain_whitening(args.whitening, args))
     made = databases.save_database(args.output, encoder, args.format, args.bytes or 48, gamma=args.gamma)
     kept = f"{made['columns']} columns, γ = {made['gamma']:g}, {made['quantiser']}"
     print(f"{args.output}: {kept}; recipe.py opens the database, model/ gives the vectors", file=sys.stderr)

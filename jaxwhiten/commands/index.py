@@ -22,7 +22,9 @@ from jaxwhiten.commands.texts import add_texts, records, sentences
 from jaxwhiten.errors import DataError, InputError
 
 if TYPE_CHECKING:
+    from jaxwhiten.encoding import Encoder
     from jaxwhiten.search import Index
+    from jaxwhiten.whitening import Whitening
 
 # Options that an existing index has already fixed.
 _OF_TEXTS = ("whitening", "whiten", "n_components", "bytes", "codes", "max_length")
@@ -33,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_texts(parser, "texts, codes in a .npy file, or a folder of embed; with --remove, one or more ids", nargs="+")
     add(parser, "-o --output DIR", "the folder to write; an index already there is replaced", required=True)
     add_model(parser)
-    add(parser, "--whitening FILE", "a saved whitening to put inside the index")
+    add(parser, "--whitening FILE", "a saved whitening or code to put inside the index")
     add(parser, "--whiten", "fit a whitening on the texts themselves")
     add(parser, "-k --dimension K", "dimensions that the whitening keeps; default: all", dest="n_components", type=int)
     add(parser, "--bytes N", "store each text in N bytes, by the best code; default: float32", type=int)
@@ -82,8 +84,7 @@ def run(args: argparse.Namespace) -> None:
     ids, texts, skipped = _texts(args)
     Ids.of(ids, len(texts))  # raises before the texts are encoded
     encoder = load_encoder(args)
-    whitening = load_whitening(args.whitening, args, encoder) if args.whitening else None
-    codes = args.codes
+    whitening, codes = _fitted(args, encoder)
     if encoder.head.code is not None:
         if not (args.codes or args.bytes or args.whitening or args.whiten):
             codes = encoder.head.code.quantiser(mapped=True)
@@ -109,6 +110,18 @@ def run(args: argparse.Namespace) -> None:
     _save(args, index, skipped)
 
 
+def _fitted(args: argparse.Namespace, encoder: Encoder | None = None) -> tuple[Whitening | None, Any]:
+    """The whitening to put inside the index, and its codes; --whitening may name either."""
+    from jaxwhiten.whitening import Whitening
+
+    fitted = load_whitening(args.whitening, args, encoder) if args.whitening else None
+    if fitted is None or isinstance(fitted, Whitening):
+        return fitted, args.codes
+    if args.codes:
+        raise InputError(f"{args.whitening}: contains a {fitted.name!r} code: omit `codes`.")
+    return None, fitted
+
+
 def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     """The index of a file of codes; the provenance of their code defines how queries are encoded."""
     from jaxwhiten.commands.vectors import open_vectors
@@ -132,13 +145,13 @@ def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     from jaxwhiten.search import build_index
     from jaxwhiten.whitening import Whitening
 
-    parts, whitening = Parts(args.input), Whitening.load(args.whitening) if args.whitening else None
+    parts, (whitening, codes) = Parts(args.input), _fitted(args)
     if args.whiten:
         whitening = Whitening.from_moments(parts.moments(), n_components=args.n_components)
     ids, vectors = parts.all()
     if (code := getattr(vectors, "code", None)) is not None:
         raise InputError(f"{args.input}: holds codes of {code.nbytes} bytes: index takes parts of vectors only.")
-    how: dict[str, Any] = {"codes": args.codes, "bytes": args.bytes, "rescore": args.rescore, **options}
+    how: dict[str, Any] = {"codes": codes, "bytes": args.bytes, "rescore": args.rescore, **options}
     return build_index(vectors, args.backend, whitening=whitening, encoding=parts.plan.encoding, ids=ids, **how)
 
 

@@ -10,34 +10,37 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten import io, records
+from jaxwhiten import records
 from jaxwhiten.commands.arguments import add, check_plot
 
 if TYPE_CHECKING:
+    from jaxwhiten.codes import Code
     from jaxwhiten.whitening import Whitening
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "file", "a whitening or moments file, or the folder of an index or a model")
+    add(parser, "file", "a file of a whitening, a code or moments, or the folder of an index or a model")
     add(parser, "--json", "one JSON object, all eigenvalues included")
     add(parser, "--plot PNG", "draw the spectrum")
 
 
 def run(args: argparse.Namespace) -> None:
+    from jaxwhiten.codes import Code
     from jaxwhiten.plots import draw_spectra
     from jaxwhiten.whitening import spectrum, suggest
 
     check_plot(args.plot)
-    if os.path.isdir(args.file):
+    kind, fitted = ("", None) if os.path.isdir(args.file) else load_fitted(args.file)
+    if fitted is None or isinstance(fitted, Code):
         is_index = os.path.isfile(os.path.join(args.file, "header.json"))
-        told = _index(args.file) if is_index else _model(Path(args.file))
+        told = _code(fitted) if fitted else _index(args.file) if is_index else _model(Path(args.file))
         if args.json:
             return print(json.dumps(records.to_json({"file": args.file, **told}), ensure_ascii=False))
         for name, value in told.items():
             shown = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else value
             print(f"  {name:<12}{shown if shown not in (None, '') else 'none'}")
         return None
-    kind, whitening = load_fitted(args.file)
+    whitening = fitted
     facts, suggestion = spectrum(whitening), suggest(whitening)
     if args.plot:
         values = whitening.with_params(shrinkage=None).eigenvalues_
@@ -87,20 +90,39 @@ def _index(folder: str) -> dict[str, Any]:
     return {"kind": "index", **told}
 
 
-def load_fitted(path: str) -> tuple[str, Whitening]:
-    """The file's kind, and its whitening; moments are fitted with default settings."""
+def _code(code: Code) -> dict[str, Any]:
+    """The facts of a code."""
+    facts = code.provenance
+    told = {
+        "kind": "code",
+        "name": code.name,
+        "bytes": code.nbytes,
+        "rows": facts["n"],
+        "dimension": facts["dimension"],
+    }
+    if code.whitening is not None:
+        told |= {
+            "columns": code.affine.outputs,
+            "gamma": code.whitening.gamma,
+            "distortion": round(facts["distortion"], 4),
+        }
+    return told | {name: facts[name] for name in ("model", "pooling", "max_length", "corpus") if facts.get(name)}
+
+
+def load_fitted(path: str) -> tuple[str, Whitening | Code]:
+    """The file's kind, and its whitening or code; moments are fitted with default settings."""
+    from jaxwhiten import codes
     from jaxwhiten.errors import FormatError
     from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 
-    _, header = io.load_tensors(path, kind=("whitening", "moments"))
-    if header["kind"] == "whitening":
-        return "whitening", Whitening.load(path)
-    moments = Moments.load(path)
-    if not moments.n:
+    fitted = codes.load_fitted(path)
+    if not isinstance(fitted, Moments):
+        return fitted.name, fitted
+    if not fitted.n:
         raise FormatError(f"{path}: moments of no rows at all.")
     with warnings.catch_warnings():  # the commands themselves warn of few rows
         warnings.simplefilter("ignore", WhiteningWarning)
-        return "moments", Whitening.from_moments(moments)
+        return "moments", Whitening.from_moments(fitted)
 
 
 def _lines(report: dict[str, Any]) -> list[str]:

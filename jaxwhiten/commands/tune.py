@@ -40,12 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from jaxwhiten.commands.inspect import load_fitted
     from jaxwhiten.plots import plot_tuning
-    from jaxwhiten.whitening import GRID, ScoredPairs, tune
+    from jaxwhiten.whitening import GRID, ScoredPairs, Whitening, tune
 
     check_plot(args.plot)
     if args.output:
         io.check_file(args.output, "whitening")
-    _, whitening = load_fitted(args.file)
+    kind, whitening = load_fitted(args.file)
+    if not isinstance(whitening, Whitening):
+        raise InputError(f"{args.file}: contains a {kind!r} code; expected a whitening or moments.")
     (name, pairs), held = _pairs(args)
     if args.model is None and whitening.provenance["model"] is None:
         raise InputError(f"{args.file}: does not say which encoder made its vectors: give --model and --pooling.")

@@ -142,9 +142,11 @@ def _vectors(name: str) -> str:
 
 def _fitted(name: str) -> str:
     from jaxwhiten.commands.inspect import load_fitted
+    from jaxwhiten.whitening import Whitening
 
     kind, fitted = load_fitted(name)
-    return f"{kind} of {fitted.n_samples_seen_:,} rows, {fitted.n_features_in_} dimensions, rank {fitted.rank_}"
+    told = f"{kind} of {fitted.n_samples_seen_:,} rows, {fitted.n_features_in_} dimensions"
+    return told + (f", rank {fitted.rank_}" if isinstance(fitted, Whitening) else f", {fitted.nbytes} bytes")
 
 
 def _index(folder: Path) -> str:

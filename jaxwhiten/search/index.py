@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
-from jaxwhiten.codes import CODES, Code
+from jaxwhiten.codes import Code, load_fitted
 from jaxwhiten.errors import FormatError, InputError, MismatchError, check_integer
-from jaxwhiten.io import load_tensors, writing
+from jaxwhiten.io import writing
 from jaxwhiten.locks import SharedLock, locked
 from jaxwhiten.records import from_json
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
@@ -302,8 +302,7 @@ def _load(folder: Path, header: Header) -> Index:
     table = Ids.read(files.get(_IDS), header.size)
     fitted = rescoring = None
     if _FITTED in files:
-        tensors, about = load_tensors(files[_FITTED], kind=(Whitening.name, *CODES))
-        fitted = CODES.get(about["kind"], Whitening).from_tensors(files[_FITTED], tensors, about)
+        fitted = load_fitted(files[_FITTED], (Whitening, Code))
     try:
         if header.rescore is not None:
             rescoring = Rescoring.read(files, header)

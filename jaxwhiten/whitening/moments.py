@@ -158,7 +158,11 @@ class Moments:
         Raises:
           FormatError: The file is missing or damaged, or its numbers are no moments.
         """
-        tensors, header = io.load_tensors(path, kind="moments")
+        return cls.from_tensors(path, *io.load_tensors(path, kind="moments"))
+
+    @classmethod
+    def from_tensors(cls, path: io.PathLike, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> Moments:
+        """`load` from the tensors and the header of the file `path`."""
         try:
             result = cls.of_tensors(tensors)
             result.provenance = dict(header["provenance"])

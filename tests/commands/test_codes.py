@@ -1,10 +1,12 @@
 """From a corpus to a search of codes: fit --bytes, index --bytes, --codes and --rescore."""
 
+import json
+
 import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.codes import load_code
+from jaxwhiten.codes import SpectrumCode, load_code
 from jaxwhiten.search import load_index
 from tests.commands.conftest import generated
 
@@ -95,3 +97,45 @@ def test_texts_are_added_to_an_index(run, tiny_model, texts, tmp_path):
     assert (done.code, "omit --bytes" in done.err) == (2, True)
     done = run("index", tmp_path / "new.txt", "--add", "-o", tmp_path / "nowhere")
     assert (done.code, "expected an index folder" in done.err) == (2, True)
+
+
+def test_a_code_in_a_file_is_taken_where_a_whitening_is(run, corpus, tiny_model, texts, tmp_path):
+    model, code_file = ("--model", tiny_model, *MODEL), tmp_path / "code.safetensors"
+    assert run("fit", corpus, *model, "--bytes", 8, "-o", code_file).code == 0
+    code, encoder = load_code(code_file), Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+    vectors = encoder.encode(texts)
+    expected = code.encode(vectors)
+    assert run("encode", tmp_path / "texts.txt", *model, "--whitening", code_file, "-o", tmp_path / "e.npy").code == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "e.npy"), expected)
+    np.save(tmp_path / "v.npy", vectors)
+    done = run("apply", code_file, tmp_path / "v.npy", "-o", tmp_path / "a.npy")
+    assert (done.code, "400 codes of 8 bytes" in done.err) == (0, True)
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), expected)
+    assert load_code(tmp_path / "a.npy.code.safetensors").affine.hash() == code.affine.hash()
+    done = run("index", tmp_path / "texts.txt", *model, "--whitening", code_file, "-o", tmp_path / "index")
+    assert done.code == 0, done.err
+    assert load_index(tmp_path / "index").codes == {"name": "spectrum", "bytes": 8}
+    told = json.loads(run("inspect", code_file, "--json").out)
+    assert (told["name"], told["bytes"], told["rows"], told["pooling"]) == ("spectrum", 8, 600, "mean")
+    assert "bytes       8" in run("inspect", code_file).out
+    assert "8 bytes" in run("verify", code_file).out
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("apply {code} {vectors} -o {out}.npy -k 4", "contains a code, whose settings are fixed: omit -k"),
+        ("apply {code} {vectors} -o {out}.npy --normalize", "which cannot be scaled: omit --normalize"),
+        ("index {texts} --whitening {code} --codes pq -o {out} {model}", "a 'spectrum' code: omit --codes"),
+        ("tune {code} --pairs {texts}", "contains a 'spectrum' code; expected a whitening or moments"),
+        ("export --format faiss --whitening {code} -o {out}", "contains a 'spectrum' code; expected a whitening"),
+    ],
+)
+def test_a_code_in_a_file_is_refused_with_what_to_do(run, tiny_model, texts, tmp_path, command, message):
+    vectors = np.random.default_rng(0).standard_normal((400, 32)).astype(np.float32)
+    np.save(tmp_path / "v.npy", vectors)
+    SpectrumCode(bytes=4).fit(vectors).save(tmp_path / "c")
+    names = {"code": tmp_path / "c", "vectors": tmp_path / "v.npy", "texts": tmp_path / "texts.txt"}
+    names |= {"out": tmp_path / "out", "model": f"--model {tiny_model} --pooling mean"}
+    done = run(*command.format(**names).split())
+    assert (done.code, message in done.err) == (2, True), done.err
