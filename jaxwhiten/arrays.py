@@ -12,7 +12,6 @@ from jaxtyping import Float, Shaped
 
 from jaxwhiten.coded import CodedArray, as_floats
 from jaxwhiten.errors import InputError, NonFiniteError
-from jaxwhiten.lazy import Array, jax, jnp
 
 BLOCK_BYTES = 64 << 20
 _DEVICE_DTYPES = tuple(np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64))
@@ -141,7 +140,7 @@ def block_rows(d: int, itemsize: int, budget: int = BLOCK_BYTES) -> int:
     return max(8, 1 << (max(1, budget // (d * itemsize)).bit_length() - 1))
 
 
-def normalize(x: Shaped[np.ndarray | jax.Array, "*batch _d"]) -> Float[np.ndarray, "*batch d"]:
+def normalize(x: Shaped[Any, "*batch _d"]) -> Float[np.ndarray, "*batch d"]:
     """Scales vectors to unit length along the last axis, in float32 or float64; zeros stay zero, codes are decoded.
 
     Raises:
@@ -166,11 +165,14 @@ def normalize(x: Shaped[np.ndarray | jax.Array, "*batch _d"]) -> Float[np.ndarra
     return (rows / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None].astype(x.dtype)).reshape(x.shape)
 
 
-def normalize_on_device(x: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
+def normalize_on_device(x: Float[Any, "*batch d"]) -> Float[Any, "*batch d"]:
     """`normalize` in JAX, usable inside a compiled function: zero vectors stay zero, with finite gradients.
 
     A row with a NaN or an infinity holds NaN afterwards, because a compiled function cannot raise.
     """
+    import jax
+    import jax.numpy as jnp
+
     # A power of two near the largest entry changes no digit, and keeps squares within the range of float32.
     exponent = jnp.frexp(jax.lax.stop_gradient(jnp.max(jnp.abs(x), axis=-1, keepdims=True)))[1]
     scaled = x * jnp.ldexp(jnp.ones((), x.dtype), -jnp.clip(exponent, -126, 126))

@@ -110,7 +110,7 @@ def _model(name: str, encoders: list[Encoder]) -> str:
     """Loads a model, and appends it to `encoders`."""
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.head import says_head
-    from jaxwhiten.models.loading import resolve_folder
+    from jaxwhiten.models.folders import resolve_folder
 
     encoder = Encoder.from_pretrained(name, pooling="auto" if says_head(resolve_folder(name)) else "mean")
     encoders.append(encoder)

@@ -35,8 +35,7 @@ from jaxwhiten.head import AUTO, Head, Normalize, Settings, Step, Tables, Trunca
 from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.head.vectors import code_steps
-from jaxwhiten.lazy import jax, jnp
-from jaxwhiten.models import loading
+from jaxwhiten.models import folders
 from jaxwhiten.space import VectorSpace, check_space, with_space
 from jaxwhiten.text import ROLES, Texts, TokenIds, as_texts, in_role, prompt_for, prompt_named, text_blocks
 from jaxwhiten.whitening import Moments, Whitening
@@ -80,7 +79,7 @@ class Encoder:
         prompts: Mapping[str, str] | None = None,
         default_prompt_name: str | None = None,
         similarity_fn_name: str = "cosine",
-        device: str | jax.Device | None = None,
+        device: Any = None,
         engine: str | Engine = DEFAULT,
     ):
         self.config, self.prompts, self._bare = model.config, dict(prompts or {}), False
@@ -110,7 +109,7 @@ class Encoder:
         default_prompt_name: str | None = None,
         similarity_fn_name: str | None = None,
         truncate_dim: int | None = None,
-        device: str | jax.Device | None = None,
+        device: Any = None,
         engine: str = DEFAULT,
     ) -> Encoder:
         """Reads an encoder from a local folder or the hub.
@@ -134,7 +133,7 @@ class Encoder:
           ModelError: The folder cannot be read; the message names the file or tensor and a remedy.
           MissingDependencyError: The engine is not installed.
         """
-        folder = loading.resolve_folder(model, revision=revision)
+        folder = folders.resolve_folder(model, revision=revision)
         pooling = canonical(pooling)
         products, loaded = engine_class(engine).checked_dtype(dtype)
         module, config, weights_folder = engine_class(engine).load(folder, loaded)
@@ -143,7 +142,7 @@ class Encoder:
         truncate_dim = said.truncate_dim if truncate_dim is None else truncate_dim
         encoder = cls(
             module,
-            weights_folder if loading.has_tokenizer(weights_folder) else folder,
+            weights_folder if folders.has_tokenizer(weights_folder) else folder,
             pooling="mean" if pooling == AUTO else pooling.removeprefix(f"{AUTO}:"),
             max_length=max_length,
             name=str(model),
@@ -484,7 +483,7 @@ class Encoder:
         """
         self.check_folder(folder)
         settings, model = Settings(self.prompts, self.default_prompt_name, self.similarity_fn_name), self.model()
-        dtype = dtype or jnp.dtype(model.dtype).name
+        dtype = dtype or np.dtype(model.dtype).name
         with io.whole_folder(folder) as whole:
             write_folder(whole, model, self.tokenizer, self.head, settings=settings, dtype=dtype, card=card)
             self._engine.save_beside(whole)

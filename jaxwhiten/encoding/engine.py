@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from jaxwhiten.encoding.batching import Batch, Found, Layout
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.head import Heads
-from jaxwhiten.lazy import jax
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import TokenIds
@@ -37,9 +36,7 @@ class Engine(Protocol):
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
         """The model of a folder for this engine, its configuration, and the folder of its weights."""
 
-    def __init__(
-        self, model: Any, max_length: int, device: str | jax.Device | None, dtype: str, folder: Path | None
-    ) -> None: ...
+    def __init__(self, model: Any, max_length: int, device: Any, dtype: str, folder: Path | None) -> None: ...
 
     def start(self, batch: Batch, tokens: TokenIds, heads: Heads, *, alone: bool = False) -> Any:
         """Starts one batch with the placed steps of each head, and returns a handle.
@@ -90,7 +87,7 @@ def engine_for(
     name: str,
     model: Any,
     max_length: int,
-    device: str | jax.Device | None = None,
+    device: Any = None,
     dtype: str | None = None,
     folder: Path | None = None,
 ) -> Engine:

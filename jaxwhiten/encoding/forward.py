@@ -20,11 +20,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxwhiten.encoding.batching import Batch, Found, Layout
 from jaxwhiten.errors import unknown_name
-from jaxwhiten.head import Heads, Step, run
+from jaxwhiten.head import Heads, Step, as_pytrees, run
 from jaxwhiten.head.head import before_code
 from jaxwhiten.models import EncoderConfig, PairClassifier, TransformerEncoder
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
-from jaxwhiten.models.loading import contents, hashed, load_model
+from jaxwhiten.models.folders import hashed
+from jaxwhiten.models.loading import contents, load_model
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.runtime.hardware import check_process, cores
@@ -32,6 +33,7 @@ from jaxwhiten.text import TokenIds
 
 # A single batch leaves a CPU's cores idle in turn; parallel batches fill the gaps. More threads gain little.
 _CPU_BATCHES = 4
+as_pytrees()
 _DEALT = PartitionSpec(None, "data")  # of arrays [row of its device, device, ...]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxwhiten import io
 from jaxwhiten.errors import JaxwhitenError
-from jaxwhiten.models import EncoderConfig, checkpoint, loading
+from jaxwhiten.models import EncoderConfig, checkpoint, folders
 
 _CODE = ("models", "head", "encoding")  # rooms whose code decides what is kept
 
@@ -32,7 +32,7 @@ class Kept:
         """The cache of a folder with an encoder; None where none is wanted (`JAXWHITEN_COMPILATION_CACHE=0`)."""
         if os.environ.get("JAXWHITEN_COMPILATION_CACHE") == "0" or checkpoint.static_folder(folder) is not None:
             return None
-        folder = loading.transformer_folder(folder)
+        folder = folders.transformer_folder(folder)
         files = [folder / "config.json", *checkpoint.weight_files(folder)]
         return cls(_code(), [io.sha256_file(file) for file in files])
 
@@ -84,22 +84,28 @@ class Unread:
     @functools.cached_property
     def read(self) -> Any:
         """The module."""
-        return loading.load_model(self._folder, narrow=True)[0]
+        return _load(self._folder)[0]
+
+
+def _load(folder: Path) -> tuple[Any, EncoderConfig, Path]:
+    from jaxwhiten.models.loading import load_model
+
+    return load_model(folder, narrow=True)
 
 
 def load(folder: Path) -> tuple[Any, EncoderConfig, Path]:
     """`load_model`, but with an `Unread` instead of an encoder whose graphs can be kept."""
     if (kept := Kept.of(folder)) is None:
-        return loading.load_model(folder, narrow=True)
+        return _load(folder)
     made: list[Any] = []
 
     def pooler() -> str:
-        made.append(loading.load_model(folder, narrow=True))
+        made.append(_load(folder))
         return str(made[0][1].pooler)
 
     has_pooler = kept.text("pooler", pooler) == str(True)
-    where = loading.transformer_folder(folder)
-    config = made[0][1] if made else dataclasses.replace(loading.load_config(where), pooler=has_pooler)
+    where = folders.transformer_folder(folder)
+    config = made[0][1] if made else dataclasses.replace(folders.load_config(where), pooler=has_pooler)
     unread = Unread(folder, config, kept)
     if made:
         unread.read = made[0][0]

@@ -26,9 +26,8 @@ from jaxwhiten.encoding.quantised import GRAPH, Quantised
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, optional, unknown_name
 from jaxwhiten.head import Heads, Quantise, Step, at_pooling, leaves, write_steps
 from jaxwhiten.head.head import before_code
-from jaxwhiten.lazy import jax, nnx
 from jaxwhiten.models import EncoderConfig
-from jaxwhiten.models.loading import contents, hashed
+from jaxwhiten.models.folders import hashed
 from jaxwhiten.runtime.hardware import check_process, cores
 from jaxwhiten.runtime.telemetry import silenced
 from jaxwhiten.text import TokenIds
@@ -115,7 +114,7 @@ class OpenVINOEngine:
         self,
         model: TransformerEncoder | Unread,
         max_length: int,
-        device: str | jax.Device | None = None,
+        device: Any = None,
         dtype: str = "float32",
         folder: Path | None = None,
     ):
@@ -172,6 +171,10 @@ class OpenVINOEngine:
         """SHA-256 of configuration and weights between other bytes."""
 
         def make() -> str:
+            from flax import nnx
+
+            from jaxwhiten.models.loading import contents
+
             return hashed(itertools.chain([before], contents(self.config, nnx.state(self._module)), after))
 
         key = hashed([before, *(hashed([part]).encode() for part in after)])

@@ -26,9 +26,9 @@ from jaxwhiten.encoding.loading import tokenizer_for
 from jaxwhiten.errors import InputError, optional
 from jaxwhiten.head import Head, Settings, at_pooling, says_head
 from jaxwhiten.head.steps import read_optional
-from jaxwhiten.head.vectors import ACTIVATIONS
+from jaxwhiten.head.vectors import activated
 from jaxwhiten.metrics.scores import cosine_pairs
-from jaxwhiten.models import TransformerEncoder, checkpoint, loading
+from jaxwhiten.models import TransformerEncoder, checkpoint, folders
 from jaxwhiten.runtime.checks import Finding, Measured, Skipped, finding
 from jaxwhiten.text import Texts, as_texts
 
@@ -111,8 +111,9 @@ class Subject:
                 x = x / max(float(np.linalg.norm(x)), 1e-12)
             if kind == "Dense":
                 tensors = {name: np.asarray(read()) for name, (_, read) in checkpoint.open_weights(place)[0].items()}
-                activation = ACTIVATIONS[str(config.get("activation_function", ".Tanh")).rpartition(".")[2]]
-                y = np.asarray(activation(jnp.asarray(tensors["linear.weight"] @ x + tensors.get("linear.bias", 0.0))))
+                name = str(config.get("activation_function", ".Tanh")).rpartition(".")[2]
+                y: Any = jnp.asarray(tensors["linear.weight"] @ x + tensors.get("linear.bias", 0.0))
+                y = np.asarray(activated(name, y))
                 x = y + tensors.get("residual.weight", np.eye(len(y))) @ x if config.get("use_residual") else y
         return x[: Settings.read(self.folder).truncate_dim]
 
@@ -272,7 +273,7 @@ CHECKS: dict[str, Callable[[Subject], Measured]] = {
 
 def verify(encoder: Encoder, folder: str | Path, *, against: bool = False, texts: Texts = ()) -> Iterator[Finding]:
     """Checks an encoder in float32 against its folder, and with `against` against sentence-transformers on `texts`."""
-    subject = Subject(encoder.without_code(), loading.resolve_folder(folder))
+    subject = Subject(encoder.without_code(), folders.resolve_folder(folder))
     given = {"own texts": TEXTS, "given texts": as_texts(texts, "text")} if against else {}
     checks: dict[str, Callable[[Subject], Measured]] = dict(CHECKS)
     checks |= {f"sentence-transformers, {name}": functools.partial(beside, texts=x) for name, x in given.items() if x}

@@ -26,6 +26,7 @@ from jaxwhiten.head.steps import (
     Target,
     VectorStep,
     array,
+    as_pytrees,
     leaves,
     step,
 )

@@ -24,7 +24,7 @@ from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
 from jaxwhiten.head.states import TokenWeights
 from jaxwhiten.head.steps import CODE_FILE, STEPS, Found, Module, StateStep, Step, Target, read_optional
 from jaxwhiten.head.vectors import Quantise
-from jaxwhiten.models import EncoderConfig, loading, save_model
+from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import BulkTokenizer, TextForm, prompt_named
 
@@ -124,7 +124,7 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
         pooled = any(isinstance(step, Pooling) for step in steps)
         if kind in ("Transformer", STATIC) or any(issubclass(c, (StateStep, Pooling)) == pooled for c in classes):
             raise ModelError(f"{where}: {kind} is in a place where it is not supported, after {kinds}.")
-        first = listed[0][1] if static else loading.transformer_folder(folder)
+        first = listed[0][1] if static else folders.transformer_folder(folder)
         found = Found(place, folder, first, config, width)
         step = next((step for c in classes if (step := c.from_folder(found)) is not None), None)
         if step is not None:
@@ -163,7 +163,7 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
             raise ModelError(f"{file}: module {kind!r} is not supported. Supported: {', '.join(supported)}.")
         if len(path) > _LONGEST_NAME:
             raise ModelError(f"{file}: module path {path!r:.80} is no name of a folder in this one.")
-    with loading.naming(file):
+    with folders.naming(file):
         places = [io.below(folder, path, ModelError) if path else folder for _, path in named]
     return [(kind.rpartition(".")[2], place) for (kind, _), place in zip(named, places, strict=True)]
 
@@ -211,12 +211,13 @@ def write_folder(
     """
     from safetensors.numpy import save_file
 
+    from jaxwhiten.models.loading import save_model
+    from jaxwhiten.models.static import StaticEncoder, save_static
+
     modules = modules_of(head, model, tokenizer)
     settings = settings or Settings(similarity_fn_name="cosine")
     with io.whole_folder(folder) as whole:
         if model.module == STATIC:
-            from jaxwhiten.models.static import StaticEncoder, save_static
-
             assert isinstance(model, StaticEncoder)
             unit_length = [module.kind for module in modules] == ["Normalize"]
             save_static(model, whole, unit_length=unit_length, max_length=tokenizer.max_length, dtype=dtype)
@@ -239,7 +240,7 @@ def write_folder(
         for step in head.steps:
             step.save_beside(whole)
         if changes:
-            io.write_json(whole / "config.json", loading.read_json(whole / "config.json") | changes)
+            io.write_json(whole / "config.json", folders.read_json(whole / "config.json") | changes)
         if not model.pools:
             of_transformer = {"max_seq_length": tokenizer.max_length, "do_lower_case": head.form.lower_case}
             io.write_json(whole / "sentence_bert_config.json", of_transformer)

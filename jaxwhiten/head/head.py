@@ -29,10 +29,8 @@ from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, Ditto, MaskToken
 from jaxwhiten.head.states import LayerMix, TokenWeights
 from jaxwhiten.head.steps import States, Step, leaves
 from jaxwhiten.head.vectors import Normalize, Quantise, Truncate, Whiten, code_steps
-from jaxwhiten.lazy import Array, jnp
 from jaxwhiten.models import EncoderConfig
-from jaxwhiten.models.loading import hashed
-from jaxwhiten.models.packing import Segments
+from jaxwhiten.models.folders import hashed
 from jaxwhiten.text import PLAIN, TextForm
 from jaxwhiten.whitening import Whitening
 
@@ -234,6 +232,8 @@ class Head:
         """The result of this head, computed from the vectors of `begun`, a head with the first of its steps."""
         if not (rest := self.steps[len(begun.steps) :]):
             return vectors
+        import jax.numpy as jnp
+
         (steps, code), found = before_code(rest), list[np.ndarray]()
         for part in blocks(len(vectors), _BLOCK_ROWS):
             x: Any = functools.reduce(lambda x, step: step(x), steps, jnp.asarray(vectors[part]))
@@ -335,10 +335,10 @@ def _pooling(steps: Steps) -> Pooling:
 def run(
     steps: Steps,
     output: EncoderOutput,
-    mask: Int[Array, "batch length"],
-    ids: Int[Array, "batch length"] | None = None,
-    segments: Segments | None = None,
-) -> Shaped[Array, "vectors k"]:
+    mask: Int[Any, "batch length"],
+    ids: Int[Any, "batch length"] | None = None,
+    segments: Any = None,
+) -> Shaped[Any, "vectors k"]:
     """Applies the steps of a head to the encoder's output, see `pool`: float32, or uint8 after a code.
 
     The result has one vector per row, or with segments one per sentence, row by row.
@@ -346,7 +346,7 @@ def run(
     if segments is not None:
         mask = segments.members().astype(mask.dtype)
         ids = None if ids is None else ids[:, None]
-    x: Any = States(output, mask, mask.astype(jnp.float32), ids, segments=segments)
+    x: Any = States(output, mask, mask.astype(np.float32), ids, segments=segments)
     for step in steps:
         x = step(x)
         if isinstance(step, Pooling) and segments is not None:
@@ -365,13 +365,13 @@ def write_steps(steps: Steps, encoder: EncoderGraph) -> str:
 
 def pool(
     output: EncoderOutput,
-    mask: Int[Array, "batch length"],
+    mask: Int[Any, "batch length"],
     names: Sequence[str] = ("mean",),
     *,
-    ids: Int[Array, "batch length"] | None = None,
+    ids: Int[Any, "batch length"] | None = None,
     mask_token: int | None = None,
-    idf: Mapping[str, Float[Array, " vocab"]] | None = None,
-) -> dict[str, Float[Array, "batch d"]]:
+    idf: Mapping[str, Float[Any, " vocab"]] | None = None,
+) -> dict[str, Float[Any, "batch d"]]:
     """Applies several poolings by name or alias; returns a float32 array for each.
 
     The mask is 1 for tokens and 0 for padding. `promptbert` needs the token ids and the id of the mask token. `idf`

@@ -19,12 +19,11 @@ from jaxtyping import Bool, Float, Int
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head.states import word_weights_module
 from jaxwhiten.head.steps import Found, Module, States, Step, Target, array, step
-from jaxwhiten.lazy import Array, jax, jnp
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import PLAIN, TextForm
 
-Pooled = Float[Array, "*batch d"]
-HiddenState = Float[Array, "rows length d"]
+Pooled = Float[Any, "*batch d"]
+HiddenState = Float[Any, "rows length d"]
 
 
 class Pooling(Step):
@@ -67,16 +66,17 @@ class Pooling(Step):
         return self.mode or super().words()
 
 
-def _weighted_sum(x: HiddenState, weights: Float[Array, "*batch length"]) -> Pooled:
+def _weighted_sum(x: HiddenState, weights: Float[Any, "*batch length"]) -> Pooled:
+    x = x.astype(np.float32)
     if weights.ndim == 3:  # several sentences in a row
-        return jnp.einsum("rsl,rld->rsd", weights, x.astype(jnp.float32), precision="highest")
-    return jnp.sum(x.astype(jnp.float32) * weights[:, :, None], axis=1)
+        return x.__array_namespace__().einsum("rsl,rld->rsd", weights, x, precision="highest")
+    return (x * weights[:, :, None]).sum(axis=1)
 
 
-def _token(x: HiddenState, place: Int[Array, "*batch"]) -> Pooled:
+def _token(x: HiddenState, place: Int[Any, "*batch"]) -> Pooled:
     """The tokens at the given positions of their rows."""
-    found = jnp.take_along_axis(x, place.reshape(len(place), -1, 1), axis=1)
-    return found.reshape(*place.shape, x.shape[-1]).astype(jnp.float32)
+    found = x.__array_namespace__().take_along_axis(x, place.reshape(len(place), -1, 1), axis=1)
+    return found.reshape(*place.shape, x.shape[-1]).astype(np.float32)
 
 
 def _onnx_sum(graph: Any, x: str, weights: str) -> str:
@@ -107,7 +107,7 @@ class Cls(Pooling):
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
         if states.segments is None and not np.ndim(states.start):
-            return x[:, states.start].astype(jnp.float32)
+            return x[:, states.start].astype(np.float32)
         return _token(x, states.place(states.start))
 
     def to_onnx(self, graph: Any, x: States) -> str:
@@ -123,14 +123,16 @@ class Max(Pooling):
 
     def __call__(self, states: States) -> Pooled:
         hidden = states.output.hidden_states
-        x: HiddenState = sum(share * hidden[layer].astype(jnp.float32) for layer, share in states.mix)
-        pooled = (states.mask > 0) & (states.positions >= jnp.expand_dims(states.start, -1))
+        x: HiddenState = sum(share * hidden[layer].astype(np.float32) for layer, share in states.mix)
+        pooled = (states.mask > 0) & (states.positions >= states.np.expand_dims(states.start, -1))
 
-        def largest(pooled: Bool[Array, "rows length"]) -> Float[Array, "rows d"]:
-            return jnp.max(jnp.where(pooled[:, :, None], x, jnp.finfo(jnp.float32).min), axis=1)
+        def largest(pooled: Bool[Any, "rows length"]) -> Float[Any, "rows d"]:
+            return states.np.where(pooled[:, :, None], x, np.finfo(np.float32).min).max(axis=1)
 
         if states.segments is None:
             return largest(pooled)
+        import jax
+
         return jax.lax.map(largest, pooled.swapaxes(0, 1)).swapaxes(0, 1)
 
     def to_onnx(self, graph: Any, x: States) -> str:
@@ -148,9 +150,9 @@ class _Weighted(Pooling):
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
         weights = states.weights * (states.positions + 1) if self.by_position else states.weights
-        total = jnp.sum(weights, axis=-1, keepdims=True)
-        total = jnp.sqrt(total) if self.root else total
-        return _weighted_sum(x, weights) / jnp.where(total > 0, total, 1.0)
+        total = weights.sum(axis=-1, keepdims=True)
+        total = states.np.sqrt(total) if self.root else total
+        return _weighted_sum(x, weights) / states.np.where(total > 0, total, 1.0)
 
     def to_onnx(self, graph: Any, x: States) -> str:
         weights = graph.op("Mul", _onnx_places(graph), x.weights) if self.by_position else x.weights
@@ -192,7 +194,7 @@ class LastToken(Pooling):
     mode = "lasttoken"
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
-        return _token(x, states.place(jnp.maximum(jnp.sum(states.mask, axis=-1) - 1, 0)))
+        return _token(x, states.place((states.mask.sum(axis=-1) - 1).clip(0)))
 
     def to_onnx(self, graph: Any, x: States) -> str:
         length = graph.op("ReduceSum", "attention_mask", graph.integers(1), keepdims=1)
@@ -208,7 +210,7 @@ class Pooler(Pooling):
     def __call__(self, states: States) -> Pooled:
         if states.output.pooler is None:
             raise ModelError("This model has no pooler; take another pooling, such as 'cls' or 'mean'.")
-        return states.output.pooler.astype(jnp.float32)
+        return states.output.pooler.astype(np.float32)
 
     def check(self, config: EncoderConfig) -> None:
         if not config.pooler:
@@ -232,7 +234,7 @@ class Ditto(Pooling):
     def __call__(self, states: States) -> Pooled:
         hidden = states.output.hidden_states
         weights = states.output.attention_diagonals[self.layer][:, self.head] * states.mask
-        return _weighted_sum((hidden[0].astype(jnp.float32) + hidden[-1].astype(jnp.float32)) / 2, weights)
+        return _weighted_sum((hidden[0].astype(np.float32) + hidden[-1].astype(np.float32)) / 2, weights)
 
     def check(self, config: EncoderConfig) -> None:
         for what, number, size in (("layer", self.layer, config.num_layers), ("head", self.head, config.num_heads)):
@@ -263,8 +265,8 @@ class MaskToken(Pooling):
         if states.ids is None:
             raise InputError("Pooling 'promptbert' needs the token ids.")
         here = (states.ids == self.mask_id) & (states.mask > 0)
-        last = here.shape[-1] - 1 - jnp.argmax(here[..., ::-1], axis=-1)
-        return _token(x, last if self._is_last else jnp.argmax(here, axis=-1))
+        last = here.shape[-1] - 1 - here[..., ::-1].argmax(axis=-1)
+        return _token(x, last if self._is_last else here.argmax(axis=-1))
 
     @property
     def _is_last(self) -> bool:
@@ -299,7 +301,7 @@ class Concat(Pooling):
     kinds = ("Pooling",)
 
     def __call__(self, states: States) -> Pooled:
-        return jnp.concatenate([part(states) for part in self.parts], axis=-1)
+        return states.np.concatenate([part(states) for part in self.parts], axis=-1)
 
     @property
     def segmented(self) -> bool:
@@ -345,7 +347,7 @@ class AfterPrompt(Pooling):
     length: Any = array()  # tokens of the prompt, including [CLS]; one number, or [batch]
 
     def __call__(self, states: States) -> Pooled:
-        behind = states.positions >= jnp.expand_dims(self.length, -1)
+        behind = states.positions >= states.np.expand_dims(self.length, -1)
         return self.pooling(dataclasses.replace(states, start=self.length, weights=states.weights * behind))
 
     @property

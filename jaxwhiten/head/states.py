@@ -10,8 +10,7 @@ from jaxtyping import Float
 
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head.steps import Found, Module, States, StateStep, Step, Target, array, step
-from jaxwhiten.lazy import jnp
-from jaxwhiten.models import EncoderConfig, checkpoint, loading
+from jaxwhiten.models import EncoderConfig, checkpoint, folders
 
 
 @step
@@ -25,7 +24,7 @@ class LayerMix(StateStep):
     segmented = True
 
     def __call__(self, states: States) -> States:
-        shares = self.weights / jnp.sum(self.weights)
+        shares = self.weights / self.weights.sum()
         return dataclasses.replace(states, mix=tuple((layer, shares[i]) for i, layer in enumerate(self.layers)))
 
     def check(self, config: EncoderConfig) -> None:
@@ -57,7 +56,7 @@ class LayerMix(StateStep):
 
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:
-        if loading.read_json(found.transformer / "config.json").get("output_hidden_states") is not True:
+        if folders.read_json(found.transformer / "config.json").get("output_hidden_states") is not True:
             return None  # sentence-transformers then takes the last layer
         first, last = found.read().get("layer_start", 4), found.config.num_layers
         if not isinstance(first, int) or not 0 <= first <= last:
@@ -91,8 +90,8 @@ class TokenWeights(StateStep):
         if states.ids is None:
             raise InputError("Weights of tokens need the token ids.")
         weights = self.weights[states.ids] * states.weights
-        some = jnp.sum(weights, axis=-1, keepdims=True) > 0
-        return dataclasses.replace(states, weights=jnp.where(some, weights, states.weights))
+        some = weights.sum(axis=-1, keepdims=True) > 0
+        return dataclasses.replace(states, weights=states.np.where(some, weights, states.weights))
 
     def to_folder(self, target: Target) -> list[Module]:
         # A small weight replaces 0, so that sentences-transformers averages a sentence of such tokens, too.

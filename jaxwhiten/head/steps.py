@@ -15,6 +15,7 @@ decorator `step`; no other code has to change. Whatever the class does not defin
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, dataclass_transform
@@ -23,16 +24,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.lazy import Array, jax, jnp, with_jax
-from jaxwhiten.models import EncoderConfig, loading
-from jaxwhiten.models.packing import Segments
+from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.text import BulkTokenizer
 
 # Files at the top of the folder that other libraries ignore: the whitening behind a Dense layer, and the code.
 WHITENING_FILE, CODE_FILE = "whitening.safetensors", "code.safetensors"
 
-Vectors = Float[Array, "batch d"]
-Mapped = Float[Array, "batch k"]
+# Arrays of JAX, which is imported by those who run the steps; a folder's steps are read without it.
+Vectors = Float[Any, "batch d"]
+Mapped = Float[Any, "batch k"]
 
 
 def array(default: Any = dataclasses.MISSING) -> Any:
@@ -60,18 +60,23 @@ class States:
     ids: Any = None  # int [*rows, length], or None if they are not available
     mix: tuple[tuple[int, Any], ...] = ((-1, 1.0),)  # numbers of hidden states and their shares, which sum to 1
     start: Any = 0  # position of the first token to pool, after a prompt that is not pooled
-    segments: Segments | None = None
+    segments: Any = None  # `jaxwhiten.models.packing.Segments`
 
     @property
-    def positions(self) -> Int[Array, "*rows length"]:
-        """Position of each token in its sentence."""
-        return jnp.arange(self.mask.shape[-1]) if self.segments is None else self.segments.position[:, None]
+    def np(self) -> Any:
+        """The module of functions on the arrays, `jax.numpy`."""
+        return self.mask.__array_namespace__()
 
-    def place(self, position: Any) -> Int[Array, "*batch"]:
+    @property
+    def positions(self) -> Int[Any, "*rows length"]:
+        """Position of each token in its sentence."""
+        return self.np.arange(self.mask.shape[-1]) if self.segments is None else self.segments.position[:, None]
+
+    def place(self, position: Any) -> Int[Any, "*batch"]:
         """Index in the row of each sentence's token at a position."""
         if self.segments is None:
-            return jnp.broadcast_to(position, self.mask.shape[:-1])
-        return jnp.minimum(self.segments.first + position, self.mask.shape[-1] - 1)
+            return self.np.broadcast_to(position, self.mask.shape[:-1])
+        return self.np.minimum(self.segments.first + position, self.mask.shape[-1] - 1)
 
     def mixed(self, graph: Any) -> str:
         """Name of the mixed hidden state in a graph."""
@@ -115,7 +120,7 @@ class Found:
         return self.folder / "config.json"
 
     def read(self) -> dict[str, Any]:
-        return loading.read_json(self.file)
+        return folders.read_json(self.file)
 
     def refuse_other_names(self, raw: Mapping[str, Any]) -> None:
         """Raises `ModelError` if the module does not map sentence vectors to sentence vectors."""
@@ -126,7 +131,7 @@ class Found:
 
 def read_optional(file: Path) -> dict[str, Any]:
     """The contents of a JSON file; empty if the file is missing."""
-    return loading.read_json(file) if file.is_file() else {}
+    return folders.read_json(file) if file.is_file() else {}
 
 
 class Step:
@@ -211,17 +216,33 @@ def step(cls: S) -> S:
     for field in dataclasses.fields(made):  # type: ignore[arg-type]
         names.setdefault(field.metadata.get("kind"), []).append(field.name)
 
-    # `register_dataclass` is not used: it makes tree structures of different classes compare equal, so that a cache
-    # with these keys could return the program of another pooling.
-    def flatten(step: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
-        arrays = [(jax.tree_util.GetAttrKey(name), getattr(step, name)) for name in names["array"]]
-        return arrays, (made, *(getattr(step, name) for name in names[None]))
-
-    def unflatten(static: tuple[Any, ...], arrays: Any) -> Any:
-        values = zip((*names[None], *names["array"]), (*static[1:], *arrays), strict=True)
-        return made(**dict(values))
-
-    with_jax(lambda: jax.tree_util.register_pytree_with_keys(made, flatten, unflatten))
+    _unregistered[made] = names[None], names["array"]
+    if "jax" in sys.modules:
+        as_pytrees()
     for kind in cls.kinds:
         STEPS.setdefault(kind, []).append(made)
     return made  # type: ignore[return-value]
+
+
+_unregistered: dict[type[Any], tuple[list[str], list[str]]] = {}  # names of static fields and of arrays
+
+
+def as_pytrees() -> None:
+    """Makes all steps pytrees of JAX; called by those who pass steps to compiled functions."""
+    import jax
+
+    # `register_dataclass` is not used: it makes tree structures of different classes compare equal, so that a cache
+    # with these keys could return the program of another pooling.
+    def register(made: type[Any], static: list[str], arrays: list[str]) -> None:
+        def flatten(step: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+            keyed = [(jax.tree_util.GetAttrKey(name), getattr(step, name)) for name in arrays]
+            return keyed, (made, *(getattr(step, name) for name in static))
+
+        def unflatten(fixed: tuple[Any, ...], leaves: Any) -> Any:
+            return made(**dict(zip((*static, *arrays), (*fixed[1:], *leaves), strict=True)))
+
+        jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
+
+    while _unregistered:
+        made, names = _unregistered.popitem()
+        register(made, *names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +26,21 @@ from jaxwhiten.head.steps import (
     record,
     step,
 )
-from jaxwhiten.lazy import Array, jax, jnp
 from jaxwhiten.models import checkpoint
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import linear
 
 # Activations of Dense, by the name of their class in torch.nn.
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "Identity": lambda x: x,
-    "Tanh": lambda x: jnp.tanh(x),
-    "ReLU": lambda x: jax.nn.relu(x),
-    "GELU": lambda x: jax.nn.gelu(x, approximate=False),
-    "SiLU": lambda x: jax.nn.silu(x),
-    "Sigmoid": lambda x: jax.nn.sigmoid(x),
-}
+ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
+
+
+def activated(name: str, x: Vectors) -> Vectors:
+    """An activation in `ACTIVATIONS`."""
+    import jax
+
+    if name in ("Identity", "Tanh"):
+        return x if name == "Identity" else jax.numpy.tanh(x)
+    return jax.nn.gelu(x, approximate=False) if name == "GELU" else getattr(jax.nn, name.lower())(x)
 
 
 def dense_module(weight: Float[np.ndarray, "d k"], bias: Float[np.ndarray, " k"] | None = None) -> Module:
@@ -110,7 +110,7 @@ class Dense(VectorStep):
     kinds = ("Dense",)
 
     def __call__(self, x: Vectors) -> Mapped:
-        y = ACTIVATIONS[self.activation](linear(x, self.weight.T, self.bias))
+        y = activated(self.activation, linear(x, self.weight.T, self.bias))
         if not self.residual:
             return y
         return y + (x if self.residual_weight is None else linear(x, self.residual_weight.T))
@@ -255,7 +255,7 @@ class Quantise(VectorStep):
         """The quantiser of a fitted code, without the code's linear map."""
         return cls(type(code), {name: np.asarray(value) for name, value in code.plan.constants.items()}, code)
 
-    def __call__(self, x: Float[Array | np.ndarray, "batch d"]) -> UInt8[Array | np.ndarray, "batch bytes"]:
+    def __call__(self, x: Float[Any, "batch d"]) -> UInt8[Any, "batch bytes"]:
         """Codes computed in JAX, or in NumPy on the host for a NumPy array."""
         return self.kind.quantise(x, self.constants)
 

@@ -4,20 +4,22 @@ from typing import TYPE_CHECKING
 
 from jaxwhiten.lazy import exports
 from jaxwhiten.models.config import EncoderConfig
-from jaxwhiten.models.loading import init_model, load_config, load_model, resolve_folder, save_model
+from jaxwhiten.models.folders import load_config, resolve_folder
 from jaxwhiten.models.registry import FAMILIES
 
 if TYPE_CHECKING:
     from jaxwhiten.models.cross import PairClassifier, load_pair_classifier, save_pair_classifier
     from jaxwhiten.models.layers import Context, EncoderOutput, linear
+    from jaxwhiten.models.loading import init_model, load_model, save_model
     from jaxwhiten.models.masked import MaskedHead, MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
     from jaxwhiten.models.positions import rotary
     from jaxwhiten.models.static import StaticEncoder
     from jaxwhiten.models.transformer import TransformerEncoder
 
-_LATER = {  # modules of Flax
+_LATER = {  # modules of JAX
     "cross": ("PairClassifier", "load_pair_classifier", "save_pair_classifier"),
     "layers": ("Context", "EncoderOutput", "linear"),
+    "loading": ("init_model", "load_model", "save_model"),
     "masked": ("MaskedHead", "MaskedLM", "init_masked_lm", "load_masked_lm", "save_masked_lm", "with_rates"),
     "positions": ("rotary",),
     "static": ("StaticEncoder",),

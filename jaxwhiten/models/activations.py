@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
-from jaxwhiten.errors import unknown_name
-from jaxwhiten.lazy import Array, jax, jnp
+import jax
+import jax.numpy as jnp
+
+from jaxwhiten.errors import check_name
+from jaxwhiten.models.config import ACTIVATIONS
 
 
-def gelu(x: Array) -> Array:
+def gelu(x: jax.Array) -> jax.Array:
     """GELU by the error function. `jax.nn.gelu` takes its complement, which costs twice as much on CPU.
 
     References:
@@ -18,19 +22,20 @@ def gelu(x: Array) -> Array:
     return x * (1 + jax.lax.erf(x * math.sqrt(0.5))) / 2
 
 
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "gelu": gelu,
-    "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
-    "gelu_pytorch_tanh": lambda x: jax.nn.gelu(x, approximate=True),
-    "relu": lambda x: jax.nn.relu(x),
-    "silu": lambda x: jax.nn.silu(x),
-    "swish": lambda x: jax.nn.silu(x),
-    "tanh": lambda x: jnp.tanh(x),
-}
+_BY_TANH = functools.partial(jax.nn.gelu, approximate=True)
+_Function = Callable[[jax.Array], jax.Array]
+_FUNCTIONS: tuple[_Function, ...] = (
+    gelu,
+    _BY_TANH,
+    _BY_TANH,
+    jax.nn.relu,
+    jax.nn.silu,
+    jax.nn.silu,
+    jnp.tanh,
+)
 
 
-def activation(name: str) -> Callable[[Array], Array]:
+def activation(name: str) -> _Function:
     """The activation function called `name` in a `config.json`."""
-    if name not in ACTIVATIONS:
-        raise unknown_name("hidden_act", name, ACTIVATIONS)
-    return ACTIVATIONS[name]
+    check_name("hidden_act", name, ACTIVATIONS)
+    return dict(zip(ACTIVATIONS, _FUNCTIONS, strict=True))[name]

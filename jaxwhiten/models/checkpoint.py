@@ -21,7 +21,6 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten.arrays import blocks, release_pages
 from jaxwhiten.errors import ModelError
-from jaxwhiten.lazy import DTypeLike, flax, nnx
 from jaxwhiten.models.family import Family, Part
 
 SAFETENSORS, SAFETENSORS_INDEX, MSGPACK = "model.safetensors", "model.safetensors.index.json", "flax_model.msgpack"
@@ -48,15 +47,17 @@ Tensors = Mapping[str, tuple[Shape, Callable[[], Any]]]
 Sources = dict[tuple[Any, ...], tuple[Part, Shape]]  # by our parameter path
 
 
-def load_parameters(folder: Path, family: Family, abstract: Any, dtype: DTypeLike = np.float32) -> dict[str, Any]:
+def load_parameters(folder: Path, family: Family, abstract: Any, dtype: Any = np.float32) -> dict[str, Any]:
     """The weights of a folder as nested dictionaries of numpy arrays of `dtype`, see `match`; all must be finite."""
+    from flax import traverse_util
+
     tensors, where, found, _ = match(folder, family, abstract)
     arrays = {}
     for path, (source, shape) in found.items():
         rows = shape[0] // source.parts
         part, turned = slice(rows * source.part, rows * (source.part + 1)), path[-1] == "kernel"
         arrays[path] = read_tensor(tensors, source.name, shape, where, dtype, part, turned)
-    return flax.traverse_util.unflatten_dict(arrays)
+    return traverse_util.unflatten_dict(arrays)
 
 
 def match(folder: Path, family: Family, abstract: Any) -> tuple[Tensors, Path, Sources, dict[str, int]]:
@@ -69,7 +70,7 @@ def match(folder: Path, family: Family, abstract: Any) -> tuple[Tensors, Path, S
     words = f"{family.names['embeddings.word']}.weight"
     prefix = next((prefix for prefix in family.prefixes if prefix + words in tensors), family.prefixes[0])
     missing, found = dict[Any, str](), Sources()
-    for path, leaf in flax.traverse_util.flatten_dict(nnx.to_pure_dict(abstract)).items():
+    for path, leaf in _by_path(abstract).items():
         sources = [source._replace(name=prefix + source.name) for source in _sources(path, family)]
         source = next((source for source in sources if source.name in tensors), None)
         if source is None:
@@ -101,6 +102,14 @@ def match(folder: Path, family: Family, abstract: Any) -> tuple[Tensors, Path, S
             " such tensors). Check the model_type and the number of layers in config.json, or download it again."
         )
     return tensors, where, found, dict(Counter(module(name) for name in unused if module(name) not in own))
+
+
+def _by_path(state: Any) -> dict[tuple[Any, ...], Any]:
+    """The leaves of a state of Flax, by their paths."""
+    from flax import nnx, traverse_util
+
+    flat: dict[tuple[Any, ...], Any] = traverse_util.flatten_dict(nnx.to_pure_dict(state))
+    return flat
 
 
 def _missing(names: list[str], where: Path) -> ModelError:
@@ -137,7 +146,7 @@ def read_tensor(
     return read
 
 
-def _aligned(shape: Shape, dtype: DTypeLike) -> np.ndarray:
+def _aligned(shape: Shape, dtype: Any) -> np.ndarray:
     """An empty array aligned to 64 bytes, which JAX on a CPU uses without a copy."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     room = np.empty(size + 64, np.uint8)
@@ -239,11 +248,12 @@ def _open_sharded(index: Path) -> Tensors:
 
 
 def _open_msgpack(path: Path) -> Tensors:
+    from flax import traverse_util
     from flax.serialization import msgpack_restore
 
     try:
         tree = msgpack_restore(path.read_bytes())
-        flat = flax.traverse_util.flatten_dict(tree, sep=".")
+        flat = traverse_util.flatten_dict(tree, sep=".")
         arrays = {name: np.asarray(value) for name, value in flat.items()}
     except Exception as error:  # msgpack raises many types on damaged input
         raise ModelError(f"{path}: not a readable Flax msgpack file ({error}); download it again.") from error
@@ -258,10 +268,10 @@ def _open_msgpack(path: Path) -> Tensors:
     return tensors
 
 
-def to_tensors(family: Family, state: nnx.State[Any, Any], dtype: str, prefix: str = "") -> dict[str, np.ndarray]:
+def to_tensors(family: Family, state: Any, dtype: str, prefix: str = "") -> dict[str, np.ndarray]:
     """A state as tensors with their Hugging Face names; the inverse of `load_parameters`."""
     parts: dict[str, dict[int, np.ndarray]] = {}
-    for path, leaf in flax.traverse_util.flatten_dict(nnx.to_pure_dict(state)).items():
+    for path, leaf in _by_path(state).items():
         source = next(_sources(path, family))
         array = np.asarray(leaf).astype(dtype)
         parts.setdefault(prefix + source.name, {})[source.part] = array.T if path[-1] == "kernel" else array

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from flax import nnx
 
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import InputError, optional, unknown_name
-from jaxwhiten.lazy import nnx
 from jaxwhiten.models.config import Attention
 from jaxwhiten.models.layers import Experts, FeedForward, Norm, RootNorm, SelfAttention, TransformerLayer
 from jaxwhiten.models.positions import relative_buckets, rotary, visible

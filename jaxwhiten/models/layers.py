@@ -9,10 +9,12 @@ import functools
 import math
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+from flax import nnx
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxwhiten.lazy import jax, jnp, nnx
 from jaxwhiten.models.activations import activation
 from jaxwhiten.models.attention import Kernel, by_queries
 from jaxwhiten.models.config import Attention, EncoderConfig

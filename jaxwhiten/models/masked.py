@@ -20,8 +20,9 @@ from jaxtyping import Array, Float, Int
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.activations import activation
 from jaxwhiten.models.config import EncoderConfig, check_supported
+from jaxwhiten.models.folders import naming, read_json
 from jaxwhiten.models.layers import layer_norm, linear, matmul_precision
-from jaxwhiten.models.loading import init_model, load_head, load_model, naming, read_json, save_with_head
+from jaxwhiten.models.loading import init_model, load_head, load_model, save_with_head
 from jaxwhiten.models.registry import head_form
 from jaxwhiten.models.transformer import TransformerEncoder
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from jaxtyping import Bool, Float, Int
-
-from jaxwhiten.lazy import Array, jnp
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
 
 
 class Packing(NamedTuple):

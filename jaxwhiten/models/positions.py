@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from jaxwhiten.lazy import Array, jnp
 from jaxwhiten.models.config import Attention, RotaryScaling
 
 

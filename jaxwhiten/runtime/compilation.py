@@ -6,8 +6,9 @@ import os
 import tempfile
 import warnings
 
+import jax
+
 from jaxwhiten import io
-from jaxwhiten.lazy import jax
 
 _WORTH_KEEPING = 0.1  # seconds of compilation
 

@@ -16,7 +16,7 @@ from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.export import databases, save_onnx
 from jaxwhiten.io import cache_dir, check_folder
 from jaxwhiten.models import StaticEncoder
-from jaxwhiten.models.loading import resolve_folder
+from jaxwhiten.models.folders import resolve_folder
 
 ASCII = "from jaxwhiten.commands import cli; cli.main = lambda: print('\u0663 \U0001f600', 'é'); cli.program()"
 PLACES = (

@@ -13,7 +13,7 @@ from jaxwhiten import Encoder, Moments, Whitening, build_index
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding import kept
 from jaxwhiten.head import Head, leaves
-from jaxwhiten.models import loading
+from jaxwhiten.models import folders
 
 pytest.importorskip("openvino")
 HEAVY = ("jax", "jaxlib", "flax", "transformers", "onnx", "scipy", "matplotlib", "ml_collections", "huggingface_hub")
@@ -32,7 +32,7 @@ TELL = "\nimport json; print(json.dumps([sorted(set({heavy!r}) & set(sys.modules
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("JAXWHITEN_COMPILATION_CACHE", raising=False)
-    return shutil.copytree(loading.resolve_folder("jaxwhiten-tiny"), tmp_path / "model")
+    return shutil.copytree(folders.resolve_folder("jaxwhiten-tiny"), tmp_path / "model")
 
 
 def process(code, rest):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models import EncoderConfig, loading
+from jaxwhiten.models import EncoderConfig, folders, loading
 from jaxwhiten.models.registry import FAMILIES
 from tests.fuzz.common import ODD, attempt, fuzz, json_text
 from tests.tiny import tiny_config
@@ -43,14 +43,14 @@ SIZES = st.sampled_from([1, 2, 3, 8, 512, 513, 16_384, 131_072, 5_000_000, 10**9
 def test_damaged_config(tmp_path, data):
     name = data.draw(st.sampled_from(sorted(FAMILIES)))
     (tmp_path / "config.json").write_bytes(data.draw(json_text(written(name), ODD | SIZES)))
-    config, _ = attempt(lambda: loading.load_config(tmp_path), names="config.json")
+    config, _ = attempt(lambda: folders.load_config(tmp_path), names="config.json")
     if config is not None:
         assert isinstance(config, EncoderConfig)
         assert config.parameters <= 40_000_000_000
         assert 0 < config.layer_norm_eps < 1
         again = FAMILIES[config.model_type].config_json(config)
         (tmp_path / "config.json").write_text(json.dumps(again))
-        assert loading.load_config(tmp_path) == config
+        assert folders.load_config(tmp_path) == config
 
 
 @fuzz(0.04)
@@ -59,7 +59,7 @@ def test_what_is_read_can_be_built(tmp_path, data):
     """Shapes only: an activation or a size that no layer takes shows here."""
     name = data.draw(st.sampled_from(sorted(FAMILIES)))
     (tmp_path / "config.json").write_bytes(data.draw(json_text(written(name))))
-    config, _ = attempt(lambda: loading.load_config(tmp_path), names="config.json")
+    config, _ = attempt(lambda: folders.load_config(tmp_path), names="config.json")
     if config is not None and config.num_layers <= 8:
         attempt(lambda: loading._abstract(config, "float32", False))
 
@@ -99,4 +99,4 @@ def test_a_million_million_parameters_are_refused_before_allocating(tmp_path, na
 def test_numbers_that_would_make_nan(tmp_path, change, message):
     (tmp_path / "config.json").write_text(json.dumps(written("bert") | change))
     with pytest.raises(ModelError, match=message):
-        loading._abstract(loading.load_config(tmp_path), "float32", False)
+        loading._abstract(folders.load_config(tmp_path), "float32", False)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from jaxwhiten.head import read_head
-from jaxwhiten.models import loading
+from jaxwhiten.models import folders
 from tests.fuzz.common import attempt, fuzz, json_text
 from tests.tiny import tiny_config, write_model
 
@@ -66,4 +66,4 @@ def test_damaged_files(folder, data):
 
 
 def test_read_json_is_the_one_reader(folder):
-    assert loading.read_json(folder / "config.json")["model_type"] == "bert"
+    assert folders.read_json(folder / "config.json")["model_type"] == "bert"

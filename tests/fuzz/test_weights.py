@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models import checkpoint, loading
+from jaxwhiten.models import checkpoint, folders, loading
 from jaxwhiten.models.registry import FAMILIES
 from tests.fuzz.common import ODD, attempt, damaged, fuzz, json_text
 from tests.tiny import write_model
@@ -23,7 +23,7 @@ DTYPES = ["F32", "F64", "F16", "BF16", "I64", "U8", "BOOL", "F8_E4M3", "F8_E5M2"
 def model(tmp_path_factory):
     """A folder whose weights are damaged over and over, their bytes, and the shapes that config.json asks for."""
     folder = write_model(tmp_path_factory.mktemp("weights") / "model", hidden_size=8, intermediate_size=8, num_layers=1)
-    config = loading.load_config(folder)
+    config = folders.load_config(folder)
     return folder, (folder / "model.safetensors").read_bytes(), loading._abstract(config, "float32", False)[1]
 
 

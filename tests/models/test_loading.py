@@ -222,7 +222,7 @@ def test_packaged_weights_in_a_zip_are_named(tmp_path):
     program = "\n".join(
         [
             f"import sys; sys.path.insert(0, {str(tmp_path / 'all.zip')!r})",
-            "from jaxwhiten.models.loading import resolve_folder",
+            "from jaxwhiten.models.folders import resolve_folder",
             "from jaxwhiten.errors import ModelError",
             "try:",
             "    resolve_folder('jaxwhiten-tiny')",

@@ -96,7 +96,7 @@ def test_rules_of_published_models_are_far_from_the_limit(name, monkeypatch):
 
 
 def test_shipped_tokenizers_are_read(minilm):
-    from jaxwhiten.models.loading import resolve_folder
+    from jaxwhiten.models.folders import resolve_folder
 
     for folder in (minilm, resolve_folder("jaxwhiten-tiny")):
         assert len(BulkTokenizer(Path(folder), 16)(["a sentence"]).flat) == 4

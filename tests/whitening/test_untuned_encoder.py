@@ -9,7 +9,7 @@ import pytest
 from jaxwhiten import Encoder, Whitening, metrics, normalize
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models import load_masked_lm, loading, resolve_folder
+from jaxwhiten.models import folders, load_masked_lm, resolve_folder
 from jaxwhiten.whitening.whitening import WhiteningWarning
 
 NAME = "jaxwhiten-tiny"
@@ -26,8 +26,8 @@ def test_it_is_small_and_has_a_card():
 
 
 def test_damaged_weights_are_refused(monkeypatch):
-    module, inner, _ = loading._PACKAGED[NAME]
-    monkeypatch.setitem(loading._PACKAGED, NAME, (module, inner, "0" * 64))
+    module, inner, _ = folders._PACKAGED[NAME]
+    monkeypatch.setitem(folders._PACKAGED, NAME, (module, inner, "0" * 64))
     with pytest.raises(ModelError, match="sha256"):
         resolve_folder(NAME)
 
