@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -163,6 +164,12 @@ def normalize(x: Shaped[Any, "*batch _d"]) -> Float[np.ndarray, "*batch d"]:
         rows[odd] = np.ldexp(rows[odd], -np.frexp(largest)[1][:, None])
         squares[odd] = np.einsum("ij,ij->i", rows[odd], rows[odd])
     return (rows / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None].astype(x.dtype)).reshape(x.shape)
+
+
+def is_of_jax(x: Any) -> bool:
+    """Whether x is an array of JAX, also inside a compiled function; JAX is not imported for this."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(x, jax.Array)
 
 
 def normalize_on_device(x: Float[Any, "*batch d"]) -> Float[Any, "*batch d"]:

@@ -13,3 +13,6 @@ from jaxwhiten.codes.levels import allocate, distortions, lloyd_max
 from jaxwhiten.codes.plain import Binary, Int8, UBinary, UInt8
 from jaxwhiten.codes.product import Quantiser, nearest
 from jaxwhiten.codes.spectrum import SpectrumCode
+
+__all__ = ["CODES", "Binary", "Code", "CodedArray", "Drift", "Int8", "Quantiser", "SpectrumCode", "UBinary", "UInt8"]
+__all__ += ["VERDICTS", "allocate", "distortions", "drift", "lloyd_max", "load_code", "make_code", "nearest"]

@@ -13,13 +13,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float32, Int, Integer, UInt8
 
-from jaxwhiten.arrays import as_matrix, block_rows, blocks, normalize
+from jaxwhiten.arrays import as_matrix, block_rows, blocks, is_of_jax, normalize
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes.levels import Packing
 from jaxwhiten.codes.product import Quantiser, behind, transforms
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.io import PathLike, load_tensors
-from jaxwhiten.lazy import Array, jax, jnp
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator
@@ -75,6 +74,7 @@ class Code(Estimator):
                 few = int(np.flatnonzero(row < np.inf)[-1]) + 1  # columns of many bits come first
                 levels[:, :few] += x[:, :few] > row[:few]
             return (levels @ places).astype(np.uint8) ^ cls.flip
+        jnp = x.__array_namespace__()
         below = x[:, None, :] > jnp.asarray(thresholds)[None]
         # Whole numbers up to 255 times powers of two are exact in every precision of a device's product.
         codes = jnp.matmul(below.sum(axis=1, dtype=jnp.float32), jnp.asarray(places)).astype(jnp.uint8)
@@ -125,7 +125,7 @@ class Code(Estimator):
     def _apply(self, X: np.ndarray) -> np.ndarray:
         return self.affine(X)
 
-    def encode(self, x: Any) -> UInt8[np.ndarray | Array, "n bytes"]:
+    def encode(self, x: Any) -> UInt8[Any, "n bytes"]:
         """The codes of vectors: a `CodedArray`, or a JAX array of bytes for a JAX array.
 
         Args:
@@ -135,7 +135,7 @@ class Code(Estimator):
         Raises:
           NonFiniteError: A row on the host holds NaN or an infinity; the message names the row.
         """
-        if isinstance(x, jax.Array):
+        if is_of_jax(x):
             if x.ndim != 2 or x.shape[1] != self.n_features_in_:
                 raise InputError(f"{type(self).__name__} takes [n, {self.n_features_in_}], got an array of {x.shape}.")
             plan = self.plan

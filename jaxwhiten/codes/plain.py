@@ -18,7 +18,6 @@ from jaxwhiten.arrays import as_matrix, check_finite
 from jaxwhiten.codes.code import Code, Constants, Plan
 from jaxwhiten.codes.levels import Packing
 from jaxwhiten.errors import InputError
-from jaxwhiten.lazy import jnp
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import stamp
@@ -93,7 +92,7 @@ class ScalarCode(PlainCode):
 
     @classmethod
     def quantise(cls, x: Any, constants: Constants) -> Any:
-        xp: Any = np if isinstance(x, np.ndarray) else jnp
+        xp = x.__array_namespace__()
         steps = xp.floor((x - constants["starts"]) / constants["steps"])
         return xp.clip(steps, 0, 255).astype(xp.uint8) ^ cls.flip
 
@@ -125,7 +124,7 @@ class BinaryCode(PlainCode):
 
     @classmethod
     def quantise(cls, x: Any, constants: Constants) -> Any:
-        xp: Any = np if isinstance(x, np.ndarray) else jnp
+        xp = x.__array_namespace__()
         return xp.packbits(x > 0, axis=-1) ^ cls.flip
 
 

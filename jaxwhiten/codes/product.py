@@ -8,6 +8,7 @@ References:
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,6 @@ from jaxtyping import Float32, UInt8
 
 from jaxwhiten.arrays import blocks, pad_rows, row_bucket
 from jaxwhiten.errors import optional
-from jaxwhiten.lazy import Array, jit, jnp, lax
 from jaxwhiten.whitening.affine import Affine
 
 _ROWS = 1024  # rows coded at a time, each with 256 distances per byte
@@ -72,17 +72,22 @@ def nearest(
     out = np.empty((len(coordinates), len(centroids)), np.uint8)
     for part in blocks(len(coordinates), _ROWS):
         block = coordinates[part]
-        out[part] = np.asarray(_nearest(pad_rows(block, row_bucket(len(block), _ROWS)), centroids))[: len(block)]
+        out[part] = np.asarray(_nearest()(pad_rows(block, row_bucket(len(block), _ROWS)), centroids))[: len(block)]
     return out
 
 
-@jit
-def _nearest(
-    x: Float32[Array, "n coordinates"], centroids: Float32[Array, "bytes 256 width"]
-) -> UInt8[Array, "n bytes"]:
-    parts = x.reshape(len(x), *centroids[:, 0].shape)
-    products = jnp.einsum("nbw,bcw->nbc", parts, centroids, precision=lax.Precision.HIGHEST)
-    return jnp.argmax(products - (centroids**2).sum(-1) / 2, axis=-1).astype(jnp.uint8)
+@functools.cache
+def _nearest() -> Any:
+    """The compiled search for the centroid of each byte."""
+    import jax
+    import jax.numpy as jnp
+
+    def nearest(x: Float32[Any, "n coordinates"], centroids: Float32[Any, "bytes 256 width"]) -> UInt8[Any, "n bytes"]:
+        parts = x.reshape(len(x), *centroids[:, 0].shape)
+        products = jnp.einsum("nbw,bcw->nbc", parts, centroids, precision="highest")
+        return jnp.argmax(products - (centroids**2).sum(-1) / 2, axis=-1).astype(jnp.uint8)
+
+    return jax.jit(nearest)
 
 
 def import_faiss(purpose: str = "Searching codes with FAISS", on: str = "cpu") -> Any:

@@ -9,3 +9,8 @@ from jaxwhiten.datasets.retrieval import RetrievalData, from_pairs
 from jaxwhiten.datasets.sts import load_sts, read_pairs
 from jaxwhiten.datasets.tables import Table, read_table
 from jaxwhiten.datasets.textfile import Corpus, corpus_files, held_out
+
+__all__ = ["STS_TASKS", "Corpus", "Examples", "NLIRows", "NLISource", "Pairs", "RetrievalData", "STSTask", "Table"]
+__all__ += ["corpus_files", "data_folder", "from_pairs", "held_out", "load_mrpc", "load_nli", "load_pydocs"]
+__all__ += ["load_retrieval", "load_sts", "nli_examples", "read_pairs", "read_table", "split_docstring"]
+__all__ += ["sts_examples", "table_examples", "text_examples", "write_pairs"]

@@ -20,3 +20,6 @@ _LATER = {
     "store": ("EmbeddingStore", "text_fingerprint"),
 }
 __getattr__, __dir__ = exports(__name__, _LATER)
+
+__all__ = ["CrossEncoder", "EmbeddingStore", "Encoder", "PoolingWarning", "Vocabulary", "distil", "distil_static"]
+__all__ += ["is_tuned", "length_ladder", "shipped_isoscore", "text_fingerprint"]

@@ -15,3 +15,7 @@ from jaxwhiten.metrics.scores import (
     spearman,
     sts_scores,
 )
+
+__all__ = ["AGGREGATES", "UNDEFINED", "Gold", "STSScores", "cosine_pairs", "discounted_gains"]
+__all__ += ["isoscore_from_covariance", "mrr_at_k", "ndcg_at_k", "recall_at_k", "reciprocal_ranks", "spearman"]
+__all__ += ["sts_scores"]

@@ -7,15 +7,17 @@ the same resamples, so the difference of two rows is a paired bootstrap.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Real
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.lazy import jax, jit, jnp
 from jaxwhiten.metrics.scores import AGGREGATES
 
 Array = np.ndarray | jax.Array
@@ -112,7 +114,7 @@ def _correlations(counts: jax.Array, grouping: _Grouping) -> jax.Array:
     return found
 
 
-@jit(static_argnames="width")
+@functools.partial(jax.jit, static_argnames="width")
 def _resample_block(
     key: jax.Array, starts: jax.Array, sizes: jax.Array, groupings: tuple[_Grouping, ...], width: int
 ) -> list[jax.Array]:

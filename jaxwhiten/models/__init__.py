@@ -26,3 +26,8 @@ _LATER = {  # modules of JAX
     "transformer": ("TransformerEncoder",),
 }
 __getattr__, __dir__ = exports(__name__, _LATER)
+
+__all__ = ["FAMILIES", "Context", "EncoderConfig", "EncoderOutput", "MaskedHead", "MaskedLM", "PairClassifier"]
+__all__ += ["StaticEncoder", "TransformerEncoder", "init_masked_lm", "init_model", "linear", "load_config"]
+__all__ += ["load_masked_lm", "load_model", "load_pair_classifier", "resolve_folder", "rotary", "save_masked_lm"]
+__all__ += ["save_model", "save_pair_classifier", "with_rates"]

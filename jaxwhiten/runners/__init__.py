@@ -3,3 +3,5 @@
 from jaxwhiten.datasets.chunks import Source
 from jaxwhiten.runners.local import embed_files
 from jaxwhiten.runners.parts import Parts, Plan
+
+__all__ = ["Parts", "Plan", "Source", "embed_files"]

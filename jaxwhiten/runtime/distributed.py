@@ -19,11 +19,12 @@ import sys
 import time
 from typing import Any, NoReturn, TypeVar
 
+import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jaxtyping import Float64, Int64, Shaped, UInt8
 
 from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError
-from jaxwhiten.lazy import jax
 
 # A process that is silent for this long counts as dead.
 HEARTBEAT_SECONDS = 20
@@ -177,15 +178,11 @@ def check_same(what: str, value: Any) -> None:
 
 def _gather(words: np.ndarray) -> np.ndarray:
     """Stacks uint32 arrays of one shape in the order of the processes. Integers pass every reduction unchanged."""
-    from jax.experimental import multihost_utils
-
     return np.asarray(multihost_utils.process_allgather(words)).reshape(jax.process_count(), *words.shape)
 
 
 def broadcast(array: Float64[np.ndarray, " n"], source: int) -> Float64[np.ndarray, " n"]:
     """The array of process `source` in every process, bit for bit; all processes pass an array of the same shape."""
-    from jax.experimental import multihost_utils
-
     words = array.view(np.uint32)
     found = multihost_utils.broadcast_one_to_all(words, is_source=jax.process_index() == source)
     return np.array(found, np.uint32).view(np.float64)

@@ -44,6 +44,13 @@ def check_devices() -> None:
         ) from error
 
 
+def platform() -> str:
+    """The platform of JAX's default devices, such as `"cpu"`."""
+    import jax
+
+    return jax.default_backend()
+
+
 def describe() -> str:
     """The devices of JAX as text, such as `"2 CPU cores"`."""
     import jax

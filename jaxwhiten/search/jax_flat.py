@@ -11,20 +11,17 @@ References:
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32, Int, Shaped
 
 from jaxwhiten.arrays import block_rows, blocks, one_ahead, pad_rows
 from jaxwhiten.codes import nearest
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import map_array
-from jaxwhiten.lazy import Array, jax, jnp, lax
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend
 from jaxwhiten.search.coding import Coding
@@ -32,13 +29,10 @@ from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import prepared, read_map, write_map
 from jaxwhiten.whitening.affine import Affine
 
-_AXIS = "documents"
-_TILE = 128  # rows per device are a multiple of this
 _SCORE_BYTES = 128 << 20  # of scores kept at a time on one device
 _CPU_BATCH, _CPU_SCORE_BYTES = 512, 16 << 20  # of a block on a CPU, so that scores stay in its cache
 _MAX_BATCH = 1024
-_FEW_QUERIES = 8  # up to this many, a CPU looks scores of codes up in tables instead of decoding all documents
-_AGAIN_TILE, _AGAIN, _AGAIN_BYTES = 32, 1 / 64, 32 << 20  # at most this share of the documents is scored again
+_AGAIN = 1 / 64  # at most this share of the documents is scored again
 _NPY_HEADER = 128  # bytes of a `.npy` file before its values
 _VECTORS, _CODES, _TRANSFORM = "vectors.npy", "codes.npy", "transform.safetensors"
 
@@ -65,25 +59,17 @@ class JaxFlat(Backend):
         if not isinstance(options.approximate, bool):
             raise InputError(f"Option approximate of jax must be True or False, not {options.approximate!r}.")
         self.options, self.prepare, self._centroids = options, prepare, centroids
-        self._mesh = jax.sharding.Mesh(np.array(jax.local_devices()), (_AXIS,))
+        from jaxwhiten.search import jax_kernels
+
+        self._kernels: Any = jax_kernels
+        self._mesh = jax_kernels.local_mesh()
         self._platform = self._mesh.devices.flat[0].platform
-        everywhere = jax.sharding.NamedSharding(self._mesh, jax.sharding.PartitionSpec())
-        self._decoder = None
-        if centroids is not None:
-            dtype = jnp.float32 if self._platform == "cpu" else jnp.bfloat16
-            self._decoder = jax.device_put(jnp.asarray(centroids, dtype), everywhere)
+        self._decoder = None if centroids is None else jax_kernels.on_all_devices(self._mesh, centroids)
         self._place(stored)
 
     def _place(self, stored: np.ndarray) -> None:
-        """Shards rows over the devices, with the same number of rows on each."""
-        self._size, devices = len(stored), self._mesh.size
-        self._rows = rows = -(-len(stored) // (devices * _TILE)) * _TILE
-
-        def shard(index: Any) -> np.ndarray:
-            return pad_rows(stored[index[0]], rows)
-
-        sharding = jax.sharding.NamedSharding(self._mesh, jax.sharding.PartitionSpec(_AXIS))
-        self._documents = jax.make_array_from_callback((rows * devices, stored.shape[1]), sharding, shard)
+        self._size, self._documents = len(stored), self._kernels.sharded(self._mesh, stored)
+        self._rows = len(self._documents) // self._mesh.size
 
     @classmethod
     def build(
@@ -107,11 +93,11 @@ class JaxFlat(Backend):
         batch, block = self._batch_and_block(len(queries), k)
         queries = queries if prepared else np.asarray(self.prepare(queries), np.float32)
         recall_target = float(self.options.recall_target) if self.options.approximate else None
-        run = _searcher(self._mesh, k, block, recall_target)
+        run = self._kernels.searcher(self._mesh, k, block, recall_target)
         scores = np.empty((len(queries), k), np.float32)
         ids = np.empty((len(queries), k), np.int64)
 
-        def dispatch(part: slice) -> tuple[slice, jax.Array, jax.Array]:
+        def dispatch(part: slice) -> tuple[slice, Any, Any]:
             return part, *run(pad_rows(queries[part], batch), self._documents, self._decoder, self._size)
 
         for part, values, found in one_ahead(map(dispatch, blocks(len(queries), batch))):
@@ -124,8 +110,8 @@ class JaxFlat(Backend):
         on_cpu = self._platform == "cpu"
         most, score_bytes = (_CPU_BATCH, _CPU_SCORE_BYTES) if on_cpu else (_MAX_BATCH, _SCORE_BYTES)
         batch = min(most, _power_of_two(2 * n - 1))
-        block = max(_TILE, block_rows(batch, 4, score_bytes))
-        if block < self._rows and k * _AGAIN_TILE <= _AGAIN * self._rows and not self.options.approximate:
+        block = max(self._kernels.TILE, block_rows(batch, 4, score_bytes))
+        if block < self._rows and k * self._kernels.AGAIN_TILE <= _AGAIN * self._rows and not self.options.approximate:
             return batch, block
         if self._platform == "tpu" and self.options.approximate:
             # A TPU reduces scores while computing them, and reads the documents once per batch.
@@ -169,136 +155,6 @@ def _stored(vectors: np.ndarray, prepare: Affine, centroids: np.ndarray | None) 
     return out
 
 
-@functools.lru_cache(maxsize=64)
-def _searcher(mesh: jax.sharding.Mesh, k: int, block: int, recall_target: float | None) -> Any:
-    """The compiled search for one k: score documents, take the best per device, then of all."""
-    P: Any = jax.sharding.PartitionSpec
-
-    def local(queries: Array, documents: Array, decoder: Array | None, size: Array) -> tuple[Array, Array]:
-        rows = documents.shape[0]
-        first = lax.axis_index(_AXIS) * rows
-        if block < rows:
-            values, ids = top_k_by_blocks(queries, documents, size - first, k, block, _AGAIN_TILE, decoder)
-            return values, first + ids
-        scores = scored(queries, documents, decoder)
-        scores = jnp.where(first + jnp.arange(rows) < size, scores, -jnp.inf)
-        if recall_target is None:
-            values, ids = tiled_top_k(scores, min(k, rows), _tile(rows, k))
-        else:
-            values, ids = lax.approx_max_k(
-                scores, min(k, rows), recall_target=recall_target, reduction_input_size_override=rows * mesh.size
-            )
-        return values, first + ids
-
-    def search(queries: Array, documents: Array, decoder: Array | None, size: Array) -> Any:
-        sharded = jax.shard_map(
-            local, mesh=mesh, in_specs=(P(), P(_AXIS), P(), P()), out_specs=(P(None, _AXIS), P(None, _AXIS))
-        )
-        values, ids = sharded(queries, documents, decoder, size)
-        if mesh.size == 1:
-            return values, ids
-        # Devices hold documents in order of id, so that the lower id still wins a tie.
-        values, place = lax.top_k(values, k)
-        return values, jnp.take_along_axis(ids, place, axis=1)
-
-    return jax.jit(search, out_shardings=jax.sharding.NamedSharding(mesh, P()))
-
-
 def _power_of_two(n: int) -> int:
     """The largest power of two that is at most n."""
     return 1 << (n.bit_length() - 1)
-
-
-def _tile(rows: int, k: int) -> int:
-    """The tile size that sorts the fewest values: rows / tile + k × tile is smallest at √(rows / k)."""
-    wanted = (rows / k) ** 0.5
-    return next(tile for tile in (128, 64, 32, 16) if tile <= max(16.0, 1.42 * wanted))
-
-
-def tiled_top_k(scores: Float32[Array, "q n"], k: int, tile: int) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
-    """The k highest values of each row and their places; ties go to the first. n is a multiple of `tile`."""
-    queries, n = scores.shape
-    if n // tile <= k:
-        values, places = lax.top_k(scores, k)
-        return values, places
-    tiles = scores.reshape(queries, n // tile, tile)
-    _, best = lax.top_k(tiles.max(axis=-1), k)
-    # In ascending order, so that candidates are sorted by place.
-    best = jnp.sort(best, axis=-1)
-    candidates = jnp.take_along_axis(tiles, best[:, :, None], axis=1).reshape(queries, k * tile)
-    values, place = lax.top_k(candidates, k)
-    return values, jnp.take_along_axis(best, place // tile, axis=1) * tile + place % tile
-
-
-def scored(
-    queries: Float32[Array, "q d"], documents: Shaped[Array, "n c"], decoder: Float[Array, "c 256 w"] | None = None
-) -> Float32[Array, "q n"]:
-    """Inner products; for codes, scores from distances, see `jaxwhiten.search.coding`."""
-    if decoder is None:
-        return jnp.matmul(queries, documents.T, precision=lax.Precision.HIGHEST)
-    if len(queries) <= _FEW_QUERIES and decoder.dtype == jnp.float32:
-        return _looked_up(queries, documents, decoder)
-    decoded = decoder[jnp.arange(len(decoder)), documents].reshape(len(documents), -1)
-    precision = lax.Precision.HIGHEST if decoded.dtype == jnp.float32 else None
-    products = jnp.matmul(
-        queries.astype(decoded.dtype), decoded.T, precision=precision, preferred_element_type=jnp.float32
-    )
-    return products + (1 - (decoded.astype(jnp.float32) ** 2).sum(axis=1)) / 2
-
-
-def _looked_up(
-    queries: Float32[Array, "q d"], documents: Shaped[Array, "n c"], decoder: Float32[Array, "c 256 w"]
-) -> Float32[Array, "q n"]:
-    """`scored` for codes on a CPU: a table per query holds the contribution of each byte, and these are summed."""
-    parts = queries.reshape(len(queries), len(decoder), -1)
-    products = jnp.einsum("qcw,cvw->qcv", parts, decoder, precision=lax.Precision.HIGHEST)
-    tables = (products - (decoder**2).sum(axis=-1) / 2).reshape(len(queries), -1)
-    places = documents + jnp.arange(len(decoder)) * decoder.shape[1]
-    # Unrolled: in a compiled loop XLA would write the looked-up values to memory before summing them.
-    sums = [table.at[places].get(mode="promise_in_bounds").sum(axis=1) for table in tables]
-    return jnp.stack(sums) + 0.5
-
-
-def top_k_by_blocks(
-    queries: Float32[Array, "q d"],
-    documents: Shaped[Array, "n c"],
-    count: Array,
-    k: int,
-    block: int,
-    tile: int,
-    decoder: Float[Array, "c 256 w"] | None = None,
-) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
-    """The k documents with the highest scores, without keeping all scores; ties go to the first.
-
-    n and `block`, the documents scored at a time, are multiples of `tile`, and n is more than k tiles. Documents from
-    `count` on are padding; missing results have score −inf.
-    """
-    n, d = documents.shape
-    width = queries.shape[1]
-
-    def maxima(start: Array) -> tuple[Array, Array]:
-        # The last block begins early enough to be full; tiles shared with the block before are masked.
-        begin = jnp.minimum(start, n - block)
-        part = lax.dynamic_slice_in_dim(documents, begin, block)
-        places = begin + jnp.arange(0, block, tile)
-        highest = scored(queries, part, decoder).reshape(len(queries), block // tile, tile).max(axis=-1)
-        return jnp.where((places >= start) & (places < count), highest, -jnp.inf), places // tile
-
-    highest, tiles = lax.map(maxima, jnp.arange(0, n, block))
-    highest = jnp.moveaxis(highest, 0, 1).reshape(len(queries), -1)
-    # k + 1 tiles: padding may have the highest score of the one tile in which padding begins.
-    found, best = lax.top_k(highest, k + 1)
-    # In ascending order, so that candidates are sorted by place.
-    best, found = lax.sort((best, found), num_keys=1)
-    best = tiles.reshape(-1)[best]
-    rows = documents.reshape(n // tile, tile, d)
-
-    def again(query: Array, best: Array, found: Array) -> tuple[Array, Array]:
-        scores = scored(query[None], rows[best].reshape(-1, d), decoder)[0]
-        places = (best[:, None] * tile + jnp.arange(tile)).reshape(-1)
-        counts = (places < count) & jnp.repeat(found > -jnp.inf, tile)
-        values, place = lax.top_k(jnp.where(counts, scores, -jnp.inf), k)
-        return values, places[place]
-
-    at_once = max(1, min(len(queries), _AGAIN_BYTES // (4 * width * (k + 1) * tile)))
-    return lax.map(lambda of: again(*of), (queries, best, found), batch_size=at_once)

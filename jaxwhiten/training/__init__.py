@@ -41,3 +41,9 @@ from jaxwhiten.training.step import (
     make_step,
     place_batch,
 )
+
+__all__ = ["OBJECTIVES", "Batch", "Batches", "Evaluate", "LoRA", "LossFn", "Objective", "Optimization", "Params"]
+__all__ += ["Plan", "Rebuild", "RunOptions", "Setup", "Teacher", "TokenTable", "create_state", "encode_columns"]
+__all__ += ["find_objective", "make_plan", "make_step", "median_rate", "mine_negatives", "noisy_vectors"]
+__all__ += ["objective_loss", "place_batch", "plan_sentences", "plan_taught", "sentence_batches", "sentence_loss"]
+__all__ += ["settings_of", "split_encoder", "sts_evaluator", "tokenize_columns", "train"]

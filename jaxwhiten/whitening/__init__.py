@@ -5,3 +5,6 @@ from jaxwhiten.whitening.moments import Moments, merge_moments
 from jaxwhiten.whitening.spectrum import SPREAD_OUT, TUNED, hardly_varies, spectrum, spread, suggest
 from jaxwhiten.whitening.tuning import GRID, ScoredPairs, Tuning, tune
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
+
+__all__ = ["GRID", "SPREAD_OUT", "TUNED", "Moments", "ScoredPairs", "Tuning", "Whitening", "WhiteningWarning"]
+__all__ += ["hardly_varies", "merge_moments", "normalize", "spectrum", "spread", "suggest", "tune"]

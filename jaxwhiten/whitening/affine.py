@@ -11,7 +11,6 @@ from jaxtyping import Float, Float32, Shaped
 
 from jaxwhiten import arrays
 from jaxwhiten.errors import InputError
-from jaxwhiten.lazy import Array, jax, jit, jnp, lax
 from jaxwhiten.runtime import blas, hardware
 
 _BLOCK_BYTES = 32 << 20
@@ -22,21 +21,23 @@ _MOST = 1e30  # entries above it or below its inverse bring results near the lim
 
 
 def linear(
-    x: Float[Array, "*batch d"],
-    weight: Float[Array | np.ndarray, "d k"],
-    bias: Float[Array | np.ndarray, " k"] | None = None,
-) -> Float[Array, "*batch k"]:
+    x: Float[Any, "*batch d"], weight: Float[Any, "d k"], bias: Float[Any, " k"] | None = None
+) -> Float[Any, "*batch k"]:
     """x W + b in JAX, with float32 products on every device; for use inside compiled functions."""
-    product = jnp.matmul(x, weight, precision=lax.Precision.HIGHEST)
+    product = x.__array_namespace__().matmul(x, weight, precision="highest")
     return product if bias is None else product + bias
 
 
-@jit
-def _map_block(
-    x: Shaped[jax.Array, "n d"], shift: Float[jax.Array, " d"], matrix: Float[jax.Array, "d k"], offset: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    y = linear(x.astype(shift.dtype) - shift, matrix, offset)
-    return y, jnp.isfinite(y).all()
+@functools.cache
+def map_block() -> Any:
+    """The compiled map of a block of rows by shift, A and offset; also gives whether all results are finite."""
+    import jax
+
+    def mapped(x: Any, shift: Any, matrix: Any, offset: Any) -> tuple[Any, Any]:
+        y = linear(x.astype(shift.dtype) - shift, matrix, offset)
+        return y, jax.numpy.isfinite(y).all()
+
+    return jax.jit(mapped)
 
 
 class Affine:
@@ -101,11 +102,11 @@ class Affine:
         moved = shift.tobytes() if shift.any() else b""  # indexes of older versions have no shift
         return hashlib.sha256(f"{weight.shape}".encode() + weight.tobytes() + bias.tobytes() + moved).hexdigest()
 
-    def on_device(self, x: Float[Array, "n d"]) -> Float[Array, "n k"]:
+    def on_device(self, x: Float[Any, "n d"]) -> Float[Any, "n k"]:
         """Maps a JAX array on its device; also usable inside a compiled function."""
         if self.matrix is not None:
             shift, matrix, offset = self.parts
-            x = linear(x.astype(jnp.float32) - shift, matrix, offset)
+            x = linear(x.astype(np.float32) - shift, matrix, offset)
         return arrays.normalize_on_device(x) if self.unit_length else x
 
     def __call__(self, X: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
@@ -126,7 +127,7 @@ class Affine:
     def _mapped(self, X: np.ndarray, out_dtype: np.dtype) -> np.ndarray:
         dtype = np.dtype(np.float64) if self._extreme else out_dtype
         out = np.empty((len(X), self.outputs), out_dtype)
-        on_host = dtype == np.float64 or len(X) <= _FEW_ROWS or jax.default_backend() == "cpu"
+        on_host = dtype == np.float64 or len(X) <= _FEW_ROWS or hardware.platform() == "cpu"
         doubtful = self._map_on_host(X, out, dtype) if on_host else self._map_on_device(X, out)
         for part in doubtful:
             arrays.check_finite(X[part], part.start)
@@ -159,15 +160,17 @@ class Affine:
 
     def _map_on_device(self, X: np.ndarray, out: np.ndarray) -> list[slice]:
         """Fills `out`, dispatching each block before fetching the last; returns the same as `_map_on_host`."""
+        import jax
+
         n, d = X.shape
         full = arrays.block_rows(max(d, out.shape[1]), out.dtype.itemsize, _BLOCK_BYTES)
         if "device" not in self._constants:
             self._constants["device"] = tuple(jax.device_put(a) for a in self._in(out.dtype))
         constants, doubtful = self._constants["device"], []
 
-        def dispatch(part: slice) -> tuple[slice, jax.Array, jax.Array]:
+        def dispatch(part: slice) -> tuple[slice, Any, Any]:
             block = arrays.device_block(X[part])
-            return part, *_map_block(arrays.pad_rows(block, arrays.row_bucket(len(block), full)), *constants)
+            return part, *map_block()(arrays.pad_rows(block, arrays.row_bucket(len(block), full)), *constants)
 
         for part, mapped, finite in arrays.one_ahead(map(dispatch, arrays.blocks(n, full))):
             out[part] = np.asarray(mapped)[: part.stop - part.start]

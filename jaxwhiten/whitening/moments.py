@@ -14,16 +14,13 @@ from jaxwhiten import io
 from jaxwhiten.arrays import as_matrix, blocks, resolution
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.errors import FormatError, InputError, MismatchError
-from jaxwhiten.lazy import jax
-from jaxwhiten.runtime import distributed
 from jaxwhiten.space import merged
-from jaxwhiten.whitening.reduction import BlockSums, block_sums
 
 _CODED_ROWS = 1 << 18
 
 
-def moments_of(block: BlockSums) -> Moments:
-    """The moments of one block: its sums, taken about an approximate centre, are moved to its mean."""
+def moments_of(block: Any) -> Moments:
+    """The moments of a `reduction.BlockSums`: its sums, taken about an approximate centre, are moved to its mean."""
     rows, sums, centre, scale = block
     n = rows.stop - rows.start
     if not n:
@@ -86,11 +83,13 @@ class Moments:
             for part in blocks(len(block), _CODED_ROWS):
                 self.update(as_matrix(block[part]))
             return self
+        from jaxwhiten.whitening.reduction import block_sums  # imports JAX
+
         X = as_matrix(block)
         if self.n and X.shape[1] != len(self.mean):
             raise MismatchError(f"Expected rows of {len(self.mean)} columns; got {X.shape[1]}.")
         total = Moments(eps=resolution(X.dtype))
-        for of_block in map(moments_of, block_sums(X, jax.local_devices())):
+        for of_block in map(moments_of, block_sums(X)):
             total._merge(of_block)
         return self._merge(total)
 
@@ -205,14 +204,16 @@ def merge_moments(moments: Moments) -> Moments:
     Collective: every process has to call it. Memory is two summaries, however many processes there are. `moments` is
     empty if this process has no rows, and is not changed. The result is bit-equal in all processes.
     """
-    if jax.process_count() == 1:
-        return Moments().merge(moments)
+    from jaxwhiten.runtime import distributed
+
     widths = distributed.gather(len(moments.mean))
+    if len(widths) == 1:
+        return Moments().merge(moments)
     d = max(widths)
     if set(widths) - {0, d}:
         raise MismatchError(f"The processes have moments of different dimensions: {', '.join(map(str, widths))}.")
     total = Moments()
     packed = moments.packed() if moments.n else np.zeros(2 + d + d * d)
-    for source in range(jax.process_count()):
+    for source in range(len(widths)):
         total.merge(Moments.unpacked(distributed.broadcast(packed, source)))
     return total

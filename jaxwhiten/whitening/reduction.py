@@ -10,10 +10,12 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxwhiten import arrays
-from jaxwhiten.lazy import jax, jnp, lax
 from jaxwhiten.runtime import blas, hardware
 
 # Bytes of a block on the host. Two blocks of a file are resident while it is read, and an interrupt waits for one
@@ -54,12 +56,13 @@ class BlockSums(NamedTuple):
         return not in_float32 or squares >= 1e-16 * (self.rows.stop - self.rows.start)
 
 
-def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSums]:
+def block_sums(X: np.ndarray, devices: Sequence[jax.Device] | None = None) -> Iterator[BlockSums]:
     """The sums of X block by block; each block is dispatched before the sums of the last one are fetched.
 
-    A lone CPU device is replaced by the host's BLAS. Raises NonFiniteError for rows that are not finite.
+    By default all local devices are used. A lone CPU device is replaced by the host's BLAS. Raises NonFiniteError for
+    rows that are not finite.
     """
-    n, d = X.shape
+    (n, d), devices = X.shape, jax.local_devices() if devices is None else devices
     dtype = arrays.work_dtype(X.dtype)
     on_host = len(devices) == 1 and devices[0].platform == "cpu"
     full = arrays.block_rows(d, dtype.itemsize, _HOST_BLOCK_BYTES if on_host else arrays.BLOCK_BYTES)

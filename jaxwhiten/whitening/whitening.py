@@ -17,7 +17,6 @@ from jaxtyping import Float, Float32, Float64
 
 from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import InputError, check_integer, check_name, check_share
-from jaxwhiten.lazy import jax, jnp
 from jaxwhiten.parameters import DEFAULTS, SHRINKAGES
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator, parameters, stamp
@@ -325,6 +324,9 @@ def eigen(moments: Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     A variance below (eps · mean)² is rounding of rows of that precision, and becomes zero. The decomposition is made on
     the host in float64, so that it does not depend on the accelerator.
     """
+    import jax
+    import jax.numpy as jnp
+
     sigma, noise = moments.covariance(), np.square(moments.eps * moments.mean)
     constant = np.diagonal(sigma) < noise
     sigma[constant], sigma[:, constant] = 0.0, 0.0

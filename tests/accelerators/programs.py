@@ -27,12 +27,12 @@ from jaxwhiten.models import FAMILIES as REGISTRY
 from jaxwhiten.models import EncoderConfig, init_masked_lm, init_model
 from jaxwhiten.models.attention import kernel_for
 from jaxwhiten.parameters import TrainingOptions
-from jaxwhiten.search.jax_flat import _searcher
+from jaxwhiten.search.jax_kernels import searcher
 from jaxwhiten.training.objectives import objective_loss
 from jaxwhiten.training.sentences import sentence_loss, split_encoder
 from jaxwhiten.training.step import TrainState, make_step, transformation
 from jaxwhiten.whitening import Moments, Whitening
-from jaxwhiten.whitening.affine import _map_block
+from jaxwhiten.whitening.affine import map_block
 from jaxwhiten.whitening.on_devices import _add
 from jaxwhiten.whitening.reduction import Sums, _device_sums
 from tests.accelerators.laboratory import TPUS, Program, Target, shaped
@@ -144,7 +144,7 @@ def transform(rows: int, d: int, k: int) -> Callable[[Target], Any]:
     def lower(target: Target) -> Any:
         alone = jax.sharding.SingleDeviceSharding(target.devices[0])
         shapes = ((rows, d), (d,), (d, k), (k,))
-        return _map_block.lower(*(jax.ShapeDtypeStruct(shape, jnp.float32, sharding=alone) for shape in shapes))
+        return map_block().lower(*(jax.ShapeDtypeStruct(shape, jnp.float32, sharding=alone) for shape in shapes))
 
     return lower
 
@@ -198,7 +198,7 @@ def search(rows: int, d: int, queries: int, k: int, block: int = 0, recall: floa
         found = shaped(jax.ShapeDtypeStruct((queries, d), jnp.float32), mesh)
         documents = shaped(jax.ShapeDtypeStruct((rows, d), jnp.float32), mesh, "documents")
         size = shaped(jax.ShapeDtypeStruct((), jnp.int32), mesh)
-        return _searcher(mesh, k, block or each, recall).lower(found, documents, None, size)
+        return searcher(mesh, k, block or each, recall).lower(found, documents, None, size)
 
     return lower
 

@@ -13,7 +13,7 @@ from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.search.coding import PQ_LEADS, best_code
 from jaxwhiten.search.faiss import _matrix_products
-from jaxwhiten.search.jax_flat import scored
+from jaxwhiten.search.jax_kernels import scored
 from jaxwhiten.whitening import Moments, Whitening
 
 faiss = pytest.importorskip("faiss")

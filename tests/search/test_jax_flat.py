@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxwhiten.search import build_index, jax_flat
-from jaxwhiten.search.jax_flat import tiled_top_k, top_k_by_blocks
+from jaxwhiten.search.jax_kernels import tiled_top_k, top_k_by_blocks
 
 pytestmark = pytest.mark.devices
 

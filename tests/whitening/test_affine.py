@@ -20,7 +20,7 @@ def route(request, monkeypatch):
         monkeypatch.setattr(affine.Affine, "_map_on_host", None)
         monkeypatch.setattr(affine, "_FEW_ROWS", -1)
     else:
-        monkeypatch.setattr(affine, "_map_block", None)
+        monkeypatch.setattr(affine, "map_block", None)
     monkeypatch.setattr(hardware, "cores", lambda: 3)
     monkeypatch.setattr(affine, "_CHUNK_BYTES", 1 << 12)
     monkeypatch.setattr(affine, "_BLOCK_BYTES", 1 << 12)
