@@ -42,8 +42,9 @@ from jaxwhiten.training.step import (
     place_batch,
 )
 
-__all__ = ["OBJECTIVES", "Batch", "Batches", "Evaluate", "LoRA", "LossFn", "Objective", "Optimization", "Params"]
-__all__ += ["Plan", "Rebuild", "RunOptions", "Setup", "Teacher", "TokenTable", "create_state", "encode_columns"]
-__all__ += ["find_objective", "make_plan", "make_step", "median_rate", "mine_negatives", "noisy_vectors"]
-__all__ += ["objective_loss", "place_batch", "plan_sentences", "plan_taught", "sentence_batches", "sentence_loss"]
-__all__ += ["settings_of", "split_encoder", "sts_evaluator", "tokenize_columns", "train"]
+__all__ = ["OBJECTIVES", "Batch", "Batches", "Evaluate", "Figure", "HeldOut", "LossFn", "Objective", "Params"]
+__all__ += ["Plan", "Rebuild", "Setup", "TokenTable", "TrainingOptions", "Tuned", "create_state", "data_mesh"]
+__all__ += ["encode_columns", "find_objective", "fine_tune", "hold_out", "load_bare", "make_plan", "make_step"]
+__all__ += ["median_rate", "mine_negatives", "noisy_vectors", "note", "objective_loss", "optional", "place_batch"]
+__all__ += ["plan_sentences", "plan_taught", "read_rows", "run_plan", "sentence_batches", "sentence_loss"]
+__all__ += ["settings_of", "split_encoder", "sts_score", "tokenize_columns", "train", "write_held_out"]
