@@ -15,4 +15,5 @@ from jaxwhiten.codes.product import Quantiser, nearest
 from jaxwhiten.codes.spectrum import SpectrumCode
 
 __all__ = ["CODES", "Binary", "Code", "CodedArray", "Drift", "Int8", "Quantiser", "SpectrumCode", "UBinary", "UInt8"]
-__all__ += ["VERDICTS", "allocate", "distortions", "drift", "lloyd_max", "load_code", "make_code", "nearest"]
+__all__ += ["VERDICTS", "allocate", "distortions", "drift", "lloyd_max", "load_code", "load_fitted", "make_code"]
+__all__ += ["nearest"]
