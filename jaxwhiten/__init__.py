@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from jaxwhiten.datasets import load_sts as load_sts
     from jaxwhiten.encoding import CrossEncoder as CrossEncoder
     from jaxwhiten.encoding import Encoder as Encoder
-    from jaxwhiten.encoding.evaluation import evaluate as evaluate
     from jaxwhiten.export import push_to_hub as push_to_hub
     from jaxwhiten.head import POOLINGS as POOLINGS
     from jaxwhiten.parameters import TrainingOptions as TrainingOptions
+    from jaxwhiten.scoring import evaluate as evaluate
     from jaxwhiten.search import Index as Index
     from jaxwhiten.search import build_index as build_index
     from jaxwhiten.search import load_index as load_index
@@ -37,7 +37,7 @@ _NAMES = {
     "codes": ("SpectrumCode", "load_code"),
     "datasets": ("load_sts",),
     "encoding": ("CrossEncoder", "Encoder"),
-    "encoding.evaluation": ("evaluate",),
+    "scoring": ("evaluate",),
     "export": ("push_to_hub",),
     "head": ("POOLINGS",),
     "search": ("Index", "build_index", "load_index", "paraphrase_mining", "semantic_search"),

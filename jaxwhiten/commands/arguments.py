@@ -132,10 +132,11 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
     add(parser, "--columns A,B,SCORE", names, type=lambda text: text.split(","), default=())
 
 
-def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None:
-    """Adds the parameters of a saved whitening, or of one to be fitted."""
+def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False, dimension: bool = True) -> None:
+    """Adds the parameters of a saved whitening, or of one to be fitted; -k only with `dimension`."""
     what = "dimensions that the whitening keeps; default: " + ("all" if fitting else "the file's")
-    add(parser, "-k --dimension K", what, dest="n_components", type=int)
+    if dimension:
+        add(parser, "-k --dimension K", what, dest="n_components", type=int)
     for knob in WHITENING:
         if knob.name != "n_components":
 
@@ -152,21 +153,8 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None
 
 # Arguments that name what a command reads, and what it writes.
 _READ = (
-    *(
-        "input",
-        "inputs",
-        "rows",
-        "file",
-        "files",
-        "vectors",
-        "whitening",
-        "model",
-        "sentences",
-        "corpus",
-        "pairs",
-        "index",
-    ),
-    *("held_out_pairs", "data_dir"),
+    *("input", "inputs", "file", "files", "vectors", "whitening", "model", "sentences", "corpus", "pairs", "index"),
+    *("rows", "data", "held_out_pairs", "data_dir"),
 )
 _WRITTEN = ("output", "moments", "plot", "into")
 

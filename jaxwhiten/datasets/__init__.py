@@ -5,7 +5,7 @@ from jaxwhiten.datasets.named import load_mrpc, load_retrieval
 from jaxwhiten.datasets.nli import NLIRows, NLISource, load_nli
 from jaxwhiten.datasets.protocol import STS_TASKS, Pairs, STSTask, data_folder
 from jaxwhiten.datasets.pydocs import load_pydocs, split_docstring
-from jaxwhiten.datasets.retrieval import RetrievalData, from_pairs
+from jaxwhiten.datasets.retrieval import RetrievalData, from_pairs, read_own
 from jaxwhiten.datasets.sts import load_sts, read_pairs
 from jaxwhiten.datasets.tables import Table, read_table
 from jaxwhiten.datasets.textfile import Corpus, corpus_files, held_out

@@ -8,6 +8,7 @@ References:
 from __future__ import annotations
 
 import csv
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,13 @@ class RetrievalData:
     gold: Gold  # indices of the relevant documents of each query, often none
     counts: Mapping[str, int]  # rows, malformed rows, ids with two texts, empty texts, queries without gold
     conflicts: Sequence[str] = ()  # examples of ids with different texts; the first text was kept
+
+    def with_gold(self) -> RetrievalData:
+        """These documents with the queries that have relevant ones among them."""
+        rows = np.flatnonzero(np.diff(self.gold.indptr))
+        texts, ids = ([side[row] for row in rows] for side in (self.queries, self.query_ids))
+        gold = Gold(np.concatenate([[0], self.gold.indptr[rows + 1]]), self.gold.ids)
+        return dataclasses.replace(self, queries=texts, query_ids=ids, gold=gold)
 
 
 @dataclass
@@ -140,7 +148,7 @@ def read_pairs_file(path: PathLike, name: str | None = None) -> RetrievalData:
 
 
 def read_own(path: PathLike) -> RetrievalData:
-    """Reads a folder in BEIR's form, a table with the columns `query` and `document`, or a file in Quora's columns.
+    """Reads a BEIR folder, a table of `query` and `document` (or `positive`), or a file in Quora's columns.
 
     A BEIR folder has `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, or a single other file of judgements;
     queries without judgements are ignored. A row of a table names a relevant document of a query, unless its `label` is
@@ -153,9 +161,11 @@ def read_own(path: PathLike) -> RetrievalData:
     if path.is_dir():
         return _read_beir(path)
     header = read_header(path) if table_format(path) else []
-    if not {"query", "document"} <= set(header):
+    document = "document" if "document" in header else "positive"
+    if not {"query", document} <= set(header):
         return read_pairs_file(path)
-    table = read_table(path, {name: name for name in ("query", "document", "label") if name in header})
+    columns = {"query": "query", "document": document, "label": "label"}
+    table = read_table(path, {name: column for name, column in columns.items() if column in header})
     relevant = table.numbers("label") > 0 if "label" in table else np.ones(len(table.lines), bool)
     pairs = zip(table.texts("query"), table.texts("document"), relevant.tolist(), strict=True)
     return from_pairs(path.name, ((query, document, query, document, label) for query, document, label in pairs))

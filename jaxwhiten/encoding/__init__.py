@@ -10,13 +10,13 @@ from jaxwhiten.lazy import exports
 if TYPE_CHECKING:
     from jaxwhiten.encoding.cross import CrossEncoder
     from jaxwhiten.encoding.distillation import Vocabulary, distil, distil_static
-    from jaxwhiten.encoding.evaluation import is_tuned, shipped_isoscore
     from jaxwhiten.encoding.store import EmbeddingStore, text_fingerprint
+    from jaxwhiten.encoding.tuned import is_tuned, shipped_isoscore
 
 _LATER = {
     "cross": ("CrossEncoder",),
     "distillation": ("Vocabulary", "distil", "distil_static"),
-    "evaluation": ("is_tuned", "shipped_isoscore"),
+    "tuned": ("is_tuned", "shipped_isoscore"),
     "store": ("EmbeddingStore", "text_fingerprint"),
 }
 __getattr__, __dir__ = exports(__name__, _LATER)

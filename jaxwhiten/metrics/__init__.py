@@ -11,6 +11,7 @@ from jaxwhiten.metrics.scores import (
     mrr_at_k,
     ndcg_at_k,
     recall_at_k,
+    recalls,
     reciprocal_ranks,
     spearman,
     sts_scores,

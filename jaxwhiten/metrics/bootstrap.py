@@ -223,3 +223,19 @@ def bootstrap_mean(
         for done in range(0, n_resamples, width)
     ]
     return percentile_interval(np.concatenate(means), level)
+
+
+def mean_resamples(
+    values: Real[np.ndarray, "m n"], n_resamples: int = 10_000, seed: int = 0
+) -> Float[np.ndarray, "m r"]:
+    """The mean of every row in each bootstrap resample of the columns, such as the scores of n queries.
+
+    Rows share the resamples: the difference of two rows is a paired bootstrap.
+    """
+    m, n = values.shape
+    if not n:
+        raise InputError("The bootstrap of a mean needs at least one value.")
+    rng, width = np.random.default_rng(seed), max(1, _BLOCK_ELEMENTS // n)
+    sizes = [min(width, n_resamples - done) for done in range(0, n_resamples, width)]
+    parts = [rng.multinomial(n, np.full(n, 1 / n), size=size) @ values.T / n for size in sizes]
+    return np.concatenate(parts).T if parts else np.zeros((m, 0))

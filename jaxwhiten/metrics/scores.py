@@ -186,8 +186,15 @@ def recall_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> 
 
     Args as for `mrr_at_k`. If `gold` is the first k ids of an exact search, this is the recall of an approximate index.
     """
+    found = recalls(ranked, gold, k)
+    return float(found.mean()) if len(found) else math.nan
+
+
+def recalls(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:
+    """`recall_at_k` of each query that has gold."""
     hits, relevant = _hits(ranked, gold, k)
-    return float((hits.sum(axis=1) / relevant).mean()) if len(relevant) else math.nan
+    shares: np.ndarray = hits.sum(axis=1) / relevant
+    return shares
 
 
 def discounted_gains(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:

@@ -1,14 +1,12 @@
-"""`jaxwhiten score`: one's own pairs, with a header or without; raw, whitened and coded vectors beside each other."""
+"""`jaxwhiten score`: one's own pairs, with a header or without, and searches; raw, whitened and coded vectors."""
 
 import json
 import re
 
-import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, evaluate
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.commands import score
 from jaxwhiten.datasets import Pairs, load_sts
 from jaxwhiten.whitening import Whitening
 
@@ -35,23 +33,63 @@ def table(pairs, tmp_path):
     return write
 
 
-def test_raw_beside_whitened(run, tiny_model, table, pairs):
+def by_name(report):
+    return {row["name"]: row for row in report["rows"]}
+
+
+def test_raw_and_whitened(run, tiny_model, table, pairs):
     done = run("score", table("p.csv", between=","), "--model", tiny_model, "--pooling", "mean", "-k", 8, "--json")
     assert done.code == 0, done.err
     report = json.loads(done.out)
+    rows = by_name(report)
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
     texts = list(dict.fromkeys([*pairs.sentence1, *pairs.sentence2]))
     for name, way in {"raw": encoder, "whitened": encoder.whiten(texts, k=8)}.items():
-        expected, row = evaluate(way, pairs), report["rows"][name]
-        assert row["spearman"] == pytest.approx(expected.spearman, abs=1e-4)
-        assert row["interval"] == pytest.approx(list(expected.interval), abs=1e-4)
-        assert row["width"] == way.dimension
+        expected, row = evaluate(way, pairs), rows[name]
+        assert row["scores"]["spearman"] == pytest.approx(expected.spearman, abs=1e-4)
+        assert row["intervals"]["spearman"] == pytest.approx(list(expected.interval), abs=1e-4)
+        assert (row["dimensions"], row["bytes"]) == (way.dimension, 4 * way.dimension)
         if name != "raw":
-            gain = row["spearman"] - report["rows"]["raw"]["spearman"]
-            assert row["versus_raw"]["value"] == pytest.approx(gain)
-            assert row["versus_raw"]["interval"][0] < gain < row["versus_raw"]["interval"][1]
-    assert list(report["rows"]) == ["raw", "whitened", "tfidf"]
+            value, (low, high) = row["versus_raw"]
+            assert value == pytest.approx(row["scores"]["spearman"] - rows["raw"]["scores"]["spearman"])
+            assert low < value < high
+    assert list(rows) == ["raw", "whitened", "TF-IDF", "BM25"]
     assert "without their scores" in report["fitted_on"]
+    assert report["verdict"]
+
+
+def test_fewer_bytes(run, tiny_model, table):
+    done = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--bytes", "4,8", "--k", "8,16")
+    assert done.code == 0, done.err
+    cells = [line.split()[:3] for line in done.out.splitlines()[3:-2]]
+    assert cells[:7] == [
+        *[["raw", "32", "128"], ["whitened", "8", "32"], ["whitened", "16", "64"]],
+        *[["int8", "32", "32"], ["binary", "32", "4"], ["code", cells[5][1], "4"], ["code", cells[6][1], "8"]],
+    ]
+    assert [line[0] for line in cells[7:]] == ["TF-IDF", "BM25"]
+
+
+@pytest.mark.parametrize("kind", ["table", "folder"])
+def test_queries_and_documents(run, tiny_model, tmp_path, pairs, kind):
+    rows = list(zip(pairs.sentence1, pairs.sentence2, strict=True))
+    path = tmp_path / "found.tsv"
+    if kind == "table":
+        path.write_text("\n".join("\t".join(row) for row in [("query", "document"), *rows]) + "\n")
+    else:
+        (path := tmp_path / "beir" / "qrels").mkdir(parents=True)
+        judged = [f"{i}\t{i}\t1" for i in range(len(rows))]
+        (path / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]) + "\n")
+        for place, name in enumerate(("queries", "corpus")):
+            lines = [json.dumps({"_id": str(i), "text": row[place]}) for i, row in enumerate(rows)]
+            (path.parent / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+        path = path.parent
+    how = ("--model", tiny_model, "--pooling", "mean", "--bytes", 8, "-k", 8)
+    report = json.loads(run("score", path, *how, "--json").out)
+    assert [row["name"] for row in report["rows"]] == ["raw", "whitened", "int8", "binary", "code", "TF-IDF", "BM25"]
+    assert (report["measure"], report["data"]) == ("ndcg_at_10", str(path))
+    shown = run("score", path, *how).out
+    assert shown.splitlines()[2].split()[:3] == ["dims", "bytes", "nDCG@10"]
+    assert shown.strip().endswith(report["verdict"])
 
 
 @pytest.mark.parametrize("first", ["", "sentence1\tsentence2\tscore", "one\ttwo\tgold"])
@@ -59,23 +97,13 @@ def test_a_table_with_a_header_or_without(run, tiny_model, table, pairs, first):
     done = run("score", table("p.tsv", first), "--model", tiny_model, "--pooling", "mean", "-k", 8)
     assert done.code == 0, done.err
     assert f"{len(pairs):,} pairs" in done.out
-    assert [line.split()[0] for line in done.out.splitlines()[3:]] == ["raw", "whitened", "tfidf"]
-
-
-def test_tfidf_is_that_of_scikit_learn():
-    text = pytest.importorskip("sklearn.feature_extraction.text")
-    texts = ["A dog, a DOG and 2 cats.", "dogs bark", "", "the cat sat: the cat ran", "a cat"]
-    x = text.TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+").fit_transform(texts)
-    words = score.tfidf(texts)
-    np.testing.assert_allclose((words @ words.T).toarray(), (x @ x.T).toarray(), atol=1e-12)
+    assert [line.split()[0] for line in done.out.splitlines()[3:-2]] == ["raw", "whitened", "TF-IDF", "BM25"]
 
 
 def test_equal_rows_have_no_difference(run, tiny_model, table):
     done = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--beta", 0, "--gamma", 0, "--json")
-    versus = json.loads(done.out)["rows"]["whitened"]["versus_raw"]
-    assert (versus["value"], *versus["interval"]) == pytest.approx(
-        (0, 0, 0), abs=0.05
-    )  # paired: a rotation changes nothing
+    value, interval = by_name(json.loads(done.out))["whitened"]["versus_raw"]
+    assert (value, *interval) == pytest.approx((0, 0, 0), abs=0.05)  # paired: a rotation changes nothing
 
 
 def test_a_folder_that_ends_with_a_code(run, tiny_model, table, pairs, tmp_path):
@@ -86,19 +114,18 @@ def test_a_folder_that_ends_with_a_code(run, tiny_model, table, pairs, tmp_path)
     coded = encoder.with_code(SpectrumCode(bytes=8).fit(whitening))
     coded.save(tmp_path / "coded")
     path = table("p.tsv")
-    report = json.loads(run("score", path, "--model", tmp_path / "coded", "--json").out)
-    assert {name: row["width"] for name, row in report["rows"].items()} == {
-        **{"raw": 32, "whitened": 16, "coded": 8},
-        "tfidf": len(
-            {w for side in (pairs.sentence1, pairs.sentence2) for s in side for w in re.findall(r"\w+", s.lower())}
-        ),
+    rows = by_name(json.loads(run("score", path, "--model", tmp_path / "coded", "--json").out))
+    words = {w for side in (pairs.sentence1, pairs.sentence2) for s in side for w in re.findall(r"\w+", s.lower())}
+    assert {name: (row["dimensions"], row["bytes"]) for name, row in rows.items()} == {
+        **{"raw": (32, 128), "whitened": (16, 64), "coded": (rows["coded"]["dimensions"], 8)},
+        **dict.fromkeys(("TF-IDF", "BM25"), (len(words), None)),
     }
-    raw, whitened = (report["rows"][name]["spearman"] for name in ("raw", "whitened"))
+    raw, whitened = (rows[name]["scores"]["spearman"] for name in ("raw", "whitened"))
     assert raw == pytest.approx(evaluate(encoder, pairs).spearman, abs=0.01)
     assert whitened == pytest.approx(evaluate(coded.without_code(), pairs).spearman, abs=0.01)
     done = run("score", path, "--model", tmp_path / "coded", "-k", 4)
     assert done.code == 2
-    assert "has a whitening of its own" in done.err
+    assert "already includes a whitening" in done.err
 
 
 def test_a_score_that_is_not_a_number(run, tiny_model, tmp_path):
@@ -132,6 +159,6 @@ def test_every_sentence_is_encoded_once(run, tiny_model, table, tmp_path, monkey
     monkeypatch.setattr(Encoder, "encode", counted)
     for model, pooling in ((tiny_model, "mean"), (tmp_path / "small", "auto")):
         encoded.clear()
-        done = run("score", table("p.tsv"), "--model", model, "--pooling", pooling)
+        done = run("score", table("p.tsv"), "--model", model, "--pooling", pooling, "--no-cache")
         assert done.code == 0, done.err
         assert len(encoded) == len(set(encoded)) > 60

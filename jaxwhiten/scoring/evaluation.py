@@ -1,0 +1,226 @@
+"""`evaluate`: the forms of an encoder's vectors, scored on one's own data beside lexical baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from jaxwhiten.arrays import normalize
+from jaxwhiten.coded import as_floats
+from jaxwhiten.codes import Int8, SpectrumCode, UBinary
+from jaxwhiten.datasets import Pairs, RetrievalData
+from jaxwhiten.encoding import Encoder, is_tuned
+from jaxwhiten.errors import InputError
+from jaxwhiten.metrics import discounted_gains, recalls, reciprocal_ranks, spearman
+from jaxwhiten.metrics.bootstrap import mean_resamples, percentile_interval, spearman_resamples
+from jaxwhiten.scoring.data import read
+from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
+from jaxwhiten.scoring.words import BM25, TFIDF, best, cosines, count, nearest, weigh
+from jaxwhiten.whitening import Moments, ScoredPairs, Whitening
+
+Encode = Callable[[Encoder, list[str], str | None], np.ndarray]
+Form = tuple[str, int, int | None, Any]  # name, dimensions, bytes, and what is scored
+_DEEP = 100  # results per query
+_HELD = 1 << 25  # similarities held at once
+
+
+def evaluate(
+    encoder: Encoder,
+    data: Any,
+    *,
+    bytes: int | Sequence[int] = (),
+    k: int | Sequence[int] = (),
+    columns: Sequence[str] = (),
+    resamples: int = 10_000,
+    seed: int = 0,
+    encode: Encode | None = None,
+    **whitening: Any,
+) -> Evaluation:
+    """Scores an encoder on your own data: its vectors raw, with its own whitening and code, and in fewer bytes.
+
+    TF-IDF and BM25 are scored with them. Similarities of pairs are correlated with their scores; searches are scored by
+    nDCG@10, MRR@10 and recall, with relevant or not as the gain.
+
+    Args:
+      encoder: The encoder. Pairs are compared by its `similarity_fn_name`, searches by cosine.
+      data: Scored pairs: a table (.csv, .tsv, .jsonl, .parquet), `jaxwhiten.load_sts(...).splits[...]`,
+        `(sentences_a, sentences_b, scores)`, rows of two sentences and a score, or `ScoredPairs`, whose vectors are
+        compared directly. Queries and documents: a table with the columns `query` and `document` (or `positive`), a
+        BEIR folder, or `RetrievalData`. Either also as a DataFrame.
+      bytes: Sizes of codes to fit on the sentences or documents; int8 and binary vectors are scored, too.
+      k: Dimensions of whitenings to fit on them, 0 for all; for an encoder without a whitening.
+      columns: Names of both sentences and of the score in a table of pairs.
+      resamples, seed: Number and seed of the bootstrap's resamples.
+      encode: A function of encoder, texts and role that is called instead of `Encoder.encode`, for example to use a
+        cache.
+      **whitening: Parameters of `jaxwhiten.Whitening`, such as `gamma`.
+
+    Raises:
+      InputError: There are fewer than two different scores, an item is not a sentence, or the encoder already includes
+        a whitening.
+      DataError: A file is missing or damaged; the message names file and line.
+
+    References:
+      Reimers, Beyer & Gurevych 2016, "Task-Oriented Intrinsic Evaluation of Semantic Textual Similarity", section 5.
+      Thakur et al. 2021, "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models".
+    """
+    given = read(data, columns)
+    sizes, ks = ([value] if isinstance(value, int) else list(value) for value in (bytes, k))
+    about = encoder.similarity_fn_name, encoder.encoding(), resamples, seed
+    if isinstance(given, ScoredPairs):
+        if sizes or ks or whitening:
+            raise InputError("Vectors are compared unchanged: pass sentences to score bytes or k.")
+        forms = [(RAW, *_size(encoder), encoder.similarity_pairwise(given.first, given.second))]
+        rows = _correlations(forms, given.gold, resamples, seed)
+        return Evaluation("", {"pairs": len(given.gold)}, rows, 0, "", *about)
+    encode = encode or (lambda own, texts, role: own.encode(texts, prompt=own.prompt_for(role) if role else None))
+    raw = encoder.without_code().before_whitening()
+    scored: _Pairs | _Search
+    scored = _Search(given, raw, encode) if isinstance(given, RetrievalData) else _Pairs(given, raw, encode)
+    ways = list(_ways(encoder, raw, scored.vectors, sizes, ks, whitening))
+    forms = [(name, *_size(way), scored.compare(way)) for name, way in ways]
+    rows = scored.rows([*forms, *scored.words()], resamples, seed)
+    own = max((i for i, (_, way) in enumerate(ways) if way.head is encoder.head), default=0)
+    fitted = f"fitted on {scored.fitted_on}" if len(ways) > 1 + own else ""
+    return Evaluation(scored.name, scored.counts, rows, own, fitted, *about)
+
+
+class _Pairs:
+    """Scored pairs: every sentence is encoded once."""
+
+    name = ""
+
+    def __init__(self, pairs: Pairs, raw: Encoder, encode: Encode):
+        self.texts, self.gold, self.raw = list(dict.fromkeys([*pairs.sentence1, *pairs.sentence2])), pairs.score, raw
+        row = {text: number for number, text in enumerate(self.texts)}
+        self.left, self.right = (np.array([row[text] for text in side]) for side in (pairs.sentence1, pairs.sentence2))
+        self.vectors = encode(raw, self.texts, None)
+        self.counts = {"pairs": len(pairs)}
+        self.fitted_on = f"these {len(self.texts):,} sentences, without their scores"
+
+    def compare(self, way: Encoder) -> Float[np.ndarray, " n"]:
+        """The similarity of each pair, both sides in this form."""
+        made = way.head.finished(self.vectors, self.raw.head)
+        return way.similarity_pairwise(made[self.left], made[self.right])
+
+    def words(self) -> Iterator[Form]:
+        """The lexical baselines."""
+        counts = count(self.texts)
+        for name in (TFIDF, BM25):
+            yield name, counts.shape[1], None, cosines(weigh(name, counts, counts)[1], self.left, self.right)
+
+    def rows(self, forms: Sequence[Form], resamples: int, seed: int) -> tuple[Row, ...]:
+        """Correlations of the similarities with the scores."""
+        return _correlations(forms, self.gold, resamples, seed)
+
+
+class _Search:
+    """Queries with relevant documents."""
+
+    def __init__(self, data: RetrievalData, raw: Encoder, encode: Encode):
+        self.name, self.data, self.raw = data.name, data.with_gold(), raw
+        self.vectors = encode(raw, self.data.documents, "document")
+        self.queries = encode(raw, self.data.queries, "query")
+        self.counts = {"documents": len(self.data.documents), "queries": len(self.data.queries)}
+        self.fitted_on = f"these {len(self.data.documents):,} documents"
+
+    def compare(self, way: Encoder) -> Int[np.ndarray, "q k"]:
+        """The nearest documents of each query, as an index finds them: documents may be coded, queries are not.
+
+        A query is compared with spectrum codes by distance, see `jaxwhiten.search.coding`, and else by cosine.
+        """
+        stored = as_floats(way.head.finished(self.vectors, self.raw.head))
+        stored = stored if isinstance(way.head.code, SpectrumCode) else normalize(stored)
+        queries = normalize(way.without_code().head.finished(self.queries, self.raw.head))
+        half = np.einsum("nd,nd->n", stored, stored) / 2
+        rows, k = max(1, _HELD // len(stored)), min(_DEEP, len(stored))
+        parts = [best(queries[at : at + rows] @ stored.T - half, k) for at in range(0, len(queries), rows)]
+        return np.concatenate(parts)
+
+    def words(self) -> Iterator[Form]:
+        """The lexical baselines."""
+        counts, n = count([*self.data.documents, *self.data.queries]), len(self.data.documents)
+        for name in (TFIDF, BM25):
+            queries, documents = weigh(name, counts, counts[:n])
+            yield name, counts.shape[1], None, nearest(queries[n:], documents[:n], min(_DEEP, n))
+
+    def rows(self, forms: Sequence[Form], resamples: int, seed: int) -> tuple[Row, ...]:
+        """Means over the queries of every measure; forms share the resamples."""
+        gold, found = self.data.gold, [form[-1] for form in forms]
+        of_queries = {
+            "ndcg_at_10": [discounted_gains(ids, gold) for ids in found],
+            "mrr_at_10": [reciprocal_ranks(ids, gold) for ids in found],
+            "recall_at_10": [recalls(ids, gold, 10) for ids in found],
+            "recall_at_100": [recalls(ids, gold, 100) for ids in found],
+        }
+        table = 100 * np.stack(list(of_queries.values()), axis=1)  # [forms, measures, queries]
+        drawn = mean_resamples(table.reshape(-1, table.shape[-1]), resamples, seed).reshape(*table.shape[:2], -1)
+        values = [dict(zip(of_queries, row, strict=True)) for row in table.mean(axis=2).tolist()]
+        return _rows(forms, values, [dict(zip(of_queries, row, strict=True)) for row in drawn])
+
+
+def _ways(
+    encoder: Encoder,
+    raw: Encoder,
+    vectors: Float[np.ndarray, "n d"],
+    sizes: Sequence[int],
+    ks: Sequence[int],
+    whitening: dict[str, Any],
+) -> Iterator[tuple[str, Encoder]]:
+    """The forms of an encoder's vectors by name; whitenings and codes are fitted on raw vectors."""
+    yield RAW, raw
+    own = encoder.without_code().head.whitening
+    if own is not None:
+        if ks or whitening:
+            raise InputError(f"{encoder.name}: already includes a whitening, scored unchanged: omit k and its options.")
+        yield "whitened", encoder.without_code()
+    for k in ks:
+        yield "whitened", raw.whiten(vectors, k=k or None, **whitening)
+    if encoder.head.code is not None:
+        yield "coded", encoder
+    if sizes:
+        yield "int8", raw.with_code(Int8().fit(vectors))
+        yield "binary", raw.with_code(UBinary().fit(vectors))
+        moments = Moments().update(vectors)
+        if own is None:
+            gamma = whitening.get("gamma")
+            gamma = SpectrumCode.usual_gamma(moments, is_tuned(raw)) if gamma is None else gamma
+            own = Whitening.from_moments(moments, **{**whitening, "gamma": gamma})
+        for size in sizes:
+            yield "code", raw.with_code(SpectrumCode(bytes=size).fit(own))
+
+
+def _size(way: Encoder) -> tuple[int, int]:
+    """The dimensions and the bytes of a form's vectors."""
+    code = way.head.code
+    if code is None:
+        return way.dimension, 4 * way.dimension
+    return code.affine.outputs, code.nbytes
+
+
+def _correlations(forms: Sequence[Form], gold: Float[np.ndarray, " n"], resamples: int, seed: int) -> tuple[Row, ...]:
+    """Correlations of similarities with the scores; forms share the resamples."""
+    drawn = spearman_resamples(np.stack([form[-1] for form in forms]), gold, [""] * len(gold), resamples, seed)["all"]
+    values = [{"spearman": 100 * spearman(form[-1], gold), "pearson": _pearson(form[-1], gold)} for form in forms]
+    return _rows(forms, values, [{"spearman": of_form} for of_form in drawn])
+
+
+def _pearson(x: np.ndarray, y: np.ndarray) -> float:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return 100 * float(np.corrcoef(x, y, dtype=np.float64)[0, 1])
+
+
+def _rows(
+    forms: Sequence[Form], values: Sequence[dict[str, float]], drawn: Sequence[dict[str, np.ndarray]]
+) -> tuple[Row, ...]:
+    """Rows with intervals, and the paired difference of the first measure to the first form."""
+    first, rows = next(iter(values[0])), list[Row]()
+    for (name, dimensions, size, _), scores, of_row in zip(forms, values, drawn, strict=True):
+        intervals = {measure: percentile_interval(samples) for measure, samples in of_row.items()}
+        value = scores[first] - values[0][first]
+        change = Change(value, percentile_interval(of_row[first] - drawn[0][first])) if rows else None
+        rows.append(Row(name, dimensions, size, scores, intervals, change))
+    return tuple(rows)

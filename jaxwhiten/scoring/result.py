@@ -1,0 +1,181 @@
+"""The result of `evaluate`: a row for each form of the vectors, a table, and a verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from jaxwhiten.metrics import UNDEFINED
+from jaxwhiten.metrics.bootstrap import Interval
+
+RAW = "raw"
+LITTLE = 1.0  # points of the first measure
+HEADS = {
+    "spearman": "Spearman × 100",
+    "pearson": "Pearson × 100",
+    "ndcg_at_10": "nDCG@10 × 100",
+    "mrr_at_10": "MRR@10 × 100",
+    "recall_at_10": "recall@10 × 100",
+    "recall_at_100": "recall@100 × 100",
+}
+
+
+class Change(NamedTuple):
+    """A paired difference with its confidence interval."""
+
+    value: float
+    interval: Interval
+
+    def __str__(self) -> str:
+        return f"{self.value:+.2f} ({self.interval.low:+.2f} to {self.interval.high:+.2f})"
+
+
+@dataclass(frozen=True)
+class Row:
+    """The scores of one form of the vectors, or of a lexical baseline; × 100, and NaN if undefined."""
+
+    name: str
+    dimensions: int  # of the vectors, or the number of different words
+    bytes: int | None  # per text; None for a lexical baseline
+    scores: dict[str, float]  # by measure
+    intervals: dict[str, Interval]  # 95% bootstrap intervals of measures
+    versus_raw: Change | None  # difference of the first measure to the raw vectors
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of an encoder; `print` shows them as a table with a verdict."""
+
+    data: str  # its name, empty for pairs in memory
+    counts: dict[str, int]  # of pairs, or of documents and queries
+    rows: tuple[Row, ...]  # the raw vectors first
+    own: int  # the row of the encoder with its own head
+    fitted_on: str  # the texts that whitenings and codes were fitted on
+    similarity: str  # its name, such as "cosine"
+    encoding: dict[str, Any]  # how the vectors were made (`Encoder.encoding`)
+    resamples: int
+    seed: int
+
+    @property
+    def measure(self) -> str:
+        """The first measure, which differences and the verdict are about."""
+        return next(iter(self.rows[0].scores))
+
+    @property
+    def score(self) -> float:
+        """The first measure of the encoder with its own head."""
+        return self.rows[self.own].scores[self.measure]
+
+    @property
+    def interval(self) -> Interval:
+        """The 95% bootstrap interval of `score`."""
+        return self.rows[self.own].intervals[self.measure]
+
+    @property
+    def spearman(self) -> float:
+        """Spearman's correlation with the scores of pairs, × 100; NaN if all similarities are equal."""
+        return self.rows[self.own].scores["spearman"]
+
+    @property
+    def pearson(self) -> float:
+        """Pearson's correlation with the scores of pairs, × 100."""
+        return self.rows[self.own].scores["pearson"]
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs."""
+        return self.counts["pairs"]
+
+    @property
+    def verdict(self) -> str:
+        """What the differences decide, in one sentence."""
+        raw, *others = self.rows
+        forms = [row for row in others if row.bytes is not None and row.versus_raw]
+        words = max(
+            (row for row in others if row.bytes is None), key=lambda row: row.scores[self.measure], default=None
+        )
+        said = [part for part in (_beside_words(words), _forms(forms, raw)) if part]
+        return f"{'; '.join(said)}." if said else ""
+
+    def __repr__(self) -> str:
+        made, row = self.encoding, self.rows[self.own]
+        found = f"{_head(self.measure)} {UNDEFINED}"
+        if not math.isnan(self.score):
+            ends = f"[{self.interval.low:.2f}, {self.interval.high:.2f}]"
+            rest = "".join(f", {_head(name)} {row.scores[name]:.2f}" for name in [*row.scores][1:])
+            found = f"{_head(self.measure)} {self.score:.2f} {ends}{rest}"
+        counts = ", ".join(f"{count:,} {what}" for what, count in self.counts.items())
+        return (
+            f"Evaluation({found}, {counts}; {made['model']}, {made['pooling']}, {self.similarity}, up to"
+            f" {made['max_length']} tokens, {made['dtype']})"
+        )
+
+    def __str__(self) -> str:
+        names = list(self.rows[0].scores)
+        heads = ["", "dims", "bytes", HEADS[names[0]], "95% CI", *map(HEADS.__getitem__, names[1:]), "vs. raw"]
+        heads[3:] = [head.removesuffix(" × 100") for head in heads[3:]] if len(names) > 2 else heads[3:]
+        cells = [heads, *(self._cells(row) for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [
+            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in cells
+        ]
+        counts = ", ".join(f"{count:,} {what}" for what, count in self.counts.items())
+        fitted = f"; {self.fitted_on}" if self.fitted_on else ""
+        unit = ". Scores × 100" if len(names) > 2 else ""
+        about = f"{self.data + ': ' if self.data else ''}{counts}; {self.encoding['model']}{fitted}{unit}"
+        return "\n".join([about, "", *lines, *(["", self.verdict] if self.verdict else [])])
+
+    def _cells(self, row: Row) -> list[str]:
+        def shown(name: str) -> str:
+            return "undefined" if math.isnan(row.scores[name]) else f"{row.scores[name]:.2f}"
+
+        (low, high), (first, *rest) = row.intervals[self.measure], row.scores
+        ends = "" if math.isnan(low) else f"{low:.2f}–{high:.2f}"
+        change = str(row.versus_raw) if row.versus_raw and not math.isnan(row.versus_raw.value) else ""
+        size = f"{row.bytes:,}" if row.bytes is not None else "–"
+        return [row.name, str(row.dimensions), size, shown(first), ends, *map(shown, rest), change]
+
+
+def _head(measure: str) -> str:
+    return HEADS[measure].removesuffix(" × 100")
+
+
+def _beside_words(words: Row | None) -> str:
+    """How the raw vectors compare with the better lexical baseline."""
+    if words is None or words.versus_raw is None or math.isnan(words.versus_raw.value):
+        return ""
+    value, (low, high) = words.versus_raw
+    if high < 0:
+        return f"raw vectors beat {words.name} by {-value:.2f} ({-high:.2f} to {-low:.2f})"
+    if low > 0:
+        return (
+            f"{words.name} beats raw vectors by {value:.2f} ({low:.2f} to {high:.2f}): use it, or a fine-tuned encoder"
+        )
+    return f"raw vectors and {words.name} do not differ significantly"
+
+
+def _forms(forms: list[Row], raw: Row) -> str:
+    """The smallest form of the vectors that surely loses little; without smaller ones, the effect of the whitening."""
+    known = [(row, row.versus_raw) for row in forms if row.versus_raw and not math.isnan(row.versus_raw.value)]
+    if not known or not raw.bytes:
+        return ""
+    smaller = [(row.bytes, row, change) for row, change in known if row.bytes and row.bytes < raw.bytes]
+    if not smaller:
+        row, change = max(known, key=lambda one: one[1].value)
+        what = (
+            "gains"
+            if change.interval.low > 0
+            else "loses"
+            if change.interval.high < 0
+            else "changes nothing significantly"
+        )
+        return f"{row.name}: {what}, {change}"
+    kept = [one for one in smaller if one[2].interval.low >= -LITTLE]
+    if not kept:
+        size, row, change = max(smaller, key=lambda one: one[2].interval.low)
+        closest = f"the closest is {row.name} of {size:,} bytes, {change}"
+        return f"no smaller form surely loses less than {LITTLE:g} point; {closest}"
+    size, row, change = min(kept, key=lambda one: (one[0], -one[2].value))
+    what = "gains" if change.interval.low > 0 else f"loses less than {LITTLE:g} point"
+    return f"{row.name} of {size:,} bytes, 1/{raw.bytes / size:.3g} of float32, {what}: {change}"

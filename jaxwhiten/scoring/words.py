@@ -1,0 +1,84 @@
+"""Lexical baselines, which use no encoder: TF-IDF and BM25.
+
+A text is a sparse row of counts with a column for each word. The texts that idf and the mean length are counted on are
+passed as rows, too.
+
+References:
+  Spärck Jones 1972, "A statistical interpretation of term specificity and its application in retrieval".
+  Robertson & Zaragoza 2009, "The Probabilistic Relevance Framework: BM25 and Beyond".
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.sparse import csr_matrix, diags
+
+TFIDF, BM25 = "TF-IDF", "BM25"
+_K1, _B = 1.5, 0.75
+_HELD = 1 << 25  # similarities held at once
+
+
+def count(texts: Sequence[str]) -> csr_matrix:
+    """The count of each lower-cased run of letters and digits (column, in alphabetical order) in each text (row)."""
+    bags = [Counter(re.findall(r"\w+", text.lower())) for text in texts]
+    number = {word: column for column, word in enumerate(sorted(set().union(*bags)))}
+    pairs = [sorted((number[word], times) for word, times in bag.items()) for bag in bags]
+    columns, counts = np.array([pair for row in pairs for pair in row], np.int64).reshape(-1, 2).T
+    starts = np.cumsum([0, *map(len, pairs)])
+    return csr_matrix((counts.astype(np.float64), columns, starts), (len(texts), len(number)))
+
+
+def weigh(name: str, counts: csr_matrix, fit: csr_matrix) -> tuple[csr_matrix, csr_matrix]:
+    """The rows as queries and as documents, whose products are the similarities.
+
+    Args:
+      name: `TFIDF`: 1 + log of the count, times the smoothed idf, scaled to unit length. `BM25`: k1 = 1.5, b = 0.75.
+      counts: Counts of the texts.
+      fit: Counts of the texts for idf and, for BM25, for the mean length. A word in none of them has the highest idf.
+    """
+    having, weights = np.bincount(fit.indices, minlength=fit.shape[1]), counts.copy()
+    if name == TFIDF:
+        weights.data = 1 + np.log(weights.data)
+        weights = (weights @ diags(np.log((1 + fit.shape[0]) / (1 + having)) + 1)).tocsr()
+        weights = (diags(1 / np.maximum(_norms(weights), np.finfo(np.float64).tiny)) @ weights).tocsr()
+        return weights, weights
+    idf = np.log1p((fit.shape[0] - having + 0.5) / (having + 0.5))
+    lengths = np.asarray(counts.sum(axis=1)).ravel()
+    damping = _K1 * (1 - _B + _B * lengths / max(1.0, fit.sum() / max(1, fit.shape[0])))
+    weights.data *= (_K1 + 1) / (weights.data + np.repeat(damping, np.diff(weights.indptr)))
+    return counts, (weights @ diags(idf)).tocsr()
+
+
+def cosines(x: csr_matrix, left: Int[np.ndarray, " n"], right: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """The cosine of each pair of rows; 0 if a row has no words."""
+    norms = _norms(x)
+    products = np.asarray(x[left].multiply(x[right]).sum(axis=1)).ravel()
+    return products / np.maximum(norms[left] * norms[right], np.finfo(np.float64).tiny)
+
+
+def nearest(queries: csr_matrix, documents: csr_matrix, k: int) -> Int[np.ndarray, "q k"]:
+    """The k documents with the highest products with each query, best first, ties by number; -1 without any product."""
+    ids = [np.zeros((0, k), np.int64)]
+    rows = max(1, _HELD // max(1, documents.shape[0]))
+    for start in range(0, queries.shape[0], rows):
+        scores = (queries[start : start + rows] @ documents.T).toarray()
+        found = best(scores, k)
+        found[np.take_along_axis(scores, found, axis=1) <= 0] = -1
+        ids.append(found)
+    return np.concatenate(ids)
+
+
+def best(scores: Float[np.ndarray, "q n"], k: int) -> Int[np.ndarray, "q k"]:
+    """The columns of the k highest scores of each row, best first, ties by number."""
+    ids = np.sort(np.argpartition(-scores, k - 1, axis=1)[:, :k], axis=1)
+    order = np.argsort(-np.take_along_axis(scores, ids, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(ids, order, axis=1)
+
+
+def _norms(x: csr_matrix) -> Float[np.ndarray, " n"]:
+    return np.sqrt(np.asarray(x.multiply(x).sum(axis=1)).ravel())

@@ -1,0 +1,190 @@
+"""A user's own scored pairs in one call: the plain computation, whatever form the pairs come in."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxwhiten import Encoder, Moments, ScoredPairs, Whitening, build_index, evaluate, load_sts, metrics
+from jaxwhiten.codes import Int8, SpectrumCode, UBinary
+from jaxwhiten.datasets import Pairs, from_pairs
+from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.metrics import cosine_pairs
+from jaxwhiten.metrics.bootstrap import Interval, bootstrap_spearman
+from jaxwhiten.scoring import Evaluation, Row
+from jaxwhiten.scoring.result import Change
+
+pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")  # few texts
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model):
+    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, device="cpu:0")
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    whole = load_sts("sts_sample").splits["test"]
+    return Pairs(whole.sentence1[:40], whole.sentence2[:40], whole.score[:40], whole.subset[:40])
+
+
+def test_equal_to_the_plain_computation_in_every_form(encoder, pairs):
+    a, b = (encoder.encode(side) for side in (pairs.sentence1, pairs.sentence2))
+    found, gold = cosine_pairs(a, b), pairs.score
+    result = evaluate(encoder, pairs)
+    assert result.spearman == pytest.approx(100 * stats.spearmanr(found, gold).statistic, abs=1e-3)
+    assert result.pearson == pytest.approx(100 * stats.pearsonr(found, gold).statistic, abs=1e-3)
+    assert result.interval == bootstrap_spearman(found, gold, [""] * 40)["all"]
+    assert result.interval.low < result.spearman < result.interval.high
+    assert (result.pairs, result.similarity, result.encoding) == (40, "cosine", encoder.encoding())
+    rows = list(zip(pairs.sentence1, pairs.sentence2, gold.tolist(), strict=True))
+    columns = (pairs.sentence1, pairs.sentence2, gold.tolist())
+    for form in (rows, tuple(rows), iter(rows), columns, ScoredPairs(a, b, gold)):
+        assert evaluate(encoder, form).spearman == pytest.approx(result.spearman, abs=1e-3)
+    three = tuple(rows[:3])  # three rows are not three columns
+    assert evaluate(encoder, three, resamples=10).pairs == 3
+
+
+def test_the_encoders_own_similarity_and_prompt_are_used(tiny_model, pairs):
+    options = {"prompts": {"query": "Music "}, "default_prompt_name": "query", "similarity_fn_name": "manhattan"}
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, device="cpu:0", **options)
+    a, b = (encoder.encode(side, prompt="Music ") for side in (pairs.sentence1, pairs.sentence2))
+    result = evaluate(encoder, pairs, resamples=50, seed=3)
+    wanted = stats.spearmanr(-np.abs(a - b).sum(1), pairs.score).statistic
+    assert result.spearman == pytest.approx(100 * wanted, abs=1e-3)
+    assert (result.similarity, result.resamples, result.seed) == ("manhattan", 50, 3)
+
+
+def test_what_is_shown(encoder, pairs):
+    shown = repr(evaluate(encoder, pairs, resamples=20))
+    assert shown.startswith("Evaluation(Spearman ")
+    assert shown.endswith(f"40 pairs; {encoder.name}, mean, cosine, up to 32 tokens, float32)")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "error", "message"),
+    [
+        ([("a", "b", 1.0)], InputError, "two different scores"),
+        ([("a", "b", 1.0), ("c", "d", 1.0)], InputError, "two different scores"),
+        ([], InputError, "two different scores"),
+        ([("a", "b"), ("c", "d")], InputError, "Row 0: expected two sentences and a score"),
+        (["abc", "def"], InputError, "Row 0: expected two sentences and a score"),
+        ((["a", "b"], ["c"], [1, 2]), InputError, "2 and 1 sentences, but 2 scores"),
+        ((["a", "b"], ["c", "d"], [1, "x"]), InputError, "not all numbers"),
+        ((["a", "b"], ["c", 4], [1, 2]), InputError, "expected a str, got int 4"),
+        ((["a", "b"], ["c", "d"], [1, float("nan")]), NonFiniteError, "pair 1"),
+    ],
+)
+def test_mistakes_are_named(encoder, pairs, error, message):
+    with pytest.raises(error, match=message):
+        evaluate(encoder, pairs)
+
+
+@pytest.fixture(scope="module")
+def search():
+    """Half of the sentences of the sample find their partners among all."""
+    whole = load_sts("sts_sample").splits["test"]
+    rows = zip(whole.sentence1[:120], whole.sentence2[:120], whole.score[:120], strict=True)
+    return from_pairs("sample", [(a, b, a, b, bool(score >= 3)) for a, b, score in rows])
+
+
+def test_a_search_is_scored_as_by_an_index(search):
+    encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=32)
+    found = evaluate(encoder, search, bytes=[4, 8], k=8, gamma=0.5, resamples=200)
+    assert [(row.name, row.bytes) for row in found.rows] == [
+        *[("raw", 1024), ("whitened", 32), ("int8", 256), ("binary", 32), ("code", 4), ("code", 8)],
+        *[("TF-IDF", None), ("BM25", None)],
+    ]
+    asked = search.with_gold()
+    documents, queries = encoder.encode(search.documents), encoder.encode(asked.queries)
+    moments = Moments().update(documents)
+    whitening = Whitening.from_moments(moments, gamma=0.5)
+    int8, ubinary = (code.decode(code.encode(documents)) for code in (Int8().fit(documents), UBinary().fit(documents)))
+    indexes = [
+        build_index(documents, "jax"),
+        build_index(documents, "jax", whitening=whitening.with_params(n_components=8)),
+        build_index(int8, "jax"),
+        build_index(ubinary, "jax"),
+        *(build_index(documents, "jax", codes=SpectrumCode(bytes=size).fit(whitening)) for size in (4, 8)),
+    ]
+    for row, index in zip(found.rows, indexes, strict=False):
+        _, ids = index.search(queries, 100)
+        assert row.scores["ndcg_at_10"] == pytest.approx(100 * metrics.ndcg_at_k(ids, asked.gold), abs=0.01)
+        assert row.scores["mrr_at_10"] == pytest.approx(100 * metrics.mrr_at_k(ids, asked.gold), abs=0.01)
+        assert row.scores["recall_at_100"] == pytest.approx(100 * metrics.recall_at_k(ids, asked.gold, 100), abs=0.01)
+        assert row.intervals["mrr_at_10"].low <= row.scores["mrr_at_10"] <= row.intervals["mrr_at_10"].high
+    assert found.counts == {"documents": len(search.documents), "queries": len(asked.queries)}
+    assert (found.measure, found.own, found.score) == ("ndcg_at_10", 0, found.rows[0].scores["ndcg_at_10"])
+
+
+@pytest.mark.parametrize("column", ["document", "positive"])
+def test_queries_and_documents_in_any_form(encoder, search, tmp_path, column):
+    pairs = [
+        (search.queries[q], search.documents[d])
+        for q in range(len(search.queries))
+        for d in search.gold.ids[slice(*search.gold.indptr[q : q + 2])]
+    ]
+    wanted = evaluate(encoder, from_pairs("t", [(a, b, a, b, True) for a, b in pairs]), resamples=10)
+    table = tmp_path / "t.tsv"
+    table.write_text("\n".join("\t".join(pair) for pair in [("query", column), *pairs]) + "\n")
+    (folder := tmp_path / "beir" / "qrels").mkdir(parents=True)
+    number = {text: f"d{i}" for i, text in enumerate(dict.fromkeys(b for _, b in pairs))}
+    for name, texts in (("corpus", number), ("queries", {text: f"q{i}" for i, text in enumerate(search.queries)})):
+        lines = [json.dumps({"_id": key, "text": text}) for text, key in texts.items()]
+        (tmp_path / "beir" / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    judged = [f"q{search.queries.index(a)}\t{number[b]}\t1" for a, b in pairs]
+    (folder / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]) + "\n")
+    columns = {"query": [a for a, _ in pairs], column: [b for _, b in pairs]}
+    for form in (table, str(table), tmp_path / "beir", columns):
+        assert evaluate(encoder, form, resamples=10).rows == wanted.rows
+
+
+def test_a_table_of_pairs_as_columns(encoder, pairs):
+    columns = {"sentence1": pairs.sentence1, "sentence2": pairs.sentence2, "score": pairs.score}
+    assert evaluate(encoder, columns, resamples=10).rows == evaluate(encoder, pairs, resamples=10).rows
+
+
+def test_the_own_head_is_the_score(encoder, pairs):
+    whitening = Whitening(n_components=8).fit(encoder.encode([f"{i} plans" for i in range(100)]))
+    small, coded = encoder.with_whitening(whitening), encoder.with_code(SpectrumCode(bytes=8).fit(whitening))
+    found = evaluate(coded, pairs, resamples=50)
+    assert [row.name for row in found.rows] == ["raw", "whitened", "coded", "TF-IDF", "BM25"]
+    assert (found.own, found.score) == (2, found.rows[2].scores["spearman"])
+    assert evaluate(small, pairs, resamples=50).spearman == found.rows[1].scores["spearman"]
+    with pytest.raises(InputError, match="already includes a whitening"):
+        evaluate(small, pairs, k=4)
+    with pytest.raises(InputError, match="pass sentences"):
+        evaluate(encoder, ScoredPairs(np.eye(3), np.eye(3), np.arange(3.0)), bytes=4)
+
+
+def row(name, size, value, low=None, high=None):
+    change = None if low is None else Change(value, Interval(low, high))
+    return Row(name, 8, size, {"spearman": 50 + value}, {"spearman": Interval(40.0, 60.0)}, change)
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict"),
+    [
+        ([row("TF-IDF", None, -9.0, -12.0, -6.0)], "raw vectors beat TF-IDF by 9.00 (6.00 to 12.00)."),
+        (
+            [row("BM25", None, 9.0, 6.0, 12.0)],
+            "BM25 beats raw vectors by 9.00 (6.00 to 12.00): use it",
+        ),
+        ([row("BM25", None, 1.0, -6.0, 12.0)], "raw vectors and BM25 do not differ significantly."),
+        ([row("whitened", 400, 1.0, 0.5, 2.0)], "whitened: gains, +1.00 (+0.50 to +2.00)."),
+        ([row("whitened", 400, -1.0, -2.5, -0.1)], "whitened: loses, -1.00"),
+        ([row("int8", 100, 0.0, -0.1, 0.1), row("code", 50, -3.0, -9.0, 2.0)], "int8 of 100 bytes, 1/4 of float32, lo"),
+        (
+            [row("int8", 100, 0.0, -0.1, 0.1), row("code", 50, 3.0, 1.0, 5.0)],
+            "code of 50 bytes, 1/8 of float32, gai",
+        ),
+        ([row("code", 50, -3.0, -9.0, 2.0)], "no smaller form surely loses less than 1 point; the closest is code of"),
+        ([row("TF-IDF", None, float("nan"), float("nan"), float("nan"))], ""),
+    ],
+)
+def test_the_verdict_follows_the_intervals(others, verdict):
+    found = Evaluation("", {"pairs": 9}, (row("raw", 400, 0.0), *others), 0, "", "cosine", {"model": "m"}, 10, 0)
+    assert found.verdict.startswith(verdict)
+    assert bool(found.verdict) == bool(verdict)
+    assert str(found).endswith(found.verdict)
