@@ -25,8 +25,9 @@ from ml_collections import ConfigDict
 import jaxwhiten
 from configs import launch
 from eval import classification, measure, report
-from eval.common import Notes, finish, header_fields, load_encoder, make_folder, say
+from eval.common import Notes, header_fields, load_encoder, make_folder, say
 from eval.comparators import COMPARATORS, Comparator
+from eval.driver import driven
 from eval.intervals import estimate, resampled, with_ends
 from eval.methods import make_method
 from eval.report import codes as views
@@ -85,8 +86,8 @@ class Fit:
     tuned: bool  # the encoder
 
 
-def main(config: ConfigDict) -> None:
-    started = time.perf_counter()
+def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
+    """The run after each code."""
     names = choices("codes", config.codes, (*CODES, *TRAINED, *FLOATS))
     names = tuple(sorted(names, key=lambda name: name != "spectrum"))  # the others are compared with it
     sizes = sorted(integers("bytes", config.bytes))
@@ -94,8 +95,7 @@ def main(config: ConfigDict) -> None:
     gammas = () if config.gamma == "auto" else fractions("gamma", config.gamma)
     tasks = choices("tasks", config.tasks, STS_TASKS) if config.tasks else ()
     classify = choices("classify", config.classify, classification.TASKS) if config.classify else ()
-    out = Path(config.out)
-    make_folder(out)
+    make_folder(Path(config.out))
     data = load_search(config.dataset, config.data_dir or None)
     encoder = load_encoder(config, config.pooling).without_code()
     outside = first_sentences(config.outside, config.outside_rows) if config.outside else []
@@ -112,7 +112,7 @@ def main(config: ConfigDict) -> None:
 
     isoscore = shipped_isoscore(encoder)
     run = report.Run(make_header(config, encoder, searched, encoded_in, len(outside), isoscore))
-    report.remove_views(out)
+    yield run
     raw: Scored | None = None
     spectra: dict[tuple[str, float], dict[int, np.ndarray]] = {}
     known: set = set()
@@ -131,9 +131,7 @@ def main(config: ConfigDict) -> None:
             estimates = intervals(scored, raw, peer, searched.tasks, config) if config.bootstrap else {}
             run.rows.append(results.CodeRow(**row, **estimates))
             say(f"{fit.name}, {name}, {row['bytes']} bytes: MRR@10 {row['mrr_at_10']:.4f}")
-            run.save(out)
-    run = finish(run, out, started, resamples=config.bootstrap)
-    print(views.as_text(run, views.write_codes(run, out)))
+            yield run
 
 
 def encode(
@@ -373,6 +371,8 @@ def make_header(
         **header_fields(config, encoder, encoding),
     )
 
+
+main = driven(evaluator, views.VIEWS)
 
 if __name__ == "__main__":
     launch.run(main, "configs/codes.py")

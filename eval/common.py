@@ -7,7 +7,6 @@ import datetime
 import os
 import platform
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ from ml_collections import ConfigDict
 
 import jaxwhiten
 from eval.encoding import pooling_names
-from eval.report import Run, results
+from eval.report import results
 from eval.settings import choices, integers, parameters
-from eval.words import BASELINES, LAYER0, WORDS, scikit_learn
+from eval.words import BASELINES, LAYER0, WORDS
 from jaxwhiten import Encoder
 from jaxwhiten.datasets import NLIRows, load_nli
 from jaxwhiten.errors import InputError
@@ -65,8 +64,6 @@ class Settings:
                 f"config.baselines: {', '.join(settings.words)} count words on what a whitening is fitted on; "
                 f"add {' or '.join((*WHITENINGS[1:], *more))} to config.whitening."
             )
-        if settings.words:
-            scikit_learn()
         if distributed.is_writer():
             make_folder(settings.out)
         return settings
@@ -174,13 +171,6 @@ def header_fields(config: ConfigDict, encoder: Encoder, encoding: results.Encodi
         "versions": versions(),
         "config": config.to_dict(),
     }
-
-
-def finish(run: Run[Any, Any], out: Path, started: float, **changes: Any) -> Run[Any, Any]:
-    """The run with a complete header, ready to be saved."""
-    run = run.with_header(complete=True, seconds=time.perf_counter() - started, machine=machine(), **changes)
-    run.save(out)
-    return run
 
 
 def machine() -> results.Machine:

@@ -25,18 +25,20 @@ from scipy.sparse import csr_matrix
 
 from configs import launch
 from eval import measure, published, report
-from eval.common import Notes, Settings, finish, header_fields, load_encoder, machine, say
+from eval.common import Notes, Settings, header_fields, load_encoder, machine, say
+from eval.driver import driven
 from eval.encoding import encode, expand_poolings, first_plain, nli_moments
 from eval.intervals import estimate
 from eval.report import results
 from eval.report import retrieval as views
 from eval.searches import load_search
 from eval.settings import RAW, choices, row_fields
-from eval.words import CENTRED, TFIDF, beside, count, fits, nearest, weigh
+from eval.words import CENTRED, TFIDF, beside, count, fits, weigh
 from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, metrics
 from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.runtime import distributed
+from jaxwhiten.scoring import nearest
 from jaxwhiten.search import BACKENDS, Index, build_index, search_text
 
 DOCUMENTS = "documents"  # a fit that sees no query, as an index is built
@@ -67,12 +69,25 @@ class Searches:
     reranked: int = 0  # queries with gold that are re-ranked; 0 for all
     resamples: int = 0
 
+    @classmethod
+    def read(cls, config: ConfigDict, data: RetrievalData) -> Searches:
+        """What a config asks for."""
+        return cls(
+            data,
+            measure.sample_rows(len(data.queries), config.exact_queries),
+            measure.sample_rows(len(data.queries), config.single_queries),
+            {name: backend_options(name, config) for name in choices("backends", config.backends, tuple(BACKENDS))},
+            CrossEncoder.from_pretrained(config.rerank) if config.rerank else None,
+            config.rerank_depth,
+            config.rerank_queries,
+            config.bootstrap,
+        )
 
-def main(config: ConfigDict) -> None:
-    started = time.perf_counter()
+
+def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
+    """The run after each setting and index."""
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it announces how it was loaded
     settings = Settings.read(config, more=(DOCUMENTS,))
-    backends = choices("backends", config.backends, tuple(BACKENDS))
 
     # Data and model are read, and every setting checked, before anything slow starts.
     data = load_search(config.dataset, settings.data_dir)
@@ -81,16 +96,7 @@ def main(config: ConfigDict) -> None:
     other = Encoder.from_pretrained(config.versus, max_length=config.max_length or None) if config.versus else None
     poolings = expand_poolings(settings.poolings, encoder, [*data.documents, *data.queries])
     ks = {pooling: settings.dimensions(encoder, pooling) for pooling in poolings}
-    searches = Searches(
-        data,
-        measure.sample_rows(len(data.queries), config.exact_queries),
-        measure.sample_rows(len(data.queries), config.single_queries),
-        {name: backend_options(name, config) for name in backends},
-        CrossEncoder.from_pretrained(config.rerank) if config.rerank else None,
-        config.rerank_depth,
-        config.rerank_queries,
-        config.bootstrap,
-    )
+    searches = Searches.read(config, data)
 
     # Each unique text is encoded once, for all poolings in one forward pass.
     say(f"{data.name}: {len(data.documents):,} documents, {len(data.queries):,} queries")
@@ -105,52 +111,71 @@ def main(config: ConfigDict) -> None:
         return
 
     run = report.Run(make_header(config, encoder, searches, encoded_in, settings))
-    report.remove_views(settings.out)
+    yield run
     documents, queries = ([number[text] for text in texts] for texts in (data.documents, data.queries))
-    notes = Notes()
-    words_ranks: dict[str, np.ndarray] = {}
-    for name in settings.words:
-        counts = count(name, [*number, *(() if nli is None else (*nli.premise, *nli.hypothesis))], encoder)
-        fitted_on = {DOCUMENTS: documents}  # as BM25 is defined
-        if name != "bm25":
-            own = fitted_on | {"target": [*documents, *queries]}
-            fitted_on = fits(settings.whitenings, own, len(number), counts.shape[0])
-        for row, ranks in score_words(name, counts, documents, queries, fitted_on, data.gold):
-            if name == TFIDF:
-                words_ranks[row.whitening] = ranks
-            base = None if name == TFIDF else beside(words_ranks, row.whitening)
-            estimates = intervals(ranks, None, config.bootstrap, config.seed, base)
-            run.rows.append(dataclasses.replace(row, **estimates))
-    raw_ranks: dict[tuple[str, str], np.ndarray] = {}
+    texts, bases = [*number, *(() if nli is None else (*nli.premise, *nli.hypothesis))], Bases(config)
+    for row, ranks in word_rows(settings, texts, len(number), documents, queries, encoder, data.gold):
+        run.rows.append(bases.compared(row, ranks))
     if other is not None:
         found = store.encode(other, list(number))
         _, ids = build_index(found[documents], "jax").search(found[queries], min(FIRST, len(documents)))
         ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
-        raw_ranks = dict.fromkeys(itertools.product(poolings, backends), ranks)
-    kept: dict[bool, tuple[results.RetrievalRow, Index]] = {}  # the best raw and the best whitened index
+        bases.raw = dict.fromkeys(itertools.product(poolings, searches.options), ranks)
+    notes, kept = Notes(), dict[bool, tuple[results.RetrievalRow, Index]]()  # the best raw and the best whitened index
     for pooling in poolings:
         vectors = Vectors(encoder.name, pooling, raw[pooling][documents], raw[pooling][queries])
         for whitening in (*settings.whitenings, *[CENTRED] * ("centred" in settings.baselines)):
-            base = beside(words_ranks, whitening)
-            found = whitened(whitening, vectors, moments.get(pooling), settings, ks[pooling], notes)
-            for setting, inside in found:
+            for setting, inside in whitened(whitening, vectors, moments.get(pooling), settings, ks[pooling], notes):
                 for row, index, ranks in score(setting, inside, vectors, encoder, searches):
-                    key, is_raw = (pooling, row.backend), inside is None
-                    estimates = intervals(ranks, raw_ranks.get(key), config.bootstrap, config.seed, base)
-                    run.rows.append(dataclasses.replace(row, **estimates))
-                    if is_raw:
-                        raw_ranks[key] = ranks
+                    run.rows.append(bases.compared(row, ranks))
+                    is_raw = inside is None
                     if config.examples and (is_raw not in kept or kept[is_raw][0].mrr_at_10 < row.mrr_at_10):
                         kept[is_raw] = row, index
                     for note in index.notes:
                         notes.add(note, row.backend, pooling)
                     run = run.with_header(warnings=notes.texts())
-                    run.save(settings.out)
-
+                    yield run
     known = published.compare_retrieval(run.rows, run.header.dataset)
-    shown = examples(config.examples, kept.values(), encoder)
-    run = finish(run, settings.out, started, resamples=config.bootstrap, published=known, examples=shown)
-    print(views.as_text(run, views.write_retrieval(run, settings.out)))
+    yield run.with_header(published=known, examples=examples(config.examples, kept.values(), encoder))
+
+
+@dataclass
+class Bases:
+    """The ranks that others are compared with: of raw vectors by pooling and index, and of TF-IDF by its fit."""
+
+    config: ConfigDict
+    raw: dict[tuple[str, str], np.ndarray] = dataclasses.field(default_factory=dict)
+    words: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def compared(self, row: results.RetrievalRow, ranks: np.ndarray) -> results.RetrievalRow:
+        """The row with the interval of its MRR and its paired differences; a raw row and TF-IDF become bases."""
+        key = row.pooling, row.backend
+        base = None if row.pooling == TFIDF else beside(self.words, row.whitening)
+        found = intervals(ranks, self.raw.get(key), self.config.bootstrap, self.config.seed, base)
+        if row.pooling == TFIDF:
+            self.words[row.whitening] = ranks
+        elif row.whitening == "none":
+            self.raw[key] = ranks
+        return dataclasses.replace(row, **found)
+
+
+def word_rows(
+    settings: Settings,
+    texts: Sequence[str],
+    searched: int,
+    documents: Sequence[int],
+    queries: Sequence[int],
+    encoder: Encoder,
+    gold: metrics.Gold,
+) -> Iterator[tuple[results.RetrievalRow, np.ndarray]]:
+    """Rows of the baselines of words, fitted like the whitenings; the first `searched` texts are searched."""
+    for name in settings.words:
+        counts = count(name, texts, encoder)
+        fitted_on = {DOCUMENTS: documents}  # as BM25 is defined
+        if name != "bm25":
+            own = fitted_on | {"target": [*documents, *queries]}
+            fitted_on = fits(settings.whitenings, own, searched, counts.shape[0])
+        yield from score_words(name, counts, documents, queries, fitted_on, gold)
 
 
 def whitened(
@@ -366,6 +391,8 @@ def make_header(
         **header_fields(config, encoder, encoding),
     )
 
+
+main = driven(evaluator, views.VIEWS)
 
 if __name__ == "__main__":
     launch.run(main, "configs/retrieval.py")

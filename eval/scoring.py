@@ -19,8 +19,9 @@ from eval.methods import make_method
 from eval.report import results
 from eval.settings import RAW, row_fields
 from eval.tasks import Encoded, TaskIndex
-from eval.words import cosines, weigh
+from eval.words import weigh
 from jaxwhiten import Moments, Whitening, metrics
+from jaxwhiten.scoring import cosines
 
 GEOMETRY_ROWS = 4000
 POSITIVE = 4.0  # pairs of at least this human score are positive: in SimCSE for the alignment, in EvalRank

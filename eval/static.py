@@ -23,7 +23,8 @@ from ml_collections import ConfigDict
 
 from configs import launch
 from eval import measure, report
-from eval.common import finish, header_fields, make_folder, say
+from eval.common import header_fields, make_folder, say
+from eval.driver import driven
 from eval.encoding import EMPTY
 from eval.intervals import resampled, with_ends
 from eval.report import results
@@ -83,8 +84,8 @@ class Setting:
     alone: bool = False  # scored on STS only
 
 
-def main(config: ConfigDict) -> None:
-    started = time.perf_counter()
+def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
+    """The run after each setting."""
     models, poolings = words("models", config.models), words("poolings", config.poolings)
     if len(models) != len(poolings):
         raise InputError(f"config.poolings: give one for each of {len(models)} teachers.")
@@ -100,7 +101,7 @@ def main(config: ConfigDict) -> None:
     scored = read(config, tasks, dev, text)
 
     run = report.Run(make_header(config, teachers[0], scored))
-    report.remove_views(Path(config.out))
+    yield run
     similarities: list[dict[str, np.ndarray]] = []
     bases: list[str | None] = []
     for name, teacher in zip(models, teachers, strict=True):
@@ -110,12 +111,11 @@ def main(config: ConfigDict) -> None:
             similarities.append(found)
             bases.append(setting.base)
             say(f"{row.model}, {row.method}, {row.k}: STS {row.sts:.2f}")
-            run.save(config.out)
+            yield run
     if config.bootstrap:
         samples = resampled(similarities, scored.tasks, "wmean", config)["average"]
         run.rows[:] = with_intervals(run.rows, bases, samples)
-    run = finish(run, config.out, started, resamples=config.bootstrap)
-    print(views.as_text(run, views.write_static(run, config.out)))
+        yield run
 
 
 def sentences_of(where: str, passages: int) -> Iterator[str]:
@@ -287,6 +287,8 @@ def make_header(config: ConfigDict, teacher: Encoder, scored: Scored) -> results
         **header_fields(config, teacher, encoding),
     )
 
+
+main = driven(evaluator, views.VIEWS)
 
 if __name__ == "__main__":
     launch.run(main, "configs/static.py")

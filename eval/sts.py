@@ -9,13 +9,15 @@ Writes `results.json`, `run.json`, `figures.safetensors`, `results.md` and plots
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ml_collections import ConfigDict
 
 from configs import launch
 from eval import published, report
-from eval.common import Notes, Settings, finish, header_fields, load_encoder, python, say
+from eval.common import Notes, Settings, header_fields, load_encoder, python, say
+from eval.driver import driven
 from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_moments
 from eval.figures import add_heat_map, add_spectrum, shown_task
 from eval.intervals import resampled, with_intervals
@@ -33,8 +35,8 @@ from jaxwhiten.runtime import distributed
 SAMPLE = "sts_sample"
 
 
-def main(config: ConfigDict) -> None:
-    started = time.perf_counter()
+def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
+    """The run after each pooling and whitening."""
     settings = Settings.read(config)
     whitenings = settings.whitenings
     task_names = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE, *PROBES))
@@ -64,7 +66,7 @@ def main(config: ConfigDict) -> None:
         return
 
     run = report.Run(make_header(config, encoder, task_names, aggregate, nli, encoded_in, settings))
-    report.remove_views(settings.out)
+    yield run
     notes, similarities = Notes(), []
     measured = indices[shown_task(indices)] if config.geometry else None
     for name in settings.words:
@@ -92,20 +94,20 @@ def main(config: ConfigDict) -> None:
             if whitening == of_heat_map and run.header.similarity is None:
                 run = add_heat_map(run, encoded, fitted, tasks, max(ks[pooling]))
             run = run.with_header(warnings=notes.texts())
-            run.save(settings.out)
+            yield run
 
     if config.bootstrap:
         say(f"bootstrap intervals, {config.bootstrap:,} resamples")
         samples = resampled(similarities, indices, aggregate, config)
         run.rows[:] = with_intervals(run.rows, samples, aggregate)
-    run = finish(
-        run, settings.out, started, resamples=config.bootstrap, published=published.compare(run.rows, task_names)
-    )
-    print(report.sts.as_text(run, report.sts.write_sts(run, settings.out)))
+    yield run.with_header(published=published.compare(run.rows, task_names))
+
+
+def closing(run: report.Run[Any, Any]) -> str:
+    """What to run next."""
     if run.header.sample:
-        print("This was a sample, not a benchmark.")
-    else:
-        print(f"Next, softer whitening: {python()} -m eval.sts --config configs/gamma.py --config.model={encoder.name}")
+        return "This was a sample, not a benchmark."
+    return f"Next, softer whitening: {python()} -m eval.sts --config configs/gamma.py --config.model={run.header.model}"
 
 
 def make_header(
@@ -141,6 +143,8 @@ def make_header(
         **header_fields(config, encoder, encoding),
     )
 
+
+main = driven(evaluator, report.sts.VIEWS, closing)
 
 if __name__ == "__main__":
     launch.run(main, "configs/sts.py")

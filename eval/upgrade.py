@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +24,8 @@ from ml_collections import ConfigDict
 import jaxwhiten
 from configs import launch
 from eval import compared, measure, report
-from eval.common import finish, header_fields, make_folder, say
+from eval.common import header_fields, make_folder, say
+from eval.driver import driven
 from eval.intervals import estimate
 from eval.methods import MAP_KINDS, EncoderMap
 from eval.report import results
@@ -73,12 +74,11 @@ class Recorded:
         return self.vectors[np.array(list(texts), np.int64)]
 
 
-def main(config: ConfigDict) -> None:
-    started = time.perf_counter()
+def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
+    """The run after each pair of encoders."""
     kinds, counts = choices("kinds", config.kinds, (*MAP_KINDS, PEER)), integers("pairs", config.pairs)
     candidates = integers("candidates", config.candidates)
-    out = Path(config.out)
-    make_folder(out)
+    make_folder(Path(config.out))
     data = load_search(config.dataset, config.data_dir or None)
     _, asked, gold = measure.asked(data, config.queries)
     store, encoding = EmbeddingStore(config.cache or None), time.perf_counter()
@@ -108,12 +108,14 @@ def main(config: ConfigDict) -> None:
         rows = measured(old, new, gold, kinds, counts, candidates, config)
         run.rows.extend(rows)
         run.header.advice[f"{old.label} → {new.label}"] = said = advice(rows)
-        run.save(out)
         say(f"{old.label} → {new.label}: {said}")
-    run = finish(run, out, started, resamples=config.bootstrap)
-    print(compared.upgrade_table([run]).text())
-    for pair, said in run.header.advice.items():
-        print(f"{pair}: {said}")
+        yield run
+
+
+def closing(run: report.Run[Any, Any]) -> str:
+    """The table, and the advice for each pair of encoders."""
+    advised = (f"{pair}: {said}" for pair, said in run.header.advice.items())
+    return "\n".join([compared.upgrade_table([run]).text(), *advised])
 
 
 def encoded(
@@ -240,6 +242,8 @@ def advice(rows: Sequence[results.UpgradeRow]) -> str:
         )
     return f"Embed everything ({gain.value:+.1f} points): the old encoder finds too little of what is wanted."
 
+
+main = driven(evaluator, closing=closing)
 
 if __name__ == "__main__":
     launch.run(main, "configs/upgrade.py")

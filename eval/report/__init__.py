@@ -1,6 +1,6 @@
 """Views of results: tables for the terminal and Markdown, plots, and pages. Nothing is scored here.
 
-Every evaluation has a module of its name, whose tables, `write_...` and `as_text` show a `Run` of it.
+Every evaluation has a module of its name, whose tables and `VIEWS` show a `Run` of it.
 """
 
 from eval.report import codes, results, retrieval, static, sts

@@ -178,7 +178,7 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
 
 
 PLOTS: views.Plots = {"quality_by_bytes.png": (plot_codes, "Quality of search against bytes per vector", "Quality")}
-_VIEWS = views.Views(
+VIEWS = views.Views(
     {
         "Quality": bytes_table,
         "Beside the spectrum code": spectrum_table,
@@ -188,4 +188,3 @@ _VIEWS = views.Views(
     PLOTS,
     attrgetter("header.dataset.name"),
 )
-write_codes, as_text = _VIEWS.write, _VIEWS.text

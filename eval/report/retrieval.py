@@ -241,11 +241,10 @@ def _data(run: RetrievalRun) -> str:
     return "\n".join([*met, *(f"another text for one id, the first was kept: {text}" for text in data.conflicts)])
 
 
-_VIEWS = views.Views(
+VIEWS = views.Views(
     {"Quality": quality_table, "Re-ranking": rerank_table, "Time and memory": cost_table, "Published": published_table},
     PLOTS,
     attrgetter("header.dataset.name"),
     {"Example searches": examples_text, "Data": _data},
     unprinted=("Data",),
 )
-write_retrieval, as_text = _VIEWS.write, _VIEWS.text

@@ -55,5 +55,4 @@ def steps_table(run: StaticRun) -> Table | None:
     return _table(run, rows, what, without=("MRR@10", "sentences/s", "MB"))
 
 
-_VIEWS = views.Views({"Sizes": sizes_table, "Steps": steps_table}, {}, attrgetter("header.dataset.name"))
-write_static, as_text = _VIEWS.write, _VIEWS.text
+VIEWS = views.Views({"Sizes": sizes_table, "Steps": steps_table}, {}, attrgetter("header.dataset.name"))

@@ -224,7 +224,7 @@ def _other_aggregates(run: STSRun) -> str:
     return page.folded("Under the other aggregates", tables)
 
 
-_VIEWS = views.Views(
+VIEWS = views.Views(
     {
         "Scores": sts_table,
         "Against the raw vectors": difference_table,
@@ -240,4 +240,3 @@ _VIEWS = views.Views(
     folded={"Scores": _other_aggregates},
     unprinted=("Intervals",),
 )
-write_sts, as_text = _VIEWS.write, _VIEWS.text

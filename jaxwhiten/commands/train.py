@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> None:
 
 def compare(encoder: Any, tuned: Tuned, held_out: HeldOut) -> dict[str, Figure]:
     """The figures of the encoder before and after training, and of TF-IDF."""
-    from jaxwhiten.commands.score import tfidf
+    from jaxwhiten.scoring import tfidf
 
     values = {"before": held_out.values(encoder), "after": held_out.values(tuned.encoder)}
     return held_out.compare({**values, "TF-IDF": held_out.values_of_words(tfidf)})

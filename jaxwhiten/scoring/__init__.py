@@ -3,6 +3,6 @@
 from jaxwhiten.scoring.data import read
 from jaxwhiten.scoring.evaluation import evaluate
 from jaxwhiten.scoring.result import Evaluation, Row
-from jaxwhiten.scoring.words import BM25, TFIDF, cosines, count, nearest, weigh
+from jaxwhiten.scoring.words import BM25, TFIDF, cosines, count, nearest, tfidf, weigh
 
-__all__ = ["BM25", "TFIDF", "Evaluation", "Row", "cosines", "count", "evaluate", "nearest", "read", "weigh"]
+__all__ = ["BM25", "TFIDF", "Evaluation", "Row", "cosines", "count", "evaluate", "nearest", "read", "tfidf", "weigh"]

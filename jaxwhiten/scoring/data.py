@@ -30,13 +30,13 @@ def read(data: Any, columns: Sequence[str] = ()) -> Pairs | RetrievalData | Scor
         own = not columns and (path.is_dir() or {name.strip('"') for name in read_header(path)} & _SEARCH)
         data = read_own(path) if own else read_pairs(path, columns)
     elif isinstance(data, Mapping) or hasattr(data, "columns"):
-        table = {name: list(data[name]) for name in getattr(data, "columns", data)}
-        if "query" in table:
-            documents = as_texts(table.get("document", table.get("positive", ())), "document")
-            rows = zip(as_texts(table["query"], "query"), documents, strict=True)
+        names, other = set(getattr(data, "columns", data)), ("sentence1", "sentence2", "score")
+        wanted = next((two for two in (("query", "document"), ("query", "positive")) if names.issuperset(two)), None)
+        if wanted:
+            rows = zip(*(as_texts(list(data[name]), name) for name in wanted), strict=True)
             data = from_pairs("table", ((query, document, query, document, True) for query, document in rows))
-        else:
-            data = tuple(table[name] for name in columns or ("sentence1", "sentence2", "score"))
+        elif names.issuperset(columns or other):
+            data = tuple(list(data[name]) for name in columns or other)
     return data if isinstance(data, RetrievalData) else _checked(data)
 
 

@@ -91,12 +91,15 @@ class Evaluation:
     def verdict(self) -> str:
         """What the differences decide, in one sentence."""
         raw, *others = self.rows
+        if math.isnan(raw.scores[self.measure]):
+            return f"{_head(self.measure)} {UNDEFINED}."
         forms = [row for row in others if row.bytes is not None and row.versus_raw]
         words = max(
             (row for row in others if row.bytes is None), key=lambda row: row.scores[self.measure], default=None
         )
         said = [part for part in (_beside_words(words), _forms(forms, raw)) if part]
-        return f"{'; '.join(said)}." if said else ""
+        text = "; ".join(said)
+        return f"{text[:1].upper()}{text[1:]}." if said else ""
 
     def __repr__(self) -> str:
         made, row = self.encoding, self.rows[self.own]
@@ -174,8 +177,12 @@ def _forms(forms: list[Row], raw: Row) -> str:
     kept = [one for one in smaller if one[2].interval.low >= -LITTLE]
     if not kept:
         size, row, change = max(smaller, key=lambda one: one[2].interval.low)
-        closest = f"the closest is {row.name} of {size:,} bytes, {change}"
-        return f"no smaller form surely loses less than {LITTLE:g} point; {closest}"
+        if all(other.interval.high < 0 for _, _, other in smaller):
+            return f"every smaller form loses, {row.name} of {size:,} bytes the least: {change}"
+        shown = (
+            f"a smaller form loses less than {LITTLE:g} point; the closest is {row.name} of {size:,} bytes, {change}"
+        )
+        return f"these data do not show that {shown}"
     size, row, change = min(kept, key=lambda one: (one[0], -one[2].value))
     what = "gains" if change.interval.low > 0 else f"loses less than {LITTLE:g} point"
     return f"{row.name} of {size:,} bytes, 1/{raw.bytes / size:.3g} of float32, {what}: {change}"

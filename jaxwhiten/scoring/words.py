@@ -49,9 +49,14 @@ def weigh(name: str, counts: csr_matrix, fit: csr_matrix) -> tuple[csr_matrix, c
         return weights, weights
     idf = np.log1p((fit.shape[0] - having + 0.5) / (having + 0.5))
     lengths = np.asarray(counts.sum(axis=1)).ravel()
-    damping = _K1 * (1 - _B + _B * lengths / max(1.0, fit.sum() / max(1, fit.shape[0])))
+    damping = _K1 * (1 - _B + _B * lengths / (fit.sum() / max(1, fit.shape[0]) or 1.0))
     weights.data *= (_K1 + 1) / (weights.data + np.repeat(damping, np.diff(weights.indptr)))
     return counts, (weights @ diags(idf)).tocsr()
+
+
+def tfidf(texts: Sequence[str]) -> csr_matrix:
+    """The TF-IDF of texts with the idf of these texts, as rows of unit length."""
+    return weigh(TFIDF, counts := count(texts), counts)[1]
 
 
 def cosines(x: csr_matrix, left: Int[np.ndarray, " n"], right: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

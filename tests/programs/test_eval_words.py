@@ -2,7 +2,6 @@
 
 import math
 import re
-import sys
 from collections import Counter
 
 import numpy as np
@@ -13,7 +12,8 @@ from eval import probes, report, retrieval, sts, words
 from jaxwhiten import Encoder, evaluate, metrics
 from jaxwhiten.datasets import Pairs, STSTask, load_sts
 from jaxwhiten.datasets.retrieval import read_pairs_file
-from jaxwhiten.errors import InputError, MissingDependencyError
+from jaxwhiten.errors import InputError
+from jaxwhiten.scoring import cosines, nearest
 from tests.programs.test_eval_retrieval import generate
 from tests.tiny import write_model
 
@@ -58,7 +58,7 @@ def test_tfidf_and_bm25_are_their_formulas():
     for name, weight in (("tfidf", weighed), ("bm25", damped)):
         queries, documents = words.weigh(name, counts, fit)
         expected = [plain_cosine(bags[i], bags[j], weight) for i, j in zip(left, right, strict=True)]
-        np.testing.assert_allclose(words.cosines(documents, left, right), expected, atol=1e-12)
+        np.testing.assert_allclose(cosines(documents, left, right), expected, atol=1e-12)
     products = (queries @ documents.T).toarray()
     for i, j in zip(left, right, strict=True):
         assert products[i, j] == pytest.approx(sum(n * damped(bags[j], word) for word, n in bags[i].items()))
@@ -66,7 +66,7 @@ def test_tfidf_and_bm25_are_their_formulas():
 
 def test_the_nearest_come_first_and_equal_ones_by_number():
     counts = words.count("tfidf", ["x", "x y", "z", "x", "x y", "y"], None)
-    found = words.nearest(counts[[0, 1]], counts, 5)
+    found = nearest(counts[[0, 1]], counts, 5)
     assert found.tolist() == [[0, 1, 3, 4, -1], [1, 4, 0, 3, 5]]
 
 
@@ -167,9 +167,6 @@ def test_mistakes_in_baselines_are_named(tmp_path, model, monkeypatch):
         sts.main(sts_config(tmp_path, model, baselines="tfdif"))
     with pytest.raises(InputError, match="add target or nli"):
         sts.main(sts_config(tmp_path, model, whitening="none"))
-    monkeypatch.setitem(sys.modules, "sklearn.feature_extraction.text", None)
-    with pytest.raises(MissingDependencyError, match=r"scikit-learn.*\[eval\]"):
-        sts.main(sts_config(tmp_path, model))
 
 
 def test_probes_are_made_from_the_tasks(monkeypatch):

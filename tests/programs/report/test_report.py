@@ -195,7 +195,7 @@ def test_a_sample_is_called_a_sample_everywhere(run, tmp_path):
     text = report.sts.sts_table(run).text()
     assert text.startswith("Sample, not a benchmark.")
     assert text.count("not a benchmark") == 2
-    assert "not a benchmark" in report.sts.write_sts(run, tmp_path)[0].read_text()
+    assert "not a benchmark" in report.sts.VIEWS.write(run, tmp_path)[0].read_text()
 
 
 def test_markdown(run):
@@ -238,7 +238,7 @@ def test_intervals(run):
 
 
 def test_every_view_is_written(run, tmp_path):
-    files = report.sts.write_sts(run, tmp_path)
+    files = report.sts.VIEWS.write(run, tmp_path)
     plots = ["score_by_k.png", "spectrum.png", "similarity.png"]
     assert [file.name for file in files] == ["results.md", "report.html", *plots]
     for file in files[2:]:
@@ -255,13 +255,13 @@ def test_every_view_is_written(run, tmp_path):
 
 def test_without_whitening_there_is_a_table_and_no_plot(run, tmp_path):
     run = report.Run(run.header, [r for r in run.rows if r.whitening == "none"]).with_header(similarity=None)
-    assert [file.name for file in report.sts.write_sts(run, tmp_path)] == ["results.md", "report.html"]
+    assert [file.name for file in report.sts.VIEWS.write(run, tmp_path)] == ["results.md", "report.html"]
 
 
 def test_one_dimension_makes_no_curve(run, tmp_path):
     whitened = next(r for r in run.rows if r.has_knobs)
     run.rows[:] = [r for r in run.rows if not r.has_knobs or r.k == whitened.k]
-    assert tmp_path / "score_by_k.png" not in report.sts.write_sts(run, tmp_path)
+    assert tmp_path / "score_by_k.png" not in report.sts.VIEWS.write(run, tmp_path)
 
 
 def test_only_views_are_removed(tmp_path):

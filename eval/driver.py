@@ -1,0 +1,44 @@
+"""The one driver of the evaluations: it saves what an evaluator yields, and shows the finished run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from eval.common import machine
+from eval.report import Run, remove_views
+from eval.report.views import Views
+
+Evaluator = Callable[[ConfigDict], Iterator[Run[Any, Any]]]
+
+
+def driven(
+    evaluator: Evaluator, views: Views | None = None, closing: Callable[[Run[Any, Any]], str] | None = None
+) -> Callable[[ConfigDict], None]:
+    """The `main` of a program, from an evaluator that yields its run after each new row.
+
+    The last run yielded is the finished one; an evaluator that yields none, as in a process that only encodes, shows
+    nothing. `closing` makes the text below the tables.
+    """
+
+    def main(config: ConfigDict) -> None:
+        started, out, run = time.perf_counter(), Path(config.out), None
+        for run in evaluator(config):
+            if not run.rows:
+                remove_views(out)
+            run.save(out)
+        if run is None:
+            return
+        seconds = time.perf_counter() - started
+        run = run.with_header(complete=True, seconds=seconds, machine=machine(), resamples=config.bootstrap)
+        run.save(out)
+        if views is not None:
+            print(views.text(run, views.write(run, out)))
+        if closing is not None:
+            print(closing(run))
+
+    return main
