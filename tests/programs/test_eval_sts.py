@@ -260,7 +260,7 @@ def test_an_earlier_runs_plots_do_not_stay_beside_new_rows(tmp_path, model):
         ({"shrinkage": "none,much"}, "config.shrinkage: 'much' is not '"),
         ({"poolings": ""}, "config.poolings is empty"),
         ({"bootstrap": -1}, "config.bootstrap"),
-        ({"max_length": 1000}, "max_length is 1000"),
+        ({"max_length": 1000}, "max_length=1000"),
     ],
 )
 def test_mistakes_are_answered_before_anything_is_encoded(tmp_path, model, monkeypatch, changes, message):
