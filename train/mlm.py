@@ -23,12 +23,12 @@ from eval import report
 from jaxwhiten import io, training
 from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.errors import InputError
-from jaxwhiten.export import masked_model_card
 from jaxwhiten.models import EncoderConfig, MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
 from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.text import cached_wordpiece, copy_tokenizer
 from train import corpus as corpora
 from train import masking
+from train.cards import masked_model_card
 from train.common import count, options_of
 
 # Settings that determine the result, in addition to the options of training.

@@ -53,9 +53,7 @@ class Method(Estimator):
 
     def partial_fit(self: M, X: Any, y: Any = None) -> M:
         """Adds rows to those seen by `fit` or `partial_fit`, also before `save`. Args and Raises as for `fit`."""
-        if not self.__sklearn_is_fitted__():
-            return self.fit(X)
-        return self._take(X, self._state, self.n_features_in_, self.n_samples_seen_, self._record)
+        return self._take(X, self._state if self.__sklearn_is_fitted__() else None, *self._so_far())
 
     def _take(self: M, X: Any, state: Any, d: int | None, n: int, record: Mapping[str, Any]) -> M:
         started = time.perf_counter()

@@ -37,7 +37,7 @@ class PlainCode(Code):
     def fit(self: P, X: Any, y: Any = None) -> P:
         """Learns from [n, d] rows, or from `Moments` or a `Whitening` if the code needs no ranges."""
         if not isinstance(X, Moments | Whitening):
-            return self._learn(X, fresh=True)
+            return self._learn(X, None, 0, {})
         if self.needs_rows:
             raise InputError(f"The code {self.name} needs the columns' ranges, which moments do not have: fit rows.")
         n, mean = (X.n, X.mean) if isinstance(X, Moments) else (X.n_samples_seen_, X.mean_)
@@ -48,16 +48,15 @@ class PlainCode(Code):
 
     def partial_fit(self: P, X: Any, y: Any = None) -> P:
         """Adds rows to those of the fit."""
-        return self._learn(X, fresh=not self.__sklearn_is_fitted__())
+        return self._learn(X, *self._so_far())
 
-    def _learn(self: P, X: Any, fresh: bool) -> P:
+    def _learn(self: P, X: Any, d: int | None, n: int, record: Mapping[str, Any]) -> P:
         started = time.perf_counter()
-        d, n, record = (None, 0, {}) if fresh else (self.n_features_in_, self.n_samples_seen_, self._record)
-        X = as_matrix(X, type(self).__name__, columns=d, min_rows=int(fresh))
+        X = as_matrix(X, type(self).__name__, columns=d, min_rows=int(d is None))
         if len(X):
             check_finite(X)
             ends = [X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)]
-            if not fresh:
+            if n:
                 ends = [np.minimum(self.low_, ends[0]), np.maximum(self.high_, ends[1])]
             self.low_, self.high_ = ends
         seconds = record.get("fit_seconds", 0.0) + time.perf_counter() - started

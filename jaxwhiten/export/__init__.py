@@ -1,6 +1,6 @@
 """Exports: folders and files that other libraries load, and their model cards."""
 
-from jaxwhiten.export.cards import head_card, masked_model_card, model_card
+from jaxwhiten.export.cards import card, head_card, model_card
 from jaxwhiten.export.databases import DATABASES, Database, code_of, front, save_database, turn
 from jaxwhiten.export.faiss import save_faiss
 from jaxwhiten.export.hub import push_to_hub

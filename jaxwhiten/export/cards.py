@@ -34,11 +34,10 @@ scores = queries @ encoder.head.code.decode(documents).T
 
 _SENTENCES = {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
 _SENTENCE_TAGS = ("sentence-transformers", "sentence-similarity")
-_MASKED = {"library_name": "transformers", "pipeline_tag": "fill-mask"}
 
 
-def _card(name: str, text: str, base_model: str, header: Mapping[str, str], *tags: str) -> str:
-    """A card: the header that the hub reads, a title, and the text."""
+def card(name: str, text: str, base_model: str, header: Mapping[str, str], *tags: str) -> str:
+    """A model card: the header that the hub reads, a title, and the text."""
     base = f"base_model: {json.dumps(base_model, ensure_ascii=False)}\n" if base_model else ""
     lines = "".join(f"{key}: {value}\n" for key, value in header.items())
     listed = "\n".join(f"- {tag}" for tag in (*tags, "feature-extraction", "jaxwhiten"))
@@ -106,7 +105,7 @@ jaxwhiten gives the bytes of documents; other libraries read the vectors, which 
 
 Su, Cao, Liu, Ou: Whitening Sentence Representations for Better Semantics and Faster Retrieval (2021).
 """
-    return _card(name, text, base, _SENTENCES, *_SENTENCE_TAGS, *["whitening"] * (whitening is not None))
+    return card(name, text, base, _SENTENCES, *_SENTENCE_TAGS, *["whitening"] * (whitening is not None))
 
 
 def _whitening_rows(whitening: Whitening | None) -> list[tuple[str, str]]:
@@ -154,36 +153,4 @@ Fine-tuned from `{base_model}` with jaxwhiten {__version__}; pooling and modules
 {_code(*_USE)}
 
 {_recipe(recipe)}"""
-    return _card(name, text, base_model, _SENTENCES, *_SENTENCE_TAGS)
-
-
-def masked_model_card(
-    name: str, *, base_model: str, facts: Mapping[str, str], scores: Mapping[str, float], recipe: Mapping[str, Any]
-) -> str:
-    """The card of a masked language model, in Markdown with the header that the hub reads.
-
-    `base_model` is "" for random weights. `facts` are parameters, tokens, time and hardware, by name; `scores` are on
-    held-out text.
-    """
-    origin = f"trained on from `{base_model}`" if base_model else "trained from random weights"
-    rows = [*facts.items(), *((key, f"{value:.4g}") for key, value in scores.items())]
-    encode = _USE[0].replace('"FOLDER"', '"FOLDER", pooling="first_last_avg"')
-    masked = """from transformers import AutoModelForMaskedLM, AutoTokenizer
-
-model, tokenizer = AutoModelForMaskedLM.from_pretrained("FOLDER"), AutoTokenizer.from_pretrained("FOLDER")
-"""
-    text = f"""A masked language model, {origin} with jaxwhiten {__version__}. It was not tuned for sentence similarity:
-whitening or fine-tuning makes its sentence vectors comparable.
-
-| | |
-|---|---|
-{_rows(rows)}
-
-Loss is in nats per masked token, accuracy in per cent of masked tokens, both on passages that were not trained on.
-
-## Use
-
-{_code(encode, masked)}
-
-{_recipe(recipe)}"""
-    return _card(name, text, base_model, _MASKED, "fill-mask")
+    return card(name, text, base_model, _SENTENCES, *_SENTENCE_TAGS)

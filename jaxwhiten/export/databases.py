@@ -32,14 +32,13 @@ _BLOCK = 8192  # texts added at once
 
 
 class Database(NamedTuple):
-    """How a database stores vectors, and the code that uses it."""
+    """How a database stores vectors; `recipes` has the code that uses it."""
 
     packages: str  # of its client
     place: str  # the argument of `connect` in examples
     quantiser: str
     bits: int  # per column; 1 for signs of randomly rotated columns; 0 if each byte stands for several columns
     beside: int  # bytes that every vector needs in addition, for its length
-    code: str
 
     def columns(self, size: int, most: int) -> int:
         """The number of columns that fit `size` bytes, at most `most` unless columns are single bits."""
@@ -49,169 +48,27 @@ class Database(NamedTuple):
         return count if self.bits == 1 else min(count, most)
 
 
-_PGVECTOR = """
-import psycopg
-def connect(place, check=check):
-    db = psycopg.connect(place, autocommit=True)
-    db.execute("CREATE EXTENSION IF NOT EXISTS vector")
-    db.execute("CREATE TABLE IF NOT EXISTS texts (id text PRIMARY KEY, text text, vector bit($columns))")
-    db.execute("CREATE TABLE IF NOT EXISTS space (said text)")
-    db.execute("INSERT INTO space SELECT %s WHERE NOT EXISTS (SELECT 1 FROM texts UNION SELECT 1 FROM space)", (SPACE,))
-    check(place, *[said for (said,) in db.execute("SELECT said FROM space")])
-    return db
-def stored(vector):
-    return "".join("01"[x > 0] for x in vector.tolist())
-def known(db):
-    return {id for (id,) in db.execute("SELECT id FROM texts")}
-def add(db, ids, texts, vectors):
-    with db.cursor().copy("COPY texts (id, text, vector) FROM STDIN") as copy:
-        for row in zip(ids, texts, map(stored, vectors)):
-            copy.write_row(row)
-def query(db, vector, count=10):
-    nearest = "SELECT id, text FROM texts ORDER BY vector <~> %s::bit($columns) LIMIT %s"
-    return db.execute(nearest, (stored(vector), count)).fetchall()
-"""
-_QDRANT = """
-import uuid
-from pathlib import Path
-import qdrant_edge as qdrant
-def connect(place, check=check):
-    file = Path(place) / "space.json"  # a shard keeps no metadata of its own
-    if Path(place).exists():
-        check(place, file.read_text() if file.exists() else "{}")
-        return qdrant.EdgeShard.load(place)
-    Path(place).mkdir(parents=True)
-    file.write_text(SPACE)
-    how = {"distance": qdrant.Distance.Cosine, "datatype": qdrant.VectorStorageDatatype.Turbo4}
-    return qdrant.EdgeShard.create(place, qdrant.EdgeConfig(qdrant.EdgeVectorParams($columns, **how)))
-def known(db):
-    points, _ = db.scroll(qdrant.ScrollRequest(limit=db.info().points_count + 1, with_payload=True))
-    return {point.payload["id"] for point in points}
-def add(db, ids, texts, vectors):
-    rows = [(str(uuid.uuid5(uuid.NAMESPACE_URL, id)), id, text, x) for id, text, x in zip(ids, texts, vectors)]
-    points = [qdrant.Point(number, x.tolist(), {"id": id, "text": text}) for number, id, text, x in rows]
-    db.update(qdrant.UpdateOperation.upsert_points(points))
-    db.optimize()
-    db.flush()
-def query(db, vector, count=10):
-    nearest = qdrant.Query.Nearest(vector.tolist())
-    found = db.query(qdrant.QueryRequest(count, query=nearest, with_payload=True))
-    return [(point.payload["id"], point.payload["text"]) for point in found]
-"""
-_LANCEDB = """
-import lancedb
-import pyarrow as pa
-from lancedb.index import IvfPq
-def connect(place, check=check):
-    folder, columns = lancedb.connect(place), {"id": pa.string(), "text": pa.string()}
-    try:
-        db = folder.open_table("texts")
-    except ValueError:
-        schema = pa.schema({**columns, "vector": pa.list_(pa.float32(), $columns)}, {"space": SPACE})
-        db = folder.create_table("texts", schema=schema)
-    check(place, (db.schema.metadata or {}).get(b"space", "{}"))
-    return db
-def known(db):
-    return set(db.search().select(["id"]).limit(db.count_rows() + 1).to_arrow()["id"].to_pylist())
-def add(db, ids, texts, vectors):
-    db.add([{"id": id, "text": text, "vector": vector} for id, text, vector in zip(ids, texts, vectors)])
-    if db.list_indices():
-        db.optimize()
-    elif db.count_rows() >= 256:  # fewer do not train the codes, and are scanned as floats
-        db.create_index("vector", config=IvfPq("cosine", num_partitions=1, num_sub_vectors=$bytes))
-def query(db, vector, count=10):
-    nearest = db.search(vector).distance_type("cosine").select(["id", "text", "_distance"])
-    return [(row["id"], row["text"]) for row in nearest.limit(count).to_list()]
-"""
-_MILVUS = """
-from pymilvus import DataType, MilvusClient
-def connect(place, check=check):
-    db = MilvusClient(place)
-    if not db.has_collection("texts"):
-        schema, index = db.create_schema(), db.prepare_index_params()
-        schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=512)
-        schema.add_field("text", DataType.VARCHAR, max_length=65535)
-        schema.add_field("vector", DataType.FLOAT_VECTOR, dim=$columns)
-        index.add_index("vector", index_type="IVF_SQ8", metric_type="COSINE", params={"nlist": 128})
-        db.create_collection("texts", schema=schema, index_params=index, properties={"space": SPACE})
-    check(place, db.describe_collection("texts").get("properties", {}).get("space", "{}"))
-    db.load_collection("texts")
-    return db
-def known(db):
-    rows = db.query_iterator("texts", batch_size=1000, filter="", output_fields=["id"])
-    return {row["id"] for part in iter(rows.next, []) for row in part}
-def add(db, ids, texts, vectors):
-    rows = [{"id": id, "text": text, "vector": x.tolist()} for id, text, x in zip(ids, texts, vectors)]
-    db.insert("texts", rows)
-    db.flush("texts")
-def query(db, vector, count=10):
-    how = {"params": {"nprobe": 128}}  # of 128 lists
-    found = db.search("texts", [vector.tolist()], limit=count, output_fields=["text"], search_params=how)
-    return [(row["id"], row["entity"]["text"]) for row in found[0]]
-"""
-_SQLITE = """
-import apsw
-import numpy as np
-import sqlite_vec
-def connect(place, check=check):
-    db = apsw.Connection(place)  # Python's own sqlite3 will do where it was built to load extensions
-    db.enable_load_extension(True)
-    db.load_extension(sqlite_vec.loadable_path())
-    columns = "id text PRIMARY KEY, vector bit[$columns], +text text"
-    db.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS texts USING vec0({columns})")
-    db.execute("CREATE TABLE IF NOT EXISTS space (said text)")
-    db.execute("INSERT INTO space SELECT ? WHERE NOT EXISTS (SELECT 1 FROM texts UNION SELECT 1 FROM space)", (SPACE,))
-    check(place, *[said for (said,) in db.execute("SELECT said FROM space")])
-    return db
-def stored(vector):
-    return np.packbits(vector > 0, bitorder="little").tobytes()
-def known(db):
-    return {id for (id,) in db.execute("SELECT id FROM texts")}
-def add(db, ids, texts, vectors):
-    rows = zip(ids, texts, map(stored, vectors))
-    with db:
-        db.executemany("INSERT INTO texts (id, text, vector) VALUES (?, ?, vec_bit(?))", rows)
-def query(db, vector, count=10):
-    return list(db.execute("SELECT id, text FROM texts WHERE vector MATCH vec_bit(?) AND k=?", (stored(vector), count)))
-"""
 _SIGNS, _BESIDE = "one bit per column, compared by Hamming distance", "beside float32 on disk"
 _GROUPS = f"each byte for a group of columns, trained, {_BESIDE}"
 
 DATABASES = {
-    "pgvector": Database("psycopg[binary]", "postgresql:///texts", _SIGNS, 1, 0, _PGVECTOR),
-    "qdrant": Database("qdrant-edge-py", "texts.qdrant", "TurboQuant of four bits, and a length", 4, 4, _QDRANT),
-    "lancedb": Database("lancedb", "texts.lance", _GROUPS, 0, 0, _LANCEDB),
-    "milvus": Database("pymilvus milvus-lite", "texts.milvus.db", f"a byte per column, {_BESIDE}", 8, 0, _MILVUS),
-    "sqlite-vec": Database("sqlite-vec apsw", "texts.db", _SIGNS, 1, 0, _SQLITE),
+    "pgvector": Database("psycopg[binary]", "postgresql:///texts", _SIGNS, 1, 0),
+    "qdrant": Database("qdrant-edge-py", "texts.qdrant", "TurboQuant of four bits, and a length", 4, 4),
+    "lancedb": Database("lancedb", "texts.lance", _GROUPS, 0, 0),
+    "milvus": Database("pymilvus milvus-lite", "texts.milvus.db", f"a byte per column, {_BESIDE}", 8, 0),
+    "sqlite-vec": Database("sqlite-vec apsw", "texts.db", _SIGNS, 1, 0),
 }
-_HEAD = '''"""Texts in {database}, {bytes} bytes of a vector: {quantiser}.
-
-pip install {packages}. The folder `model` gives the vectors, of documents and of queries:
-
-    encoder = SentenceTransformer("model")  # or jaxwhiten.Encoder.from_pretrained("model")
-    db = connect("{place}")
-    add(db, ids, texts, encoder.encode(texts))
-    query(db, encoder.encode("a question"))
-"""
-
-import json
-
-SPACE = {text!r}
-
-
-def check(place, recorded="{{}}"):
-    here, there = json.loads(SPACE), json.loads(recorded)
-    if other := [name for name in here if name != "model" and here[name] != there.get(name)]:
-        raise ValueError(f"The database is of another model, {{there.get('model')}}: {{', '.join(other)}} differ")
-
-
-'''
 
 
 def code_of(database: str, columns: int, size: int) -> str:
     """The code that opens a database, adds to it and queries it, for vectors of `columns` columns in `size` bytes."""
-    filled = Template(DATABASES[database].code).substitute(columns=columns, bytes=size)
-    return re.sub(r"\n(?=def )", "\n\n\n", filled.lstrip())
+    return _filled(database, columns=columns, bytes=size)
+
+
+def _filled(name: str, **values: object) -> str:
+    """A template of the folder `recipes`."""
+    path = Path(__file__).with_name("recipes") / f"{name}.txt"
+    return Template(path.read_text(encoding="utf-8")).substitute(values)
 
 
 def turn(inputs: int, outputs: int) -> Float64[np.ndarray, "inputs outputs"]:
@@ -223,11 +80,11 @@ def turn(inputs: int, outputs: int) -> Float64[np.ndarray, "inputs outputs"]:
 
 def front(whitening: Whitening, database: str, size: int, gamma: float) -> Whiten:
     """The map in front of a database: mean and axes of a whitening, with as many columns as fit `size` bytes."""
-    found, varying = DATABASES[database], min(whitening.n_features_in_, whitening.rank_)
-    if (columns := found.columns(size, varying)) < 1:
-        raise InputError(f"No vector of {varying} columns fits {size} bytes of {database}: {found.quantiser}.")
+    kind, varying = DATABASES[database], min(whitening.n_features_in_, whitening.rank_)
+    if (columns := kind.columns(size, varying)) < 1:
+        raise InputError(f"No vector of {varying} columns fits {size} bytes of {database}: {kind.quantiser}.")
     whitening = whitening.with_params(n_components=min(columns, varying), beta=1.0, gamma=gamma)
-    if found.bits != 1:
+    if kind.bits != 1:
         return Whiten.of(whitening)
     rotation = turn(min(columns, varying), columns)
     weight, bias = (np.asarray(part @ rotation, np.float32) for part in whitening.kernel)
@@ -254,22 +111,23 @@ def save_database(
       InputError: The encoder has no whitening, or no column fits into `size` bytes.
     """
     check_name("database", database, DATABASES)
-    found, whitening, raw = DATABASES[database], encoder.head.whitening, encoder.before_whitening()
+    kind, whitening, raw = DATABASES[database], encoder.head.whitening, encoder.before_whitening()
     if whitening is None:
         raise InputError(f"{encoder.name}: no whitening in it; `jaxwhiten fit TEXTS --model MODEL -o DIR/` adds one.")
     gamma = SpectrumCode.usual_gamma(whitening, is_tuned(raw)) if gamma is None else gamma
     small = raw.then(front(whitening, database, size, gamma), Normalize())
-    settings = {"database": database, "quantiser": found.quantiser, "bytes": size, "columns": small.dimension}
-    settings |= {"beta": 1.0, "gamma": float(gamma), "unit_length": True, "rotated_at_random": found.bits == 1}
+    settings = {"database": database, "quantiser": kind.quantiser, "bytes": size, "columns": small.dimension}
+    settings |= {"beta": 1.0, "gamma": float(gamma), "unit_length": True, "rotated_at_random": kind.bits == 1}
     # Equal on every machine that exports the same files, where the map in front may differ in the last digits.
     fitted = [x.tolist() for x in (whitening.mean_, whitening.eigenvalues_)]
     head = io.content_key(raw.head.fingerprint, fitted, database, size, float(gamma))
     own: Any = {"head": head, "dimension": small.dimension, "dtype": None, "engine": None}
     settings["space"] = dataclasses.replace(raw.space(prompt=raw.prompt_for("document")), **own).record()
-    said = _HEAD.format(**settings, packages=found.packages, place=found.place, text=json.dumps(settings["space"]))
+    space = repr(json.dumps(settings["space"]))
+    head_of_file = _filled("head", **settings, packages=kind.packages, place=kind.place, text=space)
     with io.whole_folder(folder, kind="database") as whole:
         small.save(whole / MODEL)
-        io.write_text(whole / CODE, said + code_of(database, small.dimension, size))
+        io.write_text(whole / CODE, head_of_file + code_of(database, small.dimension, size))
         io.write_json(whole / SETTINGS, settings)
     return settings
 

@@ -80,6 +80,11 @@ class Estimator:
         self.n_samples_seen_, self.n_features_in_, self._record = n, d, record
         return self
 
+    def _so_far(self) -> tuple[int | None, int, Mapping[str, Any]]:
+        """Columns, rows and record of the fit that `partial_fit` continues, if there is one."""
+        fitted = self.__sklearn_is_fitted__()
+        return (self.n_features_in_, self.n_samples_seen_, self._record) if fitted else (None, 0, {})
+
     def __sklearn_is_fitted__(self) -> bool:
         return "n_features_in_" in vars(self)
 

@@ -95,12 +95,11 @@ class Whitening(Estimator):
         The decomposition is postponed to its first use, so that many small blocks are cheap. After the first rows, X
         may be empty.
         """
-        started, fitted = time.perf_counter(), self.__sklearn_is_fitted__()
-        d, n, record = (self.n_features_in_, self.n_samples_seen_, self._record) if fitted else (None, 0, {})
-        X = as_matrix(X, "Whitening", columns=d, min_rows=int(not fitted))
+        started, (d, n, record) = time.perf_counter(), self._so_far()
+        X = as_matrix(X, "Whitening", columns=d, min_rows=int(d is None))
         self._check_params(X.shape[1])
         if len(X):
-            self._pending: Moments | None = (self._moments() if fitted else Moments()).update(X)
+            self._pending: Moments | None = (self._moments() if n else Moments()).update(X)
             self._maps: dict[bool, tuple[Any, Affine]] = {}  # the map and its inverse, each with its parameters
             for name in _DECOMPOSED:
                 vars(self).pop(name, None)
