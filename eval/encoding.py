@@ -13,9 +13,10 @@ from eval.settings import words
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.coded import as_floats
 from jaxwhiten.datasets import NLIRows
-from jaxwhiten.encoding import EmbeddingStore, text_fingerprint
+from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.head import canonical
 from jaxwhiten.runtime import distributed
+from jaxwhiten.text import text_fingerprint
 from jaxwhiten.whitening import merge_moments
 
 EMPTY = "."  # stands for an empty sentence, as in SentEval

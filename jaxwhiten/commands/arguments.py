@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from jaxwhiten import engines
 from jaxwhiten.errors import InputError, OutputError, optional, unknown_name
 from jaxwhiten.parameters import WHITENING
 
@@ -104,8 +105,8 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_
     add(parser, "--model MODEL", f"hub id or folder; default: {model}", default=default)
     add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: {pooling}", default=default and "auto")
     add(parser, "--max-length TOKENS", f"default: {length}", type=tokens)
-    add(parser, "--engine ENGINE", f"jax, or openvino on CPUs; default: {engine}", default=default and "jax")
-    add(parser, "--dtype DTYPE", f"float32 or bfloat16, with openvino also int8; default: {dtype}")
+    add(parser, "--engine ENGINE", f"{engines.HELP}; default: {engine}", default=default and "jax")
+    add(parser, "--dtype DTYPE", f"{engines.DTYPES_HELP}; default: {dtype}")
 
 
 def tokens(text: str) -> int:

@@ -20,6 +20,7 @@ from jaxwhiten.commands.arguments import (
     whitened_encoder,
 )
 from jaxwhiten.commands.texts import sentences
+from jaxwhiten.engines import INT8
 from jaxwhiten.errors import InputError, JaxwhitenError, OutputError, check_name
 
 # Listed here because help must not wait for the imports of jaxwhiten.export; a test compares both lists.
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> None:
         made = export.save_int8(args.output, whitened_encoder(args), texts)
         what = (
             f"a sentence-transformers folder with int8 weights, {len(made.kept)} of {made.products} inputs of products"
-            f" left as they were, mean cosine {made.cosine:.4f}: load it with --engine openvino --dtype int8"
+            f" left as they were, mean cosine {made.cosine:.4f}: load it with --engine {INT8} --dtype int8"
         )
     else:
         export.export_sentence_transformer(args.output, whitened_encoder(args), name=args.name, scores=scores)

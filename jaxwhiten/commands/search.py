@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.commands.arguments import add, encoder_of, printable
+from jaxwhiten.engines import HELP
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "query", "queries; without any they are read from stdin, one per line", nargs="*")
     add(parser, "-k N", "results per query; default: 10", type=int, default=10)
     add(parser, "--model MODEL", "hub id or folder of the encoder, where it has moved since")
-    add(parser, "--engine ENGINE", "jax, or openvino on CPUs; default: what the texts were encoded with")
+    add(parser, "--engine ENGINE", f"{HELP}; default: as recorded in the index")
     add(parser, "--rerank FOLDER", "a cross-encoder that puts the results in order")
     add(parser, "--rerank-depth N", "results that it reads; default: 100", type=int, default=100)
     add(parser, "--json", "one JSON object per query")

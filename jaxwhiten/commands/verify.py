@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import add
 from jaxwhiten.commands.texts import sentences
-from jaxwhiten.errors import DataError, DataNotFoundError, InputError, install_command
+from jaxwhiten.errors import DataError, DataNotFoundError, InputError, MissingDependencyError
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -61,22 +60,23 @@ def _line(check: Finding, *, wide: bool) -> str:
 
 
 def _of_installation() -> Iterator[Finding]:
+    from jaxwhiten.engines import DEFAULT, ENGINES
     from jaxwhiten.runtime.checks import finding, installation
 
     yield from installation()
-    yield finding("openvino", _openvino)
+    for name in ENGINES:
+        if name != DEFAULT:
+            yield finding(name, _engine, name)
 
 
-def _openvino() -> str:
-    from jaxwhiten.runtime.checks import Skipped, version
+def _engine(name: str) -> str:
+    from jaxwhiten.engines import engine_class
+    from jaxwhiten.runtime.checks import Skipped
 
-    if importlib.util.find_spec("openvino") is None:
-        raise Skipped(f"not installed: {install_command('openvino')}")
-    from jaxwhiten.encoding.openvino import OpenVINOEngine
-
-    default, _ = OpenVINOEngine.checked_dtype(None)
-    nncf = version("nncf")
-    return f"{version('openvino')}, {default} by default on this CPU, nncf {nncf or 'not installed'}"
+    try:
+        return str(engine_class(name).installed())
+    except MissingDependencyError as error:
+        raise Skipped(str(error)) from error
 
 
 def _of_paths(paths: list[str], against: bool, texts: list[str]) -> Iterator[Finding]:

@@ -2,24 +2,24 @@
 
 from typing import TYPE_CHECKING
 
-from jaxwhiten.encoding.batching import length_ladder
 from jaxwhiten.encoding.encoder import Encoder
+from jaxwhiten.engines import length_ladder
 from jaxwhiten.head import PoolingWarning
 from jaxwhiten.lazy import exports
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding.cross import CrossEncoder
     from jaxwhiten.encoding.distillation import Vocabulary, distil, distil_static
-    from jaxwhiten.encoding.store import EmbeddingStore, text_fingerprint
+    from jaxwhiten.encoding.store import EmbeddingStore
     from jaxwhiten.encoding.tuned import is_tuned, shipped_isoscore
 
 _LATER = {
     "cross": ("CrossEncoder",),
     "distillation": ("Vocabulary", "distil", "distil_static"),
     "tuned": ("is_tuned", "shipped_isoscore"),
-    "store": ("EmbeddingStore", "text_fingerprint"),
+    "store": ("EmbeddingStore",),
 }
 __getattr__, __dir__ = exports(__name__, _LATER)
 
 __all__ = ["CrossEncoder", "EmbeddingStore", "Encoder", "PoolingWarning", "Vocabulary", "distil", "distil_static"]
-__all__ += ["is_tuned", "length_ladder", "shipped_isoscore", "text_fingerprint"]
+__all__ += ["is_tuned", "length_ladder", "shipped_isoscore"]

@@ -20,9 +20,9 @@ import numpy as np
 from jaxtyping import Float32, Int
 
 from jaxwhiten import io
-from jaxwhiten.encoding.forward import JAXEngine
 from jaxwhiten.encoding.loading import tokenizer_for
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, progress, vectors
+from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.errors import InputError, ModelError, NonFiniteError
 from jaxwhiten.head import Head
 from jaxwhiten.head.steps import read_optional

@@ -27,7 +27,7 @@ from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.encoding.stream import BLOCK, progress, vectors
-from jaxwhiten.encoding.table import mean_matrix
+from jaxwhiten.engines import mean_matrix
 from jaxwhiten.errors import InputError, check_integer
 from jaxwhiten.head import Head, Normalize, at_pooling
 from jaxwhiten.models import StaticEncoder

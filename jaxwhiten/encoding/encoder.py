@@ -24,12 +24,11 @@ from jaxtyping import Float, Float32
 from jaxwhiten import io
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding import similarity, stream
-from jaxwhiten.encoding.batching import length_ladder
-from jaxwhiten.encoding.engine import DEFAULT, Engine, engine_class, engine_for
 from jaxwhiten.encoding.idf import frequency_table
 from jaxwhiten.encoding.loading import read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, progress
+from jaxwhiten.engines import DEFAULT, Engine, engine_class, engine_for, length_ladder
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import AUTO, Head, Normalize, Settings, Step, Tables, Truncate, Whiten, canonical, longest_text
 from jaxwhiten.head.folder import write_folder
@@ -59,7 +58,7 @@ class Encoder:
       default_prompt_name: The prompt used if none is named.
       similarity_fn_name: The similarity of `similarity`: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`.
       device: `"cpu"`, `"gpu"`, `"tpu"`, `"gpu:1"` or a JAX device; by default all local ones of JAX's platform.
-      engine: `"jax"`, or `"openvino"` on CPUs, or an `Engine` that already holds the model.
+      engine: A name of `jaxwhiten.engines.ENGINES`, or an `Engine` that already holds the model.
 
     Attributes:
       pooling: The name of `head`; `"auto"`, or `"auto:POOLING"`, for a head that does more than a pooling.
@@ -121,8 +120,8 @@ class Encoder:
             pooling. A whitening or code, which was fitted on the other pooling, is then omitted with a warning.
           bare: Whether a named pooling, here or in `encode`, stands without the folder's steps and default prompt.
           max_length: Maximum sentence length in tokens; by default the folder's.
-          dtype: `"float32"`, or `"bfloat16"`, the default of OpenVINO on a CPU that has it; with OpenVINO also
-            `"int8"`, if the folder has such weights (`jaxwhiten.export.save_int8`).
+          dtype: Of matrix products: `"float32"`, `"bfloat16"`, or, with the engine `jaxwhiten.engines.INT8`, `"int8"`,
+            if the folder has such weights (`jaxwhiten.export.save_int8`). By default the engine's.
           revision: Commit, tag or branch on the hub.
           prompts: Prompts in addition to the folder's; they override prompts of the same name.
           default_prompt_name: The prompt used if none is named; by default the folder's.

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +33,12 @@ from jaxwhiten.io import (
     sha256_file,
     write_json,
 )
-from jaxwhiten.text import Texts, as_texts
+from jaxwhiten.text import Texts, as_texts, text_fingerprint
 
 # Changed whenever the encoder's arithmetic changes, so that vectors of older versions are not read.
 VERSION = 1
 SHARD_ROWS = 8192
 _ARRAY, _SIDECAR = "embeddings.npy", "embeddings.json"
-
-
-def text_fingerprint(sentences: Iterable[str]) -> str:
-    """SHA-256 over sentences in their order; every sentence is delimited by its length."""
-    digest = hashlib.sha256()
-    for sentence in sentences:
-        data = sentence.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.hexdigest()
 
 
 class EmbeddingStore:

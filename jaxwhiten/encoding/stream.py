@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.coded import with_code
-from jaxwhiten.encoding.batching import Batch, Found
-from jaxwhiten.encoding.engine import Engine
+from jaxwhiten.engines.batching import Batch, Found
+from jaxwhiten.engines.engine import Engine
 from jaxwhiten.errors import InputError, JaxwhitenError, NonFiniteError
 from jaxwhiten.head import AfterPrompt, Head, Heads, Step
 from jaxwhiten.runtime.hardware import check_process

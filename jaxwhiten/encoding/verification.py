@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import importlib.util
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,9 +20,9 @@ from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from jaxwhiten.encoding.encoder import Encoder
-from jaxwhiten.encoding.engine import engine_for
 from jaxwhiten.encoding.loading import tokenizer_for
-from jaxwhiten.errors import InputError, optional
+from jaxwhiten.engines import DEFAULT, ENGINES, INT8, engine_for, has_int8
+from jaxwhiten.errors import InputError, MissingDependencyError, optional
 from jaxwhiten.head import Head, Settings, at_pooling, says_head
 from jaxwhiten.head.steps import read_optional
 from jaxwhiten.head.vectors import activated
@@ -215,15 +214,15 @@ def prompts(subject: Subject) -> Measured:
 
 
 def engines(subject: Subject) -> Measured:
-    if importlib.util.find_spec("openvino") is None:
-        raise Skipped("OpenVINO is not installed")
-    encoder = copy.copy(subject.encoder)
-    try:
-        encoder._engine = engine_for("openvino", encoder.model(), encoder.max_length, dtype="float32")
-        found = encoder._with_head(encoder.head).encode(TEXTS)
-    except InputError as error:
-        raise Skipped(f"OpenVINO: {error}") from error
-    return _apart(found, subject.vectors, "OpenVINO in float32", _ENGINES)
+    others, found = [name for name in ENGINES if name != DEFAULT], []
+    for name in others:
+        encoder = copy.copy(subject.encoder)
+        try:
+            encoder._engine = engine_for(name, encoder.model(), encoder.max_length, dtype="float32")
+            found.append(encoder._with_head(encoder.head).encode(TEXTS))
+        except (InputError, MissingDependencyError) as error:
+            raise Skipped(f"{name}: {error}") from error
+    return _apart(found, [subject.vectors] * len(found), f"{', '.join(others)} in float32", _ENGINES)
 
 
 def _least_cosine(subject: Subject, **how: Any) -> float:
@@ -238,11 +237,12 @@ def bfloat16(subject: Subject) -> Measured:
 
 
 def int8(subject: Subject) -> Measured:
-    if not (subject.folder / "openvino" / "int8.json").is_file():
+    if not has_int8(subject.folder):
         raise Skipped("the folder has no int8 weights")
-    if importlib.util.find_spec("openvino") is None:
-        raise Skipped("OpenVINO is not installed")
-    return 1 - _least_cosine(subject, engine="openvino", dtype="int8"), _INT8, "one minus the smallest cosine"
+    try:
+        return 1 - _least_cosine(subject, engine=INT8, dtype="int8"), _INT8, "one minus the smallest cosine"
+    except MissingDependencyError as error:
+        raise Skipped(str(error)) from error
 
 
 def beside(subject: Subject, texts: Sequence[str]) -> Measured:

@@ -1,10 +1,10 @@
 """Exports: folders and files that other libraries load, and their model cards."""
 
+from jaxwhiten.engines import save_int8
 from jaxwhiten.export.cards import card, head_card, model_card
 from jaxwhiten.export.databases import DATABASES, Database, code_of, front, save_database, turn
 from jaxwhiten.export.faiss import save_faiss
 from jaxwhiten.export.hub import push_to_hub
-from jaxwhiten.export.int8 import save_int8
 from jaxwhiten.export.onnx import save_onnx
 from jaxwhiten.export.sentence_transformers import export_sentence_transformer, save_trained
 

@@ -30,7 +30,7 @@ TOKENS = {"input_ids": "length", "attention_mask": "length"}  # a graph's inputs
 class Graph:
     """The nodes and constants of a graph. Values are referred to by their names.
 
-    `apart` writes GELUs in a form that OpenVINO does not fuse with the product before them. For a few tokens this saves
+    `apart` writes GELUs in a form that no engine fuses with the product before them. For a few tokens this saves
     a third of the time of float32 products; for many, the extra pass over memory costs more.
     """
 

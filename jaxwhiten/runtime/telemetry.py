@@ -18,11 +18,3 @@ def hidden(module: str) -> Iterator[None]:
         yield
     finally:
         del sys.modules[module]
-
-
-def silenced() -> contextlib.AbstractContextManager[None]:
-    """Lets openvino and nncf be imported as if their telemetry package were missing.
-
-    They would send an event from a forked process, and a fork is fatal with JAX's threads.
-    """
-    return hidden("openvino_telemetry")

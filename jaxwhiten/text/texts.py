@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import TYPE_CHECKING, Any
@@ -79,3 +80,13 @@ def _refused(value: Any, expected: str) -> InputError:
     else:
         remedy = "convert it with str()"
     return InputError(f"{expected}, got {type(value).__name__} {value!r:.60}: {remedy}.")
+
+
+def text_fingerprint(sentences: Iterable[str]) -> str:
+    """SHA-256 over sentences in their order; every sentence is delimited by its length."""
+    digest = hashlib.sha256()
+    for sentence in sentences:
+        data = sentence.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()

@@ -22,13 +22,13 @@ from jaxtyping import Array, Float, Int, Shaped
 from jaxwhiten import io
 from jaxwhiten.coded import with_code
 from jaxwhiten.datasets.protocol import Pairs
-from jaxwhiten.encoding import Encoder, length_ladder, text_fingerprint
+from jaxwhiten.encoding import Encoder, length_ladder
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import AfterPrompt, Mean, Step, as_pytrees, canonical, run
 from jaxwhiten.losses import Loss
 from jaxwhiten.metrics.scores import spearman
 from jaxwhiten.runtime.distributed import gather_rows, share
-from jaxwhiten.text import PLAIN, BulkTokenizer, TextForm, Texts, TokenIds, as_texts
+from jaxwhiten.text import PLAIN, BulkTokenizer, TextForm, Texts, TokenIds, as_texts, text_fingerprint
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.step import LossFn, Params
 

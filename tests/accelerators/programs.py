@@ -20,8 +20,8 @@ from jax.sharding import PartitionSpec
 
 from benchmarks import sizes
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.encoding.batching import SLOTS
-from jaxwhiten.encoding.forward import forward
+from jaxwhiten.engines.batching import SLOTS
+from jaxwhiten.engines.forward import forward
 from jaxwhiten.head import Head, Normalize, Step, Whiten, code_steps
 from jaxwhiten.models import FAMILIES as REGISTRY
 from jaxwhiten.models import EncoderConfig, init_masked_lm, init_model

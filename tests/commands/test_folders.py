@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import CrossEncoder, Encoder, io
-from jaxwhiten.encoding.quantised import Quantised
+from jaxwhiten.engines.quantised import Quantised
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.models import load_model, resolve_folder
 

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from jaxwhiten import Encoder
-from jaxwhiten.encoding.forward import JAXEngine, forward
+from jaxwhiten.engines.forward import JAXEngine, forward
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Head
 from jaxwhiten.models import load_model

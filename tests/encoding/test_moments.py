@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Moments
-from jaxwhiten.encoding import forward, stream
-from jaxwhiten.encoding.batching import Found
+from jaxwhiten.encoding import stream
+from jaxwhiten.engines import forward
+from jaxwhiten.engines.batching import Found
 from jaxwhiten.errors import NonFiniteError
 from jaxwhiten.head import Dense
 from tests.commands.conftest import generated

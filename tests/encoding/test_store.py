@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.encoding.store import EmbeddingStore, text_fingerprint
+from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.errors import InputError
+from jaxwhiten.text import text_fingerprint
 from tests.tiny import SENTENCES, write_model
 
 

@@ -11,13 +11,13 @@ from flax import nnx
 from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
 from jaxwhiten.encoding import verification
-from jaxwhiten.encoding.engine import engine_for
 from jaxwhiten.encoding.verification import CHECKS, Subject, verify
+from jaxwhiten.engines.engine import engine_for
+from jaxwhiten.engines.openvino import silenced
 from jaxwhiten.export import save_onnx
 from jaxwhiten.head import Head, Normalize
 from jaxwhiten.head.vectors import Dense
 from jaxwhiten.models import TransformerEncoder, init_model, load_model
-from jaxwhiten.runtime.telemetry import silenced
 from tests.graphs import run
 from tests.models.test_families import write
 from tests.tiny import SENTENCES, tiny_config, write_tokenizer

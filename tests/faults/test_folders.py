@@ -21,9 +21,10 @@ import safetensors.numpy
 from jaxwhiten import CrossEncoder, Encoder, Whitening, export, io
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding import Vocabulary, distil
+from jaxwhiten.engines import int8 as making_int8
+from jaxwhiten.engines.openvino import silenced
 from jaxwhiten.errors import OutputError
 from jaxwhiten.models import load_model, resolve_folder, save_model
-from jaxwhiten.runtime.telemetry import silenced
 from jaxwhiten.text import copy_tokenizer
 from tests.commands.conftest import generated
 from tests.tiny import write_cross_encoder, write_model
@@ -136,13 +137,13 @@ def int8(folder):
 
 def save_int8(model):
     """Saves int8 weights that are made once: it is the writing that is tested."""
-    made = export.int8._Work(model, TEXTS)
+    made = making_int8._Work(model, TEXTS)
     graph = made.backbone([])
     made.choose, made.backbone = lambda cosine: ([], 1.0), lambda kept: graph
 
     def save(folder):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(export.int8, "_Work", lambda *_: made)
+            patch.setattr(making_int8, "_Work", lambda *_: made)
             export.save_int8(folder, model, TEXTS)
 
     return save

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.encoding.forward import JAXEngine
+from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.errors import JaxwhitenError
 from tests.commands.conftest import generated
 

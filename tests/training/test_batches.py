@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxwhiten.encoding.batching import length_ladder
+from jaxwhiten.engines.batching import length_ladder
 from jaxwhiten.errors import InputError
 from jaxwhiten.training.batches import Batches, choose_buckets, deal_rows
 

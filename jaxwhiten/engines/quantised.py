@@ -27,6 +27,11 @@ def outputs_by_name(model: Any) -> dict[str, Any]:
     return {name: output for op in model.get_ordered_ops() for output in op.outputs() for name in output.get_names()}
 
 
+def has_int8(model: Path) -> bool:
+    """Whether a model's folder has int8 weights."""
+    return (model / _FOLDER / HEADER).is_file()
+
+
 class Quantised(NamedTuple):
     """int8 weights in a model's folder, with a header that describes how they were made."""
 
@@ -42,8 +47,8 @@ class Quantised(NamedTuple):
         file, graph, values = (io.below(Path(model or "."), f"{_FOLDER}/{name}", ModelError) for name in _FILES)
         if model is None or not file.is_file():
             raise InputError(
-                f"{model or 'A model in memory'}: has no int8 weights. Make a folder that has them with `jaxwhiten"
-                " export --format int8 --sentences FILE`, or with jaxwhiten.export.save_int8."
+                f"{model or 'A model in memory'}: has no int8 weights. Export a folder with them: `jaxwhiten"
+                " export --format int8 --sentences FILE`, or jaxwhiten.export.save_int8."
             )
         try:
             header = json.loads(file.read_text(encoding="utf-8"))

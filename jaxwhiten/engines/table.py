@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float32
 
 from jaxwhiten.arrays import normalize, pad_rows, row_bucket
-from jaxwhiten.encoding.batching import Found
-from jaxwhiten.encoding.forward import JAXEngine
+from jaxwhiten.engines.batching import Found
+from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.head import Heads, Mean, Normalize, Step
 from jaxwhiten.head.head import before_code
 from jaxwhiten.runtime.hardware import check_process

@@ -11,7 +11,7 @@ import pytest
 
 from jaxwhiten import Encoder, Moments, Whitening, build_index
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.encoding import kept
+from jaxwhiten.engines import kept
 from jaxwhiten.head import Head, leaves
 from jaxwhiten.models import folders
 

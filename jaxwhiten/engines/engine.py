@@ -1,4 +1,4 @@
-"""Engines that run an encoder: JAX, or OpenVINO with bfloat16 and int8 products on CPUs. Each engine is one file."""
+"""The contract of an engine, and engines by name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from jaxwhiten.encoding.batching import Batch, Found, Layout
+from jaxwhiten.engines import DEFAULT, ENGINES
+from jaxwhiten.engines.batching import Batch, Found, Layout
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.head import Heads
 from jaxwhiten.models import EncoderConfig
@@ -31,6 +32,10 @@ class Engine(Protocol):
     @staticmethod
     def checked_dtype(dtype: str | None) -> tuple[str, str]:
         """The dtype of matrix products, None for the default, and the dtype in which to load the model."""
+
+    @staticmethod
+    def installed() -> str:
+        """A description of what the engine runs on; MissingDependencyError if a package is missing."""
 
     @staticmethod
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
@@ -69,17 +74,12 @@ class Engine(Protocol):
         """Writes the engine's own files to a model folder."""
 
 
-DEFAULT = "jax"
-ENGINES = {DEFAULT: "forward.JAXEngine", "openvino": "openvino.OpenVINOEngine"}
-"""Engines by name: the file and the class, which is imported when first used."""
-
-
 def engine_class(name: str) -> Any:
     """The class of an engine."""
     if name not in ENGINES:
         raise unknown_name("engine", name, ENGINES)
     file, _, cls = ENGINES[name].partition(".")
-    found: type[Engine] = getattr(importlib.import_module(f"jaxwhiten.encoding.{file}"), cls)
+    found: type[Engine] = getattr(importlib.import_module(f"{__package__}.{file}"), cls)
     return found
 
 
@@ -101,6 +101,6 @@ def engine_for(
         return engine_class(name)(model, max_length, device, dtype, folder)
     if name != DEFAULT:
         raise InputError(f"A static encoder has no matrix products for an engine to run: use engine={DEFAULT!r}.")
-    from jaxwhiten.encoding.table import TableEngine
+    from jaxwhiten.engines.table import TableEngine
 
     return TableEngine(model, max_length, device)

@@ -18,7 +18,7 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxwhiten.encoding.batching import Batch, Found, Layout
+from jaxwhiten.engines.batching import Batch, Found, Layout
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.head import Heads, Step, as_pytrees, run
 from jaxwhiten.head.head import before_code
@@ -27,6 +27,7 @@ from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.models.loading import contents, load_model
 from jaxwhiten.models.packing import Segments
+from jaxwhiten.runtime import hardware
 from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.runtime.hardware import check_process, cores
 from jaxwhiten.text import TokenIds
@@ -96,6 +97,10 @@ class JAXEngine:
     def checked_dtype(dtype: str | None) -> tuple[str, str]:
         """The dtype of matrix products and of the loaded model, which are the same."""
         return dtype or "float32", dtype or "float32"
+
+    @staticmethod
+    def installed() -> str:
+        return hardware.describe()
 
     @staticmethod
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxwhiten.encoding.batching import Layout, length_ladder
+from jaxwhiten.engines.batching import Layout, length_ladder
 
 
 def check(batch, lengths, multiple):

@@ -9,11 +9,11 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
 from jaxwhiten.encoding import verification
-from jaxwhiten.encoding.quantised import GRAPH, HEADER, Quantised, hidden_state, outputs_by_name
+from jaxwhiten.engines.openvino import silenced
+from jaxwhiten.engines.quantised import GRAPH, HEADER, Quantised, hidden_state, outputs_by_name
 from jaxwhiten.errors import JaxwhitenError, ModelError
 from jaxwhiten.head import at_pooling
 from jaxwhiten.io import sha256_file
-from jaxwhiten.runtime.telemetry import silenced
 from tests.tiny import SENTENCES, write_model
 
 WIDTH, STATES = 32, 2

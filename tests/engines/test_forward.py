@@ -9,7 +9,7 @@ import pytest
 from flax import nnx
 
 from jaxwhiten import Encoder
-from jaxwhiten.encoding.forward import JAXEngine, forward
+from jaxwhiten.engines.forward import JAXEngine, forward
 from jaxwhiten.models import init_model
 from tests.commands.conftest import generated
 from tests.tiny import FAMILIES, tiny_config
@@ -21,8 +21,8 @@ TEXTS = generated(200)
 
 @pytest.fixture
 def on_one_device(tiny_model, monkeypatch):
-    monkeypatch.setattr("jaxwhiten.encoding.forward._CPU_BATCHES", 3)
-    monkeypatch.setattr("jaxwhiten.encoding.forward.cores", lambda: 3)
+    monkeypatch.setattr("jaxwhiten.engines.forward._CPU_BATCHES", 3)
+    monkeypatch.setattr("jaxwhiten.engines.forward.cores", lambda: 3)
     monkeypatch.setattr("jax.local_devices", lambda: jax.devices()[:1])
     return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
 
@@ -43,7 +43,7 @@ def test_side_by_side_gives_the_vectors_of_one_after_the_other(on_one_device, ti
 def test_few_sentences_take_no_thread_and_have_the_same_vectors(on_one_device, monkeypatch):
     """Those of a list of one block, to the bit, as a stream has them, which tokenises and computes in threads."""
     streamed = {n: next(iter(on_one_device.encode_stream(TEXTS[:n]))) for n in (1, 5, 200)}
-    for kind in ("jaxwhiten.encoding.stream", "jaxwhiten.encoding.forward"):
+    for kind in ("jaxwhiten.encoding.stream", "jaxwhiten.engines.forward"):
         monkeypatch.setattr(f"{kind}.ThreadPoolExecutor.submit", None)
     for n in (1, 5):
         np.testing.assert_array_equal(on_one_device.encode(TEXTS[:n]), streamed[n])
@@ -77,7 +77,7 @@ def test_no_query_is_compiled_for_once_the_encoder_is_warm(on_one_device):
 
 def test_a_kernel_is_looked_for_only_where_rows_are_long(monkeypatch):
     asked = []
-    monkeypatch.setattr("jaxwhiten.encoding.forward.kernel_for", lambda *how: asked.append(how[1:]))
+    monkeypatch.setattr("jaxwhiten.engines.forward.kernel_for", lambda *how: asked.append(how[1:]))
     model = init_model(tiny_config(max_positions=256), seed=0, dtype="bfloat16")
     for max_length in (64, 128, 129):
         JAXEngine(model, max_length)
@@ -94,7 +94,7 @@ def test_a_shape_is_compiled_once(on_one_device, monkeypatch):
 
     monkeypatch.setattr(type(on_one_device._engine), "_dispatch", counting)
     monkeypatch.setattr(
-        "jaxwhiten.encoding.forward.forward", SimpleNamespace(lower=lambda *a: lowered.append(a) or lower(*a))
+        "jaxwhiten.engines.forward.forward", SimpleNamespace(lower=lambda *a: lowered.append(a) or lower(*a))
     )
     on_one_device._engine.layout.token_budget = 128
     on_one_device.encode(TEXTS)

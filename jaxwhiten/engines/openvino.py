@@ -20,16 +20,17 @@ import numpy as np
 from jaxtyping import Float32
 
 from jaxwhiten import io
-from jaxwhiten.encoding.batching import Batch, Found, Layout
-from jaxwhiten.encoding.kept import Unread, load
-from jaxwhiten.encoding.quantised import GRAPH, Quantised
+from jaxwhiten.engines.batching import Batch, Found, Layout
+from jaxwhiten.engines.kept import Unread, load
+from jaxwhiten.engines.quantised import GRAPH, Quantised
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, optional, unknown_name
 from jaxwhiten.head import Heads, Quantise, Step, at_pooling, leaves, write_steps
 from jaxwhiten.head.head import before_code
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.folders import hashed
+from jaxwhiten.runtime import checks
 from jaxwhiten.runtime.hardware import check_process, cores
-from jaxwhiten.runtime.telemetry import silenced
+from jaxwhiten.runtime.telemetry import hidden
 from jaxwhiten.text import TokenIds
 
 DTYPES = ("float32", "bfloat16", "int8")
@@ -40,6 +41,14 @@ _PURPOSE = "The engine OpenVINO"
 _EXTRA = "openvino"
 _FEW_TOKENS = 64  # a single batch of up to this many tokens has its own program in float32
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
+
+
+def silenced() -> contextlib.AbstractContextManager[None]:
+    """Lets openvino and nncf be imported as if their telemetry package were missing.
+
+    They would send an event from a forked process, and a fork is fatal with JAX's threads.
+    """
+    return hidden("openvino_telemetry")
 
 
 @functools.cache
@@ -144,6 +153,12 @@ class OpenVINOEngine:
 
     def place(self, tree: Any) -> Any:
         return tree  # parameters become constants of a graph
+
+    @staticmethod
+    def installed() -> str:
+        default, _ = OpenVINOEngine.checked_dtype(None)
+        nncf = checks.version("nncf") or "not installed"
+        return f"{checks.version('openvino')}, {default} by default on this CPU, nncf {nncf}"
 
     @staticmethod
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:

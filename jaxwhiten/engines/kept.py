@@ -18,7 +18,7 @@ from jaxwhiten import io
 from jaxwhiten.errors import JaxwhitenError
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 
-_CODE = ("models", "head", "encoding")  # rooms whose code decides what is kept
+_CODE = ("models", "head", "engines")  # rooms whose code decides what is kept
 
 
 class Kept:

@@ -12,12 +12,11 @@ import pytest
 from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.codes import make_code
 from jaxwhiten.encoding import EmbeddingStore
-from jaxwhiten.encoding.openvino import has_bfloat16
 from jaxwhiten.encoding.store import entry_key
+from jaxwhiten.engines.openvino import has_bfloat16, silenced
 from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError, MissingDependencyError, ModelError
 from jaxwhiten.head import Normalize
 from jaxwhiten.models import StaticEncoder, init_model
-from jaxwhiten.runtime.telemetry import silenced
 from tests.commands.conftest import generated
 from tests.tiny import ALONE, FAMILIES, SENTENCES, tiny_config, write_model, write_tokenizer
 
@@ -172,7 +171,7 @@ def test_few_tokens_alone_have_a_float32_program_of_their_own(pair, folder, dtyp
     assert [(key[1].alone, key[1].few) for key in few] == [(True, dtype == "float32")]
     assert any(key[0] == "tail" for key in encoder._engine._programs) == (dtype != "float32")
     found = [encoder.encode(text) for text in SENTENCES]
-    monkeypatch.setattr("jaxwhiten.encoding.openvino._FEW_TOKENS", 0)
+    monkeypatch.setattr("jaxwhiten.engines.openvino._FEW_TOKENS", 0)
     other = [encoder.encode(text) for text in SENTENCES]
     np.testing.assert_allclose(found, other, atol=1e-6 if dtype == "float32" else 1e-2)
     assert len([key for key in encoder._engine._programs if key[0] == "poolings"]) == 2 - (dtype != "float32")
@@ -210,7 +209,7 @@ def test_engine_and_precision_are_part_of_what_a_vector_is(pair, folder, tmp_pat
 
 
 def test_bfloat16(folder, pair):
-    from jaxwhiten.encoding.openvino import has_bfloat16
+    from jaxwhiten.engines.openvino import has_bfloat16
 
     if not has_bfloat16():
         with pytest.raises(InputError, match="no instructions for bfloat16"):
@@ -263,7 +262,7 @@ def test_a_step_without_operators_is_named(pair):
 
 
 def test_without_openvino_the_error_says_how_to_install_it(folder, monkeypatch):
-    from jaxwhiten.encoding import openvino
+    from jaxwhiten.engines import openvino
 
     monkeypatch.setitem(sys.modules, "openvino", None)
     openvino.core.cache_clear()
@@ -273,7 +272,7 @@ def test_without_openvino_the_error_says_how_to_install_it(folder, monkeypatch):
 
 def test_nothing_is_imported_for_those_who_do_not_ask():
     program = (
-        "import sys, jaxwhiten, jaxwhiten.encoding.engine, jaxwhiten.export; "
+        "import sys, jaxwhiten, jaxwhiten.engines.engine, jaxwhiten.export; "
         "print({'openvino', 'nncf', 'onnx'} & set(sys.modules))"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

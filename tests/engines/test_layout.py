@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxwhiten import Encoder
-from jaxwhiten.encoding import batching, forward
-from jaxwhiten.encoding.batching import Layout
+from jaxwhiten.engines import batching, forward
+from jaxwhiten.engines.batching import Layout
 from jaxwhiten.models.attention import Fused
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import TokenIds

@@ -22,13 +22,11 @@ from jaxwhiten import io
 from jaxwhiten.arrays import normalize
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.datasets.protocol import SAMPLE
-from jaxwhiten.encoding import Encoder, text_fingerprint
-from jaxwhiten.encoding.openvino import OpenVINOEngine, core
-from jaxwhiten.encoding.quantised import Quantised, hidden_state, outputs_by_name
+from jaxwhiten.engines.openvino import OpenVINOEngine, core, silenced
+from jaxwhiten.engines.quantised import Quantised, hidden_state, outputs_by_name
 from jaxwhiten.errors import InputError, optional
 from jaxwhiten.head import at_pooling
-from jaxwhiten.runtime.telemetry import silenced
-from jaxwhiten.text import Texts, TokenIds, as_texts
+from jaxwhiten.text import Texts, TokenIds, as_texts, text_fingerprint
 
 COSINE = 0.998  # mean cosine of int8 and float32 vectors of held-out sentences
 _FEWEST = 16  # sentences
@@ -48,12 +46,12 @@ class Int8Report(NamedTuple):
     cosine: float  # the mean between int8 and float32 vectors of held-out sentences
 
 
-def save_int8(folder: str | Path, encoder: Encoder, sentences: Texts, *, cosine: float = COSINE) -> Int8Report:
+def save_int8(folder: str | Path, encoder: Any, sentences: Texts, *, cosine: float = COSINE) -> Int8Report:
     """Writes a model folder with int8 weights, for `Encoder.from_pretrained(folder, engine="openvino", dtype="int8")`.
 
     Args:
       folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole.
-      encoder: The encoder.
+      encoder: A `jaxwhiten.Encoder`.
       sentences: At least 16, similar to those to be encoded. 382 of them, evenly spaced, are used together with 130
         general sentences that ship with the package; a quarter of all is held out.
       cosine: The mean cosine to the float32 vectors of held-out sentences that must be reached.
@@ -63,10 +61,10 @@ def save_int8(folder: str | Path, encoder: Encoder, sentences: Texts, *, cosine:
       MissingDependencyError: OpenVINO or NNCF is not installed.
     """
     if not 0 < cosine <= 1:
-        raise InputError(f"cosine is {cosine}; it must be above 0 and at most 1.")
+        raise InputError(f"cosine={cosine}: expected a number above 0, at most 1.")
     texts = list(dict.fromkeys(as_texts(sentences)))
     if len(texts) < _FEWEST:
-        raise InputError(f"{len(texts)} different sentences to take ranges of; give at least {_FEWEST}.")
+        raise InputError(f"{len(texts)} different sentences for calibration: pass at least {_FEWEST}.")
     sample = load_sts(SAMPLE).splits["test"]
     general = sample.sentence1[:: len(sample) // _GENERAL]
     texts = [texts[i] for i in np.linspace(0, len(texts) - 1, min(_MOST - len(general), len(texts)), dtype=int)]
@@ -87,7 +85,7 @@ def save_int8(folder: str | Path, encoder: Encoder, sentences: Texts, *, cosine:
 class _Work:
     """The quantisation of one encoder; `groups` are products with weights that share an input, by the first weight."""
 
-    def __init__(self, encoder: Encoder, texts: list[str]):
+    def __init__(self, encoder: Any, texts: list[str]):
         core()  # before NNCF, which imports OpenVINO, so that a missing package is reported properly
         with silenced():
             self._nncf = optional("nncf", "openvino", "Quantising to int8")
