@@ -34,7 +34,7 @@ from jaxwhiten.whitening.affine import linear
 ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
 
 
-def activated(name: str, x: Vectors) -> Vectors:
+def activated(name: str, x: Float[Any, "*batch d"]) -> Float[Any, "*batch d"]:
     """An activation in `ACTIVATIONS`."""
     import jax
 
