@@ -63,7 +63,7 @@ def test_batches_are_halved_until_they_fit(encoder, late, pooling):
 
 def test_what_cannot_be_split_is_an_error(encoder):
     encoder._engine = Full(encoder._engine, 8, False)
-    with pytest.warns(RuntimeWarning), pytest.raises(JaxwhitenError, match="lower max_length"):
+    with pytest.warns(RuntimeWarning), pytest.raises(JaxwhitenError, match="lower `max_length`"):
         encoder.encode(TEXTS)
 
 

@@ -30,7 +30,7 @@ from tests.tiny import SENTENCES, write_model, write_tokenizer
 WORD, BAD = "guitar", 13
 TEXTS = [text for text in generated(40) if WORD not in text][:24]
 TEXTS[BAD] = SENTENCES[0]
-NAMED = rf"text {BAD}, '{SENTENCES[0][:20]}.* holds NaN or inf"
+NAMED = rf"text {BAD}, '{SENTENCES[0][:20]}.* contains NaN or inf"
 
 
 @pytest.fixture(scope="module")
