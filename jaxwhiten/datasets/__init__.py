@@ -12,5 +12,5 @@ from jaxwhiten.datasets.textfile import Corpus, corpus_files, held_out
 
 __all__ = ["STS_TASKS", "Corpus", "Examples", "NLIRows", "NLISource", "Pairs", "RetrievalData", "STSTask", "Table"]
 __all__ += ["corpus_files", "data_folder", "from_pairs", "held_out", "load_mrpc", "load_nli", "load_pydocs"]
-__all__ += ["load_retrieval", "load_sts", "nli_examples", "read_pairs", "read_table", "split_docstring"]
+__all__ += ["load_retrieval", "load_sts", "nli_examples", "read_own", "read_pairs", "read_table", "split_docstring"]
 __all__ += ["sts_examples", "table_examples", "text_examples", "write_pairs"]

@@ -8,6 +8,6 @@ from jaxwhiten.export.hub import push_to_hub
 from jaxwhiten.export.onnx import save_onnx
 from jaxwhiten.export.sentence_transformers import export_sentence_transformer, save_trained
 
-__all__ = ["DATABASES", "Database", "code_of", "export_sentence_transformer", "front", "head_card"]
-__all__ += ["masked_model_card", "model_card", "push_to_hub", "save_database", "save_faiss", "save_int8"]
-__all__ += ["save_onnx", "save_trained", "turn"]
+__all__ = ["DATABASES", "Database", "card", "code_of", "export_sentence_transformer", "front", "head_card"]
+__all__ += ["model_card", "push_to_hub", "save_database", "save_faiss", "save_int8", "save_onnx", "save_trained"]
+__all__ += ["turn"]

@@ -18,5 +18,5 @@ from jaxwhiten.metrics.scores import (
 )
 
 __all__ = ["AGGREGATES", "UNDEFINED", "Gold", "STSScores", "cosine_pairs", "discounted_gains"]
-__all__ += ["isoscore_from_covariance", "mrr_at_k", "ndcg_at_k", "recall_at_k", "reciprocal_ranks", "spearman"]
-__all__ += ["sts_scores"]
+__all__ += ["isoscore_from_covariance", "mrr_at_k", "ndcg_at_k", "recall_at_k", "recalls", "reciprocal_ranks"]
+__all__ += ["spearman", "sts_scores"]
