@@ -9,8 +9,9 @@ import pytest
 from jaxwhiten import CrossEncoder, Encoder, build_index, evaluate, load_index, paraphrase_mining
 from jaxwhiten.datasets import Examples, from_pairs
 from jaxwhiten.encoding import EmbeddingStore, distil_static, distillation, idf, stream, verification
+from jaxwhiten.engines import int8
 from jaxwhiten.errors import InputError
-from jaxwhiten.export import databases, int8
+from jaxwhiten.export import databases
 from jaxwhiten.export.mteb import MTEBEncoder
 from jaxwhiten.search import Upgraded, add_text, search_text
 from jaxwhiten.text import BulkTokenizer
