@@ -156,7 +156,7 @@ def _split(arguments: list[str], default_config: str) -> tuple[str, str | None, 
     parser.add_argument("--distributed", "-distributed", nargs="?", const="")
     own, rest = parser.parse_known_args(arguments)
     if own.distributed and own.distributed in arguments:  # it could be taken for something else
-        raise InputError(f"--distributed takes its value behind an equals sign: --distributed={own.distributed}")
+        raise InputError(f"--distributed requires its value after an equals sign: --distributed={own.distributed}")
     return own.config, own.distributed, rest
 
 
@@ -184,7 +184,7 @@ def _help(path: str, module: ModuleType, config: ConfigDict) -> str:
         description=(program.__doc__ or "").partition("\n")[0],
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32),
     )
-    parser.add_argument("--config", metavar="FILE", help=f"where the keys come from; here: {path}")
+    parser.add_argument("--config", metavar="FILE", help=f"file with the keys; here: {path}")
     parser.add_argument("--distributed", metavar="WHERE", help=_DISTRIBUTED)
     keys, comments = parser.add_argument_group(f"keys of {path}, each with its default"), key_comments(module)
     values = {key: value for key, value in config_keys(config).items() if not isinstance(value, ConfigDict)}

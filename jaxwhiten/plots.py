@@ -93,7 +93,7 @@ def draw_spectra(path: io.PathLike, spectra: Mapping[str, np.ndarray], ks: Seque
         left.axhline(1, color="#777777", lw=1, ls="--", label="after whitening (γ = 1)")
         left.set(yscale="log", ylim=(0.5 * min(shares), None), title="Spectrum")
         left.set(xlabel="component", ylabel="eigenvalue / mean eigenvalue")
-        right.set(xlabel="components kept", ylabel="variance held, %", ylim=(0, 102), title="Explained variance")
+        right.set(xlabel="components kept", ylabel="explained variance, %", ylim=(0, 102), title="Explained variance")
         for k in ks:
             right.axvline(k, color="#777777", lw=0.8, ls=":")
             right.annotate(f"k={k}", (k, 2), rotation=90, ha="right", va="bottom", fontsize=8, color="#555555")

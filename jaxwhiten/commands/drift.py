@@ -23,7 +23,7 @@ _DOCUMENTS = 10_000  # of an index without a fit, drawn at random
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "index", "a folder that `jaxwhiten index` wrote")
     add_texts(parser, "new texts")
-    add(parser, "--model MODEL", "hub id or folder of the encoder, if it has moved")
+    add(parser, "--model MODEL", "Hugging Face model ID or folder of the encoder, if it has moved")
     add(parser, "--json", "one JSON object")
 
 

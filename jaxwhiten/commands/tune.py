@@ -21,11 +21,11 @@ _ROWS = ("not_whitened", "own", "best")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "file", "a whitening or moments file")
     add_model(parser, default=None)
-    add(parser, "--task TASK", "STS task whose pairs are scored; default: STS-B", default="STS-B")
-    add(parser, "--split SPLIT", "its split to tune on; default: dev, or the only one")
-    add(parser, "--held-out SPLIT", "its split to score as well, without tuning on it; default: test")
+    add(parser, "--task TASK", "STS task whose pairs are used; default: STS-B", default="STS-B")
+    add(parser, "--split SPLIT", "split to tune on; default: dev, or the only one")
+    add(parser, "--held-out SPLIT", "split to score as well, without tuning on it; default: test")
     add(parser, "--data-dir DIR", "SentEval-style folder; default: $JAXWHITEN_DATA_DIR, or a download")
-    add(parser, "--pairs FILE", "tune on your own pairs: a .tsv, .csv, .jsonl or .parquet table")
+    add(parser, "--pairs FILE", "your own pairs to tune on: a .tsv, .csv, .jsonl or .parquet table")
     add(parser, "--held-out-pairs FILE", "your own pairs to score as well, without tuning on them")
     add_columns(parser)
     add(parser, "-k K", "default: powers of two, and all dimensions", type=int, nargs="+")
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{args.file}: contains a {kind!r} code; expected a whitening or moments.")
     (name, pairs), held = _pairs(args)
     if args.model is None and whitening.provenance["model"] is None:
-        raise InputError(f"{args.file}: does not say which encoder made its vectors: give --model and --pooling.")
+        raise InputError(f"{args.file}: does not record its encoder: specify --model and --pooling.")
     encoder = load_encoder(args, whitening.provenance)
     encoder.check_whitening(whitening, args.file, "document")
 
@@ -97,18 +97,18 @@ def _pairs(args: argparse.Namespace) -> tuple[tuple[str, Pairs], tuple[str, Pair
 
     if args.pairs:
         if args.split or args.held_out:
-            raise InputError("--split and --held-out name splits of a task; with --pairs give --held-out-pairs.")
+            raise InputError("--split and --held-out are splits of a task; with --pairs use --held-out-pairs.")
         held = read_pairs(args.held_out_pairs, args.columns) if args.held_out_pairs else None
         return (args.pairs, read_pairs(args.pairs, args.columns)), (args.held_out_pairs, held) if held else None
     if args.held_out_pairs:
-        raise InputError("--held-out-pairs goes with --pairs; of a task name a split with --held-out.")
+        raise InputError("--held-out-pairs requires --pairs; for a task use --held-out SPLIT.")
     splits = load_sts(args.task, args.data_dir).splits
     for split in filter(None, (args.split, args.held_out)):
         check_name(f"split of {args.task}", split, splits)
     split = args.split or ("dev" if "dev" in splits else next(iter(splits)))
     held_out = args.held_out or ("test" if "test" in splits and split != "test" else None)
     if held_out == split:
-        raise InputError(f"--held-out {held_out} is the split that is tuned on: name another one.")
+        raise InputError(f"--held-out {held_out} is the split used for tuning: specify a different one.")
     return (f"{args.task} {split}", splits[split]), (f"{args.task} {held_out}", splits[held_out]) if held_out else None
 
 
@@ -121,7 +121,7 @@ def _lines(tuning: Tuning, name: str, n: int, held: tuple[str, Pairs] | None, di
 
     lines = [f"Tuned on {name}, {n:,} pairs" + (f"; held out {held[0]}, {len(held[1]):,} pairs" if held else "")]
     head = f"{'':14}{'k':>6} {'β':>6} {'γ':>6} {'tuned on':>9}{'  held out' * bool(held)}"
-    lines += ["Spearman × 100", "", f"{head}{'95 % interval':>16}{'minus raw':>27}"]
+    lines += ["Spearman × 100", "", f"{head}{'95% CI':>16}{'vs. raw':>27}"]
     rows: list[Any] = [(dimension, None, None, *tuning.baseline), tuning.own, tuning.best]
     names, place = ("not whitened", "current", "best"), 3 + bool(held)
     for what, row, ends, (low, high) in zip(names, rows, tuning.intervals, tuning.gains, strict=True):

@@ -116,6 +116,6 @@ def read_prepared(builder: STSBuilder) -> STSTask:
     except Exception as error:  # the record reader raises exceptions of many types
         raise DataError(
             f"{builder.data_path}: the prepared data of {task} is damaged ({str(error)[:120]}). Delete this folder and"
-            " run again."
+            " rerun."
         ) from error
     return STSTask(task, splits)

@@ -40,7 +40,7 @@ class Source:
         try:
             found = os.stat(self.path)
         except OSError as error:
-            raise DataError(f"{self.path}: cannot be read ({error.strerror}): give a file that is there.") from None
+            raise DataError(f"{self.path}: cannot be read ({error.strerror}): specify an existing file.") from None
         return [found.st_size, found.st_mtime_ns]
 
     @property

@@ -72,7 +72,7 @@ class Examples:
         count = int(group.max()) + 1
         out = (np.random.default_rng(seed).random(count) < share)[group[texts[0]]]
         if out.all() or not out.any():
-            raise InputError(f"A share of {share} held out of {count} groups of rows leaves a side empty.")
+            raise InputError(f"A share of {share} held out of {count} groups of rows leaves one side empty.")
         return self._rows(np.flatnonzero(~out)), self._rows(np.flatnonzero(out))
 
     def without_false_negatives(self) -> Examples:
@@ -163,7 +163,9 @@ def text_examples(where: PathLike, *, split: bool = False, skip_bad_rows: bool =
     corpus = Corpus(corpus_files(where), skip_bad_rows=skip_bad_rows)
     for file in corpus.files:
         if not file.name.endswith(TEXT_ENDINGS):
-            raise InputError(f"{file}: name the columns of sentences; only {' and '.join(TEXT_ENDINGS)} have none.")
+            raise InputError(
+                f"{file}: specify the sentence columns; only {' and '.join(TEXT_ENDINGS)} files have none."
+            )
     lines = map(str.strip, corpus.passages())
     texts = _distinct(itertools.chain.from_iterable(map(_SENTENCE_END.split, lines)) if split else lines)
     if not texts:

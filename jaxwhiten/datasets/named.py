@@ -54,7 +54,7 @@ def load_retrieval(name: str, data_dir: PathLike | None = None) -> RetrievalData
         return read_own(name)
     if os.sep in name or "." in name:
         raise DataNotFoundError(
-            f"{name}: no such file; expected BEIR's folder, a table of query and document, or Quora's columns."
+            f"{name}: no such file; expected a BEIR folder, a table of query and document, or Quora's columns."
         )
     raise unknown_name("retrieval data set (or file)", name, RETRIEVAL)
 

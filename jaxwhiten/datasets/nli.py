@@ -136,7 +136,7 @@ def _choose(names: Sequence[str], sources: Sequence[str] | None) -> tuple[list[s
     for name in sources:
         check_name("NLI source", name, names)
     for name, other in _contained(sources).items():
-        raise InputError(f"NLI sources {name!r} and {other!r}: the second contains the first, so name only one.")
+        raise InputError(f"NLI sources {name!r} and {other!r}: the second contains the first, so specify only one.")
     return list(dict.fromkeys(sources)), {name: "not asked for" for name in names if name not in sources}
 
 
@@ -183,7 +183,7 @@ def _read_source(
     if splits is not None:
         names = table.get("split", [name.rpartition("/")[2]] * len(codes))
         of = {text: _split_of(str(text)) for text in set(names)}
-        reasons["of another split"] = np.array([of[text] not in splits for text in names], dtype=bool)
+        reasons["from a different split"] = np.array([of[text] not in splits for text in names], dtype=bool)
     reasons["unknown label"] = codes == _UNKNOWN
     reasons["without an agreed label"] = codes == _NO_CLASS
     if rules.get("two_way") != "keep":
@@ -192,7 +192,7 @@ def _read_source(
     if rules.get("exclude_overlap"):
         reasons["overlapping an evaluation set"] = np.isin(table.lines, _overlap(path))
     keep = np.ones(len(codes), dtype=bool)
-    dropped = {"bad row": table.skipped} if table.skipped else {}
+    dropped = {"invalid row": table.skipped} if table.skipped else {}
     for reason, mask in reasons.items():
         if count := int(np.count_nonzero(mask & keep)):
             dropped[reason] = count
@@ -264,15 +264,15 @@ def load_nli(
     sources = [sources] if isinstance(sources, str) else sources
     splits = [splits] if isinstance(splits, str) else splits
     if sources is not None and not sources:
-        raise InputError("sources is empty: name at least one NLI source, or leave it out to read all.")
+        raise InputError("sources is empty: specify at least one NLI source, or omit it to read all.")
     for split in splits or ():
         check_name("split", split, ("train", "dev", "test"))
     check_name("two_way", two_way, ("drop", "keep"))
     folder = data_folder(data_dir)
     if folder and not folder.is_dir():
         raise DataNotFoundError(
-            f"{folder}: no such folder. Set `data_dir` or $JAXWHITEN_DATA_DIR to a folder that holds nli, or"
-            " leave both unset and connect, and AllNLI is downloaded."
+            f"{folder}: no such folder. Set `data_dir` or $JAXWHITEN_DATA_DIR to a folder that contains nli, or"
+            " unset both and connect to the network to download AllNLI."
         )
     rules = {"splits": splits, "two_way": two_way, "exclude_overlap": exclude_overlap, "skip_bad_rows": skip_bad_rows}
     rows = read_nli(folder, sources, **rules) if folder else None

@@ -36,7 +36,9 @@ _log = logging.getLogger(__name__)
 
 
 def _unwritable(path: Path, error: OSError) -> DataError:
-    return DataError(f"{path}: cannot be written ({error.strerror or error}). Set $JAXWHITEN_CACHE_DIR to another.")
+    return DataError(
+        f"{path}: cannot be written ({error.strerror or error}). Set $JAXWHITEN_CACHE_DIR to another folder."
+    )
 
 
 def _reason(error: Exception) -> str:
@@ -73,8 +75,8 @@ def fetch(url: str, path: PathLike, what: str, *, max_bytes: int = MAX_DOWNLOAD)
     except requests.RequestException as error:
         raise DataNotFoundError(
             f"The {what} is not on this machine and could not be downloaded from {url} ({_reason(error)}). Set"
-            " `data_dir` or $JAXWHITEN_DATA_DIR to a folder that holds it, or connect to the network and"
-            " run again."
+            " `data_dir` or $JAXWHITEN_DATA_DIR to a folder that contains it, or connect to the network and"
+            " rerun."
         ) from error
     except OSError as error:
         raise _unwritable(path, error) from error

@@ -89,7 +89,7 @@ def from_pairs(
         if duplicate:
             golden.append(pair)
     if not total:
-        raise DataError(f"{name}: no rows of question pairs in it.")
+        raise DataError(f"{name}: contains no pairs.")
     pairs = np.unique(np.array(golden, dtype=np.int64).reshape(-1, 2), axis=0)
     gold = Gold.from_pairs(pairs[:, 0], pairs[:, 1], len(queries.texts))
     for side in (queries, documents):

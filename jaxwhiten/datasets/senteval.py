@@ -123,8 +123,8 @@ def read_task(spec: TaskSpec, data_dir: PathLike) -> STSTask:
     if folder is None:
         raise DataNotFoundError(
             f"{Path(data_dir)}: no folder {spec.folder} in it, so {spec.name} cannot be read. Set"
-            " `data_dir` or $JAXWHITEN_DATA_DIR to a SentEval-style folder (one that holds"
-            f" downstream/{spec.folder}), or leave both unset and connect, and the data is downloaded."
+            " `data_dir` or $JAXWHITEN_DATA_DIR to a SentEval-style folder (one that contains"
+            f" downstream/{spec.folder}), or unset both and connect to the network to download the data."
         )
     return STSTask(spec.name, {split: read_split(spec, folder, split) for split in spec.counts})
 

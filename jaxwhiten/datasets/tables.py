@@ -26,7 +26,7 @@ _FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
 _FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
 _BATCH, _BATCH_BYTES = 65_536, 64 << 20
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
-_HELP = "Give the column names of this file."
+_HELP = "Specify the column names of this file."
 
 
 class Table(dict[str, list[Any]]):
@@ -133,7 +133,7 @@ def _json_problem(value: Any, names: Sequence[str], escaped: bool) -> str | None
         if not isinstance(item, str | int | float):
             return f"{name!r} is {'null' if item is None else 'a ' + type(item).__name__}, expected text or a number"
         if escaped and isinstance(item, str) and _NOT_TEXT.search(item):
-            return f"{name!r} holds a NUL or an unpaired surrogate, which is not text"
+            return f"{name!r} contains a NUL or an unpaired surrogate, which is not text"
     return None
 
 

@@ -68,9 +68,7 @@ def numbered_lines(
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path}, line {number}: truncated or damaged gzip file ({error}).") from error
     except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read ({error.strerror or error}): give a file that you may read."
-        ) from error
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}): check its permissions.") from error
 
 
 def lines_of(
@@ -103,7 +101,7 @@ def lines_of(
         if begun:
             bad(number, f"longer than {max_line} bytes")
         elif b"\0" in line:
-            bad(number, "holds a NUL byte: not a text file, or not UTF-8")
+            bad(number, "contains a NUL byte: not a text file, or not UTF-8")
         else:
             try:
                 yield number, line.decode("utf-8").removesuffix("\r")
@@ -145,9 +143,9 @@ def corpus_files(where: PathLike) -> list[Path]:
         wanted = f"{path}: no file that ends in {' or '.join(TEXT_ENDINGS)}"
     else:
         found = [Path(name) for name in glob.glob(str(path)) if Path(name).is_file()] if text else []
-        wanted = f"{text}: no such file or folder" if text else "No text was named"
+        wanted = f"{text}: no such file or folder" if text else "No text was specified"
     if not found:
-        raise DataNotFoundError(f"{wanted}. Give a file, a folder or a pattern of text files, one passage per line.")
+        raise DataNotFoundError(f"{wanted}. Specify a file, a folder or a pattern of text files, one passage per line.")
     return sorted(found)
 
 

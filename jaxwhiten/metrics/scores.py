@@ -59,7 +59,7 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
     for name, values in (("x", x), ("y", y)):
         row = first_nonfinite_row(values[:, None])
         if row is not None:
-            raise NonFiniteError(f"{name} holds a NaN or an infinity at row {row}.")
+            raise NonFiniteError(f"{name} contains NaN or infinity at row {row}.")
     if len(x) < 2:
         return math.nan
     # The average ranks of n items always have the mean (n + 1) / 2, which is exact in float64.
@@ -151,7 +151,7 @@ def _hits(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.nd
     ordered = np.sort(top, axis=1)
     repeated = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
     if repeated.any():
-        raise InputError(f"Row {int(np.argmax(repeated))} of the results names an id twice.")
+        raise InputError(f"Row {int(np.argmax(repeated))} of the results contains an id twice.")
     # Each (query, id) becomes one integer, so that one sorted search tests membership.
     names, numbers = np.unique(np.concatenate([gold.ids, top.ravel()]), return_inverse=True)
     owners = np.repeat(np.arange(n), np.diff(gold.indptr))

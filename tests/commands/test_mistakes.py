@@ -127,7 +127,7 @@ def forbidden(tmp_path):
 def test_no_permission(run, forbidden, unprivileged):
     done = run("fit", forbidden, "-o", Path(tempfile.gettempdir(), "never-written.safetensors"))
     assert done.code == 2
-    assert done.err == f"error: {forbidden}: cannot be read (Permission denied): give a file that you may read.\n"
+    assert done.err == f"error: {forbidden}: cannot be read (Permission denied): check its permissions.\n"
 
 
 def test_ctrl_c_while_it_starts(tmp_path):

@@ -87,7 +87,7 @@ def test_another_model_is_refused_and_a_file_without_one_asks(run, whitening_fil
     assert (done.code, "expected --model " in done.err) == (2, True)
     Whitening().fit(np.random.default_rng(0).normal(size=(400, 32))).save(tmp_path / "w")
     done = run("tune", tmp_path / "w", "--task", "sts_sample")
-    assert (done.code, "give --model" in done.err) == (2, True)
+    assert (done.code, "specify --model" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -95,12 +95,12 @@ def test_another_model_is_refused_and_a_file_without_one_asks(run, whitening_fil
     [
         (["--task", "STS-C"], "'STS-B'"),
         (["--task", "sts_sample", "--split", "dev"], "Valid: test"),
-        (["--task", "sts_sample", "--held-out", "test"], "name another one"),
+        (["--task", "sts_sample", "--held-out", "test"], "specify a different one"),
         (["--task", "sts_sample", "-k", "99"], "-k 99: expected an integer from 1 to 32"),
         (["--task", "sts_sample", "--gamma", "2"], "--gamma 2.0: expected"),
         (["--task", "sts_sample", "--plot", "x.svg"], "Valid: .png"),
-        (["--pairs", "{dev}", "--split", "dev"], "with --pairs give --held-out-pairs"),
-        (["--held-out-pairs", "{dev}"], "goes with --pairs"),
+        (["--pairs", "{dev}", "--split", "dev"], "with --pairs use --held-out-pairs"),
+        (["--held-out-pairs", "{dev}"], "requires --pairs"),
         (["--pairs", "{dev}", "--held-out-pairs", "{dev}", "--columns", "one,two,gold"], "are the pairs to tune on"),
         (["--pairs", "{dev}", "--columns", "one,two"], "expected three names"),
         (["--pairs", "{dev}", "--columns", "one,gold,two"], "is not a number"),

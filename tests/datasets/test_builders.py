@@ -86,7 +86,7 @@ def test_a_folder_without_nli_falls_back_to_the_download(served, tiny_folder):
 
 def test_no_network_and_no_folder_is_one_clear_message_at_once(no_data, tmp_path, monkeypatch):
     monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("waited to try again"))
-    remedies = r"(?s)no connection.*data_dir.*JAXWHITEN_DATA_DIR.*connect to the network and run again"
+    remedies = r"(?s)no connection.*data_dir.*JAXWHITEN_DATA_DIR.*connect to the network and rerun"
     for task in ("STS12", "SICK-R"):
         with pytest.raises(DataNotFoundError, match=remedies) as caught:
             load_sts(task)

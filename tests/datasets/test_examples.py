@@ -184,7 +184,7 @@ def test_text_lines_and_their_sentences(tmp_path):
 
 def test_a_table_is_no_text_and_blank_lines_are_none(tmp_path):
     (tmp_path / "a.tsv").write_text("one\ttwo\n")
-    with pytest.raises(InputError, match=r"a\.tsv: name the columns"):
+    with pytest.raises(InputError, match=r"a\.tsv: specify the sentence columns"):
         text_examples(tmp_path / "a.tsv")
     (tmp_path / "b.txt").write_text("\n \n")
     with pytest.raises(DataError, match="no line of text"):
@@ -225,9 +225,9 @@ def test_held_out_pairs_are_read_back_for_retrieval(tmp_path):
 @pytest.mark.parametrize(
     ("examples", "message"),
     [
-        (Examples({"one": ["a"], "two": ["b"]}), "leaves a side empty"),
+        (Examples({"one": ["a"], "two": ["b"]}), "leaves one side empty"),
         (Examples({"one": ["a", "b"]}), "at least two sentences"),
-        (Examples({"one": ["a", "A"], "two": ["b", "c"]}, np.ones(2, np.float32)), "leaves a side empty"),
+        (Examples({"one": ["a", "A"], "two": ["b", "c"]}, np.ones(2, np.float32)), "leaves one side empty"),
     ],
 )
 def test_what_cannot_be_held_out(examples, message):

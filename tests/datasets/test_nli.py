@@ -142,7 +142,7 @@ def test_bad_rows_are_refused_or_counted(tmp_path):
         load_nli(tmp_path)
     loaded = load_nli(tmp_path, skip_bad_rows=True)
     assert len(loaded) == 3
-    assert loaded.sources[0].dropped == {"bad row": 1, "unknown label": 1, "empty sentence": 1}
+    assert loaded.sources[0].dropped == {"invalid row": 1, "unknown label": 1, "empty sentence": 1}
     write(path, HEADER, *rows("x"), "p\th\tmaybe")
     with pytest.raises(DataError, match=r"x.tsv, line 5: unknown label 'maybe'"):
         load_nli(tmp_path)

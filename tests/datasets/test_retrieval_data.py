@@ -124,7 +124,7 @@ def test_an_empty_text_becomes_a_full_stop_and_is_counted(tmp_path):
 
 @pytest.mark.parametrize("lines", [[], [""], ["x\ty"]])
 def test_a_file_without_a_good_row_is_refused(lines, tmp_path):
-    with pytest.raises(DataError, match="no rows"):
+    with pytest.raises(DataError, match="no pairs"):
         read_pairs_file(write(tmp_path / "p.tsv", *lines))
 
 

@@ -109,7 +109,9 @@ def test_typo_is_answered_with_the_nearest_names():
 
 
 def test_folder_without_the_task_names_both_remedies(tmp_path):
-    with pytest.raises(DataNotFoundError, match=r"(?s)STS/STS12-en-test.*data_dir.*JAXWHITEN_DATA_DIR.*downloaded"):
+    with pytest.raises(
+        DataNotFoundError, match=r"(?s)STS/STS12-en-test.*data_dir.*JAXWHITEN_DATA_DIR.*download the data"
+    ):
         load_sts("STS12", tmp_path)
 
 

@@ -151,7 +151,7 @@ def test_minus_one_never_counts_as_found():
 
 def test_retrieval_refuses_what_does_not_fit():
     ranked = np.array([[1, 2], [3, 3]])
-    with pytest.raises(InputError, match="Row 1 of the results names an id twice"):
+    with pytest.raises(InputError, match="Row 1 of the results contains an id twice"):
         metrics.mrr_at_k(ranked, [[1], [3]])
     with pytest.raises(InputError, match="gold for 1 queries"):
         metrics.mrr_at_k(ranked, [[1]])

@@ -347,7 +347,7 @@ _slow = functools.partial(pytest.param, marks=pytest.mark.slow)
         (["--distributed"], "no Slurm, TPU pod, Open MPI or Kubernetes environment was found"),
         _slow(["--distributed=localhost,0,2"], "expected ADDRESS:PORT,INDEX,COUNT"),
         _slow(["--distributed=localhost:99,2,2"], "INDEX below COUNT"),
-        (["--distributed", "localhost:99,0,2"], "behind an equals sign: --distributed=localhost:99,0,2"),
+        (["--distributed", "localhost:99,0,2"], "after an equals sign: --distributed=localhost:99,0,2"),
         _slow(["--distribute"], "Did you mean '--distributed'"),
     ],
 )
