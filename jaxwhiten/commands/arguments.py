@@ -155,7 +155,7 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False, dimensi
 # Arguments that name what a command reads, and what it writes.
 _READ = (
     *("input", "inputs", "file", "files", "vectors", "whitening", "model", "sentences", "corpus", "pairs", "index"),
-    *("rows", "data", "held_out_pairs", "data_dir"),
+    *("rows", "dev", "data", "held_out_pairs", "data_dir"),
 )
 _WRITTEN = ("output", "moments", "plot", "into")
 

@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: auto (from the model folder)", default="auto")
     add(parser, "--max-length TOKENS", "tokens per text; default: from the model folder, or 128", type=tokens)
     add(parser, "--lora", f"train low-rank products of rank {RANK} instead of all parameters")
+    add(parser, "--dev PAIRS", "a table of scored pairs that chooses the checkpoint, instead of held-out rows")
     add(parser, "--setting NAME=VALUE", "a setting of the objective, such as scale=20", action="append", default=[])
     add(parser, "--skip-invalid", "skip and count invalid rows")
     fields = {field.name: field for field in dataclasses.fields(TrainingOptions)}
@@ -80,11 +81,15 @@ def run(args: argparse.Namespace) -> None:
         skip_bad_rows=args.skip_invalid,
     )
     encoder = training.load_bare(args.model, args.pooling, args.max_length)
-    kept, held_out = training.hold_out(examples, options.held_out, options.seed, bool(args.classes))
+    kept, held_out = training.hold_out(examples, 0 if args.dev else options.held_out, options.seed, bool(args.classes))
+    if args.dev:
+        held_out = training.HeldOut(training.read_rows(args.dev, training.find_objective("cosent")))
     output = Path(args.output)
     folder = output.with_name(f"{output.name}.training")
     how: dict[str, Any] = {"held_out": held_out, "model_folder": args.output, "say": training.note}
-    tuned = training.fine_tune(encoder, kept, objective, options, folder, record={"model": args.model}, **how)
+    tuned = training.fine_tune(
+        encoder, kept, objective, options, folder, record={"model": args.model, "dev": args.dev}, **how
+    )
     if not tuned.finished:
         return
     results: dict[str, Any] = {"recipe": tuned.recipe, "scores": tuned.after, "before": tuned.before}

@@ -54,7 +54,7 @@ def train(
     columns: Sequence[str] = (),
     label: str | None = None,
     classes: Sequence[str] = (),
-    score_range: tuple[float, float] | None = None,
+    score_range: tuple[int | float, int | float] | None = None,
     folder: PathLike | None = None,
 ) -> Encoder:
     """Fine-tunes an encoder, through its head and with its prompts, and returns the trained one.
@@ -83,11 +83,9 @@ def train(
     options, kind = options or TrainingOptions(), find_objective(objective)
     examples = read_rows(rows, kind, columns=columns, label=label, classes=classes, score_range=score_range)
     kept, held_out = hold_out(examples, options.held_out, options.seed, bool(classes))
-    quiet = options.progress is False
     with tempfile.TemporaryDirectory(prefix="jaxwhiten-training-") as temporary:
         where = temporary if folder is None else folder
-        say = (lambda _: None) if quiet else note
-        tuned = fine_tune(encoder, kept, kind, options, where, held_out=held_out, say=say)
+        tuned = fine_tune(encoder, kept, kind, options, where, held_out=held_out, say=note)
     if not tuned.finished:
         raise JaxwhitenError(f"The training was stopped; the same call with folder={str(folder)!r} resumes it.")
     return tuned.encoder

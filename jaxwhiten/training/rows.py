@@ -32,7 +32,7 @@ def read_rows(
     columns: Sequence[str] = (),
     label: str | None = None,
     classes: Sequence[str] = (),
-    score_range: tuple[float, float] | None = None,
+    score_range: tuple[int | float, int | float] | None = None,
     skip_bad_rows: bool = False,
 ) -> Examples:
     """Examples in the form that the objective takes.

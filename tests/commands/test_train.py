@@ -1,0 +1,157 @@
+"""`jaxwhiten train`: a table in, a model folder out, with figures and a verdict; resumed; every mistake one line."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder
+from jaxwhiten.commands import train
+from jaxwhiten.commands.train import OBJECTIVES, verdict
+from jaxwhiten.metrics.bootstrap import Interval
+from jaxwhiten.training import OBJECTIVES as KNOWN
+from jaxwhiten.training import Figure
+from tests.commands.conftest import generated
+from tests.conftest import ONE_DEVICE, ROOT
+
+FAST = ["--max-length", 16, "--batch-size", 8, "--lr", "1e-3"]
+
+
+def write(path, columns):
+    lines = ["\t".join(columns), *map("\t".join, zip(*columns.values(), strict=True))]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    texts = generated(120)
+    return write(tmp_path / "pairs.tsv", {"question": texts[:60], "answer": texts[60:]})
+
+
+def test_help_lists_the_objectives():
+    assert set(OBJECTIVES) == set(KNOWN)
+
+
+def test_pairs_give_a_model_folder_with_figures_and_a_verdict(run, pairs, shallow_model, tmp_path):
+    done = run("train", pairs, "--model", shallow_model, "-o", tmp_path / "tuned", "--held-out", 0.3, *FAST)
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert "held-out rows; MRR@10 × 100" in lines[0]
+    assert [line.split()[0] for line in lines[3:6]] == ["before", "after", "TF-IDF"]
+    assert lines[-1].startswith("Training ")
+    folder = tmp_path / "tuned.training"
+    results = json.loads((folder / "results.json").read_text())
+    assert f"{results['scores']['held-out MRR@10']:.2f}" in lines[4]
+    assert "learning_rate" in results["recipe"]
+    base, tuned = (Encoder.from_pretrained(path, pooling="mean") for path in (shallow_model, tmp_path / "tuned"))
+    assert np.abs(base.encode(generated(3)) - tuned.encode(generated(3))).max() > 1e-3
+    assert "| held-out MRR@10, base model |" in (tmp_path / "tuned" / "README.md").read_text()
+    assert len((folder / "held_out.tsv").read_text().splitlines()) > 5
+    assert run("encode", pairs, "--column", "answer", "--model", tmp_path / "tuned", "-o", tmp_path / "x.npy").code == 0
+
+
+def test_scores_and_the_table_that_score_reads(run, shallow_model, tmp_path):
+    texts = generated(160)
+    scores = [str(row % 6) for row in range(80)]
+    table = write(tmp_path / "rows.tsv", {"sentence1": texts[:80], "sentence2": texts[80:], "score": scores})
+    out = tmp_path / "tuned"
+    words = ["train", table, "--objective", "cosent", "--setting", "scale=10", "--model", shallow_model]
+    done = run(*words, "-o", out, "--held-out", 0.3, *FAST)
+    assert done.code == 0, done.err
+    assert "held-out rows; Spearman × 100" in done.out
+    done = run("score", tmp_path / "tuned.training" / "held_out.tsv", "--model", out, "-k", 4)
+    assert done.code == 0, done.err
+
+
+def test_classes_are_scored_by_scored_pairs(run, shallow_model, tmp_path):
+    texts = generated(80)
+    classes = [("no", "yes", "maybe")[row % 3] for row in range(40)]
+    table = write(tmp_path / "rows.tsv", {"a": texts[:40], "b": texts[40:], "class": classes})
+    dev = write(tmp_path / "dev.tsv", {"a": texts[:6], "b": texts[40:46], "score": list("012345")})
+    words = ["train", table, "--objective", "softmax", "--label", "class", "--model", shallow_model, *FAST]
+    done = run(*words, "-o", tmp_path / "one", "--dev", dev, "--lora")
+    assert done.code == 0, done.err
+    assert "6 held-out rows; Spearman" in done.out
+    done = run(*words, "-o", tmp_path / "two", "--steps", 2)
+    assert done.code == 0, done.err
+    assert "No rows were held out" in done.out
+    assert not (tmp_path / "two.training" / "held_out.tsv").exists()
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_is_bit_equal(pairs, shallow_model, tmp_path):
+    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": str(tmp_path / "cache")}
+
+    def start(out):
+        words = [sys.executable, "-m", "jaxwhiten.commands.cli", "train", pairs, "--model", shallow_model, "-o", out]
+        words += [*FAST, "--steps", 200, "--save-every", 10, "--evaluate-every", 100, "--held-out", 0.3]
+        return subprocess.Popen(list(map(str, words)), cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+
+    def checkpoints(out):
+        steps = (tmp_path / f"{out}.training" / "checkpoints").glob("[0-9]*")
+        return [int(step.name) for step in steps if step.name.isdigit()]
+
+    assert start(tmp_path / "whole").wait(200) == 0
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        process, least = start(tmp_path / "run"), max(checkpoints("run"), default=0)
+        while max(checkpoints("run"), default=0) <= least:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        process.wait(200)
+        assert not (tmp_path / "run").exists()
+    assert start(tmp_path / "run").wait(200) == 0
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
+    assert weights[0] == weights[1]
+
+
+def figures(gain, low, high, words=0.0):
+    after = Figure(50.0, Interval(45, 55), gain, Interval(low, high))
+    return {"after": after, "TF-IDF": Figure(words, Interval(0, 1), 0.0, Interval(0, 1))}
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (figures(3.0, 1.0, 5.0), r"Training helped: MRR@10 \+3\.00, 95% CI \+1\.00 to \+5\.00\.$"),
+        (figures(3.0, -1.0, 5.0, 60.0), "no significant difference.*use more rows; TF-IDF is ahead by 10.00"),
+        (figures(-3.0, -5.0, -1.0), "made the model worse.*keep the old one"),
+    ],
+)
+def test_verdicts(found, expected):
+    assert re.search(expected, verdict(found, "MRR@10"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--objective", "mmr"], "Did you mean 'mnr'"),
+        (["--column", "question", "--column", "anser"], "no column 'anser'"),
+        (["--objective", "cosent"], "specify the column of the score"),
+        (["--held-out", "1.5"], "must be below 1"),
+        (["--lr", "-1"], "--lr -1.0: must be"),
+        (["--setting", "scales=3"], "Did you mean 'scale'"),
+        (["--setting", "scale"], "expected NAME=NUMBER"),
+        (["--batch-size", "1000"], "fewer than one batch"),
+    ],
+)
+def test_mistakes_are_one_line(run, pairs, shallow_model, tmp_path, words, message):
+    done = run("train", pairs, "--model", shallow_model, "-o", tmp_path / "tuned", *words)
+    assert done.code == 2, done.err
+    assert message in done.err
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_an_output_that_is_a_file(run, pairs, tmp_path):
+    assert (
+        "expected a folder" in run("train", pairs, "-o", pairs).err
+        or "would replace" in run("train", pairs, "-o", pairs).err
+    )
+    assert train.RANK > 0

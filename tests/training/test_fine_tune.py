@@ -1,0 +1,135 @@
+"""`jaxwhiten.train`: rows and an encoder in, a trained encoder out; the options and the scores of held-out rows."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+import jaxwhiten
+from jaxwhiten import Encoder, TrainingOptions
+from jaxwhiten.commands.score import tfidf
+from jaxwhiten.datasets import Examples
+from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.training import HeldOut, Objective, hold_out
+from tests.commands.conftest import generated
+
+TEXTS = generated(120)
+PAIRS = list(zip(TEXTS[:60], TEXTS[60:], strict=True))
+FAST = {"batch_size": 8, "steps": 6, "learning_rate": 1e-3, "progress": False, "buckets": 1}
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def encoder(shallow_model):
+    return Encoder.from_pretrained(shallow_model, pooling="mean", max_length=16)
+
+
+def test_the_encoder_is_trained_and_the_old_one_stays(encoder, tmp_path, capsys):
+    before = encoder.encode(TEXTS[:4])
+    tuned = jaxwhiten.train(encoder, PAIRS, options=TrainingOptions(**FAST, held_out=0.3))
+    np.testing.assert_array_equal(encoder.encode(TEXTS[:4]), before)
+    after = tuned.encode(TEXTS[:4])
+    assert np.abs(after - before).max() > 1e-3
+    saved = Encoder.from_pretrained(tuned.save(tmp_path / "tuned"))
+    np.testing.assert_allclose(saved.encode(TEXTS[:4]), after, atol=1e-5)
+    assert capsys.readouterr().out == "", "notes go to stderr"
+
+
+def test_a_folder_resumes_the_same_call_and_refuses_another(encoder, tmp_path):
+    options = TrainingOptions(**FAST, held_out=0.0)
+    one, two = (jaxwhiten.train(encoder, PAIRS, options=options, folder=tmp_path / "run") for _ in range(2))
+    np.testing.assert_array_equal(one.encode(TEXTS[:4]), two.encode(TEXTS[:4]))
+    changed = dataclasses.replace(options, learning_rate=2e-3)
+    with pytest.raises(MismatchError, match=r"learning_rate was 0\.001, now 0\.002"):
+        jaxwhiten.train(encoder, PAIRS, options=changed, folder=tmp_path / "run")
+
+
+def test_an_objective_may_be_ones_own(encoder):
+    def pull(u, v, *, weight=1.0):
+        return weight * ((u - v) ** 2).mean()
+
+    options = TrainingOptions(**FAST, settings={"weight": 3.0}, held_out=0.0)
+    tuned = jaxwhiten.train(encoder, PAIRS, Objective("pull", pull, (2, 2)), options)
+    gaps = [((e.encode(TEXTS[:60]) - e.encode(TEXTS[60:])) ** 2).mean() for e in (encoder, tuned)]
+    assert gaps[1] < gaps[0]
+
+
+# --- options --------------------------------------------------------------------------------------------------------
+
+
+def test_every_option_has_help_and_a_record_leaves_display_out():
+    assert all(field.metadata["help"] for field in dataclasses.fields(TrainingOptions))
+    shown = {"save_every", "log_every", "keep", "progress"}
+    assert {field.name for field in dataclasses.fields(TrainingOptions)} - set(TrainingOptions().record()) == shown
+
+
+def test_steps_follow_from_epochs():
+    found = TrainingOptions(epochs=2).resolved(12)
+    assert (found.steps, found.evaluate_every) == (24, 3)
+    found = TrainingOptions(steps=5, evaluate_every=2).resolved(12)
+    assert (found.steps, found.evaluate_every) == (5, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": 0}, "epochs=0"),
+        ({"learning_rate": float("nan")}, "learning_rate=nan"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"dtype": "float3"}, "Did you mean 'float32'"),
+        ({"held_out": 1.0}, "below 1"),
+    ],
+)
+def test_mistakes_are_named(settings, message):
+    with pytest.raises(InputError, match=message):
+        TrainingOptions(**settings)
+
+
+# --- held-out rows --------------------------------------------------------------------------------------------------
+
+
+def test_pairs_are_scored_by_search(encoder):
+    held_out = HeldOut(Examples({"a": [*TEXTS[:20], TEXTS[0]], "b": [*TEXTS[60:80], TEXTS[61]]}))
+    cosines = encoder.similarity(encoder.encode(TEXTS[:20]), encoder.encode(TEXTS[60:80]))
+    gold = [{row} | ({1} if row == 0 else set()) for row in range(20)]
+    ranked = np.argsort(-cosines, axis=1, kind="stable")[:, :10]
+    expected = [
+        max((1 / (1 + place) for place, d in enumerate(row) if d in own), default=0.0)
+        for row, own in zip(ranked.tolist(), gold, strict=True)
+    ]
+    np.testing.assert_allclose(held_out.values(encoder), expected, atol=1e-6)
+    assert held_out.score(encoder) == pytest.approx(100 * np.mean(expected))
+    words = held_out.values_of_words(tfidf)
+    found = held_out.compare({"before": held_out.values(encoder), "TF-IDF": words})
+    assert found["TF-IDF"].value == pytest.approx(100 * words.mean())
+    assert found["TF-IDF"].gain == pytest.approx(100 * (words.mean() - np.mean(expected)))
+    low, high = found["before"].interval
+    assert low <= found["before"].value <= high
+    assert tuple(found["before"].gain_interval) == (0, 0)
+
+
+def test_labels_are_scored_by_spearman(encoder):
+    label = np.random.default_rng(0).random(20).astype(np.float32)
+    held_out = HeldOut(Examples({"a": TEXTS[:20], "b": TEXTS[60:80]}, label))
+    cosines = encoder.similarity_pairwise(encoder.encode(TEXTS[:20]), encoder.encode(TEXTS[60:80]))
+    assert held_out.score(encoder) == pytest.approx(100 * spearmanr(cosines, label).statistic, abs=1e-6)
+    copies = HeldOut(Examples({"a": TEXTS[:3], "b": [TEXTS[0], TEXTS[60], TEXTS[61]]}, label[:3]))
+    assert copies.values_of_words(tfidf)[0] == pytest.approx(1.0)
+
+
+def test_what_is_held_out():
+    pairs, scored = Examples({"a": TEXTS[:60], "b": TEXTS[60:]}), np.zeros(60, np.int32)
+    kept, held_out = hold_out(pairs, 0.3, 0, False)
+    assert len(kept) + len(held_out.examples) == 60
+    assert hold_out(pairs, 0.0, 0, False) == (pairs, None)
+    assert hold_out(Examples({"a": TEXTS}), 0.3, 0, False)[1] is None
+    unordered = Examples(pairs.columns, scored, ("yes", "no"))
+    assert hold_out(unordered, 0.3, 0, False)[1] is None, "nobody knows which class is more similar"
+    assert hold_out(unordered, 0.3, 0, True)[1] is not None
+    of_nli = Examples(pairs.columns, scored, ("contradiction", "neutral", "entailment"))
+    assert hold_out(of_nli, 0.3, 0, False)[1] is not None

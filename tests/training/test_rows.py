@@ -1,0 +1,109 @@
+"""Rows in every container give the same examples; the label and the columns are found, or asked for."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jaxwhiten.datasets import Examples
+from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.training import OBJECTIVES, read_rows
+
+ROWS = [("a b", "c d", 1.0), ("e f", "g h", 3.0), ("i j", "k l", 5.0)]
+NAMES = ("one", "two", "score")
+COLUMNS = dict(zip(NAMES, map(list, zip(*ROWS, strict=True)), strict=True))
+
+
+class Dataset:
+    """As `datasets.Dataset` shows itself."""
+
+    column_names = NAMES
+
+    def __getitem__(self, name):
+        return COLUMNS[name]
+
+
+def containers(folder):
+    (folder / "rows.tsv").write_text("\n".join("\t".join(map(str, row)) for row in [NAMES, *ROWS]))
+    (folder / "rows.jsonl").write_text("\n".join(json.dumps(dict(zip(NAMES, row, strict=True))) for row in ROWS))
+    dicts = [dict(zip(NAMES, row, strict=True)) for row in ROWS]
+    found = [folder / "rows.tsv", str(folder / "rows.jsonl"), ROWS, iter(ROWS), dicts, COLUMNS, Dataset()]
+    pandas = pytest.importorskip("pandas")
+    return [*found, pandas.DataFrame(COLUMNS)]
+
+
+def test_every_container_gives_the_same_examples(tmp_path):
+    for rows in containers(tmp_path):
+        found = read_rows(rows, OBJECTIVES["cosent"])
+        assert list(found.columns.values()) == [COLUMNS["one"], COLUMNS["two"]]
+        np.testing.assert_array_equal(found.label, np.array([0.0, 0.5, 1.0], np.float32))
+        plain = read_rows(COLUMNS, OBJECTIVES["mnr"], columns=("two", "one"))
+        assert list(plain.columns) == ["two", "one"]
+    assert read_rows(found, OBJECTIVES["mnr"]) is found
+
+
+def test_the_range_of_scores_may_be_given():
+    found = read_rows(ROWS, OBJECTIVES["cosine"], score_range=(0, 10))
+    np.testing.assert_allclose(found.label, [0.1, 0.3, 0.5])
+
+
+def test_classes_in_the_order_of_similarity():
+    rows = [("a", "b", "neutral"), ("c", "d", "entailment"), ("e", "f", "contradiction")]
+    found = read_rows(rows, OBJECTIVES["softmax"])
+    assert found.classes == ("contradiction", "neutral", "entailment")
+    assert found.label.tolist() == [1, 2, 0]
+    other = read_rows([("a", "b", "x"), ("c", "d", "w")], OBJECTIVES["softmax"], classes=("x", "w"))
+    assert (other.classes, other.label.tolist()) == (("x", "w"), [0, 1])
+
+
+def test_classes_of_nli_give_triplets():
+    rows = [("p", "yes", "entailment"), ("p", "no", "contradiction"), ("p", "so", "neutral"), ("q", "y", "entailment")]
+    names = ("premise", "hypothesis", "label")
+    found = read_rows([dict(zip(names, row, strict=True)) for row in rows], OBJECTIVES["mnr"], label="label")
+    assert list(zip(*found.columns.values(), strict=True)) == [("p", "yes", "no")]
+
+
+def test_usual_names_among_many_and_false_negatives():
+    row = {"id": 7, "question": "a", "answer": "b", "source": "c", "date": "d"}
+    assert list(read_rows([row], OBJECTIVES["mnr"]).columns) == ["question", "answer"]
+    found = read_rows([("a", "b", "c"), ("a", "c", "d")], OBJECTIVES["mnr"])
+    assert (len(found), found.skipped) == (1, 1)
+
+
+def test_sentences_of_a_text_file(tmp_path):
+    (tmp_path / "text.txt").write_text("One line.\nAnother.\n")
+    assert read_rows(tmp_path / "text.txt", OBJECTIVES["simcse"]).columns == {"sentence": ["One line.", "Another."]}
+    assert read_rows(["a", "b"], OBJECTIVES["simcse"]).columns == {"column1": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("rows", "objective", "more", "message"),
+    [
+        (7, "mnr", {}, "Expected rows"),
+        ([], "mnr", {}, "at least one row"),
+        ([("a", "b"), ("c",)], "mnr", {}, "Row 1: expected a tuple of 2"),
+        ([("a", None)], "mnr", {}, "column2 is None"),
+        ([("a", "")], "mnr", {}, "'column2' is empty"),
+        ({"a": ["x"], "b": ["y", "z"]}, "mnr", {}, "columns of one length"),
+        ([{"w": "a", "x": "b", "y": "c", "z": "d"}], "mnr", {}, "specify the columns of sentences: w, x, y, z"),
+        (ROWS, "cosent", {"columns": ("column1", "colum2")}, "no column 'colum2'"),
+        ([("a", "b")], "cosent", {}, "specify the column of the score"),
+        ([("a", "b", 1), ("c", "d", 1)], "cosent", {}, "all equal"),
+        ([("a", "b", "x")], "softmax", {"classes": ("y", "z")}, "unknown column3 'x'"),
+        ([("a", "b", "x")], "mnr", {"label": "column3"}, "unknown label 'x'"),
+        ([("a", "b", "entailment")], "mnr", {"label": "column3"}, "no premise has both"),
+    ],
+)
+def test_mistakes_are_named(rows, objective, more, message):
+    with pytest.raises((InputError, DataError), match=message):
+        read_rows(rows, OBJECTIVES[objective], **more)
+
+
+def test_invalid_rows_may_be_skipped():
+    found = read_rows([("a", "b"), ("c", " ")], OBJECTIVES["mnr"], skip_bad_rows=True)
+    assert (len(found), found.skipped) == (1, 1)
+
+
+def test_examples_are_taken_as_they_are():
+    examples = Examples({"one": ["a"], "two": ["b"]})
+    assert read_rows(examples, OBJECTIVES["mnr"]) is examples
