@@ -81,7 +81,9 @@ def run(args: argparse.Namespace) -> None:
         skip_bad_rows=args.skip_invalid,
     )
     encoder = training.load_bare(args.model, args.pooling, args.max_length)
-    kept, held_out = training.hold_out(examples, 0 if args.dev else options.held_out, options.seed, bool(args.classes))
+    kept, held_out = training.hold_out(
+        examples, 0.0 if args.dev else options.held_out, options.seed, bool(args.classes)
+    )
     if args.dev:
         held_out = training.HeldOut(training.read_rows(args.dev, training.find_objective("cosent")))
     output = Path(args.output)
@@ -107,10 +109,8 @@ def run(args: argparse.Namespace) -> None:
 
 def compare(encoder: Any, tuned: Tuned, held_out: HeldOut) -> dict[str, Figure]:
     """The figures of the encoder before and after training, and of TF-IDF."""
-    from jaxwhiten.scoring import tfidf
-
     values = {"before": held_out.values(encoder), "after": held_out.values(tuned.encoder)}
-    return held_out.compare({**values, "TF-IDF": held_out.values_of_words(tfidf)})
+    return held_out.compare({**values, "TF-IDF": held_out.values_of_words()})
 
 
 def print_figures(figures: dict[str, Figure], held_out: HeldOut) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -16,6 +16,7 @@ from jaxwhiten.encoding import Encoder
 from jaxwhiten.io import PathLike, write_text
 from jaxwhiten.metrics import Gold, reciprocal_ranks, spearman
 from jaxwhiten.metrics.bootstrap import Interval, bootstrap_mean, percentile_interval, spearman_resamples
+from jaxwhiten.scoring import tfidf
 
 _DEPTH = 10
 
@@ -64,8 +65,8 @@ class HeldOut:
         stored = with_code(encoder.encode_document(documents, show_progress=False), encoder.head.code)
         return self._ranked(encoder.similarity(found, stored))
 
-    def values_of_words(self, tfidf: Callable[[list[str]], Any]) -> Float[np.ndarray, " n"]:
-        """As `values`, of the sparse rows of unit length that `tfidf` makes of texts."""
+    def values_of_words(self) -> Float[np.ndarray, " n"]:
+        """As `values`, of the cosines of TF-IDF."""
         first, second = self._sides
         rows = tfidf([*first, *second])
         left, right = rows[: len(first)], rows[len(first) :]
@@ -121,7 +122,7 @@ def scaled(interval: Interval) -> Interval:
     return Interval(100 * interval.low, 100 * interval.high)
 
 
-def hold_out(examples: Examples, share: float, seed: int, ordered: bool) -> tuple[Examples, HeldOut | None]:
+def hold_out(examples: Examples, share: int | float, seed: int, ordered: bool) -> tuple[Examples, HeldOut | None]:
     """Rows to train on and rows to score; none of the latter if their order by similarity is not known.
 
     `ordered` says that classes come from the least to the most similar; those of NLI do.

@@ -8,7 +8,6 @@ from scipy.stats import spearmanr
 
 import jaxwhiten
 from jaxwhiten import Encoder, TrainingOptions
-from jaxwhiten.commands.score import tfidf
 from jaxwhiten.datasets import Examples
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.training import HeldOut, Objective, hold_out
@@ -104,7 +103,7 @@ def test_pairs_are_scored_by_search(encoder):
     ]
     np.testing.assert_allclose(held_out.values(encoder), expected, atol=1e-6)
     assert held_out.score(encoder) == pytest.approx(100 * np.mean(expected))
-    words = held_out.values_of_words(tfidf)
+    words = held_out.values_of_words()
     found = held_out.compare({"before": held_out.values(encoder), "TF-IDF": words})
     assert found["TF-IDF"].value == pytest.approx(100 * words.mean())
     assert found["TF-IDF"].gain == pytest.approx(100 * (words.mean() - np.mean(expected)))
@@ -119,7 +118,7 @@ def test_labels_are_scored_by_spearman(encoder):
     cosines = encoder.similarity_pairwise(encoder.encode(TEXTS[:20]), encoder.encode(TEXTS[60:80]))
     assert held_out.score(encoder) == pytest.approx(100 * spearmanr(cosines, label).statistic, abs=1e-6)
     copies = HeldOut(Examples({"a": TEXTS[:3], "b": [TEXTS[0], TEXTS[60], TEXTS[61]]}, label[:3]))
-    assert copies.values_of_words(tfidf)[0] == pytest.approx(1.0)
+    assert copies.values_of_words()[0] == pytest.approx(1.0)
 
 
 def test_what_is_held_out():
