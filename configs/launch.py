@@ -184,7 +184,7 @@ def _help(path: str, module: ModuleType, config: ConfigDict) -> str:
         description=(program.__doc__ or "").partition("\n")[0],
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32),
     )
-    parser.add_argument("--config", metavar="FILE", help=f"file with the keys; here: {path}")
+    parser.add_argument("--config", metavar="FILE", help=f"Python file with the keys, which is executed; here: {path}")
     parser.add_argument("--distributed", metavar="WHERE", help=_DISTRIBUTED)
     keys, comments = parser.add_argument_group(f"keys of {path}, each with its default"), key_comments(module)
     values = {key: value for key, value in config_keys(config).items() if not isinstance(value, ConfigDict)}

@@ -62,8 +62,8 @@ def as_floats(x: Any) -> np.ndarray:
     array = np.asarray(x)
     if array.dtype in _BYTES:
         raise InputError(
-            f"These are bytes ({array.dtype} of shape {array.shape}) without their code, so nobody knows what they"
-            " stand for: pass the array that `encode` gave, or code.decode(codes)."
+            f"These are bytes ({array.dtype} of shape {array.shape}) without their code, so they cannot be decoded:"
+            " pass the array that `encode` returned, or code.decode(codes)."
         )
     return array
 

@@ -100,11 +100,11 @@ def add(parser: argparse.ArgumentParser, names: str, help: str, **settings: Any)
 
 def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_MODEL) -> None:
     """Adds --model and the options of encoding; without a default if a file records how its vectors were made."""
-    defaults = (default, "auto, what the folder says", "what the model's folder says", "jax", "the engine's")
-    model, pooling, length, engine, dtype = defaults if default else ["what the file was made with"] * 5
-    add(parser, "--model MODEL", f"hub id or folder; default: {model}", default=default)
+    defaults = (default, "auto (from the model folder)", "from the model folder", "jax", "from the engine")
+    model, pooling, length, engine, dtype = defaults if default else ["as recorded in the file"] * 5
+    add(parser, "--model MODEL", f"Hugging Face model ID or folder; default: {model}", default=default)
     add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: {pooling}", default=default and "auto")
-    add(parser, "--max-length TOKENS", f"default: {length}", type=tokens)
+    add(parser, "--max-length TOKENS", f"tokens per text; default: {length}", type=tokens)
     add(parser, "--engine ENGINE", f"{engines.HELP}; default: {engine}", default=default and "jax")
     add(parser, "--dtype DTYPE", f"{engines.DTYPES_HELP}; default: {dtype}")
 
@@ -120,7 +120,7 @@ def check_plot(path: str | None) -> None:
     if path is None:
         return
     if Path(path).suffix.lower() != ".png":
-        raise unknown_name(f"ending of the plot {path}:", Path(path).suffix, [".png"])
+        raise unknown_name(f"file extension of the plot {path}:", Path(path).suffix, [".png"])
     optional("matplotlib", "eval", "Drawing a plot")
     from jaxwhiten import io
 
@@ -129,13 +129,13 @@ def check_plot(path: str | None) -> None:
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """Adds --columns for a table of scored pairs."""
-    names = "of the pairs; default: sentence1,sentence2,score, or the columns of a table of three, header or not"
+    names = "columns of the pairs; default: sentence1,sentence2,score, or those of a three-column table"
     add(parser, "--columns A,B,SCORE", names, type=lambda text: text.split(","), default=())
 
 
 def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False, dimension: bool = True) -> None:
     """Adds the parameters of a saved whitening, or of one to be fitted; -k only with `dimension`."""
-    what = "dimensions that the whitening keeps; default: " + ("all" if fitting else "the file's")
+    what = "dimensions to keep; default: " + ("all" if fitting else "from the file")
     if dimension:
         add(parser, "-k --dimension K", what, dest="n_components", type=int)
     for knob in WHITENING:
@@ -147,7 +147,7 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False, dimensi
                 except ValueError:
                     raise argparse.ArgumentTypeError(f"{text!r} is not valid: {help}") from None
 
-            default = ("none" if knob.default is None else f"{knob.default:g}") if fitting else "the file's"
+            default = ("none" if knob.default is None else f"{knob.default:g}") if fitting else "from the file"
             flag = f"--{knob.name.replace('_', '-')}"
             add(parser, f"{flag} {knob.name.upper()}", f"{knob.help}; default: {default}", type=parsed)
 
@@ -183,7 +183,7 @@ def check_folder(path: str, what: str = "the output is a folder", kind: str = "m
     """Raises InputError for an output with the ending of a file, or a folder that `io.whole_folder` may not write."""
     ending = re.fullmatch(r"\.[A-Za-z]\w*", Path(path).suffix)  # but not the end of a model's name, such as v1.5
     if ending and not path.endswith("/") and not Path(path).is_dir():
-        raise InputError(f"{path}: {what}, not {ending[0]}; the name of a folder may end with /.")
+        raise InputError(f"{path}: {what}, not a {ending[0]} file; a folder name with a dot must end with /.")
     from jaxwhiten import io
 
     io.check_folder(path, kind)
@@ -254,8 +254,8 @@ def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: s
         try:
             return encoder.head.finished(EmbeddingStore().encode(found, texts, prompt=prompt), raw.head)
         except OutputError as error:
-            advice = "JAXWHITEN_CACHE_DIR names another place, and --no-cache silences this"
-            warnings.warn(f"Going on without a cache ({error}): {advice}.", stacklevel=2)
+            advice = "set JAXWHITEN_CACHE_DIR to another folder, or silence this with --no-cache"
+            warnings.warn(f"Continuing without a cache ({error}): {advice}.", stacklevel=2)
     return encoder.encode(texts, prompt=prompt)
 
 
@@ -292,7 +292,7 @@ def whitened_encoder(args: argparse.Namespace, *, normalize: bool = True) -> Enc
     """The encoder that the arguments name, followed by the whitening or code that they name, if any."""
     if args.whitening is None:
         if knobs(args):
-            raise InputError("-k, --beta and --gamma belong to a whitening: give --whitening FILE with them.")
+            raise InputError("-k, --beta and --gamma require --whitening FILE.")
         return load_encoder(args)
     from jaxwhiten.whitening import Whitening
 

@@ -11,18 +11,18 @@ from jaxwhiten.commands.texts import nonempty, sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "the model folder to write, which every command takes as its --model; sentence-transformers and model2vec"
+    what = "model folder to write, for --model of every command; sentence-transformers and model2vec"
     add(parser, "-o --output FOLDER", f"{what} load it, too", required=True)
-    what = "sentences to count tokens in, and to learn from the teacher's vectors of them: .txt with one per line,"
+    what = "sentences for token counts and for fitting the teacher's vectors: .txt (one per line),"
     what += " .tsv, .csv, .jsonl or .parquet, - for stdin; default: none, and Zipf's law, as for fewer than 300"
     add(parser, "--corpus FILE", what)
-    add(parser, "--column NAME", "of a table with several", action="append")
-    add(parser, "-k --dimension K", "default: 256", dest="k", type=int, default=256)
+    add(parser, "--column NAME", "text column of a table", action="append")
+    add(parser, "-k --dimension K", "dimensions to keep; default: 256", dest="k", type=int, default=256)
     add(parser, "--gamma GAMMA", "power of the whitening, 0 to 1; default: 1", type=float, default=1.0)
     weight = "weight of a token of frequency p: A / (A + p); default: 0.001"
     add(parser, "--sif A", weight, type=float, default=1e-3)
-    add(parser, "--no-fit", "do not move the rows towards the teacher's vectors")
-    learned = "of the corpus that the teacher reads; default: 20000"
+    add(parser, "--no-fit", "do not fit the rows to the teacher's vectors")
+    learned = "number of corpus sentences that the teacher encodes; default: 20000"
     add(parser, "--sentences N", learned, type=int, default=20_000)
     add(parser, "--half", "write float16, in half the bytes")
     add_model(parser)

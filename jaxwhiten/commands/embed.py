@@ -17,27 +17,27 @@ from jaxwhiten.errors import DataError, InputError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "files of texts, or patterns with *: .txt with one per line, .tsv, .csv, .jsonl or .parquet"
     add(parser, "inputs", what, nargs="+", metavar="INPUT")
-    add(parser, "-o --output DIR", "the folder of the parts; a run that was stopped goes on there", required=True)
-    add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: by the ending, and txt for others")
-    add(parser, "--column NAME", "of a table: the texts. Default: the only column, or sentence, or text")
+    add(parser, "-o --output DIR", "folder for the shards; rerun the command to resume", required=True)
+    add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: from the file extension, otherwise txt")
+    add(parser, "--column NAME", "text column of a table. Default: the only column, or sentence, or text")
     add(
         parser,
         "--id COLUMN",
-        "of a table: the texts' own ids; default: FILE:LINE below the common folder",
+        "ID column of a table; default: FILE:LINE below the common folder",
         dest="ids",
     )
     add_model(parser)
     add(parser, "--runner RUNNER", "local, or ray; default: local", default="local")
-    add(parser, "--workers N", "of Ray; default: 2", type=int, default=2)
+    add(parser, "--workers N", "number of Ray workers; default: 2", type=int, default=2)
     add(parser, "--float16", "keep vectors in float16; default: float32")
     add(
         parser,
         "--part-rows N",
-        "rows of a part, which is what a killed run loses; default: 65536",
+        "rows per shard; a killed run loses only unfinished ones; default: 65536",
         type=int,
         default=65_536,
     )
-    add(parser, "--moments FILE", "the moments of all vectors to write beside, for `jaxwhiten fit` and `merge`")
+    add(parser, "--moments FILE", "also write the moments of all vectors, for `jaxwhiten fit` and `merge`")
     add(
         parser,
         "--skip-bad",
@@ -57,14 +57,14 @@ def run(args: argparse.Namespace) -> None:
     paths = [str(path) for word in args.inputs for path in corpus_files(word)]
     twice, count = collections.Counter(paths).most_common(1)[0]
     if count > 1:
-        raise InputError(f"{twice}: is listed twice, so its rows would have the same ids. List it once.")
+        raise InputError(f"{twice}: is listed twice, so its rows would have the same IDs. List it once.")
     if args.moments:
         io.check_file(args.moments, "moments")
     root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
     for path in paths:
         format = format_of(path, args.format)
         if format == "txt" and (args.column or args.ids):
-            raise InputError(f"{path}: a text file has no columns; leave --column and --id out, or say --format.")
+            raise InputError(f"{path}: a text file has no columns: omit --column and --id, or specify --format.")
         columns = [None] if format == "txt" else text_columns(path, format, args.column and [args.column], args.ids)
         name = Path(os.path.relpath(os.path.abspath(path), root)).as_posix()
         sources.append(Source(path, format, columns[0], args.ids, name))
@@ -82,6 +82,8 @@ def run(args: argparse.Namespace) -> None:
     if args.moments:
         parts.moments().save(args.moments, {**parts.plan.encoding, "corpus": args.output})
     size = encoder.dimension * np.dtype(parts.plan.dtype).itemsize
-    print(f"{args.output}: {done['rows']:,} vectors of {encoder.dimension} numbers, {size} bytes each", file=sys.stderr)
+    print(
+        f"{args.output}: {done['rows']:,} {encoder.dimension}-dimensional vectors, {size} bytes each", file=sys.stderr
+    )
     if done["dead"]:
-        print(f"note: {done['dead']:,} bad rows are left out, see {args.output}/dead-letters.jsonl", file=sys.stderr)
+        print(f"note: {done['dead']:,} invalid rows skipped, see {args.output}/dead-letters.jsonl", file=sys.stderr)

@@ -41,10 +41,10 @@ def run(args: argparse.Namespace) -> None:
             write(found := begun.popleft(), block)
             n, blank = n + len(block), blank + sum(not text.strip() for text in found)
     if args.output != "-":
-        what = "vectors of {} dimensions" if code is None else "codes of {} bytes"
+        what = "{}-dimensional vectors" if code is None else "codes of {} bytes"
         print(f"{args.output}: {n:,} {what.format(encoder.dimension)}", file=sys.stderr)
     if blank:
-        print(f"note: {blank:,} texts are blank; encode keeps them, index leaves them out", file=sys.stderr)
+        print(f"note: {blank:,} texts are blank; encode keeps them, index skips them", file=sys.stderr)
 
 
 def remembered(texts: Iterator[str], size: int, begun: collections.deque[list[str]]) -> Iterator[str]:

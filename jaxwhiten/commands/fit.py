@@ -134,10 +134,12 @@ def write_outputs(
             warnings.filterwarnings("ignore", ".*the rank of the data is 0")  # an error below
             whitening, what = Whitening.from_moments(moments, **settings, provenance=provenance), "whitening"
         if whitening.rank_ < 1:
-            raise InputError(f"Nothing to whiten: the {moments.n:,} vectors are all equal. Give texts that differ.")
+            raise InputError(
+                f"Cannot whiten: the {moments.n:,} vectors are identical up to rounding. Use texts that differ."
+            )
         if args.bytes is not None:
             code = SpectrumCode(bytes=args.bytes).fit(whitening)
-            what = f"a code of {args.bytes} bytes behind the whitening"
+            what = f"a code of {args.bytes} bytes after the whitening"
         if encoder is None or Path(args.output).suffix == _FILE:
             (whitening if code is None else code).save(args.output)
         else:

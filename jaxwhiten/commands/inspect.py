@@ -135,16 +135,16 @@ def _lines(report: dict[str, Any]) -> list[str]:
     lines = [f"{report['file']}: {report['kind']} of {report['n']:,} rows of {report['dimension']} dimensions"]
     made = [f"{key} {facts[key]}" for key in ("model", "pooling", "max_length", "corpus") if key in facts]
     if made:
-        lines.append(f"  made of     {', '.join(made)}")
+        lines.append(f"  source      {', '.join(made)}")
     if report["params"]:
         lines.append(f"  settings    {settings(report['params'])}")
     lines.append(f"  rank        {report['rank']}, largest over smallest variance {report['condition']:.3g}")
-    lines += ["", "     k  variance held"]
-    lines += [f"{row['k']:>6}  {100 * row['share']:>8.2f} %" for row in report["explained"]]
+    lines += ["", "     k  explained variance"]
+    lines += [f"{row['k']:>6}  {100 * row['share']:>17.2f}%" for row in report["explained"]]
     lines += ["", "                         before    after"]
     for name, key in (("mean cosine of two rows", "mean_cosine"), ("IsoScore", "isoscore")):
         lines.append(f"{name:<23}{report['before'][key]:>8.3f} {report['after'][key]:>8.3f}")
-    lines += ["", f"Start from {settings(report['suggestion'])}"]
+    lines += ["", f"Suggested: {settings(report['suggestion'])}"]
     lines += [f"  {reason}" for reason in report["suggestion"]["reasons"]]
     lines.append("With a few scored pairs: jaxwhiten tune " + report["file"])
     return lines

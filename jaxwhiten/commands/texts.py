@@ -21,10 +21,10 @@ _USUAL = ("sentence", "text")
 
 def add_texts(parser: argparse.ArgumentParser, what: str = "sentences", **settings: Any) -> None:
     """Adds the positional argument for the input file, --format and --column."""
-    endings = ".txt with one per line, .tsv, .csv, .jsonl or .parquet with a column of them; - for stdin"
+    endings = ".txt (one per line), or a column of .tsv, .csv, .jsonl or .parquet; - for stdin"
     add(parser, "input", f"{what}: {endings}", **settings)
-    add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: by the ending, and txt for others")
-    column = "of a table; given twice, each row is two sentences. Default: the only column, or sentence, or text"
+    add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: from the file extension, otherwise txt")
+    column = "text column of a table, twice for two sentences per row; default: the only column, or sentence, or text"
     add(parser, "--column NAME", column, action="append")
 
 
@@ -44,9 +44,9 @@ def records(
 
     format = format_of(path, format)
     if format == "txt" and (columns or ids):
-        raise InputError(f"{path}: a text file has no columns; leave --column and --id out, or say --format.")
+        raise InputError(f"{path}: a text file has no columns: omit --column and --id, or specify --format.")
     if ids and len(columns or ()) > 1:
-        raise InputError("--id names one text: give --column once.")
+        raise InputError("--id identifies one text per row: pass --column once.")
     if path != STDIN:
         lines = ((None, line) for _, line in numbered_lines(path)) if format == "txt" else None
         yield from lines or _cells(path, format, columns, ids)
@@ -54,7 +54,7 @@ def records(
         try:
             yield from ((None, line) for _, line in lines_of(sys.stdin.buffer.readline, BadRows("stdin")))
         except DataError as error:
-            raise DataError(f"{error} Say --format for a table.") from None
+            raise DataError(f"{error} Specify --format for a table.") from None
     else:
         with tempfile.NamedTemporaryFile(prefix="jaxwhiten-stdin-") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
@@ -93,7 +93,7 @@ def text_columns(path: str, format: str, columns: Sequence[str] | None, ids: str
     header = [name for name in read_header(path, format) if name != ids]
     usual = [name for name in _USUAL if name in header]
     if len(header) > 1 and not usual:
-        raise DataError(f"{path}: say with --column which column holds the sentences: {', '.join(header)[:400]}.")
+        raise DataError(f"{path}: specify the text column with --column: {', '.join(header)[:400]}.")
     return usual[:1] or header
 
 

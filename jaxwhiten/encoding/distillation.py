@@ -98,7 +98,7 @@ class Vocabulary:
         if corpus is not None:
             counts, drawn = _count(corpus, tokenizer, size, sentences, seed, show_progress)
             if not (counts * words).any():
-                raise InputError("The corpus has no tokens to count: give sentences of text.")
+                raise InputError("The corpus has no tokens to count: pass sentences of text.")
             if (found := len(set(drawn))) < ENOUGH:
                 warnings.warn(f"The corpus is ignored: {found} different sentences, fewer than {ENOUGH}.", stacklevel=2)
                 return cls(teacher, tokenizer, frequencies, _alone(teacher, size, show_progress), [], words)

@@ -11,8 +11,6 @@ size or the order.
 from __future__ import annotations
 
 import copy
-import dataclasses
-import functools
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,26 +22,25 @@ from jaxtyping import Float, Float32
 from jaxwhiten import io
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding import similarity, stream
-from jaxwhiten.encoding.idf import frequency_table
+from jaxwhiten.encoding.headed import Headed
 from jaxwhiten.encoding.loading import read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, progress
 from jaxwhiten.engines import DEFAULT, Engine, engine_class, engine_for, length_ladder
-from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head import AUTO, Head, Normalize, Settings, Step, Tables, Truncate, Whiten, canonical, longest_text
+from jaxwhiten.errors import InputError
+from jaxwhiten.head import AUTO, Head, Settings, Step, Tables, Truncate, canonical, longest_text
 from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.head import pooling_names
-from jaxwhiten.head.vectors import code_steps
 from jaxwhiten.models import folders
-from jaxwhiten.space import VectorSpace, check_space, with_space
-from jaxwhiten.text import ROLES, Texts, TokenIds, as_texts, in_role, prompt_for, prompt_named, text_blocks
+from jaxwhiten.space import with_space
+from jaxwhiten.text import Texts, TokenIds, as_texts, in_role, prompt_named, text_blocks
 from jaxwhiten.whitening import Moments, Whitening
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
 
 
-class Encoder:
+class Encoder(Headed):
     """A BERT-family encoder with its tokenizer and a head: the steps after the hidden states.
 
     Usually made by `from_pretrained`; the constructor is for models made in memory.
@@ -162,71 +159,6 @@ class Encoder:
             f" up to {self.max_length} tokens, {self.dtype}{by})"
         )
 
-    def _with_head(self, head: Head) -> Encoder:
-        """This encoder with another default head; weights and compiled programs are shared."""
-        result = copy.copy(self)
-        result._set_head(head)
-        return result
-
-    def _set_head(self, head: Head) -> None:
-        self._ready: dict[str, ReadyHead] = {}
-        self.head, self.pooling = head, head.name
-        self.dimension = self._checked_width(head)
-        for name in ("fingerprint", "_floats"):
-            self.__dict__.pop(name, None)
-
-    def _checked_width(self, head: Head) -> int:
-        try:
-            return head.width(self.config)
-        except ModelError as error:
-            raise ModelError(f"{self.name}: {error}") from error
-
-    def _named(self, name: str, prompt: str | None = None) -> ReadyHead:
-        """The head of a pooling, checked and placed on the devices; `"auto"` is the encoder's own head."""
-        if name not in self._ready:
-            if name == AUTO and self.pooling != AUTO:
-                raise InputError("Pooling 'auto' has no answer here: name a pooling, or load the folder with 'auto'.")
-            head = self.head
-            if name != self.pooling:
-                named = Head.named(name.removeprefix(f"{AUTO}:"), self._tables)
-                alone = self._bare and not name.startswith(AUTO)
-                head = named if alone else head.with_pooling(named, self.config)
-            ready = ReadyHead(head, self._engine.place(head.steps), self._checked_width(head))
-            self._ready[name] = ready.prompted(head.form.prompt or "", self.tokenizer, self._engine)
-        ready = self._ready[name]
-        return ready if prompt is None else ready.prompted(prompt, self.tokenizer, self._engine)
-
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
-        head = tuple(self.head.contents()) if self.pooling.startswith(AUTO) else ()
-        return self._engine.digest(self.tokenizer.to_json().encode(), head)[:24]
-
-    def space(self, pooling: str | None = None, prompt: str | None = None) -> VectorSpace:
-        """The space of the vectors of `encode` with this pooling and prompt, by default the head's own."""
-        if self.head.code is not None and pooling in (None, self.pooling):
-            code = f"{self.head.code.name}-{self.head.code.nbytes}-{self.fingerprint[:8]}"
-            return dataclasses.replace(self.without_code().space(prompt=prompt), code=code)
-        pooling = canonical(pooling or self.pooling)
-        own = self if pooling == self.pooling else self.with_pooling(pooling)
-        alike = AUTO not in self.pooling + own.pooling  # bare poolings have one fingerprint, which is read once
-        head = self._named(pooling).head
-        before, with_prompt = head.form.prompt, head.form.with_prompt
-        asked = {"": prompt, **{role: self.prompt_for(role) for role in ROLES}}
-        put = {role: before if None in (before, x) else with_prompt(x or "").prompt for role, x in asked.items()}
-        facts: Any = {"model": str(self.name), "max_length": self.max_length, "dtype": self.dtype, **self._engine.facts}
-        facts |= {"fingerprint": (self if alike else own).fingerprint, "pooling": own.pooling, "head": head.fingerprint}
-        prompts = {role: put[role] or "" for role in ROLES}
-        return VectorSpace(**facts, dimension=head.width(self.config), prompt=put[""] or "", prompts=prompts)
-
-    def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
-        """The record of `space`, which an index or a whitening stores, and which must agree when it is used."""
-        return self.space(pooling, prompt).record()
-
-    def model(self) -> TransformerEncoder:
-        """The Flax module, sharing its parameters."""
-        return self._engine.model()
-
     def trained(self, model: TransformerEncoder, steps: Sequence[Step]) -> Encoder:
         """An encoder with trained weights and trained steps of the head; its tokenizer, prompts and length stay."""
         result = copy.copy(self)
@@ -234,83 +166,6 @@ class Encoder:
         result.engine, result.dtype = result._engine.name, result._engine.dtype
         result._set_head(Head.of(tuple(steps), self.head.form))
         return result
-
-    def with_pooling(self, pooling: str) -> Encoder:
-        """An encoder with another pooling, see `from_pretrained`; weights are shared."""
-        return self._with_head(self._named(canonical(pooling)).head)
-
-    def then(self, *steps: Step) -> Encoder:
-        """An encoder whose head has further steps on vectors, such as `jaxwhiten.head.Truncate(64)`."""
-        return self._with_head(self.head.then(*steps))
-
-    def with_whitening(self, whitening: Whitening, *, normalize: bool = True, where: str = "the whitening") -> Encoder:
-        """An encoder whose compiled program ends with a whitening: the full vectors never leave the device.
-
-        Args:
-          whitening: A fitted whitening of this encoder's vectors.
-          normalize: Whether the whitened vectors are scaled to unit length.
-          where: Name of the whitening in messages, such as its file.
-
-        Raises:
-          MismatchError: The whitening was fitted on vectors of another encoder, pooling or width.
-        """
-        self.check_whitening(whitening, where)
-        encoder = self.then(Whiten.of(whitening))
-        return encoder.then(Normalize()) if normalize else encoder
-
-    def with_code(self, code: Code) -> Encoder:
-        """An encoder whose compiled program ends with a code: only bytes leave the device.
-
-        Args:
-          code: A fitted code of this encoder's vectors (`jaxwhiten.codes`). If the encoder has a code already, the new
-            one replaces it and is of the vectors of `without_code`. Queries are encoded by `without_code`.
-
-        Raises:
-          MismatchError: The code was fitted on vectors of another encoder, pooling or width.
-        """
-        floats = self.without_code()
-        floats.check_whitening(code, "the code")
-        return floats.then(*code_steps(code))
-
-    def without_code(self) -> Encoder:
-        """This encoder without its code, for encoding queries; itself if it has no code."""
-        return self if self.head.code is None else self._floats
-
-    @functools.cached_property
-    def _floats(self) -> Encoder:
-        return self._with_head(self.head.without_code())
-
-    def before_whitening(self) -> Encoder:
-        """This encoder up to its whitening, for vectors to fit it on; itself if it has no whitening."""
-        return self if self.head.whitening is None else self._with_head(self.head.before_whitening())
-
-    def check_whitening(
-        self, whitening: Whitening | Code, where: str = "the whitening", role: str | None = None
-    ) -> None:
-        """Raises `MismatchError` if a whitening was, by its provenance, fitted on vectors of another space.
-
-        With a `role`, `"query"` or `"document"`, it must have been fitted on texts with the prompt of this role;
-        without, any prompt of this encoder will do. Another maximum length is a warning.
-        """
-        expected, own = VectorSpace.of(whitening.provenance), self.space()
-        if expected.prompt in (own.prompts or {}).values() or role:
-            own = self.space(prompt=self.prompt_for(role) if role else expected.prompt)
-        check_space(where, expected, own, "refit it", tolerated=("max_length",))
-
-    def fit_idf(self, sentences: Texts) -> str:
-        """Counts the sentences in which each token occurs; returns the name of the pooling with these weights."""
-        table, weights = frequency_table(sentences, self.tokenizer, self.config.vocab_size)
-        self._tables = Tables(self._tables.mask_id, {**self._tables.idf, table: weights})
-        return f"idf:{table}"
-
-    @property
-    def default_prompt_name(self) -> str | None:
-        """The name of the prompt that the default head puts in front of every sentence, or None."""
-        return self._default_prompt_name if self.head.form.prompt else None
-
-    def prompt_for(self, role: str) -> str | None:
-        """The prompt of a `"query"` or a `"document"`; None, which is the default prompt, if neither role has one."""
-        return prompt_for(self.prompts, role)
 
     @overload
     def encode(self, sentences: str | Texts, *, pooling: str | None = None, **options: Any) -> np.ndarray: ...
@@ -360,7 +215,7 @@ class Encoder:
           NonFiniteError: A vector holds NaN or an infinity; the message names the first such text, `rows` has all.
         """
         if convert_to_tensor or not convert_to_numpy:
-            raise InputError("Vectors are NumPy arrays: call torch.from_numpy on them, without convert_to_tensor.")
+            raise InputError("Vectors are NumPy arrays: omit convert_to_tensor, and call torch.from_numpy on them.")
         show_progress = show_progress if show_progress_bar is None else show_progress_bar
         alone = isinstance(sentences, str)
         sentences = as_texts([sentences] if alone else sentences)
@@ -491,5 +346,5 @@ class Encoder:
     def check_folder(self, folder: str | Path) -> None:
         """Raises InputError for a folder that `save` may not write to, before anything is computed."""
         if Path(folder).exists() and Path(self.name).exists() and Path(folder).samefile(self.name):
-            raise InputError(f"{folder}: is the model's own folder; name another one.")
+            raise InputError(f"{folder}: is the model's own folder; use a different one.")
         io.check_folder(folder)

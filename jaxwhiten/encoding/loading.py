@@ -31,9 +31,8 @@ def read_parts(
         return settings, head
     if pooling == AUTO:
         warnings.warn(
-            f"{name} does not say how its token vectors are pooled: taking the mean. An encoder that was not tuned"
-            f" for similarity is often better with pooling='first_last_avg';"
-            " pooling='mean' silences this.",
+            f"{name} specifies no pooling: using the mean. Encoders not fine-tuned for similarity often do better with"
+            " pooling='first_last_avg'; pooling='mean' silences this.",
             PoolingWarning,
             stacklevel=3,
         )
@@ -50,6 +49,6 @@ def tokenizer_for(model: Any, folder: Path, max_length: int | None = None) -> Bu
     if tokenizer.vocab_size > config.vocab_size:
         raise ModelError(
             f"{folder}: the tokenizer has {tokenizer.vocab_size} entries, the model's embedding {config.vocab_size}"
-            " rows; they do not belong together."
+            " rows; the two do not match."
         )
     return tokenizer

@@ -49,7 +49,7 @@ def similarity_pairwise(
     """Similarities of each row of `a` with the same row of `b`."""
     first, second = _rows(a, b)
     if len(first) != len(second):
-        raise InputError(f"{len(first)} vectors on one side and {len(second)} on the other; pairs need as many.")
+        raise InputError(f"Expected as many vectors on both sides, got {len(first)} and {len(second)}.")
     return _PAIRWISE[check_similarity(name)](first, second).astype(np.float32)
 
 
@@ -62,5 +62,5 @@ def _distances(a: np.ndarray, b: np.ndarray, metric: str) -> np.ndarray:
 def _rows(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     first, second = (np.atleast_2d(np.asarray(x, np.float32)) for x in comparable(a, b))
     if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1]:
-        raise InputError(f"Arrays of shapes {np.shape(a)} and {np.shape(b)} hold no vectors of the same width.")
+        raise InputError(f"Arrays of shapes {np.shape(a)} and {np.shape(b)} do not have the same number of columns.")
     return first, second

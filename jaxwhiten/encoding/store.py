@@ -51,7 +51,7 @@ class EmbeddingStore:
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, shard_rows: int = SHARD_ROWS):
         if shard_rows < 1:
-            raise InputError(f"shard_rows is {shard_rows}; it must be at least 1.")
+            raise InputError(f"shard_rows={shard_rows}: expected at least 1.")
         self.folder = Path(folder) if folder is not None else cache_dir("embeddings")
         self.shard_rows = shard_rows
 
@@ -150,14 +150,14 @@ class _Entry:
         try:
             told = json.loads(sidecar.read_text(encoding="utf-8"))
             if told["key"] != self.key:
-                raise ValueError("its sidecar names another key")
+                raise ValueError("its sidecar has a different key")
             array = _map(self.folder / _ARRAY, self.shape, self.dtype)
             if sha256_file(self.folder / _ARRAY) != told["sha256"]:
                 raise ValueError("checksum does not match")
             self._clear()
             return array
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            warnings.warn(f"{self.folder}: damaged embeddings ({error}); they are computed again.", stacklevel=4)
+            warnings.warn(f"{self.folder}: damaged embeddings ({error}): recomputing.", stacklevel=4)
             sidecar.unlink(missing_ok=True)
             return None
 

@@ -44,9 +44,9 @@ class ReadyHead(NamedTuple):
     def cut(self, truncate_dim: int | None, unit_length: bool) -> ReadyHead:
         """This head with vectors truncated and scaled on the host, which needs no other compiled program."""
         if self.head.code is not None and (truncate_dim is not None or unit_length):
-            raise InputError("Codes can be neither cut nor scaled: precision='float32' gives this encoder's vectors.")
+            raise InputError("Codes can be neither truncated nor normalized: use precision='float32' for vectors.")
         if truncate_dim is not None and not 1 <= truncate_dim <= self.width:
-            raise InputError(f"truncate_dim is {truncate_dim}; the vectors have {self.width} dimensions.")
+            raise InputError(f"truncate_dim={truncate_dim}: the vectors have {self.width} dimensions.")
         return self._replace(truncate_dim=truncate_dim, unit_length=unit_length)
 
     def empty(self, n: int) -> np.ndarray:
@@ -175,7 +175,7 @@ def _smaller(engine: Engine, batch: Batch, tokens: TokenIds, error: Exception) -
     if parts[0].tokens < engine.layout.token_budget:
         engine.layout.token_budget = parts[0].tokens
         warnings.warn(
-            f"The device ran out of memory with {size}: tried again with half as many, and from here on.",
+            f"Out of device memory with {size}: retrying with half as many, now and later.",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -306,7 +306,7 @@ class OpenVINOEngine:
             if self._quantised is None or isinstance(error, JaxwhitenError) or self.is_out_of_memory(error):
                 raise
             where, reason = self._quantised.folder / GRAPH, " ".join(str(error).split())[-200:]
-            raise ModelError(f"{where}: not the int8 weights of this model ({reason}); make them again.") from error
+            raise ModelError(f"{where}: not the int8 weights of this model ({reason}): export them again.") from error
 
     def uncompiled(self, poolings: list[tuple[Step, ...]], apart: bool = False) -> tuple[Any, list[str]]:
         """The float32 graph from tokens to pooled vectors before compilation, and the names of its hidden states."""

@@ -57,9 +57,9 @@ class Quantised(NamedTuple):
                 raise ValueError("checksum does not match")
             made_of, longest = header["weights"], int(header["longest"])
         except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise ModelError(f"{file}: damaged int8 weights ({error}); make them again.") from error
+            raise ModelError(f"{file}: damaged int8 weights ({error}): export them again.") from error
         if made_of != weights:
-            raise MismatchError(f"{file}: int8 weights of another model than {model}; make them again.")
+            raise MismatchError(f"{file}: int8 weights of a different model than {model}: export them again.")
         if max_length > longest:
             raise InputError(
                 f"{file}: int8 weights for up to {longest} tokens, got max_length={max_length}: export them again."

@@ -146,7 +146,7 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
     file = folder / "modules.json"
     if not file.is_file():
         if not says_head(folder):
-            raise ModelError(f"{folder}: no modules.json, so pooling='auto' has no answer; name a pooling.")
+            raise ModelError(f"{folder}: no modules.json, so pooling='auto' cannot be resolved; specify a pooling.")
         return [("Transformer", folder), ("Pooling", folder / "1_Pooling")]
     try:
         rows = json.loads(file.read_text(encoding="utf-8"))
@@ -162,7 +162,7 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
         if package.split(".")[0] != "sentence_transformers" or name not in supported:
             raise ModelError(f"{file}: module {kind!r} is not supported. Supported: {', '.join(supported)}.")
         if len(path) > _LONGEST_NAME:
-            raise ModelError(f"{file}: module path {path!r:.80} is no name of a folder in this one.")
+            raise ModelError(f"{file}: module path {path!r:.80} is not a valid folder name in it.")
     with folders.naming(file):
         places = [io.below(folder, path, ModelError) if path else folder for _, path in named]
     return [(kind.rpartition(".")[2], place) for (kind, _), place in zip(named, places, strict=True)]

@@ -276,7 +276,7 @@ class Head:
         """The width of the vectors; checks every step against the model."""
         width = config.hidden_size
         if any(isinstance(step, Quantise) for step in self.steps[:-1]):
-            raise InputError(f"{self.summary}: nothing can follow a code; put it at the end.")
+            raise InputError(f"{self.summary}: nothing can follow a code; put it last.")
         for step in self.steps:
             step.check(config)
             width = step.output_width(width)

@@ -32,7 +32,7 @@ class Pooling(Step):
     A `segmented` subclass also pools [rows, length, d] to [rows, sentences, d], by `States.segments`.
     """
 
-    instead = "; take a pooling such as 'mean', 'cls' or 'first_last_avg'"
+    instead = "; use a pooling such as 'mean', 'cls' or 'first_last_avg'"
     mode: ClassVar[str | None] = None  # the equivalent mode of sentence-transformers' Pooling module
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
@@ -209,12 +209,12 @@ class Pooler(Pooling):
 
     def __call__(self, states: States) -> Pooled:
         if states.output.pooler is None:
-            raise ModelError("This model has no pooler; take another pooling, such as 'cls' or 'mean'.")
+            raise ModelError("This model has no pooler; use another pooling, such as 'cls' or 'mean'.")
         return states.output.pooler.astype(np.float32)
 
     def check(self, config: EncoderConfig) -> None:
         if not config.pooler:
-            raise ModelError("This model has no pooler; take another pooling, such as 'cls' or 'mean'.")
+            raise ModelError("This model has no pooler; use another pooling, such as 'cls' or 'mean'.")
 
     def to_onnx(self, graph: Any, x: States) -> str:
         return x.output.pooler()

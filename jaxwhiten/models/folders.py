@@ -37,7 +37,7 @@ def resolve_folder(model: str | Path, *, revision: str | None = None) -> Path:
     or branch.
     """
     if not str(model):
-        raise ModelError("The name of the model is empty: specify a folder or a hub id.")
+        raise ModelError("The name of the model is empty: specify a folder or a Hugging Face model ID.")
     path = io.put_back(Path(model).expanduser())
     if path.is_dir():
         for entry in (*path.glob("*"), *path.glob("*/*")):
@@ -45,7 +45,7 @@ def resolve_folder(model: str | Path, *, revision: str | None = None) -> Path:
                 io.below(path, entry.relative_to(path).as_posix(), ModelError)
         return path
     if path.exists():
-        raise ModelError(f"{path}: is a file; expected a model folder or a hub id.")
+        raise ModelError(f"{path}: is a file; expected a model folder or a Hugging Face model ID.")
     name = str(model)
     if name in _PACKAGED and revision is None and (folder := _packaged_folder(name)) is not None:
         return folder
@@ -78,11 +78,11 @@ def _download(name: str, revision: str | None) -> Path:
             folder = Path(snapshot_download(name, revision=revision, allow_patterns=[checkpoint.MSGPACK]))
         return folder
     except HFValidationError as error:
-        raise ModelError(f"{name!r} is neither a folder nor a hub id.") from error
+        raise ModelError(f"{name!r} is neither a folder nor a valid Hugging Face model ID.") from error
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise ModelError(
             f"{name!r} is not a local folder and could not be fetched from the hub ({type(error).__name__}). "
-            "Check the name and the connection, or give the path of a folder with config.json, tokenizer and "
+            "Check the name and the connection, or pass the path of a folder with config.json, tokenizer and "
             "model.safetensors."
         ) from error
 
@@ -109,7 +109,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not readable as JSON ({error}).") from error
     if not isinstance(value, dict):
-        raise ModelError(f"{path}: holds a {type(value).__name__}, expected an object.")
+        raise ModelError(f"{path}: expected a JSON object, got {type(value).__name__}.")
     return value
 
 
@@ -122,7 +122,7 @@ def load_config(folder: Path) -> EncoderConfig:
             raise ModelError("no model_type; is this the config.json of a Hugging Face model?")
         if model_type not in FAMILIES:
             own = raw.get("auto_map")
-            code = f" It comes with code of its own, {own!r:.80}, which is never run." if own else ""
+            code = f" It needs custom code, {own!r:.80}, which is never run." if own else ""
             raise ModelError(f"model_type {model_type!r} is not supported.{code} Supported: {', '.join(FAMILIES)}.")
         config = FAMILIES[model_type].parse_config(raw)
         check_name("hidden_act", config.hidden_act, ACTIVATIONS)

@@ -51,5 +51,5 @@ def head_form(config: EncoderConfig, head: str) -> Any:
     form = getattr(FAMILIES.get(config.model_type), head, None)
     if form is None:
         able = ", ".join(name for name, family in FAMILIES.items() if getattr(family, head) is not None)
-        raise ModelError(f"{config.model_type}: no {HEADS[head]} of this family; take {able}.")
+        raise ModelError(f"{config.model_type}: this family has no {HEADS[head]}; use {able}.")
     return form

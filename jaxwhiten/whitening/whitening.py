@@ -138,7 +138,8 @@ class Whitening(Estimator):
         if 0 < np.median(columns) < _floor(columns.max(keepdims=True), float(self.eigenvalue_floor)):
             _warn(
                 f"Column {np.argmax(columns)} has {columns.max() / np.median(columns):.0e} times the variance of the"
-                " median one, so that most columns lie below eigenvalue_floor. Scale the columns first."
+                " median one, so that most columns lie below eigenvalue_floor. Rescale the columns, or remove outlying"
+                " rows."
             )
 
     if not TYPE_CHECKING:

@@ -45,8 +45,8 @@ def test_a_query_may_look_like_an_option_behind_two_dashes(run):
         (["encode", "{texts}", "-o", "{out}.npy", "--max-length", "999"], "--max-length 999: this model reads 3"),
         (["encode", "{texts}", "-o", "{out}.npy", "--block", "0"], "--block 0: expected at least 1"),
         (["tune", "{whitening}", "--data-dir", "{empty}"], "Set --data-dir or $JAXWHITEN_DATA_DIR"),
-        (["fit", "{texts}", "-o", "{out}.npy"], "a whitening is a .safetensors file or a model folder, not .npy"),
-        (["fit", "{vectors}", "-o", "{out}.npy"], "a whitening is a .safetensors file or a model folder, not .npy"),
+        (["fit", "{texts}", "-o", "{out}.npy"], "a whitening is a .safetensors file or a model folder, not a .npy file"),
+        (["fit", "{vectors}", "-o", "{out}.npy"], "a whitening is a .safetensors file or a model folder, not a .npy file"),
         (["search", "{empty}", ""], "The query is empty"),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_model_that_says_no_pooling_is_taken_with_one_line(run, tiny_model, co
     done = run(*(word.format(**names) for word in words.split()), "--model", model)
     assert done.code == 0, done.err
     (warning,) = [line for line in done.err.splitlines() if line.startswith("warning: ")]
-    assert warning.startswith(f"warning: {model} does not say how its token vectors are pooled: taking the mean.")
+    assert warning.startswith(f"warning: {model} specifies no pooling: using the mean.")
     assert warning.endswith("with --pooling first_last_avg; --pooling mean silences this.")
     assert list(tmp_path.glob("out*"))
 

@@ -46,7 +46,7 @@ def test_every_input_form_gives_the_vectors_in_order(run, tiny_model, tmp_path, 
     path = write(tmp_path, ending)
     done = run("encode", path, "--model", tiny_model, *MODEL, "--output", tmp_path / "e.npy", "--block", 4)
     assert (done.code, done.out) == (0, "")
-    assert "10 vectors of 32 dimensions" in done.err
+    assert "10 32-dimensional vectors" in done.err
     out = np.load(tmp_path / "e.npy")
     assert out.dtype == np.float32
     np.testing.assert_allclose(out, vectors, atol=1e-5)
@@ -133,10 +133,10 @@ def test_a_bad_line_leaves_the_old_output(run, tiny_model, tmp_path):
         (["{absent}", "-o", "{out}.npy"], "no such file"),
         (["{empty}", "-o", "{out}.npy"], "no sentences"),
         (["{texts}", "-o", "{out}.nyp"], "'.npy'"),
-        (["{texts}", "-o", "{out}.npy", "-k", "8"], "give --whitening"),
+        (["{texts}", "-o", "{out}.npy", "-k", "8"], "require --whitening FILE"),
         (["{texts}", "-o", "{out}.npy", "--column", "text"], "no columns"),
         (["{texts}", "-o", "{out}.npy", "--format", "josnl"], "Did you mean 'jsonl'"),
-        (["{table}", "-o", "{out}.npy"], "say with --column"),
+        (["{table}", "-o", "{out}.npy"], "specify the text column with --column"),
         (["{table}", "-o", "{out}.npy", "--column", "c"], "the columns are a, b"),
         (["{texts}", "-o", "{out}.npy", "--model", "{absent}"], "absent"),
         (["{texts}", "-o", "{out}.npy", "--whitening", "{texts}"], "not a readable jaxwhiten whitening"),

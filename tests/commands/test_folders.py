@@ -55,7 +55,7 @@ def test_a_folder_is_not_called_like_a_file(run, command, corpus, of_model, tmp_
     done = run(*words, "-o", tmp_path / "small" / "w.bin", *of_model)
     assert done.code == 2
     assert "w.bin: " in done.err
-    assert ", not .bin; the name of a folder may end with /." in done.err
+    assert ", not a .bin file; a folder name with a dot must end with /." in done.err
     assert not (tmp_path / "small").exists()
 
 
@@ -175,7 +175,7 @@ def test_a_cache_that_cannot_be_written(run, corpus, of_model, tmp_path, monkeyp
         )
     done = run("index", corpus, "-o", tmp_path / "index", *of_model)
     assert done.code == 0, done.err
-    said = [line for line in done.err.splitlines() if line.startswith("warning: Going on without a cache")]
+    said = [line for line in done.err.splitlines() if line.startswith("warning: Continuing without a cache")]
     assert len(said) == 1
     assert "--no-cache" in said[0]
     assert "JAXWHITEN_CACHE_DIR" in said[0]

@@ -16,7 +16,7 @@ def test_text(run, whitening_file):
     assert "whitening of 600 rows of 32 dimensions" in done.out
     assert "settings    k=16, β=1, γ=1" in done.out
     assert "pooling mean, max_length 32, corpus corpus.txt" in done.out
-    assert "\nStart from k=" in done.out
+    assert "\nSuggested: k=" in done.out
     assert done.out.splitlines()[-1] == f"With a few scored pairs: jaxwhiten tune {whitening_file}"
     assert done.err == ""
 

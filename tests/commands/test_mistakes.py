@@ -75,14 +75,14 @@ MISTAKES = {
         "with --model {tiny} and --pooling mean",
     ),
     "k too large": (f"{FIT} --pooling mean -k 99 -o {{out}}", 2, "-k 99: expected an integer from 1 to 32"),
-    "a CSV file with a header": ("index {header} -o {out}", 2, "say with --column which column holds the sentences"),
+    "a CSV file with a header": ("index {header} -o {out}", 2, "specify the text column with --column"),
     "a file for a folder": (f"{FIT} --pooling mean -o {{file}}/out", 1, "choose another place"),
     "a word for a number": (f"{FIT} -k abc -o {{out}}", 2, "Argument -k/--dimension: invalid int value: 'abc'"),
     "a word for a score": ("score {pairs} --model absent", 2, "pairs.csv, line 2: the score 'high' is not a number"),
     "one sentence again and again": (
         "fit {same} --model {tiny} --pooling mean -o {out}",
         2,
-        "the 400 vectors are all equal",
+        "the 400 vectors are identical up to rounding",
     ),
     "added by another model": (
         "index {texts} --add --model {other} -o {idx}",
@@ -159,7 +159,7 @@ def test_numbers_that_no_run_can_have_are_refused_before_anything_is_read(wrong)
     name, _, value = wrong.partition("=")
     config = sbert_defaults.get_config()
     config[name] = type(config[name])(float(value))
-    with pytest.raises(InputError, match=name if name != "steps" else "at least one step"):
+    with pytest.raises(InputError, match=name):
         sbert.main(config)
 
 
@@ -176,7 +176,7 @@ def test_blank_lines(run, places, tmp_path):
     (tmp_path / "texts.txt").write_text("one\n\ntwo\n  \n")
     model = ("--model", places["tiny"], "--pooling", "mean")
     done = run("encode", tmp_path / "texts.txt", *model, "-o", tmp_path / "v.npy")
-    assert "4 vectors of 32 dimensions\nnote: 2 texts are blank; encode keeps them, index leaves them out\n" in done.err
+    assert "4 32-dimensional vectors\nnote: 2 texts are blank; encode keeps them, index skips them\n" in done.err
     done = run("index", tmp_path / "texts.txt", *model, "-o", tmp_path / "idx")
     assert (
         "2 texts (2 blank ones left out; `encode` keeps them: remove them from the file to align the two)" in done.out

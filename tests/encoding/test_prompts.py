@@ -245,7 +245,7 @@ def test_mistakes_are_named(folder, tiny_model, tmp_path):
     with pytest.raises(InputError, match=r"holds {mask}"):
         encoder.encode(TEXTS, prompt="a {mask} ")
     for method in (encoder.encode, lambda *a, **k: next(encoder.encode_stream(*a, **k))):
-        with pytest.raises(InputError, match="truncate_dim is 33; the vectors have 32 dimensions"):
+        with pytest.raises(InputError, match="truncate_dim=33: the vectors have 32 dimensions"):
             method(TEXTS, truncate_dim=33)
     with pytest.raises(InputError, match="Cannot keep 33 columns"):
         read(folder, truncate_dim=33)

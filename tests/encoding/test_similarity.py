@@ -32,7 +32,7 @@ def test_mistakes_are_named(tiny_model):
         similarity(x, x, "cosin")
     with pytest.raises(InputError, match="Unknown similarity 'maxsim'"):
         Encoder.from_pretrained(tiny_model, pooling="mean", similarity_fn_name="maxsim")
-    with pytest.raises(InputError, match="no vectors of the same width"):
+    with pytest.raises(InputError, match="do not have the same number of columns"):
         similarity(x, x[:, :2])
-    with pytest.raises(InputError, match="2 vectors on one side and 1 on the other"):
+    with pytest.raises(InputError, match="as many vectors on both sides, got 2 and 1"):
         similarity_pairwise(x, x[:1])

@@ -143,7 +143,7 @@ def test_no_memory_splits_the_batch(on_one_device, monkeypatch):
         return dispatch(self, ids, lengths, tokens, names)
 
     monkeypatch.setattr(type(on_one_device._engine), "_dispatch", full)
-    with pytest.warns(RuntimeWarning, match="ran out of memory"):
+    with pytest.warns(RuntimeWarning, match="Out of device memory"):
         found = on_one_device.encode(TEXTS)
     np.testing.assert_allclose(found, expected, atol=1e-5)
 

@@ -164,7 +164,7 @@ def test_a_batch_too_large_is_split(encoders, monkeypatch):
 
     monkeypatch.setattr(type(shared._engine), "_dispatch", full)
     monkeypatch.setattr(shared._engine.layout, "token_budget", 8 * 512)
-    with pytest.warns(RuntimeWarning, match="ran out of memory"):
+    with pytest.warns(RuntimeWarning, match="Out of device memory"):
         found = shared.encode(TEXTS)
     np.testing.assert_allclose(found, expected, atol=1e-5)
 

@@ -143,7 +143,7 @@ def test_no_memory_splits_the_batch(pair, monkeypatch):
 
     monkeypatch.setattr(encoder._engine.layout, "token_budget", 1024)
     monkeypatch.setattr(type(encoder._engine), "start", full)
-    with pytest.warns(RuntimeWarning, match="ran out of memory"):
+    with pytest.warns(RuntimeWarning, match="Out of device memory"):
         np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
 
 
@@ -322,7 +322,7 @@ def test_int8_weights_are_checked(int8, folder, tmp_path):
     other = write_model(tmp_path / "other", seed=1, **SMALL)
     shutil.copytree(int8.folder / "openvino", other / "openvino")
     for model, error in ((copied, ModelError), (other, MismatchError)):
-        with pytest.raises(error, match="make them again"):
+        with pytest.raises(error, match="export them again"):
             Encoder.from_pretrained(model, pooling="mean", engine="openvino", dtype="int8")
 
 

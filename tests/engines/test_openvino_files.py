@@ -103,7 +103,7 @@ def test_files_that_openvino_cannot_read(copied, what):
 
 def refused(model):
     with pytest.raises(
-        ModelError, match=r"model/openvino/int8\.xml: not the int8 weights of this model .*make them again"
+        ModelError, match=r"model/openvino/int8\.xml: not the int8 weights of this model .*export them again"
     ):
         encode(model)
 

@@ -113,7 +113,7 @@ def test_a_whitening_of_other_vectors_is_refused_in_words(tiny_model, tmp_path):
 
 
 def test_a_folder_that_says_nothing_gets_the_mean_and_a_notice(tiny_model):
-    with pytest.warns(UserWarning, match="taking the mean.*first_last_avg"):
+    with pytest.warns(UserWarning, match="using the mean.*first_last_avg"):
         encoder = Encoder.from_pretrained(tiny_model)
     assert (encoder.pooling, encoder.max_length) == ("mean", 64)
     assert repr(encoder).endswith("mean, 32 dimensions, up to 64 tokens, float32)")

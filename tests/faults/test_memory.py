@@ -51,7 +51,7 @@ def test_batches_are_halved_until_they_fit(encoder, late, pooling):
     expected = encoder.encode(TEXTS, pooling=pooling)
     # on eight devices the smallest batch has eight rows
     encoder._engine = full = Full(encoder._engine, 600, late)
-    with pytest.warns(RuntimeWarning, match=r"ran out of memory with \d+ sentences of \d+ tokens"):
+    with pytest.warns(RuntimeWarning, match=r"Out of device memory with \d+ sentences of \d+ tokens"):
         found = encoder.encode(TEXTS, pooling=pooling)
     for name in [pooling] if isinstance(pooling, str) else pooling:
         a, b = (found, expected) if isinstance(pooling, str) else (found[name], expected[name])

@@ -218,7 +218,7 @@ def test_rows_whose_squares_float64_does_not_hold_are_refused():
 
 def test_a_column_so_large_that_the_others_do_not_count_is_named():
     X = sample(500, 4) * [1, 1, 1e9, 1]
-    with pytest.warns(WhiteningWarning, match=r"Column 2 has .* Scale the columns first"):
+    with pytest.warns(WhiteningWarning, match=r"Column 2 has .* Rescale the columns, or remove outlying rows"):
         assert Whitening().fit(X).rank_ == 1
 
 
