@@ -45,8 +45,8 @@ def test_a_query_may_look_like_an_option_behind_two_dashes(run):
         (["encode", "{texts}", "-o", "{out}.npy", "--max-length", "999"], "--max-length 999: this model reads 3"),
         (["encode", "{texts}", "-o", "{out}.npy", "--block", "0"], "--block 0: expected at least 1"),
         (["tune", "{whitening}", "--data-dir", "{empty}"], "Set --data-dir or $JAXWHITEN_DATA_DIR"),
-        (["fit", "{texts}", "-o", "{out}.npy"], "a whitening is a .safetensors file or a model folder, not a .npy file"),
-        (["fit", "{vectors}", "-o", "{out}.npy"], "a whitening is a .safetensors file or a model folder, not a .npy file"),
+        (["fit", "{texts}", "-o", "{out}.npy"], "a .safetensors file or a model folder, not a .npy file"),
+        (["fit", "{vectors}", "-o", "{out}.npy"], "a .safetensors file or a model folder, not a .npy file"),
         (["search", "{empty}", ""], "The query is empty"),
     ],
 )
