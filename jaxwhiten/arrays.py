@@ -88,7 +88,7 @@ def release_pages(block: np.ndarray) -> None:
 
 
 def first_nonfinite_row(block: np.ndarray) -> int | None:
-    """Index of the first row that holds a NaN or an infinity, or None."""
+    """Index of the first row that contains NaN or infinity, or None."""
     if block.dtype.kind in "iub":
         return None
     bad = ~np.isfinite(block).all(axis=1)
@@ -101,7 +101,9 @@ def check_finite(X: np.ndarray, first: int = 0) -> None:
         row = first_nonfinite_row(X[part])
         if row is not None:
             number = first + part.start + row
-            raise NonFiniteError(f"Row {number} of the input holds NaN or inf: remove or mend it. Nothing was changed.")
+            raise NonFiniteError(
+                f"Row {number} of the input contains NaN or inf: remove or fix it. Nothing was changed."
+            )
 
 
 def row_bucket(n: int, full: int, multiple: int = 1) -> int:
@@ -159,7 +161,7 @@ def normalize(x: Shaped[Any, "*batch _d"]) -> Float[np.ndarray, "*batch d"]:
         largest = np.abs(rows[odd]).max(axis=1, initial=0.0)
         if not np.isfinite(largest).all():
             row = odd[np.argmax(~np.isfinite(largest))]
-            raise NonFiniteError(f"Row {row} holds NaN or inf and has no direction: remove or repair it.")
+            raise NonFiniteError(f"Row {row} contains NaN or inf and has no direction: remove or repair it.")
         rows = rows.copy()
         rows[odd] = np.ldexp(rows[odd], -np.frexp(largest)[1][:, None])
         squares[odd] = np.einsum("ij,ij->i", rows[odd], rows[odd])

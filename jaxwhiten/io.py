@@ -148,7 +148,7 @@ def check_file(path: PathLike, kind: str = "") -> Path:
         begins = file.read(8)
         found = _kind_of(begins, file) if kind else ""
     if (found != kind) if kind else not begins.startswith(start):
-        what = f"holds a {found!r}, not a {kind!r}" if found else "is not a file that jaxwhiten wrote"
+        what = f"contains a {found!r}, not a {kind!r}" if found else "is not a file that jaxwhiten wrote"
         raise InputError(f"{path}: {what}; nothing was written. Specify a different output.")
     return real
 
@@ -177,7 +177,7 @@ def check_folder(path: PathLike, kind: str = "model") -> Path:
     if not folder.is_dir():
         raise InputError(f"{path}: is a file; expected a folder.")
     if folder.is_mount() or folder == Path.cwd():
-        raise InputError(f"{path}: is the working directory or a mount, which cannot be replaced: name a folder in it.")
+        raise InputError(f"{path}: the working directory or a mount cannot be replaced: specify a folder in it.")
     known, found = set(), kind
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError, AttributeError):
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -188,7 +188,7 @@ def check_folder(path: PathLike, kind: str = "model") -> Path:
         name = file.relative_to(folder).as_posix()
         if name not in known and (file.is_symlink() or not file.is_dir()):
             raise InputError(
-                f"{path}: holds {name}, which jaxwhiten did not write; nothing was written. Name a new or empty folder."
+                f"{path}: contains {name}, which jaxwhiten did not write; nothing was written. Specify a new folder."
             )
     return folder
 
@@ -223,11 +223,11 @@ def below(folder: Path, name: str, error: type[JaxwhitenError] = FormatError) ->
       JaxwhitenError: Of class `error`, if the name is no relative path of plain names or a link leaves the folder.
     """
     if {"", ".", ".."} & set(name.replace("\\", "/").split("/")) or not name.isprintable():
-        raise error(f"{folder}: {name!r:.80} is no name of a file or folder in this one.")
+        raise error(f"{folder}: {name!r:.80} is not a valid file or folder name in it.")
     root, found = (Path(os.path.realpath(path)) for path in (folder, folder / name))
     blobs = root.parents[1] / "blobs" if root.parent.name == "snapshots" else root
     if not (found.is_relative_to(root) or found.is_relative_to(blobs)):
-        raise error(f"{folder / name}: a link that leaves the folder; put a copy in its place.")
+        raise error(f"{folder / name}: a link that leaves the folder; put a copy in its location.")
     return folder / name
 
 
@@ -247,8 +247,8 @@ def writing(path: Path, *blamed: type[Exception]) -> Iterator[None]:
         cause = error.__cause__ or error  # an OutputError may name a file in `path`; its cause is reported
         reason = getattr(cause, "strerror", None) or str(cause).partition("\n")[0][-200:]
         raise OutputError(
-            f"{path}: could not be written ({reason}); what was there before is intact. Make room, or choose another"
-            " place."
+            f"{path}: could not be written ({reason}); existing files are intact. Free some space, or choose another"
+            " location."
         ) from cause
 
 
@@ -320,7 +320,7 @@ def check_version(path: PathLike, header: Mapping[str, Any]) -> None:
     if not isinstance(version, int) or version < 1:
         raise ValueError(f"format version {version!r}")
     if version != FORMAT_VERSION:
-        remedy = "Upgrade jaxwhiten" if version > FORMAT_VERSION else "It is older than any release: write it again"
+        remedy = "Upgrade jaxwhiten" if version > FORMAT_VERSION else "It is older than any release: rewrite it"
         raise FormatError(f"{path}: format version {version}; this jaxwhiten reads version {FORMAT_VERSION}. {remedy}.")
 
 
@@ -377,9 +377,9 @@ def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[s
         found, checksum = header["kind"], header["checksum"]
         check_version(path, header)
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise FormatError(f"{path}: not a readable jaxwhiten {expected} file ({error}). Write it again.") from error
+        raise FormatError(f"{path}: not a readable jaxwhiten {expected} file ({error}). Rewrite it.") from error
     if found not in kinds:
-        raise FormatError(f"{path}: holds a {found!r}, not a {' or '.join(map(repr, kinds))}.")
+        raise FormatError(f"{path}: contains a {found!r}, not a {' or '.join(map(repr, kinds))}.")
     if checksum != seal(header, _tensor_checksum(tensors))["checksum"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return tensors, header

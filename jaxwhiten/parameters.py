@@ -36,10 +36,10 @@ def _shrinkage(text: str) -> str | float | None:
 
 WHITENING = (
     Parameter("n_components", _dimensions, None, "columns kept"),
-    Parameter("beta", float, 1.0, "share of the mean that is subtracted, 0 to 1"),
-    Parameter("gamma", float, 1.0, "power of the scaling, 0 to 1: 1 is whitening, 0 is PCA"),
+    Parameter("beta", float, 1.0, "fraction of the mean to subtract, 0 to 1"),
+    Parameter("gamma", float, 1.0, "exponent of the scaling, 0 to 1: 1 is whitening, 0 is PCA"),
     Parameter("shrinkage", _shrinkage, None, "'oas', a number from 0 to 1, or none"),
-    Parameter("eigenvalue_floor", float, 1e-6, "least eigenvalue scaled by, as a share of the largest"),
+    Parameter("eigenvalue_floor", float, 1e-6, "floor for eigenvalues, as a fraction of the largest"),
 )
 KNOBS = {
     parameter.name: "none" if parameter.default is None else f"{parameter.default:g}"

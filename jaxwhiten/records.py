@@ -28,7 +28,7 @@ def to_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def from_json(kind: Any, value: Any, where: object, remedy: str = "Write it again.", *, others: bool = False) -> Any:
+def from_json(kind: Any, value: Any, where: object, remedy: str = "Rewrite it.", *, others: bool = False) -> Any:
     """Checks a value from `json.loads` against a type and converts it: the one check of JSON that this package wrote.
 
     `kind` is a dataclass, a TypedDict, `list[...]`, `tuple[..., ...]`, `dict[str, ...]`, a union, `Any`, or a plain

@@ -93,7 +93,7 @@ def check_space(
       where: The owner of `expected` in the message: a file, or "the index".
       expected, got: Spaces or their records.
       role, strict: As for `VectorSpace.differences`.
-      otherwise: The remedy if the vectors cannot be encoded as expected, such as "build the index again".
+      otherwise: The remedy if the vectors cannot be encoded as expected, such as "rebuild the index".
       tolerated: Fields that only cause a warning if no other field differs.
     """
     expected, got = VectorSpace.of(expected), VectorSpace.of(got)

@@ -75,7 +75,7 @@ def test_json_has_no_nan(tmp_path):
 
 
 def test_wrong_kind_version_and_absence_are_named(file, tmp_path, monkeypatch):
-    with pytest.raises(FormatError, match="holds a 'moments', not a 'whitening'"):
+    with pytest.raises(FormatError, match="contains a 'moments', not a 'whitening'"):
         io.load_tensors(file, kind="whitening")
     with pytest.raises(FormatError, match="no such file"):
         io.load_tensors(tmp_path / "none.safetensors", kind="moments")

@@ -40,7 +40,7 @@ class _ColumnMethod(Method):
         row = first_nonfinite_row(out)
         if row is not None:
             check_finite(X)
-            raise InputError(f"Row {row} of the input leaves the range of {dtype}: scale the input down.")
+            raise InputError(f"Row {row} of the input overflows {dtype}: scale the input down.")
         return out
 
 

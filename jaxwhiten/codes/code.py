@@ -119,7 +119,7 @@ class Code(Estimator):
         bits, _, shift = self.plan.packing
         if (shift % 4 + bits > 4).any():
             what = f"The columns of the code {self.name}"
-            raise InputError(f"{what} do not lie in halves of bytes, as a fast scan asks for.")
+            raise InputError(f"{what} are not aligned to 4-bit halves, as fast scan requires.")
         return shift >= 4
 
     def _apply(self, X: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ LEAST = 50  # new rows
 _GROUPS = 20  # of new rows, for the jackknife
 _QUANTILE = 2.09  # 97.5 % of Student's t with 19 degrees of freedom
 _ROUNDING = 1e-12  # of a variance, relative to the mean square
-_NAMES = ("mean shift", "divergence of the axes", "variance outside the axes", "loss of the code")
+_NAMES = ("mean shift", "divergence of the axes", "variance outside the axes", "code distortion")
 
 
 class Measure(NamedTuple):
@@ -102,7 +102,7 @@ def drift(fitted: Whitening | SpectrumCode, new: Float[np.ndarray, "n d"] | Iter
         before = [0.0, 0.0, *map(float, measured(np.inf, 0 * known, (1 + 1 / n) * known)[2:])]
     errors = _QUANTILE * np.std(others, axis=0) * np.sqrt((_GROUPS - 1) * (1 + m / n))
     if not np.isfinite([values, errors, before]).all():
-        raise InputError("The new vectors are all equal, or almost all, so their variances cannot be judged.")
+        raise InputError("Nearly all new vectors are identical, so their variances cannot be estimated.")
     limits = [(0.05, 0.25), (0.1, 0.5), (before[2] + 0.05, before[2] + 0.15)]
     unsure = 0.2 * len(known) / n  # the variances of unseen rows are themselves estimates
     limits += [((1.1 + unsure) * x, (1.5 + unsure) * x) for x in before[3:]]

@@ -42,7 +42,7 @@ class PlainCode(Code):
             raise InputError(f"The code {self.name} needs the columns' ranges, which moments do not have: fit rows.")
         n, mean = (X.n, X.mean) if isinstance(X, Moments) else (X.n_samples_seen_, X.mean_)
         if not n:
-            raise InputError("These moments are empty: update them with rows first.")
+            raise InputError("These moments are empty: add rows with update first.")
         self.low_ = self.high_ = mean
         return self._fitted_on(n, len(mean), {**X.provenance, **stamp()})
 

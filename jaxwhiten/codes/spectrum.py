@@ -32,7 +32,7 @@ def _planned(whitening: Whitening, axes: int, count: int, halves: bool | None) -
     variances = whitening.eigenvalues_[:axes] * scales**2
     varying = min(axes, whitening.rank_)
     if count > varying:
-        raise InputError(f"bytes is {count}; the vectors vary along {varying} axes, which fill at most as many bytes.")
+        raise InputError(f"bytes={count}: expected at most {varying}, the number of axes along which the vectors vary.")
     packing = _packed(variances[:varying], count, halves)
     left = variances.copy()
     left[:varying] *= distortions()[packing.bits]
@@ -145,11 +145,11 @@ class SpectrumCode(Code):
     def _check_params(self, d: int) -> None:
         check_integer("bytes", self.bytes, least=1)
         if self.bytes > d:
-            raise InputError(f"bytes is {self.bytes}; vectors of {d} dimensions take at most {d}, a byte each.")
+            raise InputError(f"bytes={self.bytes}: expected at most {d}, one per dimension.")
         if self.gamma is not None:
             check_share("gamma", self.gamma)
         if self.halves not in (None, True, False):
-            raise InputError(f"halves must be None, True or False, got {self.halves!r}.")
+            raise InputError(f"halves={self.halves!r}: expected None, True or False.")
 
     @property
     def plan(self) -> Plan:
@@ -219,7 +219,7 @@ def _packed(variances: np.ndarray, count: int, halves: bool | None) -> Packing:
     if 2 * count > len(variances):
         if halves:
             raise InputError(
-                f"Halves of {count} bytes hold at least {2 * count} axes; the vectors vary along {len(variances)}."
+                f"Halves of {count} bytes need at least {2 * count} axes; the vectors vary along {len(variances)}."
             )
         return pack(variances, count)
     bits, half, shift = pack(variances, 2 * count, 4)

@@ -36,22 +36,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--whitening FILE", "a saved whitening; default: the one in the model's folder")
     add_knobs(parser)
     add_model(parser)
-    add(parser, "--sentences FILE", "for int8: a file of sentences on which ranges are measured")
+    add(parser, "--sentences FILE", "for int8: a file of calibration sentences")
     add(parser, "--name NAME", "name of the model in its card; default: the folder's name")
     add(parser, "--score TASK=POINTS", 'for the card, such as "STS-B test=71.3"', action="append", default=[])
     add(parser, "--bytes N", "for a database: bytes per vector; default: 48", type=int)
-    add(parser, "--from IDX", "for a database: an index; its texts are added, except ids already there", dest="index")
-    add(parser, "--into PLACE", "the database that --from fills: a file, a folder or an address")
+    add(parser, "--from IDX", "for a database: index whose documents are added, except IDs already there", dest="index")
+    add(parser, "--into PLACE", "database to fill from --from: a file, folder or connection string")
 
 
 def run(args: argparse.Namespace) -> None:
     check_name("format", args.format, FORMATS)
     if args.format != FORMATS[0] and (args.score or args.name):
-        raise InputError(f"--score and --name are for the card of --format {FORMATS[0]}.")
+        raise InputError(f"--score and --name require --format {FORMATS[0]}.")
     if (args.format == "int8") != (args.sentences is not None):
-        raise InputError("--format int8 takes ranges of sentences: give --sentences FILE with it, and only with it.")
+        raise InputError("--format int8 needs calibration sentences: pass --sentences FILE with it, and only with it.")
     if args.format not in DATABASES and (args.bytes or args.index or args.into):
-        raise InputError(f"--bytes, --from and --into are for databases: {', '.join(DATABASES)}.")
+        raise InputError(f"--bytes, --from and --into require a database as the format: {', '.join(DATABASES)}.")
     check_folder(args.output, kind=_KINDS.get(args.format, "database" if args.format in DATABASES else "model"))
     if args.format in DATABASES:
         return _database(args)
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     if args.format == "faiss":
         whitening = load_plain_whitening(args.whitening, args) if args.whitening else load_encoder(args).head.whitening
         if whitening is None:
-            raise InputError(f"{args.model}: no whitening in it; give --whitening FILE.")
+            raise InputError(f"{args.model}: contains no whitening; pass --whitening FILE.")
         changes = {} if args.whitening else knobs(args)
         export.save_faiss(args.output, whitening.with_params(**changes) if changes else whitening)
         what = "centering.vt, linear.vt (transforms) and index.faiss (an empty index that whitens)"
@@ -73,8 +73,8 @@ def run(args: argparse.Namespace) -> None:
         texts = list(sentences(args.sentences))
         made = export.save_int8(args.output, whitened_encoder(args), texts)
         what = (
-            f"a sentence-transformers folder with int8 weights, {len(made.kept)} of {made.products} inputs of products"
-            f" left as they were, mean cosine {made.cosine:.4f}: load it with --engine {INT8} --dtype int8"
+            f"a sentence-transformers folder with int8 weights, {len(made.kept)} of {made.products} matrix-product"
+            f" inputs left unquantized, mean cosine {made.cosine:.4f}: load it with --engine {INT8} --dtype int8"
         )
     else:
         export.export_sentence_transformer(args.output, whitened_encoder(args), name=args.name, scores=scores)
@@ -85,22 +85,22 @@ def run(args: argparse.Namespace) -> None:
 def _database(args: argparse.Namespace) -> None:
     """Writes a model folder and code for a database, and adds the texts of an index to the database."""
     if (args.index is None) != (args.into is None):
-        raise InputError("--from names an index and --into the database that gets its texts: give both or neither.")
+        raise InputError("--from and --into require each other: pass both, or neither.")
     if given := [f"`{name}`" for name in knobs(args) if name != "gamma"]:
-        raise InputError(f"{', '.join(given)}: --bytes says how many columns are kept, and β is 1.")
+        raise InputError(f"{', '.join(given)}: --bytes determines the columns, and β is 1.")
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.export import databases
     from jaxwhiten.search import load_index
 
     index = load_index(args.index) if args.index else None
     if index is not None and index.documents is None:
-        raise InputError(f"{args.index}: keeps no texts: build it with `jaxwhiten index`.")
+        raise InputError(f"{args.index}: stores no documents: build it with `jaxwhiten index`.")
     encoder = load_encoder(args)
     if args.whitening:
         encoder = encoder.before_whitening().with_whitening(load_plain_whitening(args.whitening, args))
     made = databases.save_database(args.output, encoder, args.format, args.bytes or 48, gamma=args.gamma)
     kept = f"{made['columns']} columns, γ = {made['gamma']:g}, {made['quantiser']}"
-    print(f"{args.output}: {kept}; recipe.py opens the database, model/ gives the vectors", file=sys.stderr)
+    print(f"{args.output}: {kept}; recipe.py opens the database, model/ computes the vectors", file=sys.stderr)
     if index is not None:
         small = Encoder.from_pretrained(Path(args.output) / databases.MODEL)
         place, texts = one_line(args.into), index.documents or []
@@ -114,4 +114,4 @@ def _database(args: argparse.Namespace) -> None:
                 said = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "***", said)
             raise OutputError(f"{place}: the database could not be filled ({said}).") from None
         what = "text" if added == 1 else "texts"
-        print(f"{place}: {added:,} {what} added, {index.size - added:,} were there", file=sys.stderr)
+        print(f"{place}: {added:,} {what} added, {index.size - added:,} already there", file=sys.stderr)

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_outputs(
         parser,
         "PATH",
-        "a folder for the encoder with its whitening, which every command takes as its --model; or a .safetensors file "
+        "a folder for the encoder with its whitening, for --model of every command; or a .safetensors file "
         "for the whitening alone",
     )
     add_model(parser)
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
     """Adds --output, --moments and the parameters of the whitening."""
     add(parser, f"-o --output {metavar}", what)
-    add(parser, "--moments FILE", "a file for the moments, which merge with others and serve every setting")
+    add(parser, "--moments FILE", "file for the moments, which can be merged and used to fit any setting")
     add_knobs(parser, fitting=True)
     add(parser, "--bytes N", "add a code of N bytes per sentence after the whitening; default: none", type=int)
 
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
 
         vectors, encoder = open_vectors(args.input), None
         if not len(vectors):
-            raise DataError(f"{args.input}: no vectors in it.")
+            raise DataError(f"{args.input}: contains no vectors.")
         moments = Moments().update(vectors)
     elif os.path.isdir(args.input):
         from jaxwhiten.runners import Parts
@@ -98,16 +98,16 @@ def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
     A folder can be written only if there is an encoder.
     """
     if not args.output and not args.moments:
-        raise InputError("Nothing to write: give --output PATH for a whitening, --moments FILE for moments, or both.")
+        raise InputError("Nothing to write: pass --output PATH for a whitening, --moments FILE for moments, or both.")
     if not args.output and (knobs(args) or args.bytes is not None):
-        raise InputError("-k, --beta, --gamma, --shrinkage and --bytes belong to a whitening: give --output PATH, too.")
+        raise InputError("-k, --beta, --gamma, --shrinkage and --bytes require a whitening: pass --output PATH, too.")
     if args.moments:
         io.check_file(args.moments, "moments")
     if not args.output:
         return
     ending = Path(args.output).suffix
     if not folder and (args.output.endswith("/") or Path(args.output).is_dir()):
-        raise InputError(f"{args.output}: vectors alone make a whitening, a {_FILE} file; a folder needs sentences.")
+        raise InputError(f"{args.output}: vectors alone give a whitening, a {_FILE} file; a folder needs sentences.")
     if ending == _FILE or not (ending or folder):
         io.check_file(args.output, "whitening" if args.bytes is None else "spectrum")
     else:
@@ -165,7 +165,7 @@ def _note_better(size: int, n: int, whitening: Whitening, tuned: bool | None) ->
     name, why = best_code(size, n, whitening, trains=True, tuned=tuned)
     if name != "spectrum":
         print(
-            f"note: the code written is 'spectrum', which follows from moments alone. {name!r} is ahead of it here:"
-            f" {why}. `jaxwhiten index --bytes {size}` trains it.",
+            f"note: wrote a 'spectrum' code, which needs only moments. {name!r} is better here:"
+            f" {why}. `jaxwhiten index --bytes {size}`, which trains it, is available in an index.",
             file=sys.stderr,
         )

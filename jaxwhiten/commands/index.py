@@ -32,7 +32,8 @@ _FIXED = (*_OF_TEXTS, "rescore", "option")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_texts(parser, "texts, codes in a .npy file, or a folder of embed; with --remove, one or more ids", nargs="+")
+    what = "texts, codes in a .npy file, or a folder written by `jaxwhiten embed`; with --remove, IDs"
+    add_texts(parser, what, nargs="+")
     add(parser, "-o --output DIR", "the folder to write; an index already there is replaced", required=True)
     add_model(parser)
     add(parser, "--whitening FILE", "a saved whitening or code to put inside the index")
@@ -40,16 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "-k --dimension K", "dimensions that the whitening keeps; default: all", dest="n_components", type=int)
     add(parser, "--bytes N", "store each text in N bytes, by the best code; default: float32", type=int)
     add(parser, "--codes CODES", "the code: spectrum, ubinary, int8, or pq, which FAISS trains")
-    add(parser, "--rescore COPY", "float16 or int8: keep a copy on disk that scores the candidates again")
+    add(parser, "--rescore COPY", "float16 or int8: keep a copy on disk to rescore the candidates")
     add(parser, "--backend BACKEND", "search backend; default: faiss-flat", default="faiss-flat")
-    add(parser, "--option NAME=NUMBER", "of the backend, such as nprobe=10", action="append", default=[])
-    add(parser, "--id COLUMN", "of a table: the texts' own ids; default: numbers from 0 on", dest="ids")
-    whose = "encoded like the others; --model only says where the model has moved"
+    add(parser, "--option NAME=NUMBER", "option of the backend, such as nprobe=10", action="append", default=[])
+    add(parser, "--id COLUMN", "ID column of a table; default: numbers from 0", dest="ids")
+    whose = "encoded like the others; --model only specifies a new location of the model"
     add(parser, "--add", f"add the texts to the existing index, {whose}")
-    add(parser, "--update", "replace the texts that --id names in the existing index, likewise")
-    add(parser, "--remove", "remove the texts with these ids from the existing index")
-    add(parser, "--remove-file", "remove the texts whose ids are in this file, one per line or in the column of --id")
-    add(parser, "--no-cache", "do not keep the vectors in the cache")
+    add(parser, "--update", "replace the documents with the IDs of --id in the existing index")
+    add(parser, "--remove", "remove the documents with these IDs from the existing index")
+    add(parser, "--remove-file", "remove the documents whose IDs are in this file: lines, or the column of --id")
+    add(parser, "--no-cache", "do not cache the vectors")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -60,12 +61,12 @@ def run(args: argparse.Namespace) -> None:
         (args.input,) = args.input
     if changes:
         if len(changes) > 1:
-            raise InputError(f"One change at a time: give {' or '.join(changes)}.")
+            raise InputError(f"Expected one change, got {', '.join(changes)}.")
         return _change(args, changes[0])
     if args.whitening and args.whiten:
-        raise InputError("--whitening names a whitening and --whiten fits one: give one of the two.")
+        raise InputError("--whitening reads a whitening and --whiten fits one: pass only one.")
     if args.n_components is not None and not (args.whitening or args.whiten):
-        raise InputError("-k is the dimension that a whitening keeps: give --whiten or --whitening FILE with it.")
+        raise InputError("-k requires a whitening: pass --whiten or --whitening FILE, too.")
     options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
 
     from jaxwhiten.encoding import is_tuned
@@ -130,10 +131,10 @@ def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
 
     named = (*_OF_TEXTS, "ids", *(["model"] if args.model != DEFAULT_MODEL else []))
     if given := [f"`{name}`" for name in named if getattr(args, name)]:
-        raise InputError(f"{args.input}: codes are kept as they are: omit {', '.join(given)}.")
+        raise InputError(f"{args.input}: codes are stored unchanged: omit {', '.join(given)}.")
     vectors: Any = open_vectors(args.input)
     if (code := getattr(vectors, "code", None)) is None:
-        raise InputError(f"{args.input}: holds vectors; `jaxwhiten index` takes texts, or codes with their code.")
+        raise InputError(f"{args.input}: contains vectors; expected texts, or codes with their code.")
     encoding = VectorSpace.of(code.provenance).record()
     known = encoding if "fingerprint" in encoding else None
     return build_index(vectors, args.backend, encoding=known, codes=code, rescore=args.rescore, **options)
@@ -150,7 +151,7 @@ def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
         whitening = Whitening.from_moments(parts.moments(), n_components=args.n_components)
     ids, vectors = parts.all()
     if (code := getattr(vectors, "code", None)) is not None:
-        raise InputError(f"{args.input}: holds codes of {code.nbytes} bytes: index takes parts of vectors only.")
+        raise InputError(f"{args.input}: contains codes of {code.nbytes} bytes; expected shards of vectors.")
     how: dict[str, Any] = {"codes": codes, "bytes": args.bytes, "rescore": args.rescore, **options}
     return build_index(vectors, args.backend, whitening=whitening, encoding=parts.plan.encoding, ids=ids, **how)
 
@@ -208,10 +209,10 @@ def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
     found = [(id, text.strip()) for id, text in records(args.input, args.format, args.column, args.ids)]
     kept = [(id, text) for id, text in found if text]
     if not kept:
-        raise DataError(f"{args.input}: no texts in it.")
+        raise DataError(f"{args.input}: contains no texts.")
     blank = len(found) - len(kept)
     ids = [id for id, _ in kept] if args.ids else None
-    left_out = f" ({blank:,} blank ones left out; `encode` keeps them: remove them from the file to align the two)"
+    left_out = f" ({blank:,} blank texts skipped; `encode` keeps them: to align the two, remove them from the file)"
     return ids, [text for _, text in kept], left_out if blank else ""
 
 

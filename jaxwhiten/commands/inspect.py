@@ -119,7 +119,7 @@ def load_fitted(path: str) -> tuple[str, Whitening | Code]:
     if not isinstance(fitted, Moments):
         return fitted.name, fitted
     if not fitted.n:
-        raise FormatError(f"{path}: moments of no rows at all.")
+        raise FormatError(f"{path}: moments of no rows.")
     with warnings.catch_warnings():  # the commands themselves warn of few rows
         warnings.simplefilter("ignore", WhiteningWarning)
         return "moments", Whitening.from_moments(fitted)

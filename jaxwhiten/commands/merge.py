@@ -24,6 +24,6 @@ def run(args: argparse.Namespace) -> None:
         part = Moments.load(path)
         total.merge(part, path)
         if (first := seen.setdefault((part.n, part.mean.tobytes(), part.M2.tobytes()), path)) is not path:
-            print(f"warning: {path}: holds the same moments as {first}: its rows count twice", file=sys.stderr)
+            print(f"warning: {path}: contains the same moments as {first}: its rows count twice", file=sys.stderr)
         corpora.append(str(part.provenance.get("corpus") or path))
     write_outputs(args, total, {"corpus": " + ".join(corpora)})

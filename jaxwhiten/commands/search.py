@@ -23,10 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "index", "a folder that `jaxwhiten index` wrote")
     add(parser, "query", "queries; without any they are read from stdin, one per line", nargs="*")
     add(parser, "-k N", "results per query; default: 10", type=int, default=10)
-    add(parser, "--model MODEL", "hub id or folder of the encoder, where it has moved since")
+    add(parser, "--model MODEL", "current location of the encoder, if it has moved")
     add(parser, "--engine ENGINE", f"{HELP}; default: as recorded in the index")
-    add(parser, "--rerank FOLDER", "a cross-encoder that puts the results in order")
-    add(parser, "--rerank-depth N", "results that it reads; default: 100", type=int, default=100)
+    add(parser, "--rerank FOLDER", "cross-encoder that re-ranks the results")
+    add(parser, "--rerank-depth N", "results to re-rank; default: 100", type=int, default=100)
     add(parser, "--json", "one JSON object per query")
 
 
@@ -40,8 +40,7 @@ def open_index(path: str, model: str | None = None, engine: str | None = None) -
     index = load_index(path)
     if index.encoding is None:
         raise MismatchError(
-            f"{path}: the index does not say how its texts were encoded, so no text can be encoded for it."
-            " Build it with `jaxwhiten index`."
+            f"{path}: does not record its encoder, so queries cannot be encoded. Rebuild it with `jaxwhiten index`."
         )
     encoding = index.encoding if model else located(index.encoding, path)
     told = {"dtype": "float32", "engine": "jax"} | encoding
@@ -54,13 +53,13 @@ def located(encoding: Mapping[str, Any], path: str) -> dict[str, Any]:
         return dict(encoding)
     places = [Path(encoding["model"]), Path(path).resolve().parent / encoding["model"], Path(folder)]
     if (model := next((str(place) for place in places if place.is_dir()), None)) is None:
-        raise ModelError(f"{folder}: the model of the index {path} is not there: say with --model where it is.")
+        raise ModelError(f"{folder}: the model of the index {path} was not found: specify its location with --model.")
     return {**encoding, "model": model}
 
 
 def run(args: argparse.Namespace) -> None:
     if not all(query.strip() for query in args.query):
-        raise InputError("The query is empty: give a sentence to search for.")
+        raise InputError("The query is empty: pass a sentence to search for.")
 
     from jaxwhiten.search import Upgraded, rerank_hits, search_text
     from jaxwhiten.search.upgraded import read_upgrade

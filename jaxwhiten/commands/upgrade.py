@@ -18,7 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "index", "a folder that `jaxwhiten index` wrote")
     add_model(parser, default=None)
     add(parser, "--candidates C", "documents that the new encoder ranks per query; default: 100", type=int)
-    add(parser, "--fill N", "embed N more texts now; the last one removes the old vectors", type=int, default=0)
+    what = "embed N more documents now; the old vectors are removed after the last one"
+    add(parser, "--fill N", what, type=int, default=0)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -28,16 +29,16 @@ def run(args: argparse.Namespace) -> None:
     index, old = open_index(args.index)
     told = read_upgrade(args.index, index.encoding) or {"new": {"model": args.model}, "candidates": 100}
     if told["new"]["model"] is None:
-        raise InputError(f"{args.index}: no upgrade has begun there: name the new encoder with --model.")
+        raise InputError(f"{args.index}: no upgrade in progress: specify the new encoder with --model.")
     candidates = told["candidates"] if args.candidates is None else args.candidates
     new = told["new"] if args.model else located(told["new"], args.index)
     upgraded = Upgraded(index, old, load_encoder(args, new), candidates, folder=args.index)
     with tqdm(total=args.fill, desc="embed", unit="text", disable=None) as bar:
         for start in range(0, args.fill, _AT_ONCE):
             bar.update(upgraded.fill(min(_AT_ONCE, args.fill - start)))
-    kept = f"kept in {upgraded.folder}; remove that to stay"
+    kept = f"stored in {upgraded.folder}; delete it to cancel"
     if upgraded.share == 1:
         upgraded.finished().save(args.index)
         shutil.rmtree(str(upgraded.folder))
-        kept = "the old vectors are gone"
-    print(f"{args.index}: {upgraded.share:.1%} of the texts by {upgraded.new.name}, {kept}")
+        kept = "old vectors removed"
+    print(f"{args.index}: {upgraded.share:.1%} of the documents embedded with {upgraded.new.name}, {kept}")

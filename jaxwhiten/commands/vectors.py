@@ -122,10 +122,10 @@ def open_vectors(path: str) -> np.ndarray:
 
     if not (beside := Path(f"{path}{_CODE}")).is_file():
         raise DataError(
-            f"{path}: holds bytes, and {beside.name} with their code is not beside it, so nobody knows what they stand"
-            " for: write both with `jaxwhiten encode`, or save the code there with code.save."
+            f"{path}: contains codes, but {beside.name}, which describes them, is missing, so they cannot be decoded"
+            ": write both with `jaxwhiten encode`, or save the code there with code.save."
         )
     code = load_code(beside)
     if array.shape[1] != code.nbytes or code.provenance.get(_CHECKSUM) not in (None, io.sha256_file(path)):
-        raise DataError(f"{path}: {beside.name} is the code of other bytes: write both again with `jaxwhiten encode`.")
+        raise DataError(f"{path}: {beside.name} does not match these codes: rewrite both with `jaxwhiten encode`.")
     return with_code(array, code)

@@ -88,7 +88,7 @@ class _Work:
     def __init__(self, encoder: Any, texts: list[str]):
         core()  # before NNCF, which imports OpenVINO, so that a missing package is reported properly
         with silenced():
-            self._nncf = optional("nncf", "openvino", "Quantising to int8")
+            self._nncf = optional("nncf", "openvino", "Quantizing to int8")
         logging.getLogger("nncf").setLevel(logging.ERROR)
         self.longest = min(encoder.config.longest_input, max(encoder.max_length, _LONGEST))
         self.forward = OpenVINOEngine(encoder.model(), self.longest)

@@ -71,10 +71,10 @@ def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
     rows = [("encoder", f"`{base}`"), ("head", encoder.head.summary)]
     rows += [("sentences", f"up to {encoder.max_length} tokens"), *_whitening_rows(whitening)]
     use = _code(_USE[0] if code is None else _USE_CODE, _USE[1])
-    same = "Both give the same vectors up to rounding" + (", and jaxwhiten their code." if code is not None else ".")
-    text = f"""Maps sentences to vectors of {floats.dimension} numbers whose cosine says how similar the sentences are:
-`{base}`, pooled{", then whitened" if whitening is not None else ""}, with jaxwhiten {__version__}. No weight of the
-encoder was changed.
+    same = "Both compute the same vectors up to rounding" + (", and jaxwhiten their code." if code is not None else ".")
+    text = f"""Maps sentences to {floats.dimension}-dimensional vectors whose cosine measures sentence similarity:
+`{base}`, pooled{", then whitened" if whitening is not None else ""}, with jaxwhiten {__version__}. The encoder's
+weights are unchanged.
 
 | what | value |
 |---|---|
@@ -86,7 +86,7 @@ encoder was changed.
 
 ## Use
 
-`FOLDER` is where this folder lies. {same}
+Replace `FOLDER` with this folder's path. {same}
 
 {use}
 """
@@ -94,12 +94,12 @@ encoder was changed.
         text += f"""
 ## Code
 
-`{CODE_FILE}` holds the code: {code.name} code of {code.nbytes} bytes, where float32 takes {4 * floats.dimension:,}.
-jaxwhiten gives the bytes of documents; other libraries read the vectors, which are what queries are compared with.
+`{CODE_FILE}` contains the code: {code.name} code of {code.nbytes} bytes; float32 needs {4 * floats.dimension:,}.
+jaxwhiten computes the bytes of documents; other libraries compute the vectors, with which queries are compared.
 """
     if whitening is not None:
         text += f"""
-`{WHITENING_FILE}` holds the whole eigendecomposition: `jaxwhiten.Whitening.load` gives every other k, β and γ from it.
+`{WHITENING_FILE}` contains the whole eigendecomposition: `jaxwhiten.Whitening.load` derives every other k, β and γ.
 
 ## Method
 
@@ -116,8 +116,8 @@ def _whitening_rows(whitening: Whitening | None) -> list[tuple[str, str]]:
     rows = [
         ("whitening fitted on", f"{facts['n']:,} rows of {facts.get('corpus') or 'an unnamed corpus'}"),
         ("dimensions", f"k = {k} of {whitening.n_features_in_} (rank {whitening.rank_})"),
-        ("share of the mean subtracted", f"β = {whitening.beta:g}"),
-        ("power of the scaling", f"γ = {whitening.gamma:g}"),
+        ("fraction of the mean subtracted", f"β = {whitening.beta:g}"),
+        ("exponent of the scaling", f"γ = {whitening.gamma:g}"),
     ]
     if whitening.shrinkage is not None:
         rows.append(("shrinkage", f"{whitening.shrinkage} ({whitening.shrinkage_:.4g})"))

@@ -113,7 +113,9 @@ def save_database(
     check_name("database", database, DATABASES)
     kind, whitening, raw = DATABASES[database], encoder.head.whitening, encoder.before_whitening()
     if whitening is None:
-        raise InputError(f"{encoder.name}: no whitening in it; `jaxwhiten fit TEXTS --model MODEL -o DIR/` adds one.")
+        raise InputError(
+            f"{encoder.name}: contains no whitening: add one with `jaxwhiten fit TEXTS --model MODEL -o DIR/`."
+        )
     gamma = SpectrumCode.usual_gamma(whitening, is_tuned(raw)) if gamma is None else gamma
     small = raw.then(front(whitening, database, size, gamma), Normalize())
     settings = {"database": database, "quantiser": kind.quantiser, "bytes": size, "columns": small.dimension}
@@ -146,15 +148,15 @@ def fill(
     def check(place: str, recorded: str = "{}") -> None:
         place, there = re.sub(r"://[^@/]*@", "://", place), json.loads(recorded)  # without a password
         if not there:
-            raise MismatchError(f"{place} does not record the space of its vectors: fill another database.")
-        check_space(place, there, json.loads(code["SPACE"]), "fill another database")
+            raise MismatchError(f"{place} does not record the space of its vectors: use a different database.")
+        check_space(place, there, json.loads(code["SPACE"]), "use a different database")
 
     try:
         code = runpy.run_path(str(Path(folder) / CODE))
     except ImportError as error:
         raise MissingDependencyError(f"{error.name} is not installed: {install_command('databases')}.") from error
     if "SPACE" not in code:
-        raise MismatchError(f"{folder}: of an earlier version, which recorded no space: export it again.")
+        raise MismatchError(f"{folder}: from an earlier version, which recorded no space: export it again.")
     there = code["known"](db := code["connect"](place, check))
     rows = [(id, text) for id, text in zip(map(str, ids), as_texts(texts), strict=True) if id not in there]
     for start in range(0, len(rows), _BLOCK):

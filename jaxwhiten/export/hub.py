@@ -62,12 +62,12 @@ def push_to_hub(
                 create_pr=create_pr,
             )
         except HFValidationError as error:
-            raise InputError(f"{repo_id!r} is no name of a repository: {error}") from error
+            raise InputError(f"{repo_id!r} is not a valid repository ID: {error}") from error
         except Exception as error:  # without a network the HTTP client's own, whose types change
             told = str(getattr(error, "server_message", None) or error).strip().splitlines()[:1]
             raise OutputError(
                 f"{repo_id}: could not be uploaded ({type(error).__name__}{': ' if told else ''}{''.join(told)})."
-                " Check the name, the connection and the token (`hf auth login`); exist_ok=True writes to a repository"
-                " that is there."
+                " Check the name, the connection and the token (`hf auth login`); exist_ok=True writes to an existing"
+                " repository."
             ) from error
     return str(done.pr_url or done.commit_url)

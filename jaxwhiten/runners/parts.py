@@ -75,14 +75,14 @@ class Parts:
             try:
                 told = Plan(**_read(path))
             except (OSError, ValueError, TypeError, RecursionError) as error:
-                raise FormatError(f"{path}: not a readable plan ({error}). Embed the corpus again.") from error
+                raise FormatError(f"{path}: not a readable plan ({error}). Re-embed the corpus.") from error
             if plan is not None and plan.hash != told.hash:
-                check_space(folder, told.encoding, plan.encoding, "name another folder")
+                check_space(folder, told.encoding, plan.encoding, "use a different folder")
                 pairs = zip(dataclasses.asdict(told).items(), dataclasses.asdict(plan).values(), strict=True)
                 other = ", ".join(name for (name, was), now in pairs if was != now)
                 raise MismatchError(
-                    f"{folder}: its parts are of plan {told.hash[:16]}, these settings of {plan.hash[:16]}, which"
-                    f" differ in {other}: name another folder, or give the settings that it was begun with."
+                    f"{folder}: its shards follow plan {told.hash[:16]}, these settings {plan.hash[:16]}, which"
+                    f" differs in {other}: use a different folder, or the original settings."
                 )
             plan = told
         self.plan = plan
@@ -98,7 +98,9 @@ class Parts:
         if not (self.folder / _PLAN).is_file():
             found = [path.name for path in folder.iterdir()] if folder.is_dir() else []
             if other := [name for name in found if name != _CODE and not name.endswith(".tmp")]:
-                raise InputError(f"{self.folder}: holds {other[0]} and is no folder of parts. Specify a new folder.")
+                raise InputError(
+                    f"{self.folder}: contains {other[0]}; expected a folder of shards. Specify a new folder."
+                )
             if encoder.head.code is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 encoder.head.code.save(self.folder / _CODE)
@@ -115,7 +117,7 @@ class Parts:
             found = _read(finished)["parts"] if finished.is_file() else map(_read, self.folder.glob("part-*.json"))
             return {part["part"]: part for part in found if self._file(part["part"], ".parquet").is_file()}
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-            raise FormatError(f"{self.folder}: its records cannot be read ({error}). Embed it again.") from error
+            raise FormatError(f"{self.folder}: its records cannot be read ({error}). Re-embed the corpus.") from error
 
     def missing(self) -> Iterator[Chunk]:
         """The chunks of the corpus that have no part yet."""
@@ -138,7 +140,7 @@ class Parts:
                     if text is None or text[1] != hash:
                         line = text[0] if text else part["end"][0]
                         raise MismatchError(
-                            f"{source.path}, row {line}: changed after it was embedded in part {part['part']} of"
+                            f"{source.path}, row {line}: changed after it was embedded in shard {part['part']} of"
                             f" {self.folder}. Restore the file, or embed it into a new folder."
                         )
 
@@ -150,7 +152,7 @@ class Parts:
                 raise ValueError("checksum does not match, the file was damaged after it was written")
             return optional("pyarrow.parquet", *_PARQUET).read_table(path, columns=columns)
         except (OSError, ValueError, LookupError, TypeError) as error:
-            raise FormatError(f"{path}: {error}. Remove it, and run `jaxwhiten embed` again.") from error
+            raise FormatError(f"{path}: {error}. Delete it, and rerun `jaxwhiten embed`.") from error
 
     def write(self, encoder: Encoder, chunk: Chunk) -> dict[str, Any]:
         """Embeds a chunk and writes its part: moments, vectors, and then the record, which is returned."""
@@ -200,7 +202,7 @@ class Parts:
         finished = self.folder / _FINISHED
         if finished.is_file() and len(records) == len(_read(finished)["parts"]):
             return records
-        raise FormatError(f"{self.folder}: not finished, {len(records)} parts are done: run `jaxwhiten embed` again.")
+        raise FormatError(f"{self.folder}: not finished, {len(records)} shards are done: rerun `jaxwhiten embed`.")
 
     def blocks(self) -> Iterator[tuple[list[str], np.ndarray]]:
         """Ids and vectors, or codes that know their code, part after part; FormatError for a part that is damaged."""
@@ -210,10 +212,10 @@ class Parts:
             try:
                 told = json.loads(found.schema.metadata[b"jaxwhiten"])
                 if told["plan"] != self.plan.hash or len(found) != record["rows"]:
-                    raise ValueError("it is not the part that was recorded")
+                    raise ValueError("it differs from the recorded shard")
                 vectors = arrow.vectors(found, code)
             except (OSError, ValueError, LookupError, TypeError) as error:
-                raise FormatError(f"{path}: {error}. Remove it, and run `jaxwhiten embed` again.") from error
+                raise FormatError(f"{path}: {error}. Delete it, and rerun `jaxwhiten embed`.") from error
             yield found["id"].to_pylist(), vectors
 
     def all(self) -> tuple[list[str], np.ndarray]:
@@ -228,7 +230,7 @@ class Parts:
             path = self._file(number, ".moments.safetensors")
             part = Moments.load(path)
             if io.sha256_file(path) != record["moments"]:
-                raise FormatError(f"{path}: not the moments that were recorded. Embed its part again.")
+                raise FormatError(f"{path}: differs from the recorded moments. Re-embed this shard.")
             total.merge(part)
         for _, vectors in () if self.plan.moments else self.blocks():
             total.merge(grouped.sums(vectors))

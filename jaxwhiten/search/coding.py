@@ -53,13 +53,13 @@ def choose(
     """
     if isinstance(codes, Code | Quantiser):
         if whitening is not None:
-            raise InputError("A fitted code has its own whitening: give build_index no other.")
+            raise InputError("A fitted code has its own whitening: omit `whitening`.")
         if isinstance(codes, Quantiser):
             return _computed(codes, size)
         return _computed(codes.quantiser(halves=halves), size, codes)
     check_name("codes", codes, [AUTO, *CODES, "pq"])
     if codes == "pq" and not trains:
-        raise InputError("Codes 'pq' are trained by FAISS, but not by this backend; take codes='spectrum'.")
+        raise InputError("Codes 'pq' are trained by FAISS, but not by this backend: use codes='spectrum'.")
     if codes in CODES and codes != "spectrum":
         prepare, code = preparation(whitening, vectors.shape[1]), make_code(codes)
         for _, x in prepared(vectors, prepare):
@@ -79,7 +79,8 @@ def choose(
         return _computed(code.quantiser(halves=halves), size, code, notes)
     prepare, parts = preparation(whitening, vectors.shape[1]), 2 * size if halves else size
     if parts > (k := prepare.outputs):
-        raise InputError(f"codes={codes!r} of {size} bytes cuts vectors into {parts} parts: they have {k} columns.")
+        split = f"codes={codes!r} of {size} bytes splits vectors into {parts} sub-vectors"
+        raise InputError(f"{split}, but they have {k} columns.")
     prepare = prepare.times(np.eye(k, k + -k % parts))
     return Coding(codes, size, prepare, None, whitening if isinstance(whitening, Whitening) else None, notes)
 
@@ -93,11 +94,11 @@ def best_code(size: int, n: int, whitening: Any, *, trains: bool, tuned: bool | 
     isotropy = spread(whitening)
     told = "the encoder is" if tuned is not None else f"an IsoScore of {isotropy:.2f} is that of an encoder"
     tuned = isotropy > SPREAD_OUT if tuned is None else tuned
-    kind = f"{told} {'' if tuned else 'not '}tuned for similarity"
+    kind = f"{told} {'' if tuned else 'not '}fine-tuned for similarity"
     if tuned or size > PQ_LEADS:
-        return "spectrum", f"{kind}, for which 'pq' does not lead it at this size"
+        return "spectrum", f"{kind}, where 'pq' is no better at this size"
     if trains and n >= _POINTS:
-        return "pq", f"{kind}, on which it leads at this size, trained on whitened vectors"
+        return "pq", f"{kind}, where it is better at this size, trained on whitened vectors"
     instead = f"{n} documents are too few to train one" if trains else "none can be trained here"
     return "spectrum", f"{kind}; 'pq', trained on whitened vectors, would be better, but {instead}"
 
@@ -106,6 +107,6 @@ def _computed(
     quantiser: Quantiser, size: int | None, fitted: Code | None = None, notes: tuple[str, ...] = ()
 ) -> Coding:
     if size is not None and size != quantiser.nbytes:
-        raise InputError(f"The code {quantiser.name} has {quantiser.nbytes} bytes per vector, not {size}.")
+        raise InputError(f"The code {quantiser.name} has {quantiser.nbytes} bytes per vector: expected {size}.")
     prepare = quantiser.affine.in_float32(unit_length=True)
     return Coding(quantiser.name, quantiser.nbytes, prepare, quantiser, fitted, notes)

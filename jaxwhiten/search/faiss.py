@@ -149,7 +149,7 @@ class Faiss(Backend):
                 f" pip uninstall faiss-cpu, then {install_command('cuda')} (they cannot be installed together)."
             )
         if cls.on_gpu and not faiss.get_num_gpus():
-            raise MissingDependencyError(f"{cls.name} needs a GPU, and FAISS sees none: check nvidia-smi.")
+            raise MissingDependencyError(f"{cls.name} needs a GPU, and FAISS finds none: check nvidia-smi.")
         return faiss
 
     @classmethod
@@ -178,7 +178,7 @@ class Faiss(Backend):
     def _train(cls, faiss: Any, inner: Any, stored: np.ndarray, coding: Coding | None) -> None:
         if coding is not None and len(stored) < (least := 16 if cls.halves else 256):
             raise InputError(
-                f"codes={coding.name!r} needs at least {least} documents to be trained on, not {len(stored)}: take"
+                f"codes={coding.name!r} needs at least {least} documents to train on, got {len(stored)}: use"
                 " codes='spectrum'."
             )
         with _matrix_products(faiss):

@@ -32,7 +32,7 @@ HEADER = "header.json"
 KIND = "index"
 # Files that a killed `save` leaves in a new folder.
 LEFTOVER = re.compile(r"\.lock|\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
-_AGAIN = "Build the index again."
+_AGAIN = "Rebuild the index."
 _NEEDED = ("model", "fingerprint", "pooling", "max_length")  # entries of `encoding`
 
 
@@ -97,7 +97,7 @@ def read_header(folder: str | os.PathLike[str]) -> Header:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["kind"] != KIND:
-            raise FormatError(f"{path}: describes a {found['kind']!r}, not an index.")
+            raise FormatError(f"{path}: describes a {found['kind']!r}; expected an index.")
         check_version(path, found)
         header = _typed(found, path)
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
@@ -118,7 +118,7 @@ def _typed(found: Any, path: Path) -> Header:
     counts = [header.size, header.dimension, header.input_dimension, header.codes["bytes"] if header.codes else 1]
     odd = any(not 0 < value < 2**31 for value in header.options.values() if type(value) is int)
     if odd or min(counts) < 1 or not header.build_seconds >= 0:
-        raise FormatError(f"{path}: holds a number that no index has. {_AGAIN}")
+        raise FormatError(f"{path}: contains a number that is impossible in an index. {_AGAIN}")
     return header
 
 
@@ -128,9 +128,9 @@ def read_documents(path: Path, size: int) -> list[str]:
         with open(path, encoding="utf-8") as file:
             texts = [json.loads(line) for line in file]
     except (OSError, ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: not readable as texts ({error}). {_AGAIN}") from error
+        raise FormatError(f"{path}: not readable as documents ({error}). {_AGAIN}") from error
     if len(texts) != size or not all(isinstance(text, str) for text in texts):
-        raise FormatError(f"{path}: does not hold {size} texts, one per vector. {_AGAIN}")
+        raise FormatError(f"{path}: does not contain {size} documents, one per vector. {_AGAIN}")
     return texts
 
 
@@ -140,7 +140,7 @@ def verified(folder: Path, entry: File) -> Path:
     if not os.path.isfile(path):
         raise FormatError(f"{folder / HEADER}: names the file {path.name!r:.80}, which is missing. {_AGAIN}")
     if (found := path.stat().st_size) != entry["bytes"]:
-        raise FormatError(f"{path}: {found} bytes, the header says {entry['bytes']}: truncated or overwritten.")
+        raise FormatError(f"{path}: {found} bytes, expected {entry['bytes']}: truncated or overwritten.")
     if sha256_file(path) != entry["sha256"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return path
@@ -158,8 +158,8 @@ def replace_files(
         found = read_header(folder).checksum
     if seen is not None and found not in (None, seen):
         raise MismatchError(
-            f"{folder}: another writer has changed the index since it was loaded, and would lose its work. Load it"
-            " again and repeat your change, all within jaxwhiten.search.locked, or save into another folder."
+            f"{folder}: another writer has changed the index since it was loaded, and would lose its work. Load"
+            " it again and repeat your change, both within jaxwhiten.search.locked, or save to a different folder."
         )
     remove_stale(folder, ".writing.*")
     new: list[Path] = []

@@ -71,9 +71,9 @@ class Ids:
         wanted = unique_ids(ids, n)
         if isinstance(wanted[0], str) != self.strings:
             kind = "strings" if self.strings else "integers"
-            raise InputError(f"The ids of this index are {kind}, not {wanted[0]!r:.80}.")
+            raise InputError(f"The IDs of this index are {kind}, got {wanted[0]!r:.80}.")
         if (there := next((id for id in wanted if id in self._row), None)) is not None:
-            raise InputError(f"Document {there!r:.80} is in the index already: update replaces it.")
+            raise InputError(f"Document {there!r:.80} is already in the index: use update to replace it.")
         return Ids(np.concatenate([self.kept, _array(wanted)]), None)
 
     def write(self, folder: Path) -> None:
@@ -105,7 +105,7 @@ def as_ids(ids: Any) -> list[Any]:
     kind = str if values and isinstance(values[0], str) else int
     for value in values:
         if type(value) is not kind or value == "" or (kind is int and not 0 <= int(value) < 2**63):
-            raise InputError(f"Ids are strings, or integers from 0 on, and of one kind: not {value!r:.80}.")
+            raise InputError(f"Expected IDs that are all strings or all integers of at least 0, got {value!r:.80}.")
     return values
 
 
@@ -115,7 +115,8 @@ def unique_ids(ids: Any, n: int) -> list[Any]:
     if len(found) != n:
         raise InputError(f"{len(found)} ids but {n} documents.")
     if len(set(found)) < n:
-        raise InputError(f"The id {Counter(found).most_common(1)[0][0]!r:.80} is given twice; it names one document.")
+        twice = Counter(found).most_common(1)[0][0]
+        raise InputError(f"The ID {twice!r:.80} occurs twice: each document needs its own ID.")
     return found
 
 

@@ -132,8 +132,11 @@ class Index(About):
         self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
         if (documents is None) != (self.documents is None):
-            keeps = "no texts" if documents is not None else "texts"
-            raise InputError(f"The index keeps {keeps}: add documents accordingly.")
+            raise InputError(
+                "The index stores documents: pass `documents`."
+                if documents is None
+                else "The index stores no documents: omit `documents`."
+            )
         return vectors, texts_of(documents, vectors)
 
     def _append(self, vectors: np.ndarray, documents: list[str] | None) -> None:
@@ -213,10 +216,10 @@ class Index(About):
         """
         if self.encoding is None:
             raise MismatchError(
-                "The index does not say how its documents were encoded, so these queries cannot be checked against it."
-                " Build it with encoding=encoder.encoding()."
+                "The index does not record its encoder, so these queries cannot be checked."
+                " Rebuild it with encoding=encoder.encoding()."
             )
-        check_space("the index", self.encoding, encoding, "build the index again", role=role, strict=True)
+        check_space("the index", self.encoding, encoding, "rebuild the index", role=role, strict=True)
 
     def _check_space(self, vectors: np.ndarray, role: str) -> None:
         """`check_encoding` for vectors that know their space, which `Encoder.encode` returned."""
@@ -227,7 +230,7 @@ class Index(About):
         """Raises `InputError` unless k is an integer in 1..size."""
         check_integer("k", k, 1)
         if k > self.size:
-            raise InputError(f"k = {k}, but the index holds {self.size} documents: ask for at most {self.size}.")
+            raise InputError(f"k = {k}, but the index contains {self.size} documents: request at most {self.size}.")
 
     @property
     def vector_gib(self) -> float:
@@ -293,10 +296,10 @@ def _load(folder: Path, header: Header) -> Index:
     """The index of a header; FormatError or OSError if a writer has replaced its files meanwhile."""
     if header.backend not in BACKENDS:
         raise FormatError(
-            f"{folder}: a {header.backend!r} index, which this jaxwhiten does not know: upgrade, or rebuild it."
+            f"{folder}: a {header.backend!r} index, which this jaxwhiten does not support: upgrade it, or rebuild."
         )
     kind = BACKENDS[header.backend]
-    options = from_json(kind.Options, header.options, f"{folder / HEADER}: options", "Build the index again.")
+    options = from_json(kind.Options, header.options, f"{folder / HEADER}: options", "Rebuild the index.")
     files = {name: verified(folder, entry) for name, entry in header.files.items()}
     documents = read_documents(files[DOCUMENTS], header.size) if DOCUMENTS in files else None
     table = Ids.read(files.get(_IDS), header.size)
@@ -308,9 +311,9 @@ def _load(folder: Path, header: Header) -> Index:
             rescoring = Rescoring.read(files, header)
         store = kind.read(files, options, header)
     except (KeyError, OSError, EOFError, ValueError, TypeError, RuntimeError) as error:
-        raise FormatError(f"{folder}: the index cannot be read ({error}). Build it again.") from error
+        raise FormatError(f"{folder}: the index cannot be read ({error}). Rebuild it.") from error
     if header.whitening is not None and store.prepare.hash() != header.whitening.get("hash"):
-        raise FormatError(f"{folder}: the whitening inside the index is not the one its header names.")
+        raise FormatError(f"{folder}: the whitening inside the index differs from the one in its header.")
     told = {field.name: getattr(header, field.name) for field in dataclasses.fields(About)}
     index = Index(**told, store=store, table=table, documents=documents, fitted=fitted, rescoring=rescoring)
     index._seen[folder.resolve()] = header.checksum

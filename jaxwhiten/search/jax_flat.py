@@ -55,9 +55,9 @@ class JaxFlat(Backend):
         """Shards stored vectors, or codes with their centroids, over the devices."""
         target = options.recall_target
         if not isinstance(target, int | float) or not 0 < target <= 1:
-            raise InputError(f"Option recall_target of jax must lie in (0, 1], not {target!r}.")
+            raise InputError(f"Option recall_target of jax must be above 0 and at most 1, got {target!r}.")
         if not isinstance(options.approximate, bool):
-            raise InputError(f"Option approximate of jax must be True or False, not {options.approximate!r}.")
+            raise InputError(f"Option approximate of jax must be True or False, got {options.approximate!r}.")
         self.options, self.prepare, self._centroids = options, prepare, centroids
         from jaxwhiten.search import jax_kernels
 

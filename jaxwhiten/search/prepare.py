@@ -18,7 +18,7 @@ from jaxwhiten.whitening.affine import Affine
 BLOCK_ROWS = 16384
 _PARTS = ("shift", "weight", "bias")
 _KINDS = ("index transform", "rescoring map")  # older indexes have files of the second kind
-_TAKES = "give vectors of its model as they are, or sentences to jaxwhiten.search.search_text"
+_TAKES = "pass raw vectors of its model, or pass sentences to jaxwhiten.search.search_text"
 
 
 def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> Float[np.ndarray, "n d"]:
@@ -26,11 +26,11 @@ def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> Flo
     x = as_floats(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, np.ndarray) or x.ndim != 2 or not np.issubdtype(x.dtype, np.floating):
         found = f"{x.dtype} of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
-        raise InputError(f"The {what} must be a floating-point array [n, d], not {found}: {_TAKES}.")
+        raise InputError(f"The {what} must be a floating-point array [n, d], got {found}: {_TAKES}.")
     if not x.size:
         raise InputError(f"No {what}: an array of shape {x.shape}.")
     if dimension is not None and x.shape[1] != dimension:
-        raise InputError(f"The {what} have {x.shape[1]} dimensions, the index takes {dimension}: {_TAKES}.")
+        raise InputError(f"The {what} have {x.shape[1]} dimensions; the index expects {dimension}: {_TAKES}.")
     for part in blocks(len(x), BLOCK_ROWS):
         check_lengths(what, x[part], part.start)
     return x
@@ -45,11 +45,11 @@ def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
     row = int(np.argmax(odd))
     where, square = f"Row {first + row} of the {what}", squares[row]
     if not np.isfinite(square):
-        raise NonFiniteError(f"{where} holds a NaN or an infinity.")
+        raise NonFiniteError(f"{where} contains NaN or infinity.")
     if not square:
-        raise InputError(f"{where} is a zero vector: it has no direction and so no nearest neighbours. Leave it out.")
+        raise InputError(f"{where} is a zero vector: it has no direction and thus no nearest neighbors. Remove it.")
     raise InputError(
-        f"{where} is {np.sqrt(square):.1e} long, whose square float32 does not hold: scale the vectors, as"
+        f"{where} has norm {np.sqrt(square):.1e}, whose square is out of float32 range: rescale the vectors, as"
         " jaxwhiten.normalize does where there is no whitening."
     )
 
@@ -63,12 +63,12 @@ def preparation(whitening: Any | None, dimension: int, normalize: bool = True) -
         return Affine(np.zeros(dimension, np.float32), unit_length=normalize)
     if not hasattr(whitening, "kernel"):
         raise InputError(
-            f"{type(whitening).__name__} is not a map x W + b, so it cannot be put inside an index:"
-            " transform the vectors first and build the index without it."
+            f"{type(whitening).__name__} is not a map x W + b, so an index cannot contain it:"
+            " transform the vectors first, and omit it."
         )
     affine = getattr(whitening, "affine", None) or Affine(np.zeros(len(whitening.kernel[0])), *whitening.kernel)
     if affine.inputs != dimension:
-        raise InputError(f"The whitening takes {affine.inputs} dimensions, the vectors have {dimension}.")
+        raise InputError(f"The whitening expects {affine.inputs} dimensions; the vectors have {dimension}.")
     return affine.in_float32(unit_length=normalize)
 
 

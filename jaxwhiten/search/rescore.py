@@ -56,8 +56,8 @@ class Rescoring:
             return np.asarray(self.code.encode(x))
         largest, limits = np.abs(x).max(axis=1), np.finfo(np.float16)
         if not ((largest >= limits.tiny) & (largest <= limits.max)).all():  # only without unit length
-            size = f"{limits.tiny:.0e} to {limits.max:.0f}, which float16 holds"
-            raise InputError(f"A vector's largest entry is not from {size}: use rescore='int8'.")
+            size = f"{limits.tiny:.0e} to {limits.max:.0f}, the range of float16"
+            raise InputError(f"A vector's largest entry is outside {size}: use rescore='int8'.")
         return x.astype(np.float16)
 
     def best(

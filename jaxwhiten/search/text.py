@@ -17,7 +17,7 @@ def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> list[Hit
     """Reorders results by a `CrossEncoder` and takes its scores; MismatchError if the index keeps no texts."""
     texts = [hit.text for hit in hits if hit.text is not None]
     if len(texts) < len(hits):
-        raise MismatchError("The index keeps no texts, which a cross-encoder has to read: build it with documents.")
+        raise MismatchError("The index stores no documents, which a cross-encoder reads: rebuild it with documents.")
     return [hits[row["corpus_id"]]._replace(score=row["score"]) for row in cross_encoder.rank(query, texts)]
 
 

@@ -111,7 +111,7 @@ class Vectors:
                 raise
             return  # another process has made one part of several
         if header["fingerprint"] != self._fingerprint:
-            raise FormatError(f"{path}: not of this upgrade. Remove the file: its texts are embedded again when found.")
+            raise FormatError(f"{path}: belongs to a different upgrade: delete it; its documents are re-embedded.")
         keys, near = ([key.tobytes() for key in tensors[name]] for name in ("keys", "near"))
         self._parts.add(path)
         self._take(keys, tensors["rows"], near)
@@ -139,12 +139,14 @@ class Upgraded:
     ) -> None:
         check_integer("candidates", candidates, least=1)
         if index.documents is None:
-            raise MismatchError("The index keeps no texts, which the new encoder has to read: build it with documents.")
+            raise MismatchError(
+                "The index stores no documents, which the new encoder reads: rebuild it with documents."
+            )
         of_index(index, old)
         self.index, self.old, self.new, self.candidates = index, old, new, int(candidates)
         encoding = new.encoding(prompt=new.prompt_for("document"))
         if _same(encoding, index.encoding):
-            raise InputError(f"The index is of the encoder {encoding['model']!r} already: nothing to upgrade.")
+            raise InputError(f"The index already uses the encoder {encoding['model']!r}: nothing to upgrade.")
         self.folder = None if folder is None else Path(folder) / _FOLDER
         if self.folder is not None:
             self._begin(self.folder, {"old": index.encoding, "new": with_folder(encoding), "candidates": candidates})
@@ -156,7 +158,7 @@ class Upgraded:
         self._finished: Index | None = None
 
     def _begin(self, folder: Path, header: dict[str, Any]) -> None:
-        """Begins an upgrade in a folder, or resumes the one that is there."""
+        """Begins an upgrade in a folder, or resumes the one repository."""
         told = read_upgrade(folder.parent, header["old"])
         if told is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -219,7 +221,7 @@ class Upgraded:
     def finished(self) -> Index:
         """The index of the new encoder alone, once all texts are embedded; built like the old one, with its code."""
         if (alone := self._alone()) is None:
-            raise InputError(f"{len(self._left):,} texts are not embedded yet: call fill() first.")
+            raise InputError(f"{len(self._left):,} documents are not embedded yet: call fill() first.")
         return alone
 
     def _alone(self) -> Index | None:
@@ -247,7 +249,7 @@ class Upgraded:
                 except OutputError:
                     if not searching:
                         raise
-                    warnings.warn(f"{self.folder} cannot be written to: new vectors stay in memory.", stacklevel=3)
+                    warnings.warn(f"{self.folder} is not writable: new vectors stay in memory.", stacklevel=3)
                     add(stored=False)
                 for key in missing:
                     self._left.pop(key, None)

@@ -133,7 +133,7 @@ class Affine:
             arrays.check_finite(X[part], part.start)
             row = arrays.first_nonfinite_row(out[part])
             if row is not None:
-                raise InputError(f"Row {part.start + row} of the input leaves the range of {out.dtype}: scale it down.")
+                raise InputError(f"Row {part.start + row} of the input overflows {out.dtype}: scale it down.")
         return out
 
     def _in(self, dtype: np.dtype) -> tuple[np.ndarray, ...]:

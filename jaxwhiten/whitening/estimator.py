@@ -141,7 +141,7 @@ class Estimator:
             with np.errstate(all="ignore"):
                 result.restore(tensors, d)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FormatError(f"{path}: not a valid {cls.name} file ({error}). Write it again.") from error
+            raise FormatError(f"{path}: not a valid {cls.name} file ({error}). Rewrite it.") from error
         return result._fitted_on(n, d, provenance)
 
     def _defaults(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def moments_of(block: Any) -> Moments:
         result = Moments(n, centre.astype(np.float64) + shift, M2, eps=resolution(centre.dtype))
     if not (np.isfinite(result.mean).all() and np.isfinite(result.M2).all()):
         raise InputError(
-            f"Rows {rows.start} to {rows.stop - 1} hold values too large for float64 sums of squares: scale the input"
+            f"Rows {rows.start} to {rows.stop - 1} contain values whose squares overflow float64: scale the input"
             " down. Nothing was changed."
         )
     return result
@@ -166,7 +166,7 @@ class Moments:
             result = cls.of_tensors(tensors)
             result.provenance = dict(header["provenance"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FormatError(f"{path}: not a valid moments file ({error}). Write it again.") from error
+            raise FormatError(f"{path}: not a valid moments file ({error}). Rewrite it.") from error
         return result
 
     def packed(self) -> Float64[np.ndarray, " packed"]:

@@ -140,18 +140,18 @@ def suggest(whitening: Whitening) -> Suggestion:
     supported = max(1, min(rank, n // _ROWS_PER_DIRECTION))
     enough = next((k for k in doubling(d) if shares[k - 1] >= _SHARE), d)
     k = min(enough, supported)
-    held = f"the first {k} of {d} directions hold {100 * shares[k - 1]:.1f} % of the variance"
+    held = f"the first {k} of {d} directions explain {100 * shares[k - 1]:.1f}% of the variance"
     if k < enough:
         limit = (
-            f"the rank is {rank}" if supported == rank else f"{n} rows support no more at {_ROWS_PER_DIRECTION} each"
+            f"the rank is {rank}" if supported == rank else f"{n} rows support no more, at {_ROWS_PER_DIRECTION} each"
         )
         reasons = [f"k={k}: {held}; {limit}"]
     else:
-        half = f", the first {k // 2} hold {100 * shares[k // 2 - 1]:.1f} %" if k > 1 else ""
+        half = f", the first {k // 2} explain {100 * shares[k // 2 - 1]:.1f}%" if k > 1 else ""
         reasons = [f"k={k}: {held}{half}"]
     cosine = facts["before"]["mean_cosine"]
     if not cosine >= 0.01:
-        reasons.append(f"β=1: the mean is {100 * cosine:.1f} % of the squared length, so β hardly matters")
+        reasons.append(f"β=1: the mean is {100 * cosine:.1f}% of the squared length, so β hardly matters")
     else:
         reasons.append(f"β=1: the mean alone gives two different rows a cosine of about {cosine:.2f}")
     if (isotropy := spread(whitening)) > SPREAD_OUT:

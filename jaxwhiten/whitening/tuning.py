@@ -93,7 +93,7 @@ def tune(
     d = whitening.n_features_in_
     ks = sorted(set(doubling(d) if ks is None else ks))
     if not (ks and betas and gammas):
-        raise InputError("The grid is empty: give at least one k, one β and one γ.")
+        raise InputError("The grid is empty: pass at least one k, one β and one γ.")
     for k in ks:
         check_integer("k", k, 1, d)
     sides = [_rotated("pairs", whitening, pairs)]
@@ -130,7 +130,7 @@ def _rotated(what: str, whitening: Whitening, pairs: ScoredPairs) -> ScoredPairs
         if len(side) != n:
             raise InputError(f"The {what} have {n} gold scores, but {len(side)} vectors on one side.")
         if (row := first_nonfinite_row(side)) is not None:
-            raise NonFiniteError(f"Row {row} of the {what} holds a NaN or an infinity.")
+            raise NonFiniteError(f"Row {row} of the {what} contains NaN or infinity.")
     if n < 2 or len(np.unique(pairs.gold)) < 2:
         raise InputError(f"The {what} need at least two different gold scores to be correlated with.")
     first, second = (np.asarray(side, np.float64) @ whitening.components_ for side in sides)

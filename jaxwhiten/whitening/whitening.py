@@ -117,7 +117,7 @@ class Whitening(Estimator):
         """
         result, d = cls().set_params(**params), len(moments.mean)
         if moments.n == 0:
-            raise InputError("These moments are empty: update them with rows first.")
+            raise InputError("These moments are empty: add rows with update first.")
         result._check_params(d)
         result._decompose(moments)
         return result._fitted_on(moments.n, d, {**stamp(), **moments.provenance, **(provenance or {})})

@@ -104,7 +104,7 @@ def test_intervals_cover_the_value_of_many_rows(code):
 
 def test_the_expected_loss_is_the_loss(code):
     new = rows(20_000, 2, spread=SPREAD[::-1])
-    loss = measured(code, new)[1]["loss of the code"]
+    loss = measured(code, new)[1]["code distortion"]
     mapped, k = code.whitening.transform(new), len(code.bits_)
     length = np.sqrt((code.whitening.eigenvalues_[:k] * code.whitening.scales_**2).sum())
     z = code._decode(code.quantise((mapped / length).astype(np.float32), code.plan.constants)) * length
@@ -125,7 +125,7 @@ def test_divergence_is_that_of_normal_distributions():
     whitening = Whitening().fit(rows(50_000, 4))
     _, values = measured(whitening, rows(50_000, 5, spread=SPREAD * 2))
     assert values["divergence of the axes"] == pytest.approx((4 - 1 - np.log(4)) / 2, rel=0.05)
-    assert "loss of the code" not in values
+    assert "code distortion" not in values
 
 
 def test_variance_outside_the_axes_kept():
@@ -146,7 +146,7 @@ def test_blocks_are_the_same_as_all_rows(code):
 @pytest.mark.parametrize(
     ("new", "error", "message"),
     [
-        (np.ones((LEAST, D)), InputError, "all equal"),
+        (np.ones((LEAST, D)), InputError, "identical"),
         (rows(LEAST - 1, 9), InputError, f"provide at least {LEAST}"),
         (rows(1, 9), InputError, f"provide at least {LEAST}"),
         (np.full((LEAST, D), np.nan), NonFiniteError, "Row 0"),
@@ -157,6 +157,6 @@ def test_blocks_are_the_same_as_all_rows(code):
 def test_what_cannot_be_judged_is_refused(code, new, error, message):
     with pytest.raises(error, match=message):
         drift(code, new)
-    if message == "all equal":
+    if message == "identical":
         with pytest.raises(InputError, match=message):
             drift(Whitening(gamma=0).fit(np.ones((5, D))), rows(LEAST, 9))

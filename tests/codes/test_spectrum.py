@@ -178,7 +178,7 @@ def test_halves_of_bytes_hold_whole_axes(vectors, moments, count):
 
 def test_halves_are_taken_where_they_lose_next_to_nothing(moments):
     assert SpectrumCode(bytes=4, gamma=0.9).fit(moments).in_high_half.any()
-    with pytest.raises(InputError, match="do not lie in halves"):
+    with pytest.raises(InputError, match="are not aligned to 4-bit halves"):
         SpectrumCode(bytes=12, gamma=0.0).fit(moments).quantiser(halves=True)
     with pytest.raises(InputError, match="at least 34 axes"):
         SpectrumCode(bytes=17, halves=True).fit(moments)
@@ -194,14 +194,14 @@ def test_saved_and_loaded_it_is_the_same_code(vectors, moments, tmp_path):
     facts = loaded.provenance
     assert (facts["model"], facts["corpus"], facts["method"], facts["params"]["bytes"]) == ("m", "wiki", "spectrum", 6)
     assert facts["gamma"] == 0.3
-    with pytest.raises(FormatError, match="holds a 'spectrum'"):
+    with pytest.raises(FormatError, match="contains a 'spectrum'"):
         Whitening.load(tmp_path / "code.safetensors")
 
 
 def test_what_cannot_be_is_refused(vectors, moments):
     with pytest.raises(NotFittedError):
         SpectrumCode().encode(vectors)
-    with pytest.raises(InputError, match="at most 32, a byte each"):
+    with pytest.raises(InputError, match="at most 32, one per dimension"):
         SpectrumCode(bytes=33).fit(moments)
     with pytest.raises(InputError, match=r"bytes=.*: expected an integer"):
         SpectrumCode(bytes=0).fit(moments)
@@ -211,7 +211,7 @@ def test_what_cannot_be_is_refused(vectors, moments):
         SpectrumCode(bytes=4).fit(Moments())
     flat = np.zeros((500, 8), np.float32)
     flat[:, :2] = vectors[:500, :2]
-    with pytest.raises(InputError, match="vary along 2 axes"):
+    with pytest.raises(InputError, match="bytes=3: expected at most 2"):
         SpectrumCode(bytes=3).fit(flat)
     code = SpectrumCode(bytes=4).fit(moments)
     bad = vectors[:9].copy()

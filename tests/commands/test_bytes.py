@@ -82,17 +82,17 @@ def test_an_index_of_codes_is_that_of_their_vectors(run, codes, corpus, tiny_mod
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--whiten"], "codes are kept as they are: omit --whiten"),
-        (["--model", "other"], "codes are kept as they are: omit --model"),
-        (["--bytes", 4], "codes are kept as they are: omit --bytes"),
-        (["--rescore", "int8"], "Codes alone have nothing finer to score candidates by"),
+        (["--whiten"], "codes are stored unchanged: omit --whiten"),
+        (["--model", "other"], "codes are stored unchanged: omit --model"),
+        (["--bytes", 4], "codes are stored unchanged: omit --bytes"),
+        (["--rescore", "int8"], "Codes alone cannot be rescored"),
     ],
 )
 def test_what_an_index_of_codes_cannot_have(run, codes, words, message, tmp_path):
     done = run("index", codes, "-o", tmp_path / "idx", *words)
     assert (done.code, message in done.err) == (2, True), done.err
     np.save(tmp_path / "floats.npy", np.eye(8, dtype=np.float32))
-    assert "holds vectors" in run("index", tmp_path / "floats.npy", "-o", tmp_path / "idx").err
+    assert "contains vectors" in run("index", tmp_path / "floats.npy", "-o", tmp_path / "idx").err
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first_last_avg"])
@@ -132,7 +132,7 @@ def test_bytes_without_their_code_are_refused(run, codes, whitening_file, comman
     words = ["fit", codes] if command == "fit" else ["apply", whitening_file, codes]
     done = run(*words, "-o", tmp_path / ("w.safetensors" if command == "fit" else "out.npy"))
     assert done.code == 2
-    assert "codes.npy: holds bytes, and codes.npy.code.safetensors with their code is not beside it" in done.err
+    assert "codes.npy: contains codes, but codes.npy.code.safetensors, which describes them, is missing" in done.err
     assert done.err.count("\n") == 1
 
 
@@ -141,7 +141,7 @@ def test_a_code_of_other_bytes_is_refused(run, codes, tmp_path):
     np.save(codes, bytes_[::-1])
     done = run("fit", codes, "-o", tmp_path / "w.safetensors")
     assert done.code == 2
-    assert "codes.npy.code.safetensors is the code of other bytes" in done.err
+    assert "codes.npy.code.safetensors does not match these codes" in done.err
     load_code(Path(f"{codes}.code.safetensors")).save(tmp_path / "mine.npy.code.safetensors", {"codes_sha256": None})
     np.save(tmp_path / "mine.npy", bytes_)  # codes that a user saves, with code.save
     assert run("fit", tmp_path / "mine.npy", "-o", tmp_path / "w.safetensors").code == 0

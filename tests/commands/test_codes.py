@@ -52,12 +52,12 @@ def test_vectors_give_the_code_alone(run, tmp_path):
     many = np.random.default_rng(0).standard_normal((10_000, 16)).astype(np.float32) * narrow
     np.save(tmp_path / "many.npy", many)
     done = run("fit", tmp_path / "many.npy", "--bytes", 4, "-o", tmp_path / "code.safetensors")
-    assert "'pq' is ahead of it here" in done.err
+    assert "'pq' is better here" in done.err
     assert "jaxwhiten index --bytes 4" in done.err
     done = run("fit", tmp_path / "v.npy", "--bytes", 99, "-o", tmp_path / "code.safetensors")
     assert (done.code, "at most 16" in done.err) == (2, True)
     done = run("fit", tmp_path / "v.npy", "--bytes", 4, "--moments", tmp_path / "m.safetensors")
-    assert (done.code, "--bytes belong" in done.err) == (2, True)
+    assert (done.code, "--bytes require" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize("rescore", [(), ("--rescore", "int8")])
@@ -88,7 +88,7 @@ def test_texts_are_added_to_an_index(run, tiny_model, texts, tmp_path):
     (tmp_path / "new.txt").write_text("something new\n\nand newer\n")
     done = run("index", tmp_path / "new.txt", "--add", "-o", tmp_path / "index")
     assert done.code == 0, done.err
-    assert "2 texts added (1 blank ones left out" in done.out
+    assert "2 texts added (1 blank texts skipped" in done.out
     assert ", 402 in all" in done.out
     index = load_index(tmp_path / "index")
     assert list(index.documents) == [*texts, "something new", "and newer"]

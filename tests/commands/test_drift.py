@@ -21,7 +21,7 @@ def test_an_index_of_codes_knows_its_fit(run, tiny_model, tmp_path):
     done = run("drift", tmp_path / "index", tmp_path / "other.txt", "--json")
     found = json.loads(done.out)
     assert found["verdict"] == "refit now"
-    loss = found["measures"]["loss of the code"]
+    loss = found["measures"]["code distortion"]
     assert loss["interval"][0] < loss["value"] < loss["interval"][1]
     assert found["n"] == 100
 
@@ -41,7 +41,7 @@ def test_a_model_with_a_code_knows_its_loss(run, tiny_model, corpus, tmp_path):
     assert run("index", corpus, "--model", small, "-o", tmp_path / "index").code == 0
     done = run("drift", tmp_path / "index", corpus, "--json")
     assert done.code == 0, done.err
-    assert "loss of the code" in json.loads(done.out)["measures"]
+    assert "code distortion" in json.loads(done.out)["measures"]
 
 
 @pytest.mark.parametrize("options", [[], ["--whiten"], ["--codes", "int8"]])
@@ -55,7 +55,7 @@ def test_an_index_without_a_fit_compares_its_documents(run, tiny_model, corpus, 
     assert "refit now: they differ from the documents, but the index has no whitening or code to refit" in done.out
 
 
-@pytest.mark.parametrize(("texts", "message"), [(["One."], "too few"), (["Short."] * 60, "all equal")])
+@pytest.mark.parametrize(("texts", "message"), [(["One."], "too few"), (["Short."] * 60, "identical")])
 @pytest.mark.parametrize("json_too", [[], ["--json"]])
 def test_what_cannot_be_judged_is_an_error(run, tiny_model, corpus, tmp_path, texts, message, json_too):
     if not (tmp_path / "index").exists():

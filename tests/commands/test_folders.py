@@ -43,7 +43,7 @@ def test_a_project_is_not_written_into(run, command, corpus, of_model, project):
     done = run(*words, "-o", f"{project}/", *of_model)
     assert done.code == 2
     assert done.err == (
-        f"error: {project}/: holds README.md, which jaxwhiten did not write; nothing was written. Name a new or empty"
+        f"error: {project}/: contains README.md, which jaxwhiten did not write; nothing was written. Specify a new"
         " folder.\n"
     )
     assert [(path.name, path.read_text()) for path in project.iterdir()] == [("README.md", "mine")]
@@ -63,7 +63,7 @@ def test_the_working_directory_is_not_exchanged(run, corpus, of_model, tmp_path,
     monkeypatch.chdir(tmp_path)
     done = run("fit", corpus, "-o", "./", *of_model)
     assert done.code == 2
-    assert "name a folder in it" in done.err
+    assert "specify a folder in it" in done.err
 
 
 def test_an_own_folder_is_replaced_and_a_users_file_in_it_kept(run, corpus, of_model, tmp_path):
@@ -74,7 +74,7 @@ def test_an_own_folder_is_replaced_and_a_users_file_in_it_kept(run, corpus, of_m
     before = sorted(path.name for path in out.rglob("*"))
     (out / "notes.txt").write_text("mine")
     done = run("fit", corpus, "-o", out, "-k", 4, *of_model)
-    assert "holds notes.txt, which jaxwhiten did not write" in done.err
+    assert "contains notes.txt, which jaxwhiten did not write" in done.err
     assert (out / "notes.txt").read_text() == "mine"
     assert Encoder.from_pretrained(out).dimension == 8
     assert sorted(path.name for path in out.rglob("*")) == sorted([*before, "notes.txt"])
@@ -142,7 +142,7 @@ def test_a_module_outside_the_folder(hostile, kind, path):
     first = [{"type": "sentence_transformers.models.Transformer", "path": ""}] if kind == "Pooling" else []
     listed = [*first, {"type": f"sentence_transformers.models.{kind}", "path": path}]
     (hostile / "modules.json").write_text(json.dumps(listed))
-    with pytest.raises(ModelError, match="is no name of a file or folder in this one"):
+    with pytest.raises(ModelError, match="is not a valid file or folder name in it"):
         Encoder.from_pretrained(hostile)
 
 
@@ -197,5 +197,5 @@ def test_a_cross_encoder_in_a_project(tmp_path, project):
     from tests.tiny import write_cross_encoder
 
     model = CrossEncoder.from_pretrained(write_cross_encoder(tmp_path / "pair"))
-    with pytest.raises(InputError, match=r"holds README\.md"):
+    with pytest.raises(InputError, match=r"contains README\.md"):
         model.save(project)

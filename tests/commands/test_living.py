@@ -46,7 +46,7 @@ def test_ids_are_kept_by_add_update_and_remove(run, index):
     done = change(run, index, "--add", "key,text\nnew,something new\n", "--id", "key")
     assert (done.code, "1 text added, 8 in all" in done.out) == (0, True)
     done = change(run, index, "--update", "key,text\ndoc-2,another thing\ndoc-4, \n", "--id", "key")
-    assert (done.code, "1 text replaced (1 blank ones left out" in done.out) == (0, True)
+    assert (done.code, "1 text replaced (1 blank texts skipped" in done.out) == (0, True)
     done = run("index", "doc-0", "doc-5", "--remove", "-o", index)
     assert (done.code, "2 texts removed, 6 in all" in done.out) == (0, True)
     assert [first(run, index, text) for text in ("something new", "another thing", TEXTS[3])] == [
@@ -76,13 +76,13 @@ def test_numbers_never_change_meaning(run, index, corpus, tiny_model, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("{docs} --add --id key", "Document 'doc-0' is in the index already: update replaces it"),
+        ("{docs} --add --id key", "Document 'doc-0' is already in the index: use update to replace it"),
         ("{docs} --add --column text", "have their own IDs: pass --id"),
         ("{docs} --update --column text", "specify the ID column with --id"),
         ("{docs} --update --id text --column key", "No document 'A man"),
         ("doc-1 doc-9 --remove", "No document 'doc-9' in the index"),
         ("none.txt --remove", "No document 'none.txt' in the index"),
-        ("{docs} --add --update --id key", "One change at a time: give --add or --update"),
+        ("{docs} --add --update --id key", "Expected one change, got --add, --update"),
         ("{docs} --add --id kye", "no column 'kye'"),
         ("{texts} --add --id key", "a text file has no columns"),
         ("{docs} --remove-file --id key", "every document"),
@@ -103,7 +103,7 @@ def test_mistakes_are_refused_and_change_nothing(run, index, docs, words, messag
 def test_an_id_twice_is_refused_before_a_model_is_loaded(run, docs, tmp_path):
     docs.write_text("key,text\na,one\na,two\n")
     done = run("index", docs, "--id", "key", "-o", tmp_path / "idx", "--model", tmp_path / "no model")
-    assert (done.code, "'a' is given twice" in done.err) == (2, True)
+    assert (done.code, "'a' occurs twice" in done.err) == (2, True)
 
 
 @pytest.mark.slow
@@ -186,7 +186,7 @@ def test_the_model_is_found_from_another_directory(run, tiny_model, corpus, tmp_
     found.encoding["folder"] = str(tmp_path / "gone")
     found.save(header)
     done = run("search", "moved/idx", text)
-    assert (done.code, "say with --model where it is" in done.err) == (2, True)
+    assert (done.code, "specify its location with --model" in done.err) == (2, True)
     assert run("search", "moved/idx", text, "--model", "elsewhere").code == 0
 
 

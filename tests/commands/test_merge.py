@@ -42,5 +42,5 @@ def test_parts_of_other_vectors_are_refused(run, tmp_path, change, message):
 
 def test_a_whitening_is_not_moments(run, whitening_file, tmp_path):
     done = run("merge", whitening_file, "--moments", tmp_path / "c")
-    assert (done.code, "holds a 'whitening', not a 'moments'" in done.err) == (2, True)
+    assert (done.code, "contains a 'whitening', not a 'moments'" in done.err) == (2, True)
     assert "Nothing to write" in run("merge", whitening_file).err

@@ -63,7 +63,7 @@ MISTAKES = {
     "a missing key": ("index {rows} --model {tiny} -o {out}", 2, "rows.jsonl, line 2: no key 'text'"),
     "an empty file": ("fit {empty} -o {out}", 2, "empty.txt: no sentences in it"),
     "not UTF-8": ("fit {latin} --model {tiny} -o {out}", 2, "line 2: not UTF-8 (byte 0xe9 at position 3): convert"),
-    "another model": ("search {idx} word --model {other}", 2, "build the index again"),
+    "another model": ("search {idx} word --model {other}", 2, "rebuild the index"),
     "another pooling": (
         "encode {texts} --model {tiny} --pooling cls --whitening {mean} -o {out}.npy",
         2,
@@ -76,7 +76,7 @@ MISTAKES = {
     ),
     "k too large": (f"{FIT} --pooling mean -k 99 -o {{out}}", 2, "-k 99: expected an integer from 1 to 32"),
     "a CSV file with a header": ("index {header} -o {out}", 2, "specify the text column with --column"),
-    "a file for a folder": (f"{FIT} --pooling mean -o {{file}}/out", 1, "choose another place"),
+    "a file for a folder": (f"{FIT} --pooling mean -o {{file}}/out", 1, "choose another location"),
     "a word for a number": (f"{FIT} -k abc -o {{out}}", 2, "Argument -k/--dimension: invalid int value: 'abc'"),
     "a word for a score": ("score {pairs} --model absent", 2, "pairs.csv, line 2: the score 'high' is not a number"),
     "one sentence again and again": (
@@ -169,7 +169,7 @@ def test_the_same_moments_twice(run, places, tmp_path):
     shutil.copy(moments, tmp_path / "copy.safetensors")
     done = run("merge", moments, tmp_path / "copy.safetensors", "--moments", tmp_path / "both.safetensors")
     assert done.code == 0
-    assert f"warning: {tmp_path}/copy.safetensors: holds the same moments as {moments}" in done.err
+    assert f"warning: {tmp_path}/copy.safetensors: contains the same moments as {moments}" in done.err
 
 
 def test_blank_lines(run, places, tmp_path):
@@ -179,7 +179,7 @@ def test_blank_lines(run, places, tmp_path):
     assert "4 32-dimensional vectors\nnote: 2 texts are blank; encode keeps them, index skips them\n" in done.err
     done = run("index", tmp_path / "texts.txt", *model, "-o", tmp_path / "idx")
     assert (
-        "2 texts (2 blank ones left out; `encode` keeps them: remove them from the file to align the two)" in done.out
+        "2 texts (2 blank texts skipped; `encode` keeps them: to align the two, remove them from the file)" in done.out
     )
 
 
@@ -223,9 +223,9 @@ def test_vectors_that_float32_cannot_square(backend, scale):
         pytest.importorskip("faiss")
     x = np.random.default_rng(0).standard_normal((60, 8)).astype(np.float32)
     index = build_index(x, backend)
-    with pytest.raises(InputError, match=r"Row 0 of the query vectors is \S+ long.*jaxwhiten.normalize"):
+    with pytest.raises(InputError, match=r"Row 0 of the query vectors has norm .*jaxwhiten.normalize"):
         index.search(x * np.float32(scale), 1)
-    with pytest.raises(InputError, match=r"Row 0 of the document vectors is \S+ long"):
+    with pytest.raises(InputError, match=r"Row 0 of the document vectors has norm"):
         build_index(x * np.float32(scale), backend)
     _, ids = index.search(normalize(x * np.float32(scale)), 1)
     assert ids[:, 0].tolist() == list(range(60))

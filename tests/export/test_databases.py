@@ -79,7 +79,7 @@ def test_rotations_keep_lengths():
 def test_what_does_not_fit_is_refused(encoder, tmp_path):
     with pytest.raises(InputError, match="No vector of 32 columns fits 48 bytes of lancedb"):
         save_database(tmp_path / "out", encoder, "lancedb", 48)
-    with pytest.raises(InputError, match="no whitening in it"):
+    with pytest.raises(InputError, match="contains no whitening"):
         save_database(tmp_path / "out", encoder.before_whitening(), "qdrant")
     assert not (tmp_path / "out").exists()
 
@@ -87,9 +87,9 @@ def test_what_does_not_fit_is_refused(encoder, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--format", "onnx", "--bytes", "48"], "--bytes, --from and --into are for databases"),
-        (["--format", "qdrant", "--from", "idx"], "give both or neither"),
-        (["--format", "qdrant", "-k", "8"], "-k: --bytes says how many columns"),
+        (["--format", "onnx", "--bytes", "48"], "--bytes, --from and --into require a database"),
+        (["--format", "qdrant", "--from", "idx"], "pass both, or neither"),
+        (["--format", "qdrant", "-k", "8"], "-k: --bytes determines the columns"),
     ],
 )
 def test_words_that_contradict_are_refused(tiny_model, tmp_path, capsys, words, said):

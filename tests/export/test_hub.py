@@ -62,7 +62,7 @@ def test_a_repository_that_is_there(hub, encoder):
 def test_mistakes_are_named(hub, encoder, monkeypatch):
     with pytest.raises(OutputError, match=r"Invalid username or password.*hf auth login"):
         push_to_hub(encoder, "me/small", token="hf_wrong")
-    with pytest.raises(InputError, match="no name of a repository"):
+    with pytest.raises(InputError, match="not a valid repository ID"):
         push_to_hub(encoder, "me/small/much", token=hub.token)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(OutputError, match="offline"):

@@ -105,7 +105,7 @@ def test_other_settings_are_refused_with_both_hashes(encoder, sources, tmp_path)
     hash = Parts(tmp_path / "parts").plan.hash[:16]
     with pytest.raises(MismatchError, match=r"the space of .*parts: expected pooling='mean', got 'cls'"):
         embed_files(sources, tmp_path / "parts", encoder.with_pooling("cls"), **HOW)
-    with pytest.raises(MismatchError, match=rf"of plan {hash}, these settings of \w{{16}}, which differ in inputs"):
+    with pytest.raises(MismatchError, match=rf"follow plan {hash}, these settings \w{{16}}, which differs in inputs"):
         embed_files(sources[:2], tmp_path / "parts", encoder, **HOW)
 
 
@@ -123,7 +123,7 @@ def test_a_text_that_changes_between_two_runs_is_found_by_part_and_row(encoder, 
     for row in (0, 52, 102):
         (folder / "manifest.json").unlink(missing_ok=True)
         rewritten(path, "\n".join([*texts[:row], texts[row].replace("more", "less"), *texts[row + 1 :]]))
-        with pytest.raises(MismatchError, match=rf"a\.txt, row {row + 1}: changed .* part {row // 10} of"):
+        with pytest.raises(MismatchError, match=rf"a\.txt, row {row + 1}: changed .* shard {row // 10} of"):
             embed_files([Source(str(path))], folder, encoder, **HOW)
     rewritten(path, "\n".join(texts[:50]))
     with pytest.raises(MismatchError, match="row 60: changed"):
@@ -284,7 +284,7 @@ def test_the_commands(tiny_model, encoder, sources, tmp_path, monkeypatch, capsy
     assert cli.main(["fit", str(tmp_path / "parts"), "-k", "4", "-o", str(tmp_path / "whitened")]) == 0
     assert Encoder.from_pretrained(tmp_path / "whitened").dimension == 4
     assert cli.main([*words[:-1], str(tmp_path / "n.safetensors"), "--skip-bad"]) == 2
-    assert "differ in skip_bad" in capsys.readouterr().err
+    assert "differs in skip_bad" in capsys.readouterr().err
     pytest.importorskip("faiss")
     assert cli.main(["index", str(tmp_path / "parts"), "--whiten", "-k", "4", "-o", str(tmp_path / "index")]) == 0
     assert cli.main(["search", str(tmp_path / "index"), TEXTS[3], "-k", "1"]) == 0

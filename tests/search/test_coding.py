@@ -193,7 +193,7 @@ def test_the_whitening_that_is_given_decides_gamma_and_axes(vectors):
 def test_bytes_alone_take_the_best_code_of_the_kind_and_say_which(vectors):
     tuned = build_index(vectors, "faiss-flat", bytes=8)
     assert tuned.codes["name"] == "spectrum"
-    assert "tuned for similarity" in tuned.notes[0]
+    assert "fine-tuned for similarity" in tuned.notes[0]
     assert "codes='spectrum' of 8 bytes" in tuned.notes[0]
     narrow = vectors * np.arange(1, vectors.shape[1] + 1, dtype=np.float32) ** -1.5
     few = build_index(narrow, "faiss-flat", bytes=8)
@@ -202,7 +202,7 @@ def test_bytes_alone_take_the_best_code_of_the_kind_and_say_which(vectors):
     many = np.concatenate([narrow] * 4)
     assert build_index(many, "faiss-flat", bytes=8).codes == {"name": "pq", "bytes": 8}
     told = build_index(many, "faiss-flat", bytes=8, tuned=True)
-    assert (told.codes["name"], told.notes[0].count("the encoder is tuned")) == ("spectrum", 1)
+    assert (told.codes["name"], told.notes[0].count("the encoder is fine-tuned")) == ("spectrum", 1)
     assert build_index(many, "faiss-flat", bytes=32).codes["name"] == "spectrum"
     assert (
         "'pq', trained on whitened vectors, would be better, but none can be"
@@ -215,7 +215,7 @@ def test_a_trained_code_is_taken_where_it_leads_and_told_where_it_cannot_be():
     other, whitening = Whitening().fit(wide), Whitening().fit(wide * np.arange(1, 41) ** -2.0)
     for size in (1, PQ_LEADS):
         name, why = best_code(size, 20_000, whitening, trains=True)
-        assert (name, "encoder not tuned" in why, "leads" in why) == ("pq", True, True)
+        assert (name, "encoder not fine-tuned" in why, "it is better" in why) == ("pq", True, True)
         for n, trains, reason in ((9000, True, "9000 documents are too few"), (20_000, False, "none can be trained")):
             name, why = best_code(size, n, whitening, trains=trains)
             assert name == "spectrum"
@@ -233,7 +233,7 @@ def test_vectors_that_are_mapped_already_take_the_quantiser_of_a_code(code, vect
 def test_what_cannot_be_is_refused(code, vectors, tmp_path):
     with pytest.raises(InputError, match="Did you mean 'spectrum'"):
         build_index(vectors, "faiss-flat", codes="spectrm")
-    with pytest.raises(InputError, match="do not lie in halves"):
+    with pytest.raises(InputError, match="are not aligned to 4-bit halves"):
         build_index(vectors, "faiss-fast", codes="int8")
     with pytest.raises(InputError, match="cannot remove"):
         build_index(vectors, "faiss-fast", bytes=4).remove([0])
@@ -241,9 +241,9 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
         build_index(vectors, "jax", codes="pq", bytes=8)
     with pytest.raises(InputError, match="faiss-hnsw cannot store codes"):
         build_index(vectors, "faiss-hnsw", codes="spectrum", bytes=8)
-    with pytest.raises(InputError, match="8 bytes per vector, not 9"):
+    with pytest.raises(InputError, match="8 bytes per vector: expected 9"):
         build_index(vectors, "jax", codes=code, bytes=9)
-    with pytest.raises(InputError, match="no other"):
+    with pytest.raises(InputError, match="omit `whitening`"):
         build_index(vectors, "jax", codes=code, whitening=Whitening().fit(vectors))
     with pytest.raises(InputError, match="unit length"):
         build_index(vectors, "jax", codes=code, normalize=False)
@@ -251,7 +251,7 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
         build_index(vectors, "jax", bytes=0)
     with pytest.raises(InputError, match="sq8"):
         build_index(vectors, "faiss-flat", codes="sq8", bytes=8)
-    with pytest.raises(InputError, match="into 33 parts: they have 32 columns"):
+    with pytest.raises(InputError, match="into 33 sub-vectors, but they have 32 columns"):
         build_index(vectors, "faiss-flat", codes="pq", bytes=33)
     code = make_code("ubinary").fit(Whitening.from_moments(Moments().update(vectors), provenance={"fingerprint": "a"}))
     with pytest.raises(MismatchError, match="not in the space of the code: expected other weights"):

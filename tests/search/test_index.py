@@ -184,11 +184,11 @@ def test_a_folder_that_is_no_index_is_not_written_to(vectors, tmp_path):
 @pytest.mark.parametrize("backend", CPU)
 def test_what_cannot_be_searched_is_refused(backend, vectors, queries):
     index = build_index(vectors, backend)
-    with pytest.raises(InputError, match=f"k = {N + 1}, but the index holds {N} documents"):
+    with pytest.raises(InputError, match=f"k = {N + 1}, but the index contains {N} documents"):
         index.search(queries, N + 1)
     with pytest.raises(InputError, match="expected an integer of at least 1"):
         index.search(queries, 0)
-    with pytest.raises(InputError, match=f"have {D - 1} dimensions, the index takes {D}"):
+    with pytest.raises(InputError, match=f"have {D - 1} dimensions; the index expects {D}"):
         index.search(queries[:, 1:].copy(), 5)
     for value, error, message in (
         (0.0, InputError, "Row 3 of the query vectors is a zero vector"),
@@ -300,7 +300,7 @@ def test_a_query_encoded_otherwise_is_refused(key, vectors):
 
 
 def test_an_index_that_does_not_know_its_encoding_cannot_vouch(vectors):
-    with pytest.raises(MismatchError, match="does not say how"):
+    with pytest.raises(MismatchError, match="does not record its encoder"):
         build_index(vectors, "jax").check_encoding(ENCODING)
 
 
@@ -343,16 +343,16 @@ def test_truncated_missing_and_foreign_files_are_refused(saved, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "moments"}, "not an index"),
+        ({"kind": "moments"}, "expected an index"),
         ({"format_version": 99}, "Upgrade"),
-        ({"backend": "annoy"}, "does not know"),
+        ({"backend": "annoy"}, "does not support"),
         ({"size": "many"}, "size: not what this version"),
-        ({"size": 12}, "does not hold 12 texts"),
+        ({"size": 12}, "does not contain 12 documents"),
         ({"dimension": 2}, "unlike the header|in the header"),
         ({"input_dimension": 3}, "cannot be read|whitening takes"),
-        ({"whitening": {"hash": "0"}}, "not the one its header names"),
+        ({"whitening": {"hash": "0"}}, "differs from the one in its header"),
         ({"files": {}}, "cannot be read"),
-        ({"files": {"x": {"name": "../x", "bytes": 1, "sha256": ""}}}, "no name of a file"),
+        ({"files": {"x": {"name": "../x", "bytes": 1, "sha256": ""}}}, "not a valid file"),
         ({"files": {"x": 3}}, "files: x: not what this version"),
     ],
 )

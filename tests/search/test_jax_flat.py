@@ -13,7 +13,7 @@ pytestmark = pytest.mark.devices
 
 
 def by_sorting(scores, k):
-    """The k best of each row by score, then by place."""
+    """The k best of each row by score, then by location."""
     order = np.lexsort((np.broadcast_to(np.arange(scores.shape[1]), scores.shape), -scores), axis=1)[:, :k]
     return np.take_along_axis(scores, order, axis=1), order
 

@@ -108,7 +108,7 @@ def test_what_cannot_be_changes_nothing(backend, vectors):
     for words, message in (
         ((bad, texts[:3]), "Row 1 of the document vectors is a zero"),
         ((vectors[:3, 1:].copy(), texts[:3]), "15 dimensions"),
-        ((vectors[:3], None), "keeps texts"),
+        ((vectors[:3], None), "stores documents"),
         ((vectors[:3], texts[:2]), "2 documents but 3"),
     ):
         with pytest.raises(InputError, match=message):
@@ -123,7 +123,7 @@ def test_what_cannot_be_changes_nothing(backend, vectors):
     fresh = build_index(vectors[:100], backend, codes="ubinary", rescore="float16")
     check_equal(index, fresh, vectors[:9], texts)
     without = build_index(vectors[:9], backend)
-    with pytest.raises(InputError, match="keeps no texts"):
+    with pytest.raises(InputError, match="stores no documents"):
         without.add(vectors[:1], documents=["x"])
     without.add(vectors[9:12])
     assert without.size == 12

@@ -44,7 +44,7 @@ def test_another_encoder_is_refused_before_it_encodes(index, tiny_model, monkeyp
 
 
 def test_k_beyond_the_index_is_refused(index, encoder):
-    with pytest.raises(InputError, match="index holds 10 documents"):
+    with pytest.raises(InputError, match="index contains 10 documents"):
         search_text(index, encoder, ["a"], 11)
 
 

@@ -100,7 +100,7 @@ def test_filling_goes_by_use_and_the_new_index_then_stands_alone(pair, tmp_path)
     del new.asked[:]
     assert upgraded.fill(15) == 15
     assert set(new.asked) <= set(near)
-    with pytest.raises(InputError, match="265 texts are not embedded"):
+    with pytest.raises(InputError, match="265 documents are not embedded"):
         upgraded.finished()
     told = read_upgrade(tmp_path / "index", upgraded.index.encoding)
     assert share_embedded(tmp_path / "index", read_header(tmp_path / "index"), told) == pytest.approx(35 / N)
@@ -168,7 +168,7 @@ def test_an_index_that_changes_in_this_process_is_followed(pair, embedded):
     assert 0 not in [hit.id for hit in found()]
     index.add(pair[0][:1], documents=["added"])
     assert upgraded.share < 1
-    with pytest.raises(InputError, match="1 texts are not embedded yet"):
+    with pytest.raises(InputError, match="1 documents are not embedded yet"):
         upgraded.finished()
     assert (found()[0].id, found()[0].text) == (N, "added")
     index.update([7], pair[0][:1], documents=["changed"])
@@ -189,7 +189,7 @@ def test_a_search_needs_no_write_access_and_filling_does(pair, tmp_path, monkeyp
 
     monkeypatch.setattr("jaxwhiten.search.upgraded.save_tensors", full)
     again = Upgraded(load_index(tmp_path / "index"), upgraded.old, new, 30, folder=tmp_path / "index")
-    with pytest.warns(UserWarning, match="upgrade cannot be written to: new vectors stay in memory"):
+    with pytest.warns(UserWarning, match="upgrade is not writable: new vectors stay in memory"):
         assert order(again.search(TEXTS[100:101], 1)) == [[100]]
     with pytest.raises(OutputError):
         again.fill()
@@ -219,7 +219,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_lost(pair, tmp_path):
     with pytest.raises(InputError, match=r"candidates=.*: expected an integer"):
         Upgraded(upgraded.index, upgraded.old, new, 0)
     without = build_index(pair[0], "jax", encoding=upgraded.old.encoding())
-    with pytest.raises(MismatchError, match="keeps no texts"):
+    with pytest.raises(MismatchError, match="stores no documents"):
         Upgraded(without, upgraded.old, new)
     assert {path.name: path.read_bytes() for path in (folder / "upgrade").iterdir()} == parts
     next(folder.glob("documents-*")).unlink()
@@ -244,7 +244,7 @@ def test_small_parts_become_one_and_two_processes_share_them(tmp_path):
         assert len(both.slots) == 200
         both.join()
     np.testing.assert_array_equal(both.rows(keys), rows)
-    with pytest.raises(FormatError, match="not of this upgrade"):
+    with pytest.raises(FormatError, match="belongs to a different upgrade"):
         Vectors(tmp_path, "g")
 
 

@@ -67,7 +67,7 @@ def test_maps_at_the_ends_of_float32_go_through_float64():
     found = f(np.full((3, 2), 1e-30, np.float32))
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, 2e5, rtol=1e-6)
-    with pytest.raises(InputError, match="Row 1 of the input leaves the range of float32"):
+    with pytest.raises(InputError, match="Row 1 of the input overflows float32"):
         f(np.array([[1e-30, 0], [1e10, 0], [0, 0]], np.float32))
 
 
@@ -84,7 +84,7 @@ def test_results_that_do_not_fit_are_named(route):
     X = np.ones((3000, 3), np.float32)
     X[2222] = 3e38
     f = Affine(np.zeros(3), np.full((3, 2), 10.0), np.zeros(2))
-    with pytest.raises(InputError, match="Row 2222 of the input leaves the range"):
+    with pytest.raises(InputError, match="Row 2222 of the input overflows"):
         f(X)
 
 

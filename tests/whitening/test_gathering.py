@@ -3,8 +3,8 @@
 import numpy as np
 
 from jaxwhiten import Moments
+from jaxwhiten.runtime import distributed
 from jaxwhiten.whitening import merge_moments
-from jaxwhiten.whitening import moments as module
 
 
 def test_merged_moments_are_a_copy():
@@ -25,9 +25,8 @@ def test_moments_travel_bit_for_bit(monkeypatch):
         sent.append(packed.view(np.uint32).copy().view(np.float64))
         return sent[-1] if source == 0 else np.zeros_like(packed)
 
-    monkeypatch.setattr(module.jax, "process_count", lambda: 2)
-    monkeypatch.setattr(module.distributed, "broadcast", broadcast)
-    monkeypatch.setattr(module.distributed, "gather", lambda d: [4, 0])
+    monkeypatch.setattr(distributed, "broadcast", broadcast)
+    monkeypatch.setattr(distributed, "gather", lambda d: [4, 0])
     found = merge_moments(moments)
     assert found.n == moments.n
     for name in ("mean", "M2"):

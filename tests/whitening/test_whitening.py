@@ -319,7 +319,7 @@ def test_transform_in_blocks(monkeypatch, tmp_path):
     X[900, 2] = np.inf
     with pytest.raises(NonFiniteError, match="Row 900 "):
         fitted.transform(X)
-    with pytest.raises(InputError, match=r"Row 3 .*range of float32"):
+    with pytest.raises(InputError, match=r"Row 3 .*overflows float32"):
         fitted.transform(np.float32([[1] * 8] * 3 + [[3e38] * 8]))
 
 

@@ -115,5 +115,5 @@ def test_refusals(pairs, tmp_path):
             kind="encoder-map",
             header={"provenance": header["provenance"]},
         )
-        with pytest.raises(FormatError, match="Write it again"):
+        with pytest.raises(FormatError, match="Rewrite it"):
             EncoderMap.load(tmp_path / "bad")

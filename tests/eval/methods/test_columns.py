@@ -57,5 +57,5 @@ def test_parts_are_fitted_like_the_whole(sizes, seed, offset):
 
 def test_rows_out_of_range_are_refused():
     method = ZScore().fit(np.array([[1e-30], [3e-30]]))
-    with pytest.raises(InputError, match="Row 1 of the input leaves the range"):
+    with pytest.raises(InputError, match="Row 1 of the input overflows"):
         method.transform(np.array([[0.0], [3e38]], np.float32))

@@ -148,7 +148,7 @@ def test_files_that_are_something_else_are_refused(name, rows, tmp_path):
         other.load(path)
     for missing in tensors.keys() - {"eps", "noise"}:  # which older files lack
         save_tensors(path, {key: a for key, a in tensors.items() if key != missing}, kind=name, header=header)
-        with pytest.raises(FormatError, match="Write it again"):
+        with pytest.raises(FormatError, match="Rewrite it"):
             load_method(path)
     for changed in tensors:
         if tensors[changed].dtype.kind == "f" and tensors[changed].size:
@@ -158,7 +158,7 @@ def test_files_that_are_something_else_are_refused(name, rows, tmp_path):
                 load_method(path)
             if changed != "losses" and tensors[changed].size > 1:
                 save_tensors(path, tensors | {changed: tensors[changed][..., None]}, kind=name, header=header)
-                with pytest.raises(FormatError, match="Write it again"):
+                with pytest.raises(FormatError, match="Rewrite it"):
                     load_method(path)
     path.unlink()
     save_tensors(path, tensors, kind="nonesuch", header=header)
