@@ -89,7 +89,7 @@ def drift(fitted: Whitening | SpectrumCode, new: Float[np.ndarray, "n d"] | Iter
     groups = _sums(whitening, new)
     m = int(groups[0, :, 0].sum())
     if k < 1 or n < 2:
-        raise InputError("The vectors of the fit have no variance, so new vectors cannot be compared with them.")
+        raise InputError("All vectors of the fit are identical, so new vectors cannot be compared with them.")
     if m < LEAST:
         raise InputError(f"{m} new vectors are too few to judge drift: provide at least {LEAST}.")
     every = groups.sum(axis=1, keepdims=True)
