@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_columns(parser)
     add_model(parser)
+    add(parser, "--versus MODEL", "Hugging Face model ID or folder of an encoder to compare with")
     add(parser, "--bytes N,N", "sizes of codes to score, with int8 and binary vectors", type=integers, default=())
     add(parser, "-k --k K,K", "dimensions of whitenings to fit on the texts; default: all", type=integers, default=())
     add_knobs(parser, fitting=True, dimension=False)
@@ -37,6 +38,7 @@ def integers(text: str) -> tuple[int, ...]:
 
 def run(args: argparse.Namespace) -> None:
     from jaxwhiten import records
+    from jaxwhiten.encoding import Encoder
     from jaxwhiten.scoring import evaluate, read
 
     data, settings = read(args.data, args.columns), knobs(args)
@@ -46,8 +48,9 @@ def run(args: argparse.Namespace) -> None:
         ks = ks or (0,)
     elif ks or settings:
         raise InputError(f"{args.model}: already includes a whitening, scored unchanged: omit the whitening options.")
-    found = evaluate(encoder, data, bytes=args.bytes, k=ks, encode=functools.partial(encode, args), **settings)
-    found = dataclasses.replace(found, data=args.data)
+    versus = Encoder.from_pretrained(args.versus, max_length=args.max_length) if args.versus else None
+    how = {"bytes": args.bytes, "k": ks, "versus": versus, "encode": functools.partial(encode, args)}
+    found = dataclasses.replace(evaluate(encoder, data, **how, **settings), data=args.data)
     if args.json:
         report = {**records.to_json(found), "measure": found.measure, "verdict": found.verdict}
         return print(json.dumps(report, ensure_ascii=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ def evaluate(
     *,
     bytes: int | Sequence[int] = (),
     k: int | Sequence[int] = (),
+    versus: Encoder | None = None,
     columns: Sequence[str] = (),
     resamples: int = 10_000,
     seed: int = 0,
@@ -52,6 +54,7 @@ def evaluate(
         BEIR folder, or `RetrievalData`. Either also as a DataFrame.
       bytes: Sizes of codes to fit on the sentences or documents; int8 and binary vectors are scored, too.
       k: Dimensions of whitenings to fit on them, 0 for all; for an encoder without a whitening.
+      versus: Another encoder, scored with its own head.
       columns: Names of both sentences and of the score in a table of pairs.
       resamples, seed: Number and seed of the bootstrap's resamples.
       encode: A function of encoder, texts and role that is called instead of `Encoder.encode`, for example to use a
@@ -71,21 +74,24 @@ def evaluate(
     sizes, ks = ([value] if isinstance(value, int) else list(value) for value in (bytes, k))
     about = encoder.similarity_fn_name, encoder.encoding(), resamples, seed
     if isinstance(given, ScoredPairs):
-        if sizes or ks or whitening:
-            raise InputError("Vectors are compared unchanged: pass sentences to score bytes or k.")
+        if sizes or ks or whitening or versus:
+            raise InputError("Vectors are compared unchanged: pass sentences to score bytes, k or versus.")
         forms = [(RAW, *_size(encoder), encoder.similarity_pairwise(given.first, given.second))]
         rows = _correlations(forms, given.gold, resamples, seed)
         return Evaluation("", {"pairs": len(given.gold)}, rows, 0, "", *about)
     encode = encode or (lambda own, texts, role: own.encode(texts, prompt=own.prompt_for(role) if role else None))
     raw = encoder.without_code().before_whitening()
-    scored: _Pairs | _Search
-    scored = _Search(given, raw, encode) if isinstance(given, RetrievalData) else _Pairs(given, raw, encode)
+    kind: Any = _Search if isinstance(given, RetrievalData) else _Pairs
+    scored: _Pairs | _Search = kind(given, raw, encode)
     ways = list(_ways(encoder, raw, scored.vectors, sizes, ks, whitening))
     forms = [(name, *_size(way), scored.compare(way)) for name, way in ways]
+    if versus is not None:
+        other = kind(given, versus.without_code().before_whitening(), encode).compare(versus)
+        forms.append((Path(versus.name).name, *_size(versus), other))
     rows = scored.rows([*forms, *scored.words()], resamples, seed)
     own = max((i for i, (_, way) in enumerate(ways) if way.head is encoder.head), default=0)
     fitted = f"fitted on {scored.fitted_on}" if len(ways) > 1 + own else ""
-    return Evaluation(scored.name, scored.counts, rows, own, fitted, *about)
+    return Evaluation(scored.name, scored.counts, rows, own, fitted, *about, versus=len(ways) if versus else None)
 
 
 class _Pairs:

@@ -56,6 +56,7 @@ class Evaluation:
     encoding: dict[str, Any]  # how the vectors were made (`Encoder.encoding`)
     resamples: int
     seed: int
+    versus: int | None = None  # the row of another encoder
 
     @property
     def measure(self) -> str:
@@ -93,11 +94,13 @@ class Evaluation:
         raw, *others = self.rows
         if math.isnan(raw.scores[self.measure]):
             return f"{_head(self.measure)} {UNDEFINED}."
-        forms = [row for row in others if row.bytes is not None and row.versus_raw]
+        other = None if self.versus is None else self.rows[self.versus]
+        forms = [row for row in others if row.bytes is not None and row is not other]
         words = max(
             (row for row in others if row.bytes is None), key=lambda row: row.scores[self.measure], default=None
         )
-        said = [part for part in (_beside_words(words), _forms(forms, raw)) if part]
+        against_words = _against(words, ": use it, or a fine-tuned encoder")
+        said = [part for part in (_against(other), against_words, _forms(forms, raw)) if part]
         text = "; ".join(said)
         return f"{text[:1].upper()}{text[1:]}." if said else ""
 
@@ -144,18 +147,16 @@ def _head(measure: str) -> str:
     return HEADS[measure].removesuffix(" × 100")
 
 
-def _beside_words(words: Row | None) -> str:
-    """How the raw vectors compare with the better lexical baseline."""
-    if words is None or words.versus_raw is None or math.isnan(words.versus_raw.value):
+def _against(other: Row | None, advice: str = "") -> str:
+    """How the raw vectors compare with another encoder, or with the better lexical baseline."""
+    if other is None or other.versus_raw is None or math.isnan(other.versus_raw.value):
         return ""
-    value, (low, high) = words.versus_raw
+    value, (low, high) = other.versus_raw
     if high < 0:
-        return f"raw vectors beat {words.name} by {-value:.2f} ({-high:.2f} to {-low:.2f})"
+        return f"raw vectors beat {other.name} by {-value:.2f} ({-high:.2f} to {-low:.2f})"
     if low > 0:
-        return (
-            f"{words.name} beats raw vectors by {value:.2f} ({low:.2f} to {high:.2f}): use it, or a fine-tuned encoder"
-        )
-    return f"raw vectors and {words.name} do not differ significantly"
+        return f"{other.name} beats raw vectors by {value:.2f} ({low:.2f} to {high:.2f}){advice}"
+    return f"raw vectors and {other.name} do not differ significantly"
 
 
 def _forms(forms: list[Row], raw: Row) -> str:

@@ -145,6 +145,17 @@ def test_a_table_of_pairs_as_columns(encoder, pairs):
     assert evaluate(encoder, columns, resamples=10).rows == evaluate(encoder, pairs, resamples=10).rows
 
 
+@pytest.mark.parametrize("kind", ["pairs", "search"])
+def test_another_encoder_is_compared(encoder, pairs, search, kind):
+    data, other = {"pairs": pairs, "search": search}[kind], encoder.with_pooling("cls")
+    found, alone = evaluate(encoder, data, versus=other, bytes=4, resamples=50), evaluate(other, data, resamples=50)
+    row = found.rows[found.versus]
+    assert row.name == encoder.name.rpartition("/")[2]
+    assert row.scores == alone.rows[0].scores
+    assert row.versus_raw.value == pytest.approx(alone.score - found.score)
+    assert row.name in found.verdict
+
+
 def test_the_own_head_is_the_score(encoder, pairs):
     whitening = Whitening(n_components=8).fit(encoder.encode([f"{i} plans" for i in range(100)]))
     small, coded = encoder.with_whitening(whitening), encoder.with_code(SpectrumCode(bytes=8).fit(whitening))
