@@ -18,13 +18,15 @@ import functools
 import importlib.util
 import os
 import re
+import socket
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from jaxwhiten import interrupts
 from jaxwhiten.commands.cli import Parser, need_config, say, say_cut, show_warning
@@ -38,6 +40,7 @@ from ml_collections import ConfigDict, config_flags  # noqa: E402
 _DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/explanations/devices.md)"
 # Library parameters whose config keys have other names.
 _OTHER_NAMES = {"data_dir": "data.folder", "n_components": "ks", "pooling": "poolings"}
+_STATUS = re.compile(r"(UNKNOWN|UNAVAILABLE|INTERNAL|ABORTED|CANCELLED|DEADLINE_EXCEEDED): ")
 # The comment of a config key follows its assignment, or is in the lines above it.
 _ASSIGNMENT = re.compile(r"config\.(?P<key>[\w.]+) = .*?(  # (?P<comment>.+))?$")
 _END = re.compile(r"[)\]}]+  # (?P<comment>.+)$")
@@ -103,7 +106,7 @@ def _as_one_of_many(main: Callable[[ConfigDict], None], config: ConfigDict, wher
         distributed.start(where)
     except JaxwhitenError as error:
         sys.exit(say(error))
-    name = distributed.name()
+    name = _process()
     try:
         with _silenced_stdout(for_good=not distributed.is_writer()):  # gloo prints when the first exchange connects it
             distributed.check_same("the configuration", config.to_json_best_effort())
@@ -111,9 +114,9 @@ def _as_one_of_many(main: Callable[[ConfigDict], None], config: ConfigDict, wher
     except BaseException as error:
         if isinstance(error, SystemExit) and not error.code:
             return
-        if distributed.is_broken_exchange(error):
+        if is_broken_exchange(error):
             print(f"error: {name}: lost another process ({error}); the runtime says which", file=sys.stderr, flush=True)
-            distributed.await_verdict()
+            _await_verdict()
             code = 1
         elif isinstance(error, KeyboardInterrupt):
             print(interrupts.MESSAGE, file=sys.stderr)
@@ -123,7 +126,42 @@ def _as_one_of_many(main: Callable[[ConfigDict], None], config: ConfigDict, wher
         else:
             traceback.print_exc()
             code = 1
-        distributed.leave(code)
+        _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends a process that has failed, without waiting for the others.
+
+    The runtime ends the others within `distributed.HEARTBEAT_SECONDS` and names the process that died.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    time.sleep(1)  # processes that fail for the same reason can still report it
+    os._exit(code)
+
+
+def is_broken_exchange(error: BaseException) -> bool:
+    """Whether an error, or a cause of it, is the runtime's report that another process could not be reached."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if _STATUS.match(str(cause)) and not isinstance(cause, JaxwhitenError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _await_verdict() -> None:
+    """Waits until the runtime finds out which process died; the runtime then names it and ends this process."""
+    from jaxwhiten.runtime import distributed
+
+    time.sleep(distributed.HEARTBEAT_SECONDS + 10)
+
+
+def _process() -> str:
+    """The name of this process in messages."""
+    import jax
+
+    return f"process {jax.process_index()} of {jax.process_count()} on {socket.gethostname()}"
 
 
 @contextlib.contextmanager

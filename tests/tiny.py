@@ -8,9 +8,9 @@ from pathlib import Path
 
 from flax import nnx
 
+from configs.vocabulary import SPECIAL_TOKENS, train_wordpiece
 from jaxwhiten import POOLINGS
 from jaxwhiten.models import EncoderConfig, PairClassifier, init_model, save_model
-from jaxwhiten.text.vocabulary import SPECIAL_TOKENS, train_wordpiece
 
 SENTENCES = [
     "A man plays a guitar on the street.",

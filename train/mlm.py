@@ -19,13 +19,14 @@ from flax import nnx
 from ml_collections import ConfigDict
 
 from configs import launch
+from configs.vocabulary import cached_wordpiece
 from eval import report
 from jaxwhiten import io, training
 from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import EncoderConfig, MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
 from jaxwhiten.runtime import distributed, hardware
-from jaxwhiten.text import cached_wordpiece, copy_tokenizer
+from jaxwhiten.text import copy_tokenizer
 from train import corpus as corpora
 from train import masking
 from train.cards import masked_model_card

@@ -12,12 +12,8 @@ Functions that exchange data are collective: every process has to call them, in 
 from __future__ import annotations
 
 import json
-import os
 import re
-import socket
-import sys
-import time
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -35,7 +31,6 @@ _END_SECONDS = 24 * 3600
 _CHUNK_BYTES = 64 << 20
 
 T = TypeVar("T")
-_STATUS = re.compile(r"(UNKNOWN|UNAVAILABLE|INTERNAL|ABORTED|CANCELLED|DEADLINE_EXCEEDED): ")
 _FORM = re.compile(r"(?P<address>[^,\s]+:\d+),(?P<index>\d+),(?P<count>\d+)")
 
 
@@ -72,37 +67,6 @@ def start(where: str = "") -> None:
         ) from error
     except Exception as error:  # the runtime raises its own
         raise JaxwhitenError(f"--distributed: the processes of the job did not meet ({error}).") from error
-
-
-def leave(code: int) -> NoReturn:
-    """Ends a process that has failed, without waiting for the others.
-
-    The runtime ends the others within `HEARTBEAT_SECONDS` and names the process that died.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    time.sleep(1)  # processes that fail for the same reason can still report it
-    os._exit(code)
-
-
-def is_broken_exchange(error: BaseException) -> bool:
-    """Whether an error, or a cause of it, is the runtime's report that another process could not be reached."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if _STATUS.match(str(cause)) and not isinstance(cause, JaxwhitenError):
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False
-
-
-def await_verdict() -> None:
-    """Waits until the runtime finds out which process died; the runtime then names it and ends this process."""
-    time.sleep(HEARTBEAT_SECONDS + 10)
-
-
-def name() -> str:
-    """The name of this process in messages."""
-    return f"process {jax.process_index()} of {jax.process_count()} on {socket.gethostname()}"
 
 
 def is_writer() -> bool:

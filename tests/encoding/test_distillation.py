@@ -127,9 +127,9 @@ def test_without_a_corpus(teacher):
     np.testing.assert_allclose(words[:-1] / words[1:], np.arange(2, len(words) + 1) / np.arange(1, len(words)))
     assert static.encode(SENTENCES).shape == (len(SENTENCES), 8)
     for how, message in (
-        ({"fit": True}, "needs a corpus"),
+        ({"fit": True}, "requires a corpus"),
         ({"sif": 0.0}, "above 0"),
-        ({"k": 999}, "from 1 to 32, got 999"),
+        ({"k": 999}, "k=999: expected an integer from 1 to 32"),
     ):
         with pytest.raises(InputError, match=message):
             distil(read, **how)

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from jaxwhiten.errors import InputError, JaxwhitenError
 from tests.conftest import ROOT
 
 CONFIG = """
@@ -113,3 +114,16 @@ def test_programs_without_a_config_say_what_they_take(program):
     wrong = run()
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
     assert wrong.stderr.startswith(f"error: python -m eval.{program} ")
+
+
+def test_what_the_runtime_says_of_a_lost_process_is_told_from_errors_of_ones_own():
+    pytest.importorskip("ml_collections")
+    from configs import launch
+
+    lost = ValueError("UNKNOWN: Gloo AllGather failed: Connection reset by peer")
+    assert launch.is_broken_exchange(lost)
+    wrapped = JaxwhitenError("a checkpoint could not be written")
+    wrapped.__cause__ = lost
+    assert launch.is_broken_exchange(wrapped)
+    assert not launch.is_broken_exchange(ValueError("rows of 3 columns"))
+    assert not launch.is_broken_exchange(InputError("INTERNAL: is not a pooling"))

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxwhiten import Whitening
-from jaxwhiten.errors import InputError, JaxwhitenError
+from jaxwhiten.errors import InputError
 from jaxwhiten.runtime import distributed
 from tests.conftest import ROOT
 
@@ -47,16 +47,6 @@ def test_alone_nothing_is_exchanged():
 def test_other_forms_of_the_flag_are_refused(where):
     with pytest.raises(InputError, match=r"expected ADDRESS:PORT,INDEX,COUNT"):
         distributed.start(where)
-
-
-def test_what_the_runtime_says_of_a_lost_process_is_told_from_errors_of_ones_own():
-    lost = ValueError("UNKNOWN: Gloo AllGather failed: Connection reset by peer")
-    assert distributed.is_broken_exchange(lost)
-    wrapped = JaxwhitenError("a checkpoint could not be written")
-    wrapped.__cause__ = lost
-    assert distributed.is_broken_exchange(wrapped)
-    assert not distributed.is_broken_exchange(ValueError("rows of 3 columns"))
-    assert not distributed.is_broken_exchange(InputError("INTERNAL: is not a pooling"))
 
 
 def documented(language, containing):

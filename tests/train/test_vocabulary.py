@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from configs.vocabulary import SPECIAL_TOKENS, cached_wordpiece, save_wordpiece, train_wordpiece
 from jaxwhiten.errors import InputError
 from jaxwhiten.text.tokenization import BulkTokenizer, copy_tokenizer
-from jaxwhiten.text.vocabulary import SPECIAL_TOKENS, cached_wordpiece, save_wordpiece, train_wordpiece
 from tests.tiny import SENTENCES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +47,7 @@ def test_characters_of_every_block_are_counted():
 
 def test_another_process_trains_the_same():
     """The trainer's hash tables are seeded anew in every process."""
-    program = "import json; from tests.text.test_vocabulary import train; print(json.dumps(train()))"
+    program = "import json; from tests.train.test_vocabulary import train; print(json.dumps(train()))"
     for _ in range(2):
         out = subprocess.run(
             [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
