@@ -199,10 +199,10 @@ def column_of(vectors: np.ndarray, there: np.ndarray | None = None) -> Any:
 
     if isinstance(vectors, CodedArray):
         buffers = [None, pa.py_buffer(vectors.tobytes())]
-        found = pa.FixedSizeBinaryArray.from_buffers(pa.binary(vectors.shape[1]), len(vectors), buffers)
+        made = pa.FixedSizeBinaryArray.from_buffers(pa.binary(vectors.shape[1]), len(vectors), buffers)
     else:
-        found = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(vectors).reshape(-1)), vectors.shape[1])
-    return found if there is None else found.take(pa.array(np.cumsum(there) - 1, mask=~there))
+        made = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(vectors).reshape(-1)), vectors.shape[1])
+    return made if there is None else made.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
 
 def vectors_of(column: Any) -> np.ndarray:

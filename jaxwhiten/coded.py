@@ -41,8 +41,8 @@ class CodedArray(np.ndarray):
 
     def decode(self) -> Float[np.ndarray, "*n k"]:
         """The vectors that the codes represent, see `Code.decode`."""
-        found: np.ndarray = self.code.decode(self.reshape(-1, self.shape[-1]))
-        return found if self.ndim == 2 else found.reshape(*self.shape[:-1], -1)
+        decoded: np.ndarray = self.code.decode(self.reshape(-1, self.shape[-1]))
+        return decoded if self.ndim == 2 else decoded.reshape(*self.shape[:-1], -1)
 
 
 def with_code(array: np.ndarray, code: Any) -> np.ndarray:

@@ -146,9 +146,9 @@ def check_file(path: PathLike, kind: str = "") -> Path:
     start = _BEGINNINGS.get(real.suffix.lower(), b"")
     with open(real, "rb") as file:
         begins = file.read(8)
-        found = _kind_of(begins, file) if kind else ""
-    if (found != kind) if kind else not begins.startswith(start):
-        what = f"contains a {found!r}, not a {kind!r}" if found else "is not a file that jaxwhiten wrote"
+        other = _kind_of(begins, file) if kind else ""
+    if (other != kind) if kind else not begins.startswith(start):
+        what = f"contains a {other!r}, not a {kind!r}" if other else "is not a file that jaxwhiten wrote"
         raise InputError(f"{path}: {what}; nothing was written. Specify a different output.")
     return real
 
@@ -178,12 +178,12 @@ def check_folder(path: PathLike, kind: str = "model") -> Path:
         raise InputError(f"{path}: is a file; expected a folder.")
     if folder.is_mount() or folder == Path.cwd():
         raise InputError(f"{path}: the working directory or a mount cannot be replaced: specify a folder in it.")
-    known, found = set(), kind
+    known, existing = set(), kind
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError, AttributeError):
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        known, found = set(manifest["files"]), manifest.get("kind", kind)
-    if found != kind:
-        raise InputError(f"{path}: is a folder of kind {found!r}, not {kind!r}; nothing was written. Specify another.")
+        known, existing = set(manifest["files"]), manifest.get("kind", kind)
+    if existing != kind:
+        raise InputError(f"{path}: is a folder of kind {existing!r}, not {kind!r}; nothing was written: use another.")
     for file in folder.rglob("*"):
         name = file.relative_to(folder).as_posix()
         if name not in known and (file.is_symlink() or not file.is_dir()):
@@ -224,9 +224,9 @@ def below(folder: Path, name: str, error: type[JaxwhitenError] = FormatError) ->
     """
     if {"", ".", ".."} & set(name.replace("\\", "/").split("/")) or not name.isprintable():
         raise error(f"{folder}: {name!r:.80} is not a valid file or folder name in it.")
-    root, found = (Path(os.path.realpath(path)) for path in (folder, folder / name))
+    root, target = (Path(os.path.realpath(path)) for path in (folder, folder / name))
     blobs = root.parents[1] / "blobs" if root.parent.name == "snapshots" else root
-    if not (found.is_relative_to(root) or found.is_relative_to(blobs)):
+    if not (target.is_relative_to(root) or target.is_relative_to(blobs)):
         raise error(f"{folder / name}: a link that leaves the folder; put a copy in its location.")
     return folder / name
 
@@ -374,12 +374,12 @@ def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[s
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
         header = json.loads(metadata[_HEADER_KEY])
-        found, checksum = header["kind"], header["checksum"]
+        kind_found, checksum = header["kind"], header["checksum"]
         check_version(path, header)
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"{path}: not a readable jaxwhiten {expected} file ({error}). Rewrite it.") from error
-    if found not in kinds:
-        raise FormatError(f"{path}: contains a {found!r}, not a {' or '.join(map(repr, kinds))}.")
+    if kind_found not in kinds:
+        raise FormatError(f"{path}: contains a {kind_found!r}, not a {' or '.join(map(repr, kinds))}.")
     if checksum != seal(header, _tensor_checksum(tensors))["checksum"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return tensors, header

@@ -146,12 +146,12 @@ class EncodedArray(np.ndarray):
     @property
     def space(self) -> VectorSpace | None:
         """The space of these vectors; None after their encoder was deleted."""
-        found = self.origin() if self.origin is not None else None
-        return found and dataclasses.replace(found, dimension=self.shape[-1])
+        space = self.origin() if self.origin is not None else None
+        return space and dataclasses.replace(space, dimension=self.shape[-1])
 
 
 def with_space(vectors: np.ndarray, origin: Callable[[], VectorSpace | None]) -> np.ndarray:
     """A view of vectors that knows its space; `origin` is called when the space is first compared."""
-    found = vectors.view(EncodedArray)
-    found.origin = origin
-    return found
+    known = vectors.view(EncodedArray)
+    known.origin = origin
+    return known

@@ -81,8 +81,8 @@ def drift(fitted: Whitening | SpectrumCode, new: Float[np.ndarray, "n d"] | Iter
         squares = means**2 - known / n - variances / m  # of the shift alone
         ratios = (1 + 1 / m) * np.maximum(variances[some], np.finfo(float).tiny) / known[some]
         divergences = (ratios - 1 - np.log(ratios) + squares[some] / known[some] - 1 / m) / 2
-        found = [squares.sum() / known.sum(), np.mean(divergences), 1 - variances[:k].sum() / variances.sum()]
-        return found + (
+        measures = [squares.sum() / known.sum(), np.mean(divergences), 1 - variances[:k].sum() / variances.sum()]
+        return measures + (
             [fitted.expected_loss(means[some], variances[some])] if isinstance(fitted, SpectrumCode) else []
         )
 
@@ -117,13 +117,13 @@ def drift(fitted: Whitening | SpectrumCode, new: Float[np.ndarray, "n d"] | Iter
 
 def _sums(whitening: Whitening, new: np.ndarray | Iterable[np.ndarray]) -> Float64[np.ndarray, "3 groups d"]:
     """Counts, sums and sums of squares along the axes; row i belongs to group i modulo their number."""
-    found, m = np.zeros((3, _GROUPS, whitening.n_features_in_)), 0
+    sums, m = np.zeros((3, _GROUPS, whitening.n_features_in_)), 0
     for block in [new] if hasattr(new, "shape") else new:
         x = as_matrix(block, "drift", columns=whitening.n_features_in_)
         check_finite(x, m)
         z = (x.astype(np.float64) - whitening.mean_) @ whitening.components_
         for group in range(_GROUPS):
             part = z[(group - m) % _GROUPS :: _GROUPS]
-            found[:, group] += np.stack([np.full(z.shape[1], len(part)), part.sum(axis=0), (part**2).sum(axis=0)])
+            sums[:, group] += np.stack([np.full(z.shape[1], len(part)), part.sum(axis=0), (part**2).sum(axis=0)])
         m += len(z)
-    return found
+    return sums

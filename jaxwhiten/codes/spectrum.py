@@ -223,8 +223,8 @@ def _packed(variances: np.ndarray, count: int, halves: bool | None) -> Packing:
             )
         return pack(variances, count)
     bits, half, shift = pack(variances, 2 * count, 4)
-    found = {True: Packing(bits, half // 2, shift + 4 * (half % 2)), False: pack(variances, count)}
+    packings = {True: Packing(bits, half // 2, shift + 4 * (half % 2)), False: pack(variances, count)}
     if halves is None:
-        lost = {name: float((variances * distortions()[packing.bits]).sum()) for name, packing in found.items()}
+        lost = {name: float((variances * distortions()[packing.bits]).sum()) for name, packing in packings.items()}
         halves = lost[True] <= _NEXT_TO_NOTHING * lost[False]
-    return found[halves]
+    return packings[halves]

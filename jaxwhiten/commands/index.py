@@ -206,11 +206,11 @@ def _change(args: argparse.Namespace, how: str) -> None:
 
 def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
     """Ids and texts, without blank texts, and a remark on the number of blank ones."""
-    found = [(id, text.strip()) for id, text in records(args.input, args.format, args.column, args.ids)]
-    kept = [(id, text) for id, text in found if text]
+    rows = [(id, text.strip()) for id, text in records(args.input, args.format, args.column, args.ids)]
+    kept = [(id, text) for id, text in rows if text]
     if not kept:
         raise DataError(f"{args.input}: contains no texts.")
-    blank = len(found) - len(kept)
+    blank = len(rows) - len(kept)
     ids = [id for id, _ in kept] if args.ids else None
     left_out = f" ({blank:,} blank texts skipped; `encode` keeps them: to align the two, remove them from the file)"
     return ids, [text for _, text in kept], left_out if blank else ""

@@ -53,12 +53,12 @@ class _Embed(beam.DoFn):
         self.encoder = self.shared.acquire(lambda: arrow.loaded(self.how))
 
     def process(self, batch: Any) -> Iterator[Any]:
-        found = arrow.embedded_batch(self.encoder, batch, self.column, *self.beside)
-        if good := found.filter(found["error"].is_null()).drop_columns("error"):
+        table = arrow.embedded_batch(self.encoder, batch, self.column, *self.beside)
+        if good := table.filter(table["error"].is_null()).drop_columns("error"):
             yield good
-        if len(good) < len(found):
+        if len(good) < len(table):
             names, texts = [*arrow.kept(*self.beside), "error"], arrow.texts(batch, self.column)
-            for row, text in zip(found.select(names).to_pylist(), texts, strict=True):
+            for row, text in zip(table.select(names).to_pylist(), texts, strict=True):
                 if row["error"] is not None:
                     yield beam.pvalue.TaggedOutput("dead", {**row, self.column: text})
 

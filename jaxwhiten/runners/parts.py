@@ -96,8 +96,8 @@ class Parts:
         optional("pyarrow", *_PARQUET)  # an error now, before anything is encoded
         folder = io.replaceable(self.folder)
         if not (self.folder / _PLAN).is_file():
-            found = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-            if other := [name for name in found if name != _CODE and not name.endswith(".tmp")]:
+            names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+            if other := [name for name in names if name != _CODE and not name.endswith(".tmp")]:
                 raise InputError(
                     f"{self.folder}: contains {other[0]}; expected a folder of shards. Specify a new folder."
                 )
@@ -114,8 +114,8 @@ class Parts:
         """The records of finished parts by number; a record whose part is missing does not count."""
         finished = self.folder / _FINISHED
         try:
-            found = _read(finished)["parts"] if finished.is_file() else map(_read, self.folder.glob("part-*.json"))
-            return {part["part"]: part for part in found if self._file(part["part"], ".parquet").is_file()}
+            parts = _read(finished)["parts"] if finished.is_file() else map(_read, self.folder.glob("part-*.json"))
+            return {part["part"]: part for part in parts if self._file(part["part"], ".parquet").is_file()}
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             raise FormatError(f"{self.folder}: its records cannot be read ({error}). Re-embed the corpus.") from error
 
@@ -127,15 +127,15 @@ class Parts:
         """Compares the texts of a source's finished parts with the file; MismatchError names the first that differs."""
         self._checked[source] = source.stat()
         mine = by_source(self.records().values()).get(source.key, [])
-        with contextlib.closing(rows(source, Position(), True, Position())) as found:
-            row = next(found, None)
+        with contextlib.closing(rows(source, Position(), True, Position())) as rows_of_source:
+            row = next(rows_of_source, None)
             for part in sorted(mine, key=lambda part: part["end"]):
                 kept = self._table(part, ["hash"])["hash"].to_pylist()
                 now, dead = list[tuple[int, int]](), {line for line, _ in part["dead"]}
                 while row is not None and row.end.line <= part["end"][0]:
                     if row.end.line > part["start"][0] and row.text is not None and row.end.line not in dead:
                         now.append((row.end.line, text_hash(row.text)))
-                    row = next(found, None)
+                    row = next(rows_of_source, None)
                 for text, hash in itertools.zip_longest(now, kept):
                     if text is None or text[1] != hash:
                         line = text[0] if text else part["end"][0]
@@ -161,20 +161,20 @@ class Parts:
         texts = [text for _, text in good]
         beside = {"id": [row.id for row, _ in good], "hash": np.array([text_hash(text) for text in texts], np.uint64)}
         told = {"plan": self.plan.hash, "encoding": self.plan.encoding}
-        found = arrow.embedded(encoder, texts, beside, self.plan.dtype, **told)
+        table = arrow.embedded(encoder, texts, beside, self.plan.dtype, **told)
         record, bad = chunk.record(), BadRows(chunk.source.path, self.plan.skip_bad)
-        for (row, text), why in zip(good, found["error"].to_pylist(), strict=True):
+        for (row, text), why in zip(good, table["error"].to_pylist(), strict=True):
             if why is not None:
                 bad(row.end.line, f"{text!r:.60}: {why}")
                 record["dead"].append((row.end.line, why))
-        found = found.filter(found["error"].is_null()) if bad.count else found
-        record |= {"rows": len(found), "dead": sorted(record["dead"]), "plan": self.plan.hash}
+        table = table.filter(table["error"].is_null()) if bad.count else table
+        record |= {"rows": len(table), "dead": sorted(record["dead"]), "plan": self.plan.hash}
         if self.plan.moments:
             path = self._file(chunk.number, ".moments.safetensors")
-            grouped.sums(arrow.vectors(found, encoder.head.code)).save(path, self.plan.encoding)
+            grouped.sums(arrow.vectors(table, encoder.head.code)).save(path, self.plan.encoding)
             record["moments"] = io.sha256_file(path)
         with io.atomic_path(self._file(chunk.number, ".parquet")) as temporary:
-            optional("pyarrow.parquet", *_PARQUET).write_table(found.drop_columns("error"), temporary)
+            optional("pyarrow.parquet", *_PARQUET).write_table(table.drop_columns("error"), temporary)
             record["sha256"] = io.sha256_file(temporary)
         io.write_json(self._file(chunk.number, ".json"), record)
         return record
@@ -208,15 +208,15 @@ class Parts:
         """Ids and vectors, or codes that know their code, part after part; FormatError for a part that is damaged."""
         code = load_code(self.folder / _CODE) if "code" in self.plan.encoding else None
         for number, record in self._finished():
-            path, found = self._file(number, ".parquet"), self._table(record)
+            path, table = self._file(number, ".parquet"), self._table(record)
             try:
-                told = json.loads(found.schema.metadata[b"jaxwhiten"])
-                if told["plan"] != self.plan.hash or len(found) != record["rows"]:
+                told = json.loads(table.schema.metadata[b"jaxwhiten"])
+                if told["plan"] != self.plan.hash or len(table) != record["rows"]:
                     raise ValueError("it differs from the recorded shard")
-                vectors = arrow.vectors(found, code)
+                vectors = arrow.vectors(table, code)
             except (OSError, ValueError, LookupError, TypeError) as error:
                 raise FormatError(f"{path}: {error}. Delete it, and rerun `jaxwhiten embed`.") from error
-            yield found["id"].to_pylist(), vectors
+            yield table["id"].to_pylist(), vectors
 
     def all(self) -> tuple[list[str], np.ndarray]:
         """All `blocks` concatenated in memory."""

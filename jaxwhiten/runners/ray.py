@@ -118,5 +118,5 @@ def fit(dataset: Any, column: str = "vector", by: str | None = None) -> Any:
         def combine(self, total: bytes, other: bytes) -> bytes:
             return grouped.merged_bytes(total, other)
 
-    found = dataset.select_columns([column, by] if by else [column]).aggregate(FitMoments())["moments"]
-    return grouped.result(grouped.from_bytes(found), by)
+    packed = dataset.select_columns([column, by] if by else [column]).aggregate(FitMoments())["moments"]
+    return grouped.result(grouped.from_bytes(packed), by)

@@ -43,9 +43,9 @@ def embed(
       none, or null.
     """
     told, names = tuple({"model": model, **how}.items()), arrow.kept(id_column, keep)
-    found = {"vector": "array<float>"} if _encoder(told).head.code is None else {"code": "binary"}
+    result = {"vector": "array<float>"} if _encoder(told).head.code is None else {"code": "binary"}
     kinds = {name: frame.schema[source].dataType.simpleString() for name, source in names.items()}
-    ddl = _ddl({**kinds, **found, "error": "string"})
+    ddl = _ddl({**kinds, **result, "error": "string"})
 
     def embed_partition(partition: Iterator[Any]) -> Iterator[Any]:
         for batch in partition:
@@ -94,8 +94,8 @@ def whiten(frame: Any, whitening: Whitening, column: str = "vector") -> Any:
         for batch in partition:
             table, there = pa.Table.from_batches([batch]), batch[column].is_valid().to_numpy(zero_copy_only=False)
             rows = vectors_of(batch[column]) if there.any() else np.zeros((0, whitening.n_features_in_))
-            found = column_of(whitening.transform(rows).astype(np.float32), there)
-            found = found.cast(pa.list_(pa.float32()))
-            yield from table.set_column(table.column_names.index(column), column, found).to_batches()
+            whitened = column_of(whitening.transform(rows).astype(np.float32), there)
+            whitened = whitened.cast(pa.list_(pa.float32()))
+            yield from table.set_column(table.column_names.index(column), column, whitened).to_batches()
 
     return frame.mapInArrow(whiten_partition, _ddl({**kinds, column: "array<float>"}))

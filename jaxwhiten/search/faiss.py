@@ -99,10 +99,10 @@ class Faiss(Backend):
         prepare, inner = _affine_of(faiss, chain, index.d), faiss.downcast_index(index.index)
         told = (header.size, header.input_dimension, header.dimension, header.normalize, codes and codes["bytes"])
         size = getattr(getattr(inner, "pq", None), "code_size", None)
-        found = (index.ntotal, index.d, inner.d, prepare.unit_length, size)
+        in_file = (index.ntotal, index.d, inner.d, prepare.unit_length, size)
         fits = isinstance(inner, getattr(faiss, cls.classes[codes is not None], ()))
-        if not fits or found != told or getattr(inner, "nlist", None) != getattr(options, "nlist", None):
-            raise ValueError(f"{type(inner).__name__} {found} in the FAISS file, {told} in the header")
+        if not fits or in_file != told or getattr(inner, "nlist", None) != getattr(options, "nlist", None):
+            raise ValueError(f"{type(inner).__name__} {in_file} in the FAISS file, {told} in the header")
         made = cls(faiss, options, prepare, chain, cls._on_device(faiss, inner, options))
         made._owner = index
         return made
@@ -124,8 +124,8 @@ class Faiss(Backend):
         if len(queries) > 1:
             check_process()
         with _one_thread(self._faiss) if len(queries) == 1 else contextlib.nullcontext():
-            found, ids = index.search(queries, k)
-        return (1 - found / 2 if index.metric_type == self._faiss.METRIC_L2 else found), ids
+            scores, ids = index.search(queries, k)
+        return (1 - scores / 2 if index.metric_type == self._faiss.METRIC_L2 else scores), ids
 
     @property
     def nbytes(self) -> int:

@@ -79,8 +79,8 @@ def check_index_folder(path: os.PathLike[str] | str) -> Path:
     str(folder).encode()  # UnicodeEncodeError: FAISS opens only names in UTF-8
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{path}: is a file; an index is a folder.")
-    found = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    ours = HEADER in found or all(map(LEFTOVER.fullmatch, found))
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    ours = HEADER in names or all(map(LEFTOVER.fullmatch, names))
     with contextlib.suppress(OSError, ValueError, RecursionError):  # there is none, or it is damaged
         told = json.loads((folder / HEADER).read_text(encoding="utf-8"))
         ours = isinstance(told, dict) and told.get("kind") == KIND
@@ -95,22 +95,22 @@ def read_header(folder: str | os.PathLike[str]) -> Header:
     if not path.is_file():
         raise FormatError(f"{path}: no such file; expected an index folder.")
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["kind"] != KIND:
-            raise FormatError(f"{path}: describes a {found['kind']!r}; expected an index.")
-        check_version(path, found)
-        header = _typed(found, path)
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["kind"] != KIND:
+            raise FormatError(f"{path}: describes a {record['kind']!r}; expected an index.")
+        check_version(path, record)
+        header = _typed(record, path)
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise FormatError(f"{path}: not a readable index header ({error}). {_AGAIN}") from error
-    if found.get("checksum") != seal(found)["checksum"]:
+    if record.get("checksum") != seal(record)["checksum"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return header
 
 
-def _typed(found: Any, path: Path) -> Header:
+def _typed(record: Any, path: Path) -> Header:
     """The header; FormatError if an entry has an impossible type or size."""
-    header: Header = from_json(Header, found, path, _AGAIN, others=True)
-    json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # ValueError if it could not be written again
+    header: Header = from_json(Header, record, path, _AGAIN, others=True)
+    json.dumps(record, ensure_ascii=False, allow_nan=False).encode()  # ValueError if it could not be written again
     if header.encoding is not None:
         space = from_json(VectorSpace, header.encoding, f"{path}: encoding", _AGAIN, others=True)
         if lacking := [name for name in _NEEDED if getattr(space, name) is None]:
@@ -139,8 +139,8 @@ def verified(folder: Path, entry: File) -> Path:
     path = below(folder, entry["name"])
     if not os.path.isfile(path):
         raise FormatError(f"{folder / HEADER}: names the file {path.name!r:.80}, which is missing. {_AGAIN}")
-    if (found := path.stat().st_size) != entry["bytes"]:
-        raise FormatError(f"{path}: {found} bytes, expected {entry['bytes']}: truncated or overwritten.")
+    if (size := path.stat().st_size) != entry["bytes"]:
+        raise FormatError(f"{path}: {size} bytes, expected {entry['bytes']}: truncated or overwritten.")
     if sha256_file(path) != entry["sha256"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return path
@@ -153,10 +153,10 @@ def replace_files(
 
     Returns the checksum of the header. MismatchError if `seen` is given and the folder has another header by now.
     """
-    found = None
+    current = None
     with contextlib.suppress(FormatError):
-        found = read_header(folder).checksum
-    if seen is not None and found not in (None, seen):
+        current = read_header(folder).checksum
+    if seen is not None and current not in (None, seen):
         raise MismatchError(
             f"{folder}: another writer has changed the index since it was loaded, and would lose its work. Load"
             " it again and repeat your change, both within jaxwhiten.search.locked, or save to a different folder."

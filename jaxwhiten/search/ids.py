@@ -44,9 +44,9 @@ class Ids:
         """The ids of rows. Row −1 has the id −1, or None if ids are strings."""
         if isinstance(self.kept, range):
             return rows
-        found = self.kept[rows]
-        found[rows < 0] = None if self.strings else -1
-        return found
+        ids = self.kept[rows]
+        ids[rows < 0] = None if self.strings else -1
+        return ids
 
     def rows(self, ids: Any) -> Int64[np.ndarray, " m"]:
         """The rows of ids; InputError if an id is missing."""
@@ -87,8 +87,8 @@ class Ids:
         if path is None:
             return cls(range(size), size)
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            kept, last = _array(unique_ids(found["ids"], size)), found["next"]
+            record = json.loads(path.read_text(encoding="utf-8"))
+            kept, last = _array(unique_ids(record["ids"], size)), record["next"]
             if last is not None and (kept.dtype == object or type(last) is not int or last <= kept.max()):
                 raise ValueError(f"{last!r:.80} as the next number")
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
@@ -111,13 +111,13 @@ def as_ids(ids: Any) -> list[Any]:
 
 def unique_ids(ids: Any, n: int) -> list[Any]:
     """The ids of n documents; InputError if their number is wrong or an id is repeated."""
-    found = as_ids(ids)
-    if len(found) != n:
-        raise InputError(f"{len(found)} ids but {n} documents.")
-    if len(set(found)) < n:
-        twice = Counter(found).most_common(1)[0][0]
+    values = as_ids(ids)
+    if len(values) != n:
+        raise InputError(f"{len(values)} ids but {n} documents.")
+    if len(set(values)) < n:
+        twice = Counter(values).most_common(1)[0][0]
         raise InputError(f"The ID {twice!r:.80} occurs twice: each document needs its own ID.")
-    return found
+    return values
 
 
 def _array(ids: list[Any]) -> Shaped[np.ndarray, " n"]:

@@ -186,10 +186,10 @@ class Index(About):
         return [
             [
                 Hit(id, score, None if texts is None else texts[row])
-                for id, score, row in zip(*found, strict=True)
+                for id, score, row in zip(*columns, strict=True)
                 if row >= 0
             ]
-            for found in zip(ids.tolist(), scores.tolist(), rows.tolist(), strict=True)
+            for columns in zip(ids.tolist(), scores.tolist(), rows.tolist(), strict=True)
         ]
 
     def _search(self, queries: np.ndarray, k: int, prepared: bool = False) -> tuple[np.ndarray, np.ndarray]:

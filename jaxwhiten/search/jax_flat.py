@@ -100,9 +100,9 @@ class JaxFlat(Backend):
         def dispatch(part: slice) -> tuple[slice, Any, Any]:
             return part, *run(pad_rows(queries[part], batch), self._documents, self._decoder, self._size)
 
-        for part, values, found in one_ahead(map(dispatch, blocks(len(queries), batch))):
+        for part, values, rows in one_ahead(map(dispatch, blocks(len(queries), batch))):
             scores[part] = np.asarray(values)[: part.stop - part.start]
-            ids[part] = np.asarray(found)[: part.stop - part.start]
+            ids[part] = np.asarray(rows)[: part.stop - part.start]
         return scores, ids
 
     def _batch_and_block(self, n: int, k: int) -> tuple[int, int]:
@@ -138,9 +138,9 @@ class JaxFlat(Backend):
             raise ValueError(f"{stored.dtype} vectors of shape {stored.shape}, unlike the header")
         prepare, tensors = read_map(files.get(_TRANSFORM), header.input_dimension, header.normalize)
         centroids = tensors.get("centroids")
-        found = None if centroids is None else (len(centroids), centroids[0, 0].size * columns)
-        if found != (None if codes is None else (columns, header.dimension)):
-            raise ValueError(f"centroids of {found} bytes and columns, unlike the header")
+        shape = None if centroids is None else (len(centroids), centroids[0, 0].size * columns)
+        if shape != (None if codes is None else (columns, header.dimension)):
+            raise ValueError(f"centroids of {shape} bytes and columns, unlike the header")
         if (prepare.inputs, prepare.outputs) != (header.input_dimension, header.dimension):
             raise ValueError(f"stored vectors of dimension {prepare.outputs}, unlike the header")
         return cls(options, prepare, stored, centroids)

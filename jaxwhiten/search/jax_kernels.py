@@ -155,18 +155,18 @@ def top_k_by_blocks(
     highest, tiles = lax.map(maxima, jnp.arange(0, n, block))
     highest = jnp.moveaxis(highest, 0, 1).reshape(len(queries), -1)
     # k + 1 tiles: padding may have the highest score of the one tile in which padding begins.
-    found, best = lax.top_k(highest, k + 1)
+    maxima_of_best, best = lax.top_k(highest, k + 1)
     # In ascending order, so that candidates are sorted by place.
-    best, found = lax.sort((best, found), num_keys=1)
+    best, maxima_of_best = lax.sort((best, maxima_of_best), num_keys=1)
     best = tiles.reshape(-1)[best]
     rows = documents.reshape(n // tile, tile, d)
 
-    def again(query: Array, best: Array, found: Array) -> tuple[Array, Array]:
+    def again(query: Array, best: Array, maxima_of_best: Array) -> tuple[Array, Array]:
         scores = scored(query[None], rows[best].reshape(-1, d), decoder)[0]
         places = (best[:, None] * tile + jnp.arange(tile)).reshape(-1)
-        counts = (places < count) & jnp.repeat(found > -jnp.inf, tile)
+        counts = (places < count) & jnp.repeat(maxima_of_best > -jnp.inf, tile)
         values, place = lax.top_k(jnp.where(counts, scores, -jnp.inf), k)
         return values, places[place]
 
     at_once = max(1, min(len(queries), _AGAIN_BYTES // (4 * width * (k + 1) * tile)))
-    return lax.map(lambda of: again(*of), (queries, best, found), batch_size=at_once)
+    return lax.map(lambda of: again(*of), (queries, best, maxima_of_best), batch_size=at_once)

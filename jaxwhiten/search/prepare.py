@@ -25,8 +25,8 @@ def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> Flo
     """Decodes coded vectors and checks that they are floats [n, d]; `what` names them in messages."""
     x = as_floats(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, np.ndarray) or x.ndim != 2 or not np.issubdtype(x.dtype, np.floating):
-        found = f"{x.dtype} of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
-        raise InputError(f"The {what} must be a floating-point array [n, d], got {found}: {_TAKES}.")
+        got = f"{x.dtype} of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
+        raise InputError(f"The {what} must be a floating-point array [n, d], got {got}: {_TAKES}.")
     if not x.size:
         raise InputError(f"No {what}: an array of shape {x.shape}.")
     if dimension is not None and x.shape[1] != dimension:

@@ -66,12 +66,12 @@ class Rescoring:
         """The k best candidates of each raw query; candidate −1 is missing, and ties go to the lower id."""
         asked = self.prepare(queries)
         scores, ids = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-        for row, (query, found) in enumerate(zip(asked, np.sort(candidates, axis=1), strict=True)):
-            rows = self.rows[np.maximum(found, 0)]
+        for row, (query, rows_of_query) in enumerate(zip(asked, np.sort(candidates, axis=1), strict=True)):
+            rows = self.rows[np.maximum(rows_of_query, 0)]
             vectors = rows.astype(np.float32) if self.code is None else self.code.decode(rows)
-            cosines = np.where(found >= 0, vectors @ query, -np.inf)
+            cosines = np.where(rows_of_query >= 0, vectors @ query, -np.inf)
             order = np.argsort(-cosines, kind="stable")[:k]
-            scores[row], ids[row] = cosines[order], found[order]
+            scores[row], ids[row] = cosines[order], rows_of_query[order]
         return scores, ids
 
     def write(self, folder: Path) -> None:

@@ -38,8 +38,8 @@ def semantic_search(
     queries = np.atleast_2d(np.asarray(queries, np.float32))
     scores, ids = index.search(queries, min(top_k, index.size))
     return [
-        [{"corpus_id": i, "score": s} for i, s in zip(found, row, strict=True)]
-        for found, row in zip(ids.tolist(), scores.tolist(), strict=True)
+        [{"corpus_id": i, "score": s} for i, s in zip(ids_of_query, row, strict=True)]
+        for ids_of_query, row in zip(ids.tolist(), scores.tolist(), strict=True)
     ]
 
 

@@ -42,8 +42,8 @@ def document_vectors(
     """The vectors that `add_text` adds; ids that do not fit the index raise an error before texts are encoded."""
     _ = index.table.rows(ids) if replace else index.table.plus(ids, len(texts))
     encoder, pooling = of_index(index, encoder, "document")
-    found: np.ndarray = encoder.encode(texts, pooling=pooling, prompt=encoder.prompt_for("document"))
-    return found
+    vectors: np.ndarray = encoder.encode(texts, pooling=pooling, prompt=encoder.prompt_for("document"))
+    return vectors
 
 
 def of_index(index: Index, encoder: Any, role: str = "query") -> tuple[Any, str]:

@@ -193,14 +193,14 @@ class Upgraded:
         self.index.check_k(k)
         queries = as_texts(queries, "query")
         depth = min(self.index.size, max(k, self.candidates))
-        found = search_text(self.index, self.old, queries, min(self.index.size, 2 * depth))
-        if not found:
+        by_old = search_text(self.index, self.old, queries, min(self.index.size, 2 * depth))
+        if not by_old:
             return []
-        near = [hit.text for hits in found for hit in hits[depth:]]
-        self._embed([hit.text for hits in found for hit in hits[:depth]], near, searching=True)
+        near = [hit.text for hits in by_old for hit in hits[depth:]]
+        self._embed([hit.text for hits in by_old for hit in hits[:depth]], near, searching=True)
         encoder, results = self.new.without_code(), []
         asked = normalize(encoder.encode(queries, prompt=encoder.prompt_for("query")))
-        for query, hits in zip(asked, found, strict=True):
+        for query, hits in zip(asked, by_old, strict=True):
             scores = normalize(self._floats(hit.text for hit in hits[:depth])) @ query
             best = np.argsort(-scores, kind="stable")[:k].tolist()
             results.append([hits[place]._replace(score=float(scores[place])) for place in best])

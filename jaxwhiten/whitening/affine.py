@@ -154,8 +154,8 @@ class Affine:
         full = rows * max(1, _HOST_BLOCK_BYTES // _CHUNK_BYTES)
         for part in arrays.blocks(n, full):  # an interrupt waits for one block, not for all rows
             shares = blas.deal(range(part.start, part.stop), rows, hardware.cores())
-            for found in blas.on_cores(lambda share: _map_chunks(X, out, share, *constants), shares):
-                doubtful += found
+            for chunks in blas.on_cores(lambda share: _map_chunks(X, out, share, *constants), shares):
+                doubtful += chunks
         return sorted(doubtful, key=lambda part: part.start)
 
     def _map_on_device(self, X: np.ndarray, out: np.ndarray) -> list[slice]:

@@ -20,9 +20,9 @@ Groups = dict[Any, Moments]
 def sums(vectors: np.ndarray) -> Moments:
     """The moments of a block, in float64, so that parts merge to the moments of the corpus to the last digits."""
     floats = as_floats(vectors)
-    found = Moments().update(floats.astype(np.float64)) if len(vectors) else Moments()
-    found.eps = max(found.eps, resolution(floats.dtype))
-    return found
+    moments = Moments().update(floats.astype(np.float64)) if len(vectors) else Moments()
+    moments.eps = max(moments.eps, resolution(floats.dtype))
+    return moments
 
 
 def moments_of(batch: Any, column: str = "vector", by: str | None = None) -> Groups:

@@ -61,10 +61,10 @@ def _add(
     total: Sums | None, rows: jax.Array, counted: jax.Array, centre: jax.Array, scale: jax.Array, mesh: Mesh
 ) -> Sums:
     def local(rows: jax.Array, counted: jax.Array, centre: jax.Array, scale: jax.Array) -> Sums:
-        found = row_sums(rows.reshape(-1, rows.shape[-1]), counted.reshape(-1), centre, scale)
-        return lax.psum(found, _AXIS)
+        sums = row_sums(rows.reshape(-1, rows.shape[-1]), counted.reshape(-1), centre, scale)
+        return lax.psum(sums, _AXIS)
 
     everywhere = PartitionSpec()
     specs = (_DEALT, _DEALT, everywhere, everywhere)
-    found: Any = jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=everywhere)(rows, counted, centre, scale)
-    return found if total is None else jax.tree.map(jnp.add, total, found)
+    sums: Any = jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=everywhere)(rows, counted, centre, scale)
+    return sums if total is None else jax.tree.map(jnp.add, total, sums)

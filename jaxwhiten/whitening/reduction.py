@@ -76,9 +76,9 @@ def block_sums(X: np.ndarray, devices: Sequence[jax.Device] | None = None) -> It
         sums = sums_on_host(block, *about) if on_host else sums_on_devices(block, *about, devices, full)
         return BlockSums(rows, sums, *about)
 
-    for found in arrays.one_ahead(map(dispatch, arrays.blocks(n, full))):
-        block = X[found.rows]
-        yield found if found.usable() else sums_in_float64(block, found.rows)
+    for sums in arrays.one_ahead(map(dispatch, arrays.blocks(n, full))):
+        block = X[sums.rows]
+        yield sums if sums.usable() else sums_in_float64(block, sums.rows)
         arrays.release_pages(block)
 
 

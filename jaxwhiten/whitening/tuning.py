@@ -169,18 +169,18 @@ def _prefix_cosines(
 
 def _warnings(best: Setting, own: Setting, baseline: Baseline, gain: tuple[float, float], n: int) -> tuple[str, ...]:
     """One sentence for each way in which whitening does not help, or in which n pairs cannot show it."""
-    found = [f"{n} pairs are few: the scores of fewer than {_ENOUGH} are mostly chance."] if n < _ENOUGH else []
+    sentences = [f"{n} pairs are few: the scores of fewer than {_ENOUGH} are mostly chance."] if n < _ENOUGH else []
     if best.score < baseline.score + _NOTHING:
-        found.append(f"No setting of the grid beats the raw vectors ({baseline.score:.2f}): do not whiten.")
+        sentences.append(f"No setting of the grid beats the raw vectors ({baseline.score:.2f}): do not whiten.")
     elif not gain[0] > 0:
         where = "score" if best.held_out is None else "held-out score"
-        found.append(
+        sentences.append(
             f"The best setting changes the {where} by {gain[0]:+.2f} to {gain[1]:+.2f}, no significant gain over the"
             " raw vectors: do not whiten, or use more pairs."
         )
     if own.score < baseline.score - _NOTHING:
-        found.append(
+        sentences.append(
             f"The current whitening (k={own.n_components}, β={own.beta:g}, γ={own.gamma:g}) lowers the score from"
             f" {baseline.score:.2f} to {own.score:.2f}."
         )
-    return tuple(found)
+    return tuple(sentences)
