@@ -1,6 +1,7 @@
 """Searches made from data at hand, for `eval.codes` and `eval.retrieval`, in addition to those of `load_retrieval`.
 
 `wikipedia-N`: the first sentences of the first N passages of text/enwiki, each found by the sentence that follows it.
+`mrpc`: MRPC's second sentences, found by the first ones of paraphrases.
 `snli`: SNLI's entailed hypotheses, found by their premises; captions of photographs, so a narrow corpus.
 `sts`: the second sentences of the STS tasks' test pairs, found by the first ones if people score the pair 4 or more.
 `templated`: sentences of one template, found by a paraphrase in another; narrower still, and generated here.
@@ -15,6 +16,7 @@ from functools import partial
 
 import numpy as np
 
+from eval import mrpc
 from jaxwhiten.datasets import (
     STS_TASKS,
     Corpus,
@@ -98,6 +100,7 @@ def _templated(data_dir: str | None) -> RetrievalData:
 
 SEARCHES: Mapping[str, Callable[[str | None], RetrievalData]] = {
     **{f"wikipedia-{count}": partial(_wikipedia, count) for count in (7000, 15000, 30000)},
+    "mrpc": mrpc.search,
     "snli": _snli,
     "sts": _sts,
     "templated": _templated,

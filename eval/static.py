@@ -29,11 +29,12 @@ from eval.encoding import EMPTY
 from eval.intervals import resampled, with_ends
 from eval.report import results
 from eval.report import static as views
+from eval.searches import load_search
 from eval.settings import choices, integers, words
 from eval.tasks import TaskIndex, index_sentences
 from jaxwhiten import Encoder, metrics, normalize
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_retrieval, load_sts
+from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_sts
 from jaxwhiten.encoding import Vocabulary, distil
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import StaticEncoder, resolve_folder
@@ -134,7 +135,7 @@ def read(config: ConfigDict, tasks: Sequence[str], dev: Sequence[str], text: lis
     loaded = (load_sts(name, folder) for name in dev)
     of_dev = [dataclasses.replace(task, splits={"test": task.splits["dev"]}) for task in loaded]
     dev_index = index_sentences(of_dev, test_only=True)
-    data = load_retrieval(config.dataset, folder)
+    data = load_search(config.dataset, folder)
     _, queries, gold = measure.asked(data, config.queries)
     return Scored(sentences, indices, *dev_index, data, queries, gold, text[: config.timed])
 

@@ -19,8 +19,9 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from configs import launch
+from eval.searches import load_search
 from jaxwhiten import CrossEncoder, Encoder, io, training
-from jaxwhiten.datasets import STS_TASKS, Examples, load_nli, load_retrieval, load_sts, nli_examples, sts_examples
+from jaxwhiten.datasets import STS_TASKS, Examples, load_nli, load_sts, nli_examples, sts_examples
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.models import load_pair_classifier
 from jaxwhiten.runtime import distributed
@@ -93,7 +94,7 @@ def load_examples(config: ConfigDict, held_out: dict[str, Examples]) -> Examples
         raise InputError(f"A cross-encoder takes rows of two sentences; these have {', '.join(examples.columns)}.")
     seen = {plain(text) for rows in held_out.values() for column in rows.columns.values() for text in column}
     if config.data.exclude:
-        retrieval = load_retrieval(config.data.exclude, config.data.folder or None)
+        retrieval = load_search(config.data.exclude, config.data.folder or None)
         seen |= set(map(plain, retrieval.documents + retrieval.queries))
     rows = list(zip(*examples.columns.values(), strict=True))
     kept = [row for row, pair in enumerate(rows) if seen.isdisjoint(map(plain, pair))]

@@ -1,16 +1,16 @@
 """Data sets: STS tasks, NLI, retrieval data, the sample that ships with the package, and the user's own tables."""
 
 from jaxwhiten.datasets.examples import Examples, nli_examples, sts_examples, table_examples, text_examples, write_pairs
-from jaxwhiten.datasets.named import load_mrpc, load_retrieval
+from jaxwhiten.datasets.named import load_retrieval
 from jaxwhiten.datasets.nli import NLIRows, NLISource, load_nli
 from jaxwhiten.datasets.protocol import STS_TASKS, Pairs, STSTask, data_folder
 from jaxwhiten.datasets.pydocs import load_pydocs, split_docstring
 from jaxwhiten.datasets.retrieval import RetrievalData, from_pairs, read_own
 from jaxwhiten.datasets.sts import load_sts, read_pairs
 from jaxwhiten.datasets.tables import Table, read_table
-from jaxwhiten.datasets.textfile import Corpus, corpus_files, held_out
+from jaxwhiten.datasets.textfile import Corpus, corpus_files, held_out, read_lines
 
 __all__ = ["STS_TASKS", "Corpus", "Examples", "NLIRows", "NLISource", "Pairs", "RetrievalData", "STSTask", "Table"]
-__all__ += ["corpus_files", "data_folder", "from_pairs", "held_out", "load_mrpc", "load_nli", "load_pydocs"]
-__all__ += ["load_retrieval", "load_sts", "nli_examples", "read_own", "read_pairs", "read_table", "split_docstring"]
+__all__ += ["corpus_files", "data_folder", "from_pairs", "held_out", "load_nli", "load_pydocs", "load_retrieval"]
+__all__ += ["load_sts", "nli_examples", "read_lines", "read_own", "read_pairs", "read_table", "split_docstring"]
 __all__ += ["sts_examples", "table_examples", "text_examples", "write_pairs"]

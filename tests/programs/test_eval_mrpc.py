@@ -1,0 +1,63 @@
+"""MRPC from a folder, as pairs and as a search."""
+
+import pytest
+
+from eval import mrpc
+from eval.searches import load_search
+from jaxwhiten.errors import DataError, DataNotFoundError
+
+HEADER = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+ROWS = ['1\t1\t2\tHe said " no .\tHe denied it .', "0\t3\t4\tRain fell .\tStocks rose .", "1\t1\t5\tHe said\tNo"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(mrpc, "MRPC_FILES", dict.fromkeys(mrpc.MRPC_FILES, len(ROWS)))
+    target = tmp_path / "downstream" / "MRPC"
+    target.mkdir(parents=True)
+    for number, name in enumerate(mrpc.MRPC_FILES):
+        text = "\r\n".join([HEADER, *(row.replace("\t1\t", f"\t1{number}\t") for row in ROWS)]) + "\r\n"
+        (target / name).write_text(text, encoding="utf-8", newline="")
+    return tmp_path
+
+
+def test_pairs_become_queries_and_documents(folder):
+    data = load_search("mrpc", folder)
+    assert data.name == "mrpc"
+    assert data.queries[0] == 'He said " no .'
+    assert data.query_ids == ["10", "3", "11"]
+    assert data.document_ids == ["2", "4", "5"]
+    assert data.gold.indptr.tolist() == [0, 2, 2, 4]
+    assert data.counts["queries_without_gold"] == 1
+    assert load_search("mrpc", folder / "downstream" / "MRPC").queries == data.queries
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace("0\t3", "x\t3"), "line 3: not a row"),
+        (lambda text: text.replace("\tStocks", " Stocks"), "line 3: not a row"),
+        (lambda text: text[: text.rindex("1\t11")], "2 rows, expected 3"),
+        (lambda text: text.replace("Quality", "Score"), "line 1: not the header"),
+        (lambda text: "", "line 1: not the header"),
+    ],
+)
+def test_damage_is_named_by_line(folder, change, message):
+    path = folder / "downstream/MRPC/msr_paraphrase_test.txt"
+    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        load_search("mrpc", folder)
+
+
+def test_without_a_folder_the_remedies_are_named(tmp_path, monkeypatch):
+    monkeypatch.delenv("JAXWHITEN_DATA_DIR", raising=False)
+    for data_dir in (None, tmp_path):
+        with pytest.raises(DataNotFoundError, match=r"JAXWHITEN_DATA_DIR.*pydocs"):
+            load_search("mrpc", data_dir)
+
+
+def test_the_real_corpus(real_data):
+    data = load_search("mrpc", real_data)
+    assert data.counts["rows"] == 5801
+    assert data.counts["queries_without_gold"] == 1901
+    assert data.counts["rows_with_another_text_of_a_document"] == 0
