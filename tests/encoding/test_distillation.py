@@ -129,7 +129,7 @@ def test_without_a_corpus(teacher):
     for how, message in (
         ({"fit": True}, "requires a corpus"),
         ({"sif": 0.0}, "above 0"),
-        ({"k": 999}, "k=999: expected an integer from 1 to 32"),
+        ({"k": 999}, "=999: expected an integer from 1 to 32"),
     ):
         with pytest.raises(InputError, match=message):
             distil(read, **how)
