@@ -117,15 +117,15 @@ def print_figures(figures: dict[str, Figure], held_out: HeldOut) -> None:
     print(f"{len(held_out.examples):,} held-out rows; {held_out.name} × 100\n")
     print(f"{'':8}{held_out.name:>10}{'95% CI':>16}{'vs. before':>27}")
     for name, figure in figures.items():
-        gain = "" if name == "before" else "{:+.2f} ({:+.2f} to {:+.2f})".format(figure.gain, *figure.gain_interval)
+        gain = "" if name == "before" else str(figure.change)
         print(f"{name:8}{figure.value:10.2f}{'{:.2f}–{:.2f}'.format(*figure.interval):>16}{gain:>27}".rstrip())
 
 
 def verdict(figures: dict[str, Figure], measure: str) -> str:
     """One sentence: whether training helped, beyond chance, and whether words alone do better."""
     after, words = figures["after"], figures["TF-IDF"]
-    low, high = after.gain_interval
-    changed = f"{measure} {after.gain:+.2f}, 95% CI {low:+.2f} to {high:+.2f}"
+    gain, (low, high) = after.change
+    changed = f"{measure} {gain:+.2f}, 95% CI {low:+.2f} to {high:+.2f}"
     if low > 0:
         text = f"Training helped: {changed}"
     elif high < 0:

@@ -12,13 +12,7 @@ from jaxwhiten.training.held_out import Figure, HeldOut, hold_out, write_held_ou
 from jaxwhiten.training.log import median_rate
 from jaxwhiten.training.loop import run_plan
 from jaxwhiten.training.negatives import mine_negatives
-from jaxwhiten.training.objectives import (
-    OBJECTIVES,
-    find_objective,
-    make_plan,
-    objective_loss,
-    settings_of,
-)
+from jaxwhiten.training.objectives import OBJECTIVES, find_objective, make_plan, objective_loss, settings_of
 from jaxwhiten.training.plan import Objective, Plan, Setup, plan_sentences
 from jaxwhiten.training.rows import read_rows
 from jaxwhiten.training.sentences import (
@@ -31,20 +25,11 @@ from jaxwhiten.training.sentences import (
     sts_score,
     tokenize_columns,
 )
-from jaxwhiten.training.step import (
-    Batch,
-    Evaluate,
-    LossFn,
-    Params,
-    create_state,
-    data_mesh,
-    make_step,
-    place_batch,
-)
+from jaxwhiten.training.step import Batch, Evaluate, LossFn, Params, create_state, data_mesh, make_step, place_batch
 
 __all__ = ["OBJECTIVES", "Batch", "Batches", "Evaluate", "Figure", "HeldOut", "LossFn", "Objective", "Params"]
 __all__ += ["Plan", "Rebuild", "Setup", "TokenTable", "TrainingOptions", "Tuned", "create_state", "data_mesh"]
 __all__ += ["encode_columns", "find_objective", "fine_tune", "hold_out", "load_bare", "make_plan", "make_step"]
-__all__ += ["median_rate", "mine_negatives", "noisy_vectors", "note", "objective_loss", "optional", "place_batch"]
+__all__ += ["median_rate", "mine_negatives", "noisy_vectors", "note", "objective_loss", "place_batch"]
 __all__ += ["plan_sentences", "plan_taught", "read_rows", "run_plan", "sentence_batches", "sentence_loss"]
 __all__ += ["settings_of", "split_encoder", "sts_score", "tokenize_columns", "train", "write_held_out"]

@@ -15,19 +15,19 @@ from jaxwhiten.datasets.nli import LABELS
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.io import PathLike, write_text
 from jaxwhiten.metrics import Gold, reciprocal_ranks, spearman
-from jaxwhiten.metrics.bootstrap import Interval, bootstrap_mean, percentile_interval, spearman_resamples
+from jaxwhiten.metrics.bootstrap import Interval, mean_resamples, percentile_interval, spearman_resamples
 from jaxwhiten.scoring import tfidf
+from jaxwhiten.scoring.result import Change
 
 _DEPTH = 10
 
 
 class Figure(NamedTuple):
-    """A score × 100 with its 95% interval, and its difference to the first of several with the interval of that."""
+    """A score × 100 with its 95% interval, and its paired difference to the first of several."""
 
     value: float
     interval: Interval
-    gain: float
-    gain_interval: Interval
+    change: Change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,21 +76,14 @@ class HeldOut:
 
     def compare(self, values: Mapping[str, Float[np.ndarray, " n"]]) -> dict[str, Figure]:
         """The figures of several systems by their values; each difference is to the first."""
-        names, rows = list(values), np.stack(list(values.values()))
-        gains = rows - rows[0]
-        if self.examples.label is None:
-            intervals = [
-                (scaled(bootstrap_mean(row)), scaled(bootstrap_mean(gain)))
-                for row, gain in zip(rows, gains, strict=True)
-            ]
+        rows, label = np.stack(list(values.values())), self.examples.label
+        if label is None:
+            drawn = 100 * mean_resamples(rows)
         else:
-            drawn = spearman_resamples(rows, self.examples.label, [""] * len(self.examples))["all"]
-            intervals = [(percentile_interval(row), percentile_interval(row - drawn[0])) for row in drawn]
+            drawn = spearman_resamples(rows, label, [""] * len(label))["all"]
         scores = list(map(self._score, rows))
-        return {
-            name: Figure(score, own, score - scores[0], gain)
-            for name, score, (own, gain) in zip(names, scores, intervals, strict=True)
-        }
+        changes = [Change(a - scores[0], percentile_interval(b - drawn[0])) for a, b in zip(scores, drawn, strict=True)]
+        return dict(zip(values, map(Figure, scores, map(percentile_interval, drawn), changes), strict=True))
 
     def _score(self, values: Float[np.ndarray, " n"]) -> float:
         label = self.examples.label
@@ -115,11 +108,6 @@ def write_held_out(path: PathLike, held_out: HeldOut) -> None:
     cells = ((" ".join(first.split()), " ".join(second.split()), f"{score:g}") for first, second, score in rows)
     lines = ["sentence1\tsentence2\tscore", *map("\t".join, cells)]
     return write_text(path, "\n".join(lines) + "\n")
-
-
-def scaled(interval: Interval) -> Interval:
-    """An interval × 100."""
-    return Interval(100 * interval.low, 100 * interval.high)
 
 
 def hold_out(examples: Examples, share: int | float, seed: int, ordered: bool) -> tuple[Examples, HeldOut | None]:

@@ -76,14 +76,8 @@ def run_plan(
             batches.set_position(position)
         start = number = int(state.step)
         stopped: set[int] = set()  # signals that any process has received
-        log = Log(
-            Path(folder),
-            steps,
-            start=start,
-            per_step=options.batch_size * unit[1],
-            unit=unit[0],
-            progress=options.progress,
-        )
+        rate: dict[str, Any] = {"unit": unit[0], "per_step": options.batch_size * unit[1]}
+        log = Log(Path(folder), steps, start=start, progress=options.progress, **rate)
         try:
             if evaluate is not None and start == 0:
                 log.scores(0, from_writer(evaluate(jax.device_get(state.params))))

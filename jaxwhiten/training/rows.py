@@ -105,24 +105,20 @@ def _chosen(
 
 def _in_memory(rows: Any) -> Table:
     """The columns of rows that are in memory."""
-    names = getattr(rows, "column_names", getattr(rows, "columns", None))
-    if isinstance(rows, Mapping):
-        names = list(rows)
+    names = list(rows) if isinstance(rows, Mapping) else getattr(rows, "column_names", getattr(rows, "columns", None))
     if names is not None:
         columns = {str(name): list(rows[name]) for name in names}
+    elif isinstance(rows, bytes) or not isinstance(rows, Iterable):
+        raise InputError(f"Expected rows: a path, a table, tuples or dicts; got {type(rows).__name__}.")
     else:
-        if isinstance(rows, bytes) or not isinstance(rows, Iterable):
-            raise InputError(f"Expected rows: a path, a table, tuples or dicts; got {type(rows).__name__}.")
-        listed = list(rows)
-        if listed and all(isinstance(row, Mapping) for row in listed):
-            columns = {str(name): [row.get(name) for row in listed] for name in listed[0]}
-        else:
-            listed = [(row,) if isinstance(row, str) else row for row in listed]
-            width = len(listed[0]) if listed and isinstance(listed[0], Sequence) else 0
-            for number, row in enumerate(listed):
-                if not isinstance(row, Sequence) or len(row) != width:
-                    raise InputError(f"Row {number}: expected a tuple of {width} items, got {row!r:.60}.")
-            columns = {f"column{place + 1}": list(cells) for place, cells in enumerate(zip(*listed, strict=True))}
+        listed: list[Any] = [(row,) if isinstance(row, str) else row for row in rows]
+        if listed and isinstance(listed[0], Mapping):
+            return _in_memory({name: [row.get(name) for row in listed] for name in listed[0]})
+        width = len(listed[0]) if listed and isinstance(listed[0], Sequence) else 0
+        for number, row in enumerate(listed):
+            if not isinstance(row, Sequence) or len(row) != width:
+                raise InputError(f"Row {number}: expected a tuple of {width} items, got {row!r:.60}.")
+        columns = {f"column{place + 1}": list(cells) for place, cells in enumerate(zip(*listed, strict=True))}
     if len(lengths := {len(column) for column in columns.values()}) != 1 or 0 in lengths:
         raise InputError(f"Expected at least one row and columns of one length, got {sorted(lengths)} rows.")
     for name, column in columns.items():

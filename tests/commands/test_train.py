@@ -15,6 +15,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.commands import train
 from jaxwhiten.commands.train import OBJECTIVES, verdict
 from jaxwhiten.metrics.bootstrap import Interval
+from jaxwhiten.scoring.result import Change
 from jaxwhiten.training import OBJECTIVES as KNOWN
 from jaxwhiten.training import Figure
 from tests.commands.conftest import generated
@@ -113,8 +114,8 @@ def test_killed_and_resumed_is_bit_equal(pairs, shallow_model, tmp_path):
 
 
 def figures(gain, low, high, words=0.0):
-    after = Figure(50.0, Interval(45, 55), gain, Interval(low, high))
-    return {"after": after, "TF-IDF": Figure(words, Interval(0, 1), 0.0, Interval(0, 1))}
+    after = Figure(50.0, Interval(45, 55), Change(gain, Interval(low, high)))
+    return {"after": after, "TF-IDF": Figure(words, Interval(0, 1), Change(0.0, Interval(0, 1)))}
 
 
 @pytest.mark.parametrize(

@@ -106,10 +106,10 @@ def test_pairs_are_scored_by_search(encoder):
     words = held_out.values_of_words()
     found = held_out.compare({"before": held_out.values(encoder), "TF-IDF": words})
     assert found["TF-IDF"].value == pytest.approx(100 * words.mean())
-    assert found["TF-IDF"].gain == pytest.approx(100 * (words.mean() - np.mean(expected)))
+    assert found["TF-IDF"].change.value == pytest.approx(100 * (words.mean() - np.mean(expected)))
     low, high = found["before"].interval
     assert low <= found["before"].value <= high
-    assert tuple(found["before"].gain_interval) == (0, 0)
+    assert tuple(found["before"].change.interval) == (0, 0)
 
 
 def test_labels_are_scored_by_spearman(encoder):
