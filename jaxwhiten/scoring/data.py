@@ -29,8 +29,9 @@ def read(data: Any, columns: Sequence[str] = ()) -> Pairs | RetrievalData | Scor
         path = Path(data)
         own = not columns and (path.is_dir() or {name.strip('"') for name in read_header(path)} & _SEARCH)
         data = read_own(path) if own else read_pairs(path, columns)
-    elif isinstance(data, Mapping) or hasattr(data, "columns"):
-        names, other = set(getattr(data, "columns", data)), ("sentence1", "sentence2", "score")
+    elif isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "column_names"):
+        names = set(getattr(data, "column_names", None) or getattr(data, "columns", data))
+        other = ("sentence1", "sentence2", "score")
         wanted = next((two for two in (("query", "document"), ("query", "positive")) if names.issuperset(two)), None)
         if wanted:
             rows = zip(*(as_texts(list(data[name]), name) for name in wanted), strict=True)

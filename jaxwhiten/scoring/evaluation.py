@@ -51,7 +51,7 @@ def evaluate(
       data: Scored pairs: a table (.csv, .tsv, .jsonl, .parquet), `jaxwhiten.load_sts(...).splits[...]`,
         `(sentences_a, sentences_b, scores)`, rows of two sentences and a score, or `ScoredPairs`, whose vectors are
         compared directly. Queries and documents: a table with the columns `query` and `document` (or `positive`), a
-        BEIR folder, or `RetrievalData`. Either also as a DataFrame.
+        BEIR folder, or `RetrievalData`. Either also as a DataFrame, an Arrow table or a dict of columns.
       bytes: Sizes of codes to fit on the sentences or documents; int8 and binary vectors are scored, too.
       k: Dimensions of whitenings to fit on them, 0 for all; for an encoder without a whitening.
       versus: Another encoder, scored with its own head.

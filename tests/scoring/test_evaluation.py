@@ -140,9 +140,12 @@ def test_queries_and_documents_in_any_form(encoder, search, tmp_path, column):
         assert evaluate(encoder, form, resamples=10).rows == wanted.rows
 
 
-def test_a_table_of_pairs_as_columns(encoder, pairs):
+@pytest.mark.parametrize("table", ["dict", "pandas.DataFrame", "pyarrow.table"])
+def test_a_table_of_pairs_as_columns(encoder, pairs, table):
+    module, _, name = table.rpartition(".")
     columns = {"sentence1": pairs.sentence1, "sentence2": pairs.sentence2, "score": pairs.score}
-    assert evaluate(encoder, columns, resamples=10).rows == evaluate(encoder, pairs, resamples=10).rows
+    made = getattr(pytest.importorskip(module), name)(columns) if module else columns
+    assert evaluate(encoder, made, resamples=10).rows == evaluate(encoder, pairs, resamples=10).rows
 
 
 @pytest.mark.parametrize("kind", ["pairs", "search"])
