@@ -59,7 +59,7 @@ WEIGHTS_STAMP := $(VENV)/.weights
 # Where the repository lies: links of README, documents, notebooks and messages.
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
-.PHONY: help demo test test-all ci-extras wheel lint types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
+.PHONY: help demo test test-all ci-extras wheel lint mutation types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
   codes code-tasks regret upgrade unsupervised distil adapters rerank tables owner clean
 
 help: ## Show this list
@@ -85,6 +85,9 @@ wheel: ## Build wheel and sdist into dist/, check them, and run README's command
 
 lint: $(call stamp,dev) ## ruff, and import-linter: the way imports run
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports
+
+mutation: $(call stamp,cpu-test-mutation) ## Faults planted in chosen modules, and those that no test notices, into ci/mutation.json
+	@$(BIN)/python ci/mutation.py $(MUTANTS)
 
 types: $(call stamp,dev) ## mypy, strict, on the library
 	@$(BIN)/mypy

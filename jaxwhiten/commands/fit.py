@@ -150,8 +150,8 @@ def write_outputs(
             what = f"{encoder.name} with its {what.removeprefix('a ')}"
         k = whitening.n_components or whitening.n_features_in_
         print(
-            f"{args.output}: {what} of {whitening.n_features_in_} to {k} dimensions, β={whitening.beta:g},"
-            f" γ={whitening.gamma:g}, fitted on {moments.n:,} rows of rank {whitening.rank_}",
+            f"{args.output}: {what} from {whitening.n_features_in_} to {k} dimensions, β={whitening.beta:g},"
+            f" γ={whitening.gamma:g}, fitted on {moments.n:,} rows, rank {whitening.rank_}",
             file=sys.stderr,
         )
         if code is not None:

@@ -24,7 +24,7 @@ def test_one_folder_holds_whitening_and_code(run, corpus, tiny_model, texts, tmp
     small = tmp_path / "small"
     done = run("fit", corpus, "--model", tiny_model, *MODEL, "-k", 20, "--bytes", 8, "-o", f"{small}/")
     assert done.code == 0, done.err
-    assert "code of 8 bytes after the whitening of 32 to 20 dimensions" in done.err
+    assert "code of 8 bytes after the whitening from 32 to 20 dimensions" in done.err
     encoder = Encoder.from_pretrained(small)
     assert encoder.encode(texts[:3]).shape == (3, 8)
     assert "600 rows of corpus.txt" in (small / "README.md").read_text(encoding="utf-8")

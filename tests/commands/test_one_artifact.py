@@ -40,7 +40,7 @@ def wanted(small, tiny_model):
 def test_fit_says_what_it_wrote(run, corpus, tiny_model, tmp_path):
     done = run("fit", corpus, "--model", tiny_model, *MODEL, "-k", 12, "--output", tmp_path / "small")
     assert done.code == 0, done.err
-    assert "with its whitening of 32 to 12 dimensions, β=1, γ=1, fitted on 600 rows" in done.err
+    assert "with its whitening from 32 to 12 dimensions, β=1, γ=1, fitted on 600 rows" in done.err
     card = (tmp_path / "small" / "README.md").read_text(encoding="utf-8")
     assert "600 rows of corpus.txt" in card
 
