@@ -6,6 +6,7 @@ from collections import namedtuple
 import pytest
 
 from jaxwhiten.commands import cli
+from jaxwhiten.text.tokenization import COUNTS
 from tests.tiny import SENTENCES
 
 TEXTS = [text for text in SENTENCES if text]
@@ -30,6 +31,7 @@ def run(capsys):
 
     def call(*words):
         capsys.readouterr()
+        COUNTS.clear()  # of texts that other tests encoded in this process
         try:
             code = cli.main([str(word) for word in words])
         except SystemExit as end:

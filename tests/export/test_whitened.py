@@ -94,7 +94,7 @@ def test_refusals_come_before_anything_is_written(tiny_model, tmp_path, whitenin
         export(out, tiny_model, pooling="ditto:0+1", whitening=whitening)
     with pytest.raises(InputError, match="no hidden state 9"):
         export(out, tiny_model, pooling="layers:9", whitening=whitening)
-    with pytest.raises(InputError, match="takes 3 to 64"):
+    with pytest.raises(InputError, match="reads 3 to 64"):
         export(out, tiny_model, pooling="mean", max_length=65)
     with pytest.raises(InputError, match="own folder"):
         export(tiny_model, tiny_model, pooling="mean")
