@@ -67,7 +67,7 @@ class CrossEncoder:
         self.activation = activation or ("Sigmoid" if model.labels == 1 else "Identity")
         if self.activation not in _ACTIVATIONS:
             known = ", ".join(_ACTIVATIONS)
-            raise ModelError(f"{self.name}: the activation {self.activation!r} is not supported; {known} are.")
+            raise ModelError(f"{self.name}: activation {self.activation!r} is not supported; expected one of {known}.")
         self.label_names = tuple(label_names) or tuple(f"LABEL_{number}" for number in range(model.labels))
         self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
         self._engine = JAXEngine(model, self.tokenizer.max_length, device)
@@ -97,7 +97,7 @@ class CrossEncoder:
         classifier, folder = load_pair_classifier(model, **reading)
         config, said = (read_optional(folder / name) for name in ("config.json", "config_sentence_transformers.json"))
         if said.get("default_prompt_name"):
-            raise ModelError(f"{folder}: a default prompt of pairs is not supported; take it out of the folder.")
+            raise ModelError(f"{folder}: a default prompt for pairs is not supported: remove it from the folder.")
         older = {"activation_fn": config.get("sbert_ce_default_activation_function")}
         places = (said, config.get("sentence_transformers") or {}, older)
         activation = next((str(place["activation_fn"]) for place in places if place.get("activation_fn")), "")
@@ -156,7 +156,7 @@ class CrossEncoder:
           Scores and ids, best first; −1 comes last, with score −inf.
         """
         if self.labels != 1:
-            raise InputError(f"{self.name} has {self.labels} labels; ranking takes a model with one score per pair.")
+            raise InputError(f"{self.name} has {self.labels} labels; ranking needs a model with one score per pair.")
         queries, documents = as_texts(queries, "query"), as_texts(documents, "document")
         pairs = [(queries[query], documents[ids[query, place]]) for query, place in np.argwhere(ids >= 0).tolist()]
         logits = np.full(ids.shape, -np.inf, np.float32)

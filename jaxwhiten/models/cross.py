@@ -87,8 +87,8 @@ def load_pair_classifier(
         return classifier, folder
     if not found:
         raise ModelError(
-            f"{where}: no classifier of sentence pairs in it; train one with `python -m train.cross`, or name the"
-            " folder of a sentence-transformers CrossEncoder."
+            f"{where}: contains no classifier of sentence pairs: train one with `python -m train.cross`, or specify"
+            " the folder of a sentence-transformers CrossEncoder."
         )
     load_head(classifier, _HEAD, form, config, folder)
     return classifier, folder

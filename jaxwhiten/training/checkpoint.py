@@ -60,7 +60,7 @@ class Checkpoints:
             ) from error
         if changes:
             raise MismatchError(
-                f"{self.folder} holds a run of another recipe: {'; '.join(changes)}. Its checkpoints are unchanged. "
+                f"{self.folder} contains a run with different settings: {'; '.join(changes)}. Its checkpoints are unchanged. "
                 "Restore these settings to resume it, or use a new output folder."
             )
 

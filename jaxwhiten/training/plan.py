@@ -103,9 +103,7 @@ class Objective:
         if len(columns) < least or (most is not None and len(columns) > most):
             wanted = f"{least}" if most == least else f"at least {least}"
             raise InputError(
-                f"The objective {self.name!r} takes {wanted} sentences per row; the rows have {', '.join(columns)}."
+                f"The objective {self.name!r} expects {wanted} sentences per row, got {', '.join(columns)}."
             )
         if self.label in ("class", "score") and label != self.label:
-            raise InputError(
-                f"The objective {self.name!r} needs a {self.label} for every row; the rows have {label or 'none'}."
-            )
+            raise InputError(f"The objective {self.name!r} expects a {self.label} in every row, got {label or 'none'}.")

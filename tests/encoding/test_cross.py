@@ -85,15 +85,15 @@ def test_mistakes(one, tokenizer, tmp_path):
         one.predict(["one sentence"])
     with pytest.raises(InputError, match="Second sentence of pair 0: expected a str, got int 1"):
         one.predict([("a", 1)])
-    with pytest.raises(InputError, match="has 2 labels; ranking takes a model with one score per pair"):
+    with pytest.raises(InputError, match="has 2 labels; ranking needs a model with one score per pair"):
         make(tokenizer, 2).rank("a", ["b"])
     folder = one.save(tmp_path)
     with pytest.raises(InputError, match="max_length=65: this model reads 3 to 64 tokens"):
         CrossEncoder.from_pretrained(folder, max_length=65)
     settings = folder / "config_sentence_transformers.json"
     for changes, message in [
-        ({"activation_fn": "torch.nn.Tanh"}, "activation 'Tanh' is not supported; Sigmoid, Identity are"),
-        ({"default_prompt_name": "query"}, "a default prompt of pairs is not supported"),
+        ({"activation_fn": "torch.nn.Tanh"}, "activation 'Tanh' is not supported; expected one of Sigmoid, Identity"),
+        ({"default_prompt_name": "query"}, "a default prompt for pairs is not supported"),
     ]:
         settings.write_text(json.dumps(changes))
         with pytest.raises(ModelError, match=message):

@@ -76,13 +76,13 @@ def test_read_back_and_several_pairs_in_a_row(family, tmp_path):
 
 def test_mistakes(tmp_path):
     write_model(tmp_path / "encoder", **SIZES)
-    with pytest.raises(ModelError, match="no classifier of sentence pairs in it; train one"):
+    with pytest.raises(ModelError, match="contains no classifier of sentence pairs: train one"):
         load_pair_classifier(tmp_path / "encoder")
     assert load_pair_classifier(tmp_path / "encoder", 3)[0].labels == 3
     write_model(tmp_path / "bare", pooler=False, **SIZES)
     assert load_pair_classifier(tmp_path / "bare", 1)[0].config.pooler
     write_model(tmp_path / "other", **{**SIZES, **FAMILIES["modernbert"]})
-    with pytest.raises(ModelError, match="modernbert: no classifiers of sentence pairs of this family; take bert, "):
+    with pytest.raises(ModelError, match="modernbert: this family has no classifiers of sentence pairs; use bert, "):
         load_pair_classifier(tmp_path / "other", 1)
     save_pair_classifier(classifier("bert"), tmp_path / "pairs", ["no", "yes"], {})
     raw = json.loads((tmp_path / "pairs" / "config.json").read_text()) | {"hidden_size": 48}

@@ -174,8 +174,8 @@ def test_bad_rows_are_refused_or_counted(config, capsys):
     ("changes", "message"),
     [
         ({"objective": "sofmax"}, "Did you mean 'softmax'"),
-        ({"objective": "triplet"}, "takes 3 sentences per row; the rows have one, two"),
-        ({"negatives": 1}, "takes 2 sentences per row; the rows have one, two, negative"),
+        ({"objective": "triplet"}, "expects 3 sentences per row, got one, two"),
+        ({"negatives": 1}, "expects 2 sentences per row, got one, two, negative"),
         ({"objective": "mnr", "data.columns": ("one", "two", "label"), "negatives": 1}, "mined for pairs"),
         ({"pooling": "pooler"}, "such as .mean., .cls. or"),
         ({"settings": {"scales": 3.0}}, "Unknown setting"),
