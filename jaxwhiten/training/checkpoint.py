@@ -60,8 +60,8 @@ class Checkpoints:
             ) from error
         if changes:
             raise MismatchError(
-                f"{self.folder} contains a run with different settings: {'; '.join(changes)}. Its checkpoints are unchanged. "
-                "Restore these settings to resume it, or use a new output folder."
+                f"{self.folder} contains a run with different settings: {'; '.join(changes)}. Its checkpoints are"
+                " unchanged. Restore these settings to resume it, or use a new output folder."
             )
 
     @property
