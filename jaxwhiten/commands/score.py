@@ -22,7 +22,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add(parser, "--versus MODEL", "Hugging Face model ID or folder of an encoder to compare with")
     add(parser, "--bytes N,N", "sizes of codes to score, with int8 and binary vectors", type=integers, default=())
-    add(parser, "-k --k K,K", "dimensions of whitenings to fit on the texts; default: all", type=integers, default=())
+    add(
+        parser,
+        "-k --k K,K",
+        "dimensions of whitenings to fit on the texts; default: all, none with --bytes",
+        type=integers,
+        default=(),
+    )
     add_knobs(parser, fitting=True, dimension=False)
     add(parser, "--no-cache", "do not keep the vectors in the cache")
     add(parser, "--json", "one JSON object")
@@ -45,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     encoder = load_encoder(args)
     ks = args.k
     if encoder.without_code().head.whitening is None:
-        ks = ks or (0,)
+        ks = ks or (() if args.bytes else (0,))
     elif ks or settings:
         raise InputError(f"{args.model}: already includes a whitening, scored unchanged: omit the whitening options.")
     versus = Encoder.from_pretrained(args.versus, max_length=args.max_length) if args.versus else None

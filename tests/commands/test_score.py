@@ -67,6 +67,8 @@ def test_fewer_bytes(run, tiny_model, table):
         *[["int8", "32", "32"], ["binary", "32", "4"], ["code", cells[5][1], "4"], ["code", cells[6][1], "8"]],
     ]
     assert [line[0] for line in cells[7:]] == ["TF-IDF", "BM25"]
+    alone = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--bytes", 4).out
+    assert [line.split()[0] for line in alone.splitlines()[3:-2]] == ["raw", "int8", "binary", "code", "TF-IDF", "BM25"]
 
 
 @pytest.mark.parametrize("kind", ["table", "folder"])
