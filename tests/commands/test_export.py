@@ -89,7 +89,7 @@ def test_a_whitening_of_another_model_is_refused(run, whitening_file, tmp_path):
         (["--format", "sentence-transformer"], "Did you mean 'sentence-transformers'"),
         (["--format", "hub"], "Unknown format"),
         (["--format", "faiss"], "pass --whitening"),
-        (["--format", "sentence-transformers", "-k", "3"], "pass --whitening"),
+        (["--format", "sentence-transformers", "-k", "3"], "require --whitening"),
         (["--format", "onnx", "--score", "a=1"], "--score and --name require"),
         (["--format", "sentence-transformers", "--whitening", "{w}", "--score", "71.3"], "TASK=POINTS"),
         (["--format", "sentence-transformers", "--whitening", "{w}", "--score", "a=high"], "TASK=POINTS"),
