@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-k --k K,K",
         "dimensions of whitenings to fit on the texts; default: all, none with --bytes",
         type=integers,
-        default=(),
+        dest="n_components",
     )
     add_knobs(parser, fitting=True, dimension=False)
     add(parser, "--no-cache", "do not keep the vectors in the cache")
@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.scoring import evaluate, read
 
     data, settings = read(args.data, args.columns), knobs(args)
+    ks = settings.pop("n_components", ())
     encoder = load_encoder(args)
-    ks = args.k
     if encoder.without_code().head.whitening is None:
         ks = ks or (() if args.bytes else (0,))
     elif ks or settings:
