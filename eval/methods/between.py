@@ -97,7 +97,7 @@ class EncoderMap(Method):
             moments, strength = X, 0.1 if self.strength is None else self.strength
         else:
             X = as_matrix(X, type(self).__name__, min_rows=1)
-            moments = CrossMoments(X.shape[1]).update(X, self._learn(X, None) if y is None else y)
+            moments = CrossMoments(X.shape[1]).update(X, self._learn(X) if y is None else y)
             strength = self._chosen(X, np.asarray(y)) if self.strength is None else self.strength
         self._state = _State(moments, float(strength), *moments.maps(self.kind, strength))
         return self._fitted_on(moments.joint.n, moments.columns, stamp(time.perf_counter() - started))
@@ -107,8 +107,8 @@ class EncoderMap(Method):
         target = self._state.target
         return target(as_matrix(Y, type(self).__name__, columns=target.inputs))
 
-    def _learn(self, X: np.ndarray, state: Any) -> Any:
-        raise InputError("A map between encoders is fitted on pairs, all at once; what merges is CrossMoments.")
+    def _learn(self, X: np.ndarray) -> Any:
+        raise InputError("A map between encoders is fitted on pairs.")
 
     def _chosen(self, X: np.ndarray, Y: np.ndarray) -> float:
         """The strength with which held-out pairs retrieve each other best."""
@@ -135,9 +135,9 @@ class EncoderMap(Method):
     def _pack(self, state: _State) -> dict[str, np.ndarray]:
         return {**state.moments.joint.tensors(), "strength": np.array(state.strength)}
 
-    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> _State:
+    def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
         joint = Moments.of_tensors(tensors)
         if not 1 <= d < len(joint.mean):
             raise ValueError(f"pairs of {len(joint.mean)} columns, {d} of them of the first")
         moments, strength = CrossMoments(d, joint), float(tensors["strength"].item())
-        return _State(moments, strength, *moments.maps(self.kind, strength))
+        self._state = _State(moments, strength, *moments.maps(self.kind, strength))

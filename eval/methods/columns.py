@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,15 +14,12 @@ from jaxwhiten.whitening.estimator import parameters
 
 
 class _ColumnMethod(Method):
-    def _learn(self, X: np.ndarray, state: Moments | None) -> Moments:
+    def _learn(self, X: np.ndarray) -> Moments:
         check_finite(X)
-        return Moments().merge(state or Moments()).update(X)
+        return Moments().update(X)
 
     def _pack(self, state: Moments) -> dict[str, np.ndarray]:
         return state.tensors()
-
-    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Moments:
-        return Moments.of_tensors(tensors, d)
 
     def _scale(self, state: Moments) -> np.ndarray | None:
         """The factor of each column, or None."""
@@ -79,7 +75,7 @@ class Identity(Method):
 
     name = "none"
 
-    def _learn(self, X: np.ndarray, state: Any) -> tuple[()]:
+    def _learn(self, X: np.ndarray) -> tuple[()]:
         check_finite(X)
         return ()
 
@@ -89,6 +85,3 @@ class Identity(Method):
 
     def _pack(self, state: Any) -> dict[str, np.ndarray]:
         return {}
-
-    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> tuple[()]:
-        return ()

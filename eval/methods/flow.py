@@ -98,7 +98,7 @@ class BertFlow(Method):
       depth: Steps per level.
       width: Hidden width of the couplings.
       learning_rate: Learning rate of Adam.
-      epochs: Passes over the rows of `fit`, or of each call of `partial_fit`.
+      epochs: Passes over the rows.
       batch_size: Rows per step; the release takes 32 pairs.
       seed: Seed of the couplings and of the order of the rows.
 
@@ -127,23 +127,13 @@ class BertFlow(Method):
     def _compiled(self, d: int, sizes: tuple[int, int, int]) -> SimpleNamespace:
         return _functions(d, *sizes, float(self.learning_rate))
 
-    def _learn(self, X: np.ndarray, state: FlowState | None) -> FlowState:
+    def _learn(self, X: np.ndarray) -> FlowState:
         check_finite(X)
         sizes = (int(self.levels), int(self.depth), int(self.width))
-        if state is not None and state.sizes != sizes:
-            raise InputError(
-                f"This flow has levels, depth and width {state.sizes}, not {sizes}: call fit, not partial_fit."
-            )
-        functions = self._compiled(X.shape[1], sizes)
-        losses = np.zeros(0, np.float32) if state is None else state.losses
-        rng = np.random.default_rng([self.seed, len(losses)])
-        if state is None:
-            first = np.sort(rng.permutation(len(X))[:_INIT_ROWS])
-            params = functions.initialise(functions.create(self.seed), X[first].astype(np.float32))
-            opt_state = functions.start(params)
-        else:
-            params, opt_state = state.params, state.opt_state
-        found = [losses]
+        functions, rng = self._compiled(X.shape[1], sizes), np.random.default_rng([self.seed, 0])
+        first = np.sort(rng.permutation(len(X))[:_INIT_ROWS])
+        params = functions.initialise(functions.create(self.seed), X[first].astype(np.float32))
+        opt_state, found = functions.start(params), [np.zeros(0, np.float32)]
         for rows, steps in self._chunks(X, rng):
             params, opt_state, bits = functions.train(params, opt_state, rows, steps)
             found.append(np.asarray(bits)[:steps])
@@ -193,31 +183,7 @@ class BertFlow(Method):
         tensors = {"sizes": np.array(state.sizes, np.int64), "losses": state.losses}
         return tensors | _named("params", state.params) | _named("optimizer", state.opt_state)
 
-    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> FlowState:
-        levels, depth, width = (int(size) for size in tensors["sizes"])
-        # Sizes that contradict the file's arrays are refused before arrays of these sizes are made.
-        square = any(array.shape == (width, width) for array in tensors.values())
-        if min(levels, depth, width) < 1 or levels >= d.bit_length() or levels * depth > len(tensors) or not square:
-            raise ValueError(f"{levels} levels of {depth} steps, width {width}, for {d} columns")
-        functions = self._compiled(d, (levels, depth, width))
-        params = jax.eval_shape(lambda: functions.create(0))
-        opt_state = jax.eval_shape(functions.start, params)
-        params, opt_state = _filled("params", params, tensors), _filled("optimizer", opt_state, tensors)
-        return FlowState((levels, depth, width), params, opt_state, tensors["losses"])
-
 
 def _named(prefix: str, tree: Any) -> dict[str, np.ndarray]:
     """The arrays of a tree by their paths."""
     return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in jax.tree.leaves_with_path(tree)}
-
-
-def _filled(prefix: str, tree: Any, tensors: Mapping[str, np.ndarray]) -> Any:
-    """A tree of shapes, filled with the arrays that `_named` wrote."""
-
-    def filled(path: Any, leaf: Any) -> jax.Array:
-        array = tensors[name := prefix + jax.tree_util.keystr(path)]
-        if array.shape != leaf.shape or array.dtype != leaf.dtype:
-            raise ValueError(f"{name} is {array.dtype}{list(array.shape)}, not {leaf.dtype}{list(leaf.shape)}")
-        return jnp.asarray(array)
-
-    return jax.tree.map_with_path(filled, tree)

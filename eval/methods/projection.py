@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
-
 import numpy as np
 
 from eval.methods.base import Method
@@ -19,7 +16,7 @@ from jaxwhiten.whitening.estimator import parameters
 class RandomProjection(Method):
     """Multiplies by a random matrix of k columns with entries N(0, 1/k), which keeps squared lengths on average.
 
-    `fit` learns only the number of columns. The same seed gives the same matrix; a saved file holds the matrix.
+    `fit` learns only the number of columns. The same seed gives the same matrix.
 
     Args:
       n_components: k, the columns of the result; None for as many as the input has.
@@ -40,10 +37,8 @@ class RandomProjection(Method):
             check_integer("n_components", self.n_components, least=1)
         check_integer("seed", self.seed, least=0)
 
-    def _learn(self, X: np.ndarray, state: np.ndarray | None) -> np.ndarray:
+    def _learn(self, X: np.ndarray) -> np.ndarray:
         check_finite(X)
-        if state is not None:
-            return state
         d = X.shape[1]
         k = self.n_components or d
         return np.random.default_rng(self.seed).standard_normal((d, k)) / np.sqrt(k)
@@ -53,12 +48,6 @@ class RandomProjection(Method):
 
     def _pack(self, state: np.ndarray) -> dict[str, np.ndarray]:
         return {"matrix": state}
-
-    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> np.ndarray:
-        matrix = tensors["matrix"]
-        if matrix.dtype != np.float64 or matrix.ndim != 2 or len(matrix) != d:
-            raise ValueError(f"a {matrix.dtype} matrix of shape {matrix.shape}")
-        return matrix
 
 
 @parameters
@@ -84,8 +73,8 @@ class AllButTheTop(Method):
         if self.n_directions is not None:
             check_integer("n_directions", self.n_directions, 0, d - 1)
 
-    def _learn(self, X: np.ndarray, state: Whitening | None) -> Whitening:
-        return (Whitening(gamma=0.0) if state is None else copy.copy(state)).partial_fit(X)
+    def _learn(self, X: np.ndarray) -> Whitening:
+        return Whitening(gamma=0.0).fit(X)
 
     def _map(self, state: Whitening, X: np.ndarray) -> np.ndarray:
         d = state.n_features_in_
@@ -96,8 +85,3 @@ class AllButTheTop(Method):
 
     def _pack(self, state: Whitening) -> dict[str, np.ndarray]:
         return state.tensors()
-
-    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Whitening:
-        whitening = Whitening(gamma=0.0)
-        whitening.restore(tensors, d)
-        return whitening

@@ -1,4 +1,4 @@
-"""All methods by name, and functions to make and load any of them."""
+"""All methods by name, and a function to make any of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from eval.methods.columns import Centring, Identity, ZScore
 from eval.methods.flow import BertFlow
 from eval.methods.projection import AllButTheTop, RandomProjection
 from jaxwhiten.errors import check_name
-from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.estimator import Estimator
 
@@ -29,9 +28,3 @@ def make_method(name: str, **params: Any) -> Any:
     """Makes the method of that name in `METHODS` from arguments of its constructor; it is not fitted yet."""
     check_name("method", name, METHODS)
     return METHODS[name]().set_params(**params)
-
-
-def load_method(path: PathLike) -> Any:
-    """Loads any fitted method, including a `Whitening`, from the file that its `save` wrote."""
-    tensors, header = load_tensors(path, kind=tuple(_CLASSES))
-    return _CLASSES[header["kind"]].from_tensors(path, tensors, header)

@@ -95,8 +95,6 @@ def test_refusals(pairs, tmp_path):
     ):
         with pytest.raises(error, match=message):
             mapped.fit(*arguments)
-    with pytest.raises(InputError, match="what merges is CrossMoments"):
-        mapped.partial_fit(x, y)
     with pytest.raises(MismatchError, match="21 columns"):
         CrossMoments(12).update(x, y).merge(CrossMoments(12).update(x, y[:, :5]))
     with pytest.raises(InputError, match="Did you mean 'ridge'"):

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from eval.methods import Centring, Identity, ZScore
 from jaxwhiten.errors import InputError
@@ -40,19 +38,6 @@ def test_a_column_without_variance_is_not_blown_up(rows):
     np.testing.assert_allclose(z[:, 0].std(), 1)
     with pytest.raises(InputError, match="variance_floor"):
         ZScore(variance_floor=2.0).fit(rows)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(1, 9), min_size=2, max_size=5), st.integers(0, 2**31), st.floats(-1e6, 1e6))
-def test_parts_are_fitted_like_the_whole(sizes, seed, offset):
-    x = np.random.default_rng(seed).standard_normal((sum(sizes), 3)) + offset
-    method = ZScore()
-    for part in np.split(x, np.cumsum(sizes)[:-1]):
-        method.partial_fit(part)
-    sums = method.tensors()
-    assert sums["n"].item() == len(x)
-    np.testing.assert_allclose(sums["mean"], x.mean(0), rtol=1e-12, atol=1e-9)
-    np.testing.assert_allclose(np.diagonal(sums["M2"]), ((x - x.mean(0)) ** 2).sum(0), rtol=1e-6, atol=1e-9)
 
 
 def test_rows_out_of_range_are_refused():

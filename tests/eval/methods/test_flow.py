@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from eval.methods import FLOW_CONFIGS, BertFlow, ZScore, flow, load_method
+from eval.methods import FLOW_CONFIGS, BertFlow, ZScore, flow
 from eval.methods.glow import ActNorm, Glow, Shift
 from jaxwhiten.errors import InputError, MissingDependencyError
 
@@ -159,16 +159,9 @@ def test_chunks_do_not_change_the_fit(monkeypatch):
     assert len(parts.losses_) == 2 * (700 // 16)
 
 
-def test_partial_fit_goes_on_and_fit_starts_anew(tmp_path):
+def test_a_fit_starts_anew():
     x = data(640, 8)
     method = BertFlow(**SMALL).fit(x)
-    method.save(tmp_path / "f")
-    loaded = load_method(tmp_path / "f")
-    method.partial_fit(x)
-    loaded.partial_fit(x)
-    assert len(method.losses_) == 20
-    np.testing.assert_array_equal(loaded.losses_, method.losses_)
-    np.testing.assert_array_equal(loaded.transform(x), method.transform(x))
     assert len(method.fit(x).losses_) == 10
     assert method.provenance["fit_seconds"] > 0
     assert len(BertFlow(**SMALL).fit(x[:5]).losses_) == 1
@@ -189,11 +182,9 @@ def test_parameters_are_checked(monkeypatch):
     before = method.transform(x)
     method.set_params(depth=2)
     np.testing.assert_array_equal(method.transform(x), before)
-    with pytest.raises(InputError, match="call fit, not partial_fit"):
-        method.partial_fit(x)
     method.set_params(depth=1)
     with pytest.raises(InputError, match="smaller learning_rate"):
-        method.set_params(learning_rate=1e30, epochs=20).partial_fit(x)
+        method.set_params(learning_rate=1e30, epochs=20).fit(x)
     np.testing.assert_array_equal(method.transform(x), before)
 
 
