@@ -84,11 +84,11 @@ def encode_table(result: Result) -> Table:
     return Table(columns, rows, 2, notes=(*missing, machine(result)))
 
 
-def lists_table(result: Result, kind: str = "ivf") -> Table:
-    """Approximate search of raw vectors and of the controls, at equal recall."""
+def lists_table(result: Result) -> Table:
+    """Inverted lists of raw vectors and of the controls, at equal recall."""
     rows = []
     for name, part in result["encoders"].items():
-        for vectors, row in part.get(kind, {}).items():
+        for vectors, row in part.get("ivf", {}).items():
             cells = [
                 number(row["mean_cosine"]),
                 number(row["mrr_at_10"], 3),
@@ -97,8 +97,7 @@ def lists_table(result: Result, kind: str = "ivf") -> Table:
             ]
             cells += [number(row["ms_a_query"], 3), times(row["speed_to_raw"]), number(row["single_ms"], 3)]
             rows.append([f"{name}, {part['documents']:,}", vectors, *cells])
-    effort = "nprobe" if kind == "ivf" else "efSearch"
-    columns = ("encoder, documents", "vectors", "mean cosine", "exact MRR@10", effort, "recall@10", "ms per query")
+    columns = ("encoder, documents", "vectors", "mean cosine", "exact MRR@10", "nprobe", "recall@10", "ms per query")
     return Table((*columns, "times raw's speed", "one by one, ms"), rows, 2, notes=(machine(result),))
 
 
@@ -124,26 +123,6 @@ def codes_table(result: Result) -> Table:
     return Table((*columns, "one by one, ms", "build, s"), rows, 2, notes=(machine(result),))
 
 
-def batches_table(result: Result) -> Table:
-    """Milliseconds per query of full scans, by the number of queries in a call."""
-    rows = [
-        [batch, name, number(row["ms_a_query"], 3), times(row["speed_to_float32"])]
-        for batch, part in result["batches"].items()
-        for name, row in part.items()
-    ]
-    return Table(("queries", "vectors", "ms per query", "times float32's speed"), rows, 2, notes=(machine(result),))
-
-
-def threads_table(result: Result) -> Table:
-    """Searches of several threads with the lock of their index, beside those without."""
-    rows = [
-        [name, f"{row['searches_per_second']['locked']:,.0f}", times(row["of_unlocked"]), times(row["of_backend"])]
-        for name, row in result["backends"].items()
-    ]
-    columns = ("backend", "searches per s", "of the rate without lock", "of the backend alone")
-    return Table(columns, rows, notes=(machine(result),))
-
-
 def latency_table(result: Result) -> Table:
     """Calls one after the other: a query to its vector, and to ids."""
     parts = {"text to vector": result["query"], "text to ids": result["search"]}
@@ -153,12 +132,6 @@ def latency_table(result: Result) -> Table:
         for name, row in sorted(part.items(), key=lambda item: float(item[1]["p50_ms"]))
     ]
     return Table(("what", "contestant", "p50, ms", "p99, ms", "times the fastest's"), rows, 2, notes=(machine(result),))
-
-
-def callers_table(result: Result) -> Table:
-    """Queries per second from one thread and from eight."""
-    rows = [[name, *(number(rate, 0) for rate in rates)] for name, rates in result["callers"].items()]
-    return Table(("contestant", "queries/s, 1 thread", "8 threads"), rows)
 
 
 def documents_table(result: Result) -> Table:
@@ -213,42 +186,6 @@ def database_times_table(result: Result) -> Table:
     return Table(("database", "bytes held", "fill, s", "p50, ms", "p99, ms"), rows, 1, notes=(machine(result),))
 
 
-def sizes_table(result: Result) -> Table:
-    """Encoders of published sizes: tokens per second and memory, beside sentence-transformers in float32."""
-    rows = []
-    for name, found in result["models"].items():
-        what = f"{name}, {found['weights_gb']:.2f} GB"
-        for contestant, row in found["contestants"].items():
-            if "refused" in row:
-                rows.append([what, contestant, "refused", "", "", "", ""])
-                continue
-            figures = [number(row["tokens_per_second"], 0), times(row["of_the_peer"])]
-            memory = [number(row[key], 1) for key in ("loaded_gb", "peak_gb")]
-            rows.append([what, contestant, *figures, *memory, number(row["cosine"], 5)])
-    columns = ("model, weights", "contestant", "tokens/s", "ratio", "loaded, GB", "peak, GB", "least cosine")
-    return Table(columns, rows, 2, notes=(machine(result),))
-
-
-def zipf_table(result: Result) -> Table:
-    """Texts that an upgrade has embedded after so many queries, beside the prediction, and milliseconds of a query."""
-
-    def waited(found: Mapping[str, float]) -> str:
-        return f"{number(found['p50_ms'], 0)} / {number(found['p99_ms'], 0)}"
-
-    rows = [
-        [
-            *(f"{row[key]:,}" for key in ("candidates", "queries", "distinct", "embedded")),
-            f"{100 * row['share']:.1f} %",
-            number(row["predicted"]["texts"], 0),
-            *(waited(row["timed"][part]) for part in ("first", "last", "old_index")),
-        ]
-        for row in result["rows"]
-    ]
-    hundreds = f"query {result['timed'] - 99:,} to {result['timed']:,}"
-    counts = ("C", "queries", "distinct", "texts embedded", "share", "predicted")
-    return Table((*counts, "query 1 to 100", hundreds, "old index"), rows, 1, notes=(machine(result),))
-
-
 def engines_table(result: Result) -> Table:
     """A corpus on every engine beside plain `encode`."""
     rows = [
@@ -260,26 +197,6 @@ def engines_table(result: Result) -> Table:
     ]
     columns = ("sentences", "engine", "sentences/s", "of encode", "start, s", "vectors off", "moments off")
     return Table(columns, rows, 2, notes=(machine(result),))
-
-
-def engines_memory_table(result: Result) -> Table:
-    """The most that the driver and a worker held, by rows."""
-    found = sorted(result["memory"], key=lambda row: row["runner"])
-    names = ("rows", "distinct", "seconds", "driver_mb", "worker_mb")
-    rows = [[row["runner"], *(number(row[name] or None, 0) for name in names)] for row in found]
-    columns = ("runner", "rows", "different", "seconds", "driver, MB", "worker, MB")
-    return Table(columns, rows, 3, notes=(machine(result),))
-
-
-def memory_table(result: Result) -> Table:
-    """How far a process grows, per million vectors."""
-    counts = {"fit": result["rows"], "index": result["rows"], "encode": result["sentences"]}
-    rows = [
-        [f"{part} {counts[part]:,}", name, number(grown, 0), number(1e3 * grown / counts[part])]
-        for part, contestants in result["grown_mb"].items()
-        for name, grown in contestants.items()
-    ]
-    return Table(("what", "contestant", "MB", "GB per million"), rows, 2, notes=(machine(result),))
 
 
 def families_table(result: Result) -> Table:
@@ -294,12 +211,6 @@ def families_table(result: Result) -> Table:
         rows[-1].append(str(len(row["golden"])))
     columns = ("family", "hub names known to be of it", "states off by", "vectors off by, by engine")
     return Table((*columns, "pooling", "training", "compared with", "golden cases"), rows, notes=(machine(result),))
-
-
-def folders_table(result: Result) -> Table:
-    """The largest error of each contestant's vectors on each folder."""
-    rows = [[name, *(_figure(x) for x in row.values())] for name, row in result["rows"].items()]
-    return Table(("folder", *next(iter(result["rows"].values()))), rows, notes=(machine(result),))
 
 
 def _figure(value: float | str) -> str:
@@ -381,21 +292,12 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "headline_table": headline_table,
     "encode_table": encode_table,
     "lists_table": lists_table,
-    "graphs_table": lambda result: lists_table(result, "hnsw"),
     "codes_table": codes_table,
-    "batches_table": batches_table,
-    "threads_table": threads_table,
     "latency_table": latency_table,
-    "callers_table": callers_table,
     "documents_table": documents_table,
     "long_texts_table": long_texts_table,
     "engines_table": engines_table,
-    "engines_memory_table": engines_memory_table,
-    "memory_table": memory_table,
-    "sizes_table": sizes_table,
-    "zipf_table": zipf_table,
     "families_table": families_table,
-    "folders_table": folders_table,
     "database_maps_table": database_maps_table,
     "database_times_table": database_times_table,
 }

@@ -153,39 +153,9 @@ def upgrade_table(runs: Sequence[UpgradeRun]) -> Table:
     return Table(heads, cells, 2, caption)
 
 
-def intervals_table(runs: Sequence[UpgradeRun]) -> Table:
-    """Differences to staying and to embedding everything, with intervals, for embedding on read and everything."""
-    cells = []
-    for data, pair, rows in _pairs(runs):
-        for row in rows:
-            if row.method in ("on read", "everything") or (row.method == "fuse" and row.n_fit == rows[-3].n_fit):
-                ends = [
-                    "" if e is None else f"{e.value:+.2f} ({e.low:+.2f} to {e.high:+.2f})"
-                    for e in (row.versus_stay, row.versus_everything)
-                ]
-                method = f"{row.method}, {row.candidates}" if row.candidates else row.method
-                share = row.mrr_at_10 / rows[-1].mrr_at_10
-                cells.append([data, pair, method, f"{100 * share:.1f} %", *ends])
-    return Table(["data", "old → new", "way", "of everything", "to staying", "to everything"], cells, 3)
-
-
-def maps_table(runs: Sequence[UpgradeRun]) -> Table:
-    """Every map by its number of pairs, as differences to staying."""
-    cells, counts = [], sorted({row.n_fit for run in runs for row in run.rows if row.n_fit})
-    for data, pair, rows in _pairs(runs):
-        stay = f"{100 * rows[0].mrr_at_10:.2f}"
-        for method in dict.fromkeys(row.method for row in rows if row.n_fit):
-            by = {row.n_fit: e for row in rows if row.method == method and (e := row.versus_stay)}
-            shown = [f"{by[n].value:+.2f}{by[n].mark}".strip() if n in by else "" for n in counts]
-            cells.append([data, pair, stay, method, *shown])
-    return Table(["data", "old → new", "stay", "map", *(f"{n:,} pairs" for n in counts)], cells, 4)
-
-
 VIEWS: dict[str, Callable[[Sequence[Any]], Table]] = {
     "tasks_table": tasks_table,
     "regret_table": regret_table,
     "regret_summary_table": regret_summary_table,
     "upgrade_table": upgrade_table,
-    "intervals_table": intervals_table,
-    "maps_table": maps_table,
 }

@@ -2,6 +2,6 @@
 
 from eval.methods.between import MAP_KINDS, CrossMoments, EncoderMap
 from eval.methods.columns import Centring, Identity, ZScore
-from eval.methods.flow import FLOW_CONFIGS, BertFlow
+from eval.methods.flow import BertFlow
 from eval.methods.projection import AllButTheTop, RandomProjection
 from eval.methods.registry import METHODS, make_method

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -17,15 +17,6 @@ from eval.methods.base import Method
 from jaxwhiten.arrays import block_rows, blocks, check_finite, one_ahead, pad_rows, row_bucket
 from jaxwhiten.errors import InputError, check_integer, is_number, optional
 from jaxwhiten.whitening.estimator import parameters
-
-# The released configurations, by the names of their files. Two names say width 16, but one of these files holds 32.
-FLOW_CONFIGS: Mapping[str, Mapping[str, int]] = {
-    "l2_d2_w32": {"levels": 2, "depth": 2, "width": 32},
-    "l2_d3_w16": {"levels": 2, "depth": 3, "width": 32},
-    "l3_d2_w32": {"levels": 3, "depth": 2, "width": 32},
-    "l3_d3_w16": {"levels": 3, "depth": 3, "width": 16},
-    "l3_d3_w32": {"levels": 3, "depth": 3, "width": 32},
-}
 
 _INIT_ROWS = 1024  # rows that initialise the actnorms
 _CHUNK_STEPS = 64  # batches sent to the device at once; always as many, so that other data compiles no new program
@@ -91,7 +82,7 @@ class BertFlow(Method):
     actnorms, and there is no weight decay. Rows that do not fill the last batch of an epoch are dropped. Vectors are
     float32 for every input dtype.
 
-    `FLOW_CONFIGS` holds the released sizes: `BertFlow(**FLOW_CONFIGS["l3_d3_w32"])`. Needs Optax.
+    The default sizes are those of the released `l2_d3_w16`, whose file holds width 32. Needs Optax.
 
     Args:
       levels: Levels of the flow; half of the dimensions leave after each level except the last.

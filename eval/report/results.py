@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from eval.report.protocols import CodesProtocol, RetrievalProtocol, StaticProtocol, STSProtocol
-
 FORMAT_VERSION = 2
 SIGNIFICANT = "∗"  # follows a significant difference; Markdown does not interpret this sign
 
@@ -270,7 +268,7 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """How the rows were made. The header of each program adds a `protocol`: how it measures, as text for captions."""
+    """How the rows were made; `protocol` is how the program measures, by part, as text for captions."""
 
     program: str
     title: str
@@ -284,6 +282,7 @@ class Header:
     encoding: Encoding
     versions: dict[str, str]
     config: dict[str, Any]
+    protocol: dict[str, Any]
     warnings: tuple[str, ...] = ()
     published: tuple[Published, ...] = ()
     complete: bool = False  # whether all rows are there
@@ -313,7 +312,6 @@ class STSHeader(Header):
     tasks: tuple[str, ...]
     aggregate: str
     sample: bool
-    protocol: STSProtocol
     nli: tuple[str, ...] | None = None
     spectrum: str | None = None
     similarity: SimilarityFigure | None = None
@@ -360,7 +358,6 @@ class Example:
 class RetrievalHeader(Header):
     program: str = "eval.retrieval"
     dataset: Dataset
-    protocol: RetrievalProtocol
     examples: tuple[Example, ...] = ()
 
 
@@ -370,7 +367,6 @@ class CodesHeader(Header):
     isoscore: float | None = None  # of the encoder's vectors of the sentences that ship with the package
     dataset: Dataset
     tasks: tuple[str, ...]
-    protocol: CodesProtocol
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,12 +374,10 @@ class StaticHeader(Header):
     program: str = "eval.static"
     dataset: Dataset
     tasks: tuple[str, ...]
-    protocol: StaticProtocol
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpgradeHeader(Header):
     program: str = "eval.upgrade"
     dataset: Dataset
-    protocol: dict[str, str]
     advice: dict[str, str]  # by pair of encoders
