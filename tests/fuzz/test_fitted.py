@@ -1,4 +1,4 @@
-"""Files of moments, whitenings and maps between encoders: every flipped bit is noticed, and what is sealed but wrong is refused."""
+"""Files of moments, whitenings and maps: every flipped bit is noticed, and what is sealed but wrong is refused."""
 
 import json
 import struct
