@@ -28,8 +28,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from configs import need_config
 from jaxwhiten import interrupts
-from jaxwhiten.commands.cli import Parser, need_config, say, say_cut, show_warning
+from jaxwhiten.commands.cli import Parser, say, say_cut, show_warning
 from jaxwhiten.errors import InputError, JaxwhitenError, unknown_name
 from jaxwhiten.parameters import WHITENING, TrainingOptions
 

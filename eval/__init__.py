@@ -1,7 +1,7 @@
 """Programs that score: `python -m eval.sts`."""
 
+from configs import need_config
 from jaxwhiten import interrupts
-from jaxwhiten.commands import cli
 
 interrupts.handle_in_program()  # before anything heavy is imported
-cli.need_config("eval")
+need_config("eval")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from ml_collections import ConfigDict
 
 from eval import report
-from jaxwhiten import io, training
+from jaxwhiten import Encoder, io, training
+from jaxwhiten.coded import with_code
 from jaxwhiten.datasets import (
     Examples,
     Pairs,
@@ -24,6 +26,7 @@ from jaxwhiten.datasets import (
     text_examples,
 )
 from jaxwhiten.errors import InputError
+from jaxwhiten.metrics import spearman
 from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.runtime import distributed, hardware
 
@@ -83,6 +86,18 @@ def scored_pairs(config: ConfigDict, task: str, split: str) -> Pairs:
     return found[split]
 
 
+def sts_score(pairs: Pairs) -> Callable[[Encoder], float]:
+    """A function that scores an encoder: Spearman's correlation × 100, as `jaxwhiten.evaluate` computes it."""
+
+    def score(encoder: Encoder) -> float:
+        texts = distributed.share([*pairs.sentence1, *pairs.sentence2])
+        vectors = distributed.gather_rows(encoder.encode(texts, show_progress=False))
+        sides = np.split(with_code(vectors, encoder.head.code), 2)
+        return 100 * spearman(encoder.similarity_pairwise(*sides), pairs.score)
+
+    return score
+
+
 def write_results(
     config: ConfigDict,
     title: str,
@@ -108,4 +123,4 @@ def write_results(
             f"Training made the model worse: {lost}. {output}/model was written anyway; keep {config.model}, or train"
             " with a lower learning rate or more rows."
         )
-    distributed.wait_for_all()  # what comes next may read the model
+    distributed.gather(None)  # what comes next may read the model

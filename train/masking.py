@@ -22,7 +22,7 @@ from jaxtyping import Bool, Int
 
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.io import PathLike
-from jaxwhiten.models import MaskedLM
+from jaxwhiten.models import EncoderConfig, MaskedLM, init_model
 from jaxwhiten.runtime.distributed import gather_rows
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training import Batch, Batches, Evaluate, LossFn, Params, Rebuild, place_batch
@@ -171,3 +171,19 @@ def masked_evaluator(
         return {"held-out loss": total[0] / total[2], "held-out accuracy": 100 * total[1] / total[2]}
 
     return evaluate
+
+
+def with_rates(model: MaskedLM, dropout: float | None) -> MaskedLM:
+    """Sets every dropout rate of the model, unless None. Its `config`, which is saved, stays unchanged."""
+    if dropout is not None:
+        for _, part in nnx.iter_modules(model):
+            if isinstance(part, nnx.Dropout):
+                part.rate = dropout
+    return model
+
+
+def init_masked_lm(config: EncoderConfig, *, seed: int, dtype: str = "float32", remat: bool = False) -> MaskedLM:
+    """A masked language model with random weights, for training from scratch. Args as for `init_model`."""
+    rngs = nnx.Rngs(seed)
+    encoder = init_model(dataclasses.replace(config, pooler=False), seed=rngs, dtype=dtype, remat=remat)
+    return MaskedLM(encoder, rngs=rngs)

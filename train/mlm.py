@@ -11,6 +11,7 @@ command resumes the run.
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,10 @@ from eval import report
 from jaxwhiten import io, training
 from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.errors import InputError
-from jaxwhiten.models import EncoderConfig, MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
+from jaxwhiten.models import EncoderConfig, MaskedLM, load_masked_lm, save_masked_lm
 from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.text import copy_tokenizer
+from jaxwhiten.training.log import read_metrics
 from train import corpus as corpora
 from train import masking
 from train.cards import masked_model_card
@@ -82,7 +84,7 @@ def load(config: ConfigDict, text: Corpus) -> tuple[MaskedLM, Path]:
     if config.model:
         model, folder, has_head = load_masked_lm(config.model, **options)
         print(f"{config.model}: continues from its weights" + ("" if has_head else "; its head is newly initialized"))
-        return with_rates(model, config.dropout), folder
+        return masking.with_rates(model, config.dropout), folder
     print("vocabulary: trained on the text, or read from the cache")
     folder = cached_wordpiece(
         lambda: text.train_blocks(1024, config.held_out),
@@ -92,7 +94,13 @@ def load(config: ConfigDict, text: Corpus) -> tuple[MaskedLM, Path]:
     )
     vocab_size = len((folder / "vocab.txt").read_text(encoding="utf-8").splitlines())
     sizes = EncoderConfig(vocab_size=vocab_size, **config.sizes)
-    return with_rates(init_masked_lm(sizes, **options), config.dropout), folder
+    return masking.with_rates(masking.init_masked_lm(sizes, **options), config.dropout), folder
+
+
+def median_rate(folder: Path) -> float:
+    """Median tokens per second over a run's log, so that pauses and evaluations do not count; 0.0 without rates."""
+    rates = [float(rate) for row in read_metrics(folder) if (rate := row.get("tokens_per_second"))]
+    return statistics.median(rates) if rates else 0.0
 
 
 def finish(
@@ -102,7 +110,7 @@ def finish(
     if not distributed.is_writer():
         return
     output, steps = Path(config.output), recipe["steps"]
-    tokens, rate = steps * config.batch_size * config.block_length, training.median_rate(output, "tokens")
+    tokens, rate = steps * config.batch_size * config.block_length, median_rate(output)
     hours, machine = tokens / rate / 3600 if rate else 0.0, hardware.describe()
     facts = {
         "parameters": f"{count(nnx.state(model, nnx.Param)):,}",

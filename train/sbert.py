@@ -21,7 +21,7 @@ from jaxwhiten.datasets import write_pairs
 from jaxwhiten.export import save_trained
 from jaxwhiten.runtime import distributed
 from train import adapters, objectives
-from train.common import load_examples, options_of, scored_pairs, splits, write_results
+from train.common import load_examples, options_of, scored_pairs, splits, sts_score, write_results
 
 
 def main(config: ConfigDict) -> None:
@@ -56,7 +56,7 @@ def train_sentences(config: ConfigDict) -> bool:
         objective,
         options,
         output,
-        scores={name: training.sts_score(scored_pairs(config, *split)) for name, split in splits(config).items()},
+        scores={name: sts_score(scored_pairs(config, *split)) for name, split in splits(config).items()},
         best=f"{config.dev} dev" if config.dev else None,
         record={name: config[name] for name in ("max_length", "pooling", "dev", "adapter", "adapter_rank")},
         model_folder=output / "model",

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
 from jaxwhiten.commands.arguments import Parser, check_outputs, in_flags, one_line
-from jaxwhiten.errors import InputError, JaxwhitenError, MissingDependencyError, optional, unknown_name
+from jaxwhiten.errors import InputError, JaxwhitenError, unknown_name
 
 COMMANDS = {
     "encode": "turn sentences into vectors, whitened or not",
@@ -134,16 +134,6 @@ def show_warning(
 ) -> None:
     """Prints a warning in one line on stderr, like `say`; replaces `warnings.showwarning`."""
     print(f"warning: {one_line(in_flags(message, flags, joint))}", file=sys.stderr)
-
-
-def need_config(extra: str) -> None:
-    """Checks that the packages for a program's config are installed; `python -m` ends in one line if they are not."""
-    try:
-        optional("ml_collections", extra, f"A program with a config, such as those of {extra}/,", "ml-collections")
-    except MissingDependencyError as error:
-        if sys.argv[:1] != ["-m"]:
-            raise
-        sys.exit(say(error))
 
 
 def program() -> NoReturn:

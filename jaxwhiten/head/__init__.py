@@ -10,7 +10,6 @@ from jaxwhiten.head.head import (
     Tables,
     at_pooling,
     canonical,
-    pool,
     run,
     write_steps,
 )
@@ -35,5 +34,5 @@ from jaxwhiten.head.vectors import Dense, Normalize, Quantise, Truncate, Whiten,
 __all__ = ["AUTO", "CODE_FILE", "AfterPrompt", "Dense", "Head", "Heads", "LayerMix", "Mean", "Module", "Normalize"]
 __all__ += ["POOLINGS", "STEPS", "Pooling", "PoolingWarning", "Quantise", "Settings", "States", "Step", "Tables"]
 __all__ += ["WHITENING_FILE", "Target", "Truncate", "VectorStep", "Whiten", "array", "as_pytrees", "at_pooling"]
-__all__ += ["canonical", "code_steps", "dense_module", "leaves", "longest_text", "modules_of", "pool", "read_head"]
+__all__ += ["canonical", "code_steps", "dense_module", "leaves", "longest_text", "modules_of", "read_head"]
 __all__ += ["run", "says_head", "step", "write_folder", "write_steps"]

@@ -361,21 +361,3 @@ def write_steps(steps: Steps, encoder: EncoderGraph) -> str:
     for step in steps:
         x = step.to_onnx(encoder.graph, x)
     return str(x)
-
-
-def pool(
-    output: EncoderOutput,
-    mask: Int[Any, "batch length"],
-    names: Sequence[str] = ("mean",),
-    *,
-    ids: Int[Any, "batch length"] | None = None,
-    mask_token: int | None = None,
-    idf: Mapping[str, Float[Any, " vocab"]] | None = None,
-) -> dict[str, Float[Any, "batch d"]]:
-    """Applies several poolings by name or alias; returns a float32 array for each.
-
-    The mask is 1 for tokens and 0 for padding. `promptbert` needs the token ids and the id of the mask token. `idf`
-    needs the token ids and, by table name, a weight for every token of the vocabulary.
-    """
-    tables = Tables(mask_token, idf or {})
-    return {name: run(Head.named(name, tables).steps, output, mask, ids) for name in names}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jaxwhiten.models.cross import PairClassifier, load_pair_classifier, save_pair_classifier
     from jaxwhiten.models.layers import Context, EncoderOutput, linear
     from jaxwhiten.models.loading import init_model, load_model, save_model
-    from jaxwhiten.models.masked import MaskedHead, MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
+    from jaxwhiten.models.masked import MaskedHead, MaskedLM, load_masked_lm, save_masked_lm
     from jaxwhiten.models.positions import rotary
     from jaxwhiten.models.static import StaticEncoder
     from jaxwhiten.models.transformer import TransformerEncoder
@@ -20,7 +20,7 @@ _LATER = {  # modules of JAX
     "cross": ("PairClassifier", "load_pair_classifier", "save_pair_classifier"),
     "layers": ("Context", "EncoderOutput", "linear"),
     "loading": ("init_model", "load_model", "save_model"),
-    "masked": ("MaskedHead", "MaskedLM", "init_masked_lm", "load_masked_lm", "save_masked_lm", "with_rates"),
+    "masked": ("MaskedHead", "MaskedLM", "load_masked_lm", "save_masked_lm"),
     "positions": ("rotary",),
     "static": ("StaticEncoder",),
     "transformer": ("TransformerEncoder",),
@@ -28,6 +28,6 @@ _LATER = {  # modules of JAX
 __getattr__, __dir__ = exports(__name__, _LATER)
 
 __all__ = ["FAMILIES", "Context", "EncoderConfig", "EncoderOutput", "MaskedHead", "MaskedLM", "PairClassifier"]
-__all__ += ["StaticEncoder", "TransformerEncoder", "init_masked_lm", "init_model", "linear", "load_config"]
+__all__ += ["StaticEncoder", "TransformerEncoder", "init_model", "linear", "load_config"]
 __all__ += ["load_masked_lm", "load_model", "load_pair_classifier", "resolve_folder", "rotary", "save_masked_lm"]
-__all__ += ["save_model", "save_pair_classifier", "with_rates"]
+__all__ += ["save_model", "save_pair_classifier"]

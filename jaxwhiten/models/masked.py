@@ -22,7 +22,7 @@ from jaxwhiten.models.activations import activation
 from jaxwhiten.models.config import EncoderConfig, check_supported
 from jaxwhiten.models.folders import naming, read_json
 from jaxwhiten.models.layers import layer_norm, linear, matmul_precision
-from jaxwhiten.models.loading import init_model, load_head, load_model, save_with_head
+from jaxwhiten.models.loading import load_head, load_model, save_with_head
 from jaxwhiten.models.registry import head_form
 from jaxwhiten.models.transformer import TransformerEncoder
 
@@ -79,22 +79,6 @@ class MaskedLM(nnx.Module):
         output = self.encoder(input_ids, attention_mask, deterministic=deterministic, rngs=rngs)
         chosen = jnp.take_along_axis(output.hidden_states[-1], positions[:, :, None], axis=1)
         return self.head(chosen, jnp.asarray(self.encoder.embeddings.word.embedding[...]))
-
-
-def with_rates(model: MaskedLM, dropout: float | None) -> MaskedLM:
-    """Sets every dropout rate of the model, unless None. Its `config`, which is saved, stays unchanged."""
-    if dropout is not None:
-        for _, part in nnx.iter_modules(model):
-            if isinstance(part, nnx.Dropout):
-                part.rate = dropout
-    return model
-
-
-def init_masked_lm(config: EncoderConfig, *, seed: int, dtype: str = "float32", remat: bool = False) -> MaskedLM:
-    """A masked language model with random weights, for training from scratch. Args as for `init_model`."""
-    rngs = nnx.Rngs(seed)
-    encoder = init_model(dataclasses.replace(config, pooler=False), seed=rngs, dtype=dtype, remat=remat)
-    return MaskedLM(encoder, rngs=rngs)
 
 
 def load_masked_lm(

@@ -124,11 +124,6 @@ def from_writer(value: T) -> T:
     return gather(value)[0]
 
 
-def wait_for_all() -> None:
-    """Returns when every process has called it."""
-    gather(None)
-
-
 def check_same(what: str, value: Any) -> None:
     """Raises MismatchError in every process if a JSON value differs between them; names those unlike process 0."""
     values = gather(value)

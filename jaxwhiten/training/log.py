@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -95,12 +94,6 @@ def read_metrics(folder: io.PathLike) -> list[dict[str, int | float | None]]:
         with contextlib.suppress(ValueError):
             rows.append(json.loads(line))
     return rows
-
-
-def median_rate(folder: io.PathLike, unit: str) -> float:
-    """Median units per second over a run's log, so that pauses and evaluations do not count; 0.0 without rates."""
-    rates = [float(rate) for row in read_metrics(folder) if (rate := row.get(f"{unit}_per_second"))]
-    return statistics.median(rates) if rates else 0.0
 
 
 def plot_run(folder: io.PathLike) -> Path | None:

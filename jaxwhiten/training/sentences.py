@@ -1,4 +1,4 @@
-"""Sentence-BERT in the training loop: rows tokenized once, batches, the loss through the encoder, the STS score.
+"""Sentence-BERT in the training loop: rows tokenized once, batches, and the loss through the encoder.
 
 Ragged token ids are cached under a key of text, tokenizer and length, and memory-mapped.
 
@@ -20,14 +20,10 @@ from flax import nnx
 from jaxtyping import Array, Float, Int, Shaped
 
 from jaxwhiten import io
-from jaxwhiten.coded import with_code
-from jaxwhiten.datasets.protocol import Pairs
-from jaxwhiten.encoding import Encoder, length_ladder
+from jaxwhiten.encoding import length_ladder
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import AfterPrompt, Mean, Step, as_pytrees, canonical, run
 from jaxwhiten.losses import Loss
-from jaxwhiten.metrics.scores import spearman
-from jaxwhiten.runtime.distributed import gather_rows, share
 from jaxwhiten.text import PLAIN, BulkTokenizer, TextForm, Texts, TokenIds, as_texts, text_fingerprint
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.step import LossFn, Params
@@ -152,14 +148,3 @@ def sentence_batches(
 
     ladder = length_ladder(table.max_length)
     return Batches(table.lengths, collate, batch_size=batch_size, ladder=ladder, buckets=buckets, seed=seed)
-
-
-def sts_score(pairs: Pairs) -> Callable[[Encoder], float]:
-    """A function that scores an encoder: Spearman's correlation × 100, as `jaxwhiten.evaluate` computes it."""
-
-    def score(encoder: Encoder) -> float:
-        vectors = gather_rows(encoder.encode(share([*pairs.sentence1, *pairs.sentence2]), show_progress=False))
-        sides = np.split(with_code(vectors, encoder.head.code), 2)
-        return 100 * spearman(encoder.similarity_pairwise(*sides), pairs.score)
-
-    return score

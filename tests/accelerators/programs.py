@@ -24,7 +24,7 @@ from jaxwhiten.engines.batching import SLOTS
 from jaxwhiten.engines.forward import forward
 from jaxwhiten.head import Head, Normalize, Step, Whiten, code_steps
 from jaxwhiten.models import FAMILIES as REGISTRY
-from jaxwhiten.models import EncoderConfig, init_masked_lm, init_model
+from jaxwhiten.models import EncoderConfig, init_model
 from jaxwhiten.models.attention import kernel_for
 from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.search.jax_kernels import searcher
@@ -37,7 +37,7 @@ from jaxwhiten.whitening.on_devices import _add
 from jaxwhiten.whitening.reduction import Sums, _device_sums
 from tests.accelerators.laboratory import TPUS, Program, Target, shaped
 from tests.tiny import FAMILIES, tiny_config
-from train.masking import masked_loss
+from train.masking import init_masked_lm, masked_loss
 
 TOKENS = 65_536  # of a batch on each device
 REDUCED = frozenset({"all-reduce f32", "all-reduce bf16", "all-reduce s32"})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head import pool
+from jaxwhiten.head import Head, run
 from jaxwhiten.models import load_model
 from tests.tiny import ALONE, SENTENCES
 
@@ -34,7 +34,8 @@ def one_by_one(folder, sentences, names, max_length=48):
     rows = []
     for sentence in sentences:
         ids = jnp.asarray([tokenizer.encode(sentence).ids])
-        rows.append(pool(model(ids, jnp.ones_like(ids)), jnp.ones_like(ids), names, ids=ids))
+        mask = jnp.ones_like(ids)
+        rows.append({name: run(Head.named(name).steps, model(ids, mask), mask, ids) for name in names})
     return {name: np.concatenate([row[name] for row in rows]) for name in names}
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head import Head, canonical, pool
+from jaxwhiten.head import Head, Tables, canonical, run
 from jaxwhiten.models import EncoderOutput
 from tests.tiny import ALONE, tiny_config
 
@@ -41,7 +41,7 @@ def by_hand(name, hidden, pooler):
 def test_pooling_equals_a_plain_loop(states, name):
     hidden, mask, pooler = states
     output = EncoderOutput(tuple(map(jnp.asarray, hidden)), jnp.asarray(pooler))
-    got = pool(output, jnp.asarray(mask), (name,))[name]
+    got = run(Head.named(name).steps, output, jnp.asarray(mask))
     assert got.dtype == jnp.float32
     np.testing.assert_allclose(got, by_hand(name, hidden, pooler), atol=1e-5)
 
@@ -51,7 +51,7 @@ def test_padding_changes_nothing(states, name):
     hidden, mask, pooler = states
     poisoned = [np.where(mask[:, :, None] > 0, h, 1e6).astype(np.float32) for h in hidden]
     results = [
-        pool(EncoderOutput(tuple(map(jnp.asarray, h)), jnp.asarray(pooler)), jnp.asarray(mask), (name,))[name]
+        run(Head.named(name).steps, EncoderOutput(tuple(map(jnp.asarray, h)), jnp.asarray(pooler)), jnp.asarray(mask))
         for h in (hidden, poisoned)
     ]
     np.testing.assert_array_equal(*results)
@@ -66,7 +66,7 @@ def test_alias_and_typo():
 def test_a_model_without_pooler_says_so(states):
     hidden, mask, _ = states
     with pytest.raises(ModelError, match="no pooler"):
-        pool(EncoderOutput(tuple(map(jnp.asarray, hidden)), None), jnp.asarray(mask), ("pooler",))
+        run(Head.named("pooler").steps, EncoderOutput(tuple(map(jnp.asarray, hidden)), None), jnp.asarray(mask))
 
 
 MASK_ID, PAD_ID = 4, 0
@@ -83,8 +83,8 @@ def output(states):
 
 
 def parametric(output, name):
-    table = {"t": jnp.asarray(TABLE)}
-    return pool(output[0], output[1], (name,), ids=jnp.asarray(IDS), mask_token=MASK_ID, idf=table)[name]
+    head = Head.named(name, Tables(MASK_ID, {"t": jnp.asarray(TABLE)}))
+    return run(head.steps, output[0], output[1], jnp.asarray(IDS))
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_layers_and_heads_the_model_has_not(name):
     Head.named("ditto:2,3").width(tiny_config(num_layers=3))
 
 
-def test_what_is_not_at_hand_is_named(output):
+def test_what_is_not_at_hand_is_named():
     for name, message in {"promptbert": "mask token", "idf:t": "table"}.items():
         with pytest.raises(InputError, match=message):
-            pool(output[0], output[1], (name,))
+            Head.named(name)

@@ -9,16 +9,9 @@ from flax import nnx
 
 from jaxwhiten import Encoder
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models import (
-    FAMILIES,
-    init_masked_lm,
-    load_masked_lm,
-    load_model,
-    save_masked_lm,
-    save_model,
-    with_rates,
-)
+from jaxwhiten.models import FAMILIES, load_masked_lm, load_model, save_masked_lm, save_model
 from tests.tiny import SENTENCES, tiny_config, write_tokenizer
+from train.masking import init_masked_lm, with_rates
 
 BATCH, LENGTH = 3, 12
 

@@ -38,7 +38,6 @@ def test_alone_nothing_is_exchanged():
     assert distributed.from_writer(2.5) == 2.5
     assert distributed.is_writer()
     distributed.check_same("anything", object())
-    distributed.wait_for_all()
 
 
 @pytest.mark.parametrize(

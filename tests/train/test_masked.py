@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from jaxwhiten.models import init_masked_lm, load_masked_lm, with_rates
+from jaxwhiten.models import load_masked_lm
 from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.training.sentences import split_encoder
 from jaxwhiten.training.step import create_state, data_mesh, make_step, place_batch
 from tests.tiny import tiny_config
+from train import masking
 from train.corpus import TokenStream
 from train.masking import MaskRules, mask_blocks, masked_batches, masked_evaluator, masked_loss
 
@@ -28,7 +29,8 @@ def stream(blocks=96, seed=0):
 
 
 def model(dropout=None, dtype="float32"):
-    return with_rates(init_masked_lm(tiny_config(vocab_size=VOCAB, num_layers=1), seed=0, dtype=dtype), dropout)
+    fresh = masking.init_masked_lm(tiny_config(vocab_size=VOCAB, num_layers=1), seed=0, dtype=dtype)
+    return masking.with_rates(fresh, dropout)
 
 
 def run(mesh, steps=4, rate=1e-3, accumulate=1, batch_size=16, **how):

@@ -9,11 +9,14 @@ import pytest
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jaxwhiten import losses
+from jaxwhiten import Encoder, losses
+from jaxwhiten.datasets import Pairs
 from jaxwhiten.errors import InputError
 from jaxwhiten.training import TrainingOptions, objective_loss
 from tests.losses.test_losses import B, D, cosines, draw
+from tests.tiny import SENTENCES
 from train import distillation
+from train.common import sts_score
 from train.objectives import OWN, find_objective, own_settings
 from train.tension import contrastive_tension
 from train.whitenedcse import group_whiten, inverse_sqrt, whitenedcse
@@ -162,3 +165,17 @@ def test_settings_of_other_objectives_are_left_out():
 def test_mistakes_are_named(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_evaluator_is_spearman_of_the_encoders_cosines(shallow_model):
+    from scipy.stats import spearmanr
+
+    first, second = SENTENCES[:5], SENTENCES[5:]
+    gold = np.array([1.0, 3.0, 2.0, 5.0, 4.0])
+    pairs = Pairs(first, second, gold, ["all"] * 5)
+    encoder = Encoder.from_pretrained(shallow_model, pooling="mean", max_length=32)
+    found = sts_score(pairs)(encoder)
+    vectors = encoder.encode([*first, *second])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    expected = spearmanr((vectors[:5] * vectors[5:]).sum(1), gold).statistic
+    assert found == pytest.approx(100 * expected, abs=1e-6)

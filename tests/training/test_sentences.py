@@ -7,20 +7,13 @@ import pytest
 from jax.sharding import Mesh
 
 from jaxwhiten import Encoder, losses, training
-from jaxwhiten.datasets.protocol import Pairs
 from jaxwhiten.head import AfterPrompt, Dense, Head, Mean, Normalize
 from jaxwhiten.head.pooling import Cls, LastToken, Max
 from jaxwhiten.models import load_model, save_model
 from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.objectives import OBJECTIVES, make_plan, objective_loss
-from jaxwhiten.training.sentences import (
-    sentence_batches,
-    sentence_loss,
-    split_encoder,
-    sts_score,
-    tokenize_columns,
-)
+from jaxwhiten.training.sentences import sentence_batches, sentence_loss, split_encoder, tokenize_columns
 from jaxwhiten.training.step import create_state, data_mesh, make_step, place_batch
 from tests.tiny import SENTENCES, write_model
 
@@ -232,17 +225,3 @@ def test_the_pooler_is_left_alone(shallow_model):
     assert not [path for path, _ in jax.tree.leaves_with_path(params) if "pooler" in str(path)]
     assert rebuild(params).pooler is not None
     assert [path for path, _ in jax.tree.leaves_with_path(split_encoder(model, "pooler")[0]) if "pooler" in str(path)]
-
-
-def test_evaluator_is_spearman_of_the_encoders_cosines(shallow_model):
-    from scipy.stats import spearmanr
-
-    first, second = SENTENCES[:5], SENTENCES[5:]
-    gold = np.array([1.0, 3.0, 2.0, 5.0, 4.0])
-    pairs = Pairs(first, second, gold, ["all"] * 5)
-    encoder = Encoder.from_pretrained(shallow_model, pooling="mean", max_length=32)
-    found = sts_score(pairs)(encoder)
-    vectors = encoder.encode([*first, *second])
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    expected = spearmanr((vectors[:5] * vectors[5:]).sum(1), gold).statistic
-    assert found == pytest.approx(100 * expected, abs=1e-6)
