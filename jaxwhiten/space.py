@@ -17,12 +17,7 @@ from jaxwhiten.errors import MismatchError
 
 # Fingerprints are shown by a name if the names differ, or described.
 _SHOWN = {"fingerprint": "model", "head": "pooling"}
-_UNSEEN = {
-    "fingerprint": "other weights, tokenizer or head",
-    "head": "another head, such as another whitening",
-}
-
-
+_UNSEEN = {"fingerprint": "other weights, tokenizer or head", "head": "another head, such as another whitening"}
 _TYPES: dict[str, Any] = {"prompts": dict, "max_length": int, "dimension": int}  # other fields are texts
 
 
@@ -32,7 +27,7 @@ class SpaceWarning(UserWarning):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VectorSpace:
-    """The space of some vectors. A field is None where it is unknown, as in files of earlier versions."""
+    """The space of some vectors. A field is None where it is unknown."""
 
     model: str | None = None  # these four say how to make more vectors, and are not compared
     folder: str | None = None

@@ -93,19 +93,11 @@ def _index(folder: str) -> dict[str, Any]:
 def _code(code: Code) -> dict[str, Any]:
     """The facts of a code."""
     facts = code.provenance
-    told = {
-        "kind": "code",
-        "name": code.name,
-        "bytes": code.nbytes,
-        "rows": facts["n"],
-        "dimension": facts["dimension"],
-    }
+    told = {"kind": "code", "name": code.name, "bytes": code.nbytes, "rows": facts["n"]}
+    told["dimension"] = facts["dimension"]
     if code.whitening is not None:
-        told |= {
-            "columns": code.affine.outputs,
-            "gamma": code.whitening.gamma,
-            "distortion": round(facts["distortion"], 4),
-        }
+        told |= {"columns": code.affine.outputs, "gamma": code.whitening.gamma}
+        told["distortion"] = round(facts["distortion"], 4)
     return told | {name: facts[name] for name in ("model", "pooling", "max_length", "corpus") if facts.get(name)}
 
 

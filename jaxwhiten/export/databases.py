@@ -142,7 +142,7 @@ def fill(
     Ids are stored as strings. `encode` maps texts to vectors by the folder's model. Returns the number of added texts.
 
     Raises:
-      MismatchError: The database was filled by vectors of another space, or by a version that did not record it.
+      MismatchError: The database was filled by vectors of another space.
     """
 
     def check(place: str, recorded: str = "{}") -> None:
@@ -155,8 +155,6 @@ def fill(
         code = runpy.run_path(str(Path(folder) / CODE))
     except ImportError as error:
         raise MissingDependencyError(f"{error.name} is not installed: {install_command('databases')}.") from error
-    if "SPACE" not in code:
-        raise MismatchError(f"{folder}: from an earlier version, which recorded no space: export it again.")
     there = code["known"](db := code["connect"](place, check))
     rows = [(id, text) for id, text in zip(map(str, ids), as_texts(texts), strict=True) if id not in there]
     for start in range(0, len(rows), _BLOCK):

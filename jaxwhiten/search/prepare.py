@@ -17,7 +17,7 @@ from jaxwhiten.whitening.affine import Affine
 
 BLOCK_ROWS = 16384
 _PARTS = ("shift", "weight", "bias")
-_KINDS = ("index transform", "rescoring map")  # older indexes have files of the second kind
+_KIND = "index transform"
 _TAKES = "pass raw vectors of its model, or pass sentences to jaxwhiten.search.search_text"
 
 
@@ -86,13 +86,12 @@ def write_map(file: Path, prepare: Affine, more: Mapping[str, np.ndarray] = {}) 
     """Writes the map's parts, and the arrays `more`, to a file of an index, if there are any."""
     parts = {} if prepare.matrix is None else dict(zip(_PARTS, prepare.parts, strict=True))
     if parts or more:
-        save_tensors(file, {**parts, **more}, kind=_KINDS[0], header={})
+        save_tensors(file, {**parts, **more}, kind=_KIND, header={})
 
 
 def read_map(file: Path | None, dimension: int, normalize: bool) -> tuple[Affine, dict[str, np.ndarray]]:
     """The map of raw vectors of this dimension, and all arrays of its file, if there is a file."""
-    tensors = {} if file is None else load_tensors(file, kind=_KINDS)[0]
+    tensors = {} if file is None else load_tensors(file, kind=_KIND)[0]
     if "weight" not in tensors:
         return preparation(None, dimension, normalize), tensors
-    shift = tensors.get("shift", np.zeros(len(tensors["weight"]), np.float32))  # older files have none
-    return Affine(shift, tensors["weight"], tensors["bias"], unit_length=normalize), tensors
+    return Affine(*(tensors[name] for name in _PARTS), unit_length=normalize), tensors

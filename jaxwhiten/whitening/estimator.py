@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import functools
 import importlib
-import inspect
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform, no_type_check
@@ -40,11 +38,6 @@ def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:
     """Provenance of a fit made now by this version."""
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {"date": date, "version": __version__, "fit_seconds": fit_seconds}
-
-
-@functools.cache
-def _arguments(cls: Any) -> dict[str, Any]:
-    return {name: argument.default for name, argument in inspect.signature(cls).parameters.items()}
 
 
 class Estimator:
@@ -145,8 +138,8 @@ class Estimator:
         return result._fitted_on(n, d, provenance)
 
     def _defaults(self) -> dict[str, Any]:
-        kind: Any = type(self)
-        return _arguments(kind)
+        fields: dict[str, Any] = getattr(type(self), "__dataclass_fields__", {})
+        return {name: field.default for name, field in fields.items()}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Constructor arguments by name."""

@@ -142,8 +142,7 @@ class Moments:
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, np.ndarray], d: int | None = None) -> Moments:
         """The reverse of `tensors`; KeyError or ValueError if they are no moments, or not of d columns."""
-        result = cls(int(tensors["n"].item()), tensors["mean"], tensors["M2"])
-        result.eps = float(tensors["eps"].item()) if "eps" in tensors else result.eps  # older files have none
+        result = cls(int(tensors["n"].item()), tensors["mean"], tensors["M2"], eps=float(tensors["eps"].item()))
         with np.errstate(all="ignore"):
             result._check()
         if d is not None and len(result.mean) != d:

@@ -148,19 +148,12 @@ def _settings(
 def _cosines(
     whitening: Whitening, side: ScoredPairs, ks: Sequence[int], beta: float, gamma: float
 ) -> Float64[np.ndarray, "ks n"]:
-    """The cosines of all k at one β and γ."""
-    whole = whitening.with_params(n_components=None, beta=beta, gamma=gamma)
-    return _prefix_cosines(side, beta * whole.mean_ @ whole.components_, whole.scales_, ks)
-
-
-def _prefix_cosines(
-    side: ScoredPairs, shift: np.ndarray, scales: np.ndarray, ks: Sequence[int]
-) -> Float64[np.ndarray, "ks n"]:
-    """Cosines over the first k directions, for every k of an ascending list."""
-    starts = [0, *ks[:-1]]
+    """The cosines over the first k directions at one β and γ, for every k of an ascending list."""
+    whole, most, starts = whitening.with_params(n_components=None, beta=beta, gamma=gamma), ks[-1], [0, *ks[:-1]]
+    shift, scales = (beta * whole.mean_ @ whole.components_)[:most], whole.scales_[:most]
     out = np.empty((len(ks), len(side.gold)))
     for rows in blocks(len(side.gold), _BLOCK_ROWS):
-        a, b = ((x[rows, : ks[-1]] - shift[: ks[-1]]) * scales[: ks[-1]] for x in (side.first, side.second))
+        a, b = ((x[rows, :most] - shift) * scales for x in (side.first, side.second))
         dot, aa, bb = (np.cumsum(np.add.reduceat(p, starts, axis=1), axis=1) for p in (a * b, a * a, b * b))
         lengths = np.sqrt(aa) * np.sqrt(bb)
         out[:, rows] = np.divide(dot, lengths, out=np.zeros_like(dot), where=lengths > 0).T

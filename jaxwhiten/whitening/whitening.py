@@ -273,8 +273,7 @@ class Whitening(Estimator):
         return {"n": np.array([self.n_samples_seen_], np.int64), **arrays, "noise": self.noise_}
 
     def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
-        mean, components, variances = (tensors[name] for name in ("mean", "components", "eigenvalues"))
-        noise = tensors.get("noise", np.zeros_like(variances))  # older files have none
+        mean, components, variances, noise = (tensors[name] for name in ("mean", "components", "eigenvalues", "noise"))
         self._check_params(d)
         if (n := int(tensors["n"].item())) < 1:
             raise ValueError("n is out of range")
@@ -296,8 +295,6 @@ class Whitening(Estimator):
         for name in ("beta", "gamma", "eigenvalue_floor"):
             check_share(name, getattr(self, name))
         if isinstance(self.shrinkage, str):
-            if self.shrinkage == "ledoit-wolf":
-                raise InputError("shrinkage='ledoit-wolf' became 'oas', which needs no fourth powers: use that.")
             check_name("shrinkage", self.shrinkage, SHRINKAGES)
         elif self.shrinkage is not None:
             check_share("shrinkage", self.shrinkage)

@@ -8,7 +8,7 @@ import pytest
 
 from jaxwhiten import Moments, Whitening, normalize
 from jaxwhiten.coded import as_floats, comparable
-from jaxwhiten.codes import CodedArray, Int8, SpectrumCode, UBinary
+from jaxwhiten.codes import Int8, SpectrumCode, UBinary
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.metrics import cosine_pairs
 
@@ -102,8 +102,3 @@ def test_measures_are_of_what_codes_stand_for():
     np.testing.assert_array_equal(cosine_pairs(CODES, CODES[::-1]), cosine_pairs(DECODED, DECODED[::-1]))
     with pytest.raises(InputError, match="without their code"):
         normalize(PLAIN)
-
-
-def test_a_code_is_seen_in_the_type():
-    assert isinstance(CODES, CodedArray)
-    assert CODES.code is CODE

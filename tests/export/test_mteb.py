@@ -125,6 +125,8 @@ def test_a_coded_encoder_is_scored_at_its_bytes(encoder):
     documents = model.encode(batches, task_metadata=None, hf_split="test", hf_subset="default", prompt_type="document")
     np.testing.assert_allclose(queries, code.transform(encoder.encode(SENTENCES[:5])), atol=1e-4)
     np.testing.assert_array_equal(documents, code.decode(coded[0].encode(SENTENCES[:5])))
+    np.testing.assert_array_equal(model.encode(batches), documents)
+    assert model.mteb_model_meta.embed_dim == documents.shape[1]
     with pytest.raises(AssertionError):
         np.testing.assert_allclose(queries, documents, atol=1e-4)
 
@@ -173,11 +175,3 @@ def _real(name, minilm, real_data):
     encoder = Encoder.from_pretrained(minilm, pooling="mean")
     task, pairs = offline(name, real_data, step=5)
     assert score(MTEBEncoder(encoder), task) == pytest.approx(ours(encoder, pairs), abs=0.01)
-
-
-def test_a_coded_encoder_gives_what_its_codes_stand_for(encoder):
-    coded = encoder.with_code(SpectrumCode(bytes=5).fit(np.random.default_rng(0).normal(size=(400, 32))))
-    model = MTEBEncoder(coded)
-    found = model.encode([{"text": SENTENCES[:3]}])
-    np.testing.assert_array_equal(found, coded.encode(SENTENCES[:3]).decode())
-    assert model.mteb_model_meta.embed_dim == found.shape[1]

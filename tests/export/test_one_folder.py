@@ -11,6 +11,7 @@ from tests.graphs import run
 from tests.tiny import FAMILIES, SENTENCES, write_model
 
 POOLINGS = ["cls", "mean", "first_last_avg", "layers:0+2+2", "lasttoken", "weightedmean", "max", "promptbert"]
+POOLINGS += ["embeddings_last_avg", "last2avg", "layers:-1"]
 LENGTH = 40
 
 

@@ -7,16 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxwhiten.errors import (
-    FormatError,
-    InputError,
-    JaxwhitenError,
-    MismatchError,
-    MissingDependencyError,
-    NonFiniteError,
-)
+from jaxwhiten.errors import FormatError, InputError, MismatchError, MissingDependencyError, NonFiniteError
 from jaxwhiten.io import seal
-from jaxwhiten.search import BACKENDS, build_index, load_index
+from jaxwhiten.search import build_index, load_index
 
 N, D, K = 3000, 24, 16
 EXACT = ["faiss-flat", "jax"]
@@ -66,13 +59,6 @@ def test_exact_backends_give_the_true_neighbours(backend, inside, k, vectors, qu
     assert scores.dtype == np.float32
     assert ids.dtype == np.int64
     assert all(len(set(row)) == k for row in ids)
-
-
-def test_jax_and_faiss_flat_agree_on_every_neighbour(vectors, queries, whitening):
-    by_faiss = build_index(vectors, "faiss-flat", whitening=whitening).search(queries, 10)
-    by_jax = build_index(vectors, "jax", whitening=whitening).search(queries, 10)
-    np.testing.assert_array_equal(by_faiss[1], by_jax[1])
-    np.testing.assert_allclose(by_faiss[0], by_jax[0], atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -262,10 +248,6 @@ def test_typos_are_answered(vectors):
         build_index(vectors, "faiss-ivf", nprob=3)
     with pytest.raises(InputError, match="has no options"):
         build_index(vectors, "faiss-flat", nprobe=3)
-    with pytest.raises(InputError, match="expected an integer from 1"):
-        build_index(vectors, "faiss-ivf", nprobe=0)
-    with pytest.raises(InputError, match="recall_target"):
-        build_index(vectors, "jax", recall_target=2.0)
 
 
 @pytest.mark.parametrize("backend", ["faiss-gpu-flat", "faiss-gpu-ivf"])
@@ -388,13 +370,6 @@ def test_a_file_that_is_no_faiss_index_is_refused_though_its_checksum_is_right(s
         (folder / "header.json").write_text(json.dumps(seal(header)))
         with pytest.raises(FormatError, match="cannot be read"):
             load_index(folder)
-
-
-def test_every_backend_has_the_contract():
-    for backend, index in BACKENDS.items():
-        for method in ("build", "search", "add", "remove", "write", "read", "nbytes"):
-            assert hasattr(index, method), (backend, method)
-    assert issubclass(FormatError, JaxwhitenError)
 
 
 @pytest.mark.parametrize(

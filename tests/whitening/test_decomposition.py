@@ -12,7 +12,13 @@ EPSILON = np.finfo(np.float64).eps
 def fitted_with(values, n=1000, **params):
     """A whitening of n rows with these variances."""
     d, values = len(values), np.array(values, np.float64)
-    tensors = {"n": np.array([n]), "mean": np.zeros(d), "components": np.eye(d), "eigenvalues": values}
+    tensors = {
+        "n": np.array([n]),
+        "mean": np.zeros(d),
+        "components": np.eye(d),
+        "eigenvalues": values,
+        "noise": 0 * values,
+    }
     result = Whitening(**params)
     result.restore(tensors, d)
     return result
@@ -74,6 +80,7 @@ def test_oas_is_equation_23_and_near_scikit_learns(n, d):
     expected = min(((1 - 2 / d) * squares + square) / ((n + 1 - 2 / d) * (squares - square / d)), 1)
     found = oas(eigen(Moments().update(x))[0], n)
     assert found == pytest.approx(expected, rel=1e-10)
+    assert Whitening(gamma=0, shrinkage="oas").fit(x).shrinkage_ == pytest.approx(found)
     theirs = covariance.OAS().fit(x).shrinkage_
     omitted = (squares + square) / ((n + 1) * (squares - square / d))
     assert theirs == pytest.approx(min(omitted, 1), rel=1e-10)
