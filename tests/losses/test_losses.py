@@ -109,7 +109,7 @@ def theirs(name, settings, columns, labels, head, dims, weights):
     return value.item(), gradients, head_gradients
 
 
-def ours(name, settings, columns, labels, head, dims=(), weights=None):
+def ours(name, settings, columns, labels, head, dims=(), weights=()):
     loss = objective_loss(name, dims, weights, **settings)
     jnp_labels = None if labels is None else jnp.asarray(labels)
     value, (gradients, head_gradients) = jax.value_and_grad(lambda c, h: loss(c, jnp_labels, h), argnums=(0, 1))(

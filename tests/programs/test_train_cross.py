@@ -72,7 +72,7 @@ def test_positives_get_negatives_and_excluded_texts_are_left_out(config, tmp_pat
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"labels": "class"}, "Did you mean 'classes'"), ({"labels": "scores"}, "needs a score for every row")],
+    [({"labels": "class"}, "Did you mean 'classes'"), ({"labels": "scores"}, "expects a score in every row")],
 )
 def test_mistakes_are_named(config, changes, message):
     config.update(changes)
