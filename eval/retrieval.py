@@ -252,7 +252,7 @@ def score(
             single_p99_ms=single[1],
             single_text_p50_ms=single_text[0],
             single_text_p99_ms=single_text[1],
-            memory_gib=index.vector_gib,
+            memory_gib=index.size * (4 * index.dimension if index.codes is None else index.codes["bytes"]) / 2**30,
             index_bytes=index.nbytes,
             build_seconds=index.build_seconds,
             peak_rss_gb=machine().peak_rss_gb,

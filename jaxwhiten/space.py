@@ -84,12 +84,9 @@ def check_space(
 ) -> None:
     """Raises MismatchError if two spaces differ: the message names the fields that do, and says what to do.
 
-    Args:
-      where: The owner of `expected` in the message: a file, or "the index".
-      expected, got: Spaces or their records.
-      role, strict: As for `VectorSpace.differences`.
-      otherwise: The remedy if the vectors cannot be encoded as expected, such as "rebuild the index".
-      tolerated: Fields that only cause a warning if no other field differs.
+    `where` is the owner of `expected` in the message: a file, or "the index". `otherwise` is the remedy if the vectors
+    cannot be encoded as expected, such as "rebuild the index". `role` and `strict` are as in
+    `VectorSpace.differences`. Fields that are `tolerated` only cause a warning if no other field differs.
     """
     expected, got = VectorSpace.of(expected), VectorSpace.of(got)
     if not (names := expected.differences(got, role=role, strict=strict)):

@@ -160,13 +160,9 @@ class Code(Estimator):
     def scores(self, queries: Any, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "q n"]:
         """The similarity of queries to coded vectors; larger is nearer.
 
-        Args:
-          queries: [q, d] raw vectors, or codes.
-          codes: The result of `encode`.
-
-        Returns:
-          Cosines of the queries, mapped or decoded, with the decoded codes. If the queries are codes of one bit per
-          column, 1 − 2 × Hamming distance / bits, which is the cosine of the signs.
+        Queries are [q, d] raw vectors, or codes. The result is cosines of the queries, mapped or decoded, with the
+        decoded codes. If the queries are codes of one bit per column, it is 1 − 2 × Hamming distance / bits, which is
+        the cosine of the signs.
         """
         codes = self._bytes(codes)
         coded = np.asarray(queries).dtype in (np.uint8, np.int8)
@@ -183,9 +179,8 @@ class Code(Estimator):
     def quantiser(self, *, mapped: bool = False, halves: bool = False) -> Quantiser:
         """This code as a product quantiser, which FAISS and the JAX index search.
 
-        Args:
-          mapped: Whether vectors come mapped by `transform`, and not raw.
-          halves: Whether each half of a byte, low bits first, has its own centroids, as fast scans need.
+        `mapped` is whether vectors come mapped by `transform`, and not raw; `halves` is whether each half of a byte,
+        low bits first, has its own centroids, as fast scans need.
         """
         byte = self.byte_of_column
         affine = Affine(np.zeros(len(byte))) if mapped else self.affine

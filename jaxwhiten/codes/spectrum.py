@@ -182,8 +182,7 @@ class SpectrumCode(Code):
     def expected_loss(self, means: Float64[np.ndarray, " k"], variances: Float64[np.ndarray, " k"]) -> float:
         """The share of the variance along the axes with bits that the code is expected to lose, if each axis is normal.
 
-        Args:
-          means, variances: Of raw vectors along the first axes of the fit, the means relative to the fitted mean.
+        `means`, relative to the fitted mean, and `variances` are of raw vectors along the first axes of the fit.
         """
         k = min(len(self.bits_), len(means))
         bits, scales = self.bits_[:k], self.whitening.scales_[:k]

@@ -31,7 +31,6 @@ queries = encoder.without_code().encode(["A question?"])  # float32
 scores = queries @ encoder.head.code.decode(documents).T
 """
 
-
 _SENTENCES = {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
 _SENTENCE_TAGS = ("sentence-transformers", "sentence-similarity")
 

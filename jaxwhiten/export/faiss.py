@@ -19,9 +19,7 @@ def save_faiss(folder: str | Path, whitening: Whitening) -> Path:
     `whitening.transform(x)`. `index.faiss` is an empty `IndexPreTransform` of both, `NormalizationTransform` and
     `IndexFlatIP`. It takes raw vectors as documents and queries; scores are cosines of whitened vectors.
 
-    Args:
-      folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
-      whitening: A fitted whitening.
+    The folder is new, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
 
     Raises:
       NotFittedError: The whitening is not fitted.

@@ -26,7 +26,6 @@ def push_to_hub(
     """Uploads an encoder with its head, its whitening and a model card to the Hugging Face hub, in one commit.
 
     Args:
-      encoder: The encoder.
       repo_id: `"NAME"` or `"ORGANISATION/NAME"`; made if missing.
       token: Access token of the hub; by default the one from `hf auth login` or `HF_TOKEN`.
       private: Whether a new repository is private; by default as set in the account.

@@ -34,19 +34,13 @@ class MTEBEncoder:
     different settings are never confused.
 
     Args:
-      encoder: The encoder.
       whitening: A fitted `Whitening`, code or scikit-learn transformer, applied to every vector; None for none.
       batch_size: Maximum sentences per batch; by default a token budget decides. MTEB's own 32 is not used.
       name: The name for results, `ORGANISATION/MODEL`; by default made from the encoder's name.
     """
 
     def __init__(
-        self,
-        encoder: Encoder,
-        whitening: Any = None,
-        *,
-        batch_size: int | None = None,
-        name: str | None = None,
+        self, encoder: Encoder, whitening: Any = None, *, batch_size: int | None = None, name: str | None = None
     ) -> None:
         self.encoder, self.whitening, self.batch_size = encoder, whitening, batch_size
         width, named = encoder.without_code().dimension, {"pooling": encoder.pooling}
@@ -81,15 +75,10 @@ class MTEBEncoder:
     def encode(
         self, inputs: Iterable[Mapping[str, Any]], *, show_progress_bar: bool = False, **about: Any
     ) -> Float[np.ndarray, "n k"]:
-        """Encodes the texts of a task.
+        """Encodes the `text` of batches from MTEB's data loader: one vector per text, in order.
 
-        Args:
-          inputs: Batches from MTEB's data loader; only their `text` is read.
-          show_progress_bar: Whether to show a progress bar.
-          **about: Task, split, subset, prompt type and further options of MTEB; only the prompt type is used.
-
-        Returns:
-          One vector per text, in order; decoded codes if the encoder ends with a code, except for queries.
+        They are decoded codes if the encoder ends with a code, except for queries. `about` are task, split, subset,
+        prompt type and further options of MTEB; only the prompt type is used.
         """
         texts = [text for batch in inputs for text in as_texts(batch["text"])]
         encoder = self.encoder.without_code() if about.get("prompt_type") == "query" else self.encoder

@@ -21,9 +21,7 @@ MODEL = "model.onnx"
 def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
     """Writes `model.onnx`, the tokenizer, which truncates to the encoder's `max_length`, and the prompts by name.
 
-    Args:
-      folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
-      encoder: The encoder.
+    The folder is new, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
 
     Raises:
       InputError: The model, a step of the head or a default prompt cannot be exported, or the dtype is not float32.

@@ -22,15 +22,10 @@ def save_trained(
     before: Mapping[str, float],
     name: str | None = None,
 ) -> Path:
-    """Writes a trained encoder, weights in float32, with a model card.
+    """Writes a trained encoder, weights in float32, with a model card, and returns the folder.
 
-    Args:
-      folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
-      encoder: The encoder.
-      base_model: The model before training.
-      recipe: The settings of the run.
-      scores, before: Scores × 100 by name, after training and before.
-      name: Name of the model in the card; by default the folder's.
+    `base_model` is the model before training, `recipe` the settings of the run, `scores` and `before` the scores × 100
+    by name, after training and before. `folder` and `name` are as for `export_sentence_transformer`.
     """
     folder, results = Path(folder), {"scores": scores, "before": before}
     card = model_card(name or folder.resolve().name, encoder, base_model=base_model, recipe=recipe, **results)
@@ -47,7 +42,6 @@ def export_sentence_transformer(
 
     Args:
       folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
-      encoder: The encoder.
       name: Name of the model in the card; by default the folder's name.
       scores: Spearman × 100, by task, for the card.
 

@@ -233,11 +233,6 @@ class Index(About):
             raise InputError(f"k = {k}, but the index contains {self.size} documents: request at most {self.size}.")
 
     @property
-    def vector_gib(self) -> float:
-        """Memory of the stored vectors in the paper's form: documents × bytes of a vector or code / 2³⁰."""
-        return self.size * (4 * self.dimension if self.codes is None else self.codes["bytes"]) / 2**30
-
-    @property
     def nbytes(self) -> int:
         """Size in bytes of vectors and rescoring copy when saved, without header, texts and fit."""
         return self.store.nbytes + (0 if self.rescoring is None else self.rescoring.rows.nbytes)

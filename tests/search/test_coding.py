@@ -64,7 +64,6 @@ def test_few_queries_look_up_what_many_decode(code, vectors, queries):
 def test_codes_are_searched_by_the_distance_to_what_they_stand_for(backend, code, vectors, queries):
     index = build_index(vectors, backend, codes=code, **WHOLE.get(backend, {}))
     assert index.codes == {"name": "spectrum", "bytes": 8}
-    assert index.vector_gib == N * 8 / 2**30
     scores, ids = index.search(queries, 10)
     wanted = by_definition(code, queries, vectors)
     np.testing.assert_allclose(scores, -np.sort(-wanted, axis=1)[:, :10], atol=2e-5)

@@ -165,26 +165,6 @@ def test_any_split_gives_the_same(data):
     assert_equals(total, X)
 
 
-@FEW
-@given(st.data())
-def test_merge_is_associative_and_order_free(data):
-    d = data.draw(st.integers(1, 5), "d")
-    sizes = data.draw(st.lists(st.integers(0, 20), min_size=3, max_size=5), "sizes")
-    parts = [
-        Moments().update((sample(n, d, 100.0, seed) if n else np.zeros((0, d))).astype(np.float32))
-        for seed, n in enumerate(sizes)
-    ]
-    left, right, shuffled = Moments(), Moments(), Moments()
-    for part in parts:
-        left.merge(part)
-    for part in reversed(parts):
-        right = Moments().merge(part).merge(right)
-    for i in data.draw(st.permutations(range(len(parts))), "order"):
-        shuffled.merge(parts[i])
-    assert_close(right, left)
-    assert_close(shuffled, left)
-
-
 def test_merge_changes_only_the_left_side_and_itself_counts_twice():
     X = sample(50, 4)
     a, b = Moments().update(X), Moments().update(X + 1)
