@@ -33,12 +33,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness, wikipedia
+from eval.intervals import bootstrap_mean
 from jaxwhiten import Encoder, Moments, Whitening, metrics
 from jaxwhiten import export as databases
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import load_retrieval
 from jaxwhiten.encoding import EmbeddingStore, is_tuned
-from jaxwhiten.metrics.bootstrap import bootstrap_mean
 from jaxwhiten.search import build_index
 
 K = 10

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jaxwhiten.plots import COLOURS, new_figure, scale_amounts
+from eval.report.plots import scale_amounts
+from jaxwhiten.plots import COLOURS, new_figure
 
 _LINES = {
     "local parts": ("local parts", "driver_mb"),

@@ -23,7 +23,7 @@ import jax
 import numpy as np
 
 from benchmarks.harness import in_words, median, ratio, rotated, save, torch_device
-from jaxwhiten.datasets import load_sts, sts_examples
+from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.models import load_model
 from jaxwhiten.text import BulkTokenizer
@@ -39,6 +39,7 @@ from jaxwhiten.training import (
     split_encoder,
     tokenize_columns,
 )
+from train.examples import sts_pairs
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 RATE, MAX_LENGTH, WARM = 2e-5, 128, 3
@@ -184,9 +185,9 @@ def main() -> None:
     logging.disable(logging.WARNING)
 
     try:
-        data, examples = "STS-B", sts_examples(load_sts("STS-B").splits["train"])
+        data, examples = "STS-B", sts_pairs(load_sts("STS-B").splits["train"])
     except DataNotFoundError:
-        data, examples = "sts_sample", sts_examples(load_sts("sts_sample").splits["test"])
+        data, examples = "sts_sample", sts_pairs(load_sts("sts_sample").splits["test"])
         print("STS-B is not on this machine: sts_sample takes its place")
     chosen = np.random.default_rng(0).permutation(len(examples))[: args.rows]
     columns = [[column[i] for i in chosen] for column in examples.columns.values()]

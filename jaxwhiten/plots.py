@@ -63,21 +63,6 @@ def scale_k(axis: Any, ks: Sequence[int]) -> None:
     axis.set_xlabel("dimension k")
 
 
-def scale_amounts(axis: Any) -> None:
-    """Makes the horizontal axis logarithmic with plain numbers as ticks, even if the data span less than a decade.
-
-    To be called after everything is drawn.
-    """
-    from matplotlib import ticker
-
-    axis.set_xscale("log")
-    low, high = axis.get_xlim()
-    locator = ticker.LogLocator(subs=(1.0, 2.0, 5.0)) if high > 10 * low else ticker.MaxNLocator(6, steps=[1, 2, 5, 10])
-    axis.xaxis.set_major_locator(locator)
-    axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    axis.xaxis.set_minor_locator(ticker.NullLocator())
-
-
 def draw_spectra(path: io.PathLike, spectra: Mapping[str, np.ndarray], ks: Sequence[int], title: str) -> None:
     """Descending eigenvalues by name, relative to their mean, and the share of the variance of the first k."""
     with new_figure(path, 8.4, 3.7) as figure:

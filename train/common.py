@@ -1,4 +1,4 @@
-"""Shared parts of the training programs: options and rows from a config, and the results of a run."""
+"""Shared parts of the training programs: options from a config, and the results of a run."""
 
 from __future__ import annotations
 
@@ -15,16 +15,7 @@ from ml_collections import ConfigDict
 from eval import report
 from jaxwhiten import Encoder, io, training
 from jaxwhiten.coded import with_code
-from jaxwhiten.datasets import (
-    Examples,
-    Pairs,
-    load_nli,
-    load_sts,
-    nli_examples,
-    sts_examples,
-    table_examples,
-    text_examples,
-)
+from jaxwhiten.datasets import Pairs, load_sts
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import spearman
 from jaxwhiten.parameters import TrainingOptions
@@ -41,35 +32,6 @@ def options_of(config: ConfigDict) -> TrainingOptions:
 def count(params: Any) -> int:
     """The number of values in a tree of arrays."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))
-
-
-def load_examples(data: ConfigDict, objective: training.Objective) -> Examples:
-    """The rows that `config.data` names, in the form that the objective takes."""
-    alone = objective.columns == (1, 1)
-    if data.file and not data.columns:
-        return text_examples(data.file, split=data.split_sentences, skip_bad_rows=data.skip_bad_rows)
-    if data.file:
-        examples = table_examples(
-            data.file,
-            data.columns,
-            label=(data.label or None) if objective.label in ("class", "score") else None,
-            classes=data.classes if objective.label == "class" else (),
-            score_range=data.score_range,
-            skip_bad_rows=data.skip_bad_rows,
-        )
-        unlabeled = len(examples.columns) > 2 and examples.label is None
-        return examples.without_false_negatives() if unlabeled else examples
-    if data.name == "nli":
-        rows = load_nli(
-            data.folder or None,
-            sources=data.sources or None,
-            exclude_overlap=data.exclude_overlap,
-            skip_bad_rows=data.skip_bad_rows,
-        )
-        print(rows.summary())
-        return nli_examples(rows, "sentences" if alone else "pairs" if objective.columns == (2, 2) else "triplets")
-    pairs = load_sts(data.name, data.folder or None).splits["train"]
-    return sts_examples(pairs, *data.score_range, "sentences" if alone else "pairs")
 
 
 def splits(config: ConfigDict) -> dict[str, tuple[str, str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,12 @@ class TokenCorpus:
 def corpus_key(corpus: Corpus, share: float) -> str:
     """A cache key that changes with the text and the share held out."""
     return io.content_key("corpus", 1, [io.sha256_file(file) for file in corpus.files], share, corpus.skip_bad_rows)
+
+
+def train_blocks(corpus: Corpus, size: int, share: float) -> Iterator[list[str]]:
+    """The passages in lists of at most `size`, without those that are held out."""
+    for block in corpus.blocks(size):
+        yield [passage for passage in block if not held_out(passage, share)]
 
 
 def tokenize_corpus(

@@ -21,12 +21,13 @@ from ml_collections import ConfigDict
 from configs import launch
 from eval.searches import load_search
 from jaxwhiten import CrossEncoder, Encoder, io, training
-from jaxwhiten.datasets import STS_TASKS, Examples, load_nli, load_sts, nli_examples, sts_examples
+from jaxwhiten.datasets import STS_TASKS, Examples, load_nli, load_sts
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.models import load_pair_classifier
 from jaxwhiten.runtime import distributed
 from jaxwhiten.text import BulkTokenizer
-from train import common, pairs
+from train import examples as sources
+from train import pairs
 from train.common import options_of, splits, write_results
 
 # The kind of labels, and an objective of train.sbert that takes such rows.
@@ -78,8 +79,8 @@ def load_split(config: ConfigDict, name: str, split: str) -> Examples:
     """A split of an STS task, or a source of NLI rows with all its splits."""
     folder = config.data.folder or None
     if name in STS_TASKS:
-        return sts_examples(load_sts(name, folder).splits[split], *config.data.score_range)
-    return nli_examples(load_nli(folder, sources=(name,)))
+        return sources.sts_pairs(load_sts(name, folder).splits[split], *config.data.score_range)
+    return sources.nli_pairs(load_nli(folder, sources=(name,)))
 
 
 def load_examples(config: ConfigDict, held_out: dict[str, Examples]) -> Examples:
@@ -87,7 +88,7 @@ def load_examples(config: ConfigDict, held_out: dict[str, Examples]) -> Examples
     if config.labels not in LABELS:
         raise unknown_name("kind of labels", config.labels, LABELS)
     objective = training.OBJECTIVES[LABELS[config.labels]]
-    examples = common.load_examples(config.data, objective)
+    examples = sources.load_examples(config.data, objective)
     objective.check(list(examples.columns), examples.label_kind)
     examples = examples.take(config.data.limit, config.seed) if config.data.limit else examples
     if len(examples.columns) != 2:

@@ -87,7 +87,7 @@ def load(config: ConfigDict, text: Corpus) -> tuple[MaskedLM, Path]:
         return masking.with_rates(model, config.dropout), folder
     print("vocabulary: trained on the text, or read from the cache")
     folder = cached_wordpiece(
-        lambda: text.train_blocks(1024, config.held_out),
+        lambda: corpora.train_blocks(text, 1024, config.held_out),
         corpora.corpus_key(text, config.held_out),
         max_length=config.sizes.max_positions,
         **config.vocabulary,

@@ -21,7 +21,8 @@ from jaxwhiten.datasets import write_pairs
 from jaxwhiten.export import save_trained
 from jaxwhiten.runtime import distributed
 from train import adapters, objectives
-from train.common import load_examples, options_of, scored_pairs, splits, sts_score, write_results
+from train.common import options_of, scored_pairs, splits, sts_score, write_results
+from train.examples import load_examples
 
 
 def main(config: ConfigDict) -> None:

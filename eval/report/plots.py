@@ -1,8 +1,9 @@
-"""Plots of runs of `eval.sts`."""
+"""Plots of runs of `eval.sts`, and an axis that others use, too."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,21 @@ from eval.report.results import STSRow
 from eval.report.run import STSRun
 from eval.report.table import shorten
 from jaxwhiten.plots import COLOURS, draw_spectra, new_figure, new_panels, scale_k
+
+
+def scale_amounts(axis: Any) -> None:
+    """Makes the horizontal axis logarithmic with plain numbers as ticks, even if the data span less than a decade.
+
+    To be called after everything is drawn.
+    """
+    from matplotlib import ticker
+
+    axis.set_xscale("log")
+    low, high = axis.get_xlim()
+    locator = ticker.LogLocator(subs=(1.0, 2.0, 5.0)) if high > 10 * low else ticker.MaxNLocator(6, steps=[1, 2, 5, 10])
+    axis.xaxis.set_major_locator(locator)
+    axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.xaxis.set_minor_locator(ticker.NullLocator())
 
 
 def _title_end(run: STSRun) -> str:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from eval.report import views
+from eval.report.plots import scale_amounts
 from eval.report.results import SIGNIFICANT, Estimate, RetrievalRow
 from eval.report.run import RetrievalRun
 from eval.report.table import Table, model_name, number, shorten
 from eval.report.views import change, ends, figure
-from jaxwhiten.plots import COLOURS, new_figure, scale_amounts
+from jaxwhiten.plots import COLOURS, new_figure
 
 TRANSDUCTIVE_NOTE = (
     "† transductive: the whitening was fitted on the documents and queries searched (never on which belong together)."

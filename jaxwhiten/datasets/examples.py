@@ -1,4 +1,4 @@
-"""Training examples: columns of sentences with labels, from NLI rows, scored pairs, or a user's table."""
+"""Training examples: columns of sentences with labels, from NLI rows, text, or a user's table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,17 +15,14 @@ from jaxtyping import Int, Shaped
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from jaxwhiten.datasets.nli import LABELS, NLIRows
-from jaxwhiten.datasets.protocol import Pairs
 from jaxwhiten.datasets.retrieval import COLUMNS
-from jaxwhiten.datasets.tables import Table, read_table
+from jaxwhiten.datasets.tables import Table
 from jaxwhiten.datasets.textfile import TEXT_ENDINGS, BadRows, Corpus, corpus_files
-from jaxwhiten.errors import DataError, InputError, check_name
+from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike, write_text
 from jaxwhiten.text import as_texts
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
-NLI_FORMS = ("pairs", "triplets", "sentences")
 
 
 @dataclass(frozen=True)
@@ -104,23 +101,10 @@ def sentence_key(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def nli_examples(rows: NLIRows, form: str = "pairs") -> Examples:
-    """NLI rows as examples.
-
-    Args:
-      rows: From `load_nli`.
-      form: `"pairs"` of premise and hypothesis with their class; `"triplets"` of a premise, an entailed and a
-        contradicting hypothesis, for premises that have both; or the distinct `"sentences"`.
-    """
-    check_name("form of NLI examples", form, NLI_FORMS)
-    if form == "sentences":
-        return Examples({"sentence": _distinct(rows.premise, rows.hypothesis)})
-    if form == "pairs":
-        kept = np.flatnonzero(rows.label >= 0).tolist()
-        columns = {"premise": [rows.premise[i] for i in kept], "hypothesis": [rows.hypothesis[i] for i in kept]}
-        return Examples(columns, rows.label[kept].astype(np.int32), LABELS, len(rows) - len(kept))
+def nli_triplets(premises: Sequence[str], hypotheses: Sequence[str], labels: Int[np.ndarray, " n"]) -> Examples:
+    """A premise, an entailed and a contradicting hypothesis, for premises that have both; labels are NLI classes."""
     by_premise: dict[str, tuple[list[str], list[str]]] = {}
-    for premise, hypothesis, label in zip(rows.premise, rows.hypothesis, rows.label.tolist(), strict=True):
+    for premise, hypothesis, label in zip(premises, hypotheses, labels.tolist(), strict=True):
         if label in (0, 2):
             by_premise.setdefault(premise, ([], []))[label // 2].append(hypothesis)
     triplets = [
@@ -130,23 +114,7 @@ def nli_examples(rows: NLIRows, form: str = "pairs") -> Examples:
         for positive, negative in zip(entailed, itertools.cycle(contradicted), strict=False)
     ]
     columns = dict(zip(("anchor", "positive", "negative"), map(list, zip(*triplets, strict=True)), strict=False))
-    entailments = int(np.count_nonzero(rows.label == 0))
-    return Examples(columns or {"anchor": []}, skipped=entailments - len(triplets))
-
-
-def sts_examples(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0, form: str = "pairs") -> Examples:
-    """Scored pairs as examples.
-
-    Args:
-      pairs: One split of an `STSTask`.
-      low, high: The gold scores that map to 0 and 1.
-      form: `"pairs"` with their scores, or the distinct `"sentences"`.
-    """
-    check_name("form of STS examples", form, ("pairs", "sentences"))
-    if form == "sentences":
-        return Examples({"sentence": _distinct(pairs.sentence1, pairs.sentence2)})
-    score = ((pairs.score - low) / (high - low)).astype(np.float32)
-    return Examples({"sentence1": pairs.sentence1, "sentence2": pairs.sentence2}, score)
+    return Examples(columns or {"anchor": []}, skipped=int(np.count_nonzero(labels == 0)) - len(triplets))
 
 
 def text_examples(where: PathLike, *, split: bool = False, skip_bad_rows: bool = False) -> Examples:
@@ -167,40 +135,11 @@ def text_examples(where: PathLike, *, split: bool = False, skip_bad_rows: bool =
                 f"{file}: specify the sentence columns; only {' and '.join(TEXT_ENDINGS)} files have none."
             )
     lines = map(str.strip, corpus.passages())
-    texts = _distinct(itertools.chain.from_iterable(map(_SENTENCE_END.split, lines)) if split else lines)
+    parts = itertools.chain.from_iterable(map(_SENTENCE_END.split, lines)) if split else lines
+    texts = list(dict.fromkeys(parts))
     if not texts:
         raise DataError(f"{where}: no line of text in it.")
     return Examples({"sentence": texts}, skipped=corpus.skipped)
-
-
-def table_examples(
-    path: PathLike,
-    columns: Sequence[str],
-    *,
-    label: str | None = None,
-    classes: Sequence[str] = (),
-    score_range: tuple[int | float, int | float] = (0.0, 1.0),
-    skip_bad_rows: bool = False,
-) -> Examples:
-    """Examples from a TSV, CSV, JSON-lines or Parquet file.
-
-    Args:
-      path: The file; the format follows from its suffix.
-      columns: Names of the sentence columns, in the order the objective takes them.
-      label: Name of the label column, if any.
-      classes: The labels in class order, as written in the file; empty if the label is a score.
-      score_range: The scores that map to 0 and 1.
-      skip_bad_rows: Whether to skip and count bad rows, instead of raising an error.
-
-    Raises:
-      DataError: A missing column, an empty sentence, an unknown class, an invalid score, or no rows; the message names
-        file and line.
-    """
-    if not columns:
-        raise InputError(f"{path}: specify the columns that contain the sentences.")
-    wanted = {name: name for name in [*columns, *filter(None, [label])]}
-    table = read_table(path, wanted, skip_bad_rows=skip_bad_rows)
-    return examples_of(table, columns, label, classes, score_range, skip_bad_rows)
 
 
 def examples_of(
@@ -211,7 +150,18 @@ def examples_of(
     score_range: tuple[int | float, int | float],
     skip_bad_rows: bool,
 ) -> Examples:
-    """Examples from the columns of a table; arguments and errors as for `table_examples`."""
+    """Examples from a table.
+
+    Args:
+      columns: Names of the sentence columns, in the order the objective takes them.
+      label: Name of the label column, if any.
+      classes: The labels in class order, as written in the file; empty if the label is a score.
+      score_range: The scores that map to 0 and 1.
+      skip_bad_rows: Whether to skip and count bad rows, instead of raising an error.
+
+    Raises:
+      DataError: An empty sentence, an unknown class, an invalid score, or no rows; the message names file and line.
+    """
     bad, keep, values = BadRows(table.path, skip_bad_rows), [], []
     codes = {name: code for code, name in enumerate(classes)}
     for row, line in enumerate(table.lines.tolist()):
@@ -255,7 +205,3 @@ def write_pairs(path: PathLike, examples: Examples) -> None:
         ids = (str(number.setdefault(sentence_key(text), len(number))) for text in pair)
         lines.append("\t".join([str(row), *ids, *(" ".join(text.split()) for text in pair), "1"]))
     write_text(path, "\n".join(lines) + "\n")
-
-
-def _distinct(*columns: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(itertools.chain(*columns)))

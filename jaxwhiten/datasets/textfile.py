@@ -171,11 +171,6 @@ class Corpus:
         while block := list(itertools.islice(passages, size)):
             yield block
 
-    def train_blocks(self, size: int, share: float) -> Iterator[list[str]]:
-        """Yields the lists of `blocks` without the passages that `held_out` selects."""
-        for block in self.blocks(size):
-            yield [passage for passage in block if not held_out(passage, share)]
-
 
 def held_out(passage: str, share: float) -> bool:
     """Whether a passage is held out, decided by a hash of its text, so that duplicates fall on the same side."""

@@ -18,7 +18,6 @@ import numpy as np
 from jaxtyping import Float, Real
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.metrics.scores import AGGREGATES
 
 Array = np.ndarray | jax.Array
 
@@ -187,42 +186,6 @@ def percentile_interval(samples: Real[np.ndarray, " r"], level: float = 0.95) ->
         return Interval(math.nan, math.nan)
     low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(low), float(high))
-
-
-def bootstrap_spearman(
-    similarity: Real[np.ndarray, " n"],
-    gold: Real[np.ndarray, " n"],
-    subsets: Sequence[str],
-    n_resamples: int = 10_000,
-    seed: int = 0,
-    level: float = 0.95,
-) -> dict[str, Interval]:
-    """Percentile intervals, × 100, of the three aggregates `all`, `mean` and `wmean` of one setting.
-
-    Args as for `spearman_resamples` and `percentile_interval`.
-    """
-    samples = spearman_resamples(similarity[None], gold, subsets, n_resamples, seed)
-    return {name: percentile_interval(samples[name][0], level) for name in AGGREGATES}
-
-
-def bootstrap_mean(
-    values: Real[np.ndarray, " n"], n_resamples: int = 10_000, seed: int = 0, level: float = 0.95
-) -> Interval:
-    """The percentile interval of a mean, such as the MRR from its reciprocal ranks.
-
-    A resample is one multinomial draw over the distinct values. Reciprocal ranks have few of them for any number of
-    queries.
-    """
-    if not len(values):
-        raise InputError("The bootstrap of a mean needs at least one value.")
-    distinct, counts = np.unique(values, return_counts=True)
-    rng = np.random.default_rng(seed)
-    width = max(1, _BLOCK_ELEMENTS // len(distinct))
-    means = [
-        rng.multinomial(len(values), counts / len(values), size=min(width, n_resamples - done)) @ distinct / len(values)
-        for done in range(0, n_resamples, width)
-    ]
-    return percentile_interval(np.concatenate(means), level)
 
 
 def mean_resamples(

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.examples import Examples, examples_of, nli_examples, text_examples
-from jaxwhiten.datasets.nli import LABELS, NLIRows, label_codes
+from jaxwhiten.datasets.examples import Examples, examples_of, nli_triplets, text_examples
+from jaxwhiten.datasets.nli import LABELS, label_codes
 from jaxwhiten.datasets.tables import Table, read_header, read_table, split_name
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
@@ -135,7 +135,7 @@ def _triplets(table: Table, names: Sequence[str], label: str, skip_bad_rows: boo
     codes = label_codes(table, table[label], skip_bad_rows)
     kept = np.flatnonzero(codes >= 0)
     premise, hypothesis = ([table.texts(name)[row] for row in kept] for name in names)
-    examples = nli_examples(NLIRows(premise, hypothesis, codes[kept], [], (), {}), "triplets")
+    examples = nli_triplets(premise, hypothesis, codes[kept])
     if not len(examples):
         raise DataError(f"{table.path}: no premise has both an entailed and a contradicting hypothesis.")
     return examples

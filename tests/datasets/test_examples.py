@@ -1,81 +1,39 @@
-"""Rows to train on: forms of NLI and STS rows, tables of the user's own, bad rows named or counted."""
+"""Rows to train on: triplets of NLI, tables of the user's own, bad rows named or counted."""
 
 import numpy as np
 import pytest
 
-from jaxwhiten.datasets import (
-    Examples,
-    NLIRows,
-    Pairs,
-    load_nli,
-    load_retrieval,
-    load_sts,
-    nli_examples,
-    sts_examples,
-    table_examples,
-    text_examples,
-    write_pairs,
-)
+from jaxwhiten.datasets import Examples, load_retrieval, nli_triplets, read_table, text_examples, write_pairs
+from jaxwhiten.datasets.examples import examples_of
 from jaxwhiten.errors import DataError, InputError
-
-NLI = NLIRows(
-    premise=["p", "p", "p", "q", "q", "r"],
-    hypothesis=["e1", "c1", "e2", "n1", "e3", "c2"],
-    label=np.array([0, 2, 0, 1, 0, -1], np.int8),
-    source=["x"] * 6,
-    sources=(),
-    left_out={},
-)
-
-
-def test_nli_pairs_have_classes():
-    found = nli_examples(NLI)
-    assert list(found.columns) == ["premise", "hypothesis"]
-    assert found.label.tolist() == [0, 2, 0, 1, 0]
-    assert found.label.dtype == np.int32
-    assert (found.label_kind, found.skipped, len(found)) == ("class", 1, 5)
-    assert found.classes == ("entailment", "neutral", "contradiction")
 
 
 def test_nli_triplets_need_both_sides():
-    found = nli_examples(NLI, "triplets")
+    premise, hypothesis = ["p", "p", "p", "q", "q", "r"], ["e1", "c1", "e2", "n1", "e3", "c2"]
+    found = nli_triplets(premise, hypothesis, np.array([0, 2, 0, 1, 0, -1], np.int8))
     assert list(zip(*found.columns.values(), strict=True)) == [("p", "e1", "c1"), ("p", "e2", "c1")]
     assert found.label is None
     assert found.skipped == 1
 
 
-def test_nli_sentences_are_distinct():
-    assert nli_examples(NLI, "sentences").columns == {"sentence": ["p", "q", "r", "e1", "c1", "e2", "n1", "e3", "c2"]}
-
-
-def test_sts_scores_are_scaled():
-    pairs = Pairs(["a", "b"], ["c", "d"], np.array([1.0, 5.0]), ["x", "x"])
-    assert sts_examples(pairs).label.tolist() == pytest.approx([0.2, 1.0])
-    assert sts_examples(pairs, 1.0).label.tolist() == [0.0, 1.0]
-    assert len(sts_examples(pairs, form="sentences")) == 4
-
-
 def test_take_draws_without_replacement():
-    pairs = Pairs([str(i) for i in range(50)], ["x"] * 50, np.arange(50) / 10, ["x"] * 50)
-    taken = sts_examples(pairs).take(20, seed=3)
-    assert len(taken) == len(set(taken.columns["sentence1"])) == 20
-    for text, score in zip(taken.columns["sentence1"], taken.label, strict=True):
+    rows = Examples({"one": [str(i) for i in range(50)], "two": ["x"] * 50}, np.arange(50, dtype=np.float32) / 50)
+    taken = rows.take(20, seed=3)
+    assert len(taken) == len(set(taken.columns["one"])) == 20
+    for text, score in zip(taken.columns["one"], taken.label, strict=True):
         assert score == pytest.approx(int(text) / 50)
-    assert sts_examples(pairs).take(99).columns == sts_examples(pairs).columns
-
-
-@pytest.mark.parametrize(
-    "call",
-    [lambda: nli_examples(NLI, "pair"), lambda: sts_examples(None, form="x"), lambda: table_examples("a.tsv", ())],
-)
-def test_mistakes_are_named(call):
-    with pytest.raises((InputError, TypeError)):
-        call()
+    assert rows.take(99).columns == rows.columns
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 ROWS = ["a\tb\tlabel\tscore", "x y\tz\tyes\t5", "u\tv\tno\t2.5"]
+
+
+def table_examples(path, columns, label=None, classes=(), score_range=(0.0, 1.0), skip_bad_rows=False):
+    wanted = {name: name for name in (*columns, *filter(None, [label]))}
+    table = read_table(path, wanted, skip_bad_rows=skip_bad_rows)
+    return examples_of(table, columns, label, classes, score_range, skip_bad_rows)
 
 
 def write(folder, *more, rows=ROWS):
@@ -150,22 +108,6 @@ def test_a_missing_column_is_named(tmp_path):
 def test_nothing_left_is_refused(tmp_path):
     with pytest.raises(DataError, match="no valid row to train on"):
         table_examples(write(tmp_path, "\t\t\t", rows=ROWS[:1]), ("a",), skip_bad_rows=True)
-
-
-# --- real data ------------------------------------------------------------------------------------------------------
-
-
-def test_real_rows(real_data):
-    snli = load_nli(real_data, sources=("snli_dev_test",))
-    pairs, triplets = nli_examples(snli), nli_examples(snli, "triplets")
-    assert len(pairs) == len(snli)
-    assert set(pairs.label.tolist()) == {0, 1, 2}
-    assert 0 < len(triplets) <= int((snli.label == 0).sum())
-    train = load_sts("STS-B", real_data).splits["train"]
-    found = sts_examples(train)
-    assert len(found) == 5749
-    assert found.label.min() >= 0
-    assert found.label.max() == 1.0
 
 
 # --- text files, and pairs held out ---------------------------------------------------------------------------------

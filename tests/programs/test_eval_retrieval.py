@@ -14,6 +14,7 @@ import pytest
 
 from configs import pydocs, quora
 from eval import measure, published, retrieval
+from eval.intervals import bootstrap_mean
 from eval.report import Run, results
 from eval.report import retrieval as views
 from jaxwhiten import CrossEncoder, Encoder
@@ -71,6 +72,16 @@ def config(tiny_model, tmp_path, monkeypatch):
         }
     )
     return config
+
+
+def test_bootstrap_mean_matches_normal_theory():
+    values = 1 / np.random.default_rng(0).integers(1, 11, size=5000)
+    low, high = bootstrap_mean(values, 4000)
+    error = values.std() / np.sqrt(len(values))
+    assert low == pytest.approx(values.mean() - 1.96 * error, abs=0.15 * error)
+    assert high == pytest.approx(values.mean() + 1.96 * error, abs=0.15 * error)
+    with pytest.raises(InputError, match="at least one"):
+        bootstrap_mean(np.zeros(0), 10)
 
 
 def test_intervals_of_the_mrr_are_paired():

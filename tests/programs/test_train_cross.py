@@ -8,7 +8,7 @@ import pytest
 
 from configs import cross_defaults, cross_nli, cross_quora
 from jaxwhiten import CrossEncoder
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import DataError, InputError
 from tests.programs.runs import finish, model_bytes, softmax_arguments, start, steps_of, when, write_table
 from tests.tiny import SENTENCES
 from train import cross
@@ -72,11 +72,11 @@ def test_positives_get_negatives_and_excluded_texts_are_left_out(config, tmp_pat
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"labels": "class"}, "Did you mean 'classes'"), ({"labels": "scores"}, "expects a score in every row")],
+    [({"labels": "class"}, "Did you mean 'classes'"), ({"labels": "scores"}, "label 'no' is not a number")],
 )
 def test_mistakes_are_named(config, changes, message):
     config.update(changes)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises((InputError, DataError), match=message):
         cross.main(config)
 
 

@@ -22,6 +22,7 @@ from jaxwhiten.training.rows import with_negatives
 from tests.programs.runs import write_table
 from tests.tiny import SENTENCES, write_cross_encoder, write_model
 from train import common, sbert
+from train.examples import load_examples
 
 PROMPTS = {"query": "man: ", "document": "the sea: ", "plain": "water "}
 
@@ -131,7 +132,7 @@ def test_negatives_that_are_positives_of_their_anchor_are_left_out_and_counted(c
     rows = [("a", "b", "c"), ("a", "C", "d"), ("a", "e", "  B "), ("x", "b", "c"), ("x", "y", "X"), ("q", "r", "s")]
     (tmp_path / "rows.tsv").write_text("".join("\t".join(row) + "\n" for row in [("one", "two", "three"), *rows]))
     config.data.columns = ("one", "two", "three")
-    examples = common.load_examples(config.data, OBJECTIVES["mnr"])
+    examples = load_examples(config.data, OBJECTIVES["mnr"])
     assert list(zip(*examples.columns.values(), strict=True)) == [rows[1], rows[3], rows[5]]
     config.objective, config.batch_size, config.steps = "mnr", 1, 1
     config.model = str(shallow_model)

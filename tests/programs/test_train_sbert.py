@@ -33,7 +33,8 @@ from jaxwhiten.training.objectives import OBJECTIVES, objective_loss
 from tests.programs.runs import finish, model_bytes, softmax_arguments, start, steps_of, when, write_table
 from tests.tiny import SENTENCES
 from train import sbert
-from train.common import load_examples, options_of
+from train.common import options_of
+from train.examples import load_examples
 from train.objectives import find_objective
 
 

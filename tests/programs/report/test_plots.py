@@ -2,7 +2,8 @@
 
 import pytest
 
-from jaxwhiten.plots import new_figure, scale_amounts
+from eval.report.plots import scale_amounts
+from jaxwhiten.plots import new_figure
 
 
 @pytest.mark.parametrize(

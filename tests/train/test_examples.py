@@ -1,0 +1,39 @@
+"""NLI rows and scored pairs as rows to train on."""
+
+import numpy as np
+import pytest
+
+from jaxwhiten.datasets import NLIRows, Pairs, load_nli, load_sts, nli_triplets
+from train.examples import distinct, nli_pairs, sts_pairs
+
+
+def test_nli_pairs_have_classes():
+    label = np.array([0, 2, 0, 1, 0, -1], np.int8)
+    found = nli_pairs(NLIRows(list("pppqqr"), list("abcdef"), label, ["x"] * 6, (), {}))
+    assert list(found.columns) == ["premise", "hypothesis"]
+    assert found.label.tolist() == [0, 2, 0, 1, 0]
+    assert found.label.dtype == np.int32
+    assert (found.label_kind, found.skipped, len(found)) == ("class", 1, 5)
+    assert found.classes == ("entailment", "neutral", "contradiction")
+
+
+def test_sentences_are_distinct():
+    assert distinct(["p", "p", "q"], ["a", "q", "b"]).columns == {"sentence": ["p", "q", "a", "b"]}
+
+
+def test_sts_scores_are_scaled():
+    pairs = Pairs(["a", "b"], ["c", "d"], np.array([1.0, 5.0]), ["x", "x"])
+    assert sts_pairs(pairs).label.tolist() == pytest.approx([0.2, 1.0])
+    assert sts_pairs(pairs, 1.0).label.tolist() == [0.0, 1.0]
+
+
+def test_real_rows(real_data):
+    snli = load_nli(real_data, sources=("snli_dev_test",))
+    pairs, triplets = nli_pairs(snli), nli_triplets(snli.premise, snli.hypothesis, snli.label)
+    assert len(pairs) == len(snli)
+    assert set(pairs.label.tolist()) == {0, 1, 2}
+    assert 0 < len(triplets) <= int((snli.label == 0).sum())
+    found = sts_pairs(load_sts("STS-B", real_data).splits["train"])
+    assert len(found) == 5749
+    assert found.label.min() >= 0
+    assert found.label.max() == 1.0

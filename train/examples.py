@@ -1,0 +1,62 @@
+"""Training examples that a config names: NLI rows, scored pairs or a file, in the forms that objectives take."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from jaxwhiten import training
+from jaxwhiten.datasets import NLI_LABELS, Examples, NLIRows, Pairs, load_nli, load_sts, nli_triplets, text_examples
+
+
+def load_examples(data: ConfigDict, objective: training.Objective) -> Examples:
+    """The rows that `config.data` names, in the form that the objective takes."""
+    alone, labeled = objective.columns == (1, 1), objective.label in ("class", "score")
+    if data.file and not data.columns:
+        return text_examples(data.file, split=data.split_sentences, skip_bad_rows=data.skip_bad_rows)
+    if data.file:
+        return training.read_rows(
+            data.file,
+            objective,
+            columns=data.columns,
+            label=(data.label or None) if labeled else None,
+            classes=data.classes if objective.label == "class" else (),
+            score_range=data.score_range,
+            skip_bad_rows=data.skip_bad_rows,
+        )
+    if data.name == "nli":
+        rows = load_nli(
+            data.folder or None,
+            sources=data.sources or None,
+            exclude_overlap=data.exclude_overlap,
+            skip_bad_rows=data.skip_bad_rows,
+        )
+        print(rows.summary())
+        if alone:
+            return distinct(rows.premise, rows.hypothesis)
+        return (
+            nli_pairs(rows) if objective.columns == (2, 2) else nli_triplets(rows.premise, rows.hypothesis, rows.label)
+        )
+    pairs = load_sts(data.name, data.folder or None).splits["train"]
+    return distinct(pairs.sentence1, pairs.sentence2) if alone else sts_pairs(pairs, *data.score_range)
+
+
+def distinct(*columns: Sequence[str]) -> Examples:
+    """The different sentences of all columns, as one column."""
+    return Examples({"sentence": list(dict.fromkeys(itertools.chain(*columns)))})
+
+
+def nli_pairs(rows: NLIRows) -> Examples:
+    """Premise and hypothesis with their class, without rows that have none."""
+    kept = np.flatnonzero(rows.label >= 0).tolist()
+    columns = {"premise": [rows.premise[i] for i in kept], "hypothesis": [rows.hypothesis[i] for i in kept]}
+    return Examples(columns, rows.label[kept].astype(np.int32), NLI_LABELS, len(rows) - len(kept))
+
+
+def sts_pairs(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0) -> Examples:
+    """Scored pairs; the gold scores `low` and `high` become 0 and 1."""
+    score = ((pairs.score - low) / (high - low)).astype(np.float32)
+    return Examples({"sentence1": pairs.sentence1, "sentence2": pairs.sentence2}, score)
