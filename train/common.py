@@ -13,7 +13,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from eval import report
-from jaxwhiten import Encoder, io, training
+from jaxwhiten import Encoder, io
 from jaxwhiten.coded import with_code
 from jaxwhiten.datasets import Pairs, load_sts
 from jaxwhiten.errors import InputError
