@@ -223,7 +223,7 @@ class Encoder(Headed):
         if precision is None:
             heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
             bar = progress(sentences, show_progress)
-            out = stream.all_vectors(sentences, self.tokenizer, self._engine, heads, batch_size, bar)
+            out = stream.Run(self.tokenizer, self._engine, heads, bar, batch_size).of_list(sentences)
             out = {name: self._spaced(x, name, heads[name]) for name, x in out.items()}
         else:
             how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
@@ -276,8 +276,8 @@ class Encoder(Headed):
         heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
         if block_size < 1:
             raise InputError(f"block_size={block_size}: expected at least 1.")
-        texts, bar = text_blocks(sentences, block_size), progress(sentences, show_progress)
-        for block in stream.in_blocks(texts, self.tokenizer, self._engine, heads, stream.vectors, batch_size, bar):
+        run = stream.Run(self.tokenizer, self._engine, heads, progress(sentences, show_progress), batch_size)
+        for block in run.in_blocks(text_blocks(sentences, block_size)):
             yield next(iter(block.values())) if single else block
 
     def _spaced(self, vectors: np.ndarray, pooling: str, ready: ReadyHead) -> np.ndarray:

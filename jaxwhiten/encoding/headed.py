@@ -5,18 +5,20 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import hashlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from jaxwhiten.codes import Code
-from jaxwhiten.encoding.idf import frequency_table
-from jaxwhiten.encoding.stream import ReadyHead
+from jaxwhiten.encoding.stream import BLOCK, ReadyHead
 from jaxwhiten.engines import Engine
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import AUTO, Head, Normalize, Step, Tables, Whiten, canonical
 from jaxwhiten.head.vectors import code_steps
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.space import VectorSpace, check_space
-from jaxwhiten.text import ROLES, BulkTokenizer, Texts, prompt_for
+from jaxwhiten.text import ROLES, BulkTokenizer, Texts, prompt_for, text_blocks
 from jaxwhiten.whitening import Whitening
 
 if TYPE_CHECKING:
@@ -170,8 +172,22 @@ class Headed:
         check_space(where, expected, own, "refit it", tolerated=("max_length",))
 
     def fit_idf(self, sentences: Texts) -> str:
-        """Counts the sentences in which each token occurs; returns the name of the pooling with these weights."""
-        table, weights = frequency_table(sentences, self.tokenizer, self.config.vocab_size)
+        """Counts the sentences in which each token occurs; returns the name of the pooling with these weights.
+
+        A token in count of n sentences has the weight log((n + 1) / (count + 1)).
+
+        References:
+          Zhang et al. 2020, "BERTScore: Evaluating Text Generation with BERT", section 3 (importance weighting).
+        """
+        total, size = 0, self.config.vocab_size
+        counts = np.zeros(size, np.int64)
+        for block in text_blocks(sentences, BLOCK):
+            total += len(block)
+            counts += self.tokenizer(block).document_frequencies(size)
+        if not total:
+            raise InputError("No sentences to count tokens in.")
+        weights = np.log((total + 1) / (counts + 1)).astype(np.float32)
+        table = hashlib.sha256(weights.tobytes()).hexdigest()[:8]
         self._tables = Tables(self._tables.mask_id, {**self._tables.idf, table: weights})
         return f"idf:{table}"
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -182,96 +183,77 @@ def _smaller(engine: Engine, batch: Batch, tokens: TokenIds, error: Exception) -
     return parts
 
 
-def in_blocks(
-    texts: Iterator[list[str]],
-    tokenizer: BulkTokenizer,
-    engine: Engine,
-    heads: ReadyHeads,
-    reduce: Callable[..., dict[str, Any]],
-    max_rows: int | None,
-    bar: tqdm,
-) -> Iterator[dict[str, Any]]:
-    """The result of `reduce`, `vectors` or `moments`, for each block; the next block is tokenised meanwhile."""
-    by_form = _by_form(heads, max_rows)
-    pool, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
-    try:
-        upcoming, first = pool.submit(_tokenize_next, texts, tokenizer, by_form), 0
-        with bar:
-            while (read := upcoming.result()) is not None:
-                upcoming = pool.submit(_tokenize_next, texts, tokenizer, by_form)
-                block = _block(engine, *read, first, by_form, reduce, max_rows, bar)
-                first += len(read[0])
-                yield {name: block[name] for name in heads}
-    except KeyboardInterrupt:
-        wait = False  # the sentences may come from a pipe that stays silent
-        raise
-    finally:
-        pool.shutdown(wait=wait, cancel_futures=True)
+@dataclasses.dataclass
+class Run:
+    """Texts through tokenizer and engine for some heads; heads of one form of text share a forward pass."""
 
+    tokenizer: BulkTokenizer
+    engine: Engine
+    heads: ReadyHeads
+    bar: tqdm
+    max_rows: int | None = None
+    reduce: Callable[..., dict[str, Any]] = vectors  # or `moments`
 
-def all_vectors(
-    sentences: list[str], tokenizer: BulkTokenizer, engine: Engine, heads: ReadyHeads, max_rows: int | None, bar: tqdm
-) -> dict[str, np.ndarray]:
-    """The vectors of a list of sentences, block by block. A single block is tokenised without another thread."""
-    if len(sentences) <= BLOCK:
-        by_form = _by_form(heads, max_rows)
-        with bar:
-            tokens = [tokenizer(sentences, form) for form in by_form]
-            block = _block(engine, sentences, tokens, 0, by_form, vectors, max_rows, bar)
-        return {name: block[name] for name in heads}
-    out = {name: head.empty(len(sentences)) for name, head in heads.items()}
-    parts = list(blocks(len(sentences), BLOCK))
-    texts = (sentences[part] for part in parts)
-    for part, block in zip(parts, in_blocks(texts, tokenizer, engine, heads, vectors, max_rows, bar), strict=True):
-        for name, x in block.items():
-            out[name][part] = x
-    return out
+    def __post_init__(self) -> None:
+        if self.max_rows is not None and self.max_rows < 1:
+            raise InputError(f"batch_size={self.max_rows}: expected at least 1.")
+        self._by_form = collections.defaultdict[TextForm, dict[str, ReadyHead]](dict)
+        for name, head in self.heads.items():
+            self._by_form[head.head.form][name] = head
+
+    def in_blocks(self, texts: Iterator[list[str]]) -> Iterator[dict[str, Any]]:
+        """The result of `reduce` for each block; the next block is tokenised meanwhile."""
+        pool, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
+        try:
+            upcoming, first = pool.submit(self._next, texts), 0
+            with self.bar:
+                while (read := upcoming.result()) is not None:
+                    upcoming = pool.submit(self._next, texts)
+                    yield self._block(*read, first)
+                    first += len(read[0])
+        except KeyboardInterrupt:
+            wait = False  # the sentences may come from a pipe that stays silent
+            raise
+        finally:
+            pool.shutdown(wait=wait, cancel_futures=True)
+
+    def of_list(self, sentences: list[str]) -> dict[str, np.ndarray]:
+        """The vectors of a list of sentences, block by block. A single block is tokenised without another thread."""
+        if len(sentences) <= BLOCK:
+            with self.bar:
+                return self._block(sentences, self._tokens(sentences))
+        out = {name: head.empty(len(sentences)) for name, head in self.heads.items()}
+        parts = list(blocks(len(sentences), BLOCK))
+        for part, block in zip(parts, self.in_blocks(sentences[part] for part in parts), strict=True):
+            for name, x in block.items():
+                out[name][part] = x
+        return out
+
+    def _next(self, texts: Iterator[list[str]]) -> tuple[list[str], list[TokenIds]] | None:
+        """The next block, and its tokens in every form; None after the last block."""
+        block = next(texts, None)
+        return None if block is None else (block, self._tokens(block))
+
+    def _tokens(self, texts: list[str]) -> list[TokenIds]:
+        return [self.tokenizer(texts, form) for form in self._by_form]
+
+    def _block(self, texts: list[str], tokens: list[TokenIds], first: int = 0) -> dict[str, Any]:
+        """The result of `reduce` for a block that was tokenised in every form; its first text has number `first`."""
+        out: dict[str, Any] = {}
+        try:
+            for number, (group, of_form) in enumerate(zip(self._by_form.values(), tokens, strict=True)):
+                out |= self.reduce(self.engine, of_form, group, self.max_rows, self.bar if number == 0 else None)
+        except NonFiniteError as error:
+            raise NonFiniteError.of_texts(error.rows, texts, first) from None
+        return {name: out[name] for name in self.heads}
 
 
 def all_moments(sentences: Texts, tokenizer: BulkTokenizer, engine: Engine, head: ReadyHead) -> Moments:
     """The moments of the vectors of any number of sentences, block by block."""
     total, texts = Moments(), text_blocks(sentences, BLOCK * (engine.devices if engine.reduces else 1))
-    for found in in_blocks(texts, tokenizer, engine, {"": head}, moments, None, progress(sentences)):
+    for found in Run(tokenizer, engine, {"": head}, progress(sentences), reduce=moments).in_blocks(texts):
         total.merge(found[""])
     return total
-
-
-def _by_form(heads: ReadyHeads, max_rows: int | None) -> dict[TextForm, dict[str, ReadyHead]]:
-    """The heads by form of text; heads of one form share a forward pass."""
-    if max_rows is not None and max_rows < 1:
-        raise InputError(f"batch_size={max_rows}: expected at least 1.")
-    by_form = collections.defaultdict[TextForm, dict[str, ReadyHead]](dict)
-    for name, head in heads.items():
-        by_form[head.head.form][name] = head
-    return by_form
-
-
-def _block(
-    engine: Engine,
-    texts: list[str],
-    tokens: list[TokenIds],
-    first: int,
-    by_form: Mapping[TextForm, ReadyHeads],
-    reduce: Callable[..., dict[str, Any]],
-    max_rows: int | None,
-    bar: tqdm,
-) -> dict[str, Any]:
-    """The result of `reduce` for a block that was tokenised in every form; its first text has number `first`."""
-    out: dict[str, Any] = {}
-    try:
-        for number, (group, of_form) in enumerate(zip(by_form.values(), tokens, strict=True)):
-            out |= reduce(engine, of_form, group, max_rows, bar if number == 0 else None)
-    except NonFiniteError as error:
-        raise NonFiniteError.of_texts(error.rows, texts, first) from None
-    return out
-
-
-def _tokenize_next(
-    texts: Iterator[list[str]], tokenizer: BulkTokenizer, forms: Iterable[TextForm]
-) -> tuple[list[str], list[TokenIds]] | None:
-    """The next block, and its tokens in every form; None after the last block."""
-    block = next(texts, None)
-    return None if block is None else (block, [tokenizer(block, form) for form in forms])
 
 
 def progress(sentences: Any = (), show: bool | None = None) -> tqdm:

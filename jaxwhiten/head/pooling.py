@@ -208,8 +208,6 @@ class Pooler(Pooling):
     segmented = True
 
     def __call__(self, states: States) -> Pooled:
-        if states.output.pooler is None:
-            raise ModelError("This model has no pooler; use another pooling, such as 'cls' or 'mean'.")
         return states.output.pooler.astype(np.float32)
 
     def check(self, config: EncoderConfig) -> None:

@@ -7,9 +7,16 @@ Keyword-only parameters are settings of a loss. `jaxwhiten.training.OBJECTIVES` 
 """
 
 from jaxwhiten.losses.contrastive import cosine, multiple_negatives_ranking, simcse
-from jaxwhiten.losses.distillation import cosine_distance, vector_regression
 from jaxwhiten.losses.matryoshka import Loss, matryoshka
-from jaxwhiten.losses.supervised import cosent, cosine_regression, init_classifier, softmax_classification, triplet
+from jaxwhiten.losses.supervised import (
+    cosent,
+    cosine_distance,
+    cosine_regression,
+    init_classifier,
+    softmax_classification,
+    triplet,
+    vector_regression,
+)
 
 __all__ = ["Loss", "cosent", "cosine", "cosine_distance", "cosine_regression", "init_classifier", "matryoshka"]
 __all__ += ["multiple_negatives_ranking", "simcse", "softmax_classification", "triplet", "vector_regression"]

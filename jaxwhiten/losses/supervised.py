@@ -1,4 +1,4 @@
-"""Losses for labelled pairs and for triplets: Sentence-BERT's three, and CoSENT."""
+"""Losses for labelled pairs and triplets, Sentence-BERT's three and CoSENT, and for a teacher's vectors."""
 
 from __future__ import annotations
 
@@ -113,3 +113,21 @@ def cosent(u: Float[Array, "b d"], v: Float[Array, "b d"], gold: Float[Array, " 
     differences = similarity[None, :] - similarity[:, None]
     wrong_order = jnp.where(gold[:, None] > gold[None, :], differences, -jnp.inf)
     return jax.nn.logsumexp(jnp.append(wrong_order.ravel(), 0.0))
+
+
+def vector_regression(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> Scalar:
+    """Mean squared error between a student's vectors and its teacher's, over rows and components.
+
+    References:
+      Reimers and Gurevych, Making Monolingual Sentence Embeddings Multilingual (EMNLP 2020), section 3, equation 1.
+    """
+    return jnp.mean((u - teacher) ** 2)
+
+
+def cosine_distance(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> Scalar:
+    """Mean of 1 − cos between a student's vectors and its teacher's, which compares only directions.
+
+    References:
+      Zhang et al., Jasper and Stella: distillation of SOTA embedding models (2024), the cosine loss.
+    """
+    return jnp.mean(1 - cosine(u, teacher))

@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import random
 import subprocess
 import sys
 
@@ -13,22 +12,8 @@ import pytest
 from jaxwhiten import CrossEncoder, Encoder, Whitening
 from jaxwhiten.commands import cli
 from jaxwhiten.search import load_index
+from tests.commands.conftest import TEXTS, generated
 from tests.conftest import ROOT
-from tests.tiny import SENTENCES
-
-TEXTS = [text for text in SENTENCES if text]
-
-
-def generated(n):
-    """Different sentences of words that the tiny tokenizer knows."""
-    words = sorted({word for text in TEXTS for word in text.split()})
-    rng = random.Random(0)
-    return [" ".join(rng.sample(words, 8)) for _ in range(n)]
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +50,6 @@ def test_the_version(capsys):
     with pytest.raises(SystemExit):
         cli.main(["--version"])
     assert capsys.readouterr().out.startswith("jaxwhiten 0.")
-
-
-def test_a_mistyped_command_is_answered(capsys):
-    assert cli.main(["serch", "x"]) == 2
-    assert "Did you mean 'search'" in capsys.readouterr().err
 
 
 def test_a_sentence_finds_itself(index, capsys):
@@ -159,14 +139,6 @@ def test_errors_are_one_line(words, message, tmp_path, capsys):
     assert err.count("\n") == 1
     assert message.format(**places) in err
     assert not (tmp_path / "out").exists()
-
-
-def test_an_index_of_another_model_refuses_the_query(index, tmp_path, capsys):
-    from tests.tiny import write_model
-
-    other = write_model(tmp_path / "other", seed=5)
-    assert cli.main(["search", str(index), "query", "--model", str(other)]) == 2
-    assert "expected --model" in capsys.readouterr().err
 
 
 def test_a_reader_that_stops_is_no_error(index):

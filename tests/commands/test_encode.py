@@ -130,14 +130,12 @@ def test_a_bad_line_leaves_the_old_output(run, tiny_model, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["{absent}", "-o", "{out}.npy"], "no such file"),
         (["{empty}", "-o", "{out}.npy"], "no sentences"),
         (["{texts}", "-o", "{out}.nyp"], "'.npy'"),
         (["{texts}", "-o", "{out}.npy", "-k", "8"], "require --whitening FILE"),
         (["{texts}", "-o", "{out}.npy", "--column", "text"], "no columns"),
         (["{texts}", "-o", "{out}.npy", "--format", "josnl"], "Did you mean 'jsonl'"),
         (["{table}", "-o", "{out}.npy"], "specify the text column with --column"),
-        (["{table}", "-o", "{out}.npy", "--column", "c"], "the columns are a, b"),
         (["{texts}", "-o", "{out}.npy", "--model", "{absent}"], "absent"),
         (["{texts}", "-o", "{out}.npy", "--whitening", "{texts}"], "not a readable jaxwhiten whitening"),
         (["{texts}"], "--output"),

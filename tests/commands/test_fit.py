@@ -79,7 +79,6 @@ def test_too_few_rows_are_a_warning_in_one_line(run, tiny_model, tmp_path):
         (["{texts}"], "Nothing to write"),
         (["{texts}", "--moments", "{out}", "-k", "3"], "pass --output"),
         (["{texts}", "-o", "{out}", "-k", "99"], "-k 99: expected an integer from 1 to 32"),
-        (["{texts}", "-o", "{out}", "--beta", "2"], "--beta 2.0: expected a number from 0 to 1"),
         (["{texts}", "-o", "{out}", "--gamma", "nan"], "--gamma nan: expected a number from 0 to 1"),
         (["{texts}", "-o", "{out}", "--shrinkage", "oass"], "'oas'"),
         (["{blank}", "-o", "{out}"], "no sentences"),

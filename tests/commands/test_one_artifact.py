@@ -107,12 +107,6 @@ def test_index_refuses_a_whitening_of_other_vectors(run, tiny_model, corpus, whi
     assert not (tmp_path / "index").exists()
 
 
-@pytest.mark.parametrize("output", ["w.npy", "w.jsonl"])
-def test_fit_refuses_an_ending_of_something_else(run, tiny_model, corpus, tmp_path, output):
-    done = run("fit", corpus, "--model", tiny_model, *MODEL, "-o", tmp_path / output)
-    assert (done.code, "a whitening is a .safetensors file or a model folder" in done.err) == (2, True)
-
-
 def test_vectors_alone_make_no_folder(run, tmp_path):
     np.save(tmp_path / "v.npy", np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32))
     done = run("fit", tmp_path / "v.npy", "-o", f"{tmp_path}/folder/")

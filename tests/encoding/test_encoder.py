@@ -115,11 +115,6 @@ def test_stream_yields_what_came_before_a_bad_item(encoder):
         list(stream)
 
 
-def test_several_poolings_in_a_stream(encoder):
-    blocks = list(encoder.encode_stream(SENTENCES, pooling=["cls", "max"], block_size=4))
-    assert [set(block) for block in blocks] == [{"cls", "max"}] * 3
-
-
 def test_all_devices_share_a_batch(encoder):
     assert jax.local_device_count() == 8
     ids, lengths = np.ones((16, 8), np.int32), np.full(16, 8, np.int32)
@@ -170,15 +165,6 @@ def test_vocab_txt_is_enough(minilm, tmp_path):
         Encoder.from_pretrained(minilm, pooling="mean", bare=True).encode(texts),
         atol=1e-5,
     )
-
-
-def test_real_weights_equal_sentence_transformers(minilm):
-    sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
-    theirs = sentence_transformers.SentenceTransformer(str(minilm), device="cpu")
-    texts = [s for s in SENTENCES if s]
-    ours = Encoder.from_pretrained(minilm, pooling="auto", max_length=256).encode(texts)
-    ours /= np.linalg.norm(ours, axis=1, keepdims=True)
-    np.testing.assert_allclose(ours, theirs.encode(texts), atol=1e-5)
 
 
 def test_what_is_kept_of_how_vectors_were_made(encoder, tiny_model):

@@ -124,14 +124,6 @@ def test_several_threads_at_once(pair):
     assert len(found) == 3
 
 
-def test_bad_input_is_refused_alike(pair):
-    for encoder in pair:
-        with pytest.raises(InputError, match="Sentence 1: expected a str, got int"):
-            encoder.encode(["A sentence.", 3])
-        with pytest.raises(InputError, match="batch_size"):
-            encoder.encode(SENTENCES, batch_size=0)
-
-
 def test_no_memory_splits_the_batch(pair, monkeypatch):
     _, encoder = pair
     expected, start = encoder.encode(SENTENCES), type(encoder._engine).start

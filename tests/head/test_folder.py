@@ -315,15 +315,6 @@ def test_the_spelling_of_sentence_transformers_6(write, side, said, is_named):
         np.testing.assert_allclose(encoder.encode(texts, prompt_name=name), theirs, atol=1e-5)
 
 
-def test_a_router_is_refused_by_name(write):
-    folder = write(MEAN)
-    rows = json.loads((folder / "modules.json").read_text())
-    rows[0]["type"] = "sentence_transformers.base.modules.router.Router"
-    write_json(folder / "modules.json", rows)
-    with pytest.raises(ModelError, match=r"router\.Router' is not supported"):
-        Encoder.from_pretrained(folder)
-
-
 def test_a_model_with_code_of_its_own_is_refused_by_name(write):
     folder = write(MEAN, config={"model_type": "somebodys", "auto_map": {"AutoModel": "modeling.SomebodysModel"}})
     with pytest.raises(ModelError, match=r"'somebodys' is not supported.*modeling\.SomebodysModel.*never run"):

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.errors import InputError
 from jaxwhiten.head import Head, Tables, canonical, run
 from jaxwhiten.models import EncoderOutput
 from tests.tiny import ALONE, tiny_config
@@ -61,12 +61,6 @@ def test_alias_and_typo():
     assert canonical("last_avg") == "mean"
     with pytest.raises(InputError, match="'first_last_avg'"):
         canonical("first_last")
-
-
-def test_a_model_without_pooler_says_so(states):
-    hidden, mask, _ = states
-    with pytest.raises(ModelError, match="no pooler"):
-        run(Head.named("pooler").steps, EncoderOutput(tuple(map(jnp.asarray, hidden)), None), jnp.asarray(mask))
 
 
 MASK_ID, PAD_ID = 4, 0

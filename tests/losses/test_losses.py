@@ -1,4 +1,4 @@
-"""Losses: values worked out by hand, parity with sentence-transformers, finite gradients, and mesh independence."""
+"""Losses: values of their formulas, finite gradients, and mesh independence; parity is in training/test_sentences."""
 
 import doctest
 
@@ -10,7 +10,6 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxwhiten import losses
-from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.errors import InputError
 from jaxwhiten.losses.supervised import parse_concatenation
 from jaxwhiten.training.objectives import OBJECTIVES, objective_loss
@@ -34,11 +33,9 @@ def draw_labels(kind: str | None) -> np.ndarray | None:
 
 
 def test_docstring_examples():
-    modules = [losses.supervised, losses.contrastive, losses.distillation]
+    modules = [losses.supervised, losses.contrastive]
     assert sum(doctest.testmod(module, raise_on_error=True).attempted for module in modules) >= 4
 
-
-# --- parity ---------------------------------------------------------------------------------------------------------
 
 CASES = [
     *(("softmax", {"concatenation": c}, 2) for c in CONCATENATIONS),
@@ -53,64 +50,8 @@ CASES = [
 ]
 
 
-def theirs(name, settings, columns, labels, head, dims, weights):
-    """Loss and gradients of sentence-transformers, from the same vectors and classifier."""
-    torch = pytest.importorskip("torch")
-    peers = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
-
-    class Given(torch.nn.Module):
-        """Stands for an encoder: hands out the vectors it is given."""
-
-        device = torch.device("cpu")
-
-        def forward(self, features):
-            return {"sentence_embedding": features["vectors"]}
-
-        def get_embedding_dimension(self):
-            return D
-
-    model = Given()
-    vectors = [torch.tensor(column, requires_grad=True) for column in columns]
-    classifier = None
-    if name == "softmax":
-        parts = parse_concatenation(settings["concatenation"])
-        loss = peers.SoftmaxLoss(
-            model,
-            D,
-            CLASSES,
-            concatenation_sent_rep="u" in parts,
-            concatenation_sent_difference="|u-v|" in parts,
-            concatenation_sent_multiplication="u*v" in parts,
-        )
-        classifier = loss.classifier
-        with torch.no_grad():
-            classifier.weight.copy_(torch.tensor(head["kernel"].reshape(-1, CLASSES).T))
-            classifier.bias.copy_(torch.tensor(head["bias"]))
-    else:
-        loss = {
-            "cosine": lambda: peers.CosineSimilarityLoss(model),
-            "triplet": lambda: peers.TripletLoss(model, triplet_margin=settings["margin"]),
-            "mnr": lambda: peers.MultipleNegativesRankingLoss(model, scale=settings["scale"]),
-            "simcse": lambda: peers.MultipleNegativesRankingLoss(model, scale=1 / settings["temperature"]),
-            "cosent": lambda: peers.CoSENTLoss(model, scale=settings["scale"]),
-        }[name]()
-    if dims:
-        loss = peers.MatryoshkaLoss(model, loss, dims, weights)
-    target = None if labels is None else torch.tensor(labels.astype(np.int64) if name == "softmax" else labels)
-    value = loss([{"vectors": v} for v in vectors], target)
-    value.backward()
-    gradients = [v.grad.numpy() for v in vectors]
-    head_gradients = {}
-    if classifier is not None:
-        head_gradients = {
-            "kernel": classifier.weight.grad.numpy().T.reshape(head["kernel"].shape),
-            "bias": classifier.bias.grad.numpy(),
-        }
-    return value.item(), gradients, head_gradients
-
-
-def ours(name, settings, columns, labels, head, dims=(), weights=()):
-    loss = objective_loss(name, dims, weights, **settings)
+def ours(name, columns, labels, head):
+    loss = objective_loss(name)
     jnp_labels = None if labels is None else jnp.asarray(labels)
     value, (gradients, head_gradients) = jax.value_and_grad(lambda c, h: loss(c, jnp_labels, h), argnums=(0, 1))(
         [jnp.asarray(c) for c in columns], {k: jnp.asarray(v) for k, v in head.items()}
@@ -121,50 +62,6 @@ def ours(name, settings, columns, labels, head, dims=(), weights=()):
 def make_head(name, settings):
     head = losses.init_classifier(jax.random.key(3), D, CLASSES, **settings) if name == "softmax" else {}
     return {key: np.asarray(value) for key, value in head.items()}
-
-
-def assert_same(mine, other):
-    np.testing.assert_allclose(mine[0], other[0], rtol=1e-5, atol=1e-5)
-    for a, b in zip(mine[1], other[1], strict=True):
-        assert np.abs(b).max() > 1e-4, "a gradient of zero compares nothing"
-        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
-    assert set(mine[2]) == set(other[2])
-    for key, value in mine[2].items():
-        np.testing.assert_allclose(value, other[2][key], rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(("name", "settings", "columns"), CASES)
-def test_value_and_gradient_equal_sentence_transformers(name, settings, columns):
-    data, labels = draw(columns), draw_labels(OBJECTIVES[name].label)
-    head = make_head(name, settings)
-    assert_same(ours(name, settings, data, labels, head), theirs(name, settings, data, labels, head, (), None))
-
-
-@pytest.mark.parametrize(("name", "settings", "columns"), [c for c in CASES if c[0] != "softmax"])
-def test_matryoshka_equals_sentence_transformers(name, settings, columns):
-    data, labels = draw(columns, seed=1), draw_labels(OBJECTIVES[name].label)
-    dims, weights = [D, 6, 3], [1.0, 0.5, 2.0]
-    assert_same(
-        ours(name, settings, data, labels, {}, dims, weights), theirs(name, settings, data, labels, {}, dims, weights)
-    )
-
-
-def test_matryoshka_softmax_cuts_the_classifier_to_the_prefix():
-    # sentence-transformers has no such combination: the expected value is put together from its parts.
-    data, labels = draw(2), draw_labels("class")
-    head = make_head("softmax", {})
-    value, _, gradients = ours("softmax", {}, data, labels, head, dims=(D, 4), weights=(1.0, 3.0))
-    expected = 0.0
-    for k, weight in ((D, 1.0), (4, 3.0)):
-        cut = [normalize_on_device(jnp.asarray(c[:, :k])) for c in data]
-        expected += weight * losses.softmax_classification(
-            *cut, jnp.asarray(labels), jnp.asarray(head["kernel"][:, :k]), jnp.asarray(head["bias"])
-        )
-    assert value == pytest.approx(float(expected), abs=1e-5)
-    assert gradients["kernel"].shape == head["kernel"].shape
-
-
-# --- properties -----------------------------------------------------------------------------------------------------
 
 
 def cosines(a, b):
@@ -193,13 +90,19 @@ def in_numpy(name, settings, columns, labels, head):
     return np.mean(np.log(np.exp(scores).sum(1)) - np.diag(scores))
 
 
+@pytest.mark.parametrize(("dims", "weights"), [((), ()), ((D, 6, 3), (1.0, 0.5, 2.0))], ids=["whole", "matryoshka"])
 @pytest.mark.parametrize(("name", "settings", "columns"), CASES)
-def test_values_are_those_of_numpy(name, settings, columns):
-    data, labels = draw(columns), draw_labels(OBJECTIVES[name].label)
-    head = {key: jnp.asarray(value) for key, value in make_head(name, settings).items()}
+def test_values_are_those_of_numpy(name, settings, columns, dims, weights):
+    data, labels, head = draw(columns), draw_labels(OBJECTIVES[name].label), make_head(name, settings)
     given = None if labels is None else jnp.asarray(labels)
-    found = objective_loss(name, **settings)([jnp.asarray(c) for c in data], given, head)
-    assert float(found) == pytest.approx(in_numpy(name, settings, data, labels, make_head(name, settings)), rel=1e-5)
+    loss = objective_loss(name, dims, weights, **settings)
+    found = loss([jnp.asarray(c) for c in data], given, {key: jnp.asarray(value) for key, value in head.items()})
+    expected = 0.0
+    for k, weight in zip(dims or (D,), weights or (1.0,), strict=True):
+        cut = [c[:, :k] / np.linalg.norm(c[:, :k], axis=1, keepdims=True) for c in data] if dims else data
+        of_prefix = {name: value[:, :k] if name == "kernel" else value for name, value in head.items()}
+        expected += weight * in_numpy(name, settings, cut, labels, of_prefix)
+    assert float(found) == pytest.approx(expected, rel=1e-5)
 
 
 DISTILLATION = ["distil_mse", "distil_cosine"]
@@ -225,22 +128,6 @@ def test_matryoshka_learns_prefixes_of_the_teacher():
     assert float(found) == pytest.approx(np.mean(1 - np.diag(cosines(u[:, :4], labels[:, 0, :4]))), abs=1e-5)
 
 
-def test_softmax_by_hand():
-    u = v = jnp.zeros((2, 3))
-    kernel, bias = jnp.zeros((3, 3, 3)), jnp.log(jnp.array([1.0, 2.0, 5.0]))
-    value = losses.softmax_classification(u, v, jnp.array([1, 2]), kernel, bias)
-    assert float(value) == pytest.approx(-(np.log(2 / 8) + np.log(5 / 8)) / 2, abs=1e-5)
-
-
-def test_mnr_by_hand():
-    eye = jnp.eye(3)
-    assert float(losses.multiple_negatives_ranking(eye, eye, scale=1.0)) == pytest.approx(
-        np.log(np.e + 2) - 1, abs=1e-5
-    )
-    with_negatives = losses.multiple_negatives_ranking(eye, eye, eye, eye, scale=1.0)
-    assert float(with_negatives) == pytest.approx(np.log(3 * np.e + 6) - 1, abs=1e-5)
-
-
 def test_cosent_is_zero_without_ordered_pairs():
     u, v = (jnp.asarray(x) for x in draw(2))
     assert float(losses.cosent(u, v, jnp.full(B, 0.5))) == 0.0
@@ -253,7 +140,7 @@ def test_gradients_are_finite_where_vectors_are_zero_or_equal(name):
     same = np.ones((B, D), np.float32)
     same[0] = 0.0
     head = make_head(name, {})
-    value, gradients, head_gradients = ours(name, {}, [same] * columns, draw_labels(kind.label), head)
+    value, gradients, head_gradients = ours(name, [same] * columns, draw_labels(kind.label), head)
     assert np.isfinite(value)
     assert all(np.isfinite(g).all() for g in [*gradients, *head_gradients.values()])
 

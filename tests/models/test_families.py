@@ -231,6 +231,16 @@ def test_gradients_flow_through_shared_local_and_rotary_layers(tmp_path, case):
         np.testing.assert_allclose(plain, recomputed, rtol=1e-4, atol=1e-5)
 
 
+def test_dropout_only_when_training(tiny_model):
+    model, _, _ = load_model(tiny_model)
+    ids, mask = map(jnp.asarray, batch())
+    still = model(ids, mask).hidden_states[-1]
+    noisy = [model(ids, mask, deterministic=False, rngs=nnx.Rngs(dropout=s)).hidden_states[-1] for s in (0, 0, 1)]
+    np.testing.assert_array_equal(noisy[0], noisy[1])
+    assert not np.allclose(noisy[0], noisy[2])
+    assert not np.allclose(still, noisy[0])
+
+
 def test_the_hubs_older_modernbert_keys(tmp_path):
     write_checkpoint(tmp_path, "modernbert")
     file = tmp_path / "config.json"

@@ -12,43 +12,11 @@ from jaxwhiten.text import BulkTokenizer, words
 from tests.tiny import SENTENCES
 
 PARTS = [
-    "Guitar",
-    "street",
-    "1984",
-    "a",
-    "CAFÉ",
-    "naïve",
-    "e\u0301",
-    "İx",
-    "ẞ",
-    "ΣΑΣ",
-    "語",
-    "한국",
-    "ﬁ",
-    "½",
-    "°C",
+    *["Guitar", "street", "1984", "a", "CAFÉ", "naïve", "e\u0301", "İx", "ẞ", "ΣΑΣ", "語", "한국", "ﬁ", "½", "°C"],
     "x" * 120,
-]
-PARTS += [
-    " ",
     "  ",
-    "\t",
-    "\n",
-    "\u00a0",
-    "\u2028",
-    "\u200b",
-    "\x00",
-    "\x7f",
-    "\ufffd",
-    "–",
-    "“",
-    "’",
-    "_",
-    "$",
-    "+",
-    "!",
-    "🎸",
 ]
+PARTS += " \t\n\u00a0\u2028\u200b\x00\x7f\ufffd–“’_$+!🎸"
 PARTS += ["[MASK]", "[CLS]", "[", "]", "##a", "\u0600", "\U00010400"]
 
 

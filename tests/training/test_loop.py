@@ -188,7 +188,7 @@ def test_the_first_step_that_is_not_finite_ends_the_run_before_anything_is_saved
 
 
 def test_a_checkpoint_in_progress_is_finished_when_the_run_fails(tmp_path, monkeypatch):
-    written, release = Checkpoints.wait, threading.Event()
+    release = threading.Event()
     serialize = ocp.StandardCheckpointHandler.async_save
 
     async def slow(self, *args, **kwargs):
@@ -210,7 +210,6 @@ def test_a_checkpoint_in_progress_is_finished_when_the_run_fails(tmp_path, monke
         return toy.evaluate(params)
 
     failing.calls = 0
-    del written
     monkeypatch.setattr(ocp.StandardCheckpointHandler, "async_save", slow)
     with pytest.raises(RuntimeError, match="the evaluation fails"):
         run(tmp_path, evaluate=failing, save_every=7)

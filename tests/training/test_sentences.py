@@ -181,14 +181,6 @@ def test_eight_devices_give_the_losses_of_one(shallow_model, name):
     np.testing.assert_allclose(eight, one, atol=1e-5)
 
 
-@pytest.mark.devices
-def test_accumulation_equals_one_batch(still_model):
-    setup = Setup(still_model, "softmax", rows=64)
-    mesh = Mesh(np.array(jax.devices()[:2]), ("data",))
-    whole, parts = setup.run(mesh, batch_size=16), setup.run(mesh, batch_size=16, accumulate=4)
-    np.testing.assert_allclose(parts, whole, atol=1e-5)
-
-
 def test_remat_changes_nothing(shallow_model):
     mesh = ONE_DEVICE
     plain = Setup(shallow_model, "cosine").run(mesh)
