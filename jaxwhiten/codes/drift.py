@@ -59,7 +59,6 @@ def drift(fitted: Whitening | SpectrumCode, new: Float[np.ndarray, "n d"] | Iter
     "refit now".
 
     Args:
-      fitted: The whitening or the code.
       new: At least `LEAST` raw vectors, drawn independently; or blocks of them, which are read once.
 
     Raises:

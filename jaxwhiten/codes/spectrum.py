@@ -95,7 +95,6 @@ class SpectrumCode(Code):
 
         Args:
           X: `Moments`; a fitted `Whitening`, whose γ, columns and shrinkage are used; or [n, d] rows.
-          y: Ignored.
           mean: [d] mean of the vectors to be coded, or their `Moments`, if X comes from another corpus: the code then
             has the axes of X about this mean. None takes the mean of X.
         """

@@ -32,7 +32,6 @@ def push_to_hub(
       exist_ok: Whether the repository may exist already.
       revision: The branch to commit to, made if missing; by default `main`.
       create_pr: Whether to open a pull request instead.
-      commit_message: Message of the commit.
       scores: Spearman × 100 by task, for the model card.
 
     Returns:

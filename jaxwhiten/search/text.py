@@ -62,8 +62,7 @@ def search_text(index: Index, encoder: Any, queries: Texts, k: int = 10) -> list
       encoder: The `Encoder` of its documents; another raises MismatchError. The index's pooling is used. A code at the
         end of the head is not applied, because the index codes documents itself and compares them with float queries.
         If the encoder has prompts for queries and documents, the sentences get the prompt of a query.
-      queries: The sentences.
-      k: The number of results for each, in 1..size.
+      k: The number of results for each sentence, in 1..size.
     """
     queries = as_texts(queries, "query")
     index.check_k(k)

@@ -140,15 +140,11 @@ def suggest(whitening: Whitening) -> Suggestion:
     supported = max(1, min(rank, n // _ROWS_PER_DIRECTION))
     enough = next((k for k in doubling(d) if shares[k - 1] >= _SHARE), d)
     k = min(enough, supported)
-    held = f"the first {k} of {d} directions explain {100 * shares[k - 1]:.1f}% of the variance"
+    more = f", the first {k // 2} explain {100 * shares[k // 2 - 1]:.1f}%" if k > 1 else ""
     if k < enough:
-        limit = (
-            f"the rank is {rank}" if supported == rank else f"{n} rows support no more, at {_ROWS_PER_DIRECTION} each"
-        )
-        reasons = [f"k={k}: {held}; {limit}"]
-    else:
-        half = f", the first {k // 2} explain {100 * shares[k // 2 - 1]:.1f}%" if k > 1 else ""
-        reasons = [f"k={k}: {held}{half}"]
+        few = f"{n} rows support no more, at {_ROWS_PER_DIRECTION} each"
+        more = f"; the rank is {rank}" if supported == rank else f"; {few}"
+    reasons = [f"k={k}: the first {k} of {d} directions explain {100 * shares[k - 1]:.1f}% of the variance{more}"]
     cosine = facts["before"]["mean_cosine"]
     if not cosine >= 0.01:
         reasons.append(f"β=1: the mean is {100 * cosine:.1f}% of the squared length, so β hardly matters")

@@ -81,8 +81,7 @@ def tune(
       pairs: The best setting is chosen on these pairs.
       held_out: Other pairs, which are scored but do not take part in the choice.
       ks: Numbers of directions; by default powers of two and d.
-      betas: Shares of the mean to subtract, 0 to 1.
-      gammas: Powers of the scaling, 0 to 1.
+      betas, gammas: Shares of the mean to subtract, and powers of the scaling, 0 to 1.
 
     Raises:
       InputError: A score is undefined, because all cosines are equal, or the held-out pairs are the tuned ones.

@@ -78,7 +78,6 @@ class Whitening(Estimator):
 
         Args:
           X: [n, d] rows; a memory map is read block by block.
-          y: Ignored.
 
         Raises:
           NonFiniteError: A row holds NaN or an infinity. The message names the row; nothing is changed.

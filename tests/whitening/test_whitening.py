@@ -130,28 +130,21 @@ def test_fit_forgets_and_partial_fit_adds():
     assert np.allclose(both.transform(X), joined.transform(X))
 
 
+DEFICIENT = {  # rank and rows
+    "fewer rows": (9, sample(10, 30, offset=3.0)),
+    "constant column": (5, np.insert(sample(200, 5, offset=3.0), 2, 0.1, axis=1)),
+    "copied column": (5, sample(200, 5, offset=3.0)[:, [0, 1, 2, 3, 4, 0]]),
+    "two rows": (1, sample(200, 5)[[0, 1] * 50]),
+    "one row": (0, sample(1, 5)),
+    "equal rows": (0, np.full((100, 5), 0.3)),
+}
+
+
 @pytest.mark.filterwarnings("ignore:. of 5 directions vary too little")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(
-    ("name", "rank"),
-    [
-        ("fewer rows", 9),
-        ("constant column", 5),
-        ("copied column", 5),
-        ("two rows", 1),
-        ("one row", 0),
-        ("equal rows", 0),
-    ],
-)
-def test_rank_deficient_input_never_gives_nan(name, rank, dtype):
-    X = {
-        "fewer rows": sample(10, 30, offset=3.0),
-        "constant column": np.insert(sample(200, 5, offset=3.0), 2, 0.1, axis=1),
-        "copied column": (lambda x: np.concatenate([x, x[:, :1]], axis=1))(sample(200, 5, offset=3.0)),
-        "two rows": sample(200, 5)[[0, 1] * 50],
-        "one row": sample(1, 5),
-        "equal rows": np.full((100, 5), 0.3),
-    }[name].astype(dtype)
+@pytest.mark.parametrize("name", DEFICIENT)
+def test_rank_deficient_input_never_gives_nan(name, dtype):
+    rank, X = DEFICIENT[name][0], DEFICIENT[name][1].astype(dtype)
     for shrinkage in (None, "oas", 0.5):
         for gamma in (0.0, 0.5, 1.0):
             fitted = Whitening(gamma=gamma, shrinkage=shrinkage).fit(X)
