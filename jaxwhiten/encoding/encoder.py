@@ -276,8 +276,8 @@ class Encoder(Headed):
         heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
         if block_size < 1:
             raise InputError(f"block_size={block_size}: expected at least 1.")
-        run = stream.Run(self.tokenizer, self._engine, heads, progress(sentences, show_progress), batch_size)
-        for block in run.in_blocks(text_blocks(sentences, block_size)):
+        texts, bar = text_blocks(sentences, block_size), progress(sentences, show_progress)
+        for block in stream.Run(self.tokenizer, self._engine, heads, bar, batch_size).in_blocks(texts):
             yield next(iter(block.values())) if single else block
 
     def _spaced(self, vectors: np.ndarray, pooling: str, ready: ReadyHead) -> np.ndarray:
