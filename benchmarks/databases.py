@@ -33,11 +33,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness, wikipedia
+from eval import measure
 from eval.intervals import bootstrap_mean
+from eval.searches import load_search
 from jaxwhiten import Encoder, Moments, Whitening, metrics
 from jaxwhiten import export as databases
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.datasets import load_retrieval
 from jaxwhiten.encoding import EmbeddingStore, is_tuned
 from jaxwhiten.search import build_index
 
@@ -157,14 +158,7 @@ def ranked(queries: np.ndarray, search: Search) -> np.ndarray:
 
 def milliseconds(queries: np.ndarray, search: Search) -> dict[str, float]:
     """Median and 99th percentile of single queries; the first pass is a warm-up."""
-    taken = []
-    for _ in range(2):
-        taken = []
-        for query in queries:
-            start = time.perf_counter()
-            search(query)
-            taken.append(1000 * (time.perf_counter() - start))
-    return {"p50_ms": float(np.percentile(taken, 50)), "p99_ms": float(np.percentile(taken, 99))}
+    return dict(zip(("p50_ms", "p99_ms"), measure.single_milliseconds(search, queries), strict=True))
 
 
 class Task:
@@ -172,15 +166,12 @@ class Task:
 
     def __init__(self, encoder: str, data: str, queries: int) -> None:
         model, pooling = wikipedia.ENCODERS[encoder]
-        found = load_retrieval(data)
-        rows = np.flatnonzero(np.diff(found.gold.indptr))
-        rows = rows[np.linspace(0, len(rows) - 1, min(queries, len(rows))).astype(np.int64)]
-        self.gold = metrics.Gold.from_lists([found.gold.ids[slice(*found.gold.indptr[i : i + 2])] for i in rows])
+        found = load_search(data, None)
+        _, texts, self.gold = measure.asked(found, queries)
         loaded, store = (
             Encoder.from_pretrained(model, pooling=pooling, max_length=wikipedia.MAX_LENGTH),
             EmbeddingStore(),
         )
-        texts = [found.queries[i] for i in rows]
         self.x, self.q = (np.array(store.encode(loaded, text)) for text in (found.documents, texts))
         self.tuned = is_tuned(loaded)
         self.whitening = Whitening.from_moments(Moments().update(self.x), gamma=0.0)
@@ -248,7 +239,7 @@ def main() -> None:
     databases.DATABASES.update(OTHERS)
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--encoder", choices=wikipedia.ENCODERS, default="all-MiniLM-L6-v2")
-    parser.add_argument("--data", default="pydocs", help="what load_retrieval takes; default: pydocs")
+    parser.add_argument("--data", default="pydocs", help="a name of eval/searches.py or a file; default: pydocs")
     parser.add_argument("--databases", nargs="*", choices=databases.DATABASES, default=list(databases.DATABASES))
     parser.add_argument("--bytes", nargs="*", type=int, default=[24, 48, 96])
     parser.add_argument("--queries", type=int, default=1000, help="of those with gold, spread evenly; default: 1000")

@@ -1,7 +1,7 @@
 """The loss of small codes on one task: spectrum codes of 24, 48 and 96 bytes, fitted on the documents or other text.
 
 Command: `python -m eval.codes --config configs/code_tasks.py --config.dataset=NAME --config.outside=FILE`, for the
-names of eval/searches.py and those of `load_retrieval`; `make code-tasks` runs them all. The table is in
+names of eval/searches.py; `make code-tasks` runs them all. The table is in
 docs/evidence/codes.md.
 """
 

@@ -1,5 +1,7 @@
-"""Searches made from data at hand, for `eval.codes` and `eval.retrieval`, in addition to those of `load_retrieval`.
+"""Searches by name, for `eval.codes`, `eval.retrieval` and others.
 
+`quora`: Quora's duplicate questions (Su et al. 2021, section 4.4), under Quora's terms of use (non-commercial).
+`pydocs`: docstrings of Python's standard library.
 `wikipedia-N`: the first sentences of the first N passages of text/enwiki, each found by the sentence that follows it.
 `mrpc`: MRPC's second sentences, found by the first ones of paraphrases.
 `snli`: SNLI's entailed hypotheses, found by their premises; captions of photographs, so a narrow corpus.
@@ -9,10 +11,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -23,15 +28,22 @@ from jaxwhiten.datasets import (
     RetrievalData,
     corpus_files,
     data_folder,
+    fetch,
     from_pairs,
     load_nli,
-    load_retrieval,
+    load_pydocs,
     load_sts,
+    read_own,
     split_docstring,
 )
-from jaxwhiten.errors import DataNotFoundError
+from jaxwhiten.errors import DataNotFoundError, unknown_name
+from jaxwhiten.io import cache_dir, content_key
 
 Row = tuple[str, str, str, str, bool]  # as `from_pairs` takes them
+QUORA_URL = "https://qim.fs.quoracdn.net/quora_duplicate_questions.tsv"
+QUORA_URL_VARIABLE = "JAXWHITEN_QUORA_URL"  # for mirrors
+QUORA_FILE = "quora_duplicate_questions.tsv"
+_QUORA_FOLDERS = ("", "quora", "Quora", "pairs/quora", "downstream/quora", "downstream/Quora")
 _WIKIPEDIA = ("text/enwiki", "enwiki")
 _MIN_WORDS = 3
 _SAME = 4.0  # pairs of at least this human score mean the same
@@ -43,8 +55,37 @@ _WHEN = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
 
 
 def load_search(name: str, data_dir: str | None) -> RetrievalData:
-    """One of `SEARCHES`, or what `load_retrieval` makes of the name."""
-    return SEARCHES[name](data_dir) if name in SEARCHES else load_retrieval(name, data_dir)
+    """One of `SEARCHES`, or a folder or file of `read_own`.
+
+    Raises:
+      DataNotFoundError: The data is not on this machine and cannot be downloaded.
+    """
+    if name in SEARCHES:
+        return SEARCHES[name](data_dir)
+    if Path(name).exists():
+        return read_own(name)
+    if os.sep in name or "." in name:
+        raise DataNotFoundError(
+            f"{name}: no such file; expected a BEIR folder, a table of query and document, or Quora's columns."
+        )
+    raise unknown_name("retrieval data set (or file)", name, SEARCHES)
+
+
+def _quora(data_dir: str | None) -> RetrievalData:
+    """299,364 documents and 290,654 queries, from a folder, or downloaded once and kept in the cache."""
+    root = data_folder(data_dir)
+    places = [root / at / (QUORA_FILE + suffix) for at in _QUORA_FOLDERS for suffix in ("", ".gz")] if root else []
+    path = next((path for path in places if path.is_file()), None)
+    if path is None and data_dir:
+        raise DataNotFoundError(
+            f"{data_dir}: no {QUORA_FILE} in it (nor in {', '.join(filter(None, _QUORA_FOLDERS))} below it). Put it"
+            " there, specify a different file in Quora's columns, or leave `data_dir` unset to download it."
+        )
+    if path is None:
+        url = os.environ.get(QUORA_URL_VARIABLE) or QUORA_URL
+        path = cache_dir("downloads", f"quora-{content_key(url)}", QUORA_FILE)
+        fetch(url, path, "the Quora question pairs")
+    return dataclasses.replace(read_own(path), name="quora")
 
 
 def _wikipedia(count: int, data_dir: str | None) -> RetrievalData:
@@ -99,6 +140,8 @@ def _templated(data_dir: str | None) -> RetrievalData:
 
 
 SEARCHES: Mapping[str, Callable[[str | None], RetrievalData]] = {
+    "quora": _quora,
+    "pydocs": lambda _: load_pydocs(),
     **{f"wikipedia-{count}": partial(_wikipedia, count) for count in (7000, 15000, 30000)},
     "mrpc": mrpc.search,
     "snli": _snli,

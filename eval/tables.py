@@ -8,9 +8,8 @@ A place for a table looks like this; the text between the two comments is replac
     <!-- end -->
 
 The words are the run's name below runs/, a table of `eval.report`, and conditions on rows: `KEY=VALUE,VALUE`,
-`best=N` for the N rows with the highest average, `columns=PATTERN` for the columns whose names match a regular
-expression (`_` stands for a space), and `plain` for a table without its caption and notes. Several places joined by
-` + ` make one table, if their columns are the same.
+`columns=PATTERN` for the columns whose names match a regular expression (`_` stands for a space), and `plain` for a
+table without its caption and notes. Several places joined by ` + ` make one table, if their columns are the same.
 
 A `*` in a run's name stands for seeds: scores are means over the runs of that name, and an interval reaches from their
 lowest end to their highest.
@@ -124,15 +123,11 @@ def table_of(
     if view not in views:
         raise unknown_name("table", view, views)
     rows, shown = list(run.rows), {words for words in conditions if words == "plain" or words.startswith("columns=")}
-    for condition in sorted(set(conditions) - shown, key=lambda words: words.startswith("best=")):
+    for condition in set(conditions) - shown:
         key, equals, value = condition.partition("=")
         if not equals:
             raise InputError(f"{condition!r}: a condition on rows is KEY=VALUE.")
-        if key == "best":
-            best = sorted(rows, key=lambda row: -row.average(run.header.aggregate))[: int(value)]
-            rows = [row for row in rows if row in best]
-        else:
-            rows = [row for row in rows if _shown(getattr(row, key, None)) in value.split(",")]
+        rows = [row for row in rows if _shown(getattr(row, key, None)) in value.split(",")]
     table: report.Table | None = getattr(module, view)(dataclasses.replace(run, rows=rows))
     return cut(table, sorted(shown)) if table is not None else None
 

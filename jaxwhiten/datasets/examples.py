@@ -198,7 +198,7 @@ def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[i
 
 
 def write_pairs(path: PathLike, examples: Examples) -> None:
-    """Writes the first two columns as pairs of duplicates in Quora's format, for `load_retrieval`."""
+    """Writes the first two columns as pairs of duplicates in Quora's format, for `read_own`."""
     number: dict[str, int] = {}
     lines = ["\t".join(COLUMNS)]
     for row, pair in enumerate(zip(*list(examples.columns.values())[:2], strict=True)):

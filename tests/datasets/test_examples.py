@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxwhiten.datasets import Examples, load_retrieval, nli_triplets, read_table, text_examples, write_pairs
+from jaxwhiten.datasets import Examples, nli_triplets, read_own, read_table, text_examples, write_pairs
 from jaxwhiten.datasets.examples import examples_of
 from jaxwhiten.errors import DataError, InputError
 
@@ -158,7 +158,7 @@ def test_no_sentence_is_on_both_sides_of_a_split():
 def test_held_out_pairs_are_read_back_for_retrieval(tmp_path):
     pairs = Examples({"one": ["a b", "a  B", "c\td"], "two": ["x", "y", "A b"]})
     write_pairs(tmp_path / "held_out.tsv", pairs)
-    data = load_retrieval(str(tmp_path / "held_out.tsv"))
+    data = read_own(tmp_path / "held_out.tsv")
     assert (data.queries, data.documents) == (["a b", "c d"], ["x", "y", "A b"])
     assert data.gold.ids.tolist() == [0, 1, 2]
     assert data.query_ids[0] == data.document_ids[2]

@@ -6,7 +6,7 @@ import gzip
 import numpy as np
 import pytest
 
-from jaxwhiten.datasets import load_retrieval
+from jaxwhiten.datasets import read_own
 from jaxwhiten.datasets.retrieval import from_pairs, read_pairs_file
 from jaxwhiten.errors import DataError
 
@@ -170,7 +170,7 @@ def beir(tmp_path):
 
 
 def test_a_folder_in_beirs_form(beir):
-    data = load_retrieval(str(beir))
+    data = read_own(beir)
     assert (data.name, data.document_ids, data.query_ids) == ("beir", ["d1", "d2", "d3"], ["2"])
     assert data.documents == ["Jays are birds.", "JAX is a library.", "."]
     assert gold_of(data, "2") == ["d1"]
@@ -180,12 +180,12 @@ def test_a_folder_in_beirs_form(beir):
 def test_a_judgement_of_a_document_that_is_not_there(beir):
     (beir / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n2\td1\t1\n2\td9\t1\n")
     with pytest.raises(DataError, match=r"test.tsv, line 3: the document 'd9' is not in"):
-        load_retrieval(str(beir))
+        read_own(beir)
 
 
 def test_a_folder_that_is_not_beirs(tmp_path):
     with pytest.raises(DataError, match=r"qrels/test.tsv: no such file"):
-        load_retrieval(str(tmp_path))
+        read_own(tmp_path)
 
 
 @pytest.mark.parametrize("label", ["", ",label"])
@@ -193,6 +193,6 @@ def test_a_plain_table_of_queries_and_documents(tmp_path, label):
     rows = ["birds,Jays fly.,1", "birds,A plane flies.,0", 'music,"A guitar, played.",1']
     lines = [row if label else row[:-2] for row in rows]
     (tmp_path / "own.csv").write_text("\n".join([f"query,document{label}", *lines]) + "\n")
-    data = load_retrieval(str(tmp_path / "own.csv"))
+    data = read_own(tmp_path / "own.csv")
     assert (data.queries, data.documents) == (["birds", "music"], ["Jays fly.", "A plane flies.", "A guitar, played."])
     assert gold_of(data, "birds") == (["Jays fly."] if label else ["Jays fly.", "A plane flies."])

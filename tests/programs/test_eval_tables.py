@@ -92,14 +92,6 @@ def test_runs_of_several_seeds_are_one_table_of_means(page):
     assert tables.fill(page) == ["seeds/none-*-sts"]
 
 
-def test_the_best_rows_of_a_run(page):
-    page.write_text("<!-- table tiny average_table best=1 plain -->\n<!-- end -->\n")
-    tables.fill(page)
-    rows = report.Run.load("runs/tiny").rows
-    (line,) = [line for line in page.read_text().splitlines() if line.startswith("| tiny-model")]
-    assert f"{max(row.average('wmean') for row in rows):.2f}" in line
-
-
 def test_the_columns_of_a_run(page):
     run = report.Run.load("runs/tiny")
     last = run.header.scored[-1]

@@ -25,7 +25,7 @@ from configs import (
     unsupervised,
 )
 from jaxwhiten import Encoder, losses
-from jaxwhiten.datasets import load_retrieval
+from jaxwhiten.datasets import read_own
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.training.fine_tune import mined
@@ -135,7 +135,7 @@ def test_an_adapter_is_exported_as_a_dense_layer_and_its_share_is_printed(config
     said = capsys.readouterr().out
     assert "1,056 trained parameters, " in said
     out = tmp_path / "run"
-    kept = load_retrieval(str(out / "held_out.tsv"))
+    kept = read_own(out / "held_out.tsv")
     assert f"{96 - kept.counts['rows']} rows of one / two" in said
     assert (out / "model" / "2_Dense" / "config.json").is_file()
     how = {"pooling": "mean", "bare": True, "max_length": 16}
