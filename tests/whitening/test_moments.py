@@ -254,15 +254,6 @@ def test_another_number_of_columns_is_refused():
     assert state.n == 3
 
 
-@pytest.mark.parametrize("d", [1, 2, 257, 1025])
-def test_widths(d):
-    X = np.random.default_rng(d).standard_normal((3, d)).astype(np.float32)
-    found = Moments().update(X)
-    assert found.M2.shape == (d, d)
-    assert np.trace(found.M2) == pytest.approx(((X - X.astype(np.float64).mean(axis=0)) ** 2).sum(), rel=1e-5)
-    assert found.M2[0, -1] == pytest.approx(3 * np.cov(X[:, 0], X[:, -1], ddof=0)[0, 1] if d > 1 else found.M2[0, 0])
-
-
 def test_lists_jax_arrays_strides_and_memory_maps(tmp_path):
     X = sample(300, 4).astype(np.float32)
     expected = Moments().update(X)

@@ -88,15 +88,6 @@ def test_beta_gamma_zero_leaves_cosines_unchanged(shape):
     assert np.allclose(cosines(Whitening(beta=0.0, gamma=0.0).fit_transform(X)), cosines(X), atol=1e-9)
 
 
-@SOME
-@given(shapes, st.floats(0, 1), st.floats(0, 1), st.sampled_from([None, 0.3, "oas"]))
-def test_inverse_transform(shape, beta, gamma, shrinkage):
-    d, extra, offset, seed = shape
-    X = sample(2 * d + extra, d, offset, seed=seed)
-    fitted = Whitening(None, beta, gamma, shrinkage).fit(X)
-    assert np.allclose(fitted.inverse_transform(fitted.transform(X)), X, rtol=1e-9, atol=1e-8)
-
-
 def test_inverse_of_fewer_columns_is_the_nearest_point_of_the_subspace():
     X = sample(200, 6, offset=2.0)
     fitted = Whitening(n_components=2).fit(X)
