@@ -1,10 +1,11 @@
-"""Names of packages that are imported when they are first used, so that importing a package imports little."""
+"""Imports that wait for their first use, so that importing a package imports little, and imports that find nothing."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 
@@ -23,3 +24,16 @@ def exports(
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return get, lambda: sorted([*vars(sys.modules[package]), *where])
+
+
+@contextlib.contextmanager
+def hidden(module: str) -> Iterator[None]:
+    """Makes imports in the block find a module missing, unless it is already imported."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[module]

@@ -26,11 +26,11 @@ from jaxwhiten.engines.quantised import GRAPH, Quantised
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, optional, unknown_name
 from jaxwhiten.head import Heads, Quantise, Step, at_pooling, leaves, write_steps
 from jaxwhiten.head.head import before_code
+from jaxwhiten.lazy import hidden
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.runtime import checks
 from jaxwhiten.runtime.hardware import check_process, cores
-from jaxwhiten.runtime.telemetry import hidden
 from jaxwhiten.text import TokenIds
 
 DTYPES = ("float32", "bfloat16", "int8")

@@ -24,15 +24,7 @@ def gelu(x: jax.Array) -> jax.Array:
 
 _BY_TANH = functools.partial(jax.nn.gelu, approximate=True)
 _Function = Callable[[jax.Array], jax.Array]
-_FUNCTIONS: tuple[_Function, ...] = (
-    gelu,
-    _BY_TANH,
-    _BY_TANH,
-    jax.nn.relu,
-    jax.nn.silu,
-    jax.nn.silu,
-    jnp.tanh,
-)
+_FUNCTIONS: tuple[_Function, ...] = (gelu, _BY_TANH, _BY_TANH, jax.nn.relu, jax.nn.silu, jax.nn.silu, jnp.tanh)
 
 
 def activation(name: str) -> _Function:

@@ -64,14 +64,8 @@ PLAIN = TextForm()
 class BulkTokenizer:
     """A model's tokenizer, truncating to `max_length` tokens on its own side, called on many sentences at once.
 
-    Args:
-      folder: Holds `tokenizer.json`, or the older `vocab.txt` and its companions.
-      max_length: Maximum sentence length in tokens, special tokens included.
-      model_vocab: Rows of the model's word embedding, or None; a token id without a row is an error.
-      special_tokens: Whether sentences are put between the model's special tokens.
-
-    Raises:
-      ModelError: The folder has no tokenizer, or it cannot be read.
+    The folder holds `tokenizer.json`, or the older `vocab.txt` and its companions. A token id without one of the
+    `model_vocab` rows of the word embedding is an error.
     """
 
     def __init__(self, folder: Path, max_length: int, model_vocab: int | None = None, *, special_tokens: bool = True):

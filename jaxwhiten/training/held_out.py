@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -10,11 +11,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxwhiten.coded import with_code
+from jaxwhiten.datasets import RetrievalData, from_pairs
 from jaxwhiten.datasets.examples import Examples, write_pairs
 from jaxwhiten.datasets.nli import LABELS
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.io import PathLike, write_text
-from jaxwhiten.metrics import Gold, reciprocal_ranks, spearman
+from jaxwhiten.metrics import reciprocal_ranks, spearman
 from jaxwhiten.metrics.bootstrap import Interval, mean_resamples, percentile_interval, spearman_resamples
 from jaxwhiten.scoring import tfidf
 from jaxwhiten.scoring.result import Change
@@ -44,12 +46,15 @@ class HeldOut:
     def name(self) -> str:
         return "MRR@10" if self.examples.label is None else "Spearman"
 
+    @functools.cached_property
+    def _search(self) -> RetrievalData:
+        pairs = zip(*list(self.examples.columns.values())[:2], strict=True)
+        return from_pairs("held-out rows", ((first, second, first, second, True) for first, second in pairs))
+
     @property
     def _sides(self) -> tuple[list[str], list[str]]:
         first, second = list(self.examples.columns.values())[:2]
-        if self.examples.label is None:
-            return list(dict.fromkeys(first)), list(dict.fromkeys(second))
-        return first, second
+        return (self._search.queries, self._search.documents) if self.examples.label is None else (first, second)
 
     def score(self, encoder: Encoder) -> float:
         """The score × 100."""
@@ -90,13 +95,8 @@ class HeldOut:
         return 100 * (float(values.mean()) if label is None else spearman(values, label))
 
     def _ranked(self, similarity: Float[np.ndarray, "q d"]) -> Float[np.ndarray, " q"]:
-        queries, documents = ({text: row for row, text in enumerate(side)} for side in self._sides)
-        first, second = list(self.examples.columns.values())[:2]
-        pairs = np.array([(queries[a], documents[b]) for a, b in zip(first, second, strict=True)])
-        wanted = np.unique(pairs, axis=0)
-        gold = Gold.from_pairs(wanted[:, 0], wanted[:, 1], len(queries))
         best: Int[np.ndarray, "q k"] = np.argsort(-similarity, axis=1, kind="stable")[:, :_DEPTH]
-        return reciprocal_ranks(best, gold, _DEPTH)
+        return reciprocal_ranks(best, self._search.gold, _DEPTH)
 
 
 def write_held_out(path: PathLike, held_out: HeldOut) -> None:

@@ -16,8 +16,8 @@ from tqdm import tqdm
 
 from jaxwhiten import io
 from jaxwhiten.errors import optional
+from jaxwhiten.lazy import hidden
 from jaxwhiten.runtime.distributed import is_writer
-from jaxwhiten.runtime.telemetry import hidden
 
 METRICS_FILE, PLOT_FILE = "metrics.jsonl", "loss.png"
 _PLOTTING = ("train", "Plotting a training run")
