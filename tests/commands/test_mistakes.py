@@ -36,7 +36,6 @@ def places(tiny_model, tmp_path_factory):
         "header.csv": "id,title,body\n1,a,b\n",
         "rows.jsonl": '{"text": "one"}\n{"txt": "two"}\n',
         "same.txt": "one sentence\n" * 400,
-        "pairs.csv": "a,b,1\nc,d,high\n",
     }
     for name, text in files.items():
         (folder / name).write_text(text)
@@ -68,7 +67,6 @@ MISTAKES = {
     ),
     "a file for a folder": (f"{FIT} --pooling mean -o {{file}}/out", 1, "choose another location"),
     "a word for a number": (f"{FIT} -k abc -o {{out}}", 2, "Argument -k/--dimension: invalid int value: 'abc'"),
-    "a word for a score": ("score {pairs} --model absent", 2, "pairs.csv, line 2: the score 'high' is not a number"),
     "one sentence again and again": (
         "fit {same} --model {tiny} --pooling mean -o {out}",
         2,

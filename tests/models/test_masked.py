@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxwhiten import Encoder
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models import FAMILIES, load_masked_lm, load_model, save_masked_lm, save_model
-from tests.tiny import SENTENCES, tiny_config, write_tokenizer
+from jaxwhiten.models import FAMILIES, load_masked_lm, load_model, save_masked_lm
+from tests.tiny import tiny_config
 from train.masking import init_masked_lm, with_rates
 
 BATCH, LENGTH = 3, 12
@@ -171,13 +170,6 @@ def test_float16_files(tmp_path):
     np.testing.assert_allclose(scores(load_masked_lm(tmp_path / "half")[0]), scores(model), atol=0.05)
 
 
-def test_the_encoder_by_its_folder(tmp_path):
-    save_masked_lm(init_masked_lm(family_config("bert"), seed=0), tmp_path / "m")
-    write_tokenizer(tmp_path / "m")
-    vectors = Encoder.from_pretrained(tmp_path / "m", pooling="mean", max_length=32).encode(SENTENCES)
-    assert np.isfinite(vectors).all()
-
-
 def test_a_head_that_is_not_whole(tmp_path):
     from safetensors.numpy import load_file, save_file
 
@@ -197,10 +189,3 @@ def test_rates():
     assert model.config.dropout == 0.1  # what is saved
     noisy = with_rates(model, 0.5)(*arguments, deterministic=False, rngs=nnx.Rngs(dropout=0))
     assert np.abs(noisy - still).max() > 0.1
-
-
-def test_a_plain_encoder_folder_is_left_as_it_was(tmp_path):
-    """`save_model` writes the encoder alone; its folder has no head."""
-    masked = init_masked_lm(family_config("bert"), seed=0)
-    save_model(masked.encoder, tmp_path / "encoder")
-    assert load_masked_lm(tmp_path / "encoder")[2] is False

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from jaxwhiten.datasets import Examples
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.training import OBJECTIVES, read_rows
 
@@ -102,8 +101,3 @@ def test_mistakes_are_named(rows, objective, more, message):
 def test_invalid_rows_may_be_skipped():
     found = read_rows([("a", "b"), ("c", " ")], OBJECTIVES["mnr"], skip_bad_rows=True)
     assert (len(found), found.skipped) == (1, 1)
-
-
-def test_examples_are_taken_as_they_are():
-    examples = Examples({"one": ["a"], "two": ["b"]})
-    assert read_rows(examples, OBJECTIVES["mnr"]) is examples
