@@ -1,12 +1,12 @@
-"""A corpus on each engine beside plain `encode`: rates, moments, vectors, memory, bad rows, and going on.
+"""A corpus on each engine beside plain `encode`: rates, moments, vectors and memory.
 
-    python -m benchmarks.engines [--rows 20000] [--many 1000000] [--parts rates,memory,bad,resume]
+    python -m benchmarks.engines [--rows 20000] [--many 1000000] [--parts rates,memory]
     python -m benchmarks.engines --parts rates --rows 1000000 --slices 4 --engines encode,Ray --folder DIR --minutes 5
 
 The corpus are sentences of text/enwiki below the data folder. An engine's rate is that of the rows beyond a first run
 on few of them, so that its start and the compilation count apart. Long rates are measured in slices, engines in turn; a
-command that ran out of minutes goes on in its folder. Memory, bad rows and going on are measured with
-a static encoder, whose vectors cost little, on `--many` rows. Every run is a process of its own.
+command that ran out of minutes goes on in its folder. Memory is measured with a static encoder, whose vectors cost
+little, on `--many` rows. Every run is a process of its own.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ import numpy as np
 from benchmarks.harness import save
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets import Corpus, corpus_files
-from jaxwhiten.errors import DataError
-from jaxwhiten.runners import Parts, Plan, Source, embed_files
+from jaxwhiten.runners import Parts, Source, embed_files
 
 MODEL, PART_ROWS, WORKERS = "jaxwhiten-tiny", 2048, 2
 MARK = "JAXWHITEN_BENCHMARKS_RUN"  # the processes that a run starts, wherever they are in the tree, inherit it
@@ -245,60 +244,11 @@ def memory(scratch: Path, static: str, many: int) -> list[dict[str, Any]]:
     return found
 
 
-def bad(scratch: Path, static: str, many: int) -> dict[str, Any]:
-    """Three rows that are no text among many: what is told of them."""
-    long = b'{"text": "' + b"x" * 10_000_000 + b'"}\n'
-    poison = {many // 3: b'{"text": 7}\n', many // 2: b'{"text": "\xff"}\n', many - 1: long}
-    texts, path = sentences(), scratch / "bad.jsonl"
-    with open(path, "wb") as file:
-        file.writelines(poison.get(i) or json.dumps({"text": next(texts)}).encode() + b"\n" for i in range(1, many + 1))
-    encoder, source = Encoder.from_pretrained(static), Source(str(path), "jsonl", "text")
-    try:
-        embed_files([source], scratch / "stopped", encoder, **LOCAL)
-        raise SystemExit("a bad row did not stop the run")
-    except DataError as error:
-        stopped = str(error).replace(f"{scratch}/", "")
-    done = embed_files([source], scratch / "kept", encoder, skip_bad=True, **LOCAL)
-    letters = [json.loads(line) for line in (scratch / "kept" / "dead-letters.jsonl").read_text().splitlines()]
-    assert [letter["row"] for letter in letters] == list(poison)
-    assert (done["rows"], done["dead"]) == (many - 3, 3)
-    told = {str(letter["row"]): letter["error"] for letter in letters}
-    return {"rows": many, "kept": done["rows"], "stopped_by": stopped, "told": told}
-
-
-def resume(scratch: Path, static: str, rows: int = 10_000_000) -> dict[str, Any]:
-    """Going on with all but the last part of ten million recorded rows, whose parts are empty files."""
-    path, folder, size = scratch / "many.txt", scratch / "recorded", 65_536
-    path.write_bytes(b"a cat\n" * rows)
-    encoder, source = Encoder.from_pretrained(static), Source(str(path))
-    encoder.encode(["a cat"])
-    found = Parts(folder, Plan.of(encoder, [source], part_rows=size))
-    found.begin(encoder)
-    for number, start in enumerate(range(0, rows - size, size)):
-        end = start + size
-        record = {"part": number, "file": str(path), "start": [start, 6 * start], "end": [end, 6 * end], "last": False}
-        text = json.dumps({**record, "rows": size, "plan": found.plan.hash, "dead": []}, indent=2)
-        (folder / f"part-{number:06d}.json").write_text(text)
-        (folder / f"part-{number:06d}.parquet").touch()
-    read = _bytes_read()
-    start = time.perf_counter()
-    chunk = next(Parts(folder, Plan.of(encoder, [source], part_rows=size)).missing())
-    seconds, read = time.perf_counter() - start, _bytes_read() - read
-    assert (chunk.number, chunk.start.line) == (number + 1, end)
-    done = embed_files([source], folder, encoder, part_rows=size, show_progress=False)
-    assert done["rows"] == rows
-    return {"rows": rows, "parts": number + 2, "seconds_to_first_missing_part": seconds, "read_mb": read / 1e6}
-
-
-def _bytes_read() -> int:
-    return int(re.findall(r"rchar: (\d+)", Path("/proc/self/io").read_text())[0])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=20_000, help="sentences of the rates")
-    parser.add_argument("--many", type=int, default=1_000_000, help="rows of memory and bad rows")
-    parser.add_argument("--parts", default="rates,memory,bad,resume")
+    parser.add_argument("--many", type=int, default=1_000_000, help="rows of memory")
+    parser.add_argument("--parts", default="rates,memory")
     parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--engines", default=",".join(RUNS), help="whose rates; encode has to be among them")
     parser.add_argument("--slices", type=int, default=1, help="corpora that the sentences of the rates are cut into")
@@ -328,12 +278,6 @@ def main() -> None:
         if "memory" in asked:
             print("memory, static encoder")
             found["memory"] = memory(scratch, static, args.many)
-        if "bad" in asked:
-            found["bad_rows"] = bad(scratch, static, args.many)
-            print(found["bad_rows"], flush=True)
-        if "resume" in asked:
-            found["resume"] = resume(scratch, static)
-            print(found["resume"], flush=True)
     if found:
         save("engines_scale", found)
 

@@ -4,10 +4,9 @@
 
 Vectors are those of `benchmarks.wikipedia`; without its text, of the docstrings of Python's standard library.
 
-1. Inverted lists (FAISS, nlist 1024) and, with `--kinds ivf hnsw`, graphs, of raw vectors and three controls: centred
-   only, PCA (centred, rotated, cut), whitened. nprobe or efSearch is raised until recall@10 against exact search among
-   the same vectors reaches `--recall`; times are at that recall. `imbalance` is FAISS's factor by which uneven lists
-   raise the work: 1 is even.
+1. Inverted lists (FAISS, nlist 1024) of raw vectors and three controls: centred only, PCA (centred, rotated, cut),
+   whitened. nprobe is raised until recall@10 against exact search among the same vectors reaches `--recall`; times are
+   at that recall. `imbalance` is FAISS's factor by which uneven lists raise the work: 1 is even.
 2. Codes, scanned from end to end: FAISS's own of the raw vectors, as a user gets them from `index_factory`, and ours.
    Recall@10 is against exact search among raw float32 vectors, MRR@10 of the query's own document. FAISS decides on its
    threads itself; ours answers a single query on one.
@@ -37,14 +36,8 @@ K = 10
 KEPT = 128
 SIZES = (48, 32, 16, 8)  # bytes of a code, the first into whose halves FAISS can cut the dimensions
 SINGLE = 32
-# Kind of index -> what FAISS calls it, and the efforts that are tried until the recall is reached.
-KINDS = {
-    "ivf": (
-        "IVF{nlist},Flat",
-        (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50, 64, 80, 100, 128, 160, 200, 256, 320, 512),
-    ),
-    "hnsw": ("HNSW32,Flat", (10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 400, 512, 640, 800)),
-}
+# nprobe, tried until the recall is reached.
+EFFORTS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50, 64, 80, 100, 128, 160, 200, 256, 320, 512)
 Found = tuple[np.ndarray, np.ndarray]
 
 
@@ -98,12 +91,11 @@ def controls(x: np.ndarray) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
 
 
 def approximate(
-    kind: str, x: np.ndarray, q: np.ndarray, own: np.ndarray, wanted: float, slices: int, nlist: int
+    x: np.ndarray, q: np.ndarray, own: np.ndarray, wanted: float, slices: int, nlist: int
 ) -> dict[str, dict[str, Any]]:
-    """Every control in an approximate index, at the effort (nprobe or efSearch) that reaches the recall."""
+    """Every control in inverted lists, at the nprobe that reaches the recall."""
     import faiss
 
-    factory, efforts = KINDS[kind]
     runs: dict[str, Callable[[np.ndarray], Found]] = {}
     prepared: dict[str, np.ndarray] = {}
     rows: dict[str, dict[str, Any]] = {}
@@ -111,36 +103,28 @@ def approximate(
         stored, prepared[name] = (np.ascontiguousarray(change(rows), np.float32) for rows in (x, q))
         nearest = exact(stored, prepared[name])
         start = time.perf_counter()
-        index = faiss.index_factory(stored.shape[1], factory.format(nlist=nlist), faiss.METRIC_INNER_PRODUCT)
+        index = faiss.index_factory(stored.shape[1], f"IVF{nlist},Flat", faiss.METRIC_INNER_PRODUCT)
         index.train(stored)
         index.add(stored)
         row = rows[name] = {"build_seconds": time.perf_counter() - start, **own_found(nearest, own)}
         row["mean_cosine"] = float((stored.mean(axis=0) ** 2).sum())
-        row["imbalance"] = index.invlists.imbalance_factor() if kind == "ivf" else None
+        row["imbalance"] = index.invlists.imbalance_factor()
         recalls: dict[int, float] = {}
-        for effort in [n for n in efforts if kind != "ivf" or n < nlist] + [nlist]:
-            set_effort(index, effort)
+        for effort in [n for n in EFFORTS if n < nlist] + [nlist]:
+            index.nprobe = effort
             recalls[effort] = metrics.recall_at_k(index.search(prepared[name], K)[1], list(nearest), K)
             if recalls[effort] >= wanted:
                 break
         row |= {"effort": effort, "recall": recalls[effort], "recall_by_effort": recalls}
         runs[name] = functools.partial(_search, index)
-        print(f"{kind}, {name}: recall {recalls[effort]:.3f} at {effort}; {recalls}", flush=True)
+        print(f"{name}: recall {recalls[effort]:.3f} at {effort}; {recalls}", flush=True)
     batched, single = timed(runs, prepared, slices)
     first = next(iter(runs))
     for name, row in rows.items():
         row |= {"ms_a_query": 1000 * sum(batched[name]) / len(q), "single_ms": _single_ms(single[name])}
         row["speed_to_raw"] = harness.ratio(batched, name, first)
-        print(f"{kind}, {name}: {row['ms_a_query']:.3f} ms, {harness.in_words(row['speed_to_raw'])}", flush=True)
+        print(f"{name}: {row['ms_a_query']:.3f} ms, {harness.in_words(row['speed_to_raw'])}", flush=True)
     return rows
-
-
-def set_effort(index: Any, effort: int) -> None:
-    """nprobe of inverted lists, efSearch of a graph."""
-    if hasattr(index, "nprobe"):
-        index.nprobe = effort
-    else:
-        index.hnsw.efSearch = effort
 
 
 def codes(x: np.ndarray, q: np.ndarray, own: np.ndarray, slices: int) -> dict:
@@ -225,7 +209,6 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="folder of the vectors; default: the store of every program")
     parser.add_argument("--encoders", nargs="*", choices=wikipedia.ENCODERS, default=list(wikipedia.ENCODERS))
     parser.add_argument("--recall", type=float, default=0.9, help="at which inverted lists are compared; default: 0.9")
-    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=["ivf"], help="approximate indexes; default: ivf")
     parser.add_argument("--slices", type=int, default=4, help="parts the queries are searched in; default: 4")
     args = parser.parse_args()
     results = {}
@@ -240,7 +223,7 @@ def main() -> None:
             "provenance": provenance,
             "nlist": nlist,
             "recall": args.recall,
-            **{kind: approximate(kind, x, q, own, args.recall, args.slices, nlist) for kind in args.kinds},
+            "ivf": approximate(x, q, own, args.recall, args.slices, nlist),
             "codes": codes(x, q, own, args.slices),
         }
     harness.save("search_real", {"encoders": results})

@@ -59,17 +59,11 @@ class NLIRows:
     hypothesis: list[str]
     # 0 entailment, 1 neutral, 2 contradiction; -1 for rows labelled only "not entailment" (`two_way="keep"`).
     label: Int8[np.ndarray, " n"]
-    source: list[str]  # the name of each row's source
     sources: tuple[NLISource, ...]  # the files read, with numbers of rows kept and dropped
     left_out: Mapping[str, str]  # files that were recognised but not read, and why
 
     def __len__(self) -> int:
         return len(self.premise)
-
-    @property
-    def dropped(self) -> int:
-        """The number of rows dropped from all sources, for any reason."""
-        return sum(sum(source.dropped.values()) for source in self.sources)
 
     def summary(self) -> str:
         """One line per source: rows kept, rows dropped, and the reasons."""
@@ -221,7 +215,6 @@ def read_nli(folder: PathLike, sources: Sequence[str] | None = None, **rules: An
         premise=list(chain.from_iterable(premises)),
         hypothesis=list(chain.from_iterable(hypotheses)),
         label=np.concatenate(labels),
-        source=[source.name for source in read for _ in range(source.rows)],
         sources=read,
         left_out=left_out | unrecognised,
     )

@@ -72,7 +72,7 @@ def test_sample_builder(no_data, tmp_path):
 def test_nli_is_downloaded_once(served):
     rows = load_nli()
     assert len(rows) == 9
-    assert rows.dropped == 3
+    assert sum(rows.sources[0].dropped.values()) == 3
     assert len(load_nli(splits=["train"])) == 3
     assert served == ["/AllNLI.tsv.gz"]
     dev = load_nli(splits=["dev"])

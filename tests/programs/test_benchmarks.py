@@ -72,7 +72,7 @@ def test_lists_are_compared_at_the_recall_asked_for():
     x = rng.standard_normal((2000, 160), np.float32) * np.arange(1, 161, dtype=np.float32) ** -0.5 + 0.2
     own = np.arange(0, 2000, 40)
     q = x[own] + 0.05 * rng.standard_normal((len(own), 160), np.float32)
-    rows = search_real.approximate("ivf", x, q, own, 0.9, 2, 32)
+    rows = search_real.approximate(x, q, own, 0.9, 2, 32)
     assert list(rows) == ["raw, 160", "centred, 160", "PCA, 128", "whitened, 160", "whitened, 128"]
     for row in rows.values():
         assert row["recall"] >= 0.9

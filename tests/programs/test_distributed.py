@@ -22,7 +22,7 @@ from jaxwhiten.runtime.distributed import share_of
 from jaxwhiten.training.log import read_metrics
 from tests.conftest import ONE_DEVICE, ROOT
 from tests.programs import exchange
-from tests.programs.runs import WORDS, write_table, write_text
+from tests.programs.runs import WORDS, steps_of, write_table, write_text
 from tests.programs.test_eval_sts import data_dir  # noqa: F401 (a fixture)
 from train import mlm, sbert
 
@@ -188,16 +188,12 @@ def scores_only(lines):
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
-def losses_of(folder):
-    return {row["step"]: row["loss"] for row in read_metrics(folder) if "loss" in row}
-
-
 def scores_of(folder):
-    return [{k: v for k, v in row.items()} for row in read_metrics(folder) if "loss" not in row]
+    return [row for row in read_metrics(folder) if "loss" not in row]
 
 
 def assert_same_training(folder, alone, steps):
-    one, other = losses_of(folder), losses_of(alone)
+    one, other = steps_of(folder), steps_of(alone)
     assert list(one) == list(other) == list(range(1, steps + 1))
     np.testing.assert_allclose(list(one.values()), list(other.values()), rtol=0, atol=1e-5)
     assert len(scores_of(folder)) > 1
@@ -260,10 +256,10 @@ def test_training_on_two_processes_and_then_on_four_is_that_of_one(sbert_setting
     out = tmp_path / "run"
     command = program("train.sbert", "configs/sbert_defaults.py", **sbert_settings, output=out)
     processes = start(2, command, cache)
-    wait_for(lambda: len(losses_of(out)) >= 5, processes)
+    wait_for(lambda: len(steps_of(out)) >= 5, processes)
     processes[1].send_signal(signal.SIGTERM)
     done = finish(processes)
-    stopped = len(losses_of(out))
+    stopped = len(steps_of(out))
     assert 5 <= stopped < SBERT["steps"]
     assert f"stopped at step {stopped} of {SBERT['steps']}" in done[0][2]
 
@@ -312,7 +308,7 @@ def test_when_a_process_dies_the_others_stop_and_name_it(victim, sbert_settings,
     out = tmp_path / "run"
     settings = {**sbert_settings, "steps": 100_000, "dev": "", "save_every": 20, "output": out}
     processes = start(3, program("train.sbert", "configs/sbert_defaults.py", **settings), cache)
-    wait_for(lambda: len(losses_of(out)) >= 30, processes)
+    wait_for(lambda: len(steps_of(out)) >= 30, processes)
     processes[victim].kill()
     killed = time.monotonic()
     for index, process in enumerate(processes):

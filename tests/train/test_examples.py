@@ -9,7 +9,7 @@ from train.examples import distinct, nli_pairs, sts_pairs
 
 def test_nli_pairs_have_classes():
     label = np.array([0, 2, 0, 1, 0, -1], np.int8)
-    found = nli_pairs(NLIRows(list("pppqqr"), list("abcdef"), label, ["x"] * 6, (), {}))
+    found = nli_pairs(NLIRows(list("pppqqr"), list("abcdef"), label, (), {}))
     assert list(found.columns) == ["premise", "hypothesis"]
     assert found.label.tolist() == [0, 2, 0, 1, 0]
     assert found.label.dtype == np.int32
