@@ -28,7 +28,8 @@ def inverse_sqrt(covariance: Float[Array, "*b g g"]) -> Float[Array, "*b g g"]:
 
 
 def _inverse_sqrt(covariance: Array) -> tuple[Array, tuple[Array, Array]]:
-    values, vectors = jnp.linalg.eigh(covariance)
+    # One matrix at a time: on a CPU, batched decompositions of several steps in flight wait for each other's threads.
+    values, vectors = jax.lax.map(jnp.linalg.eigh, covariance) if covariance.ndim == 3 else jnp.linalg.eigh(covariance)
     roots = jnp.sqrt(jnp.maximum(values, jnp.finfo(values.dtype).tiny))
     return jnp.matmul(vectors / roots[..., None, :], vectors.mT, precision="highest"), (roots, vectors)
 
