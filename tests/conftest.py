@@ -38,6 +38,7 @@ os.environ.setdefault("JAXWHITEN_COMPILATION_CACHE", "0")  # nor graphs of OpenV
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+sys.modules.setdefault("openvino_telemetry", None)  # it starts a process by fork, which JAX warns of
 
 from jaxtyping import install_import_hook
 
