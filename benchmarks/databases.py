@@ -59,22 +59,27 @@ PACKAGES = (
 Search = Callable[[np.ndarray], list[int]]
 
 
-def other(database: str, bits: int, type: str, stored: str) -> databases.Database:
-    """A database that keeps another type than bits, compared by cosine; its code with the words replaced."""
-    found = databases.DATABASES[database]
-    code = re.sub(r'return (""\.join|np\.packbits).*', lambda _: f"return {stored}", found.code).replace("<~>", "<=>")
+# Databases that store another type than bits, compared by cosine: the type, its bits, and what is stored of a vector.
+TYPES = {
+    "pgvector halfvec": ("halfvec", 16, "str(vector.tolist())"),
+    "sqlite-vec int8": ("int8", 8, "(vector * (127 / abs(vector).max())).round().astype(np.int8).tobytes()"),
+}
+OTHERS = {
+    name: databases.DATABASES[name.split()[0]]._replace(quantiser=type, bits=bits)
+    for name, (type, bits, _) in TYPES.items()
+}
+
+
+def code_of(database: str, columns: int, size: int) -> str:
+    """The code that `jaxwhiten export` writes, for one of `TYPES` with its words replaced."""
+    code = databases.code_of(database.split()[0], columns, size)
+    if database not in TYPES:
+        return code
+    type, _, stored = TYPES[database]
+    code = re.sub(r'return (""\.join|np\.packbits).*', lambda _: f"return {stored}", code).replace("<~>", "<=>")
     for old in ("vector bit", "::bit", "vec_bit"):
         code = code.replace(old, old.replace("bit", type))
-    return found._replace(
-        quantiser=type, bits=bits, code=code.replace("[$columns]", "[$columns] distance_metric=cosine")
-    )
-
-
-SCALED = "(vector * (127 / abs(vector).max())).round().astype(np.int8).tobytes()"
-OTHERS = {
-    "pgvector halfvec": other("pgvector", 16, "halfvec", "str(vector.tolist())"),
-    "sqlite-vec int8": other("sqlite-vec", 8, "int8", SCALED),
-}
+    return code.replace(f"[{columns}]", f"[{columns}] distance_metric=cosine")
 
 
 def mapped(
@@ -133,7 +138,8 @@ def stored_bytes(database: str, db: Any, place: str, documents: int) -> float:
 def in_database(database: str, size: int, x: np.ndarray, search: Callable[[Search], Any]) -> tuple[Any, float, float]:
     """What `search` makes of a database with these vectors; bytes of a vector in it, and seconds to fill it."""
     recipe = types.ModuleType("recipe")
-    exec(databases.code_of(database, x.shape[1], size), vars(recipe))
+    vars(recipe).update(SPACE="{}", check=lambda *_: None)  # as the head of the written code has them
+    exec(code_of(database, x.shape[1], size), vars(recipe))
     with place_of(database) as place:
         start = time.perf_counter()
         db = recipe.connect(place)
