@@ -290,7 +290,7 @@ def test_nli_folders(tmp_path, data):
     if error is not None:
         assert isinstance(error, DataError)
     elif found is not None:
-        assert len(found.premise) == len(found.hypothesis) == len(found.label) == len(found.source)
+        assert len(found.premise) == len(found.hypothesis) == len(found.label)
         assert set(found.label.tolist()) <= {0, 1, 2}
         assert all(isinstance(text, str) and text.strip() for text in found.premise + found.hypothesis)
 
