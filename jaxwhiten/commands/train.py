@@ -12,7 +12,7 @@ from jaxwhiten.commands.arguments import DEFAULT_MODEL, POOLINGS, add, check_fol
 from jaxwhiten.parameters import TrainingOptions
 
 if TYPE_CHECKING:
-    from jaxwhiten.training import Figure, HeldOut, Tuned
+    from jaxwhiten.training import Figure, HeldOut
 
 OBJECTIVES = ("mnr", "cosent", "cosine", "softmax", "triplet", "simcse", "distil_mse", "distil_cosine")
 RANK = 8  # of --lora
@@ -99,18 +99,12 @@ def run(args: argparse.Namespace) -> None:
     if held_out is None:
         print("No rows were held out, so the last checkpoint was kept: score it with `jaxwhiten score`.")
     else:
-        figures = compare(encoder, tuned, held_out)
+        figures = held_out.compare({**tuned.held_out, "TF-IDF": held_out.values_of_words()})
         io.write_json(folder / "results.json", {**results, "step": tuned.step, "held_out": figures})
         training.write_held_out(folder / "held_out.tsv", held_out)
         print_figures(figures, held_out)
         print(f"\n{verdict(figures, held_out.name)}")
     print(f"{args.output}: model of step {tuned.step}; logs and checkpoints are in {folder}", file=sys.stderr)
-
-
-def compare(encoder: Any, tuned: Tuned, held_out: HeldOut) -> dict[str, Figure]:
-    """The figures of the encoder before and after training, and of TF-IDF."""
-    values = {"before": held_out.values(encoder), "after": held_out.values(tuned.encoder)}
-    return held_out.compare({**values, "TF-IDF": held_out.values_of_words()})
 
 
 def print_figures(figures: dict[str, Figure], held_out: HeldOut) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from flax import nnx
 
 from jaxwhiten.datasets.examples import Examples
@@ -43,6 +44,7 @@ class Tuned:
     step: int  # of the checkpoint
     recipe: Mapping[str, Any]
     finished: bool  # False if SIGTERM asked the run to stop; the same call resumes it
+    held_out: Mapping[str, np.ndarray]  # `HeldOut.values` before and after, if rows were held out
 
 
 def train(
@@ -134,9 +136,9 @@ def fine_tune(
     say(f"{batches.per_epoch} batches per epoch, padded to {lengths} tokens; {options.steps} steps")
 
     scores = dict(scores or {})
+    watched = None if best is None else scores[best]
     if held_out is not None:
-        best = f"held-out {held_out.name}"
-        scores = {best: held_out.score, **scores}
+        best, watched = f"held-out {held_out.name}", held_out.score
     # Rows, models and labels by their content, not their names.
     labels = "" if examples.label is None else hashlib.sha256(examples.label.tobytes()).hexdigest()[:24]
     known = {"model": encoder.fingerprint, "teacher": plan.teacher, "labels": labels}
@@ -147,15 +149,18 @@ def fine_tune(
         "rows": table.key,
         "fingerprints": known,
     }
-    watched = (lambda params: {best: scores[best](plan.encoder(params))}) if best else None
+    evaluate = None if watched is None else lambda params: {str(best): watched(plan.encoder(params))}
     unit = ("sentences", table.sentences.shape[1])
-    result = run_plan(folder, plan, batches, options, recipe, evaluate=watched, best=best, unit=unit)
+    result = run_plan(folder, plan, batches, options, recipe, evaluate=evaluate, best=best, unit=unit)
     tuned = plan.encoder(result.params)
-    before, after = {}, {}
-    if result.finished:
-        before = {name: score(encoder) for name, score in scores.items()}
-        after = {name: score(tuned) for name, score in scores.items()}
-    return Tuned(tuned, before, after, result.step, recipe, result.finished)
+    found: dict[str, dict[str, float]] = {"before": {}, "after": {}}
+    values = dict[str, np.ndarray]()
+    for when, one in (("before", encoder), ("after", tuned)) if result.finished else ():
+        if best is not None and held_out is not None:
+            values[when] = held_out.values(one)
+            found[when][best] = held_out.score_of(values[when])
+        found[when] |= {name: score(one) for name, score in scores.items()}
+    return Tuned(tuned, found["before"], found["after"], result.step, recipe, result.finished, values)
 
 
 def load_bare(model: str | Path, pooling: str = AUTO, max_length: int | None = None) -> Encoder:

@@ -58,7 +58,7 @@ class HeldOut:
 
     def score(self, encoder: Encoder) -> float:
         """The score × 100."""
-        return self._score(self.values(encoder))
+        return self.score_of(self.values(encoder))
 
     def values(self, encoder: Encoder) -> Float[np.ndarray, " n"]:
         """The similarity of every labeled pair, or the reciprocal rank of every query."""
@@ -86,11 +86,12 @@ class HeldOut:
             drawn = 100 * mean_resamples(rows)
         else:
             drawn = spearman_resamples(rows, label, [""] * len(label))["all"]
-        scores = list(map(self._score, rows))
+        scores = list(map(self.score_of, rows))
         changes = [Change(a - scores[0], percentile_interval(b - drawn[0])) for a, b in zip(scores, drawn, strict=True)]
         return dict(zip(values, map(Figure, scores, map(percentile_interval, drawn), changes), strict=True))
 
-    def _score(self, values: Float[np.ndarray, " n"]) -> float:
+    def score_of(self, values: Float[np.ndarray, " n"]) -> float:
+        """The score × 100 from the result of `values`."""
         label = self.examples.label
         return 100 * (float(values.mean()) if label is None else spearman(values, label))
 

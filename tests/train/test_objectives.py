@@ -6,14 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from jaxwhiten import Encoder, losses
 from jaxwhiten.datasets import Pairs
 from jaxwhiten.errors import InputError
 from jaxwhiten.training import TrainingOptions, objective_loss
-from tests.losses.test_losses import B, D, cosines, draw
+from tests.losses.test_losses import B, D, cosines, draw, on_eight_devices_as_on_one
 from tests.tiny import SENTENCES
 from train import distillation
 from train.common import sts_score
@@ -81,17 +79,7 @@ def test_gradients_are_finite_where_vectors_are_zero_or_equal(name):
 def test_eight_devices_give_the_loss_of_one(name):
     columns, labels = columns_of(name), draw_labels(find_objective(name).label)
     loss = objective_loss(find_objective(name), **SETTINGS.get(name, {}))
-    gradient = jax.jit(jax.value_and_grad(lambda c, y: loss(c, y, {})))
-
-    def on(devices):
-        sharding = NamedSharding(Mesh(np.array(devices), ("data",)), P("data"))
-        return gradient(jax.device_put(columns, sharding), None if labels is None else jax.device_put(labels, sharding))
-
-    one, eight = on(jax.devices()[:1]), on(jax.devices())
-    assert len(eight[1][0].sharding.device_set) == 8
-    np.testing.assert_allclose(eight[0], one[0], atol=1e-5)
-    for a, b in zip(eight[1], one[1], strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
+    on_eight_devices_as_on_one(loss, columns, labels, {})
 
 
 def test_group_whitening_is_zca_of_every_group():
