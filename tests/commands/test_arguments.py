@@ -4,8 +4,7 @@ import pytest
 
 from jaxwhiten import POOLINGS as REGISTRY
 from jaxwhiten.commands.arguments import POOLINGS, in_flags
-from jaxwhiten.search import load_index
-from tests.commands.conftest import TEXTS, generated
+from tests.commands.conftest import generated
 
 
 def test_help_names_every_pooling(run):
@@ -90,14 +89,6 @@ def test_a_model_that_says_no_pooling_is_taken_with_one_line(run, tiny_model, co
     assert warning.startswith(f"warning: {model} specifies no pooling: using the mean.")
     assert warning.endswith("with --pooling first_last_avg; --pooling mean silences this.")
     assert list(tmp_path.glob("out*"))
-
-
-def test_a_table_is_indexed_without_its_header(run, tiny_model, tmp_path):
-    rows = "".join(f'{number},"{text}"\n' for number, text in enumerate(TEXTS))
-    (tmp_path / "t.csv").write_text(f"id,text\n{rows}")
-    words = ["index", tmp_path / "t.csv", "-o", tmp_path / "idx", "--model", tiny_model, "--pooling", "mean"]
-    assert run(*words).code == 0
-    assert list(load_index(tmp_path / "idx").documents) == TEXTS
 
 
 @pytest.mark.parametrize(

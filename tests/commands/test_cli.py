@@ -52,15 +52,6 @@ def test_the_version(capsys):
     assert capsys.readouterr().out.startswith("jaxwhiten 0.")
 
 
-def test_a_sentence_finds_itself(index, capsys):
-    assert cli.main(["search", str(index), TEXTS[1], "-k", "2"]) == 0
-    first, second = capsys.readouterr().out.splitlines()
-    score, number, text = first.split("\t")
-    assert (number, text) == ("1", TEXTS[1])
-    assert float(score) == pytest.approx(1, abs=1e-4)
-    assert float(second.split("\t")[0]) < 1
-
-
 def test_several_queries_as_json(index, capsys):
     assert cli.main(["search", str(index), TEXTS[0], TEXTS[3], "--json", "-k", "99"]) == 0
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -121,6 +112,9 @@ def test_a_saved_whitening_is_put_inside(tiny_model, tmp_path, capsys):
         (["index", "{absent}", "-o", "{out}"], "no such file"),
         (["index", "{empty}", "-o", "{out}"], "no texts"),
         (["index", "{texts}", "-o", "{out}", "--backend", "fais-flat"], "Did you mean 'faiss-flat'"),
+        (["index", "{texts}", "-o", "{out}", "--codes", "spectrm"], "Did you mean 'spectrum'"),
+        (["index", "{texts}", "-o", "{out}", "--rescore", "int9"], "Did you mean 'int8'"),
+        (["index", "{texts}", "-o", "{out}", "--add"], "expected an index folder"),
         (["index", "{texts}", "-o", "{out}", "-k", "8"], "pass --whiten"),
         (["index", "{texts}", "-o", "{out}", "--whiten", "--whitening", "x"], "pass only one"),
         (["index", "{texts}", "-o", "{out}", "--option", "nprobe"], "NAME=NUMBER"),

@@ -20,24 +20,6 @@ def texts(tmp_path):
     return found
 
 
-def test_one_folder_holds_whitening_and_code(run, corpus, tiny_model, texts, tmp_path):
-    small = tmp_path / "small"
-    done = run("fit", corpus, "--model", tiny_model, *MODEL, "-k", 20, "--bytes", 8, "-o", f"{small}/")
-    assert done.code == 0, done.err
-    assert "code of 8 bytes after the whitening from 32 to 20 dimensions" in done.err
-    encoder = Encoder.from_pretrained(small)
-    assert encoder.encode(texts[:3]).shape == (3, 8)
-    assert "600 rows of corpus.txt" in (small / "README.md").read_text(encoding="utf-8")
-    done = run("index", tmp_path / "texts.txt", "--model", small, "-o", tmp_path / "index")
-    assert done.code == 0, done.err
-    assert "spectrum codes of 8 bytes" in done.out
-    index = load_index(tmp_path / "index")
-    assert index.codes == {"name": "spectrum", "bytes": 8}
-    done = run("search", tmp_path / "index", texts[7], "-k", 3)
-    assert done.code == 0, done.err
-    assert texts[7] in done.out.splitlines()[0]
-
-
 def test_vectors_give_the_code_alone(run, tmp_path):
     vectors = np.random.default_rng(0).standard_normal((400, 16)).astype(np.float32)
     np.save(tmp_path / "v.npy", vectors)
@@ -72,31 +54,6 @@ def test_an_index_of_codes(run, tiny_model, texts, tmp_path, codes, rescore):
     assert ("note: codes='spectrum' of 8 bytes" in done.err) == (codes[0] == "--bytes")
     done = run("search", tmp_path / "index", texts[7], "-k", 3)
     assert texts[7] in done.out
-
-
-def test_a_typo_is_answered(run, tiny_model, texts, tmp_path):
-    words = ("--model", tiny_model, *MODEL, "-o", tmp_path / "index")
-    done = run("index", tmp_path / "texts.txt", *words, "--codes", "spectrm")
-    assert (done.code, "Did you mean 'spectrum'" in done.err) == (2, True)
-    done = run("index", tmp_path / "texts.txt", *words, "--rescore", "int9")
-    assert (done.code, "Did you mean 'int8'" in done.err) == (2, True)
-
-
-def test_texts_are_added_to_an_index(run, tiny_model, texts, tmp_path):
-    words = ("--model", tiny_model, *MODEL, "--bytes", 8, "-o", tmp_path / "index")
-    assert run("index", tmp_path / "texts.txt", *words).code == 0
-    (tmp_path / "new.txt").write_text("something new\n\nand newer\n")
-    done = run("index", tmp_path / "new.txt", "--add", "-o", tmp_path / "index")
-    assert done.code == 0, done.err
-    assert "2 texts added (1 blank texts skipped" in done.out
-    assert ", 402 in all" in done.out
-    index = load_index(tmp_path / "index")
-    assert list(index.documents) == [*texts, "something new", "and newer"]
-    assert "401\tand newer" in run("search", tmp_path / "index", "and newer", "-k", 1).out
-    done = run("index", tmp_path / "new.txt", "--add", "--bytes", 8, "-o", tmp_path / "index")
-    assert (done.code, "omit --bytes" in done.err) == (2, True)
-    done = run("index", tmp_path / "new.txt", "--add", "-o", tmp_path / "nowhere")
-    assert (done.code, "expected an index folder" in done.err) == (2, True)
 
 
 def test_a_code_in_a_file_is_taken_where_a_whitening_is(run, corpus, tiny_model, texts, tmp_path):

@@ -2,16 +2,13 @@
 
 import io
 import json
-import subprocess
 import sys
-from collections import deque
 
 import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Whitening, normalize
 from tests.commands.conftest import generated
-from tests.conftest import ROOT
 from tests.tiny import SENTENCES
 
 MODEL = ("--pooling", "mean", "--max-length", 32)
@@ -98,24 +95,6 @@ def test_whitened_and_normalized(run, tiny_model, tmp_path, vectors, whitening_f
     np.testing.assert_allclose(np.load(tmp_path / "e.npy"), normalize(whitening.transform(vectors)), atol=1e-5)
 
 
-def test_a_whitening_of_another_pooling_is_refused(run, tiny_model, tmp_path, whitening_file):
-    path = write(tmp_path, ".txt")
-    words = ("--whitening", whitening_file, "--output", tmp_path / "e.npy")
-    done = run("encode", path, "--model", tiny_model, "--pooling", "cls", *words)
-    assert done.code == 2
-    assert "expected --pooling mean, got 'cls'; expected --max-length 32, got 64" in done.err
-    assert not (tmp_path / "e.npy").exists()
-
-
-@pytest.mark.filterwarnings("default")
-def test_another_length_is_told(run, tiny_model, tmp_path, whitening_file):
-    path = write(tmp_path, ".txt")
-    words = ("--whitening", whitening_file, "--output", tmp_path / "e.npy", "--max-length", 16)
-    done = run("encode", path, "--model", tiny_model, "--pooling", "mean", *words)
-    assert done.code == 0
-    assert "expected --max-length 32, got 16" in done.err
-
-
 def test_a_bad_line_leaves_the_old_output(run, tiny_model, tmp_path):
     path = tmp_path / "sentences.txt"
     path.write_bytes("\n".join(generated(200)).encode() + b"\n\xff\xfe broken\n")
@@ -155,35 +134,3 @@ def test_mistakes_are_told_in_one_line(run, tiny_model, tmp_path, words, message
         assert done.err.startswith("error: ")
         assert done.err.count("\n") == 1
     assert not (tmp_path / "out.npy").exists()
-
-
-def test_memory_does_not_grow_with_the_corpus(tiny_model):
-    """Sentences come from a generator that notes how far it is ahead of what was written."""
-    from jaxwhiten.commands.encode import remembered
-
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=16)
-    ahead, read = [], 0
-
-    def stream():
-        nonlocal read
-        for text in generated(1000):
-            read += 1
-            yield text
-
-    begun, written = deque(), 0
-    for block in encoder.encode_stream(remembered(stream(), 50, begun), block_size=50):
-        assert len(begun.popleft()) == len(block)
-        written += len(block)
-        ahead.append(read - written)
-    assert written == 1000
-    assert max(ahead) <= 100
-
-
-def test_in_a_pipe(tiny_model):
-    command = (
-        f"printf 'one two\\nthree\\n' | {sys.executable} -m jaxwhiten.commands.cli encode - --model {tiny_model}"
-        " --pooling mean --output - | head -n 1"
-    )
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT)
-    assert "Traceback" not in done.stderr
-    assert json.loads(done.stdout)["text"] == "one two"

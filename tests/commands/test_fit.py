@@ -64,15 +64,6 @@ def test_blank_lines_are_left_out_and_stdin_is_read(run, tiny_model, tmp_path, m
     assert (moments.n, moments.provenance["corpus"]) == (400, "stdin")
 
 
-@pytest.mark.filterwarnings("always::jaxwhiten.whitening.whitening.WhiteningWarning")
-def test_too_few_rows_are_a_warning_in_one_line(run, tiny_model, tmp_path):
-    (tmp_path / "few.txt").write_text("\n".join(generated(40)))
-    done = run("fit", tmp_path / "few.txt", "--model", tiny_model, *MODEL, "--output", tmp_path / "w.safetensors")
-    assert done.code == 0
-    (line,) = [line for line in done.err.splitlines() if line.startswith("warning: ")]
-    assert "fitted on 40 rows, fewer than 10 per column" in line
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

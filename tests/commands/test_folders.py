@@ -7,9 +7,9 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxwhiten import CrossEncoder, Encoder, io
+from jaxwhiten import Encoder, io
 from jaxwhiten.engines.quantised import Quantised
-from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.errors import ModelError
 from jaxwhiten.models import load_model, resolve_folder
 
 
@@ -191,11 +191,3 @@ def test_a_second_writer_does_not_remove_the_folder_of_the_first(tmp_path):
         assert (folder / "a").read_text() == "second"
     assert (folder / "a").read_text() == "first"
     assert os.listdir(tmp_path) == ["out"]
-
-
-def test_a_cross_encoder_in_a_project(tmp_path, project):
-    from tests.tiny import write_cross_encoder
-
-    model = CrossEncoder.from_pretrained(write_cross_encoder(tmp_path / "pair"))
-    with pytest.raises(InputError, match=r"contains README\.md"):
-        model.save(project)

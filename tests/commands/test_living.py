@@ -1,8 +1,6 @@
 """`jaxwhiten index` on an index that lives: --id, --add, --update, --remove, and `search` from elsewhere."""
 
 import json
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -84,6 +82,7 @@ def test_numbers_never_change_meaning(run, index, corpus, tiny_model, tmp_path):
         ("none.txt --remove", "No document 'none.txt' in the index"),
         ("{docs} --add --update --id key", "Expected one change, got --add, --update"),
         ("{docs} --add --id kye", "no column 'kye'"),
+        ("{docs} --add --id key --bytes 8", "omit --bytes"),
         ("{texts} --add --id key", "a text file has no columns"),
         ("{docs} --remove-file --id key", "every document"),
         ("doc-1,doc-2 --remove", "No document 'doc-1,doc-2'"),
@@ -104,18 +103,6 @@ def test_an_id_twice_is_refused_before_a_model_is_loaded(run, docs, tmp_path):
     docs.write_text("key,text\na,one\na,two\n")
     done = run("index", docs, "--id", "key", "-o", tmp_path / "idx", "--model", tmp_path / "no model")
     assert (done.code, "'a' occurs twice" in done.err) == (2, True)
-
-
-@pytest.mark.slow
-def test_two_processes_that_add_at_once_lose_nothing(index):
-    processes = []
-    for name in "ab":
-        rows = "".join(f'{name}{i},"{text}"\n' for i, text in enumerate(generated(200, seed=ord(name))))
-        (index.parent / f"{name}.csv").write_text(f"key,text\n{rows}")
-        words = ["index", str(index.parent / f"{name}.csv"), "--add", "--id", "key", "-o", str(index)]
-        processes.append(subprocess.Popen([sys.executable, "-m", "jaxwhiten.commands.cli", *words], cwd=ROOT))
-    assert [process.wait(300) for process in processes] == [0, 0]
-    assert len(set(load_index(index).ids)) == 7 + 2 * 200
 
 
 def test_the_index_is_not_locked_while_texts_are_encoded(run, index, docs, monkeypatch):

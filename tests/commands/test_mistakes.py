@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -13,17 +11,14 @@ import jax
 import numpy as np
 import pytest
 
-from configs import sbert_defaults
 from jaxwhiten import Encoder, normalize
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import Normalize
 from jaxwhiten.search import build_index
 from tests.commands.conftest import generated
-from tests.conftest import ROOT
 from tests.test_interrupts import assert_interrupted, start_and_wait
 from tests.tiny import write_model
-from train import sbert
 
 
 @pytest.fixture(scope="module")
@@ -129,25 +124,6 @@ KEYS = {
     "a word for a number": ("train.sbert", "epochs=abc", "--config.epochs=abc: invalid literal for int()"),
     "a model that is not there": ("train.sbert", "model=nowhere", "'nowhere' is not a local folder"),
 }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("program", "key", "message"), KEYS.values(), ids=KEYS)
-def test_keys_of_a_program(program, key, message):
-    command = [sys.executable, "-m", program, f"--config.{key}"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert done.stderr.startswith(f"error: {message}")
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("wrong", ["learning_rate=-1", "learning_rate=nan", "epochs=-1", "batch_size=0", "steps=-1"])
-def test_numbers_that_no_run_can_have_are_refused_before_anything_is_read(wrong):
-    name, _, value = wrong.partition("=")
-    config = sbert_defaults.get_config()
-    config[name] = type(config[name])(float(value))
-    with pytest.raises(InputError, match=name):
-        sbert.main(config)
 
 
 def test_the_same_moments_twice(run, places, tmp_path):

@@ -37,14 +37,6 @@ def wanted(small, tiny_model):
     return vectors
 
 
-def test_fit_says_what_it_wrote(run, corpus, tiny_model, tmp_path):
-    done = run("fit", corpus, "--model", tiny_model, *MODEL, "-k", 12, "--output", tmp_path / "small")
-    assert done.code == 0, done.err
-    assert "with its whitening from 32 to 12 dimensions, β=1, γ=1, fitted on 600 rows" in done.err
-    card = (tmp_path / "small" / "README.md").read_text(encoding="utf-8")
-    assert "600 rows of corpus.txt" in card
-
-
 def test_encode(run, small, tmp_path, wanted):
     texts = generated(50, seed=3)
     (tmp_path / "texts.txt").write_text("\n".join(texts))
@@ -74,37 +66,12 @@ def test_index_reads_a_column_of_a_table(run, small, tmp_path):
     assert list(load_index(tmp_path / "index").documents) == texts
 
 
-def test_export(run, small, tmp_path, wanted):
-    texts = generated(20, seed=5)
-    done = run("export", "--model", small, "-o", tmp_path / "again")
-    assert done.code == 0, done.err
-    np.testing.assert_allclose(Encoder.from_pretrained(tmp_path / "again").encode(texts), wanted(texts), atol=1e-4)
-    done = run("export", "--model", small, "--format", "faiss", "-o", tmp_path / "faiss")
-    assert done.code == 0, done.err
-    if pytest.importorskip("onnxruntime"):
-        from tests.export.test_onnx import run as run_onnx
-
-        done = run("export", "--model", small, "--format", "onnx", "-o", tmp_path / "onnx")
-        assert done.code == 0, done.err
-        np.testing.assert_allclose(run_onnx(tmp_path / "onnx", texts, max_length=32), wanted(texts), atol=1e-4)
-
-
 def test_without_a_notice_or_a_warning(small):
     """As a user types it, in a process of its own."""
     command = [sys.executable, "-m", "jaxwhiten.commands.cli", "encode", "-", "--model", str(small), "-o", "-"]
     done = subprocess.run(command, input="One sentence.\n", capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(json.loads(done.stdout)["embedding"]) == 12
-
-
-def test_index_refuses_a_whitening_of_other_vectors(run, tiny_model, corpus, whitening_file, tmp_path):
-    """The whitening was fitted on mean vectors; the index was asked to hold those of [CLS]."""
-    words = ("--model", tiny_model, "--pooling", "cls", "--whitening", whitening_file)
-    done = run("index", corpus, "-o", tmp_path / "index", *words)
-    assert done.code == 2
-    assert "expected --pooling mean, got 'cls'; expected --max-length 32, got 64. Encode with" in done.err
-    assert done.err.count("\n") == 1
-    assert not (tmp_path / "index").exists()
 
 
 def test_vectors_alone_make_no_folder(run, tmp_path):

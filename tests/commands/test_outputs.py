@@ -85,6 +85,7 @@ REPLACING_INPUTS = [
     "encode {texts.txt} --model {small} -o {texts.txt}",
     "encode {texts.txt} --model {small} --whitening {w.safetensors} -o {w.safetensors}",
     "embed {texts.txt} --model {small} -o {texts.txt}",
+    "train {pairs.tsv} --model {model} -o {pairs.tsv}",
     "embed {texts.txt} --model {small} -o {small}",
     "index {texts.txt} --model {small} -o {small}",
     "index {parts} -o {parts}",

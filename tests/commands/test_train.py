@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.commands import train
 from jaxwhiten.commands.train import OBJECTIVES, verdict
 from jaxwhiten.metrics.bootstrap import Interval
 from jaxwhiten.scoring.result import Change
@@ -148,11 +147,3 @@ def test_mistakes_are_one_line(run, pairs, shallow_model, tmp_path, words, messa
     assert done.code == 2, done.err
     assert message in done.err
     assert not (tmp_path / "tuned").exists()
-
-
-def test_an_output_that_is_a_file(run, pairs, tmp_path):
-    assert (
-        "expected a folder" in run("train", pairs, "-o", pairs).err
-        or "would replace" in run("train", pairs, "-o", pairs).err
-    )
-    assert train.RANK > 0

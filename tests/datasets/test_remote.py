@@ -1,17 +1,12 @@
 """Downloads and archives from strangers, served on loopback."""
 
-import contextlib
-import io
-import shutil
 import tarfile
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jaxwhiten.datasets import remote
 from jaxwhiten.errors import DataError, DataNotFoundError
-from tests.datasets.conftest import FUZZ, make_tar
+from tests.datasets.conftest import make_tar
 
 
 def test_fetch_writes_the_file_once(serve, tmp_path):
@@ -113,38 +108,3 @@ def test_bombs_are_refused(tmp_path, monkeypatch):
 def test_damaged_archives_are_refused(tmp_path, damage):
     with pytest.raises(DataError, match=r"a\.tar"):
         unpack(tmp_path, damage(make_tar({"STS/a.txt": b"a" * 600, "SICK/b.txt": b"b"})))
-
-
-@FUZZ
-@given(data=st.data())
-def test_damaged_archives_give_wanted_files_or_a_data_error(tmp_path, data):
-    """Bytes changed anywhere, in the headers of long names (pax and GNU) above all."""
-    out = io.BytesIO()
-    format = data.draw(st.sampled_from([tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT]))
-    with tarfile.open(fileobj=out, mode="w", format=format) as tar:
-        for name, content in {
-            ("é" * 30 if format == tarfile.PAX_FORMAT else "x" * 90) + "/STS/a.txt": b"a",
-            **GOOD,
-        }.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    archive = bytearray(out.getvalue())
-    header = data.draw(st.integers(0, 7)) * 512
-    for _ in range(data.draw(st.integers(1, 6))):
-        place = header + data.draw(st.integers(0, 511))
-        new = data.draw(
-            st.sampled_from([b"\0", b"x", b"g", b"L", b"S", b"1", b"7777777", b"\x80\xff\xff", b"=", b"\xff"])
-        )
-        archive[place : place + len(new)] = new
-    if data.draw(st.booleans()):  # make the checksum right again, so that the reader goes on
-        block = bytearray(archive[header : header + 512])
-        block[148:156] = b" " * 8
-        archive[header + 148 : header + 156] = b"%06o\0 " % sum(block)
-    (tmp_path / "a.tar").write_bytes(archive)
-    folder = tmp_path / "deep" / "out"
-    shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(DataError):
-        remote.extract(tmp_path / "a.tar", folder, WANTED)
-    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
-    assert files <= {"a.tar", *(f"deep/out/{name}" for name in WANTED)}

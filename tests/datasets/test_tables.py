@@ -7,13 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxwhiten.datasets import read_table
 from jaxwhiten.datasets.tables import _cells, read_header, table_rows
 from jaxwhiten.errors import DataError, InputError
-from tests.datasets.conftest import FUZZ
 
 COLUMNS = {"anchor": "question1", "positive": "question2"}
 EXPECTED = {"anchor": ["What is “it”?", 'a "quote'], "positive": ["Où?", "b,c"]}
@@ -186,51 +184,6 @@ PIECES = st.sampled_from(
         "1e999",
     ]
 )
-
-
-@FUZZ
-@given(
-    name=st.sampled_from(["a.tsv", "a.csv", "a.jsonl", "a.csv.gz"]),
-    head=st.sampled_from(["", "x\ty\n", "x,y\n", '{"x": 1, "y": "2"}\n']),
-    parts=st.lists(PIECES.map(str.encode) | st.binary(max_size=6), max_size=30),
-    skip=st.booleans(),
-)
-@example(name="a.csv", head="x,y\n", parts=[b'1,"' + b"z" * 200_000], skip=True)
-def test_any_text_gives_a_table_or_a_data_error(tmp_path, name, head, parts, skip):
-    path = write(tmp_path / name, head.encode() + b"".join(parts))
-    try:
-        table = read_table(path, skip_bad_rows=skip)
-    except DataError as error:
-        message = str(error)
-        assert name in message
-        return
-    lengths = {len(column) for column in table.values()} | {len(table.lines)}
-    assert len(lengths) == 1 or not table
-    assert skip or table.skipped == 0
-    for column in table.values():
-        for item in column:
-            assert isinstance(item, str | int | float)
-            assert not isinstance(item, str) or (item.encode() is not None and "\0" not in item)
-
-
-@FUZZ
-@given(data=st.data())
-def test_damaged_parquet_gives_a_table_or_a_data_error(tmp_path, data):
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq
-
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"x": ["a", "b", "é"] * 5, "y": list(range(15))}), path)
-    content = bytearray(path.read_bytes())
-    for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(content) - 1))
-        content[place : place + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
-    path.write_bytes(bytes(content))
-    try:
-        table = read_table(path, {"x": "x", "y": "y"})
-    except DataError:
-        return
-    assert len(table["x"]) == len(table["y"]) == len(table.lines)
 
 
 @pytest.mark.parametrize("place", [2, -1])

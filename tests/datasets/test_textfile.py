@@ -4,12 +4,10 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines, read_lines
 from jaxwhiten.errors import DataError
-from tests.datasets.conftest import FUZZ
 
 PIECES = st.sampled_from(
     [
@@ -101,34 +99,3 @@ def test_missing_and_unreadable_files(tmp_path):
         read_lines(tmp_path / "nowhere", limit=1)
     with pytest.raises(DataError, match=r"cannot be read"):
         read_lines(tmp_path, limit=1)
-
-
-def expected_lines(data: bytes) -> list[str] | None:
-    """What a file of these bytes holds, or None where it has to be refused."""
-    if b"\0" in data:
-        return None
-    try:
-        lines = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8").split("\n")
-    except UnicodeDecodeError:
-        return None
-    if lines[-1] == "":
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
-
-
-@FUZZ
-@given(parts=STRANGE, packed=st.booleans())
-@example(parts=[b"\xef\xbb\xbf", b"a\r", b"\n"], packed=False)
-@example(parts=[b"\r"], packed=True)
-def test_any_bytes_give_the_lines_or_a_data_error(tmp_path, parts, packed):
-    """The result is that of splitting the whole file at once."""
-    data = b"".join(parts)
-    path = write(tmp_path, gzip.compress(data) if packed else data)
-    try:
-        lines = [line for _, line in numbered_lines(path, max_line=1000)]
-    except DataError:
-        lines = None
-    if packed or not data.startswith(b"\x1f\x8b"):
-        assert lines == expected_lines(data)
-    else:
-        assert lines is None

@@ -84,14 +84,6 @@ def test_no_sentences_no_vectors(encoder):
     assert list(encoder.encode_stream([])) == []
 
 
-@pytest.mark.parametrize("bad", [None, 3, b"bytes", float("nan")])
-def test_an_item_that_is_no_string_is_refused_by_index(encoder, bad):
-    with pytest.raises(InputError, match="Sentence 2: "):
-        encoder.encode(["a", "b", bad, "c"])
-    with pytest.raises(InputError, match="put it in a list"):
-        list(encoder.encode_stream("a sentence"))
-
-
 def test_stream_gives_blocks_in_order_and_reads_lazily(encoder):
     read = itertools.count()
 

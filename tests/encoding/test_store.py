@@ -1,11 +1,6 @@
 """Embeddings on disk: read, not computed again; never for another setting; resumed after a kill; mended if damaged."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
@@ -130,33 +125,6 @@ def test_an_interrupted_run_goes_on_where_it_stopped(encoder, die_after, tmp_pat
     expected = encoder.encode(SENTENCES, pooling=("mean", "cls"))
     for name in found:
         np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
-
-
-def test_a_killed_process_leaves_whole_shards(tiny_model, encoder, tmp_path):
-    program = textwrap.dedent(
-        f"""
-        import os, signal
-        from jaxwhiten import Encoder
-        from jaxwhiten.encoding.store import EmbeddingStore
-        from tests.tiny import SENTENCES
-        encoder = Encoder.from_pretrained({str(tiny_model)!r}, pooling="mean", max_length=32)
-        stream = encoder.encode_stream
-        def dying(*args, **options):
-            for number, block in enumerate(stream(*args, **options)):
-                if number == 2:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                yield block
-        encoder.encode_stream = dying
-        EmbeddingStore({str(tmp_path)!r}, shard_rows=2).encode(encoder, SENTENCES)
-        """
-    )
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    counting = Counting(encoder)
-    found = EmbeddingStore(tmp_path, shard_rows=2).encode(counting, SENTENCES)
-    assert counting.count == len(SENTENCES) - 4
-    np.testing.assert_allclose(found, encoder.encode(SENTENCES), atol=1e-5)
 
 
 def test_a_damaged_entry_is_reported_and_made_again(encoder, tmp_path):

@@ -125,29 +125,6 @@ def test_encoders_of_one_shape_share_their_programs(tiny_model):
     assert counts[0] > 0 == counts[1]
 
 
-def test_what_a_batch_raises_is_raised(on_one_device, monkeypatch):
-    def broken(*_):
-        raise jax.errors.JaxRuntimeError("INTERNAL: something else")
-
-    monkeypatch.setattr(type(on_one_device._engine), "_dispatch", broken)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
-        on_one_device.encode(TEXTS)
-
-
-def test_no_memory_splits_the_batch(on_one_device, monkeypatch):
-    dispatch, expected = type(on_one_device._engine)._dispatch, on_one_device.encode(TEXTS)
-
-    def full(self, ids, lengths, tokens, names):
-        if tokens > 300:
-            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12345 bytes.")
-        return dispatch(self, ids, lengths, tokens, names)
-
-    monkeypatch.setattr(type(on_one_device._engine), "_dispatch", full)
-    with pytest.warns(RuntimeWarning, match="Out of device memory"):
-        found = on_one_device.encode(TEXTS)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
 def test_room_for_fewer_tokens_than_positions_changes_no_vector(tiny_model):
     """Eight devices, rows dealt out to them in turn; the padding rows at the end find no room."""
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)

@@ -1,6 +1,5 @@
 """Several sentences in a row: every sentence once, the vectors of other layouts, and none that sees its neighbours."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -151,22 +150,6 @@ def test_bfloat16_is_near_float32(tiny_model, encoders):
     shared._engine.layout.share_rows = True
     found, expected = shared.encode(TEXTS[:60]), encoders[0].encode(TEXTS[:60])
     assert np.abs(found - expected).max() < 2e-2 * np.abs(expected).max()
-
-
-def test_a_batch_too_large_is_split(encoders, monkeypatch):
-    packed, shared = encoders
-    dispatch, expected = type(shared._engine)._dispatch, packed.encode(TEXTS)
-
-    def full(self, ids, *rest):
-        if ids.size > 8 * 128:
-            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
-        return dispatch(self, ids, *rest)
-
-    monkeypatch.setattr(type(shared._engine), "_dispatch", full)
-    monkeypatch.setattr(shared._engine.layout, "token_budget", 8 * 512)
-    with pytest.warns(RuntimeWarning, match="Out of device memory"):
-        found = shared.encode(TEXTS)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_positions_begin_anew_in_every_segment():

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eval.methods import METHODS, make_method
-from jaxwhiten import Encoder, Whitening
+from jaxwhiten import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore, _Entry
 from tests.commands.conftest import generated
 from tests.conftest import ONE_DEVICE
@@ -103,24 +102,3 @@ def test_threads_encode_with_one_encoder(tiny_model):
         for found in pool.map(work, np.array_split(np.arange(len(slices)), 4)):
             for number, vectors in found:
                 np.testing.assert_allclose(vectors, expected[number], atol=1e-5)
-
-
-@pytest.mark.parametrize("name", [name for name in METHODS if hasattr(METHODS[name](), "transform") and name != "flow"])
-def test_threads_transform_with_one_method(name):
-    """Whitening has its own in tests/test_whitening.py."""
-    x = np.random.default_rng(0).normal(size=(2000, 24)).astype(np.float32)
-    method = make_method(name).fit(x)
-    parts = [x[start : start + 100 + start // 10] for start in range(0, 1600, 100)]
-    expected = [make_method(name).fit(x).transform(part) for part in parts]
-    with ThreadPoolExecutor(4) as pool:
-        for found, wanted in zip(pool.map(method.transform, parts), expected, strict=True):
-            np.testing.assert_allclose(found, wanted, atol=1e-5)
-
-
-def test_threads_fit_a_whitening_on_first_use():
-    x = np.random.default_rng(0).normal(size=(2000, 24))
-    whole = Whitening().fit(x).transform(x)
-    lazy = Whitening().partial_fit(x)
-    with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lazy.transform, [x] * 8):
-            np.testing.assert_allclose(found, whole, atol=1e-9)

@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Whitening, io
+from jaxwhiten import Encoder, io
 from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.errors import OutputError
-from jaxwhiten.models import load_model, save_model
 from jaxwhiten.runners import Parts, Source, embed_files
 from jaxwhiten.search import build_index, load_index
 from tests.commands.conftest import generated
@@ -107,14 +106,6 @@ def test_a_full_cache(run, disk, corpus, tiny_model, tmp_path, monkeypatch):
     assert shards
     (disk / "filler").unlink()
     np.testing.assert_allclose(store.encode(encoder, texts), encoder.encode(texts), atol=1e-5)
-
-
-def test_a_model_on_a_full_disk(disk, tiny_model):
-    model, _, _ = load_model(tiny_model)
-    fill(disk, 16 << 10)
-    with pytest.raises(OutputError, match=r"model: could not be written"):
-        save_model(model, disk / "model")
-    assert [path.name for path in disk.iterdir()] == ["filler"]
 
 
 def limited(code, tmp_path, most=4096):
@@ -244,16 +235,6 @@ def test_a_first_save_that_was_killed_does_not_block_the_next(tmp_path):
     build_index(vectors, "faiss-flat").save(folder)
     assert load_index(folder).size == 20
     assert not (folder / "index-0123456789ab.faiss").exists()
-
-
-def test_a_whitening_over_another_is_one_or_the_other(disk):
-    """Saved in place, with no room for the second."""
-    x = np.random.default_rng(0).normal(size=(3000, 96)).astype(np.float32)
-    Whitening().fit(x[:, :8]).save(disk / "w")
-    fill(disk, 30 << 10)
-    with pytest.raises(OutputError):
-        Whitening().fit(x).save(disk / "w")
-    assert Whitening.load(disk / "w").n_features_in_ == 8
 
 
 RAY_PROGRAM = """

@@ -1,4 +1,4 @@
-"""A flipped bit in a file that holds vectors or what they depend on gives an error, or changes nothing."""
+"""A flipped bit in parts or a code gives an error, or changes nothing; tests/fuzz flips bits of all other files."""
 
 import os
 import random
@@ -8,9 +8,8 @@ import warnings
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Whitening, build_index, load_index
+from jaxwhiten import Encoder
 from jaxwhiten.codes import SpectrumCode, load_code
-from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import JaxwhitenError
 from jaxwhiten.runners import Parts, Source, embed_files
 from tests.commands.conftest import generated
@@ -31,38 +30,6 @@ def parts(encoder, folder):
     return lambda: np.concatenate([vectors for _, vectors in Parts(folder / "kept").blocks()])
 
 
-def shards(encoder, folder):
-    """The shards of a run that was killed before its last one."""
-    store = EmbeddingStore(folder / "kept", shard_rows=20)
-
-    class Killed(BaseException):
-        pass
-
-    class Dying:
-        def __getattr__(self, name):
-            return getattr(encoder, name)
-
-        def encode_stream(self, *arguments, **how):
-            yield from list(encoder.encode_stream(*arguments, **how))[:2]
-            raise Killed
-
-    with pytest.raises(Killed):
-        store.encode(Dying(), TEXTS)
-    return lambda: np.array(store.encode(encoder, TEXTS))
-
-
-def index(encoder, folder):
-    pytest.importorskip("faiss", reason="the extra cpu")
-    vectors = encoder.encode(TEXTS)
-    build_index(vectors, documents=TEXTS).save(folder / "kept")
-
-    def read():
-        found = load_index(folder / "kept")
-        return np.concatenate([*found.search(vectors[:9], 5), [[len(text) for text in found.documents[:5]]]])
-
-    return read
-
-
 def code(encoder, folder):
     vectors = encoder.encode(TEXTS)
     (folder / "kept").mkdir()
@@ -70,15 +37,8 @@ def code(encoder, folder):
     return lambda: np.array(load_code(folder / "kept" / "code.safetensors").encode(vectors))
 
 
-def whitening(encoder, folder):
-    vectors = encoder.encode(TEXTS)
-    (folder / "kept").mkdir()
-    Whitening(8).fit(vectors).save(folder / "kept" / "w.safetensors")
-    return lambda: Whitening.load(folder / "kept" / "w.safetensors").transform(vectors)
-
-
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
-@pytest.mark.parametrize("kind", [parts, shards, index, code, whitening])
+@pytest.mark.parametrize("kind", [parts, code])
 def test_a_flipped_bit_never_changes_a_result_in_silence(encoder, tmp_path, kind):
     read, rng = kind(encoder, tmp_path), random.Random(0)
     shutil.copytree(tmp_path / "kept", tmp_path / "whole")
@@ -97,4 +57,4 @@ def test_a_flipped_bit_never_changes_a_result_in_silence(encoder, tmp_path, kind
                 np.testing.assert_allclose(read(), expected, atol=1e-6)
         except JaxwhitenError:
             noticed += 1
-    assert noticed or kind is shards  # damaged shards are made again
+    assert noticed

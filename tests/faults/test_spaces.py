@@ -177,6 +177,8 @@ def test_another_space_is_refused_by_every_command(encoders, field, run, tmp_pat
     for words in (
         "index {t}/docs.txt --model {b} --whitening {t}/w.safetensors -o {t}/other",
         "index {t}/new.txt --add --model {b} -o {t}/idx",
+        "encode {t}/new.txt --model {b} --whitening {t}/w.safetensors -o {t}/e.npy",
+        "export --model {b} --whitening {t}/w.safetensors -o {t}/exported",
         "search {t}/idx water --model {b}",
         "merge {t}/a.m {t}/b.m --moments {t}/c.m",
         "embed {t}/docs.txt --model {b} -o {t}/parts",

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from eval.methods import EncoderMap
 from jaxwhiten import io
-from jaxwhiten.commands.inspect import load_fitted
 from jaxwhiten.errors import FormatError
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening
@@ -151,7 +150,3 @@ def rewritten(path, folder, change):
     text = json.dumps(outer).encode()
     (folder / "rewritten").write_bytes(struct.pack("<Q", len(text)) + text + data[8 + size :])
     return folder / "rewritten"
-
-
-def test_inspect_reads_what_is_whole(saved):
-    assert load_fitted(str(saved["moments"]))[0] == "moments"

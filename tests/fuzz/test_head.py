@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from jaxwhiten.head import read_head
-from jaxwhiten.models import folders
 from tests.fuzz.common import attempt, fuzz, json_text
 from tests.tiny import tiny_config, write_model
 
@@ -63,7 +62,3 @@ def test_damaged_files(folder, data):
         (folder / name).write_text(json.dumps(FILES[name]))
     if found is not None:
         assert 0 < found.width(tiny_config()) <= 32 * 6
-
-
-def test_read_json_is_the_one_reader(folder):
-    assert folders.read_json(folder / "config.json")["model_type"] == "bert"

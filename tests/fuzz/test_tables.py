@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxwhiten.datasets import protocol, senteval, textfile
+from jaxwhiten.datasets import textfile
 from jaxwhiten.datasets.examples import text_examples
 from jaxwhiten.datasets.nli import read_nli
 from jaxwhiten.datasets.tables import read_header, read_table, table_rows
@@ -293,21 +293,3 @@ def test_nli_folders(tmp_path, data):
         assert len(found.premise) == len(found.hypothesis) == len(found.label)
         assert set(found.label.tolist()) <= {0, 1, 2}
         assert all(isinstance(text, str) and text.strip() for text in found.premise + found.hypothesis)
-
-
-@fuzz(0.5)
-@given(data=st.data())
-def test_sts_files(tmp_path, data):
-    """STS-B's layout with rows added, cut or damaged: 5,749 rows are asked for, so that nothing but them is read."""
-    spec = protocol.TASK_SPECS["STS-B"]
-    row = b"main\tx\ty\t1\t2.5\tA man plays.\tSomeone plays.\n"
-    split = min(spec.counts, key=lambda name: sum(count.total for count in spec.counts[name].values()))
-    (count,) = spec.counts[split].values()
-    content = data.draw(damaged(row * 3) | ANY) + row * (count.total - data.draw(st.sampled_from([0, 1, 2, 3])))
-    (tmp_path / spec.files[split]).write_bytes(content)
-    pairs, error = attempt(lambda: senteval.read_split(spec, tmp_path, split), names=str(tmp_path))
-    if pairs is None:
-        assert isinstance(error, DataError)
-    else:
-        assert len(pairs.sentence1) == len(pairs.sentence2) == len(pairs.score) == count.total
-        assert ((pairs.score >= 0) & (pairs.score <= 5)).all()

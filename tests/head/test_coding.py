@@ -5,7 +5,6 @@ import pytest
 
 from jaxwhiten import Encoder, Whitening
 from jaxwhiten.codes import SpectrumCode, UBinary, make_code
-from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 from jaxwhiten.export import export_sentence_transformer
 from jaxwhiten.head import CODE_FILE, Normalize, Quantise, Truncate
@@ -98,15 +97,6 @@ def test_whatever_cannot_be_is_refused(encoder, rows, tmp_path):
     (folder / CODE_FILE).write_bytes(b"nothing")
     with pytest.raises(ModelError, match="not a readable"):
         Encoder.from_pretrained(folder)
-
-
-def test_the_store_keeps_bytes(encoder, code, tmp_path):
-    coded, store = encoder.with_code(code), EmbeddingStore(tmp_path, shard_rows=4)
-    for _ in range(2):
-        kept = store.encode(coded, SENTENCES)
-        assert kept.dtype == np.uint8
-        np.testing.assert_array_equal(kept, coded.encode(SENTENCES))
-    assert store.encode(encoder, SENTENCES).dtype == np.float32
 
 
 def test_the_card_says_it(encoder, code, tmp_path):

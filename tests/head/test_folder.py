@@ -149,19 +149,6 @@ def test_default_prompt_and_lower_case(write):
     assert encoder.pooling == "auto"
 
 
-def test_a_default_prompt_that_is_empty_changes_nothing(write):
-    settings = {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": "document"}
-    encoder = assert_equals_sentence_transformers(write(("Pooling", pooling("mean_tokens")), settings=settings))
-    assert encoder.pooling == "mean"
-
-
-def test_the_folders_longest_sentence_is_the_default(write):
-    folder = write(("Pooling", pooling("mean_tokens")), ("Normalize", None), max_length=11)
-    assert assert_equals_sentence_transformers(folder).max_length == 11
-    assert Encoder.from_pretrained(folder, pooling="auto", max_length=33).max_length == 33
-    assert Encoder.from_pretrained(folder, pooling="mean", bare=True).max_length == 11
-
-
 def test_a_folder_that_sentence_transformers_saves(write, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
     folder = write(
@@ -254,13 +241,6 @@ def test_a_damaged_list_of_modules(write, rows, message):
     write_json(folder / "modules.json", rows)
     with pytest.raises(ModelError, match=message):
         read_head(folder, load_config(folder))
-
-
-def test_prompts_that_are_not_pooled(write):
-    settings = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
-    folder = write(("Pooling", pooling("mean_tokens", include_prompt=False)), settings=settings)
-    encoder = assert_equals_sentence_transformers(folder)
-    assert encoder.head.summary == "mean behind the prompt > TextForm(template='query: {text}', lower_case=False)"
 
 
 def test_pickled_dense_weights_are_never_opened(write):

@@ -14,7 +14,6 @@ from eval import sts as program
 from eval.methods import METHODS
 from jaxwhiten import Encoder
 from jaxwhiten.datasets import load_sts
-from jaxwhiten.errors import InputError
 from tests.tiny import write_model
 
 pytestmark = pytest.mark.slow
@@ -101,13 +100,6 @@ def test_tables_of_geometry_and_cost(finished):
     plain = report.Run(run.header, rows)
     assert report.sts.geometry_table(plain) is None
     assert report.sts.cost_table(plain) is None
-
-
-def test_names_are_checked_before_anything_is_encoded(model, tmp_path):
-    config = demo.get_config()
-    config.update({"model": str(model), "methods": "center", "out": str(tmp_path / "out")})
-    with pytest.raises(InputError, match="Did you mean 'centre'"):
-        program.main(config)
 
 
 def test_the_config_names_every_method():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from configs import demo, sts
+from configs import demo
 from eval import published, report, scoring, settings
 from eval import sts as program
 from eval.common import WHITENINGS, Notes
@@ -18,7 +18,7 @@ from eval.report import results
 from eval.tasks import Encoded
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets import Pairs, STSTask, load_nli, load_sts
-from jaxwhiten.errors import InputError, JaxwhitenError
+from jaxwhiten.errors import InputError
 from tests.conftest import ONE_DEVICE, ROOT
 from tests.tiny import SENTENCES, write_model
 
@@ -270,11 +270,6 @@ def test_mistakes_are_answered_before_anything_is_encoded(tmp_path, model, monke
     assert message in str(caught.value)
 
 
-def test_a_missing_model_is_an_error_of_ours(tmp_path):
-    with pytest.raises(JaxwhitenError, match="no-such-model"):
-        program.main(config_of(tmp_path, tmp_path / "no-such-model"))
-
-
 def test_out_that_is_a_file(tmp_path, model):
     (tmp_path / "out").write_text("")
     with pytest.raises(InputError, match=r"config\.out"):
@@ -314,18 +309,6 @@ def test_sentences_are_numbered_once_and_fits_keep_multiplicity():
     assert len(second.fit) == 4
 
 
-def test_undefined_scores_are_null(finished, tmp_path):
-    vectors = np.ones((4, 3), np.float32)
-    task = make_task("flat", test=[("a", "b"), ("c", "d")])
-    _, indices = program.index_sentences([task])
-    encoded = Encoded("m", "mean", vectors, indices)
-    ((row, _),) = program.score(encoded, scoring.Fits("none", {}, 0.0), [settings.RAW], [3])
-    header = report.Run.load(finished).header
-    report.Run(header, [row]).save(tmp_path)
-    assert json.loads((tmp_path / "results.json").read_text())[0]["tasks"]["flat"]["all"] is None
-    assert np.isnan(report.Run.load(tmp_path).rows[0].tasks["flat"].all)
-
-
 def test_similar_pairs_are_searched_for_among_all_test_sentences(finished):
     pairs = [("a", "b"), ("c", "a"), ("d", "b"), ("d", "a"), ("a", "c"), ("b", "d")]  # scored 0 to 5: two are positive
     sentences, indices = program.index_sentences([make_task("toy", test=pairs)])
@@ -340,15 +323,6 @@ def test_similar_pairs_are_searched_for_among_all_test_sentences(finished):
     table = report.sts.ranking_table(report.Run.load(finished))
     assert table.columns == ["setting", "sts_sample", "MRR", "Hits@1", "Hits@3"]
     assert "Ranks of similar pairs" in (finished / "report.html").read_text()
-
-
-def test_settings_from_the_command_line():
-    assert settings.integers("ks", "256, 128,256") == (256, 128)
-    assert settings.integers("ks", 256) == (256,)
-    assert settings.integers("ks", (384, 0)) == (384, 0)
-    assert settings.integers("ks", "(256,128)") == (256, 128)
-    assert settings.fractions("beta", 0.5) == (0.5,)
-    assert settings.words("poolings", ["cls", "mean"]) == ("cls", "mean")
 
 
 def published_row(**changes):
@@ -408,14 +382,6 @@ def test_from_the_command_line(tmp_path, model):
     assert wrong.returncode == 2
     assert "'poolings'" in wrong.stderr
     assert "Traceback" not in wrong.stderr
-
-
-def test_default_table_has_five_poolings_and_three_dimensions():
-    config = sts.get_config()
-    assert len(settings.words("poolings", config.poolings)) == 5
-    assert settings.words("whitening", config.whitening) == WHITENINGS
-    assert len(settings.integers("ks", config.ks)) == 3
-    assert len(settings.words("tasks", config.tasks)) == 7
 
 
 @pytest.mark.slow

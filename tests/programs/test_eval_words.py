@@ -1,6 +1,5 @@
 """Baselines of words, and the rows they make in `eval.sts` and `eval.retrieval`."""
 
-import math
 import re
 from collections import Counter
 
@@ -13,7 +12,6 @@ from jaxwhiten import Encoder, evaluate, metrics
 from jaxwhiten.datasets import Pairs, STSTask, load_sts
 from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.errors import InputError
-from jaxwhiten.scoring import cosines, nearest
 from tests.programs.test_eval_retrieval import generate
 from tests.tiny import write_model
 
@@ -24,50 +22,6 @@ FIT = ["a dog", "the cat", "a cat and the dog", "dogs"]
 
 def bag(text):
     return Counter(re.findall(r"\w+", text.lower()))
-
-
-def plain_idf(fit):
-    """By word what TF-IDF and BM25 count; a word that is in no text has the idf of 0 texts."""
-    having = Counter(word for text in fit for word in bag(text))
-    n = len(fit)
-    return (
-        lambda word: math.log((1 + n) / (1 + having[word])) + 1,
-        lambda word: math.log(1 + (n - having[word] + 0.5) / (having[word] + 0.5)),
-    )
-
-
-def plain_cosine(a, b, weight):
-    products = sum(weight(a, word) * weight(b, word) for word in a)
-    norms = [math.sqrt(sum(weight(text, word) ** 2 for word in text)) for text in (a, b)]
-    return products / math.prod(norms) if all(norms) else 0.0
-
-
-def test_tfidf_and_bm25_are_their_formulas():
-    tfidf, bm25 = plain_idf(FIT)
-    mean = sum(bag(text).total() for text in FIT) / len(FIT)
-
-    def weighed(text, word):
-        return (1 + math.log(text[word])) * tfidf(word) if text[word] else 0.0
-
-    def damped(text, word):
-        return bm25(word) * text[word] * 2.5 / (text[word] + 1.5 * (0.25 + 0.75 * text.total() / mean))
-
-    counts = words.count("tfidf", [*TEXTS, *FIT], None)
-    fit, bags = counts[len(TEXTS) :], [bag(text) for text in TEXTS]
-    left, right = (side.ravel() for side in np.indices((len(TEXTS), len(TEXTS))))
-    for name, weight in (("tfidf", weighed), ("bm25", damped)):
-        queries, documents = words.weigh(name, counts, fit)
-        expected = [plain_cosine(bags[i], bags[j], weight) for i, j in zip(left, right, strict=True)]
-        np.testing.assert_allclose(cosines(documents, left, right), expected, atol=1e-12)
-    products = (queries @ documents.T).toarray()
-    for i, j in zip(left, right, strict=True):
-        assert products[i, j] == pytest.approx(sum(n * damped(bags[j], word) for word, n in bags[i].items()))
-
-
-def test_the_nearest_come_first_and_equal_ones_by_number():
-    counts = words.count("tfidf", ["x", "x y", "z", "x", "x y", "y"], None)
-    found = nearest(counts[[0, 1]], counts, 5)
-    assert found.tolist() == [[0, 1, 3, 4, -1], [1, 4, 0, 3, 5]]
 
 
 @pytest.fixture(scope="module")

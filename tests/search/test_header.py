@@ -137,6 +137,14 @@ def test_one_index_said_to_be_another(folders, kind, change, tmp_path, capsys):
     assert f"FAIL {folder}" in capsys.readouterr().out
 
 
+def test_a_header_that_was_changed_after_it_was_written(folders, tmp_path):
+    file = shutil.copytree(folders / "jax", tmp_path / "index") / "header.json"
+    header = json.loads(file.read_text())
+    file.write_text(json.dumps(header | {"build_seconds": header["build_seconds"] + 1}))
+    with pytest.raises(FormatError, match="checksum does not match"):
+        load_index(file.parent)
+
+
 def test_what_would_not_be_read_is_not_written(tmp_path):
     index = build_index(VECTORS, "jax", encoding={"model": "m"})
     with pytest.raises(FormatError, match="encoding: fingerprint: missing"):

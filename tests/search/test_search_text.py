@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.errors import MismatchError
 from jaxwhiten.search import build_index, load_index, search_text
 from tests.tiny import SENTENCES
 
@@ -41,11 +41,6 @@ def test_another_encoder_is_refused_before_it_encodes(index, tiny_model, monkeyp
     monkeypatch.setattr(other, "encode", lambda *_, **__: pytest.fail("encoded"))
     with pytest.raises(MismatchError, match="expected max_length=32, got 16"):
         search_text(index, other, ["a"], 3)
-
-
-def test_k_beyond_the_index_is_refused(index, encoder):
-    with pytest.raises(InputError, match="index contains 10 documents"):
-        search_text(index, encoder, ["a"], 11)
 
 
 def test_without_texts_there_are_ids(encoder):

@@ -66,10 +66,6 @@ def test_rank_deficient_rows_under_a_floor_of_zero():
     np.testing.assert_allclose(np.cov(whitened.T, ddof=0), np.eye(7), atol=1e-6)
 
 
-def test_shrinkage_moves_the_eigenvalues_towards_their_mean():
-    np.testing.assert_allclose(fitted_with([3.0, 1.0, 0.5], shrinkage=0.25).eigenvalues_, [2.625, 1.125, 0.75])
-
-
 @pytest.mark.parametrize(("n", "d"), [(40, 15), (12, 60), (400, 3), (5, 2)])
 def test_oas_is_equation_23_and_near_scikit_learns(n, d):
     """scikit-learn leaves the terms 2/d of the published formula out."""

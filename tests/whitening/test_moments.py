@@ -4,7 +4,6 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 
 import jax
 import ml_dtypes
@@ -261,20 +260,6 @@ def test_lists_jax_arrays_strides_and_memory_maps(tmp_path):
     for same in (X.tolist(), jax.numpy.asarray(X), np.asfortranarray(X), np.load(tmp_path / "x.npy", mmap_mode="r")):
         assert_close(Moments().update(same), expected)
     assert_close(Moments().update(np.repeat(X, 2, axis=0)[::2]), expected)
-
-
-def test_parts_from_threads_merge_to_the_whole():
-    X = sample(4000, 6, 10.0).astype(np.float32)
-    parts = [Moments() for _ in range(4)]
-    threads = [threading.Thread(target=p.update, args=(b,)) for p, b in zip(parts, np.split(X, 4), strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    total = Moments()
-    for part in parts:
-        total.merge(part)
-    assert_equals(total, X)
 
 
 def test_save_and_load(tmp_path):

@@ -1,10 +1,7 @@
 """Whitening: the method's identities as properties, hard inputs, one fit for every setting, files, threads."""
 
 import copy
-import os
 import pickle
-import subprocess
-import sys
 import threading
 import warnings
 
@@ -351,20 +348,6 @@ def test_provenance_of_moments_is_handed_on(tmp_path):
     assert Whitening().fit(sample(60, 3)).provenance["model"] is None
 
 
-def test_another_process_reads_the_same_numbers(tmp_path):
-    X = sample(80, 5, dtype=np.float32)
-    fitted = Whitening().fit(X)
-    fitted.save(tmp_path / "w")
-    np.save(tmp_path / "x.npy", X)
-    program = (
-        "import sys, numpy as np; from jaxwhiten.whitening.whitening import Whitening; folder = sys.argv[1]\n"
-        "np.save(folder + '/z.npy', Whitening.load(folder + '/w').transform(np.load(folder + '/x.npy')))\n"
-    )
-    environment = {**os.environ, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, env=environment, timeout=120)
-    assert np.allclose(np.load(tmp_path / "z.npy"), fitted.transform(X), atol=1e-5)
-
-
 def put(name, index, value):
     def change(tensors, header):
         tensors[name][index] = value
@@ -418,12 +401,6 @@ def test_normalize(dtype):
     assert np.array_equal(normalize(X.reshape(2, 20, 6)), unit.reshape(2, 20, 6))
     assert np.allclose(normalize(X[5]), unit[5])
     assert np.allclose(normalize(jnp.asarray(X, jnp.float32)), unit, atol=1e-3)
-
-
-@pytest.mark.parametrize("size", [1e-45, 1e-30, 1e-20, 1e20, 1e38])
-def test_normalize_at_the_ends_of_float32(size):
-    x = np.float32([[size, 0, 0], [0, -size, size]])
-    assert np.allclose(normalize(x), [[1, 0, 0], [0, -(0.5**0.5), 0.5**0.5]], atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [2.0**-127, 1e-36, 1e-20, 1e20, 1e36])

@@ -24,15 +24,6 @@ def test_it_multiplies_by_a_gaussian_matrix_of_variance_one_over_k():
     np.testing.assert_allclose(RandomProjection(200, seed=3).fit_transform(x), x @ m, atol=1e-12)
 
 
-def test_distances_are_kept_within_the_lemma():
-    x = np.random.default_rng(1).standard_normal((50, D))
-    z = RandomProjection(1024).fit_transform(x)
-    i, j = np.triu_indices(50, 1)
-    ratio = ((z[i] - z[j]) ** 2).sum(1) / ((x[i] - x[j]) ** 2).sum(1)
-    assert ratio.min() > 0.75
-    assert ratio.max() < 1.25
-
-
 def test_the_seed_decides_and_the_data_do_not():
     rng = np.random.default_rng(2)
     one = RandomProjection(8, seed=1).fit(rng.standard_normal((20, D)))

@@ -42,16 +42,6 @@ def test_all_but_the_top_keeps_at_least_one_direction(rows):
             AllButTheTop().set_params(n_directions=wrong).fit(rows)
 
 
-def test_parameters_act_at_once(rows):
-    method = AllButTheTop(1).fit(rows)
-    method.transform(rows)
-    method.set_params(n_directions=3)
-    np.testing.assert_array_equal(method.transform(rows), AllButTheTop(3).fit(rows).transform(rows))
-    method.set_params(n_directions=-1)
-    with pytest.raises(InputError, match="n_directions"):
-        method.transform(rows)
-
-
 def test_pca_keeps_the_directions_of_largest_variance(rows):
     z = make_method("pca", n_components=3).fit_transform(rows)
     _, _, directions = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
