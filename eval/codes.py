@@ -5,8 +5,8 @@
 Queries stay float32 and documents are coded; a code at the end of the model is ignored. Codes are fitted on the
 documents and, if `outside` names text, on sentences of that text, without seeing the documents. The spectrum code is
 also fitted on the other text with only the mean of the documents.
-With `classify`, pairs of decoded vectors are classified, too. Writes `results.json`, `run.json`, `results.md`,
-`report.html` and a plot to the folder `out`.
+With `classify`, pairs of decoded vectors are classified, too. Writes `results.json`, `run.json`, `results.md`
+and a plot to the folder `out`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 `python -m eval.static [--config configs/static.py] [--config.key=value ...]`
 
 Every setting is scored on the test pairs of the STS tasks, with paired intervals of its difference to model2vec at the
-same dimensions, and of each changed step to the unchanged setting. Writes `results.json`, `run.json`, `results.md` and
-`report.html` to the folder `out`.
+same dimensions, and of each changed step to the unchanged setting. Writes `results.json`, `run.json` and `results.md`
+to the folder `out`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from configs import launch
 from eval.common import python
-from eval.report import PAGE, Run, results
+from eval.report import Run, results
+from eval.report.views import MARKDOWN
 from eval.words import TFIDF
 from jaxwhiten.errors import InputError
 
@@ -96,12 +97,12 @@ def _advice(whitened: results.Estimate, pca: results.Estimate | None) -> str:
 
 
 def next_steps(folders: list[Path]) -> str:
-    """The command to type next, and the pages to open."""
-    pages = " ".join(os.path.relpath(folder / PAGE) for folder in folders)
+    """The command to type next, and the tables to read."""
+    tables = " ".join(os.path.relpath(folder / MARKDOWN) for folder in folders)
     return (
         "Next, your own encoder on the seven STS tasks (downloaded unless --config.data_dir names them):\n"
         f"  {python()} -m eval.sts --config.model=FOLDER_OR_HUB_ID\n"
-        f"To look at, in a browser: {pages}"
+        f"All tables and plots: {tables}"
     )
 
 

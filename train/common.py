@@ -12,7 +12,6 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from eval import report
 from jaxwhiten import Encoder, io
 from jaxwhiten.coded import with_code
 from jaxwhiten.datasets import Pairs, load_sts
@@ -62,9 +61,7 @@ def sts_score(pairs: Pairs) -> Callable[[Encoder], float]:
 
 def write_results(
     config: ConfigDict,
-    title: str,
     scores: Mapping[str, Mapping[str, float]],
-    recipe: Mapping[str, Any],
     facts: Mapping[str, Any],
     began: float,
 ) -> None:
@@ -72,10 +69,7 @@ def write_results(
     output, before, after = Path(config.output), scores["before"], scores["after"]
     facts = {**facts, "seed": config.seed, "seconds": round(time.perf_counter() - began, 1)}
     if distributed.is_writer():
-        io.write_json(output / "results.json", {**scores, **facts})
-        report.write_training(
-            output, title, scores=scores, recipe=recipe, facts={"hardware": hardware.describe(), **facts}
-        )
+        io.write_json(output / "results.json", {**scores, "hardware": hardware.describe(), **facts})
     for name, value in after.items():
         print(f"{name}: {before[name]:.2f} before, {value:.2f} after")
     print(f"{output}/model written from step {facts['step']}, {facts['seconds']} s in this session")

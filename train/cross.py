@@ -4,7 +4,7 @@
     python -m train.cross --config configs/cross_quora.py --config.data.file=PAIRS --config.data.exclude=TEST
 
 Rows with classes are learnt by softmax, rows with scores by the cross-entropy of one sigmoid. The output folder holds
-the checkpoints, metrics.jsonl, loss.png and, when the run is finished, results.json, report.html and `model/`: a folder
+the checkpoints, metrics.jsonl, loss.png and, when the run is finished, results.json and `model/`: a folder
 for `CrossEncoder.from_pretrained`, `jaxwhiten search --rerank` and sentence-transformers' CrossEncoder. SIGTERM
 saves a checkpoint and ends the program with exit code 0, Ctrl-C with 130; the same command resumes the run.
 """
@@ -72,7 +72,7 @@ def main(config: ConfigDict) -> None:
         finished = CrossEncoder(model, folder, max_length=max_length, label_names=examples.classes)
         finished.save(Path(config.output) / "model")
     facts = {"step": trained.step, "rows": len(examples)}
-    write_results(config, f"train.cross: {config.model}", scores, recipe, facts, began)
+    write_results(config, scores, facts, began)
 
 
 def load_split(config: ConfigDict, name: str, split: str) -> Examples:

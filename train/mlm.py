@@ -4,7 +4,7 @@
     python -m train.mlm --config configs/mlm_adapt.py --config.data=TEXT --config.model=FOLDER
 
 The output folder holds the checkpoints, metrics.jsonl, TensorBoard events, loss.png and, when the run is finished,
-results.json, report.html and `model/`: a folder for `Encoder.from_pretrained`, `train.sbert` and transformers'
+results.json and `model/`: a folder for `Encoder.from_pretrained`, `train.sbert` and transformers'
 `AutoModelForMaskedLM`. SIGTERM saves a checkpoint and ends the program with exit code 0, Ctrl-C with 130; the same
 command resumes the run.
 """
@@ -21,7 +21,6 @@ from ml_collections import ConfigDict
 
 from configs import launch
 from configs.vocabulary import cached_wordpiece
-from eval import report
 from jaxwhiten import io, training
 from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.errors import InputError
@@ -126,8 +125,6 @@ def finish(
     results = {"scores": scores, "step": steps, "tokens": tokens, "hours": round(hours, 3), "hardware": machine}
     results |= {"tokens_per_second": round(rate), "seed": config.seed}
     io.write_json(output / "results.json", results)
-    title, columns = f"train.mlm: {config.model or 'from random weights'}", {"at the end": scores}
-    report.write_training(output, title, scores=columns, recipe=recipe, facts={**facts, "seed": config.seed})
     print(", ".join(f"{name} {value:.3f}" for name, value in scores.items()))
     print(f"{output}/model written from step {steps}")
 

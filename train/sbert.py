@@ -4,7 +4,7 @@
     python -m train.sbert --config configs/stsb.py --config.batch_size=32 --config.output=runs/stsb-32
 
 The output folder holds the checkpoints, metrics.jsonl, TensorBoard events, loss.png and, when the run is finished,
-results.json, report.html and `model/`: a folder for `Encoder.from_pretrained`, `eval.sts` and sentence-transformers.
+results.json and `model/`: a folder for `Encoder.from_pretrained`, `eval.sts` and sentence-transformers.
 SIGTERM saves a checkpoint and ends the program with exit code 0, Ctrl-C with 130; the same command resumes the run.
 """
 
@@ -69,8 +69,8 @@ def train_sentences(config: ConfigDict) -> bool:
             write_pairs(output / "held_out.tsv", held_out)
         how = {"recipe": tuned.recipe, "scores": tuned.after, "before": tuned.before}
         save_trained(output / "model", tuned.encoder, base_model=config.model, name=output.name, **how)
-    title, scores = f"train.sbert: {objective.name} on {config.model}", {"before": tuned.before, "after": tuned.after}
-    write_results(config, title, scores, tuned.recipe, {"step": tuned.step}, began)
+    scores = {"before": tuned.before, "after": tuned.after}
+    write_results(config, scores, {"step": tuned.step}, began)
     return True
 
 

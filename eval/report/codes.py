@@ -178,7 +178,7 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
     return path
 
 
-PLOTS: views.Plots = {"quality_by_bytes.png": (plot_codes, "Quality of search against bytes per vector", "Quality")}
+PLOTS: views.Plots = {"quality_by_bytes.png": (plot_codes, "Quality of search against bytes per vector")}
 VIEWS = views.Views(
     {
         "Quality": bytes_table,
@@ -187,5 +187,4 @@ VIEWS = views.Views(
         "All figures": figures_table,
     },
     PLOTS,
-    attrgetter("header.dataset.name"),
 )

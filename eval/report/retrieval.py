@@ -1,4 +1,4 @@
-"""Views of a run of `eval.retrieval`: its tables, two plots, `results.md` and `report.html`."""
+"""Views of a run of `eval.retrieval`: its tables, two plots and `results.md`."""
 
 from __future__ import annotations
 
@@ -218,8 +218,8 @@ plot_time = functools.partial(
     joined=False,
 )
 PLOTS: views.Plots = {
-    "quality_by_memory.png": (plot_memory, "Quality against memory", "Quality"),
-    "quality_by_time.png": (plot_time, "Quality against time", "Quality"),
+    "quality_by_memory.png": (plot_memory, "Quality against memory"),
+    "quality_by_time.png": (plot_time, "Quality against time"),
 }
 
 
@@ -245,7 +245,6 @@ def _data(run: RetrievalRun) -> str:
 VIEWS = views.Views(
     {"Quality": quality_table, "Re-ranking": rerank_table, "Time and memory": cost_table, "Published": published_table},
     PLOTS,
-    attrgetter("header.dataset.name"),
     {"Example searches": examples_text, "Data": _data},
     unprinted=("Data",),
 )

@@ -1,7 +1,7 @@
 """A run of an evaluation and its folder: the one place that converts results to JSON and back.
 
 `results.json` is a list of rows, one per setting. `run.json` is the header: protocol, versions, machine.
-`figures.safetensors` holds the arrays behind the plots. Tables, plots and pages are views of these files and can be
+`figures.safetensors` holds the arrays behind the plots. Tables and plots are views of these files and can be
 made again. In JSON an undefined score is null; a field that is None by default is omitted when it is None.
 """
 

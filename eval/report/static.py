@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 
 from eval.report import views
 from eval.report.results import SIGNIFICANT, StaticRow
@@ -55,4 +54,4 @@ def steps_table(run: StaticRun) -> Table | None:
     return _table(run, rows, what, without=("MRR@10", "sentences/s", "MB"))
 
 
-VIEWS = views.Views({"Sizes": sizes_table, "Steps": steps_table}, {}, attrgetter("header.dataset.name"))
+VIEWS = views.Views({"Sizes": sizes_table, "Steps": steps_table}, {})

@@ -1,4 +1,4 @@
-"""Views of a run of `eval.sts`: its tables, `results.md` with the plots, and `report.html`."""
+"""Views of a run of `eval.sts`: its tables, and `results.md` with the plots."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from eval.report import page, views
+from eval.report import views
 from eval.report.plots import plot_scores, plot_similarity, plot_spectrum
 from eval.report.results import SIGNIFICANT, Estimate, STSRow
 from eval.report.run import STSRun
@@ -26,9 +26,9 @@ SAMPLE_NOTE = (
 )
 TRANSDUCTIVE_NOTE = "† transductive: fitted on the test sentences themselves (never on their scores)."
 PLOTS: views.Plots = {
-    "score_by_k.png": (plot_scores, "Score against the dimension kept", "Scores"),
-    "spectrum.png": (plot_spectrum, "Eigenvalue spectrum before whitening", "Geometry"),
-    "similarity.png": (plot_similarity, "Cosine similarities before and after whitening", "Geometry"),
+    "score_by_k.png": (plot_scores, "Score against the dimension kept"),
+    "spectrum.png": (plot_spectrum, "Eigenvalue spectrum before whitening"),
+    "similarity.png": (plot_similarity, "Cosine similarities before and after whitening"),
 }
 _GEOMETRY: views.Columns = {
     "IsoScore": figure("geometry.isoscore", 3),
@@ -217,13 +217,6 @@ def _table(rows: Sequence[STSRow], figures: views.Columns, caption: str) -> Tabl
     return views.table(rows, {"pooling": "pooling", **setting, "k": "k", **figures}, 3, caption, group=["pooling"])
 
 
-def _other_aggregates(run: STSRun) -> str:
-    """The main table under the other aggregates, which need no new scores."""
-    others = [name for name in AGGREGATE_NAMES if name != run.header.aggregate]
-    tables = page.tables(*(sts_table(run.with_header(aggregate=name)) for name in others))
-    return page.folded("Under the other aggregates", tables)
-
-
 VIEWS = views.Views(
     {
         "Scores": sts_table,
@@ -236,7 +229,5 @@ VIEWS = views.Views(
         "Intervals": interval_table,
     },
     PLOTS,
-    lambda run: ", ".join(run.header.tasks),
-    folded={"Scores": _other_aggregates},
     unprinted=("Intervals",),
 )

@@ -1,4 +1,4 @@
-"""A table as text cells, shown in a terminal, as Markdown or as HTML."""
+"""A table as text cells, shown in a terminal or as Markdown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 
@@ -90,41 +89,3 @@ class Table:
         lines = [f"| {' | '.join(row)} |" for row in ([*self.columns], marks, *body)]
         parts = [self.caption, "\n".join(lines), *self.notes]
         return "\n\n".join(part for part in parts if part)
-
-    def html(self) -> str:
-        """As HTML, like `text`, the best values marked; heads sort by a click where every row stands for itself."""
-        same, common = self._shared()
-        sortable = len(self.rows) > 1 and all(row and row[0] for row in self.rows)
-        sort, button, end = (' aria-sort="none"', '<button type="button">', "</button>") if sortable else ("", "", "")
-
-        def line(number: int, row: Sequence[str]) -> str:
-            cells = (
-                f"<td{self._class(c, (number, c) in self.best)}>{escape(cell).strip()}</td>"
-                for c, cell in enumerate(row)
-                if c not in same
-            )
-            rule = number and self.groups and self.groups[number] != self.groups[number - 1]
-            return f"<tr{_attribute('rule' if rule else '')}>{''.join(cells)}</tr>"
-
-        heads = "".join(
-            f"<th{self._class(c)}{sort}>{button}{escape(name)}{end}</th>"
-            for c, name in enumerate(self.columns)
-            if c not in same
-        )
-        body = "\n".join(line(r, row) for r, row in enumerate(self.rows))
-        caption = " ".join(filter(None, [self.caption, common and f"A{common[1:]}."]))
-        parts = [
-            f"<figcaption>{escape(caption)}</figcaption>" if caption else "",
-            f'<div class="scroll"><table{_attribute("sortable" if sortable else "")}>',
-            f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>",
-            *(f'<p class="note">{escape(note)}</p>' for note in self.notes),
-        ]
-        inside = "\n".join(part for part in parts if part)
-        return f'<figure class="table">\n{inside}\n</figure>'
-
-    def _class(self, column: int, best: bool = False) -> str:
-        return _attribute(" ".join(["number"] * (column >= self.text_columns) + ["best"] * best))
-
-
-def _attribute(classes: str) -> str:
-    return f' class="{classes}"' if classes else ""

@@ -9,7 +9,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from eval.report import page
 from eval.report.results import Estimate, Header, TaskScores
 from eval.report.run import Run
 from eval.report.table import Table, number
@@ -17,7 +16,7 @@ from jaxwhiten import io
 
 MARKDOWN = "results.md"
 _PLOTS = ("score_by_k", "spectrum", "similarity", "quality_by_memory", "quality_by_time", "quality_by_bytes")
-Plots = Mapping[str, tuple[Callable[[Any, Path], Path | None], str, str]]  # file name -> function, caption, section
+Plots = Mapping[str, tuple[Callable[[Any, Path], Path | None], str]]  # file name -> function, caption
 Cell = str | Callable[[Any], str]  # the name of an attribute of the row, or a function from the row to text
 Columns = Mapping[str, Cell]  # by their heads
 
@@ -80,47 +79,25 @@ def table(
 class Views:
     """The views of the runs of one program."""
 
-    tables: Mapping[str, Callable[[Any], Table | None]]  # by section of the page, as are plots, texts and folded
+    tables: Mapping[str, Callable[[Any], Table | None]]  # by section
     plots: Plots
-    subject: Callable[[Any], str]  # the subject of a run, for the head of the page
     texts: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)  # shown verbatim; empty ones are omitted
-    folded: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)  # HTML below the table
     unprinted: Sequence[str] = ()  # sections that are not printed in the terminal
 
     def write(self, run: Run[Any, Any], folder: io.PathLike) -> list[Path]:
-        """Writes `results.md`, `report.html` and the plots of a run that have something to show.
+        """Writes `results.md` and the plots of a run that have something to show.
 
         Returns:
-          The files written, `results.md` and `report.html` first.
+          The files written, `results.md` first.
         """
         header, folder = run.header, Path(folder)
-        drawn = [
-            (path, caption, section)
-            for name, (draw, caption, section) in self.plots.items()
-            if (path := draw(run, folder / name))
-        ]
+        drawn = [(path, caption) for name, (draw, caption) in self.plots.items() if (path := draw(run, folder / name))]
         texts = {section: text(run) for section, text in self.texts.items()}
         markdown = [f"# {header.title}", *(table.markdown() for view in self.tables.values() if (table := view(run)))]
-        markdown += [f"![{caption}]({path.name})" for path, caption, _ in drawn]
+        markdown += [f"![{caption}]({path.name})" for path, caption in drawn]
         markdown += [f"## {head}\n\n```text\n{text}\n```" for head, text in texts.items() if text]
         io.write_text(folder / MARKDOWN, "\n\n".join([*markdown, _provenance(header)]) + "\n")
-
-        quiet = run.with_header(warnings=())  # the page shows the warnings above all tables
-        sections = [
-            page.section(
-                section,
-                page.tables(view(quiet)),
-                self.folded[section](quiet) if section in self.folded else "",
-                *(page.picture(path, caption) for path, caption, of in drawn if of == section),
-            )
-            for section, view in self.tables.items()
-        ]
-        sections += [page.section(section, page.verbatim(text)) for section, text in texts.items()]
-        lead = f"{header.model} · {self.subject(run)} · {header.date[:10]}"
-        written = page.write_page(
-            folder / page.PAGE, header.title, [lead], [*sections, *page.made(header)], header.warnings
-        )
-        return [folder / MARKDOWN, written, *(path for path, *_ in drawn)]
+        return [folder / MARKDOWN, *(path for path, _ in drawn)]
 
     def text(self, run: Run[Any, Any], files: Sequence[Path]) -> str:
         """The text that a program prints at its end: tables, texts, the time taken and the files written."""
@@ -130,13 +107,13 @@ class Views:
         shown += [text(run) for section, text in self.texts.items() if section not in self.unprinted]
         lines = ["\n" + part for part in shown if part]
         lines.append(f"\n{header.seconds:.0f} s, of which encoding {header.encoding.seconds:.0f} s")
-        lines += [f"Table: {files[0]}", f"Page: {files[1]}"]
-        return "\n".join([*lines, *(["Plots: " + " ".join(map(str, files[2:]))] if files[2:] else [])])
+        lines += [f"Table: {files[0]}"]
+        return "\n".join([*lines, *(["Plots: " + " ".join(map(str, files[1:]))] if files[1:] else [])])
 
 
 def remove_views(folder: io.PathLike) -> None:
     """Removes the tables and plots of an earlier run, so that they are not mistaken for newer results."""
-    for name in (MARKDOWN, page.PAGE, *(f"{name}.png" for name in _PLOTS)):
+    for name in (MARKDOWN, *(f"{name}.png" for name in _PLOTS)):
         Path(folder, name).unlink(missing_ok=True)
 
 

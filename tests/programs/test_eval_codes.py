@@ -133,7 +133,7 @@ def test_the_table_is_made_from_what_is_kept(folder, monkeypatch):
     assert "| fitted on | code | 4 B | 8 B |" in lines
     assert sum(line.startswith("| outside | spectrum |") for line in lines) == 1
     files = {path.name for path in (folder / "runs" / "tiny").iterdir()}
-    assert {"results.json", "run.json", "results.md", "report.html", "quality_by_bytes.png"} <= files
+    assert {"results.json", "run.json", "results.md", "quality_by_bytes.png"} <= files
 
 
 def test_mistakes_are_named(folder, tiny_model):

@@ -191,9 +191,6 @@ def test_header_and_views(finished):
     assert "Sample, not a benchmark." in text
     assert "target †" in text
     assert "bootstrap intervals" in text
-    page = (finished / "report.html").read_text()
-    assert page.count("data:image/png;base64") == 3
-    assert "Sample, not a benchmark." in page
     for name in ("score_by_k.png", "spectrum.png", "similarity.png"):
         assert (finished / name).stat().st_size > 10_000
 
@@ -322,7 +319,7 @@ def test_similar_pairs_are_searched_for_among_all_test_sentences(finished):
     assert found.mrr == pytest.approx(100 * (2 + 2 / 3) / 4)
     table = report.sts.ranking_table(report.Run.load(finished))
     assert table.columns == ["setting", "sts_sample", "MRR", "Hits@1", "Hits@3"]
-    assert "Ranks of similar pairs" in (finished / "report.html").read_text()
+    assert "MRR × 100 of the nearest sentence" in (finished / "results.md").read_text()
 
 
 def published_row(**changes):

@@ -92,4 +92,4 @@ def test_the_command_to_type_next(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
     said = verdict.next_steps([tmp_path / "runs" / "demo"])
     assert "  .venv/bin/python -m eval.sts" in said
-    assert "runs/demo/report.html" in said
+    assert "runs/demo/results.md" in said

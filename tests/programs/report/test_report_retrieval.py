@@ -114,15 +114,12 @@ def test_everything_is_written_and_removed_again(run, tmp_path):
         )
     )
     files = views.VIEWS.write(run, tmp_path)
-    assert [file.name for file in files] == ["results.md", "report.html", *views.PLOTS]
+    assert [file.name for file in files] == ["results.md", *views.PLOTS]
     text = files[0].read_text()
     assert "2 malformed rows left out" in text
     assert "document 7: 'a' and 'b'" in text
     assert "whitened (target), k=8" in text
     assert "…" in text
-    page = files[1].read_text()
-    assert page.count("data:image/png;base64") == len(views.PLOTS)
-    assert "whitened (target), k=8" in page
     assert "Table: " in views.VIEWS.text(run, files)
     remove_views(tmp_path)
     assert not list(tmp_path.iterdir())
@@ -130,13 +127,13 @@ def test_everything_is_written_and_removed_again(run, tmp_path):
 
 def test_without_gold_there_are_numbers_missing_and_no_plots(run, tmp_path):
     run.rows[:] = [dataclasses.replace(one, **dict.fromkeys(QUALITY, float("nan"))) for one in run.rows]
-    assert views.VIEWS.write(run, tmp_path) == [tmp_path / "results.md", tmp_path / "report.html"]
+    assert views.VIEWS.write(run, tmp_path) == [tmp_path / "results.md"]
     assert "–" in (tmp_path / "results.md").read_text()
 
 
 def test_one_point_makes_no_plot(run, tmp_path):
     run.rows[1] = dataclasses.replace(run.rows[1], single_p50_ms=float("nan"))  # as of words
-    assert [path.name for path in views.VIEWS.write(run, tmp_path)[2:]] == ["quality_by_memory.png"]
+    assert [path.name for path in views.VIEWS.write(run, tmp_path)[1:]] == ["quality_by_memory.png"]
 
 
 def test_nothing_published_no_table(run):
