@@ -122,7 +122,8 @@ def pad_rows(block: np.ndarray, rows: int) -> np.ndarray:
 
 def blocks(n: int, size: int) -> Iterator[slice]:
     """Slices of at most `size` rows that cover `range(n)`."""
-    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
 
 
 def one_ahead(dispatched: Iterable[T]) -> Iterator[T]:

@@ -107,10 +107,11 @@ def moments(
     engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, bar: tqdm | None = None
 ) -> dict[str, Moments]:
     """The moments of all sentences' vectors; if the engine can reduce vectors, they stay on the devices."""
-    from jaxwhiten.whitening.on_devices import DeviceMoments
+    from jaxwhiten.whitening.moments import moments_of
+    from jaxwhiten.whitening.on_devices import DeviceSums
 
     reducing = {name: head for name, head in heads.items() if engine.reduces and head.head.code is None}
-    sums = {name: DeviceMoments(engine.mesh) for name in reducing}
+    sums = {name: DeviceSums(engine.mesh) for name in reducing}
     for batch, found in batches(engine, tokens, reducing, max_rows, to_host=False) if reducing else ():
         for name, (x, _) in found.items():
             counts = np.zeros(x.size // x.shape[-1], bool)
@@ -118,9 +119,9 @@ def moments(
             sums[name].add(x, counts.reshape(x.shape[:-1]))
         if bar is not None:
             bar.update(len(batch.rows))
-    reduced = {name: of_head.moments() for name, of_head in sums.items()}
+    reduced = {name: moments_of(*of_head.fetch()) for name, of_head in sums.items()}
     kept = {name: of_head for name, of_head in reduced.items() if of_head is not None}
-    rest = {name: heads[name] for name in heads if name not in kept}  # their sums are not finite or overflow float32
+    rest = {name: heads[name] for name in heads if name not in kept}  # their sums left the range of float32
     if rest:
         of_rest = vectors(engine, tokens, rest, max_rows, None if reducing else bar)
         kept |= {name: Moments().update(x) for name, x in of_rest.items()}

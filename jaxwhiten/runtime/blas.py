@@ -10,7 +10,7 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import threadpoolctl
 
@@ -26,15 +26,6 @@ _LEAST_ROWS = 512  # fewer rows are not worth a thread
 @functools.cache
 def _libraries() -> threadpoolctl.ThreadpoolController:
     return threadpoolctl.ThreadpoolController()
-
-
-def _on_one_thread() -> Any:
-    """A context in which BLAS computes on the calling thread only; the earlier setting is restored after it.
-
-    The limit holds for the process if BLAS has one pool of threads, and for the calling thread if OpenMP gives every
-    thread its own pool.
-    """
-    return _libraries().limit(limits=1, user_api="blas")
 
 
 def deal(rows: range, most: int, threads: int) -> list[list[slice]]:
@@ -58,5 +49,8 @@ def on_cores(work: Callable[[Share], Result], shares: Sequence[Share]) -> list[R
     if len(shares) == 1:
         return [work(shares[0])]
     hardware.check_process()
-    with _TURN, _on_one_thread(), ThreadPoolExecutor(len(shares), initializer=_on_one_thread) as pool:
+    # The limit holds for the process if BLAS has one pool of threads, and for the calling thread if OpenMP gives every
+    # thread its own pool. The earlier setting is restored.
+    on_one_thread = functools.partial(_libraries().limit, limits=1, user_api="blas")
+    with _TURN, on_one_thread(), ThreadPoolExecutor(len(shares), initializer=on_one_thread) as pool:
         return list(pool.map(work, shares))

@@ -3,47 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
 
-from jaxwhiten import io
-from jaxwhiten.arrays import as_matrix, blocks, resolution
+from jaxwhiten import arrays, io
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.runtime import blas, hardware
 from jaxwhiten.space import merged
 
 _CODED_ROWS = 1 << 18
+# Bytes of a block on the host. An interrupt waits for one block. Larger blocks were measured to be no faster.
+_HOST_BLOCK_BYTES = 256 << 20
+_SAMPLE_ROWS = 512
+# On the host, each thread copies and centers a chunk of rows, `_FILL_ROWS` at a time to stay in its cache.
+_CHUNK_BYTES = 32 << 20
+_CHUNKS_BYTES = 256 << 20
+_FILL_ROWS = 256
+_LEAST_CHUNK = 512
+_MATRICES_BYTES = 512 << 20
 
-
-def moments_of(block: Any) -> Moments:
-    """The moments of a `reduction.BlockSums`: its sums, taken about an approximate centre, are moved to its mean."""
-    rows, sums, centre, scale = block
-    n = rows.stop - rows.start
-    if not n:
-        return Moments()
-    with np.errstate(all="ignore"):
-        shift = np.asarray(sums.total, np.float64) / (scale * n)
-        product = np.asarray(sums.product)
-        M2 = np.add(product, product.T, dtype=np.float64)  # the last bits of a device's product are not symmetric
-        M2 *= 0.5 / scale**2
-        M2 -= np.outer(root := shift * np.sqrt(n), root)
-        np.fill_diagonal(M2, np.maximum(np.diagonal(M2), 0.0))  # squares may have underflowed in float32
-        result = Moments(n, centre.astype(np.float64) + shift, M2, eps=resolution(centre.dtype))
-    if not (np.isfinite(result.mean).all() and np.isfinite(result.M2).all()):
-        raise InputError(
-            f"Rows {rows.start} to {rows.stop - 1} contain values whose squares overflow float64: scale the input"
-            " down. Nothing was changed."
-        )
-    return result
+Sums = tuple[Any, Any]
+"""Σ yᵀy [d, d] and Σ y [d] over rows y = (x − center) · scale, in NumPy or on a device that may still compute them."""
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Moments:
-    """Count, mean and centred second moments of rows: a summary that merges exactly.
+    """Count, mean and centered second moments of rows: a summary that merges exactly.
 
     `Moments()` starts empty. `update` and `merge` change it in place and return it. Moments of the parts of a corpus
     merge to the moments of the whole corpus, in any order.
@@ -80,16 +71,14 @@ class Moments:
           NonFiniteError: A row holds NaN or an infinity. The message names the row; nothing is changed.
         """
         if isinstance(block, CodedArray):
-            for part in blocks(len(block), _CODED_ROWS):
-                self.update(as_matrix(block[part]))
+            for part in arrays.blocks(len(block), _CODED_ROWS):
+                self.update(arrays.as_matrix(block[part]))
             return self
-        from jaxwhiten.whitening.reduction import block_sums  # imports JAX
-
-        X = as_matrix(block)
+        X = arrays.as_matrix(block)
         if self.n and X.shape[1] != len(self.mean):
             raise MismatchError(f"Expected rows of {len(self.mean)} columns; got {X.shape[1]}.")
-        total = Moments(eps=resolution(X.dtype))
-        for of_block in map(moments_of, block_sums(X)):
+        total = Moments(eps=arrays.resolution(X.dtype))
+        for of_block in block_moments(X):
             total._merge(of_block)
         return self._merge(total)
 
@@ -195,6 +184,110 @@ class Moments:
             raise ValueError("a variance is negative")
         if not np.allclose(self.M2, self.M2.T, rtol=1e-9, atol=1e-12 * diagonal.max(initial=0.0)):
             raise ValueError("M2 is not symmetric")
+
+
+def block_moments(X: np.ndarray, devices: Sequence[Any] | None = None) -> Iterator[Moments]:
+    """The moments of rows block by block, on all local devices or, for a lone CPU, by the host's BLAS.
+
+    XLA has no symmetric product, so that BLAS `syrk` is twice as fast on a CPU. On devices, each block
+    is dispatched before the sums of the last one are fetched. Raises NonFiniteError for rows that are not finite.
+    """
+    import jax
+
+    (n, d), dtype, devices = X.shape, arrays.work_dtype(X.dtype), jax.local_devices() if devices is None else devices
+    on_host = len(devices) == 1 and devices[0].platform == "cpu"
+    full = arrays.block_rows(d, dtype.itemsize, _HOST_BLOCK_BYTES if on_host else arrays.BLOCK_BYTES)
+
+    def dispatch(rows: slice) -> tuple[slice, Sums, tuple[np.ndarray, float]]:
+        about = center_and_scale(X[rows], dtype)
+        if on_host or about[0].dtype != dtype:
+            return rows, sums_on_host(X[rows], *about), about
+        from jaxwhiten.whitening.on_devices import sums_on_devices
+
+        return rows, sums_on_devices(X[rows], *about, devices, full), about
+
+    dispatched = map(dispatch, arrays.blocks(n, full))
+    for rows, sums, about in dispatched if on_host else arrays.one_ahead(dispatched):
+        found = moments_of(len(block := X[rows]), sums, *about)
+        if found is None:
+            arrays.check_finite(block, rows.start)
+            about = center_and_scale(block, np.dtype(np.float64))
+            found = moments_of(len(block), sums_on_host(block, *about), *about)
+        if found is None:
+            raise InputError(
+                f"Rows {rows.start} to {rows.stop - 1} contain values whose squares overflow float64: scale the input"
+                " down. Nothing was changed."
+            )
+        yield found
+        arrays.release_pages(block)
+
+
+def center_and_scale(block: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float]:
+    """An approximate center in the dtype of the sums, and a power of two that keeps squares within its range.
+
+    The sums of repeated rows are in float64: equal products round alike, and float32 would show a variance.
+    """
+    sample = block[:: max(1, len(block) // _SAMPLE_ROWS)]
+    if len(set(map(np.ndarray.tobytes, sample))) < len(sample) / 8:
+        dtype = np.dtype(np.float64)
+    sample = sample.astype(np.float64)
+    with np.errstate(all="ignore"):
+        center = sample.mean(axis=0).astype(dtype)
+        spread = float(np.max(np.abs(sample - center)))
+    exponent = np.frexp(spread)[1] if np.isfinite(spread) else 0
+    return center, 1.0 if abs(exponent) <= 16 else float(np.ldexp(1.0, -int(np.clip(exponent, -120, 120))))
+
+
+def sums_on_host(block: np.ndarray, center: np.ndarray, scale: float) -> Sums:
+    """The sums in float64 of chunks that BLAS computes in the dtype of `center`.
+
+    Every core takes its own chunks. If a matrix per core would take too much memory, BLAS's own threads share one.
+    """
+    (n, d), cores = block.shape, hardware.cores()
+    threads = 1 if cores * d * d * (8 + center.dtype.itemsize) > _MATRICES_BYTES else cores
+    most = max(_LEAST_CHUNK, min(_CHUNK_BYTES, _CHUNKS_BYTES // threads) // (d * center.dtype.itemsize))
+    work = functools.partial(_sums_of_chunks, block, center, scale)
+    total, *others = blas.on_cores(work, blas.deal(range(n), most, threads))
+    for other in others:
+        for sums, more in zip(total, other, strict=True):
+            sums += more
+    return total
+
+
+def _sums_of_chunks(block: np.ndarray, center: np.ndarray, scale: float, chunks: Sequence[slice]) -> Sums:
+    """The sums of several chunks of rows, the largest first."""
+    d, dtype, longest = len(center), center.dtype, chunks[0].stop - chunks[0].start
+    product_sum, total = np.zeros((d, d)), np.zeros(d)
+    centered, product, ones = np.empty((longest, d), dtype), np.empty((d, d), dtype), np.ones(_FILL_ROWS, dtype)
+    with np.errstate(all="ignore"):
+        for chunk in chunks:
+            Y = centered[: chunk.stop - chunk.start]
+            for start in range(0, len(Y), _FILL_ROWS):
+                y = Y[start : start + _FILL_ROWS]
+                first = chunk.start + start
+                np.subtract(block[first : first + len(y)], center, out=y, casting="same_kind")
+                if scale != 1.0:
+                    y *= dtype.type(scale)
+                total += ones[: len(y)] @ y
+            product_sum += np.matmul(Y.T, Y, out=product)  # NumPy sees the symmetry and calls syrk
+    return product_sum, total
+
+
+def moments_of(n: int, sums: Any, center: Any, scale: Any) -> Moments | None:
+    """The moments of n rows from sums about a center; None if these are not finite or underflowed in float32."""
+    if not n:
+        return Moments()
+    product, total, scale = *map(np.asarray, sums), float(scale)
+    if np.float32 in (center.dtype, total.dtype) and np.trace(product, dtype=np.float64) < 1e-16 * n:
+        return None
+    with np.errstate(all="ignore"):
+        shift = np.asarray(total, np.float64) / (scale * n)
+        M2 = np.add(product, product.T, dtype=np.float64)  # the last bits of a device's product are not symmetric
+        M2 *= 0.5 / scale**2
+        M2 -= np.outer(root := shift * np.sqrt(n), root)
+        np.fill_diagonal(M2, np.maximum(np.diagonal(M2), 0.0))  # squares may have underflowed in float32
+        result = Moments(n, center.astype(np.float64) + shift, M2, eps=arrays.resolution(center.dtype))
+    return result if np.isfinite(result.mean).all() and np.isfinite(M2).all() else None
 
 
 def merge_moments(moments: Moments) -> Moments:

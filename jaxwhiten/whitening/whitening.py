@@ -323,7 +323,7 @@ def eigen(moments: Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     import jax
     import jax.numpy as jnp
 
-    sigma, noise = moments.covariance(), np.square(moments.eps * moments.mean)
+    sigma, noise = moments.M2 / moments.n, np.square(moments.eps * moments.mean)
     constant = np.diagonal(sigma) < noise
     sigma[constant], sigma[:, constant] = 0.0, 0.0
     try:

@@ -33,8 +33,7 @@ from jaxwhiten.training.sentences import sentence_loss, split_encoder
 from jaxwhiten.training.step import TrainState, make_step, transformation
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import map_block
-from jaxwhiten.whitening.on_devices import _add
-from jaxwhiten.whitening.reduction import Sums, _device_sums
+from jaxwhiten.whitening.on_devices import _add, _device_sums
 from tests.accelerators.laboratory import TPUS, Program, Target, shaped
 from tests.tiny import FAMILIES, tiny_config
 from train.masking import init_masked_lm, masked_loss
@@ -133,7 +132,7 @@ def reduce_vectors(rows: int, sentences: int, d: int) -> Callable[[Target], Any]
         vectors, weight = (shaped(x, mesh, None, "data") for x in (vectors, weight))
         sizes = ((d, d), (d,), (d,), ())
         *total, centre, scale = (shaped(jax.ShapeDtypeStruct(size, jnp.float32), mesh) for size in sizes)
-        return _add.lower(Sums(*total), vectors, weight, centre, scale, mesh)
+        return _add.lower(tuple(total), vectors, weight, centre, scale, mesh)
 
     return lower
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from jaxwhiten import io
 from jaxwhiten.errors import FormatError, InputError, MismatchError, NonFiniteError
-from jaxwhiten.whitening import moments, reduction
+from jaxwhiten.whitening import moments, on_devices
 from jaxwhiten.whitening.moments import Moments
 
 pytestmark = pytest.mark.devices
@@ -24,7 +24,7 @@ FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthChec
 
 def reduce(X, devices):
     """Moments of X block by block."""
-    return map(moments.moments_of, reduction.block_sums(X, devices))
+    return moments.block_moments(X, devices)
 
 
 def reference(X):
@@ -102,13 +102,13 @@ def test_few_large_rows_among_small_ones(count):
 
 def test_blocks_cross_their_borders(monkeypatch, tmp_path):
     monkeypatch.setattr("jaxwhiten.arrays.BLOCK_BYTES", 1 << 12)
-    monkeypatch.setattr(reduction, "_HOST_BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(moments, "_HOST_BLOCK_BYTES", 1 << 12)
     X = sample(1111, 8, offset=50.0).astype(np.float32)
     np.save(tmp_path / "x.npy", X)
     mapped, one = np.load(tmp_path / "x.npy", mmap_mode="r"), jax.local_devices()[:1]
     assert len(list(reduce(X, jax.local_devices()))) == 9
     assert len(list(reduce(mapped, one))) == 9
-    monkeypatch.setattr(reduction, "_HOST_BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(moments, "_HOST_BLOCK_BYTES", 1 << 14)
     assert len(list(reduce(X, one))) == 3
     assert_equals(Moments().update(X), X)
     assert_equals(reduced_on(one, X), X)
@@ -124,24 +124,25 @@ def test_blocks_cross_their_borders(monkeypatch, tmp_path):
 @pytest.mark.parametrize("count", [1, 8])
 @pytest.mark.parametrize("size", [1.0, 1e-9])
 def test_devices_without_float64(monkeypatch, count, size):
-    """Rows in float64 are centred before they are rounded; what vanishes in float32 is summed again in float64."""
-    monkeypatch.setattr(reduction, "_DOUBLE_PLATFORMS", ())
+    """Rows in float64 are centered before they are rounded; what vanishes in float32 is summed again in float64."""
+    monkeypatch.setattr(on_devices, "_DOUBLE_PLATFORMS", ())
     X = size * sample(500, 5) + 1e9 * (size == 1)
-    centre, scale = reduction.centre_and_scale(X, np.dtype(np.float64))
-    sums = reduction.sums_on_devices(X, centre, 1.0 if size < 1 else scale, jax.local_devices()[:count], 512)
-    assert sums.product.dtype == np.float32
-    found = reduction.BlockSums(slice(0, 500), sums, centre, 1.0 if size < 1 else scale)
+    center, scale = moments.center_and_scale(X, np.dtype(np.float64))
+    scale = 1.0 if size < 1 else scale
+    sums = on_devices.sums_on_devices(X, center, scale, jax.local_devices()[:count], 512)
+    assert sums[0].dtype == np.float32
+    found = moments.moments_of(500, sums, center, scale)
     if size < 1:
-        assert not found.usable()
-        found = reduction.sums_in_float64(X, found.rows)
-    assert_equals(moments.moments_of(found), X, 1e-12 if size < 1 else 1e-5)
+        assert found is None
+        found = moments.moments_of(500, moments.sums_on_host(X, center, scale), center, scale)
+    assert_equals(found, X, 1e-12 if size < 1 else 1e-5)
 
 
 def test_few_programs_are_compiled(monkeypatch):
     traced = []
-    psum = reduction.lax.psum
-    monkeypatch.setattr(reduction.lax, "psum", lambda x, axis_name: traced.append(x) or psum(x, axis_name))
-    reduction._device_sums.cache_clear()
+    psum = on_devices.lax.psum
+    monkeypatch.setattr(on_devices.lax, "psum", lambda x, axis_name: traced.append(x) or psum(x, axis_name))
+    on_devices._device_sums.cache_clear()
     total = Moments()
     rng = np.random.default_rng(0)
     for n in range(1, 200, 3):
@@ -321,9 +322,9 @@ def test_lone_cpu_device_takes_the_blas_route(tmp_path):
     X = sample(3000, 5, 1000.0).astype(np.float32)
     np.save(tmp_path / "x.npy", X)
     program = (
-        "import sys, numpy as np; from jaxwhiten.whitening import moments, reduction\n"
+        "import sys, numpy as np; from jaxwhiten.whitening import moments, on_devices\n"
         "m = moments.Moments().update(np.load(sys.argv[1], mmap_mode='r')); m.save(sys.argv[2])\n"
-        "assert not reduction._device_sums.cache_info().currsize\n"
+        "assert not on_devices._device_sums.cache_info().currsize\n"
     )
     environment = {**os.environ, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
     arguments = [sys.executable, "-c", program, str(tmp_path / "x.npy"), str(tmp_path / "m")]

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from jaxwhiten.runtime import blas, hardware
-from jaxwhiten.whitening import reduction
-from jaxwhiten.whitening.reduction import Sums, centre_and_scale, sums_on_devices, sums_on_host
+from jaxwhiten.whitening import moments
+from jaxwhiten.whitening.moments import center_and_scale, sums_on_host
+from jaxwhiten.whitening.on_devices import sums_on_devices
 
 pytestmark = pytest.mark.devices
 
@@ -18,15 +19,13 @@ def sample(n, d, seed=0):
     return rng.standard_normal((n, d)) @ rng.standard_normal((d, d)) / np.sqrt(d) + 5 * rng.standard_normal(d)
 
 
-def assert_sums(found, X, centre, scale, tolerance):
+def assert_sums(found, X, center, scale, tolerance):
     """Within `tolerance` of the sizes of what is summed."""
-    y = (X.astype(np.float64) - centre) * scale
-    expected = Sums(y.T @ y, y.sum(axis=0))
+    y = (X.astype(np.float64) - center) * scale
     size = np.abs(y)
-    sizes = Sums(size.T @ size, size.sum(axis=0))
-    for name in Sums._fields:
-        difference = np.abs(np.asarray(getattr(found, name)) - getattr(expected, name))
-        assert np.all(difference <= tolerance * getattr(sizes, name)), name
+    expected, sizes = (y.T @ y, y.sum(axis=0)), (size.T @ size, size.sum(axis=0))
+    for sums, right, largest in zip(found, expected, sizes, strict=True):
+        assert np.all(np.abs(np.asarray(sums) - right) <= tolerance * largest)
 
 
 @pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64])
@@ -34,38 +33,38 @@ def assert_sums(found, X, centre, scale, tolerance):
 @pytest.mark.parametrize("cores", [1, 2, 3, 8])
 def test_host_sums_with_any_number_of_cores_and_chunks(monkeypatch, cores, n, d, dtype):
     monkeypatch.setattr(hardware, "cores", lambda: cores)
-    monkeypatch.setattr(reduction, "_CHUNK_BYTES", 600 * d * dtype.itemsize)
+    monkeypatch.setattr(moments, "_CHUNK_BYTES", 600 * d * dtype.itemsize)
     X = sample(n, d).astype(dtype)
-    centre, scale = centre_and_scale(X, dtype)
-    found = sums_on_host(X, centre, scale)
+    center, scale = center_and_scale(X, dtype)
+    found = sums_on_host(X, center, scale)
     assert all(sums.dtype == np.float64 for sums in found)
-    assert np.array_equal(found.product, found.product.T)
-    assert_sums(found, X, centre, scale, 2e-6 if dtype == FLOAT32 else 1e-14)
+    assert np.array_equal(found[0], found[0].T)
+    assert_sums(found, X, center, scale, 2e-6 if dtype == FLOAT32 else 1e-14)
 
 
 @pytest.mark.parametrize("cores", [1, 4])
 def test_host_sums_do_not_depend_on_chance(monkeypatch, cores):
     monkeypatch.setattr(hardware, "cores", lambda: cores)
-    monkeypatch.setattr(reduction, "_CHUNK_BYTES", 1)
+    monkeypatch.setattr(moments, "_CHUNK_BYTES", 1)
     X = sample(20_000, 6).astype(np.float32)
-    centre, scale = centre_and_scale(X, FLOAT32)
-    first, *others = (sums_on_host(X, centre, scale) for _ in range(4))
-    assert_sums(first, X, centre, scale, 2e-6)
+    center, scale = center_and_scale(X, FLOAT32)
+    first, *others = (sums_on_host(X, center, scale) for _ in range(4))
+    assert_sums(first, X, center, scale, 2e-6)
     for other in others:
         assert all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
 
 
 def test_matrices_too_wide_for_every_core_are_left_to_blas(monkeypatch):
     X = sample(2000, 6).astype(np.float32)
-    monkeypatch.setattr(reduction, "_MATRICES_BYTES", 1)
-    monkeypatch.setattr(blas, "_on_one_thread", None)  # must not be asked for
-    centre, scale = centre_and_scale(X, FLOAT32)
-    assert_sums(sums_on_host(X, centre, scale), X, centre, scale, 2e-6)
+    monkeypatch.setattr(moments, "_MATRICES_BYTES", 1)
+    monkeypatch.setattr(blas, "_libraries", None)  # must not be asked for
+    center, scale = center_and_scale(X, FLOAT32)
+    assert_sums(sums_on_host(X, center, scale), X, center, scale, 2e-6)
 
 
 def test_eight_devices_are_used():
     assert len(jax.local_devices()) == 8
     found = sums_on_devices(np.ones((16, 2), np.float32), np.zeros(2, np.float32), 1.0, jax.local_devices(), 16)
     assert all(len(sums.devices()) == 8 for sums in found)
-    assert np.array_equal(np.asarray(found.product), np.full((2, 2), 16.0))
-    assert np.array_equal(np.asarray(found.total), [16.0, 16.0])
+    assert np.array_equal(np.asarray(found[0]), np.full((2, 2), 16.0))
+    assert np.array_equal(np.asarray(found[1]), [16.0, 16.0])
