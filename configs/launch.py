@@ -42,10 +42,6 @@ _DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs
 # Library parameters whose config keys have other names.
 _OTHER_NAMES = {"data_dir": "data.folder", "n_components": "ks", "pooling": "poolings"}
 _STATUS = re.compile(r"(UNKNOWN|UNAVAILABLE|INTERNAL|ABORTED|CANCELLED|DEADLINE_EXCEEDED): ")
-# The comment of a config key follows its assignment, or is in the lines above it.
-_ASSIGNMENT = re.compile(r"config\.(?P<key>[\w.]+) = .*?(  # (?P<comment>.+))?$")
-_END = re.compile(r"[)\]}]+  # (?P<comment>.+)$")
-_INNER = re.compile(r'[{,] ?"(\w+)":')
 
 
 def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
@@ -55,7 +51,7 @@ def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
         module, argument = _load(path)
         config: ConfigDict = module.get_config(argument) if argument else module.get_config()
         if {"-h", "--help", "-help"} & set(rest):
-            print(_help(path, module, config), end="")
+            print(_help(path, config), end="")
             sys.exit()
         _check(rest, config)
     except JaxwhitenError as error:
@@ -212,8 +208,8 @@ def _load(path: str) -> tuple[ModuleType, str]:
     return module, argument
 
 
-def _help(path: str, module: ModuleType, config: ConfigDict) -> str:
-    """Usage, and every config key with its comment and default."""
+def _help(path: str, config: ConfigDict) -> str:
+    """Usage, and every config key with its default; a parameter of a whitening or a training with its help text."""
     program = sys.modules["__main__"]
     name = getattr(program.__spec__, "name", None)
     usage = f"python -m {name}" if name else sys.argv[0]
@@ -225,36 +221,14 @@ def _help(path: str, module: ModuleType, config: ConfigDict) -> str:
     )
     parser.add_argument("--config", metavar="FILE", help=f"Python file with the keys, which is executed; here: {path}")
     parser.add_argument("--distributed", metavar="WHERE", help=_DISTRIBUTED)
-    keys, comments = parser.add_argument_group(f"keys of {path}, each with its default"), key_comments(module)
-    values = {key: value for key, value in config_keys(config).items() if not isinstance(value, ConfigDict)}
-    for key in [*(key for key in comments if key in values), *(key for key in values if key not in comments)]:
-        text = "; ".join(filter(None, (f"default {values[key]!r}", comments.get(key))))
-        keys.add_argument(f"--config.{key}", metavar="VALUE", help=text.replace("%", "%%"))
+    keys = parser.add_argument_group(f"keys and their defaults; the comments in {path} explain them")
+    known = {knob.name: knob.help for knob in WHITENING}
+    known |= {field.name: field.metadata["help"] for field in dataclasses.fields(TrainingOptions)}
+    for key, value in config_keys(config).items():
+        if not isinstance(value, ConfigDict):
+            text = "; ".join(filter(None, (f"default {value!r}", known.get(key))))
+            keys.add_argument(f"--config.{key}", metavar="VALUE", help=text.replace("%", "%%"))
     return parser.format_help()
-
-
-def key_comments(module: ModuleType) -> dict[str, str]:
-    """The comments of a config file by key, such as `"data.name"`; a parameter of a whitening or a training has its
-    help text.
-
-    A file that starts from another one (`config = sts.get_config()`) inherits comments that it does not have itself.
-    """
-    found = {knob.name: knob.help for knob in WHITENING}
-    found |= {field.name: field.metadata["help"] for field in dataclasses.fields(TrainingOptions)}
-    for name, base in vars(module).items():
-        if isinstance(base, ModuleType) and hasattr(base, "get_config"):
-            comments = key_comments(base)
-            # A config may hold several others, each under its file's name.
-            found |= {f"{name}.{key}": comment for key, comment in comments.items()} | comments
-    above, key = "", ""
-    for line in map(str.strip, Path(module.__file__ or "").read_text(encoding="utf-8").splitlines()):
-        match = _ASSIGNMENT.match(line) or _END.match(line)
-        if match:
-            key = match.groupdict().get("key", key)
-            if comment := match["comment"] or above.removesuffix("."):
-                found |= dict.fromkeys([key, *(f"{key}.{inner}" for inner in _INNER.findall(line))], comment)
-        above = f"{above} {line[2:]}".strip() if line.startswith("# ") else ""
-    return found
 
 
 def _flags(config: ConfigDict) -> dict[str, str]:
