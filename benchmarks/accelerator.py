@@ -95,7 +95,7 @@ def fit(texts: list[str], rounds: int) -> dict[str, Any]:
 
     def of(reduces: bool) -> Callable[[], object]:
         def run() -> object:
-            encoder._engine.reduces = reduces
+            encoder.executor.reduces = reduces
             return encoder.moments(texts)
 
         return run

@@ -166,7 +166,7 @@ def measure(
     lengths = tokenizer(texts).lengths
     large = label != MINILM
     encoder = Encoder.from_pretrained(model, pooling="mean", max_length=max_length, dtype=setting.dtype)
-    padded = sum(batch.tokens for batch in encoder._engine.layout.plan(lengths))
+    padded = sum(batch.tokens for batch in encoder.executor.layout.plan(lengths))
     total = int(lengths.sum())
     print(f"\n{label}, {kind}: {len(texts)} texts of {total / len(texts):.0f} tokens, padding {1 - total / padded:.0%}")
     with tempfile.TemporaryDirectory() as scratch:

@@ -38,11 +38,11 @@ def test_help_shows_types():
 @pytest.mark.devices
 def test_devices(tiny_model):
     alone = Encoder.from_pretrained(tiny_model, pooling="mean", device="cpu:3")
-    assert alone._engine.devices == 1
-    assert {d.id for d in alone._engine.place(jax.numpy.ones(2)).devices()} == {jax.local_devices()[3].id}
-    assert Encoder.from_pretrained(tiny_model, pooling="mean", device="cpu")._engine.devices == 8
+    assert alone.executor.devices == 1
+    assert {d.id for d in alone.executor.place(jax.numpy.ones(2)).devices()} == {jax.local_devices()[3].id}
+    assert Encoder.from_pretrained(tiny_model, pooling="mean", device="cpu").executor.devices == 8
     chosen = Encoder.from_pretrained(tiny_model, pooling="mean", device=jax.local_devices()[5])
-    assert chosen._engine.place(jax.numpy.ones(2)).devices() == {jax.local_devices()[5]}
+    assert chosen.executor.place(jax.numpy.ones(2)).devices() == {jax.local_devices()[5]}
     for device in ("tpu", "cpu:8", "cpu:x", "gpu"):
         with pytest.raises(InputError, match=f"Unknown device '{device}'.*cpu:0, cpu:1"):
             Encoder.from_pretrained(tiny_model, pooling="mean", device=device)

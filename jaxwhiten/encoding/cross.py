@@ -70,14 +70,14 @@ class CrossEncoder:
             raise ModelError(f"{self.name}: activation {self.activation!r} is not supported; expected one of {known}.")
         self.label_names = tuple(label_names) or tuple(f"LABEL_{number}" for number in range(model.labels))
         self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
-        self._engine = JAXEngine(model, self.tokenizer.max_length, device)
+        self.executor = JAXEngine(model, self.tokenizer.max_length, device)
         head = Head.named("pooler")  # a classifier returns its logits as the pooler output
         self._heads = {"logits": ReadyHead(head, head.steps, model.labels)}
 
     @property
     def fingerprint(self) -> str:
         """A hash of weights, configuration and tokenizer."""
-        return self._engine.digest(self.tokenizer.to_json().encode(), ())[:24]
+        return self.executor.digest(self.tokenizer.to_json().encode(), ())[:24]
 
     @classmethod
     def from_pretrained(
@@ -173,7 +173,7 @@ class CrossEncoder:
             for start in range(0, len(pairs), BLOCK):
                 tokens = self.tokenizer.pairs(pairs[start : start + BLOCK])
                 try:
-                    out[start : start + BLOCK] = vectors(self._engine, tokens, self._heads, bar=bar)["logits"]
+                    out[start : start + BLOCK] = vectors(self.executor, tokens, self._heads, bar=bar)["logits"]
                 except NonFiniteError as error:
                     raise NonFiniteError.of_texts(error.rows, pairs[start:], start) from None
         return out
@@ -185,7 +185,7 @@ class CrossEncoder:
           folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole.
           dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
         """
-        folder, model = Path(folder), self._engine.model()
+        folder, model = Path(folder), self.executor.model()
         said = {"activation_fn": _ACTIVATIONS[self.activation][0]}
         with io.whole_folder(folder, kind="cross-encoder") as whole:
             save_pair_classifier(model, whole, self.label_names, {"sentence_transformers": said}, dtype)

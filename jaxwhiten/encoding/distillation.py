@@ -252,4 +252,4 @@ def _alone(teacher: Encoder, size: int, show: bool | None) -> np.ndarray:
     rows[:, : len(left)], rows[:, len(left)], rows[:, len(left) + 1 :] = left, np.arange(size), right
     tokens = TokenIds(rows.ravel(), np.full(size, rows.shape[1]))
     with progress(range(size), show) as bar:
-        return vectors(teacher._engine, tokens, {"": pooled._named(pooled.pooling)}, bar=bar)[""]
+        return vectors(teacher.executor, tokens, {"": pooled._named(pooled.pooling)}, bar=bar)[""]

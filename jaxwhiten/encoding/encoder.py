@@ -85,7 +85,7 @@ class Encoder(Headed):
         self.max_length = max_length = self.tokenizer.max_length
         self._tables = Tables(self.tokenizer.mask_token_id, {})
         engine = engine_for(engine, model, max_length, device) if isinstance(engine, str) else engine
-        self._engine, self.engine, self.dtype = engine, engine.name, engine.dtype
+        self.executor, self.engine, self.dtype = engine, engine.name, engine.dtype
         head = head or Head.named(pooling, self._tables)
         if default_prompt_name is not None:
             head = head.with_prompt(prompt_named(self.prompts, default_prompt_name))
@@ -153,7 +153,7 @@ class Encoder(Headed):
         return encoder if head is None or pooling == AUTO else encoder.with_pooling(pooling)
 
     def __repr__(self) -> str:
-        by = f" by {self.engine}" if self._engine.facts else ""
+        by = f" by {self.engine}" if self.executor.facts else ""
         return (
             f"{type(self).__name__}({self.name!r}: {self.head.summary}, {self.dimension} dimensions,"
             f" up to {self.max_length} tokens, {self.dtype}{by})"
@@ -162,8 +162,8 @@ class Encoder(Headed):
     def trained(self, model: TransformerEncoder, steps: Sequence[Step]) -> Encoder:
         """An encoder with trained weights and trained steps of the head; its tokenizer, prompts and length stay."""
         result = copy.copy(self)
-        result._engine = engine_for(DEFAULT, model, self.max_length)
-        result.engine, result.dtype = result._engine.name, result._engine.dtype
+        result.executor = engine_for(DEFAULT, model, self.max_length)
+        result.engine, result.dtype = result.executor.name, result.executor.dtype
         result._set_head(Head.of(tuple(steps), self.head.form))
         return result
 
@@ -223,7 +223,7 @@ class Encoder(Headed):
         if precision is None:
             heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
             bar = progress(sentences, show_progress)
-            out = stream.Run(self.tokenizer, self._engine, heads, bar, batch_size).of_list(sentences)
+            out = stream.Run(self.tokenizer, self.executor, heads, bar, batch_size).of_list(sentences)
             out = {name: self._spaced(x, name, heads[name]) for name, x in out.items()}
         else:
             how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
@@ -247,7 +247,7 @@ class Encoder(Headed):
         """Compiles the programs for one sentence of up to `longest` tokens, so that no query waits; returns itself."""
         heads, _ = self._chosen(None, None, None)
         for length in length_ladder(min(longest, self.max_length)):
-            stream.vectors(self._engine, TokenIds(np.zeros(length, np.int32), np.array([length])), heads)
+            stream.vectors(self.executor, TokenIds(np.zeros(length, np.int32), np.array([length])), heads)
         return self
 
     def encode_stream(
@@ -277,7 +277,7 @@ class Encoder(Headed):
         if block_size < 1:
             raise InputError(f"block_size={block_size}: expected at least 1.")
         texts, bar = text_blocks(sentences, block_size), progress(sentences, show_progress)
-        for block in stream.Run(self.tokenizer, self._engine, heads, bar, batch_size).in_blocks(texts):
+        for block in stream.Run(self.tokenizer, self.executor, heads, bar, batch_size).in_blocks(texts):
             yield next(iter(block.values())) if single else block
 
     def _spaced(self, vectors: np.ndarray, pooling: str, ready: ReadyHead) -> np.ndarray:
@@ -306,7 +306,7 @@ class Encoder(Headed):
 
     def moments(self, sentences: Texts, *, prompt: str | None = None) -> Moments:
         """Moments of the vectors of sentences, read once in bounded memory; vectors stay on an accelerator."""
-        found = stream.all_moments(sentences, self.tokenizer, self._engine, self._named(self.pooling, prompt))
+        found = stream.all_moments(sentences, self.tokenizer, self.executor, self._named(self.pooling, prompt))
         found.provenance = self.encoding(prompt=prompt)
         return found
 
@@ -340,7 +340,7 @@ class Encoder(Headed):
         dtype = dtype or np.dtype(model.dtype).name
         with io.whole_folder(folder) as whole:
             write_folder(whole, model, self.tokenizer, self.head, settings=settings, dtype=dtype, card=card)
-            self._engine.save_beside(whole)
+            self.executor.save_beside(whole)
         return Path(folder)
 
     def check_folder(self, folder: str | Path) -> None:

@@ -39,7 +39,7 @@ class Headed:
     head: Head
     pooling: str
     dimension: int
-    _engine: Engine
+    executor: Engine
     _tables: Tables
     _bare: bool
     _default_prompt_name: str | None
@@ -73,16 +73,16 @@ class Headed:
                 named = Head.named(name.removeprefix(f"{AUTO}:"), self._tables)
                 alone = self._bare and not name.startswith(AUTO)
                 head = named if alone else head.with_pooling(named, self.config)
-            ready = ReadyHead(head, self._engine.place(head.steps), self._checked_width(head))
-            self._ready[name] = ready.prompted(head.form.prompt or "", self.tokenizer, self._engine)
+            ready = ReadyHead(head, self.executor.place(head.steps), self._checked_width(head))
+            self._ready[name] = ready.prompted(head.form.prompt or "", self.tokenizer, self.executor)
         ready = self._ready[name]
-        return ready if prompt is None else ready.prompted(prompt, self.tokenizer, self._engine)
+        return ready if prompt is None else ready.prompted(prompt, self.tokenizer, self.executor)
 
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
         head = tuple(self.head.contents()) if self.pooling.startswith(AUTO) else ()
-        return self._engine.digest(self.tokenizer.to_json().encode(), head)[:24]
+        return self.executor.digest(self.tokenizer.to_json().encode(), head)[:24]
 
     def space(self, pooling: str | None = None, prompt: str | None = None) -> VectorSpace:
         """The space of the vectors of `encode` with this pooling and prompt, by default the head's own."""
@@ -96,7 +96,12 @@ class Headed:
         before, with_prompt = head.form.prompt, head.form.with_prompt
         asked = {"": prompt, **{role: self.prompt_for(role) for role in ROLES}}
         put = {role: before if None in (before, x) else with_prompt(x or "").prompt for role, x in asked.items()}
-        facts: Any = {"model": str(self.name), "max_length": self.max_length, "dtype": self.dtype, **self._engine.facts}
+        facts: Any = {
+            "model": str(self.name),
+            "max_length": self.max_length,
+            "dtype": self.dtype,
+            **self.executor.facts,
+        }
         facts |= {"fingerprint": (self if alike else own).fingerprint, "pooling": own.pooling, "head": head.fingerprint}
         prompts = {role: put[role] or "" for role in ROLES}
         return VectorSpace(**facts, dimension=head.width(self.config), prompt=put[""] or "", prompts=prompts)
@@ -107,7 +112,7 @@ class Headed:
 
     def model(self) -> TransformerEncoder:
         """The Flax module, sharing its parameters."""
-        return self._engine.model()
+        return self.executor.model()
 
     def with_pooling(self: H, pooling: str) -> H:
         """An encoder with another pooling, see `from_pretrained`; weights are shared."""

@@ -180,7 +180,7 @@ def pad_id(subject: Subject) -> Measured:
     found = []
     for pad in (ids[-1], ids[len(ids) // 2]):
         model.config = dataclasses.replace(model.config, pad_token_id=pad)
-        encoder._engine = engine_for("jax", model, encoder.max_length)
+        encoder.executor = engine_for("jax", model, encoder.max_length)
         found.append(encoder._with_head(encoder.head).encode(TEXTS))
     return _apart(found, [subject.vectors] * 2, "padded with the ID of the end token, and with that of a word")
 
@@ -218,7 +218,7 @@ def engines(subject: Subject) -> Measured:
     for name in others:
         encoder = copy.copy(subject.encoder)
         try:
-            encoder._engine = engine_for(name, encoder.model(), encoder.max_length, dtype="float32")
+            encoder.executor = engine_for(name, encoder.model(), encoder.max_length, dtype="float32")
             found.append(encoder._with_head(encoder.head).encode(TEXTS))
         except (InputError, MissingDependencyError) as error:
             raise Skipped(f"{name}: {error}") from error

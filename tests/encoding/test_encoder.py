@@ -11,9 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jaxwhiten import Encoder
+from jaxwhiten.engines.batching import Batch
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Head, run
 from jaxwhiten.models import load_model
+from jaxwhiten.text import TokenIds
 from tests.tiny import ALONE, SENTENCES
 
 pytestmark = pytest.mark.devices
@@ -109,8 +111,9 @@ def test_stream_yields_what_came_before_a_bad_item(encoder):
 
 def test_all_devices_share_a_batch(encoder):
     assert jax.local_device_count() == 8
-    ids, lengths = np.ones((16, 8), np.int32), np.full(16, 8, np.int32)
-    vectors = encoder._engine._dispatch(ids, lengths, 64, {"mean": encoder._named("mean").steps})["mean"].vectors
+    tokens, heads = TokenIds(np.ones(128, np.int32), np.full(16, 8, np.int32)), {"mean": encoder._named("mean").steps}
+    handle = encoder.executor.start(Batch(np.arange(16), 16, 8, 64), tokens, heads)
+    vectors = encoder.executor.fetch(handle, to_host=False)["mean"].vectors
     shards = vectors.addressable_shards
     assert {shard.data.shape for shard in shards} == {(2, 1, encoder.dimension)}
     assert len({shard.device for shard in shards}) == 8

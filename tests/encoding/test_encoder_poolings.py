@@ -44,9 +44,9 @@ def alone(tiny_model):
 def test_all_pairs_of_layers_in_one_forward_pass(encoder, alone, monkeypatch):
     pairs = list(itertools.combinations(range(3), 2))
     names = [f"layers:{i}+{j}" for i, j in pairs]
-    passes, dispatch = [], JAXEngine._dispatch
+    passes, start = [], JAXEngine.start
     monkeypatch.setattr(
-        JAXEngine, "_dispatch", lambda self, *args: passes.append(list(args[3])) or dispatch(self, *args)
+        JAXEngine, "start", lambda self, *args, **how: passes.append(list(args[2])) or start(self, *args, **how)
     )
     got = encoder.encode(SENTENCES, pooling=names, batch_size=1000)
     assert passes == [names]
@@ -58,7 +58,7 @@ def test_all_pairs_of_layers_in_one_forward_pass(encoder, alone, monkeypatch):
 
 def test_nothing_is_computed_twice_or_for_nothing(encoder):
     """Each layer's mean is taken once, however many poolings share it; padding passes no dense layer."""
-    graph, state = encoder._engine._model
+    graph, state = encoder.executor._model
     state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
     mesh = Mesh(np.asarray(jax.devices()[:1]), ("data",))
 

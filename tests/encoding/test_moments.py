@@ -25,8 +25,8 @@ def encoder(tiny_model):
 @pytest.fixture
 def reducing(encoder, monkeypatch):
     """As on an accelerator, in blocks of 200 sentences and batches of few."""
-    monkeypatch.setattr(encoder._engine, "reduces", True)
-    monkeypatch.setattr(encoder._engine.layout, "token_budget", 8 * 256)
+    monkeypatch.setattr(encoder.executor, "reduces", True)
+    monkeypatch.setattr(encoder.executor.layout, "token_budget", 8 * 256)
     monkeypatch.setattr(stream, "BLOCK", 25)
     return encoder
 
@@ -65,7 +65,7 @@ def test_they_are_those_of_the_host_and_only_sums_are_fetched(encoder, reducing,
     expected = Moments().update(encoder.encode(TEXTS))
     assert fetched["vectors"] >= 500 * 32 * 4
     fetched["vectors"] = 0
-    monkeypatch.setattr(encoder._engine.layout, "share_rows", share_rows)
+    monkeypatch.setattr(encoder.executor.layout, "share_rows", share_rows)
     found = reducing.moments(iter(TEXTS))
     close(found, expected)
     d, blocks = 32, 3
@@ -73,19 +73,19 @@ def test_they_are_those_of_the_host_and_only_sums_are_fetched(encoder, reducing,
 
 
 def test_a_cpu_keeps_its_own_route(encoder, fetched):
-    assert not encoder._engine.reduces
+    assert not encoder.executor.reduces
     close(encoder.moments(TEXTS), Moments().update(encoder.encode(TEXTS)))
     assert fetched["sums"] == 0
 
 
 def test_vectors_that_are_not_finite_are_named(reducing, monkeypatch):
-    fetch = type(reducing._engine).fetch
+    fetch = type(reducing.executor).fetch
 
     def spoiled(self, handle, **how):
         found = fetch(self, handle, **how)
         return {name: Found(x * np.float32(np.nan), finite & False) for name, (x, finite) in found.items()}
 
-    monkeypatch.setattr(type(reducing._engine), "fetch", spoiled)
+    monkeypatch.setattr(type(reducing.executor), "fetch", spoiled)
     with pytest.raises(NonFiniteError, match="text 0, '"):
         reducing.moments(TEXTS[:50])
 

@@ -57,7 +57,7 @@ def _of_ids(encoder, ids):
     from jaxwhiten.text import TokenIds
 
     tokens = TokenIds(np.array(ids, np.int32), np.array([len(ids)]))
-    return stream.vectors(encoder._engine, tokens, {"": encoder._named(encoder.pooling)})[""]
+    return stream.vectors(encoder.executor, tokens, {"": encoder._named(encoder.pooling)})[""]
 
 
 def by_the_shell(folder, pooling, tmp_path):

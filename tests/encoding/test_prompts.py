@@ -136,9 +136,9 @@ def test_the_length_of_a_prompt_compiles_nothing(tiny_model, tmp_path):
     folder = write_folder(tiny_model, tmp_path / "model", settings, include_prompt=False)
     encoder = read(folder)
     encoder.encode_query("a")
-    (before,) = encoder._engine._compiled
+    (before,) = encoder.executor._compiled
     encoder.encode_document("a")
-    assert list(encoder._engine._compiled) == [before]
+    assert list(encoder.executor._compiled) == [before]
 
 
 def test_weighted_tokens_behind_a_prompt_are_refused(tiny_model, tmp_path):

@@ -68,7 +68,7 @@ def with_model(encoder, kind):
     model = encoder.model()
     model.__class__ = kind
     broken = copy.copy(encoder)
-    broken._engine = engine_for("jax", model, encoder.max_length)
+    broken.executor = engine_for("jax", model, encoder.max_length)
     return broken._with_head(encoder.head)
 
 

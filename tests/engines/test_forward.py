@@ -9,8 +9,10 @@ import pytest
 from flax import nnx
 
 from jaxwhiten import Encoder
+from jaxwhiten.engines.batching import Batch
 from jaxwhiten.engines.forward import JAXEngine, forward
 from jaxwhiten.models import init_model
+from jaxwhiten.text import TokenIds
 from tests.commands.conftest import generated
 from tests.tiny import FAMILIES, tiny_config
 
@@ -28,12 +30,12 @@ def on_one_device(tiny_model, monkeypatch):
 
 
 def test_side_by_side_gives_the_vectors_of_one_after_the_other(on_one_device, tiny_model):
-    program = on_one_device._engine
+    program = on_one_device.executor
     assert (program.devices, program.in_flight) == (1, 5)
     alone = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
-    assert alone._engine.devices == 1
-    alone._engine._threads = None
-    on_one_device._engine.layout.token_budget = alone._engine.layout.token_budget = 256  # many batches
+    assert alone.executor.devices == 1
+    alone.executor._threads = None
+    on_one_device.executor.layout.token_budget = alone.executor.layout.token_budget = 256  # many batches
     names = ("mean", "cls")
     found, expected = (encoder.encode(TEXTS, pooling=names) for encoder in (on_one_device, alone))
     for name in names:
@@ -68,11 +70,11 @@ def test_one_encoder_serves_eight_threads(on_one_device):
 
 def test_no_query_is_compiled_for_once_the_encoder_is_warm(on_one_device):
     assert on_one_device.warm_up(24) is on_one_device
-    compiled = set(on_one_device._engine._compiled)
+    compiled = set(on_one_device.executor._compiled)
     assert {key[0] for key in compiled} == {(1, 8), (1, 16), (1, 24)}
     for text in ("", "a man", *(text for text in TEXTS[:40] if on_one_device.tokenizer([text]).lengths[0] <= 24)):
         on_one_device.encode(text)
-    assert set(on_one_device._engine._compiled) == compiled
+    assert set(on_one_device.executor._compiled) == compiled
 
 
 def test_a_kernel_is_looked_for_only_where_rows_are_long(monkeypatch):
@@ -85,18 +87,18 @@ def test_a_kernel_is_looked_for_only_where_rows_are_long(monkeypatch):
 
 
 def test_a_shape_is_compiled_once(on_one_device, monkeypatch):
-    shapes, dispatch = [], type(on_one_device._engine)._dispatch
+    shapes, start = [], JAXEngine.start
     lowered, lower = [], forward.lower
 
-    def counting(self, ids, lengths, tokens, heads):
-        shapes.append((*ids.shape, tokens, *heads))
-        return dispatch(self, ids, lengths, tokens, heads)
+    def counting(self, batch, tokens, heads, **how):
+        shapes.append((batch.height, batch.length, batch.tokens, *heads))
+        return start(self, batch, tokens, heads, **how)
 
-    monkeypatch.setattr(type(on_one_device._engine), "_dispatch", counting)
+    monkeypatch.setattr(JAXEngine, "start", counting)
     monkeypatch.setattr(
         "jaxwhiten.engines.forward.forward", SimpleNamespace(lower=lambda *a: lowered.append(a) or lower(*a))
     )
-    on_one_device._engine.layout.token_budget = 128
+    on_one_device.executor.layout.token_budget = 128
     on_one_device.encode(TEXTS)
     assert len(shapes) > len(set(shapes)) == len(lowered)
 
@@ -129,15 +131,15 @@ def test_room_for_fewer_tokens_than_positions_changes_no_vector(tiny_model):
     """Eight devices, rows dealt out to them in turn; the padding rows at the end find no room."""
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
     rng, rows, devices = np.random.default_rng(0), 21, 8
-    assert encoder._engine.devices == devices
-    lengths = np.ones(40, np.int32)
-    lengths[:rows] = np.sort(rng.integers(2, 25, rows))[::-1]
-    ids = rng.integers(5, 200, (40, 32)).astype(np.int32)
-    room = devices * int(lengths[:rows:devices].sum())
+    assert encoder.executor.devices == devices
+    lengths = np.sort(rng.integers(2, 25, rows))[::-1].astype(np.int32)
+    tokens = TokenIds(rng.integers(5, 200, lengths.sum()).astype(np.int32), lengths)
+    room = devices * int(lengths[::devices].sum())
     names = ("mean", "cls", "first_last_avg", "max", "ditto:1+2")
     heads = {name: encoder._named(name).steps for name in names}
-    engine = encoder._engine
-    packed, padded = (engine.fetch(engine._dispatch(ids, lengths, room, heads)) for room in (room, ids.size))
+    engine = encoder.executor
+    batches = [Batch(np.arange(rows), 40, 32, tokens) for tokens in (room, 40 * 32)]
+    packed, padded = (engine.fetch(engine.start(batch, tokens, heads)) for batch in batches)
     for name in names:
         assert packed[name].vectors.shape == (40, 32)
         np.testing.assert_allclose(packed[name].vectors[:rows], padded[name].vectors[:rows], atol=2e-6)

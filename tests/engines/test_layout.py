@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from jaxwhiten import Encoder
 from jaxwhiten.engines import batching, forward
-from jaxwhiten.engines.batching import Layout
+from jaxwhiten.engines.batching import Layout, RowBatch
+from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.models.attention import Fused
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import TokenIds
@@ -89,23 +90,23 @@ def test_accelerators_share_rows():
 def encoders(tiny_model):
     """On eight devices: with packed batches, and with shared rows."""
     packed, shared = (Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32) for _ in range(2))
-    assert not packed._engine.layout.share_rows
-    shared._engine.layout.share_rows = True
-    shared._engine.layout.token_budget = 8 * 512
+    assert not packed.executor.layout.share_rows
+    shared.executor.layout.share_rows = True
+    shared.executor.layout.token_budget = 8 * 512
     return packed, shared
 
 
 def test_every_pooling_gives_the_vectors_of_packed_batches(encoders, monkeypatch):
     packed, shared = encoders
-    shapes, dispatch = set(), type(shared._engine)._dispatch
+    layouts, start = set(), JAXEngine.start
     monkeypatch.setattr(
-        type(shared._engine),
-        "_dispatch",
-        lambda self, ids, lengths, *rest: shapes.add(lengths.ndim) or dispatch(self, ids, lengths, *rest),
+        JAXEngine,
+        "start",
+        lambda self, batch, *rest, **how: layouts.add(type(batch)) or start(self, batch, *rest, **how),
     )
     names = [*POOLINGS, packed.fit_idf(TEXTS), shared.fit_idf(TEXTS), "promptbert"]
     found = shared.encode(TEXTS, pooling=names)
-    assert shapes == {2}
+    assert layouts == {RowBatch}
     expected = packed.encode(TEXTS, pooling=names)
     for name in names:
         np.testing.assert_allclose(found[name], expected[name], atol=1e-5, err_msg=name)
@@ -117,7 +118,7 @@ def test_long_rows_with_a_kernel_give_the_vectors_of_packed_batches(tmp_path, mo
     packed = Encoder.from_pretrained(folder, pooling="mean", max_length=256)
     monkeypatch.setattr(forward, "kernel_for", lambda *how: Fused(implementation="xla"))
     long = Encoder.from_pretrained(folder, pooling="mean", max_length=256)
-    long._engine.layout.share_rows = True
+    long.executor.layout.share_rows = True
     assert long.tokenizer(texts).lengths.max() > 128
     for names in ("mean", "ditto:0+1"):
         np.testing.assert_allclose(long.encode(texts, pooling=names), packed.encode(texts, pooling=names), atol=1e-5)
@@ -147,7 +148,7 @@ def test_a_changed_sentence_moves_no_other_by_a_bit(encoders):
 
 def test_bfloat16_is_near_float32(tiny_model, encoders):
     shared = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, dtype="bfloat16")
-    shared._engine.layout.share_rows = True
+    shared.executor.layout.share_rows = True
     found, expected = shared.encode(TEXTS[:60]), encoders[0].encode(TEXTS[:60])
     assert np.abs(found - expected).max() < 2e-2 * np.abs(expected).max()
 

@@ -75,7 +75,7 @@ def test_heads_share_the_encoder_s_program(pair):
     vectors = pair[0].encode(SENTENCES)
     whitening = Whitening(n_components=5).fit(np.random.default_rng(0).normal(size=(99, 32)).astype(np.float32))
     code = make_code("ubinary").fit(vectors)
-    forward = pair[1]._engine
+    forward = pair[1].executor
     pair[1].encode(SENTENCES)
     before = sum(key[0] == "poolings" for key in forward._programs)
     for change in (
@@ -126,21 +126,21 @@ def test_several_threads_at_once(pair):
 
 def test_no_memory_splits_the_batch(pair, monkeypatch):
     _, encoder = pair
-    expected, start = encoder.encode(SENTENCES), type(encoder._engine).start
+    expected, start = encoder.encode(SENTENCES), type(encoder.executor).start
 
     def full(self, batch, *rest, **how):
         if len(batch.rows) > 3:
             raise MemoryError("std::bad_alloc")
         return start(self, batch, *rest, **how)
 
-    monkeypatch.setattr(encoder._engine.layout, "token_budget", 1024)
-    monkeypatch.setattr(type(encoder._engine), "start", full)
+    monkeypatch.setattr(encoder.executor.layout, "token_budget", 1024)
+    monkeypatch.setattr(type(encoder.executor), "start", full)
     with pytest.warns(RuntimeWarning, match="Out of device memory"):
         np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
 
 
 def test_what_a_batch_raises_is_raised(pair, monkeypatch):
-    monkeypatch.setattr(type(pair[1]._engine), "start", lambda *_, **how: (_ for _ in ()).throw(RuntimeError("else")))
+    monkeypatch.setattr(type(pair[1].executor), "start", lambda *_, **how: (_ for _ in ()).throw(RuntimeError("else")))
     with pytest.raises(RuntimeError, match="else"):
         pair[1].encode(SENTENCES)
 
@@ -159,19 +159,19 @@ def test_few_tokens_alone_have_a_float32_program_of_their_own(pair, folder, dtyp
         pytest.skip("this CPU has no bfloat16")
     encoder = Encoder.from_pretrained(folder, engine="openvino", dtype=dtype, pooling="mean", max_length=24)
     encoder = encoder.then(Normalize()).warm_up(8)
-    few = [key for key in encoder._engine._programs if key[0] == "poolings"]
+    few = [key for key in encoder.executor._programs if key[0] == "poolings"]
     assert [(key[1].alone, key[1].few) for key in few] == [(True, dtype == "float32")]
-    assert any(key[0] == "tail" for key in encoder._engine._programs) == (dtype != "float32")
+    assert any(key[0] == "tail" for key in encoder.executor._programs) == (dtype != "float32")
     found = [encoder.encode(text) for text in SENTENCES]
     monkeypatch.setattr("jaxwhiten.engines.openvino._FEW_TOKENS", 0)
     other = [encoder.encode(text) for text in SENTENCES]
     np.testing.assert_allclose(found, other, atol=1e-6 if dtype == "float32" else 1e-2)
-    assert len([key for key in encoder._engine._programs if key[0] == "poolings"]) == 2 - (dtype != "float32")
+    assert len([key for key in encoder.executor._programs if key[0] == "poolings"]) == 2 - (dtype != "float32")
 
 
 def test_ctrl_c_ends_a_run_and_the_encoder_goes_on(pair, monkeypatch):
     _, encoder = pair
-    expected, start, count = encoder.encode(SENTENCES), type(encoder._engine).start, iter(range(9))
+    expected, start, count = encoder.encode(SENTENCES), type(encoder.executor).start, iter(range(9))
 
     def interrupted(self, *args, **how):
         if next(count) == 3:
@@ -179,7 +179,7 @@ def test_ctrl_c_ends_a_run_and_the_encoder_goes_on(pair, monkeypatch):
         return start(self, *args, **how)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(encoder._engine), "start", interrupted)
+        patch.setattr(type(encoder.executor), "start", interrupted)
         with pytest.raises(KeyboardInterrupt):
             encoder.encode(SENTENCES, batch_size=1)
     np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)

@@ -31,12 +31,12 @@ def whole(ov, tmp_path_factory):
     """A folder with weights as `save_int8` writes them, but in float32."""
     folder = write_model(tmp_path_factory.mktemp("whole") / "bert", num_layers=1)
     encoder = Encoder.from_pretrained(folder, pooling="mean", engine="openvino", dtype="float32")
-    graph, names = encoder._engine.uncompiled([at_pooling(encoder.head.steps)[0]])
+    graph, names = encoder.executor.uncompiled([at_pooling(encoder.head.steps)[0]])
     named, results = outputs_by_name(graph), []
     for number, name in enumerate(names):
         results.append(ov.opset13.result(named[name]))
         results[-1].output(0).get_tensor().set_names({hidden_state(number)})
-    facts = {"weights": encoder._engine.weights_digest(), "longest": 64}
+    facts = {"weights": encoder.executor.weights_digest(), "longest": 64}
     Quantised.write(folder, ov.Model(results, graph.get_parameters()), facts)
     return folder
 

@@ -32,7 +32,7 @@ def folder(static, tmp_path_factory):
 def test_vectors_are_means_of_rows(static, folder, tiny_model):
     assert static.tokenizer._tokenizer.token_to_id("[UNK]") == 1
     tokens, plain = static.tokenizer(TEXTS), Encoder.from_pretrained(folder, pooling="mean", bare=True).encode(TEXTS)
-    table = static._engine.table
+    table = static.executor.table
     for text, vector, start, length in zip(TEXTS, plain, tokens.starts, tokens.lengths, strict=True):
         rows = table[tokens.flat[start : start + length]]
         assert length == len(Encoder.from_pretrained(tiny_model, pooling="mean").tokenizer([text]).flat) - 2 or not text
@@ -108,7 +108,7 @@ def change(folder, tmp_path, tensors=None, modules=None):
 
 def test_a_quantised_vocabulary(static, folder, tmp_path):
     rows = np.arange(200) % 7
-    tensors = {"embeddings": static._engine.table[:7].copy(), "mapping": rows}
+    tensors = {"embeddings": static.executor.table[:7].copy(), "mapping": rows}
     tensors["weights"] = np.linspace(0, 1, 200, dtype=np.float32)
     model, _, _ = load_model(change(folder, tmp_path, tensors))
     np.testing.assert_allclose(

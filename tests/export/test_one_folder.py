@@ -78,7 +78,7 @@ def test_whiten_fits_and_shares_the_weights(tiny_model):
     expected = Whitening(n_components=4).fit(encoder.encode(texts))
     wanted = normalize(expected.transform(encoder.encode(SENTENCES)))
     np.testing.assert_allclose(small.encode(SENTENCES), wanted, atol=1e-4)
-    assert small._engine is encoder._engine
+    assert small.executor is encoder.executor
     assert (encoder.dimension, small.dimension) == (32, 4)
     assert small.fingerprint != encoder.fingerprint
     assert small.head.whitening.provenance["fingerprint"] == encoder.fingerprint

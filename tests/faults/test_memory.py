@@ -50,7 +50,7 @@ def encoder(tiny_model):
 def test_batches_are_halved_until_they_fit(encoder, late, pooling):
     expected = encoder.encode(TEXTS, pooling=pooling)
     # on eight devices the smallest batch has eight rows
-    encoder._engine = full = Full(encoder._engine, 600, late)
+    encoder.executor = full = Full(encoder.executor, 600, late)
     with pytest.warns(RuntimeWarning, match=r"Out of device memory with \d+ sentences of \d+ tokens"):
         found = encoder.encode(TEXTS, pooling=pooling)
     for name in [pooling] if isinstance(pooling, str) else pooling:
@@ -62,7 +62,7 @@ def test_batches_are_halved_until_they_fit(encoder, late, pooling):
 
 
 def test_what_cannot_be_split_is_an_error(encoder):
-    encoder._engine = Full(encoder._engine, 8, False)
+    encoder.executor = Full(encoder.executor, 8, False)
     with pytest.warns(RuntimeWarning), pytest.raises(JaxwhitenError, match="lower `max_length`"):
         encoder.encode(TEXTS)
 
@@ -72,6 +72,6 @@ def test_other_errors_of_the_device_are_not_hidden(encoder):
         def start(self, *_, **how):
             raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
-    encoder._engine = Broken(encoder._engine, 0, False)
+    encoder.executor = Broken(encoder.executor, 0, False)
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         encoder.encode(TEXTS)
