@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
+import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
-def exports(
-    package: str, modules: Mapping[str, tuple[str, ...]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package for names by the module they are in.
-
-    The package lists the same imports under `TYPE_CHECKING` for type checkers.
-    """
-    where = {name: module for module, names in modules.items() for name in names}
+def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package for what it imports under `TYPE_CHECKING`."""
+    tree = ast.parse(inspect.getsource(sys.modules[package]))
+    imports = [node for block in tree.body if isinstance(block, ast.If) for node in block.body]
+    where = {name.name: str(node.module) for node in imports if isinstance(node, ast.ImportFrom) for name in node.names}
 
     def get(name: str) -> Any:
         if name in where:
-            return getattr(importlib.import_module(f"{package}.{where[name]}"), name)
+            return getattr(importlib.import_module(where[name]), name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return get, lambda: sorted([*vars(sys.modules[package]), *where])

@@ -13,13 +13,7 @@ if TYPE_CHECKING:
     from jaxwhiten.encoding.store import EmbeddingStore
     from jaxwhiten.encoding.tuned import is_tuned, shipped_isoscore
 
-_LATER = {
-    "cross": ("CrossEncoder",),
-    "distillation": ("Vocabulary", "distil", "distil_static"),
-    "tuned": ("is_tuned", "shipped_isoscore"),
-    "store": ("EmbeddingStore",),
-}
-__getattr__, __dir__ = exports(__name__, _LATER)
+__getattr__, __dir__ = exports(__name__)
 
 __all__ = ["CrossEncoder", "EmbeddingStore", "Encoder", "PoolingWarning", "Vocabulary", "distil", "distil_static"]
 __all__ += ["is_tuned", "length_ladder", "shipped_isoscore"]

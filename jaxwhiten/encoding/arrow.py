@@ -73,7 +73,7 @@ def embedded(encoder: Encoder, texts: Sequence[Any], beside: Mapping[str, Any], 
             vectors = encoder.encode([texts[row] for row in good], prompt=prompt, show_progress=False)
         except NonFiniteError as error:
             for row in error.rows:
-                errors[good[row]] = "its vector holds NaN or inf"
+                errors[good[row]] = "its vector contains NaN or inf"
     with np.errstate(over="ignore"):
         vectors = vectors if coded else np.asarray(vectors, dtype)
     if not coded and not (fits := np.isfinite(vectors).all(axis=1)).all():

@@ -24,8 +24,8 @@ def encode_at(encoder: Any, sentences: list[str], precision: str | Code, pooling
     if isinstance(precision, str) and precision.endswith("int8"):
         if len(sentences) < 2:
             raise InputError(
-                f"precision={precision!r} calibrates every column on the given sentences, and there are fewer than two:"
-                f" pass a fitted code, such as precision=make_code({precision!r}).fit(vectors)."
+                f"precision={precision!r} needs at least two sentences for calibration: pass more, or a fitted code,"
+                f" such as precision=make_code({precision!r}).fit(vectors)."
             )
         vectors = floats.encode(sentences, **how)
         code = make_code(precision).fit(vectors)

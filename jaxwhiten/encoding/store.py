@@ -223,5 +223,5 @@ def _digest(block: np.ndarray) -> str:
 def _map(path: Path, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
     array = map_array(path)
     if array.shape != shape or array.dtype != dtype:
-        raise ValueError(f"{path.name} holds {array.dtype} {array.shape}, expected {dtype} {shape}")
+        raise ValueError(f"{path.name}: expected {dtype} {shape}, got {array.dtype} {array.shape}")
     return array

@@ -11,14 +11,7 @@ if TYPE_CHECKING:
     from jaxwhiten.engines.quantised import has_int8
     from jaxwhiten.engines.table import mean_matrix
 
-_LATER = {
-    "batching": ("Batch", "Found", "Layout", "length_ladder"),
-    "engine": ("Engine", "engine_class", "engine_for"),
-    "int8": ("save_int8",),
-    "quantised": ("has_int8",),
-    "table": ("mean_matrix",),
-}
-__getattr__, __dir__ = exports(__name__, _LATER)
+__getattr__, __dir__ = exports(__name__)
 
 DEFAULT, INT8 = "jax", "openvino"  # INT8 is the engine of int8 weights
 ENGINES = {DEFAULT: "forward.JAXEngine", INT8: "openvino.OpenVINOEngine"}

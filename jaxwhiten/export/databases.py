@@ -48,7 +48,7 @@ class Database(NamedTuple):
         return count if self.bits == 1 else min(count, most)
 
 
-_SIGNS, _BESIDE = "one bit per column, compared by Hamming distance", "beside float32 on disk"
+_SIGNS, _BESIDE = "one bit per column, compared by Hamming distance", "with float32 on disk"
 _GROUPS = f"each byte for a group of columns, trained, {_BESIDE}"
 
 DATABASES = {

@@ -123,7 +123,7 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
         classes = STEPS.get(kind, ())
         pooled = any(isinstance(step, Pooling) for step in steps)
         if kind in ("Transformer", STATIC) or any(issubclass(c, (StateStep, Pooling)) == pooled for c in classes):
-            raise ModelError(f"{where}: {kind} is in a place where it is not supported, after {kinds}.")
+            raise ModelError(f"{where}: {kind} is not supported at this position among {kinds}.")
         first = listed[0][1] if static else folders.transformer_folder(folder)
         found = Found(place, folder, first, config, width)
         step = next((step for c in classes if (step := c.from_folder(found)) is not None), None)
@@ -183,9 +183,7 @@ def modules_of(head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer) 
     head.width(config)
     width, found = config.hidden_size, list[Module]()
     if model.pools and not isinstance(head.steps[0], Mean):
-        raise InputError(
-            f"{head.summary}: a static encoder's folder says the mean of its tokens, and no other pooling."
-        )
+        raise InputError(f"{head.summary}: a static encoder supports only the mean of its tokens.")
     for step in head.steps:
         if not (model.pools and isinstance(step, Mean)):  # a static encoder's first module pools
             found += step.to_folder(Target(config, width, tokenizer))

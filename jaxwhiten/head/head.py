@@ -117,8 +117,7 @@ def idf(parameters: str | None) -> tuple[str, Maker]:
     """
     if not parameters:
         raise InputError(
-            "Pooling 'idf' weighs tokens by how many sentences they occur in: call Encoder.fit_idf(sentences) and "
-            "use the name it returns."
+            "Pooling 'idf' needs counts of tokens: call Encoder.fit_idf(sentences), and use the name that it returns."
         )
 
     def steps(tables: Tables) -> Steps:
@@ -165,7 +164,7 @@ def pooling_names(pooling: str | Sequence[str] | None, own: str) -> tuple[Sequen
     if pooling is None or isinstance(pooling, str):
         return [pooling or own], True
     if not pooling:
-        raise InputError("pooling is an empty list; name at least one.")
+        raise InputError("pooling is an empty list: specify at least one.")
     return pooling, False
 
 
@@ -253,7 +252,7 @@ class Head:
         if not (same := _facts(own, config) == _facts(pooling, config)):
             fitted = [step.words() for step in after if isinstance(step, Whiten | Quantise)]
             if fitted:
-                words = f"pooling={named.name!r} omits {' and '.join(fitted)}, fitted on another pooling"
+                words = f"pooling={named.name!r} omits {' and '.join(fitted)}, fitted on a different pooling"
                 warnings.warn(f"{words}. Refit with `jaxwhiten fit`.", PoolingWarning, stacklevel=5)
             first = next((i for i, step in enumerate(after) if step.words() in fitted), len(after))
             after = after[:first] + tuple(step for step in after[first:] if isinstance(step, Normalize | Truncate))

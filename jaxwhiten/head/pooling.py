@@ -212,7 +212,7 @@ class Pooler(Pooling):
 
     def check(self, config: EncoderConfig) -> None:
         if not config.pooler:
-            raise ModelError("This model has no pooler; use another pooling, such as 'cls' or 'mean'.")
+            raise ModelError("This model has no pooler: use a different pooling, such as 'cls' or 'mean'.")
 
     def to_onnx(self, graph: Any, x: States) -> str:
         return x.output.pooler()
@@ -322,10 +322,10 @@ class Concat(Pooling):
             modes = [mode for mode, key in _OLDER_KEYS.items() if raw.get(key)] or ["mean"]
         modes = [modes] if isinstance(modes, str) else modes
         if not isinstance(modes, list) or not modes or not all(isinstance(m, str) and m in MODES for m in modes):
-            raise ModelError(f"{found.file}: asks for pooling {modes!r}; supported: {', '.join(MODES)}.")
+            raise ModelError(f"{found.file}: pooling {modes!r} is not supported. Supported: {', '.join(MODES)}.")
         declared = raw.get("embedding_dimension", raw.get("word_embedding_dimension", found.width))
         if declared != found.width:
-            raise ModelError(f"{found.file}: pools vectors of {declared!r}, the Transformer gives {found.width}.")
+            raise ModelError(f"{found.file}: expected {found.width} dimensions, got {declared!r}.")
         parts = tuple(MODES[mode]() for mode in modes)
         pooling = parts[0] if len(parts) == 1 else cls(parts)
         return AfterPrompt(pooling, np.int32(0)) if raw.get("include_prompt") is False else pooling

@@ -57,7 +57,7 @@ def _onnx_linear(graph: Any, x: str, part: str, weight: Any, bias: Any) -> str:
 
 def _check_width(what: str, takes: int, width: int, giver: str = "model") -> None:
     if takes != width:
-        raise MismatchError(f"The {what} takes vectors of {takes} dimensions; the {giver} gives {width}.")
+        raise MismatchError(f"The {what} expects {takes} dimensions, got {width} from the {giver}.")
 
 
 @step

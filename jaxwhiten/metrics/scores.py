@@ -177,8 +177,7 @@ def mrr_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> flo
       gold: The relevant ids of each query. Queries without relevant ids do not count.
       k: The number of results that count.
     """
-    ranks = reciprocal_ranks(ranked, gold, k)
-    return float(ranks.mean()) if len(ranks) else math.nan
+    return _mean(reciprocal_ranks(ranked, gold, k))
 
 
 def recall_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
@@ -186,8 +185,7 @@ def recall_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> 
 
     Args as for `mrr_at_k`. If `gold` is the first k ids of an exact search, this is the recall of an approximate index.
     """
-    found = recalls(ranked, gold, k)
-    return float(found.mean()) if len(found) else math.nan
+    return _mean(recalls(ranked, gold, k))
 
 
 def recalls(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:
@@ -211,5 +209,8 @@ def ndcg_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> fl
     References:
       Järvelin & Kekäläinen 2002, with the discount 1 / log2(rank + 1).
     """
-    gains = discounted_gains(ranked, gold, k)
-    return float(gains.mean()) if len(gains) else math.nan
+    return _mean(discounted_gains(ranked, gold, k))
+
+
+def _mean(of_queries: Float[np.ndarray, " g"]) -> float:
+    return float(of_queries.mean()) if len(of_queries) else math.nan

@@ -16,16 +16,7 @@ if TYPE_CHECKING:
     from jaxwhiten.models.static import StaticEncoder
     from jaxwhiten.models.transformer import TransformerEncoder
 
-_LATER = {  # modules of JAX
-    "cross": ("PairClassifier", "load_pair_classifier", "save_pair_classifier"),
-    "layers": ("Context", "EncoderOutput", "linear"),
-    "loading": ("init_model", "load_model", "save_model"),
-    "masked": ("MaskedHead", "MaskedLM", "load_masked_lm", "save_masked_lm"),
-    "positions": ("rotary",),
-    "static": ("StaticEncoder",),
-    "transformer": ("TransformerEncoder",),
-}
-__getattr__, __dir__ = exports(__name__, _LATER)
+__getattr__, __dir__ = exports(__name__)
 
 __all__ = ["FAMILIES", "Context", "EncoderConfig", "EncoderOutput", "MaskedHead", "MaskedLM", "PairClassifier"]
 __all__ += ["StaticEncoder", "TransformerEncoder", "init_model", "linear", "load_config"]

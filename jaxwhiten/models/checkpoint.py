@@ -99,7 +99,7 @@ def match(folder: Path, family: Family, abstract: Any) -> tuple[Tensors, Path, S
     if inside := [name for name in unused if module(name) in own and not redundant(name)]:
         raise ModelError(
             f"{where}: tensor {inside[0]!r} is in the encoder, but its config.json has no place for it ({len(inside)}"
-            " such tensors). Check the model_type and the number of layers in config.json, or download it again."
+            " such tensors). Check model_type and the number of layers in config.json, or download it again."
         )
     return tensors, where, found, dict(Counter(module(name) for name in unused if module(name) not in own))
 
@@ -121,7 +121,7 @@ def _check_shape(tensors: Tensors, name: str, expected: Shape, where: Path) -> N
     if name not in tensors:
         raise _missing([name], where)
     if tensors[name][0] != expected:
-        raise ModelError(f"{where}: tensor {name!r} has shape {tensors[name][0]}; config.json asks for {expected}.")
+        raise ModelError(f"{where}: tensor {name!r} has shape {tensors[name][0]}, expected {expected} by config.json.")
 
 
 def read_tensor(

@@ -145,7 +145,7 @@ class EncoderConfig:
         faults = (
             (any(heads % kind.kv_heads for kind in kinds), f"{heads} heads do not share {self.num_kv_heads} evenly"),
             (self.rotary_theta and any(w % 2 for w in widths), f"heads of {widths} are odd; rotary ones must be even"),
-            (not 0 <= self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is no token"),
+            (not 0 <= self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is not a token ID"),
             (not 0 <= self.experts_taken <= self.experts, f"{self.experts_taken} of {self.experts} experts are taken"),
             (self.longest_input < 1, f"{self.max_positions} positions leave none after an offset of the padding id"),
             (self.layer_groups > self.num_layers, f"{self.layer_groups} groups for {self.num_layers} layers"),
@@ -327,7 +327,7 @@ def read_local_layers(
     if not isinstance(kinds, list) or not all(kind in (FULL, LOCAL) for kind in kinds):
         raise ModelError(f"layer_types is {kinds!r:.80}; expected a list of {FULL!r} and {LOCAL!r}.")
     if len(kinds) != num_layers:
-        raise ModelError(f"layer_types names {len(kinds)} layers, num_hidden_layers says {num_layers}.")
+        raise ModelError(f"layer_types has {len(kinds)} layers; expected {num_layers}, as in num_hidden_layers.")
     return tuple(layer for layer, kind in enumerate(kinds) if kind == LOCAL)
 
 

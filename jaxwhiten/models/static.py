@@ -68,7 +68,7 @@ def load_static(folder: Path, dtype: DTypeLike) -> StaticEncoder:
     if "mapping" in tensors:  # model2vec has quantised the vocabulary
         rows = np.asarray(tensors["mapping"][1]())
         if rows.ndim != 1 or rows.dtype.kind not in "iu" or not ((rows >= 0) & (rows < len(table))).all():
-            raise ModelError(f"{where}: 'mapping' does not name rows of the {len(table)} there are.")
+            raise ModelError(f"{where}: 'mapping' is not a list of row numbers below {len(table)}.")
         table = table[rows]
     if "weights" in tensors:
         table = table * checkpoint.read_tensor(tensors, "weights", (len(table),), where)[:, None]

@@ -79,7 +79,7 @@ class TransformerEncoder(nnx.Module):
           last hidden state of a pre-norm encoder is taken after its final norm.
         """
         if token_type_ids is not None and not self.config.type_vocab_size:
-            raise InputError(f"{self.config.model_type} has no token types; leave token_type_ids out.")
+            raise InputError(f"{self.config.model_type} has no token types: omit token_type_ids.")
         packing = None if tokens is None else Packing.of(attention_mask, tokens)
         contexts = self._contexts(attention_mask, segments, packing, kernel)
         positions = None if segments is None else segments.position

@@ -62,8 +62,8 @@ def start(where: str = "") -> None:
         )
     except ValueError as error:
         raise InputError(
-            f"--distributed: no Slurm, TPU pod, Open MPI or Kubernetes environment was found ({error}) Say where the "
-            "processes meet: --distributed=ADDRESS:PORT,INDEX,COUNT."
+            f"--distributed: no Slurm, TPU pod, Open MPI or Kubernetes environment was found ({error}) Specify the "
+            "coordinator: --distributed=ADDRESS:PORT,INDEX,COUNT."
         ) from error
     except Exception as error:  # the runtime raises its own
         raise JaxwhitenError(f"--distributed: the processes of the job did not meet ({error}).") from error

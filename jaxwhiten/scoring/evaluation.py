@@ -183,14 +183,15 @@ def _ways(
         if ks or whitening:
             raise InputError(f"{encoder.name}: already includes a whitening, scored unchanged: omit k and its options.")
         yield "whitened", encoder.without_code()
+    moments = Moments().update(vectors) if ks or (sizes and own is None) else Moments()
     for k in ks:
-        yield "whitened", raw.whiten(vectors, k=k or None, **whitening)
+        fitted = Whitening.from_moments(moments, n_components=k or None, provenance=raw.encoding(), **whitening)
+        yield "whitened", raw.with_whitening(fitted)
     if encoder.head.code is not None:
         yield "coded", encoder
     if sizes:
         yield "int8", raw.with_code(Int8().fit(vectors))
         yield "binary", raw.with_code(UBinary().fit(vectors))
-        moments = Moments().update(vectors)
         if own is None:
             gamma = whitening.get("gamma")
             gamma = SpectrumCode.usual_gamma(moments, is_tuned(raw)) if gamma is None else gamma

@@ -32,8 +32,8 @@ def check_growth(file: Path, text: str) -> None:
         growth *= max(1, _factor(step))
         if growth > LIMIT:
             raise ModelError(
-                f"{file}: its rules, above all {json.dumps(step):.80}, can make more than {LIMIT} characters of one"
-                " and fill the memory. Take the tokenizer of the model's publisher, or remove the rule."
+                f"{file}: its rules, mainly {json.dumps(step):.80}, can expand one character to more than {LIMIT} and"
+                " exhaust memory. Use the original publisher's tokenizer, or remove the rule."
             )
 
 

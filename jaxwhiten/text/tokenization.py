@@ -51,10 +51,10 @@ class TextForm:
         """This form with the given text in front of the sentence, instead of the current one."""
         if self.prompt is None:
             if text:
-                raise InputError(f"The template {self.template!r} takes no prompt beside it, so not {text!r} either.")
+                raise InputError(f"The template {self.template!r} accepts no prompt: omit {text!r}.")
             return self
         if "{mask}" in text:
-            raise InputError(f"The prompt {text!r} cannot be told from a template: it holds {{mask}}.")
+            raise InputError(f"The prompt {text!r} contains {{mask}}, which marks templates: remove it.")
         return dataclasses.replace(self, template=(text.lower() if self.lower_case else text) + "{text}")
 
 
@@ -140,10 +140,8 @@ class BulkTokenizer:
             before, after = self.around
             left, right = [*before, *parts[0]], [*parts[1], *after]
             if len(left) + len(right) > self.max_length:
-                raise InputError(
-                    f"max_length is {self.max_length}; the template {template!r} alone takes"
-                    f" {len(left) + len(right)} tokens."
-                )
+                size = len(left) + len(right)
+                raise InputError(f"max_length is {self.max_length}, but the template {template!r} has {size} tokens.")
             pieces = {"template-left": left, "template-right": right}
             tokenizer.post_processor = TemplateProcessing(
                 single=" ".join([*["template-left"] * bool(left), "$A", *["template-right"] * bool(right)]),
@@ -160,7 +158,7 @@ class BulkTokenizer:
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         flat = np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum()))  # OverflowError beyond int32
         if lengths.max(initial=0) > self.max_length:
-            raise ValueError(f"a sentence of {lengths.max()} tokens where {self.max_length} were asked for")
+            raise ValueError(f"a sentence of {lengths.max()} tokens, more than {self.max_length}")
         if self._model_vocab is not None and flat.max(initial=0) >= self._model_vocab:
             raise ValueError(f"the token id {flat.max()}; the model's embedding has {self._model_vocab} rows")
         return TokenIds(flat, lengths)
@@ -176,7 +174,7 @@ class BulkTokenizer:
         """Token ids of pairs, each plus `model_vocab` times its token type; the longer sentence is truncated first."""
         special = self._tokenizer.num_special_tokens_to_add(True)
         if self.max_length < special + 2:
-            raise InputError(f"max_length={self.max_length}: the special tokens of a pair take {special}.")
+            raise InputError(f"max_length={self.max_length}: a pair has {special} special tokens.")
         with _refusing(self.folder, "is damaged"):
             encodings = self._tokenizer.encode_batch_fast(pairs)
             found = self._checked([encoding.ids for encoding in encodings])

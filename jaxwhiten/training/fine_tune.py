@@ -183,7 +183,7 @@ def trainable(encoder: Encoder, options: TrainingOptions, model_folder: PathLike
     if head is not encoder.head:
         what = "whitening" if encoder.head.code is None else "whitening and code"
         say(
-            f"{encoder.name}: its {what}, fitted before training, is left out. Refit it with\n"
+            f"{encoder.name}: its {what}, fitted before training, is omitted. Refit with\n"
             f"  jaxwhiten fit TEXTS --model {model_folder}{fit_options(encoder)} -o FITTED"
         )
     modules_of(head, module, encoder.tokenizer)  # before the work of training it

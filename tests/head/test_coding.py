@@ -83,7 +83,7 @@ def test_whatever_cannot_be_is_refused(encoder, rows, tmp_path):
     coded = encoder.with_code(code)
     with pytest.raises(InputError, match="nothing can follow a code"):
         coded.then(Normalize())
-    with pytest.raises(MismatchError, match="takes vectors of 32"):
+    with pytest.raises(MismatchError, match="expects 32 dimensions"):
         encoder.then(Truncate(8), Quantise.of(code))
     with pytest.raises(MismatchError, match="the space of the code: expected dimension=32, got 8"):
         encoder.then(Truncate(8)).with_code(code)
@@ -92,7 +92,7 @@ def test_whatever_cannot_be_is_refused(encoder, rows, tmp_path):
         encoder.with_code(of_others)
     folder = coded.save(tmp_path / "out")
     UBinary().fit(rows[:, :16]).save(folder / CODE_FILE)
-    with pytest.raises(ModelError, match="takes vectors of 16"):
+    with pytest.raises(ModelError, match="expects 16 dimensions"):
         Encoder.from_pretrained(folder)
     (folder / CODE_FILE).write_bytes(b"nothing")
     with pytest.raises(ModelError, match="not a readable"):

@@ -119,7 +119,7 @@ def test_a_head_has_one_pooling_and_steps_that_fit():
     assert (head.name, Head.of(Head.named("cls").steps).name) == ("auto", "cls")
     from tests.tiny import tiny_config
 
-    with pytest.raises(MismatchError, match="Dense layer takes vectors of 8 dimensions; the model gives 32"):
+    with pytest.raises(MismatchError, match="Dense layer expects 8 dimensions, got 32 from the model"):
         head.then(Dense(np.zeros((4, 8), np.float32))).width(tiny_config())
     with pytest.raises(InputError, match="Cannot keep 33 columns"):
         head.then(Truncate(33)).width(tiny_config())

@@ -65,7 +65,7 @@ def test_a_folder_is_trained_through_its_head_and_given_back_whole(
     sbert.main(config)
 
     said, out = capsys.readouterr().out, tmp_path / "run" / "model"
-    left_out = "its whitening and code, fitted before training, is left out. Refit it with"
+    left_out = "its whitening and code, fitted before training, is omitted. Refit with"
     assert f"{base}: {left_out}\n  jaxwhiten fit TEXTS --model {out} --bytes 4 --gamma 0.5 -o " in said
     assert "Training through cls > dense Tanh > normalize, up to 24 tokens; one: 'water ', two: 'water '" in said
     assert "in-batch negatives come from 4 rows, not 8" in said

@@ -33,5 +33,5 @@ def test_pairs_are_those_of_the_tokenizers_library(folder, max_length):
 
 
 def test_mistakes(folder):
-    with pytest.raises(InputError, match="max_length=4: the special tokens of a pair take 3"):
+    with pytest.raises(InputError, match="max_length=4: a pair has 3 special tokens"):
         BulkTokenizer(folder, 4, VOCAB).pairs([("a", "b")])
