@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import tomllib
 from email.message import Message
 
 import pytest
@@ -44,13 +43,6 @@ def test_missing_dependency_names_the_extra():
     with pytest.raises(errors.MissingDependencyError, match=r"Searching needs the package faiss-x.*jaxwhiten\[cpu\]"):
         errors.optional("no_such_module", "cpu", "Searching", "faiss-x")
     assert errors.optional("json", "cpu", "Searching") is json
-
-
-def test_what_is_advised_to_install_is_this_repository():
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
-    advice = errors.install_command("cpu")
-    assert advice.startswith("pip install '.[cpu]' in a checkout, ")
-    assert advice.endswith(f"pip install 'jaxwhiten[cpu] @ git+{urls['Repository']}'")
 
 
 def test_the_address_of_an_installed_package_is_that_of_its_metadata(monkeypatch):

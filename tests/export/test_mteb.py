@@ -90,10 +90,6 @@ def test_texts_are_encoded_in_the_order_of_the_batches(encoder, with_cls, whiten
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_a_folder_is_named_local(encoder):
-    assert MTEBEncoder(encoder).mteb_model_meta.name == "local/tiny-bert"
-
-
 def test_a_hub_id_keeps_its_name(encoder):
     named = MTEBEncoder(encoder, name="someone/something").mteb_model_meta
     assert (named.name, named.framework, named.embed_dim) == ("someone/something", ["JAX"], encoder.dimension)

@@ -5,7 +5,7 @@ import pytest
 
 from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.codes import make_code
-from jaxwhiten.export import export_sentence_transformer, save_onnx
+from jaxwhiten.export import save_onnx
 from tests.graphs import run
 from tests.tiny import FAMILIES, SENTENCES, write_model
 
@@ -36,14 +36,6 @@ def test_poolings(tiny_model, tmp_path, pooling):
     out, vectors = save_onnx(tmp_path / "out", encoder), encoder.encode(SENTENCES)
     np.testing.assert_allclose(run(out), vectors, atol=1e-4)
     np.testing.assert_allclose(run(out, SENTENCES[:1]), vectors[:1], atol=1e-4)
-
-
-def test_what_a_folder_does_already_comes_before_the_whitening(tiny_model, tmp_path, whitening):
-    white = Encoder.from_pretrained(tiny_model, pooling="last2avg", max_length=24).with_whitening(whitening)
-    first = Encoder.from_pretrained(export_sentence_transformer(tmp_path / "first", white), pooling="auto")
-    second = Whitening(n_components=5).fit(np.random.default_rng(1).normal(size=(300, 12)).astype(np.float32))
-    out = save_onnx(tmp_path / "out", first.with_whitening(second))
-    np.testing.assert_allclose(run(out), normalize(second.transform(first.encode(SENTENCES))), atol=1e-4)
 
 
 def test_the_real_minilm(minilm, tmp_path):

@@ -2,38 +2,9 @@
 
 import json
 
-import numpy as np
-import pytest
-
 from jaxwhiten import Encoder
-from jaxwhiten.errors import InputError
 from jaxwhiten.export import model_card
 from jaxwhiten.models import load_model
-from tests.tiny import SENTENCES
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_vectors_equal_those_of_encoder_and_sentence_transformers(tiny_model, tmp_path, pooling):
-    library = pytest.importorskip("sentence_transformers")
-    model, _, folder = load_model(tiny_model)
-    out = Encoder(model, folder, pooling=pooling, max_length=24).save(tmp_path / "out")
-    before = Encoder.from_pretrained(tiny_model, pooling=pooling, max_length=24).encode(SENTENCES)
-    encoder = Encoder.from_pretrained(out, pooling="auto", max_length=24)
-    assert encoder.pooling == pooling
-    np.testing.assert_array_equal(encoder.encode(SENTENCES), before)
-    peer = library.SentenceTransformer(str(out), device="cpu")
-    assert peer.max_seq_length == 24
-    np.testing.assert_allclose(peer.encode(SENTENCES), before, atol=1e-5)
-
-
-def test_files(tiny_model, tmp_path):
-    model, _, folder = load_model(tiny_model)
-    out = Encoder(model, folder).save(tmp_path / "out", card="text\n")
-    names = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
-    assert names >= {"modules.json", "1_Pooling/config.json", "model.safetensors", "config.json", "tokenizer.json"}
-    assert (out / "README.md").read_text() == "text\n"
-    tokenizers = [json.loads((place / "tokenizer.json").read_text()) for place in (out, folder)]
-    assert tokenizers[0]["model"] == tokenizers[1]["model"]
 
 
 def test_half_precision_is_half_the_size(tiny_model, tmp_path):
@@ -43,13 +14,6 @@ def test_half_precision_is_half_the_size(tiny_model, tmp_path):
         for dtype in ("float32", "float16")
     ]
     assert sizes[1] < 0.6 * sizes[0]
-
-
-def test_a_pooling_the_folder_cannot_say_is_refused_before_anything_is_written(tiny_model, tmp_path):
-    model, _, folder = load_model(tiny_model)
-    with pytest.raises(InputError, match="first_last_avg"):
-        Encoder(model, folder, pooling="pooler").save(tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_card(tiny_model):

@@ -10,7 +10,6 @@ from tokenizers import Tokenizer
 
 from jaxwhiten import CrossEncoder, Encoder
 from jaxwhiten.encoding import distil_static
-from jaxwhiten.errors import InputError
 from jaxwhiten.export import export_sentence_transformer, save_int8, save_onnx, save_trained
 from jaxwhiten.export.databases import save_database
 from jaxwhiten.head import Normalize
@@ -105,9 +104,3 @@ def test_an_exported_graph_with_its_own_tokenizer_is_the_encoder(encoder, paragr
             ids, mask = (np.array([row], np.int64) for row in (encoded.ids, encoded.attention_mask))
             vectors.append(session.run(None, {"input_ids": ids, "attention_mask": mask})[0][0])
         np.testing.assert_allclose(vectors, encoder.encode(paragraphs, prompt=prompt), atol=1e-4, err_msg=prompt)
-
-
-def test_a_graph_is_float32(source, tmp_path):
-    with pytest.raises(InputError, match="dtype='bfloat16': an ONNX graph computes in float32"):
-        save_onnx(tmp_path / "out", Encoder.from_pretrained(source, pooling="mean", dtype="bfloat16"))
-    assert not (tmp_path / "out").exists()

@@ -118,12 +118,3 @@ def test_refusals(pairs):
         bootstrap.percentile_interval(np.arange(4.0), 95.0)
     with pytest.raises(InputError, match="at least one"):
         bootstrap.mean_resamples(np.zeros((1, 0)))
-
-
-def test_compiles_once_for_all_blocks(pairs):
-    similarity, gold, subsets = pairs
-    bootstrap._resample_block.clear_cache()
-    bootstrap.spearman_resamples(similarity, gold, subsets, 100)
-    bootstrap.spearman_resamples(similarity + 1, gold, subsets, 100)
-    assert bootstrap._resample_block._cache_size() == 1
-    assert jax.config.jax_enable_x64 is False

@@ -34,13 +34,6 @@ def test_spearman_with_ties(data):
         assert found == pytest.approx(plain_spearman(x, y), abs=1e-12)
 
 
-def test_spearman_equals_scipy_on_float32():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=2000).astype(np.float32)
-    y = np.round(x + rng.normal(size=2000), 1)
-    assert metrics.spearman(x, y) == pytest.approx(spearmanr(x.astype(np.float64), y).statistic, abs=1e-12)
-
-
 def test_spearman_undefined_is_nan_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -19,20 +19,8 @@ def test_cores_are_those_this_process_may_use():
     assert hardware.cores() == len(allowed)
 
 
-def test_cores_where_the_system_does_not_tell(monkeypatch):
-    monkeypatch.delattr("os.sched_getaffinity", raising=False)
-    monkeypatch.setattr("os.cpu_count", lambda: 7)
-    assert hardware.cores() == 7
-    monkeypatch.setattr("os.cpu_count", lambda: None)
-    assert hardware.cores() == 1
-
-
 def test_peak_memory_is_in_gb_and_stays():
     np.ones(200_000_000, np.uint8).sum()
     most = hardware.peak_memory()
     assert 0.2 < most < 100
     assert hardware.peak_memory() >= most
-
-
-def test_the_devices_in_words():
-    assert hardware.describe() == f"{hardware.cores()} CPU cores"
