@@ -87,6 +87,8 @@ def test_seconds_after_its_first_line(seconds, tmp_path):
 def test_while_it_encodes(tiny_model, tmp_path):
     corpus, output = tmp_path / "corpus.txt", tmp_path / "out" / "v.npy"
     corpus.write_text("\n".join(filter(None, SENTENCES)) * 20_000)
+    output.parent.mkdir()
+    output.write_bytes(b"\x93NUMPY, an earlier one")
     words = ["encode", corpus, "-o", output, "--model", tiny_model, "--pooling", "mean", "--block", 64]
     process = start("-m", "jaxwhiten.commands.cli", *words)
     deadline = time.monotonic() + 100
@@ -96,7 +98,8 @@ def test_while_it_encodes(tiny_model, tmp_path):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     assert_interrupted(process)
-    assert not list(output.parent.iterdir())
+    assert [path.name for path in output.parent.iterdir()] == ["v.npy"]
+    assert output.read_bytes().endswith(b"an earlier one")
 
 
 def run(code, *words):

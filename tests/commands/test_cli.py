@@ -46,20 +46,6 @@ def test_every_command_has_its_help(command, capsys):
     assert capsys.readouterr().out.lower().count(command) >= 1
 
 
-def test_the_version(capsys):
-    with pytest.raises(SystemExit):
-        cli.main(["--version"])
-    assert capsys.readouterr().out.startswith("jaxwhiten 0.")
-
-
-def test_several_queries_as_json(index, capsys):
-    assert cli.main(["search", str(index), TEXTS[0], TEXTS[3], "--json", "-k", "99"]) == 0
-    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [answer["query"] for answer in answers] == [TEXTS[0], TEXTS[3]]
-    assert [answer["hits"][0]["id"] for answer in answers] == [0, 3]
-    assert len(answers[0]["hits"]) == len(TEXTS)
-
-
 def test_a_cross_encoder_puts_the_results_in_its_order(index, cross_encoder, capsys):
     words = ["search", str(index), TEXTS[1], "--rerank", str(cross_encoder), "--json", "-k", "3"]
     assert cli.main([*words, "--rerank-depth", str(len(TEXTS))]) == 0

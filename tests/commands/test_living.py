@@ -1,15 +1,14 @@
 """`jaxwhiten index` on an index that lives: --id, --add, --update, --remove, and `search` from elsewhere."""
 
 import json
-import threading
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
 from jaxwhiten import Encoder
-from jaxwhiten.search import build_index, load_index, locked
-from tests.commands.conftest import TEXTS, generated
+from jaxwhiten.search import build_index, load_index
+from tests.commands.conftest import TEXTS
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ["--pooling", "mean", "--max-length", "32"]
@@ -117,42 +116,6 @@ def test_the_index_is_not_locked_while_texts_are_encoded(run, index, docs, monke
     done = run("index", docs, "--update", "--id", "key", "--column", "text", "-o", index)
     assert done.code == 0, done.err
     assert len(seen) == 7
-
-
-@pytest.mark.filterwarnings("default")
-def test_two_adds_at_once_lose_nothing(run, index, tmp_path, monkeypatch):
-    """Both have read their texts before either writes; the second waits, and says so."""
-    from jaxwhiten import locks
-
-    monkeypatch.setattr(locks, "_PATIENCE", 0.01)
-    texts = generated(20, seed=3)
-    encoder = Encoder.from_pretrained(load_index(index).encoding["model"], pooling="mean", max_length=32)
-    vectors, held, release = encoder.encode(texts[:9]), threading.Event(), threading.Event()
-
-    def other():
-        with locked(index):
-            held.set()
-            release.wait(60)
-            found = load_index(index)
-            found.add(vectors, documents=texts[:9], ids=[f"a{i}" for i in range(9)])
-            found.save(index)
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    held.wait(60)
-    encode = Encoder.encode
-
-    def encoded(self, *args, **how):
-        threading.Timer(0.5, release.set).start()
-        return encode(self, *args, **how)
-
-    monkeypatch.setattr(Encoder, "encode", encoded)
-    rows = "".join(f'b{i},"{text}"\n' for i, text in enumerate(texts[9:]))
-    done = change(run, index, "--add", f"key,text\n{rows}", "--id", "key")
-    thread.join()
-    assert done.code == 0, done.err
-    assert load_index(index).size == 7 + 20
-    assert "locked by another writer; waiting" in done.err
 
 
 def test_the_model_is_found_from_another_directory(run, tiny_model, corpus, tmp_path, monkeypatch):

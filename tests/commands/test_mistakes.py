@@ -2,9 +2,7 @@
 
 import os
 import shutil
-import signal
 import tempfile
-import time
 from pathlib import Path
 
 import jax
@@ -17,7 +15,6 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.head import Normalize
 from jaxwhiten.search import build_index
 from tests.commands.conftest import generated
-from tests.test_interrupts import assert_interrupted, start_and_wait
 from tests.tiny import write_model
 
 
@@ -110,20 +107,6 @@ def test_no_permission(run, forbidden, unprivileged):
     done = run("fit", forbidden, "-o", Path(tempfile.gettempdir(), "never-written.safetensors"))
     assert done.code == 2
     assert done.err == f"error: {forbidden}: cannot be read (Permission denied): check its permissions.\n"
-
-
-def test_ctrl_c_while_it_starts(tmp_path):
-    process = start_and_wait("cli", "jaxwhiten.commands.texts", tmp_path / "out")
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    assert_interrupted(process)
-
-
-KEYS = {
-    "a mistyped key": ("eval.sts", "poolling=mean", "Unknown config key 'poolling'. Did you mean 'poolings'"),
-    "a word for a number": ("train.sbert", "epochs=abc", "--config.epochs=abc: invalid literal for int()"),
-    "a model that is not there": ("train.sbert", "model=nowhere", "'nowhere' is not a local folder"),
-}
 
 
 def test_the_same_moments_twice(run, places, tmp_path):

@@ -37,14 +37,6 @@ def wanted(small, tiny_model):
     return vectors
 
 
-def test_encode(run, small, tmp_path, wanted):
-    texts = generated(50, seed=3)
-    (tmp_path / "texts.txt").write_text("\n".join(texts))
-    done = run("encode", tmp_path / "texts.txt", "--model", small, "-o", tmp_path / "v.npy")
-    assert done.code == 0, done.err
-    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted(texts), atol=1e-4)
-
-
 def test_index_and_search(run, small, tmp_path, wanted):
     texts = generated(300, seed=4)
     (tmp_path / "texts.txt").write_text("\n".join(texts))
@@ -56,14 +48,6 @@ def test_index_and_search(run, small, tmp_path, wanted):
     for answer, row in zip(answers, scores, strict=True):
         assert [hit["id"] for hit in answer["hits"]] == np.argsort(-row, kind="stable")[:5].tolist()
         np.testing.assert_allclose([hit["score"] for hit in answer["hits"]], np.sort(row)[::-1][:5], atol=1e-4)
-
-
-def test_index_reads_a_column_of_a_table(run, small, tmp_path):
-    texts = generated(40, seed=6)
-    rows = [json.dumps({"id": i, "text": text}) for i, text in enumerate(texts)]
-    (tmp_path / "docs.jsonl").write_text("\n".join(rows))
-    assert run("index", tmp_path / "docs.jsonl", "--model", small, "-o", tmp_path / "index").code == 0
-    assert list(load_index(tmp_path / "index").documents) == texts
 
 
 def test_without_a_notice_or_a_warning(small):

@@ -130,24 +130,6 @@ def test_a_folder_that_ends_with_a_code(run, tiny_model, table, pairs, tmp_path)
     assert "already includes a whitening" in done.err
 
 
-def test_a_score_that_is_not_a_number(run, tiny_model, tmp_path):
-    (tmp_path / "p.csv").write_text("a,b,1\nc,d,high\n")
-    done = run("score", tmp_path / "p.csv", "--model", "absent")
-    assert (done.code, done.err) == (2, f"error: {tmp_path}/p.csv, line 2: the score 'high' is not a number.\n")
-
-
-def test_a_sentence_that_is_a_number(run, tmp_path):
-    (tmp_path / "p.jsonl").write_text('{"sentence1": "a", "sentence2": 3, "score": 1}\n')
-    done = run("score", tmp_path / "p.jsonl", "--model", "absent")
-    assert (done.code, done.err) == (2, f"error: {tmp_path}/p.jsonl, line 1: sentence2 is 3, not text.\n")
-
-
-def test_columns_that_are_not_there(run, tmp_path):
-    (tmp_path / "p.csv").write_text("one,two,gold,more\na,b,1,2\n")
-    done = run("score", tmp_path / "p.csv", "--model", "absent")
-    assert (done.code, "no column 'sentence1'" in done.err) == (2, True)
-
-
 def test_every_sentence_is_encoded_once(run, tiny_model, table, tmp_path, monkeypatch):
     encoder, encoded = Encoder.from_pretrained(tiny_model, pooling="mean"), []
     whitening = Whitening(n_components=16).fit(encoder.encode([f"{i} plans" for i in range(300)]))

@@ -1,6 +1,5 @@
 """kill -9 at random moments of `embed_files`: of the program with all that it started, and on Ray of a worker.
 
-`python -m tests.faults.kill 30 local ray` kills each runner 30 times and prints what was found.
 Every run that was killed is started again on the same folder until one ends by itself; what is there then is the
 output of an unbroken run: every row once, bit for bit. On Ray every third kill hits a worker, which the run outlives.
 """
@@ -10,16 +9,14 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
 from jaxwhiten.runners import Parts
 from tests.commands.conftest import generated
+from tests.faults.kill import child, finish
 
-ROOT = Path(__file__).resolve().parents[2]
 RUNNERS = ("local", "ray")
 ROWS, PART_ROWS = 4000, 20
 PROGRAM = """
@@ -38,15 +35,8 @@ embed_files([Source(f"{folder}/a.txt")], parts, encoder, **how)
 
 def start(folder, model, runner, parts):
     """The program, at the first moment at which it can be killed while it works."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": "", "PYTHONWARNINGS": "ignore"}
-    environment |= {"RAY_USAGE_STATS_ENABLED": "0", "JAX_COMPILATION_CACHE_DIR": str(folder / "xla")}
-    command = [sys.executable, "-c", PROGRAM, str(folder), str(model), runner, str(PART_ROWS), str(parts)]
-    with open(folder / "stderr", "wb") as errors:
-        process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
-        )
-    assert process.stdout.readline() == "ready\n", (folder / "stderr").read_text()
-    return process
+    command = "-c", PROGRAM, folder, model, runner, PART_ROWS, parts
+    return child(folder, *command, RAY_USAGE_STATS_ENABLED="0")
 
 
 def done(parts):
@@ -77,7 +67,7 @@ def killed(folder, model, runner, kills, seed=0):
     rng, texts = random.Random(seed), generated(ROWS)
     (folder / "a.txt").write_text("\n".join(texts))
     parts = folder / f"parts-{runner}"
-    _finish(start(folder, model, "local", folder / "whole"), folder)
+    finish(start(folder, model, "local", folder / "whole"), folder)
     programs = workers = 0
     seen = []
     while programs + workers < kills:
@@ -99,7 +89,7 @@ def killed(folder, model, runner, kills, seed=0):
         seen.append(done(parts))
         if seen[-1] > ROWS / PART_ROWS * 0.8:
             _forget(parts, rng)
-    _finish(start(folder, model, runner, parts), folder)
+    finish(start(folder, model, runner, parts), folder)
     whole, broken = Parts(folder / "whole"), Parts(parts)
     (ids, vectors), (found, others) = whole.all(), broken.all()
     assert found == ids == [f"a.txt:{i + 1}" for i in range(ROWS)]
@@ -108,11 +98,6 @@ def killed(folder, model, runner, kills, seed=0):
     np.testing.assert_allclose(others, vectors, atol=1e-6)
     np.testing.assert_allclose(broken.moments().M2, whole.moments().M2, rtol=1e-5, atol=1e-6)
     return programs, workers, seen
-
-
-def _finish(process, folder):
-    process.communicate(timeout=300)
-    assert process.returncode == 0, (folder / "stderr").read_text()[-3000:]
 
 
 def _forget(parts, rng):

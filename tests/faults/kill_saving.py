@@ -4,16 +4,14 @@
 `killed` starts and kills it, and compares the bytes of the folder with those of the one and the other.
 """
 
-import os
 import random
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 from jaxwhiten import Encoder, io
 from jaxwhiten.models import resolve_folder
 from tests.faults import test_folders
+from tests.faults.kill import child, kill_after
 
 OPERATIONS = ("save", "int8")
 
@@ -31,19 +29,10 @@ def digest(folder):
 def killed(operation, folder, model, kills, seed=0):
     """How often the one and the other folder were found, and how many temporary folders the kills left."""
     rng, found, left, whole = random.Random(seed), [0, 0], 0, {}
-    root = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "-m", "tests.faults.kill_saving", operation, str(folder), str(model)]
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "PYTHONPATH": str(root)}
     for _ in range(kills):
-        process = subprocess.Popen(
-            command, cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        assert any(b"ready" in line for line in process.stdout), "it ended before"
+        process = child(folder, "-m", "tests.faults.kill_saving", operation, folder, model)
         whole |= {digest(folder / name): number for number, name in enumerate(("first", "second"))}
-        time.sleep(rng.uniform(0, 1.5))
-        assert process.poll() is None
-        process.kill()
-        process.communicate()
+        kill_after(rng.uniform(0, 1.5), process, folder)
         left += len(list(folder.glob(".out.*")))
         key = digest(resolve_folder(folder / "out"))
         assert key in whole, "a mixture"

@@ -4,17 +4,15 @@
 `killed` starts and kills it, and looks whether what was printed is there.
 """
 
-import os
 import random
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 from jaxwhiten import Encoder
 from jaxwhiten.search import Upgraded, build_index, load_index
 from jaxwhiten.search.header import read_header
 from jaxwhiten.search.upgraded import read_upgrade, share_embedded
+from tests.faults.kill import child, kill_after
 
 TEXTS = [f"text {number} of {number % 7}" for number in range(8000)]
 IDS = [f"id-{number}" for number in range(len(TEXTS))]
@@ -42,18 +40,9 @@ def embedded(folder):
 def killed(folder, model, kills, seed=0):
     """Texts that were embedded after each kill: at least as many as were printed before it."""
     rng, found = random.Random(seed), [0]
-    root = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "-m", "tests.faults.kill_upgrade", str(folder), str(model)]
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "PYTHONPATH": str(root)}
     for _ in range(kills):
-        process = subprocess.Popen(
-            command, cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        assert "ready\n" in iter(process.stdout.readline, ""), "it ended before"
-        time.sleep(rng.uniform(0, 0.25))
-        assert process.poll() is None
-        process.kill()
-        printed = process.communicate()[0].rpartition("\n")[0].split()
+        process = child(folder, "-m", "tests.faults.kill_upgrade", folder, model)
+        printed = kill_after(rng.uniform(0, 0.25), process, folder).rpartition("\n")[0].split()
         found.append(embedded(folder))
         assert found[-1] >= max(found[-2], *map(int, printed), 0)
     return found[1:]

@@ -2,10 +2,8 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -185,36 +183,6 @@ def test_stdout_on_a_full_disk(tiny_model, corpus, tmp_path):
     assert [line for line in said.splitlines() if not line.startswith("warning")] == [
         "error: [Errno 28] No space left on device"
     ]
-
-
-def test_ctrl_c(tiny_model, tmp_path):
-    """While it waits for more input, which never comes."""
-    output = tmp_path / "out" / "v.npy"
-    output.parent.mkdir()
-    before = earlier(output)
-    words = ["encode", "-", "-o", output, "--model", tiny_model, "--pooling", "mean", "--max-length", 32, "--block", 8]
-    process = start(words, tmp_path, stdin=subprocess.PIPE)
-    process.stdin.write(("a man plays\n" * 20).encode())
-    process.stdin.flush()
-    deadline = time.monotonic() + 120
-    while not list(output.parent.glob(".*.tmp")):
-        assert process.poll() is None, process.communicate()[1].decode()[-2000:]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    try:
-        process.wait(timeout=60)
-    finally:
-        process.kill()
-    said = process.stderr.read().decode()
-    process.stdin.close()
-    process.stdout.close()
-    process.stderr.close()
-    assert process.returncode == 130, said
-    assert said.splitlines() == ["interrupted; files that were there before are intact"]
-    assert [path.name for path in output.parent.iterdir()] == ["v.npy"]
-    assert output.read_bytes() == before
 
 
 def test_what_killed_processes_left_is_cleared_after_a_day(tmp_path):

@@ -1,4 +1,4 @@
-"""A few kills of every operation; `python -m tests.faults.kill 50` makes more."""
+"""A few kills of every operation; JAXWHITEN_FAULT_KILLS=50 makes more."""
 
 import os
 
@@ -7,7 +7,7 @@ import pytest
 
 from jaxwhiten.commands import cli
 from jaxwhiten.search import load_index
-from tests.faults import kill, kill_embed, kill_saving, kill_upgrade
+from tests.faults import kill, kill_embed, kill_saving, kill_training, kill_upgrade
 
 KILLS = int(os.environ.get("JAXWHITEN_FAULT_KILLS", "3"))
 
@@ -17,7 +17,14 @@ KILLS = int(os.environ.get("JAXWHITEN_FAULT_KILLS", "3"))
 @pytest.mark.parametrize("operation", kill.OPERATIONS)
 def test_killed_and_resumed(operation, tiny_model, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
-    assert kill.killed(operation, tmp_path, tiny_model, KILLS)[0] == KILLS
+    left = kill.killed(operation, tmp_path, tiny_model, KILLS)
+    print(f"{operation}: {left} temporary files left by the kills")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_training_killed_and_resumed(tiny_model, tmp_path):
+    assert kill_training.killed(tmp_path, tiny_model, KILLS)[0] == KILLS
 
 
 @pytest.mark.slow

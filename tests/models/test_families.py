@@ -20,67 +20,18 @@ from tests.golden.cases import CASES as GOLDEN
 from tests.golden.cases import golden, inputs, kept, write_checkpoint
 from tests.tiny import SENTENCES
 
-SIZES = {
-    "vocab_size": 120,
-    "hidden_size": 32,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": 80,
+# Name of the case -> transformers' architecture and its configuration; transformers has no experts in NomicBERT.
+CASES = {name: case for name, case in GOLDEN.items() if "experts" not in name} | {
+    name: (GOLDEN[base][0], {**GOLDEN[base][1], **changes})
+    for name, base, changes in (
+        ("albert, uneven groups", "albert", {"num_hidden_groups": 3, "num_hidden_layers": 4}),
+        ("qwen3, no windows", "qwen3", {"use_sliding_window": False}),
+        ("gemma3_text, is_causal", "gemma3_text", {"is_causal": False}),
+        ("t5, gated SiLU", "t5", {"feed_forward_proj": "gated-silu"}),
+        ("mt5, not gated", "mt5", {"feed_forward_proj": "relu"}),
+        ("gte, no token types", "gte", {"type_vocab_size": 0}),
+    )
 }
-DISTILBERT = {"vocab_size": 120, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48}
-MODERNBERT = {**SIZES, "pad_token_id": 0, "local_attention": 8}
-QWEN3 = {**SIZES, "num_hidden_layers": 5, "num_key_value_heads": 2, "head_dim": 10, "pad_token_id": 7}
-WINDOWS = {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 2}
-GEMMA3 = {
-    **QWEN3,
-    "num_hidden_layers": 7,
-    "sliding_window": 12,
-    "query_pre_attn_scalar": 20,
-    "rope_parameters": {
-        "full_attention": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0},
-        "sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
-    },
-}
-T5 = {"vocab_size": 120, "d_model": 32, "d_kv": 7, "d_ff": 48, "num_layers": 5, "num_heads": 4}
-# Name of the case -> transformers' architecture and its configuration.
-CASES = {
-    "bert": ("BertModel", SIZES),
-    "roberta": ("RobertaModel", {**SIZES, "layer_norm_eps": 1e-5, "type_vocab_size": 1}),
-    "roberta, other padding": ("RobertaModel", {**SIZES, "pad_token_id": 3}),
-    "xlm-roberta": ("XLMRobertaModel", {**SIZES, "type_vocab_size": 1}),
-    "electra, narrow embeddings": ("ElectraModel", {**SIZES, "embedding_size": 16}),
-    "electra": ("ElectraModel", {**SIZES, "embedding_size": 32}),
-    "distilbert": ("DistilBertModel", DISTILBERT),
-    "albert": ("AlbertModel", {**SIZES, "embedding_size": 16}),
-    "albert, two groups": ("AlbertModel", {**SIZES, "num_hidden_groups": 2, "embedding_size": 32}),
-    "albert, uneven groups": ("AlbertModel", {**SIZES, "num_hidden_groups": 3, "embedding_size": 16}),
-    "mpnet": ("MPNetModel", {**SIZES, "max_position_embeddings": 300}),
-    "modernbert": ("ModernBertModel", MODERNBERT),
-    "modernbert, biases": (
-        "ModernBertModel",
-        {**MODERNBERT, "norm_bias": True, "mlp_bias": True, "attention_bias": True, "hidden_activation": "silu"},
-    ),
-    "nomic_bert": ("NomicBertModel", SIZES),
-    "qwen3": ("Qwen3Model", QWEN3),
-    "qwen3, windows": ("Qwen3Model", {**QWEN3, **WINDOWS}),
-    "qwen3, bidirectional": ("Qwen3Model", {**QWEN3, **WINDOWS, "attention_bias": True, "is_causal": False}),
-    "gemma3_text": ("Gemma3TextModel", GEMMA3),
-    "gemma3_text, bidirectional": ("Gemma3TextModel", {**GEMMA3, "use_bidirectional_attention": True}),
-    "gemma3_text, is_causal": ("Gemma3TextModel", {**GEMMA3, "is_causal": False}),
-    "t5": ("T5EncoderModel", T5),
-    "t5, version 1.1": ("T5EncoderModel", {**T5, "feed_forward_proj": "gated-gelu"}),
-    "t5, gated SiLU": ("T5EncoderModel", {**T5, "feed_forward_proj": "gated-silu"}),
-    "mt5": ("MT5EncoderModel", T5),
-    "mt5, not gated": ("MT5EncoderModel", {**T5, "feed_forward_proj": "relu"}),
-    "eurobert": ("EuroBertModel", {**QWEN3, "mlp_bias": True, "attention_bias": True}),
-    "gte": ("GteModel", SIZES),
-    "gte, no token types": ("GteModel", {**SIZES, "type_vocab_size": 0}),
-    "jina_embeddings_v3": ("JinaEmbeddingsV3Model", SIZES),
-}
-KNOWN = {architecture for architecture, _ in CASES.values()}
-CASES |= {name: case for name, case in GOLDEN.items() if case[0] not in KNOWN}
-LENGTH = {"mpnet": 260, "t5": 260}  # beyond every boundary of the relative buckets
 
 
 def parity():
@@ -103,24 +54,23 @@ def write(folder, case, **changes):
     return model
 
 
-def batch(length=37, vocab_size=120, pad=1):
+def batch(length=19, pad=1):
     rng = np.random.default_rng(0)
-    ids = rng.integers(5, vocab_size, (4, length))
+    ids = rng.integers(5, 40, (4, length))
     mask = (np.arange(length) < np.array([length, 2, length // 2, length - 1])[:, None]).astype(np.int64)
     return np.where(mask, ids, pad), mask
 
 
-def run_theirs(model, ids, mask, **more):
+def run_theirs(model, ids, mask):
     torch, _ = parity()
-    more = {name: torch.tensor(value) for name, value in more.items()}
     with torch.no_grad():
-        return model(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask), output_hidden_states=True, **more)
+        return model(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask), output_hidden_states=True)
 
 
-def assert_same_output(theirs, folder, ids, mask, tolerance=2e-5, **more):
-    expected = run_theirs(theirs, ids, mask, **more)
+def assert_same_output(theirs, folder, ids, mask, tolerance=2e-5):
+    expected = run_theirs(theirs, ids, mask)
     ours, _, _ = load_model(folder)
-    got = nnx.jit(lambda m, *args: m(*args))(ours, *map(jnp.asarray, (ids, mask, *more.values())))
+    got = nnx.jit(lambda m, *args: m(*args))(ours, jnp.asarray(ids), jnp.asarray(mask))
     assert len(got.hidden_states) == len(expected.hidden_states)
     for layer, (mine, other) in enumerate(zip(got.hidden_states, expected.hidden_states, strict=True)):
         assert np.abs(other.numpy()).max() > 0.1
@@ -151,21 +101,6 @@ def test_every_family_has_a_case():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_hidden_states_equal_transformers(tmp_path, case):
-    theirs = write(tmp_path, case)
-    pad = theirs.config.pad_token_id
-    assert_same_output(theirs, tmp_path, *batch(LENGTH.get(case, 37), theirs.config.vocab_size, pad))
-
-
-@pytest.mark.parametrize("case", ["roberta, other padding", "electra, narrow embeddings", "albert", "nomic_bert"])
-def test_token_types_equal_transformers(tmp_path, case):
-    theirs = write(tmp_path, case)
-    ids, mask = batch(pad=theirs.config.pad_token_id)
-    segments = np.random.default_rng(1).integers(0, 2, ids.shape)
-    assert_same_output(theirs, tmp_path, ids, mask, token_type_ids=segments)
-
-
-@pytest.mark.parametrize("case", CASES)
 def test_what_we_write_is_read_by_transformers_and_by_us(tmp_path, case):
     _, transformers = parity()
     write(tmp_path / "theirs", case)
@@ -180,24 +115,8 @@ def test_what_we_write_is_read_by_transformers_and_by_us(tmp_path, case):
     assert tensors.keys() == written.keys()
     for name in tensors:
         np.testing.assert_array_equal(tensors[name], written[name], err_msg=name)
-    ids, mask = batch(vocab_size=config.vocab_size, pad=config.pad_token_id)
+    ids, mask = batch(pad=config.pad_token_id)
     assert_same_output(theirs.eval(), tmp_path / "ours", ids, mask)
-
-
-@pytest.mark.parametrize("case", ["mpnet", "modernbert", "albert"])
-def test_attention_diagonals_equal_transformers(tmp_path, case):
-    torch, _ = parity()
-    theirs = write(tmp_path, case)
-    theirs.set_attn_implementation("eager")
-    ids, mask = batch(pad=theirs.config.pad_token_id)
-    with torch.no_grad():
-        maps = theirs(torch.tensor(ids), torch.tensor(mask), output_attentions=True).attentions
-    got = load_model(tmp_path)[0](jnp.asarray(ids), jnp.asarray(mask)).attention_diagonals
-    assert len(got) == len(maps)
-    for mine, other in zip(got, maps, strict=True):
-        diagonal = other.numpy().diagonal(axis1=2, axis2=3)
-        difference = np.abs(np.asarray(mine) - diagonal).transpose(0, 2, 1)[mask > 0]
-        assert difference.max() < 1e-5
 
 
 @pytest.mark.parametrize("case", ["modernbert", "mpnet", "nomic_bert"])
@@ -205,7 +124,7 @@ def test_bfloat16_is_near_float32(tmp_path, case):
     config = load_config(write_checkpoint(tmp_path, case))
     folder = tmp_path / "ours"
     save_model(init_model(dataclasses.replace(config, initializer_range=0.15), seed=0), folder)
-    ids, mask = batch(vocab_size=40, length=20, pad=0)
+    ids, mask = batch(20, pad=0)
     models = (load_model(folder, dtype=dtype)[0] for dtype in ("float32", "bfloat16"))
     outputs = (model(jnp.asarray(ids), jnp.asarray(mask)) for model in models)
     exact, rough = (np.asarray(output.hidden_states[-1])[mask > 0] for output in outputs)
@@ -361,13 +280,13 @@ def test_the_longest_input_leaves_room_for_the_offset(tmp_path):
 
 
 def test_the_longest_input_equals_transformers(tmp_path):
-    theirs = write(tmp_path, "roberta", max_position_embeddings=39)
-    assert_same_output(theirs, tmp_path, *batch(37))
+    theirs = write(tmp_path, "roberta", max_position_embeddings=21)
+    assert_same_output(theirs, tmp_path, *batch(19))
 
 
 def test_token_types_are_refused_where_there_are_none(tmp_path):
     write_checkpoint(tmp_path, "distilbert")
-    ids, mask = map(jnp.asarray, batch(vocab_size=40, length=11))
+    ids, mask = map(jnp.asarray, batch(11))
     with pytest.raises(InputError, match="no token types"):
         load_model(tmp_path)[0](ids, mask, jnp.zeros_like(ids))
 

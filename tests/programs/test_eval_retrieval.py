@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from configs import pydocs, quora
+from configs import quora
 from eval import measure, published, retrieval
 from eval.intervals import bootstrap_mean
 from eval.report import Run, results
@@ -243,13 +243,6 @@ def test_typos_are_answered_before_anything_is_encoded(config, change, message, 
     config.update(change)
     with pytest.raises(InputError, match=message):
         retrieval.main(config)
-
-
-def test_the_demo_config_is_the_default_one_changed():
-    changed = pydocs.get_config()
-    assert set(changed) == set(quora.get_config())
-    assert changed.dataset == "pydocs"
-    assert len(changed.examples) == 3
 
 
 def test_recall_counts_ties_as_found():

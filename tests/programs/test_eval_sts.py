@@ -2,9 +2,6 @@
 
 import itertools
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -19,7 +16,6 @@ from eval.tasks import Encoded
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets import Pairs, STSTask, load_nli, load_sts
 from jaxwhiten.errors import InputError
-from tests.conftest import ONE_DEVICE, ROOT
 from tests.tiny import SENTENCES, write_model
 
 ROW_KEYS = ["model", "pooling", "whitening", "k", "beta", "gamma", "n_fit", "transductive", "seconds"]
@@ -356,29 +352,6 @@ def test_published_tables_are_complete():
     assert len({tuple(p.setting[name] for name in names) for p in known}) == len(known)
     assert all(15 < score < 90 for p in known for score in p.figures.values())
     assert {p.setting["aggregate"] for p in known} == {"wmean", "all"}
-
-
-@pytest.mark.slow
-def test_from_the_command_line(tmp_path, model):
-    """The program as users start it: overrides, table on stdout, exit code; a typo gives one line and code 2."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": ONE_DEVICE}
-    command = [sys.executable, "-m", "eval.sts", "--config", "configs/demo.py", f"--config.out={tmp_path / 'out'}"]
-    overrides = [f"--config.model={model}", "--config.poolings=last_avg", "--config.ks=8", "--config.bootstrap=0"]
-    overrides.append("--config.gamma=1")
-    done = subprocess.run([*command, *overrides], capture_output=True, text=True, cwd=ROOT, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert "Sample, not a benchmark." in done.stdout
-    lines = [line.split() for line in done.stdout.splitlines()]
-    assert "all rows: pooling mean" in done.stdout
-    assert [line[:-1] for line in lines if line[:1] in (["none"], ["target"])] == [["none", "32"], ["target", "†", "8"]]
-    assert str(tmp_path / "out" / "spectrum.png") in done.stdout
-    assert "score_by_k.png" not in done.stdout  # one k makes no curve
-    wrong = subprocess.run(
-        [*command, "--config.pooling=mean"], capture_output=True, text=True, cwd=ROOT, env=environment
-    )
-    assert wrong.returncode == 2
-    assert "'poolings'" in wrong.stderr
-    assert "Traceback" not in wrong.stderr
 
 
 @pytest.mark.slow

@@ -181,26 +181,6 @@ def test_nothing_is_read_twice_where_nothing_changed(encoder, sources, tmp_path,
     assert embed_files(sources, tmp_path / "parts", encoder, **HOW)["rows"] == 103
 
 
-def test_records_are_read_as_often_for_many_files_as_for_few(encoder, tmp_path, monkeypatch):
-    read, counts = Parts.records, []
-    for number in (2, 12):
-        sources = [Source(str(tmp_path / f"{i}.txt")) for i in range(number)]
-        for source in sources:
-            (tmp_path / source.path).write_text("a text\n")
-        calls = []
-        monkeypatch.setattr(Parts, "records", lambda self, calls=calls: calls.append(1) or read(self))
-        embed_files(sources, tmp_path / f"parts-{number}", encoder, **HOW)
-        counts.append(len(calls))
-    assert counts[0] == counts[1]
-
-
-def test_the_hash_of_a_plan_is_computed_once(encoder, sources, tmp_path, monkeypatch):
-    seen, key = [], parts.io.content_key
-    monkeypatch.setattr(parts.io, "content_key", lambda *facts: seen.append(1) or key(*facts))
-    embed_files(sources, tmp_path / "parts", encoder, **HOW)
-    assert len(seen) == 1
-
-
 @pytest.mark.parametrize("name", ["plan.json", "manifest.json", "part-000003.json", "part-000003.parquet"])
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
 def test_parts_are_regular_files_of_their_folder(encoder, sources, tmp_path, name, kind):
