@@ -18,21 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from jaxwhiten import io
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
 from jaxwhiten.encoding.stream import BLOCK
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.head.head import pooling_names
-from jaxwhiten.io import (
-    atomic_path,
-    cache_dir,
-    content_key,
-    map_array,
-    remove_stale,
-    save_array,
-    sha256_file,
-    write_json,
-)
 from jaxwhiten.text import Texts, as_texts, text_fingerprint
 
 # Changed whenever the encoder's arithmetic changes, so that vectors of older versions are not read.
@@ -52,7 +43,7 @@ class EmbeddingStore:
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, shard_rows: int = SHARD_ROWS):
         if shard_rows < 1:
             raise InputError(f"shard_rows={shard_rows}: expected at least 1.")
-        self.folder = Path(folder) if folder is not None else cache_dir("embeddings")
+        self.folder = Path(folder) if folder is not None else io.cache_dir("embeddings")
         self.shard_rows = shard_rows
 
     def encode(
@@ -132,7 +123,7 @@ class _Entry:
 
     def __init__(self, root: Path, key: Mapping[str, Any], shard_rows: int):
         self.key = dict(key)
-        self.folder = root / content_key(self.key)
+        self.folder = root / io.content_key(self.key)
         self.shape = (key["rows"], key["dimension"])
         self.dtype = np.dtype(key.get("kept", np.float32))
         self.shard_rows = shard_rows
@@ -152,7 +143,7 @@ class _Entry:
             if told["key"] != self.key:
                 raise ValueError("its sidecar has a different key")
             array = _map(self.folder / _ARRAY, self.shape, self.dtype)
-            if sha256_file(self.folder / _ARRAY) != told["sha256"]:
+            if io.sha256_file(self.folder / _ARRAY) != told["sha256"]:
                 raise ValueError("checksum does not match")
             self._clear()
             return array
@@ -179,7 +170,7 @@ class _Entry:
 
     def put(self, number: int, block: np.ndarray) -> None:
         block = np.ascontiguousarray(block, self.dtype)
-        save_array(self._shard(number, _digest(block)), block)
+        io.save_array(self._shard(number, _digest(block)), block)
 
     def join(self) -> np.ndarray | None:
         """Joins all shards into one array, removes them and maps the array.
@@ -201,19 +192,19 @@ class _Entry:
         """Removes the shards of a finished array; a run killed just before this leaves all of them."""
         for path in self.folder.glob("shard-*.npy"):
             path.unlink(missing_ok=True)
-        remove_stale(self.folder)
+        io.remove_stale(self.folder)
 
     def _join_shards(self) -> None:
         shards = [self._shard(number) for number in range(-(-self.shape[0] // self.shard_rows))]
-        with atomic_path(self.folder / _ARRAY) as temporary:
+        with io.atomic_path(self.folder / _ARRAY) as temporary:
             with open(temporary, "wb") as file:
                 np.lib.format.write_array_header_1_0(
                     file, {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
                 )
                 for number, path in enumerate(shards):
                     _map(path, self._shard_shape(number), self.dtype).tofile(file)
-            digest = sha256_file(temporary)
-        write_json(self.folder / _SIDECAR, {"key": self.key, "sha256": digest})
+            digest = io.sha256_file(temporary)
+        io.write_json(self.folder / _SIDECAR, {"key": self.key, "sha256": digest})
 
 
 def _digest(block: np.ndarray) -> str:
@@ -221,7 +212,7 @@ def _digest(block: np.ndarray) -> str:
 
 
 def _map(path: Path, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
-    array = map_array(path)
+    array = io.map_array(path)
     if array.shape != shape or array.dtype != dtype:
         raise ValueError(f"{path.name}: expected {dtype} {shape}, got {array.dtype} {array.shape}")
     return array

@@ -21,6 +21,7 @@ from jaxwhiten.errors import InputError
 
 Array = np.ndarray | jax.Array
 
+_LEVEL = 0.95  # of intervals
 _BLOCK_ELEMENTS = 1 << 20  # counts held at once: resamples in a block × pairs
 
 
@@ -174,17 +175,15 @@ def spearman_resamples(
     return {"all": pooled[:, 0], "mean": by_group.mean(axis=1), "wmean": np.einsum("g,mgr->mr", weights, by_group)}
 
 
-def percentile_interval(samples: Real[np.ndarray, " r"], level: float = 0.95) -> Interval:
-    """The percentile interval that contains the share `level` of the samples (Efron & Tibshirani 1993, chapter 13).
+def percentile_interval(samples: Real[np.ndarray, " r"]) -> Interval:
+    """The percentile interval that contains 95% of the samples (Efron & Tibshirani 1993, chapter 13).
 
     NaN samples are ignored; if all are NaN, both ends are NaN.
     """
-    if not 0 < level < 1:
-        raise InputError(f"The level of an interval lies between 0 and 1, got {level}.")
     defined = samples[~np.isnan(samples)]
     if not len(defined):
         return Interval(math.nan, math.nan)
-    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(defined, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return Interval(float(low), float(high))
 
 

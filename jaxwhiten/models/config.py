@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from jaxwhiten.errors import ModelError
 
 MAX_LAYERS = 512
-ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")  # in `activations`
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")  # in `layers`
 # Far beyond every published encoder of these families: a config outside these limits is damaged or malicious.
 _LIMITS: dict[str, tuple[float, float]] = {
     "vocab_size": (1, 5_000_000),

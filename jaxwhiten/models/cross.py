@@ -17,8 +17,7 @@ from jaxtyping import Array, Int
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import checkpoint
-from jaxwhiten.models.activations import activation
-from jaxwhiten.models.layers import EncoderOutput, linear
+from jaxwhiten.models.layers import EncoderOutput, activation, linear
 from jaxwhiten.models.loading import load_head, load_model, save_with_head
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.models.registry import head_form

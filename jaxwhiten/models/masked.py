@@ -18,10 +18,9 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from jaxwhiten.models import checkpoint
-from jaxwhiten.models.activations import activation
 from jaxwhiten.models.config import EncoderConfig, check_supported
 from jaxwhiten.models.folders import naming, read_json
-from jaxwhiten.models.layers import layer_norm, linear, matmul_precision
+from jaxwhiten.models.layers import activation, layer_norm, linear, matmul_precision
 from jaxwhiten.models.loading import load_head, load_model, save_with_head
 from jaxwhiten.models.registry import head_form
 from jaxwhiten.models.transformer import TransformerEncoder

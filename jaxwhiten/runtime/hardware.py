@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
+
+import threadpoolctl
 
 from jaxwhiten.errors import InputError, JaxwhitenError
 
+Share = TypeVar("Share")
+Result = TypeVar("Result")
+# One call at a time: each call takes all cores and limits the threads of the process.
+_TURN = threading.Lock()
+_LEAST_ROWS = 512  # fewer rows are not worth a thread
 _process: int | None = None  # the process that first used devices; a forked process inherits the number
 
 
@@ -82,3 +94,38 @@ def peak_memory() -> float | None:
         return None
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+
+
+@functools.cache
+def _libraries() -> threadpoolctl.ThreadpoolController:
+    return threadpoolctl.ThreadpoolController()
+
+
+def deal(rows: range, most: int, threads: int) -> list[list[slice]]:
+    """Cuts rows into chunks of about the same size and deals them to threads: one list per thread, largest chunk first.
+
+    No chunk has more than `most` rows. There are fewer lists than `threads` if each would get few rows.
+    """
+    threads = max(1, min(threads, len(rows) // _LEAST_ROWS))
+    rounds = -(-len(rows) // (threads * most))
+    each = max(1, -(-len(rows) // max(1, threads * rounds)))
+    chunks = [slice(first, min(rows.stop, first + each)) for first in range(rows.start, rows.stop, each)]
+    return [chunks[i::threads] for i in range(min(threads, len(chunks)))]
+
+
+def on_cores(work: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
+    """Calls `work` on every share, each in its own thread, in which BLAS has no further threads.
+
+    BLAS's own threads share every product, wait for each other after it, and idle while the next rows are prepared.
+    Here each core prepares and multiplies its own chunks of rows while they are in its cache. A single
+    share runs on the calling thread with BLAS's own threads. `work` must release the GIL while it computes, as NumPy
+    does. Results have the order of the shares. An error is raised after all shares are done.
+    """
+    if len(shares) == 1:
+        return [work(shares[0])]
+    check_process()
+    # The limit holds for the process if BLAS has one pool of threads, and for the calling thread if OpenMP gives every
+    # thread its own pool. The earlier setting is restored.
+    on_one_thread = functools.partial(_libraries().limit, limits=1, user_api="blas")
+    with _TURN, on_one_thread(), ThreadPoolExecutor(len(shares), initializer=on_one_thread) as pool:
+        return list(pool.map(work, shares))

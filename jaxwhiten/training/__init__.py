@@ -10,10 +10,9 @@ from jaxwhiten.training.distillation import encode_columns, plan_taught
 from jaxwhiten.training.fine_tune import Tuned, fine_tune, load_bare, note, train
 from jaxwhiten.training.held_out import Figure, HeldOut, hold_out, write_held_out
 from jaxwhiten.training.loop import run_plan
-from jaxwhiten.training.negatives import mine_negatives
 from jaxwhiten.training.objectives import OBJECTIVES, find_objective, make_plan, objective_loss, settings_of
 from jaxwhiten.training.plan import Objective, Plan, Setup, plan_sentences
-from jaxwhiten.training.rows import read_rows
+from jaxwhiten.training.rows import mine_negatives, read_rows
 from jaxwhiten.training.sentences import (
     Rebuild,
     TokenTable,

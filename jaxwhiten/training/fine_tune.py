@@ -23,10 +23,9 @@ from jaxwhiten.models import StaticEncoder, load_config, load_model, resolve_fol
 from jaxwhiten.parameters import DEFAULTS, TrainingOptions
 from jaxwhiten.training.held_out import HeldOut, hold_out
 from jaxwhiten.training.loop import run_plan
-from jaxwhiten.training.negatives import mine_negatives
 from jaxwhiten.training.objectives import find_objective, make_plan
 from jaxwhiten.training.plan import Objective, Setup
-from jaxwhiten.training.rows import read_rows, with_negatives
+from jaxwhiten.training.rows import mine_negatives, read_rows, with_negatives
 from jaxwhiten.training.sentences import sentence_batches, tokenize_columns
 
 BARE_LENGTH = 128  # in tokens, of an encoder whose folder describes no head

@@ -1,4 +1,4 @@
-"""Rows of users as training examples: tables in files or in memory, with the columns that an objective needs."""
+"""Rows of users as training examples: tables with the columns that an objective needs, and mined hard negatives."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.examples import Examples, examples_of, nli_triplets, text_examples
+from jaxwhiten.datasets.examples import Examples, examples_of, linked_groups, nli_triplets, text_examples
 from jaxwhiten.datasets.nli import LABELS, label_codes
 from jaxwhiten.datasets.tables import Table, read_header, read_table, split_name
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
+from jaxwhiten.search import build_index
+from jaxwhiten.text import SIDES, Texts, as_texts
 from jaxwhiten.training.plan import Objective
 
 _LABELS = ("label", "score", "similarity_score", "gold_label")
@@ -139,6 +141,34 @@ def _triplets(table: Table, names: Sequence[str], label: str, skip_bad_rows: boo
     if not len(examples):
         raise DataError(f"{table.path}: no premise has both an entailed and a contradicting hypothesis.")
     return examples
+
+
+def mine_negatives(
+    encoder: Any, first: Texts, second: Texts, *, count: int, depth: int = 30, seed: int = 0
+) -> tuple[list[str], list[str]]:
+    """Hard negatives for pairs that belong together: texts that an `Encoder` finds near, but no chain of pairs links.
+
+    For each distinct text of `first`, `count` negatives are drawn from the `depth` nearest unlinked texts of `second`.
+
+    Returns:
+      Texts of `first`, and a negative for each.
+    """
+    numbers: dict[str, int] = {}
+    sides = map(as_texts, (first, second), SIDES)
+    a, b = (np.array([numbers.setdefault(text, len(numbers)) for text in side], int) for side in sides)
+    texts, queries, candidates = list(numbers), np.unique(a), np.unique(b)
+    group = linked_groups(np.stack([a, b]))
+    vectors = encoder.encode(texts)
+    most = min(depth + int(np.bincount(group).max()), len(candidates))
+    _, ids = build_index(vectors[candidates], "jax").search(vectors[queries], most)
+    found = candidates[ids]
+    free = group[found] != group[queries][:, None]
+    free &= np.cumsum(free, axis=1) <= depth
+    drawn = np.argsort(np.where(free, np.random.default_rng(seed).random(free.shape), 2.0), axis=1)[:, :count]
+    there = np.take_along_axis(free, drawn, axis=1)
+    owners = np.broadcast_to(queries[:, None], there.shape)[there]
+    negatives = np.take_along_axis(found, drawn, axis=1)[there]
+    return [texts[i] for i in owners.tolist()], [texts[i] for i in negatives.tolist()]
 
 
 def with_negatives(pairs: Examples, owners: Iterable[str], negatives: Iterable[str]) -> Examples:

@@ -11,7 +11,7 @@ from jaxtyping import Float, Float32, Shaped
 
 from jaxwhiten import arrays
 from jaxwhiten.errors import InputError
-from jaxwhiten.runtime import blas, hardware
+from jaxwhiten.runtime import hardware
 
 _BLOCK_BYTES = 32 << 20
 _HOST_BLOCK_BYTES = 256 << 20
@@ -153,8 +153,8 @@ class Affine:
         rows = max(1, _CHUNK_BYTES // (d * dtype.itemsize))
         full = rows * max(1, _HOST_BLOCK_BYTES // _CHUNK_BYTES)
         for part in arrays.blocks(n, full):  # an interrupt waits for one block, not for all rows
-            shares = blas.deal(range(part.start, part.stop), rows, hardware.cores())
-            for chunks in blas.on_cores(lambda share: _map_chunks(X, out, share, *constants), shares):
+            shares = hardware.deal(range(part.start, part.stop), rows, hardware.cores())
+            for chunks in hardware.on_cores(lambda share: _map_chunks(X, out, share, *constants), shares):
                 doubtful += chunks
         return sorted(doubtful, key=lambda part: part.start)
 

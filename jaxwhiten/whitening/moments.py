@@ -14,7 +14,7 @@ from jaxtyping import Float64
 from jaxwhiten import arrays, io
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.errors import FormatError, InputError, MismatchError
-from jaxwhiten.runtime import blas, hardware
+from jaxwhiten.runtime import hardware
 from jaxwhiten.space import merged
 
 _CODED_ROWS = 1 << 18
@@ -247,7 +247,7 @@ def sums_on_host(block: np.ndarray, center: np.ndarray, scale: float) -> Sums:
     threads = 1 if cores * d * d * (8 + center.dtype.itemsize) > _MATRICES_BYTES else cores
     most = max(_LEAST_CHUNK, min(_CHUNK_BYTES, _CHUNKS_BYTES // threads) // (d * center.dtype.itemsize))
     work = functools.partial(_sums_of_chunks, block, center, scale)
-    total, *others = blas.on_cores(work, blas.deal(range(n), most, threads))
+    total, *others = hardware.on_cores(work, hardware.deal(range(n), most, threads))
     for other in others:
         for sums, more in zip(total, other, strict=True):
             sums += more

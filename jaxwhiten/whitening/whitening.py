@@ -129,10 +129,10 @@ class Whitening(Estimator):
         variances, components, noise = eigen(moments)
         self._maps = {}
         self.mean_, self.components_, self.variances_, self.noise_ = mean, components, variances, noise
-        self._pending = None
+        self._pending, self.n_samples_seen_ = None, n
         if self.gamma:  # at 0 nothing is scaled
             _warn_of_few_rows(variances, n, int(self.n_components or len(mean)))
-        self._warn_of_rank(n)
+        self._warn_of_rank()
         columns = np.square(components) @ variances
         if 0 < np.median(columns) < _floor(columns.max(keepdims=True), float(self.eigenvalue_floor)):
             _warn(
@@ -160,7 +160,7 @@ class Whitening(Estimator):
         """A whitening of the same fit with other parameters; both share the decomposition, so that it costs nothing."""
         result = self._about(self.mean_).set_params(**changes)
         result._check_params(self.n_features_in_)
-        result._warn_of_rank(self.n_samples_seen_)
+        result._warn_of_rank()
         return result
 
     def with_mean(self, mean: Float[np.ndarray, " d"]) -> Whitening:
@@ -213,10 +213,11 @@ class Whitening(Estimator):
     @property
     def shrinkage_(self) -> float:
         """The shrinkage coefficient in use; 0 without shrinkage."""
-        return self._coefficient(self.n_samples_seen_)
-
-    def _coefficient(self, n: int) -> float:
-        return oas(self.variances_, n) if isinstance(self.shrinkage, str) else float(self.shrinkage or 0.0)
+        return (
+            oas(self.variances_, self.n_samples_seen_)
+            if isinstance(self.shrinkage, str)
+            else float(self.shrinkage or 0.0)
+        )
 
     @property
     def eigenvalues_(self) -> Float64[np.ndarray, " d"]:
@@ -234,10 +235,11 @@ class Whitening(Estimator):
     @property
     def rank_(self) -> int:
         """The number of eigenvalues above the floor before shrinkage, at most n − 1."""
-        return self._rank(float(self.eigenvalue_floor), self.n_samples_seen_)
+        return self._rank(float(self.eigenvalue_floor))
 
-    def _rank(self, floor: float, n: int) -> int:
-        return min(int((self.variances_ > np.maximum(_floor(self.variances_, floor), self.noise_)).sum()), n - 1)
+    def _rank(self, floor: float) -> int:
+        above = self.variances_ > np.maximum(_floor(self.variances_, floor), self.noise_)
+        return min(int(above.sum()), self.n_samples_seen_ - 1)
 
     @property
     def unseen_variances_(self) -> Float64[np.ndarray, " d"]:
@@ -252,7 +254,7 @@ class Whitening(Estimator):
           2020, "Analytical nonlinear shrinkage of large-dimensional covariance matrices", for n < d.
         """
         n, unseen = self.n_samples_seen_, np.zeros(self.n_features_in_)
-        if not (rank := self._rank(0.0, n)):
+        if not (rank := self._rank(0.0)):
             return unseen
         values = self.variances_[:rank] * n / (n - 1)
         d = rank if rank < n - 1 else len(unseen)  # rows of lower rank than they could have never leave its axes
@@ -298,11 +300,11 @@ class Whitening(Estimator):
         elif self.shrinkage is not None:
             check_share("shrinkage", self.shrinkage)
 
-    def _warn_of_rank(self, n: int) -> None:
-        k, d, rank = self.n_components, len(self.mean_), self._rank(float(self.eigenvalue_floor), n)
-        if self._coefficient(n):
+    def _warn_of_rank(self) -> None:
+        k, d, rank = self.n_components, len(self.mean_), self.rank_
+        if self.shrinkage_:
             return
-        if self.gamma and 4 * rank < min(d, n - 1):
+        if self.gamma and 4 * rank < min(d, self.n_samples_seen_ - 1):
             what = f"{d - rank} of {d} directions vary too little to be whitened: the rank of the data is {rank}"
             most = f", or use n_components={rank}" if rank else ""
             _warn(f"{what}. Remove rows that are much longer than the others, and repeated rows{most}.")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jaxwhiten.training.negatives import mine_negatives
+from jaxwhiten.training.rows import mine_negatives
 
 
 class Angles:

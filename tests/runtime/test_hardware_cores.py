@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-from jaxwhiten.runtime import blas
+from jaxwhiten.runtime import hardware
 
 
 @pytest.fixture(autouse=True)
 def libraries_of_now():
     """Other tests may have loaded a BLAS since the libraries were listed."""
-    blas._libraries.cache_clear()
+    hardware._libraries.cache_clear()
 
 
 def blas_threads():
@@ -24,7 +24,7 @@ def blas_threads():
 @pytest.mark.parametrize("most", [1, 700, 10_000])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_every_row_is_dealt_once(n, most, threads):
-    shares = blas.deal(range(10, 10 + n), most, threads)
+    shares = hardware.deal(range(10, 10 + n), most, threads)
     assert len(shares) == min(n, max(1, min(threads, n // 512)))
     chunks = sorted((chunk for share in shares for chunk in share), key=lambda chunk: chunk.start)
     assert [row for chunk in chunks for row in range(chunk.start, chunk.stop)] == list(range(10, 10 + n))
@@ -42,13 +42,13 @@ def test_every_share_has_a_thread_and_one_blas_thread(count):
         together.wait(10)  # passes only if all of them run at the same time
         return share, blas_threads()
 
-    assert blas.on_cores(work, range(count)) == [(i, [1] * len(before)) for i in range(count)]
+    assert hardware.on_cores(work, range(count)) == [(i, [1] * len(before)) for i in range(count)]
     assert blas_threads() == before
 
 
 def test_a_single_share_leaves_blas_its_threads():
     before = blas_threads()
-    assert blas.on_cores(lambda share: (threading.current_thread(), blas_threads()), ["all"]) == [
+    assert hardware.on_cores(lambda share: (threading.current_thread(), blas_threads()), ["all"]) == [
         (threading.current_thread(), before)
     ]
 
@@ -56,7 +56,7 @@ def test_a_single_share_leaves_blas_its_threads():
 def test_an_error_reaches_the_caller_and_blas_has_its_threads_back():
     before = blas_threads()
     with pytest.raises(ZeroDivisionError):
-        blas.on_cores(lambda share: 1 / share, [1, 0, 2])
+        hardware.on_cores(lambda share: 1 / share, [1, 0, 2])
     assert blas_threads() == before
 
 
@@ -66,6 +66,6 @@ def test_callers_side_by_side_leave_blas_its_threads():
     expected = x @ x
     for _ in range(5):
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda _: blas.on_cores(lambda a: a @ a, [x, x]), range(16)))
+            found = list(pool.map(lambda _: hardware.on_cores(lambda a: a @ a, [x, x]), range(16)))
         assert all(np.allclose(product, expected) for products in found for product in products)
         assert blas_threads() == before
