@@ -38,9 +38,9 @@ from eval.intervals import bootstrap_mean
 from eval.searches import load_search
 from jaxwhiten import Encoder, Moments, Whitening, metrics
 from jaxwhiten import export as databases
-from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.encoding import EmbeddingStore, is_tuned
+from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.search import build_index
+from jaxwhiten.whitening import choose_gamma
 
 K = 10
 RESAMPLES = 2000
@@ -179,9 +179,9 @@ class Task:
             EmbeddingStore(),
         )
         self.x, self.q = (np.array(store.encode(loaded, text)) for text in (found.documents, texts))
-        self.tuned = is_tuned(loaded)
+        self.tuned = loaded.tuned
         self.whitening = Whitening.from_moments(Moments().update(self.x), gamma=0.0)
-        self.gamma = SpectrumCode.usual_gamma(self.whitening, self.tuned)
+        self.gamma = choose_gamma(self.whitening, self.tuned).gamma
 
     def scores(self, ids: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
         """Reciprocal ranks by query, and the figures of a row."""

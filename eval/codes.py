@@ -39,12 +39,12 @@ from eval.tasks import TaskIndex, index_sentences
 from jaxwhiten import Encoder, Moments, Whitening, metrics
 from jaxwhiten.codes import CODES, Code, SpectrumCode, make_code
 from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_sts
-from jaxwhiten.encoding import EmbeddingStore, shipped_isoscore
+from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import Index, build_index
-from jaxwhiten.whitening import TUNED, spread
+from jaxwhiten.whitening import choose_gamma, participation_ratio
 
-TRAINED = ("pq", *COMPARATORS)
+TRAINED = COMPARATORS
 FLOATS = ("whitening", "pca", "truncation", "random-projection")  # two bytes per dimension
 RAW = "float32"
 OWN_MEAN = "outside+mean"  # axes and variances of other text about the mean of the documents
@@ -110,13 +110,12 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
     took, texts = time.perf_counter() - encoding, sum(map(len, encoded))
     encoded_in = results.Encoding(took, texts, 0, note="what is in the cache is read")
 
-    isoscore = shipped_isoscore(encoder)
-    run = report.Run(make_header(config, encoder, searched, encoded_in, len(outside), isoscore))
+    run = report.Run(make_header(config, encoder, searched, encoded_in, len(outside)))
     yield run
     raw: Scored | None = None
     spectra: dict[tuple[str, float], dict[int, np.ndarray]] = {}
     known: set = set()
-    for fit in fits(fitted_on, gammas, isoscore > TUNED):
+    for fit in fits(fitted_on, gammas, encoder.tuned):
         of_fit = names if fit.name != OWN_MEAN else tuple(name for name in names if name == "spectrum")
         for name, size in settings(of_fit, sizes, rotated, first=raw is None):
             found = measured(name, size, fit, searched, encoder, config, known)
@@ -164,7 +163,7 @@ def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float], tuned: bo
     """The fits on each set of rows, with every given γ or the default γ for the kind of encoder."""
     for name, rows in fitted_on.items():
         moments = Moments().update(rows)
-        for gamma in gammas or (SpectrumCode.usual_gamma(moments, tuned),):
+        for gamma in gammas or (choose_gamma(moments, tuned).gamma,):
             with Notes().of("", ""):  # few rows are expected: small k and γ are compared
                 fit = Fit(name, rows, Whitening.from_moments(moments, gamma=gamma), tuned)
                 yield fit
@@ -214,8 +213,8 @@ def measured(
     if name == "spectrum":
         columns = int(np.count_nonzero(computed(name, size, fit).bits_))
         spectemp = measure.spectemp(fit.whitening.with_params(n_components=None).eigenvalues_, columns)
-        usual = SpectrumCode.usual_gamma(fit.whitening, fit.tuned)
-        told = {"isoscore": spread(fit.whitening), "spectemp": spectemp, "usual_gamma": usual}
+        usual = choose_gamma(fit.whitening, fit.tuned).gamma
+        told = {"participation_ratio": participation_ratio(fit.whitening), "spectemp": spectemp, "usual_gamma": usual}
     return {
         "model": encoder.name,
         "pooling": encoder.pooling,
@@ -259,9 +258,7 @@ def coded(
     if name in COMPARATORS:
         found = Comparator(name, size, fit.rows, fit.whitening, documents)
         return found, found.prepare(queries), found.bytes
-    if name == "pq":
-        index = trained(name, size, fit, documents)
-    elif cosine:
+    if cosine:
         code = computed(name, size, fit)
         index = build_index(code.decode(code.encode(documents)), "faiss-flat")
         return index, index.prepare(code.transform(queries)), code.nbytes
@@ -287,17 +284,6 @@ def reduction(name: str, k: int, fit: Fit) -> Callable[[np.ndarray], np.ndarray]
 def computed(name: str, size: int, fit: Fit) -> Code:
     """A code that needs no training, fitted."""
     return SpectrumCode(bytes=size).fit(fit.whitening) if name == "spectrum" else make_code(name).fit(fit.rows)
-
-
-def trained(name: str, size: int, fit: Fit, documents: np.ndarray) -> Index:
-    """A code that FAISS trains on the rows of the fit, after their whitening, with the documents in it."""
-    own = np.arange(len(documents))
-    rows = own if fit.rows is documents else len(documents) + np.arange(len(fit.rows))
-    index = build_index(fit.rows, "faiss-flat", whitening=fit.whitening, codes=name, bytes=size, ids=rows)
-    if fit.rows is not documents:
-        index.add(documents, ids=own)
-        index.remove(rows)
-    return index
 
 
 def rescored(ids: np.ndarray, searched: Searched) -> np.ndarray:
@@ -350,12 +336,11 @@ def make_header(
     searched: Searched,
     encoding: results.Encoding,
     outside: int,
-    isoscore: float,
 ) -> results.CodesHeader:
     """The header in `run.json`; `outside` is the number of sentences of other text."""
     data, queries = searched.data, len(searched.queries)
     return results.CodesHeader(
-        isoscore=isoscore,
+        participation_ratio=encoder.encoding().get("participation_ratio"),
         title=f"Codes on {data.name}: {encoder.name}",
         dataset=results.Dataset(data.name, len(data.documents), queries, dict(data.counts)),
         tasks=tuple(task.name for task in searched.tasks),

@@ -1,4 +1,4 @@
-"""Codes that FAISS trains, for comparison with the codes of an index: `opq`, `rabitq`, `eden`, `sq4` and `sq8`.
+"""Codes that FAISS trains, for comparison with the codes of an index: `pq`, `opq`, `rabitq`, `eden`, `sq4` and `sq8`.
 
 They are searched like the codes of an index: after the whitening, by the distance to the decoded vectors.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from jaxwhiten import Whitening
 from jaxwhiten.errors import InputError
 
-COMPARATORS = ("opq", "rabitq", "eden", "sq4", "sq8")
+COMPARATORS = ("pq", "opq", "rabitq", "eden", "sq4", "sq8")
 # Bytes that FAISS adds to every vector, for one bit a dimension and for more, and the most bits.
 _FACTORS = {"rabitq": (8, 20, 9), "eden": (8, 8, 8)}
 # Rounds of a rotation's training and what it sees: with FAISS's own values it takes ten times as long.
@@ -34,10 +34,10 @@ def factory(name: str, size: int, k: int) -> tuple[str, int, int]:
     Raises:
       InputError: The code does not fit into `size` bytes.
     """
-    if name == "opq":
+    if name in ("pq", "opq"):
         if size > k:
             raise InputError(f"it cuts vectors into {size} parts: they have {k} columns")
-        return f"OPQ{size},PQ{size}x8np", math.ceil(k / size) * size, size
+        return f"OPQ{size}," * (name == "opq") + f"PQ{size}x8np", math.ceil(k / size) * size, size
     if name in _FACTORS:
         one, more, most = _FACTORS[name]
         bits = next((b for b in range(most, 1, -1) if -(-k * b // 8) + more <= size), 1)
@@ -81,6 +81,8 @@ class Comparator:
                 setattr(rotation, setting, value)
             for quantiser in (self._rotating, faiss.downcast_index(self._index.index).pq):
                 quantiser.cp.seed, quantiser.cp.min_points_per_centroid = _SEED, 1
+        if name == "pq":
+            self._index.pq.cp.seed, self._index.pq.cp.min_points_per_centroid = _SEED, 1
         before = faiss.omp_get_max_threads(), faiss.cvar.distance_compute_blas_threshold
         # The k-means of a few columns is sooner done by one thread and matrix products.
         faiss.omp_set_num_threads(1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from eval.report import Run, Table
 from eval.report.results import SIGNIFICANT, CodeRow, CodesHeader, Estimate, UpgradeHeader, UpgradeRow
-from jaxwhiten.whitening import SPREAD_OUT, TUNED
+from jaxwhiten.whitening import is_spread
 
 _CODE = "spectrum"
 CodesRun = Run[CodesHeader, CodeRow]
@@ -46,12 +46,15 @@ def tasks_table(runs: Sequence[CodesRun]) -> Table:
     return Table(heads, cells, 2, caption)
 
 
-def _by_corpus(header: CodesHeader, row: CodeRow) -> float:
-    return 0.5 if (row.isoscore or 0) > SPREAD_OUT else 1.0
+def _ratio(header: CodesHeader) -> float:
+    """The participation ratio of the encoder; older runs have the IsoScore, (ratio − 1) / (d − 1)."""
+    if header.participation_ratio is not None:
+        return header.participation_ratio
+    return 1 + (header.dimension - 1) * max(header.isoscore or 0.0, 0.0)
 
 
-def _by_encoder(tuned: float) -> Callable[[CodesHeader, CodeRow], float]:
-    return lambda header, row: tuned if (header.isoscore or 0) > TUNED else 1.0
+def _now(header: CodesHeader, row: CodeRow) -> float:
+    return 0.25 if is_spread(_ratio(header), header.dimension) else 1.0
 
 
 RULES: dict[str, Callable[[CodesHeader, CodeRow], float]] = {
@@ -60,10 +63,8 @@ RULES: dict[str, Callable[[CodesHeader, CodeRow], float]] = {
     "0.5": lambda header, row: 0.5,
     "1": lambda header, row: 1.0,
     "SpecTemp": lambda header, row: row.spectemp or 0.0,
-    "corpus: 0.5 or 1": _by_corpus,
-    "encoder: 0.5 or 1": _by_encoder(0.5),
-    "encoder: 0.25 or 1": _by_encoder(0.25),
-    "encoder and corpus": lambda header, row: row.usual_gamma or 0.0,
+    "rule before": lambda header, row: row.usual_gamma or 0.0,
+    "rule": _now,
 }
 
 
@@ -90,14 +91,14 @@ def regret_table(runs: Sequence[CodesRun]) -> Table:
     """The largest loss over sizes of each rule for γ, against the best γ of the same encoder, corpus and size."""
     cells, worst = [], []
     for run in runs:
-        header, told = run.header, next(row for row in run.rows if row.code == _CODE)
+        header = run.header
         found = {name: max(lost) for name, lost in regrets(run).items()}
         worst.append(found)
-        isoscores = [f"{value:.3f}" for value in (header.isoscore, told.isoscore)]
-        cells.append([_who(run), header.dataset.name, *isoscores, *(f"{value:.2f}" for value in found.values())])
+        shown = [f"{value:.2f}" for value in found.values()]
+        cells.append([_who(run), header.dataset.name, f"{_ratio(header):.0f}", *shown])
     for name, total in (("largest", max), ("mean", fmean)):
-        cells.append([name, "", "", "", *(f"{total([found[rule] for found in worst]):.2f}" for rule in RULES)])
-    heads = ["encoder", "corpus", "IsoScore, encoder", "IsoScore, corpus", *RULES]
+        cells.append([name, "", "", *(f"{total([found[rule] for found in worst]):.2f}" for rule in RULES)])
+    heads = ["encoder", "corpus", "ratio", *RULES]
     return Table(heads, cells, 2, "Points of MRR@10 lost against the best γ of the same row; the worst of the sizes.")
 
 

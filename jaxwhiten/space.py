@@ -19,6 +19,8 @@ from jaxwhiten.errors import MismatchError
 _SHOWN = {"fingerprint": "model", "head": "pooling"}
 _UNSEEN = {"fingerprint": "other weights, tokenizer or head", "head": "another head, such as another whitening"}
 _TYPES: dict[str, Any] = {"prompts": dict, "max_length": int, "dimension": int}  # other fields are texts
+_TYPES |= {"tuned": bool, "participation_ratio": float}
+JUDGED = ("tuned", "participation_ratio")  # fields that vectors do not depend on
 
 
 class SpaceWarning(UserWarning):
@@ -33,6 +35,8 @@ class VectorSpace:
     folder: str | None = None
     dtype: str | None = None
     engine: str | None = None
+    tuned: bool | None = None  # whether the encoder is fine-tuned for similarity, and its ratio if that decided
+    participation_ratio: float | None = None  # of the shipped sentences; neither is compared
     fingerprint: str | None = None  # of the encoder, with its head if that has no name
     head: str | None = None  # fingerprint of the pooling and the steps after it, without a final code
     pooling: str | None = None  # the head's name, compared where the head is unknown
@@ -124,7 +128,7 @@ class EncodedArray(np.ndarray):
     Rows, copies and other dtypes keep the space. Arithmetic, `np.asarray` and pickles give plain arrays.
     """
 
-    origin: Callable[[], VectorSpace | None] | None
+    origin: Callable[[bool], VectorSpace | None] | None
 
     def __array_finalize__(self, source: Any) -> None:
         self.origin = getattr(source, "origin", None) if self.shape[-1:] == np.shape(source)[-1:] else None
@@ -138,12 +142,16 @@ class EncodedArray(np.ndarray):
     @property
     def space(self) -> VectorSpace | None:
         """The space of these vectors; None after their encoder was deleted."""
-        space = self.origin() if self.origin is not None else None
+        return self.known_space()
+
+    def known_space(self, judged: bool = False) -> VectorSpace | None:
+        """`space`; if `judged`, with the encoder's answer whether it is fine-tuned for similarity."""
+        space = self.origin(judged) if self.origin is not None else None
         return space and dataclasses.replace(space, dimension=self.shape[-1])
 
 
-def with_space(vectors: np.ndarray, origin: Callable[[], VectorSpace | None]) -> np.ndarray:
-    """A view of vectors that knows its space; `origin` is called when the space is first compared."""
+def with_space(vectors: np.ndarray, origin: Callable[[bool], VectorSpace | None]) -> np.ndarray:
+    """A view of vectors that knows its space; `origin` is called with `judged` when the space is first compared."""
     known = vectors.view(EncodedArray)
     known.origin = origin
     return known

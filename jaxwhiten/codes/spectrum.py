@@ -14,11 +14,10 @@ from jaxtyping import Float64, Int
 from jaxwhiten.codes.code import Code, Plan
 from jaxwhiten.codes.levels import Packing, distortions, lloyd_max, pack
 from jaxwhiten.errors import InputError, check_integer, check_share
-from jaxwhiten.whitening import SPREAD_OUT, TUNED, Moments, Whitening, hardly_varies, spread
+from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import parameters, stamp
 
-_TUNED_GAMMA, _UNTUNED_GAMMA, _NARROW_GAMMA = 0.5, 1.0, 0.25
 _NEXT_TO_NOTHING = 1.005
 # Points of equal probability of N(0, 1), for expectations under it.
 _NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 999) for i in range(999)])
@@ -74,7 +73,7 @@ class SpectrumCode(Code):
     Args:
       bytes: Bytes of a vector's code, from 1 to the number of axes.
       gamma: Power of the scaling, 0 to 1. None takes γ of the whitening that the code is fitted from, else
-        `usual_gamma`.
+        that of `jaxwhiten.whitening.choose_gamma`.
       halves: Whether each half of a byte, too, holds whole axes, so that `faiss-fast` can search the codes. None
         decides for halves if they raise the loss by less than half a per cent.
 
@@ -100,7 +99,7 @@ class SpectrumCode(Code):
         """
         gamma = X.gamma if isinstance(X, Whitening) else None
         if not isinstance(X, Whitening):
-            X = Whitening.from_moments(X if isinstance(X, Moments) else Moments().update(X))
+            X = Whitening.from_moments(X if isinstance(X, Moments) else Moments.of(X))
         if mean is not None:
             X = X.with_mean(mean.mean if isinstance(mean, Moments) else mean)
         self._check_params(X.n_features_in_)
@@ -121,26 +120,6 @@ class SpectrumCode(Code):
         seconds = record.get("fit_seconds", 0.0) + time.perf_counter() - started
         return self._fitted_on(n, d, {**record, **stamp(seconds)})
 
-    @staticmethod
-    def usual_gamma(fitted: Moments | Whitening, tuned: bool | None = None) -> float:
-        """The default γ for vectors with these moments, or with the moments of a whitening.
-
-        1 for an encoder that was not tuned for similarity, 0.5 for a tuned one. 0.25 for a tuned encoder on narrow
-        texts (an IsoScore of 0.2 or less), and for any vectors that hardly vary along a quarter of the axes. For the
-        evidence see docs/evidence/gamma.md.
-
-        Args:
-          fitted: The moments or the whitening that the code is fitted on.
-          tuned: Whether the encoder is tuned, see `encoding.is_tuned`. None judges by the vectors: an IsoScore above
-            0.1 counts as tuned. Narrow texts are not recognised then, so that their γ is 0.5.
-        """
-        if hardly_varies(fitted):
-            return _NARROW_GAMMA
-        isotropy = spread(fitted)
-        if not (isotropy > SPREAD_OUT if tuned is None else tuned):
-            return _UNTUNED_GAMMA
-        return _NARROW_GAMMA if tuned and not isotropy > TUNED else _TUNED_GAMMA
-
     def _check_params(self, d: int) -> None:
         check_integer("bytes", self.bytes, least=1)
         if self.bytes > d:
@@ -156,7 +135,7 @@ class SpectrumCode(Code):
 
     def _plan_of(self, state: _State) -> tuple[Plan, float]:
         gamma = state.gamma if self.gamma is None else self.gamma
-        gamma = float(self.usual_gamma(state.whitening) if gamma is None else gamma)
+        gamma = float(choose_gamma(state.whitening).gamma if gamma is None else gamma)
         key = self.bytes, gamma, self.halves
         if key not in state.plans:
             whitening = state.whitening.with_params(gamma=gamma)

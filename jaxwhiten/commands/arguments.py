@@ -148,6 +148,8 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False, dimensi
                     raise argparse.ArgumentTypeError(f"{text!r} is not valid: {help}") from None
 
             default = ("none" if knob.default is None else f"{knob.default:g}") if fitting else "from the file"
+            if fitting and knob.name == "gamma":
+                default = "0.25, or 1 for an encoder not fine-tuned for similarity"
             flag = f"--{knob.name.replace('_', '-')}"
             add(parser, f"{flag} {knob.name.upper()}", f"{knob.help}; default: {default}", type=parsed)
 
@@ -219,9 +221,21 @@ def values_of(option: str, words: list[str], read: Callable[[str], Any], expecte
     return values
 
 
+def add_tuned(parser: argparse.ArgumentParser) -> None:
+    """Adds --tuned and --untuned, which decide γ."""
+    parser.add_argument(
+        "--tuned",
+        help="the encoder is fine-tuned for similarity; default: judged by its vectors of shipped sentences",
+        action="store_const",
+        const=True,
+    )
+    parser.add_argument("--untuned", help="it is not", dest="tuned", action="store_const", const=False)
+
+
 def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None) -> Encoder:
     """The encoder that `add_model`'s arguments name; `told` supplies values that the arguments omit."""
     given = {name: getattr(args, name) for name in ("model", "pooling", "max_length", "dtype", "engine")}
+    given["tuned"] = getattr(args, "tuned", None)
     given = {name: value for name, value in given.items() if value is not None}
     return encoder_of({**(told or {}), **given}, bare="pooling" not in given)
 
@@ -230,7 +244,7 @@ def encoder_of(told: Mapping[str, Any], *, bare: bool = True) -> Encoder:
     """The encoder of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling."""
     from jaxwhiten.encoding import Encoder
 
-    how = {name: told.get(name) for name in ("max_length", "dtype")}
+    how = {name: told.get(name) for name in ("max_length", "dtype", "tuned")}
     pooling, engine = told.get("pooling") or "auto", told.get("engine") or "jax"
     return Encoder.from_pretrained(told["model"], pooling=pooling, bare=bare, engine=engine, **how)
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from jaxwhiten.commands.arguments import add, add_model, check_folder, load_encoder
+from jaxwhiten.commands.arguments import add, add_model, add_tuned, check_folder, load_encoder
 from jaxwhiten.commands.texts import nonempty, sentences
 
 
@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--sentences N", learned, type=int, default=20_000)
     add(parser, "--half", "write float16, in half the bytes")
     add_model(parser)
+    add_tuned(parser)
 
 
 def run(args: argparse.Namespace) -> None:

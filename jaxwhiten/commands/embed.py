@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from jaxwhiten import io
-from jaxwhiten.commands.arguments import add, add_model, load_encoder
+from jaxwhiten.commands.arguments import add, add_model, add_tuned, load_encoder
 from jaxwhiten.commands.texts import FORMATS, format_of, text_columns
 from jaxwhiten.errors import DataError, InputError
 
@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="ids",
     )
     add_model(parser)
+    add_tuned(parser)
     add(parser, "--runner RUNNER", "local, or ray; default: local", default="local")
     add(parser, "--workers N", "number of Ray workers; default: 2", type=int, default=2)
     add(parser, "--float16", "keep vectors in float16; default: float32")

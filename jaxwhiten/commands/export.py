@@ -11,6 +11,7 @@ from jaxwhiten.commands.arguments import (
     add,
     add_knobs,
     add_model,
+    add_tuned,
     check_folder,
     knobs,
     load_encoder,
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--whitening FILE", "a saved whitening; default: the one in the model's folder")
     add_knobs(parser)
     add_model(parser)
+    add_tuned(parser)
     add(parser, "--sentences FILE", "for int8: a file of calibration sentences")
     add(parser, "--name NAME", "name of the model in its card; default: the folder's name")
     add(parser, "--score TASK=POINTS", 'for the card, such as "STS-B test=71.3"', action="append", default=[])

@@ -15,6 +15,7 @@ from jaxwhiten.commands.arguments import (
     add,
     add_knobs,
     add_model,
+    add_tuned,
     check_folder,
     check_sizes,
     encode,
@@ -28,7 +29,7 @@ from jaxwhiten.space import check_space
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
-    from jaxwhiten.whitening import Moments, Whitening
+    from jaxwhiten.whitening import Moments
 
 _FILE = ".safetensors"
 _KEPT = 1 << 17  # vectors of up to this many sentences are cached, so that an index of them need not encode again
@@ -51,6 +52,7 @@ def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> Non
     add(parser, f"-o --output {metavar}", what)
     add(parser, "--moments FILE", "file for the moments, which can be merged and used to fit any setting")
     add_knobs(parser, fitting=True)
+    add_tuned(parser)
     add(parser, "--bytes N", "add a code of N bytes per sentence after the whitening; default: none", type=int)
 
 
@@ -123,13 +125,14 @@ def write_outputs(
         print(f"{args.moments}: moments of {moments.n:,} rows, {len(moments.mean)} dimensions", file=sys.stderr)
     if args.output:
         from jaxwhiten.codes import SpectrumCode
-        from jaxwhiten.encoding import is_tuned
-        from jaxwhiten.whitening import Whitening
+        from jaxwhiten.whitening import Whitening, choose_gamma
 
         settings, code = knobs(args), None
-        if args.bytes is not None:
-            tuned = None if encoder is None else is_tuned(encoder)
-            settings.setdefault("gamma", SpectrumCode.usual_gamma(moments, tuned))
+        if "gamma" not in settings:
+            moments.provenance |= provenance
+            chosen = choose_gamma(moments, args.tuned)
+            settings["gamma"] = chosen.gamma
+            print(chosen, file=sys.stderr)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*the rank of the data is 0")  # an error below
             whitening, what = Whitening.from_moments(moments, **settings, provenance=provenance), "whitening"
@@ -152,20 +155,5 @@ def write_outputs(
         print(
             f"{args.output}: {what} from {whitening.n_features_in_} to {k} dimensions, β={whitening.beta:g},"
             f" γ={whitening.gamma:g}, fitted on {moments.n:,} rows, rank {whitening.rank_}",
-            file=sys.stderr,
-        )
-        if code is not None:
-            _note_better(args.bytes, moments.n, whitening, tuned)
-
-
-def _note_better(size: int, n: int, whitening: Whitening, tuned: bool | None) -> None:
-    """Prints a note if an index would store texts in a better code of `size` bytes, trained on them."""
-    from jaxwhiten.search.coding import best_code
-
-    name, why = best_code(size, n, whitening, trains=True, tuned=tuned)
-    if name != "spectrum":
-        print(
-            f"note: wrote a 'spectrum' code, which needs only moments. {name!r} is better here:"
-            f" {why}. `jaxwhiten index --bytes {size}`, which trains it, is available in an index.",
             file=sys.stderr,
         )

@@ -12,6 +12,7 @@ from jaxwhiten.commands.arguments import (
     DEFAULT_MODEL,
     add,
     add_model,
+    add_tuned,
     check_sizes,
     encode,
     load_encoder,
@@ -24,7 +25,7 @@ from jaxwhiten.errors import DataError, InputError
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.search import Index
-    from jaxwhiten.whitening import Whitening
+    from jaxwhiten.whitening import Moments, Whitening
 
 # Options that an existing index has already fixed.
 _OF_TEXTS = ("whitening", "whiten", "n_components", "bytes", "codes", "max_length")
@@ -39,8 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--whitening FILE", "a saved whitening or code to put inside the index")
     add(parser, "--whiten", "fit a whitening on the texts themselves")
     add(parser, "-k --dimension K", "dimensions that the whitening keeps; default: all", dest="n_components", type=int)
-    add(parser, "--bytes N", "store each text in N bytes, by the best code; default: float32", type=int)
-    add(parser, "--codes CODES", "the code: spectrum, ubinary, int8, or pq, which FAISS trains")
+    add(parser, "--bytes N", "store each text in N bytes, by --codes; default: float32", type=int)
+    add(parser, "--codes CODES", "the code: spectrum, ubinary or int8; default with --bytes: spectrum")
+    add_tuned(parser)
     add(parser, "--rescore COPY", "float16 or int8: keep a copy on disk to rescore the candidates")
     add(parser, "--backend BACKEND", "search backend; default: faiss-flat", default="faiss-flat")
     add(parser, "--option NAME=NUMBER", "option of the backend, such as nprobe=10", action="append", default=[])
@@ -69,12 +71,11 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("-k requires a whitening: pass --whiten or --whitening FILE, too.")
     options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
 
-    from jaxwhiten.encoding import is_tuned
     from jaxwhiten.search import build_index
     from jaxwhiten.search.backend import backend_with
     from jaxwhiten.search.header import check_index_folder
     from jaxwhiten.search.ids import Ids
-    from jaxwhiten.whitening import Whitening
+    from jaxwhiten.whitening import Moments
 
     backend_with(args.backend, options)  # raises before the texts are encoded
     check_index_folder(args.output)
@@ -94,7 +95,8 @@ def run(args: argparse.Namespace) -> None:
     check_sizes(args, encoder.dimension)
     vectors = encode(args, encoder, texts, "document")
     if args.whiten:
-        whitening = Whitening(n_components=args.n_components).fit(vectors)
+        moments = Moments(provenance=encoder.encoding(prompt=prompt)).update(vectors)
+        whitening = _whitening(moments, args)
     index = build_index(
         vectors,
         args.backend,
@@ -105,7 +107,6 @@ def run(args: argparse.Namespace) -> None:
         codes=codes,
         bytes=args.bytes,
         rescore=args.rescore,
-        tuned=is_tuned(encoder) if args.bytes is not None else None,
         **options,
     )
     _save(args, index, skipped)
@@ -121,6 +122,15 @@ def _fitted(args: argparse.Namespace, encoder: Encoder | None = None) -> tuple[W
     if args.codes:
         raise InputError(f"{args.whitening}: contains a {fitted.name!r} code: omit `codes`.")
     return None, fitted
+
+
+def _whitening(moments: Moments, args: argparse.Namespace) -> Whitening:
+    """The whitening of --whiten."""
+    from jaxwhiten.whitening import Whitening, choose_gamma
+
+    chosen = choose_gamma(moments, args.tuned)
+    print(f"note: {chosen}", file=sys.stderr)
+    return Whitening.from_moments(moments, n_components=args.n_components, gamma=chosen.gamma)
 
 
 def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
@@ -144,15 +154,14 @@ def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     """The index of a folder of `jaxwhiten embed`, with its ids, whitened by the moments of all parts."""
     from jaxwhiten.runners import Parts
     from jaxwhiten.search import build_index
-    from jaxwhiten.whitening import Whitening
 
     parts, (whitening, codes) = Parts(args.input), _fitted(args)
     if args.whiten:
-        whitening = Whitening.from_moments(parts.moments(), n_components=args.n_components)
+        whitening = _whitening(parts.moments(), args)
     ids, vectors = parts.all()
     if (code := getattr(vectors, "code", None)) is not None:
         raise InputError(f"{args.input}: contains codes of {code.nbytes} bytes; expected shards of vectors.")
-    how: dict[str, Any] = {"codes": codes, "bytes": args.bytes, "rescore": args.rescore, **options}
+    how: dict[str, Any] = {"codes": codes, "bytes": args.bytes, "rescore": args.rescore, "tuned": args.tuned, **options}
     return build_index(vectors, args.backend, whitening=whitening, encoding=parts.plan.encoding, ids=ids, **how)
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import json
 
-from jaxwhiten.commands.arguments import add, add_columns, add_knobs, add_model, encode, knobs, load_encoder
+from jaxwhiten.commands.arguments import add, add_columns, add_knobs, add_model, add_tuned, encode, knobs, load_encoder
 from jaxwhiten.errors import InputError
 
 
@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_columns(parser)
     add_model(parser)
+    add_tuned(parser)
     add(parser, "--versus MODEL", "Hugging Face model ID or folder of an encoder to compare with")
     add(parser, "--bytes N,N", "sizes of codes to score, with int8 and binary vectors", type=integers, default=())
     add(

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from jaxwhiten.encoding.cross import CrossEncoder
     from jaxwhiten.encoding.distillation import Vocabulary, distil, distil_static
     from jaxwhiten.encoding.store import EmbeddingStore
-    from jaxwhiten.encoding.tuned import is_tuned, shipped_isoscore
 
 __getattr__, __dir__ = exports(__name__)
 
 __all__ = ["CrossEncoder", "EmbeddingStore", "Encoder", "PoolingWarning", "Vocabulary", "distil", "distil_static"]
-__all__ += ["is_tuned", "length_ladder", "shipped_isoscore"]
+__all__ += ["length_ladder"]

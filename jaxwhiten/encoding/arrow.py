@@ -83,7 +83,7 @@ def embedded(encoder: Encoder, texts: Sequence[Any], beside: Mapping[str, Any], 
     there = np.array([error is None for error in errors], bool)
     found = column_of(vectors, None if there.all() else there)
     facts = {"format_version": io.FORMAT_VERSION, "dimension": encoder.dimension, "dtype": vectors.dtype.name}
-    facts |= {"encoding": encoder.encoding(prompt=prompt), **told}
+    facts |= {"encoding": encoder.space(prompt=prompt).record(), **told}
     table = pa.table({**beside, "code" if coded else "vector": found, "error": pa.array(errors, pa.string())})
     return table.replace_schema_metadata({"jaxwhiten": json.dumps(facts)})
 

@@ -23,7 +23,6 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64
 
 from jaxwhiten.arrays import normalize
-from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.encoding.stream import BLOCK, progress, vectors
@@ -32,7 +31,7 @@ from jaxwhiten.errors import InputError, check_integer
 from jaxwhiten.head import Head, Normalize, at_pooling
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.text import BulkTokenizer, Texts, TokenIds, text_blocks
-from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
+from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning, choose_gamma
 
 SENTENCES = 20_000  # of a corpus, drawn at random, that the teacher encodes
 ENOUGH = 300  # different sentences; a fit to fewer gives a worse encoder than none
@@ -208,7 +207,7 @@ def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: in
     solved for all columns at once by conjugate gradients; 40 steps suffice.
     """
     moments = Moments().update(vocabulary.targets)
-    target = _whitening(moments, SpectrumCode.usual_gamma(moments), k)
+    target = _whitening(moments, choose_gamma(moments, vocabulary.teacher.tuned).gamma, k)
     y = normalize(target.transform(vocabulary.targets)).astype(np.float64)
     means = mean_matrix(vocabulary.sentences, len(table))
     table = table @ np.linalg.lstsq((means @ table).astype(np.float64), y, rcond=_NOISE)[0].astype(np.float32)

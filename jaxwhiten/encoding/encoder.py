@@ -34,7 +34,7 @@ from jaxwhiten.head.head import pooling_names
 from jaxwhiten.models import folders
 from jaxwhiten.space import with_space
 from jaxwhiten.text import Texts, TokenIds, as_texts, in_role, prompt_named, text_blocks
-from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -56,6 +56,7 @@ class Encoder(Headed):
       similarity_fn_name: The similarity of `similarity`: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`.
       device: `"cpu"`, `"gpu"`, `"tpu"`, `"gpu:1"` or a JAX device; by default all local ones of JAX's platform.
       engine: A name of `jaxwhiten.engines.ENGINES`, or an `Engine` that already holds the model.
+      tuned: Whether the encoder is fine-tuned for similarity, which decides γ; None judges by its vectors.
 
     Attributes:
       pooling: The name of `head`; `"auto"`, or `"auto:POOLING"`, for a head that does more than a pooling.
@@ -77,8 +78,10 @@ class Encoder(Headed):
         similarity_fn_name: str = "cosine",
         device: Any = None,
         engine: str | Engine = DEFAULT,
+        tuned: bool | None = None,
     ):
         self.config, self.prompts, self._bare = model.config, dict(prompts or {}), False
+        self._tuned, self._ratios = tuned, {}
         self.similarity_fn_name = similarity.check_similarity(similarity_fn_name)
         self.name, self._default_prompt_name = name or str(tokenizer_folder), default_prompt_name
         self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
@@ -107,6 +110,7 @@ class Encoder(Headed):
         truncate_dim: int | None = None,
         device: Any = None,
         engine: str = DEFAULT,
+        tuned: bool | None = None,
     ) -> Encoder:
         """Reads an encoder from a local folder or the hub.
 
@@ -123,7 +127,8 @@ class Encoder(Headed):
           prompts: Prompts in addition to the folder's; they override prompts of the same name.
           default_prompt_name: The prompt used if none is named; by default the folder's.
           truncate_dim: Columns kept of every vector; by default the folder's number, else all.
-          similarity_fn_name, device, engine: As in the constructor; by default the folder's similarity.
+          similarity_fn_name, device, engine, tuned: As in the constructor; by default the folder's similarity and
+            record.
 
         Raises:
           ModelError: The folder cannot be read; the message names the file or tensor and a remedy.
@@ -147,6 +152,7 @@ class Encoder(Headed):
             default_prompt_name=default_prompt_name or said.default_prompt_name,
             similarity_fn_name=similarity_fn_name or said.similarity_fn_name or "cosine",
             engine=engine_for(engine, module, max_length, device, products, folder),
+            tuned=said.tuned if tuned is None else tuned,
         )
         encoder._bare = bare
         encoder = encoder if truncate_dim is None else encoder.then(Truncate(truncate_dim))
@@ -162,6 +168,7 @@ class Encoder(Headed):
     def trained(self, model: TransformerEncoder, steps: Sequence[Step]) -> Encoder:
         """An encoder with trained weights and trained steps of the head; its tokenizer, prompts and length stay."""
         result = copy.copy(self)
+        result._tuned, result._ratios = None, {}
         result.executor = engine_for(DEFAULT, model, self.max_length)
         result.engine, result.dtype = result.executor.name, result.executor.dtype
         result._set_head(Head.of(tuple(steps), self.head.form))
@@ -285,7 +292,7 @@ class Encoder(Headed):
         if ready.head.code is not None:
             return vectors
         space, prompt = weakref.WeakMethod(self.space), ready.head.form.prompt
-        return with_space(vectors, lambda: None if (found := space()) is None else found(pooling, prompt))
+        return with_space(vectors, lambda judged: (found := space()) and found(pooling, prompt, judged))
 
     def _chosen(
         self, pooling: str | Sequence[str] | None, prompt_name: str | None, prompt: str | None
@@ -313,16 +320,20 @@ class Encoder(Headed):
     def whiten(self, rows: Texts | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
         """Fits a whitening and appends it to this encoder, as `with_whitening` does.
 
+        γ is 0.25 for an encoder that is fine-tuned for similarity, else 1 (`jaxwhiten.whitening.choose_gamma`).
+
         Args:
           rows: Sentences, read once and encoded in bounded memory; or vectors of this encoder.
           k: Number of dimensions kept; None for all.
           **params: `beta`, `gamma`, `shrinkage` and other parameters of `jaxwhiten.Whitening`.
         """
         if isinstance(rows, np.ndarray) and rows.dtype.kind not in "OSTU":
-            fitted_on, space = Moments().update(rows), getattr(rows, "space", None) or self.space()
-            fitted_on.provenance = space.record()
+            fitted_on = Moments.of(rows)
+            fitted_on.provenance = fitted_on.provenance or self.encoding()
         else:
             fitted_on = self.moments(rows, prompt=self.prompt_for("document"))
+        if "gamma" not in params:
+            params["gamma"] = choose_gamma(fitted_on).gamma
         return self.with_whitening(Whitening.from_moments(fitted_on, n_components=k, **params))
 
     def save(self, folder: str | Path, *, card: str | None = None, dtype: str | None = None) -> Path:
@@ -336,12 +347,17 @@ class Encoder(Headed):
           dtype: Type of the stored weights; by default this encoder's.
         """
         self.check_folder(folder)
-        settings, model = Settings(self.prompts, self.default_prompt_name, self.similarity_fn_name), self.model()
+        settings, model = self.settings(), self.model()
         dtype = dtype or np.dtype(model.dtype).name
         with io.whole_folder(folder) as whole:
             write_folder(whole, model, self.tokenizer, self.head, settings=settings, dtype=dtype, card=card)
             self.executor.save_beside(whole)
         return Path(folder)
+
+    def settings(self) -> Settings:
+        """What a folder of this encoder says in addition to its modules."""
+        names = self.default_prompt_name, self.similarity_fn_name
+        return Settings(self.prompts, *names, tuned=self._tuned)
 
     def check_folder(self, folder: str | Path) -> None:
         """Raises InputError for a folder that `save` may not write to, before anything is computed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -11,15 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from jaxwhiten.codes import Code
-from jaxwhiten.encoding.stream import BLOCK, ReadyHead
+from jaxwhiten.datasets import load_sts
+from jaxwhiten.encoding.stream import BLOCK, ReadyHead, Run, progress
 from jaxwhiten.engines import Engine
-from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.errors import InputError, ModelError, NonFiniteError
 from jaxwhiten.head import AUTO, Head, Normalize, Step, Tables, Whiten, canonical
 from jaxwhiten.head.vectors import code_steps
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.space import VectorSpace, check_space
-from jaxwhiten.text import ROLES, BulkTokenizer, Texts, prompt_for, text_blocks
-from jaxwhiten.whitening import Whitening
+from jaxwhiten.text import ROLES, BulkTokenizer, Texts, prompt_for, text_blocks, uncounted
+from jaxwhiten.whitening import Moments, Whitening, is_spread, participation_ratio
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -43,6 +45,8 @@ class Headed:
     _tables: Tables
     _bare: bool
     _default_prompt_name: str | None
+    _tuned: bool | None  # what the caller or the folder says
+    _ratios: dict[Any, float]  # participation ratios by head, shared by encoders that share weights
 
     def _with_head(self: H, head: Head) -> H:
         """This encoder with another default head; weights and compiled programs are shared."""
@@ -84,11 +88,37 @@ class Headed:
         head = tuple(self.head.contents()) if self.pooling.startswith(AUTO) else ()
         return self.executor.digest(self.tokenizer.to_json().encode(), head)[:24]
 
-    def space(self, pooling: str | None = None, prompt: str | None = None) -> VectorSpace:
-        """The space of the vectors of `encode` with this pooling and prompt, by default the head's own."""
+    @property
+    def tuned(self) -> bool:
+        """Whether the encoder is fine-tuned for similarity: as specified, as its folder records, or by its vectors.
+
+        The vectors are those of the 780 sentences that ship with the package, before a whitening, which spreads the
+        vectors of any encoder. The user's own texts would be a worse test: texts of one subject spread out less.
+        """
+        return bool(self._judged()["tuned"])
+
+    def _judged(self) -> dict[str, Any]:
+        """The record of `tuned`, with the participation ratio if that decides."""
+        if self._tuned is not None:
+            return {"tuned": self._tuned}
+        own = self.without_code().before_whitening()
+        if (key := (own.head.fingerprint, own.head.form)) not in self._ratios:
+            pairs, ready = load_sts("sts_sample").splits["test"], own._named(own.pooling)
+            with uncounted(), contextlib.suppress(NonFiniteError):
+                run = Run(self.tokenizer, self.executor, {"": ready}, progress([], False))
+                moments = Moments().update(run.of_list([*pairs.sentence1, *pairs.sentence2])[""])
+                self._ratios[key] = round(participation_ratio(moments), 1)
+        ratio = self._ratios.get(key, 0.0)
+        return {"tuned": is_spread(ratio, own.dimension), "participation_ratio": ratio}
+
+    def space(self, pooling: str | None = None, prompt: str | None = None, judged: bool = False) -> VectorSpace:
+        """The space of the vectors of `encode` with this pooling and prompt, by default the head's own.
+
+        `judged` is whether it records `tuned` even if the sentences must be encoded for that.
+        """
         if self.head.code is not None and pooling in (None, self.pooling):
             code = f"{self.head.code.name}-{self.head.code.nbytes}-{self.fingerprint[:8]}"
-            return dataclasses.replace(self.without_code().space(prompt=prompt), code=code)
+            return dataclasses.replace(self.without_code().space(prompt=prompt, judged=judged), code=code)
         pooling = canonical(pooling or self.pooling)
         own = self if pooling == self.pooling else self.with_pooling(pooling)
         alike = AUTO not in self.pooling + own.pooling  # bare poolings have one fingerprint, which is read once
@@ -103,12 +133,13 @@ class Headed:
             **self.executor.facts,
         }
         facts |= {"fingerprint": (self if alike else own).fingerprint, "pooling": own.pooling, "head": head.fingerprint}
+        facts |= own._judged() if judged or self._tuned is not None else {}
         prompts = {role: put[role] or "" for role in ROLES}
         return VectorSpace(**facts, dimension=head.width(self.config), prompt=put[""] or "", prompts=prompts)
 
     def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
         """The record of `space`, which an index or a whitening stores, and which must agree when it is used."""
-        return self.space(pooling, prompt).record()
+        return self.space(pooling, prompt, judged=True).record()
 
     def model(self) -> TransformerEncoder:
         """The Flax module, sharing its parameters."""

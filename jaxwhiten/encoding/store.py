@@ -24,6 +24,7 @@ from jaxwhiten.coded import with_code
 from jaxwhiten.encoding.stream import BLOCK
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.head.head import pooling_names
+from jaxwhiten.space import JUDGED
 from jaxwhiten.text import Texts, as_texts, text_fingerprint
 
 # Changed whenever the encoder's arithmetic changes, so that vectors of older versions are not read.
@@ -105,10 +106,10 @@ class EmbeddingStore:
 
 def entry_key(encoder: Any, text: str, rows: int, pooling: str, prompt: str | None = None) -> dict[str, Any]:
     """Everything that the vectors of an entry depend on; equal for equal vectors. `text` is the `text_fingerprint`."""
-    said, pooled = encoder.encoding(pooling, prompt), encoder.with_pooling(pooling)
+    said, pooled = encoder.space(pooling, prompt).record(), encoder.with_pooling(pooling)
     kept = np.dtype(pooled.head.dtype)
     return {
-        **{name: value for name, value in said.items() if name not in ("model", "fingerprint", "prompts")},
+        **{name: value for name, value in said.items() if name not in ("model", "fingerprint", "prompts", *JUDGED)},
         "store_version": VERSION,
         "encoder": said["fingerprint"],
         "dimension": pooled.dimension,

@@ -19,13 +19,12 @@ import numpy as np
 from jaxtyping import Float64
 
 from jaxwhiten import io
-from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.encoding import Encoder, is_tuned
+from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, MismatchError, MissingDependencyError, check_name, install_command
 from jaxwhiten.head import Normalize, Whiten
 from jaxwhiten.space import check_space
 from jaxwhiten.text import Texts, as_texts
-from jaxwhiten.whitening import Whitening
+from jaxwhiten.whitening import Whitening, choose_gamma
 
 MODEL, CODE, SETTINGS = "model", "recipe.py", "recipe.json"
 _BLOCK = 8192  # texts added at once
@@ -102,7 +101,7 @@ def save_database(
       encoder: An encoder with a whitening in its head, whose mean and axes are used with β = 1.
       database: A name of `DATABASES`.
       size: Bytes of a vector in the database.
-      gamma: Power of the scaling; by default `SpectrumCode.usual_gamma`.
+      gamma: Power of the scaling; by default that of `jaxwhiten.whitening.choose_gamma`.
 
     Returns:
       The contents of `recipe.json`.
@@ -116,7 +115,7 @@ def save_database(
         raise InputError(
             f"{encoder.name}: contains no whitening: add one with `jaxwhiten fit TEXTS --model MODEL -o DIR/`."
         )
-    gamma = SpectrumCode.usual_gamma(whitening, is_tuned(raw)) if gamma is None else gamma
+    gamma = choose_gamma(whitening, raw.tuned).gamma if gamma is None else gamma
     small = raw.then(front(whitening, database, size, gamma), Normalize())
     settings = {"database": database, "quantiser": kind.quantiser, "bytes": size, "columns": small.dimension}
     settings |= {"beta": 1.0, "gamma": float(gamma), "unit_length": True, "rotated_at_random": kind.bits == 1}

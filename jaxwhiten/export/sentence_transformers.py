@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.export.cards import head_card, model_card
-from jaxwhiten.head import Head, Settings, Truncate, write_folder
+from jaxwhiten.head import Head, Truncate, write_folder
 
 
 def save_trained(
@@ -29,7 +29,7 @@ def save_trained(
     """
     folder, results = Path(folder), {"scores": scores, "before": before}
     card = model_card(name or folder.resolve().name, encoder, base_model=base_model, recipe=recipe, **results)
-    settings, head = Settings(encoder.prompts, encoder.default_prompt_name, encoder.similarity_fn_name), encoder.head
+    settings, head = encoder.settings(), encoder.head
     if isinstance(last := head.steps[-1], Truncate):  # a setting of folders, which would be read as a layer to train
         settings, head = dataclasses.replace(settings, truncate_dim=last.k), Head.of(head.steps[:-1], head.form)
     return write_folder(folder, encoder.model(), encoder.tokenizer, head, settings=settings, card=card)

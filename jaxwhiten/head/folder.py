@@ -42,20 +42,22 @@ class Settings:
     """The settings of a folder in addition to its modules: `config_sentence_transformers.json`.
 
     `prompts` maps names to texts that are put in front of sentences; the default prompt is used if none is named.
-    `truncate_dim` is the number of columns kept of every vector; None keeps all.
+    `truncate_dim` is the number of columns kept of every vector; None keeps all. `tuned` is whether the encoder is
+    fine-tuned for similarity; None if nobody recorded it.
     """
 
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt_name: str | None = None
     similarity_fn_name: str | None = None
     truncate_dim: int | None = None
+    tuned: bool | None = None
 
     @classmethod
     def read(cls, folder: Path) -> Settings:
         """Reads the settings of a folder. A missing file gives the defaults, an unreadable one a `ModelError`."""
         file = folder / SETTINGS_FILE
         raw = read_optional(file)
-        prompts, default, similarity, columns = (raw.get(field.name) for field in dataclasses.fields(cls))
+        prompts, default, similarity, columns, tuned = (raw.get(field.name) for field in dataclasses.fields(cls))
         prompts = {} if prompts is None else prompts
         of_texts = isinstance(prompts, dict) and all(isinstance(text, str | None) for text in prompts.values())
         for name, value, good, expected in (
@@ -63,10 +65,11 @@ class Settings:
             ("truncate_dim", columns, columns is None or (type(columns) is int and columns > 0), "a number of columns"),
             ("default_prompt_name", default, isinstance(default, str | None), "a name"),
             ("similarity_fn_name", similarity, isinstance(similarity, str | None), "a name"),
+            ("tuned", tuned, isinstance(tuned, bool | None), "true or false"),
         ):
             if not good:
                 raise ModelError(f"{file}: {name} is {value!r:.80}; expected {expected}.")
-        settings = cls({name: text or "" for name, text in prompts.items()}, default, similarity, columns)
+        settings = cls({name: text or "" for name, text in prompts.items()}, default, similarity, columns, tuned)
         try:
             settings.default_prompt  # noqa: B018 - the name is looked up
         except InputError as error:
@@ -81,8 +84,9 @@ class Settings:
     def write(self, folder: Path) -> None:
         """Writes the file that `read` and sentence-transformers read."""
         entries: dict[str, Any] = {"__version__": {"jaxwhiten": __version__}, **dataclasses.asdict(self)}
-        if self.truncate_dim is None:
-            del entries["truncate_dim"]
+        for name in ("truncate_dim", "tuned"):
+            if entries[name] is None:
+                del entries[name]
         io.write_json(folder / SETTINGS_FILE, entries)
 
 

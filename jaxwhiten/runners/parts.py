@@ -24,7 +24,7 @@ from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import FormatError, InputError, MismatchError, optional
-from jaxwhiten.space import check_space
+from jaxwhiten.space import JUDGED, check_space
 from jaxwhiten.whitening import Moments, grouped
 
 PART_ROWS = 65_536
@@ -53,7 +53,8 @@ class Plan:
 
     @functools.cached_property
     def hash(self) -> str:
-        return io.content_key(dataclasses.asdict(self))
+        encoding = {name: value for name, value in self.encoding.items() if name not in JUDGED}
+        return io.content_key(dataclasses.asdict(self) | {"encoding": encoding})
 
 
 def _read(path: Path) -> Any:

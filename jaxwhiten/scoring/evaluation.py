@@ -13,14 +13,14 @@ from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import as_floats
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary
 from jaxwhiten.datasets import Pairs, RetrievalData
-from jaxwhiten.encoding import Encoder, is_tuned
+from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import discounted_gains, recalls, reciprocal_ranks, spearman
 from jaxwhiten.metrics.bootstrap import mean_resamples, percentile_interval, spearman_resamples
 from jaxwhiten.scoring.data import read
 from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
 from jaxwhiten.scoring.words import BM25, TFIDF, best, cosines, count, nearest, weigh
-from jaxwhiten.whitening import Moments, ScoredPairs, Whitening
+from jaxwhiten.whitening import Moments, ScoredPairs, Whitening, choose_gamma
 
 Encode = Callable[[Encoder, list[str], str | None], np.ndarray]
 Form = tuple[str, int, int | None, Any]  # name, dimensions, bytes, and what is scored
@@ -72,7 +72,7 @@ def evaluate(
     """
     given = read(data, columns)
     sizes, ks = ([value] if isinstance(value, int) else list(value) for value in (bytes, k))
-    about = encoder.similarity_fn_name, encoder.encoding(), resamples, seed
+    about = encoder.similarity_fn_name, encoder.space().record(), resamples, seed
     if isinstance(given, ScoredPairs):
         if sizes or ks or whitening or versus:
             raise InputError("Vectors are compared unchanged: pass sentences to score bytes, k or versus.")
@@ -183,19 +183,18 @@ def _ways(
         if ks or whitening:
             raise InputError(f"{encoder.name}: already includes a whitening, scored unchanged: omit k and its options.")
         yield "whitened", encoder.without_code()
-    moments = Moments().update(vectors) if ks or (sizes and own is None) else Moments()
+    moments = Moments()
+    if ks or (sizes and own is None):
+        moments = Moments(provenance=raw.encoding()).update(vectors)
+        whitening = {"gamma": choose_gamma(moments).gamma, **whitening}
     for k in ks:
-        fitted = Whitening.from_moments(moments, n_components=k or None, provenance=raw.encoding(), **whitening)
-        yield "whitened", raw.with_whitening(fitted)
+        yield "whitened", raw.with_whitening(Whitening.from_moments(moments, n_components=k or None, **whitening))
     if encoder.head.code is not None:
         yield "coded", encoder
     if sizes:
         yield "int8", raw.with_code(Int8().fit(vectors))
         yield "binary", raw.with_code(UBinary().fit(vectors))
-        if own is None:
-            gamma = whitening.get("gamma")
-            gamma = SpectrumCode.usual_gamma(moments, is_tuned(raw)) if gamma is None else gamma
-            own = Whitening.from_moments(moments, **{**whitening, "gamma": gamma})
+        own = own or Whitening.from_moments(moments, **whitening)
         for size in sizes:
             yield "code", raw.with_code(SpectrumCode(bytes=size).fit(own))
 

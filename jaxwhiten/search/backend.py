@@ -50,7 +50,6 @@ class Backend(ABC):
     removes: ClassVar[bool] = False  # whether it can remove documents
     codes: ClassVar[bool] = False  # whether it can store codes
     halves: ClassVar[bool] = False  # whether it scans halves of bytes, and stores nothing but codes
-    trains: ClassVar[bool] = False  # whether it can train codes
 
     options: Any  # as used
     prepare: Affine  # applied to a raw vector before it is stored or searched for

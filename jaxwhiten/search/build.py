@@ -15,12 +15,12 @@ from jaxwhiten.codes import Code, Quantiser
 from jaxwhiten.errors import InputError, check_integer
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
-from jaxwhiten.search.coding import AUTO, choose
+from jaxwhiten.search.coding import choose
 from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Index, texts_of
 from jaxwhiten.search.prepare import check_vectors, preparation
 from jaxwhiten.search.rescore import Rescoring
-from jaxwhiten.space import VectorSpace, check_space
+from jaxwhiten.space import EncodedArray, VectorSpace, check_space
 from jaxwhiten.text import Texts
 from jaxwhiten.whitening.affine import Affine
 
@@ -53,13 +53,13 @@ def build_index(
       documents: The texts, one per vector, in any container of `jaxwhiten.text.as_texts`; a Series by position.
       ids: The documents' own ids, one per vector: strings, or integers from 0. Without them the index numbers its
         documents from 0, and never reuses a number.
-      codes: Stores documents as codes: a name of `jaxwhiten.codes.CODES`; `"pq"`, which FAISS trains; `"auto"` for the
-        best code for these vectors; a fitted code of raw vectors, or its quantiser. None stores float32.
-      bytes: Bytes per document; without `codes` it implies `codes="auto"`.
+      codes: Stores documents as codes: a name of `jaxwhiten.codes.CODES`; a fitted code of raw vectors, or its
+        quantiser. None stores float32.
+      bytes: Bytes per document; without `codes` it implies `codes="spectrum"`.
       rescore: Keeps a copy of the vectors in `"float16"` or `"int8"`, which scores four candidates per result again. In
         a loaded index the copy is a memory map.
-      tuned: Whether the encoder is tuned for similarity (`encoding.is_tuned`), which decides `codes="auto"` and γ. None
-        judges by the vectors, which is less reliable.
+      tuned: Whether the encoder is fine-tuned for similarity, which decides γ of a code. By default as recorded in
+        `encoding`, or by the vectors; of an unknown encoder it is assumed.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
     Raises:
@@ -68,7 +68,8 @@ def build_index(
     start = time.perf_counter()
     check_process()
     kind, chosen = backend_with(backend, options)
-    encoding = _encoding_of(vectors, encoding)
+    codes = "spectrum" if codes is None and (bytes is not None or kind.halves) else codes
+    encoding = _encoding_of(vectors, encoding, judged=codes == "spectrum" and whitening is None)
     stored = np.asarray(vectors) if isinstance(codes, Code) and getattr(vectors, "code", None) is codes else None
     if stored is not None and rescore is not None:
         raise InputError("Codes alone cannot be rescored: omit rescore, or pass vectors.")
@@ -77,14 +78,13 @@ def build_index(
 
     prepare, coding = preparation(whitening, vectors.shape[1], normalize), None
     rescoring = None if rescore is None else Rescoring.of(rescore, vectors, prepare)
-    if codes is not None or bytes is not None or kind.halves:
+    if codes is not None:
         _check_coding(kind, normalize, bytes)
-        codes = AUTO if codes is None else codes
-        coding = choose(codes, bytes, vectors, whitening, trains=kind.trains, halves=kind.halves, tuned=tuned)
+        coding = choose(codes, bytes, vectors, whitening, encoding=encoding, halves=kind.halves, tuned=tuned)
         prepare = coding.prepare
     inside = _inside(codes if isinstance(codes, Code) else whitening, prepare, encoding)
 
-    if stored is not None and coding is not None and coding.quantiser is not None:
+    if stored is not None and coding is not None:
         vectors = coding.quantiser.coordinates(stored.view(np.uint8))
     store = kind.build(vectors, chosen, prepare, coding, stored is not None)
 
@@ -108,10 +108,9 @@ def build_index(
     )
 
 
-def _encoding_of(vectors: Any, encoding: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _encoding_of(vectors: Any, encoding: Mapping[str, Any] | None, judged: bool) -> Mapping[str, Any] | None:
     """How vectors were encoded: as given, completed by what vectors of `Encoder.encode` know, which must agree."""
-    space = getattr(vectors, "space", None)
-    if space is None:
+    if not isinstance(vectors, EncodedArray) or (space := vectors.known_space(judged)) is None:
         return encoding
     given = dataclasses.replace(VectorSpace.of(encoding), dimension=space.dimension)
     check_space("`encoding`", given, space, "omit encoding", role="query")

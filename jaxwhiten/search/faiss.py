@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jaxwhiten.codes.product import behind, import_faiss, transforms
-from jaxwhiten.errors import InputError, MissingDependencyError, install_command
+from jaxwhiten.errors import MissingDependencyError, install_command
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, within
 from jaxwhiten.search.coding import Coding
@@ -55,11 +54,11 @@ class HnswOptions:
 class Faiss(Backend):
     """A FAISS index. It compares vectors by inner product, the cosine of unit vectors, and codes by their distance.
 
-    `factory` is the description for `faiss.index_factory` of an index of float32 vectors, `coded` of one of codes.
+    `factory` is the description for `faiss.index_factory` of an index of float32 vectors, `coded` of lists of codes.
     """
 
     factory: ClassVar[str]
-    coded: ClassVar[str] = "PQ{bytes}x8np"  # np: without polysemous training
+    coded: ClassVar[str] = ""
     classes: ClassVar[tuple[str, str]] = ("IndexFlat", "IndexPQ")  # made by `factory` and by `coded`
     on_gpu: ClassVar[bool] = False
     _owner: Any = None  # the index that was read; it owns, and frees, the parts used here
@@ -163,36 +162,25 @@ class Faiss(Backend):
 
     @classmethod
     def _empty(cls, faiss: Any, d: int, options: Any, coding: Coding | None) -> Any:
-        """The empty index; a computed quantiser needs no training."""
+        """The empty index; codes need no training."""
         values = dataclasses.asdict(options)
         if coding is None:
             return faiss.index_factory(d, cls.factory.format(**values), faiss.METRIC_INNER_PRODUCT)
-        if coding.quantiser is not None and "nlist" not in values:
+        if "nlist" not in values:
             return coding.quantiser.empty_pq()
-        factory = cls.coded.format(bytes=coding.bytes, halves=2 * coding.bytes, **values)
-        index = faiss.index_factory(d, factory, faiss.METRIC_L2)
-        index.pq.cp.seed, index.pq.cp.min_points_per_centroid = _SEED, 1
-        return index
+        return faiss.index_factory(d, cls.coded.format(bytes=coding.bytes, **values), faiss.METRIC_L2)
 
     @classmethod
     def _train(cls, faiss: Any, inner: Any, stored: np.ndarray, coding: Coding | None) -> None:
-        if coding is not None and len(stored) < (least := 16 if cls.halves else 256):
-            raise InputError(
-                f"codes={coding.name!r} needs at least {least} documents to train on, got {len(stored)}: use"
-                " codes='spectrum'."
-            )
         with _matrix_products(faiss):
-            if isinstance(inner, faiss.IndexPQ | faiss.IndexPQFastScan):
-                _train_side_by_side(faiss, inner, stored)
-            else:
-                inner.train(stored)
+            inner.train(stored)
 
 
 class FaissFlat(Faiss):
     """Exact search."""
 
     name, factory = "faiss-flat", "Flat"
-    removes = codes = trains = True
+    removes = codes = True
 
 
 class FaissFast(Faiss):
@@ -201,8 +189,8 @@ class FaissFast(Faiss):
     Search is many times faster than over the codes of faiss-flat, with each looked-up distance rounded to one byte.
     """
 
-    name, coded, classes = "faiss-fast", "PQ{halves}x4fs", ("", "IndexPQFastScan")
-    codes = halves = trains = True
+    name, classes = "faiss-fast", ("", "IndexPQFastScan")
+    codes = halves = True
 
 
 class FaissHnsw(Faiss):
@@ -222,7 +210,7 @@ class FaissIvf(Faiss):
 
     name, factory, coded, Options = "faiss-ivf", "IVF{nlist},Flat", "IVF{nlist},PQ{bytes}x8np", IvfOptions
     classes = ("IndexIVFFlat", "IndexIVFPQ")
-    removes = codes = trains = True
+    removes = codes = True
 
     def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
         super().remove(gone, keep)
@@ -253,12 +241,12 @@ class FaissIvf(Faiss):
         index = super()._empty(faiss, d, options, coding)
         index.nprobe = options.nprobe
         if coding is not None:
-            index.by_residual = coding.quantiser is None
+            index.by_residual = False
         return index
 
     @classmethod
     def _train(cls, faiss: Any, inner: Any, stored: np.ndarray, coding: Coding | None) -> None:
-        if coding is None or coding.quantiser is None:
+        if coding is None:
             return super()._train(faiss, inner, stored, coding)
         clusters = faiss.Clustering(inner.d, inner.nlist, inner.cp)
         clusters.train(stored, faiss.downcast_index(inner.quantizer))
@@ -270,14 +258,14 @@ class FaissGpuFlat(FaissFlat):
     """Exact search on the first GPU; it needs faiss-gpu."""
 
     name, on_gpu = "faiss-gpu-flat", True
-    removes = codes = trains = False
+    removes = codes = False
 
 
 class FaissGpuIvf(FaissIvf):
     """Inverted lists on the first GPU; it needs faiss-gpu."""
 
     name, on_gpu = "faiss-gpu-ivf", True
-    removes = codes = trains = False
+    removes = codes = False
 
 
 def _through(chain: list[Any], x: np.ndarray) -> np.ndarray:
@@ -331,22 +319,3 @@ def _matrix_products(faiss: Any) -> Iterator[None]:
         yield
     finally:
         faiss.cvar.distance_compute_blas_threshold = before
-
-
-def _train_side_by_side(faiss: Any, index: Any, x: np.ndarray) -> None:
-    """`index.train` of a product quantiser, with the k-means of each byte on one thread, several at a time.
-
-    The k-means of one byte is too small for several threads, which would wait for each other in every iteration.
-    """
-    pq = index.pq
-
-    def centroids(byte: int) -> np.ndarray:
-        with _one_thread(faiss):
-            clusters = faiss.Clustering(pq.dsub, pq.ksub, pq.cp)
-            columns = np.ascontiguousarray(x[:, byte * pq.dsub : (byte + 1) * pq.dsub])
-            clusters.train(columns, faiss.IndexFlatL2(pq.dsub))
-            return faiss.vector_to_array(clusters.centroids)
-
-    with ThreadPoolExecutor(faiss.omp_get_max_threads()) as pool:
-        faiss.copy_array_to_vector(np.concatenate(list(pool.map(centroids, range(pq.M)))), pq.centroids)
-    index.is_trained = True

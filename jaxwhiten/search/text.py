@@ -50,7 +50,7 @@ def of_index(index: Index, encoder: Any, role: str = "query") -> tuple[Any, str]
     """The encoder and pooling of an index's vectors; MismatchError if it would put texts of a role in another space."""
     encoder = encoder.without_code()
     pooling = (index.encoding or {}).get("pooling") or encoder.pooling
-    index.check_encoding(encoder.encoding(pooling, prompt=encoder.prompt_for(role)), role)
+    index.check_encoding(encoder.space(pooling, prompt=encoder.prompt_for(role)), role)
     return encoder, pooling
 
 

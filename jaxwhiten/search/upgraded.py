@@ -231,7 +231,7 @@ class Upgraded:
                 old, texts, code = self.index, list(self._documents or ()), self.new.head.code
                 how: dict[str, Any] = {"codes": code and code.quantiser(mapped=True), "rescore": old.rescore}
                 if code is None and old.codes is not None:
-                    sized = old.codes["name"] in ("spectrum", "pq")
+                    sized = old.codes["name"] == "spectrum"
                     how |= {"codes": old.codes["name"], "bytes": old.codes["bytes"] if sized else None}
                 how["encoding"] = self.new.without_code().encoding(prompt=self.new.prompt_for("document"))
                 made = build_index(self._floats(texts), old.backend, documents=texts, **how, **old.options)

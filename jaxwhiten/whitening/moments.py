@@ -15,7 +15,7 @@ from jaxwhiten import arrays, io
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.runtime import hardware
-from jaxwhiten.space import merged
+from jaxwhiten.space import EncodedArray, merged
 
 _CODED_ROWS = 1 << 18
 # Bytes of a block on the host. An interrupt waits for one block. Larger blocks were measured to be no faster.
@@ -55,6 +55,12 @@ class Moments:
     M2: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 0)))
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
     eps: float = float(np.finfo(np.float64).eps)
+
+    @classmethod
+    def of(cls, rows: Any) -> Moments:
+        """The moments of rows; vectors of `Encoder.encode`, which know their space, give its record as provenance."""
+        space = rows.known_space(judged=True) if isinstance(rows, EncodedArray) else None
+        return cls(provenance=space.record() if space else {}).update(rows)
 
     def __repr__(self) -> str:
         return f"Moments(n={self.n}, d={len(self.mean)})"

@@ -27,15 +27,8 @@ def test_vectors_give_the_code_alone(run, tmp_path):
     assert done.code == 0, done.err
     code = load_code(tmp_path / "code.safetensors")
     assert code.encode(vectors).shape == (400, 4)
-    assert code.gamma_ == 0.5
+    assert code.gamma_ == 0.25
     assert code.provenance["corpus"] == "v.npy"
-    assert "trained" not in done.err
-    narrow = np.arange(1, 17, dtype=np.float32) ** -2  # the spectrum of an encoder that was not tuned
-    many = np.random.default_rng(0).standard_normal((10_000, 16)).astype(np.float32) * narrow
-    np.save(tmp_path / "many.npy", many)
-    done = run("fit", tmp_path / "many.npy", "--bytes", 4, "-o", tmp_path / "code.safetensors")
-    assert "'pq' is better here" in done.err
-    assert "jaxwhiten index --bytes 4" in done.err
     done = run("fit", tmp_path / "v.npy", "--bytes", 99, "-o", tmp_path / "code.safetensors")
     assert (done.code, "at most 16" in done.err) == (2, True)
     done = run("fit", tmp_path / "v.npy", "--bytes", 4, "--moments", tmp_path / "m.safetensors")
@@ -51,7 +44,7 @@ def test_an_index_of_codes(run, tiny_model, texts, tmp_path, codes, rescore):
     index = load_index(tmp_path / "index")
     assert index.codes["bytes"] == {8: 8, "ubinary": 4, "int8": 32}[codes[1]]
     assert index.rescore == (rescore[1] if rescore else None)
-    assert ("note: codes='spectrum' of 8 bytes" in done.err) == (codes[0] == "--bytes")
+    assert ("note: γ=1: the encoder is not fine-tuned" in done.err) == (codes[1] != "ubinary")
     done = run("search", tmp_path / "index", texts[7], "-k", 3)
     assert texts[7] in done.out
 

@@ -166,6 +166,8 @@ def test_what_is_kept_of_how_vectors_were_made(encoder, tiny_model):
     expected = {"model": str(tiny_model), "fingerprint": encoder.fingerprint, "pooling": "mean", "max_length": 48}
     prompts = {"prompt": "", "prompts": {"query": "", "document": ""}}
     expected |= {"dtype": "float32", "dimension": 32, "head": encoder.head.fingerprint, **prompts}
-    assert encoder.encoding() == expected
+    assert encoder.space().record() == expected
+    judged = {"tuned": False, "participation_ratio": pytest.approx(6.9, abs=0.5)}
+    assert encoder.encoding() == expected | judged
     assert encoder.encoding("last_avg")["pooling"] == "mean"
     assert encoder.encoding("cls")["pooling"] == "cls"

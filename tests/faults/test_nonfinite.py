@@ -309,7 +309,7 @@ FAR = {
     "faiss-flat": _inside("faiss-flat"),
     "jax": _inside("jax"),
     "jax, int8 codes rescored": _inside("jax", codes="int8", rescore="float16"),
-    "faiss-flat, pq rescored": _inside("faiss-flat", codes="pq", bytes=8, rescore="float16"),
+    "faiss-flat, spectrum rescored": _inside("faiss-flat", codes="spectrum", bytes=8, rescore="float16"),
     "on device": _on_device,
 }
 

@@ -12,8 +12,8 @@ from eval.report import codes as views
 from eval.report.results import Estimate
 from jaxwhiten import Encoder, Moments, Whitening, metrics, normalize
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.encoding import is_tuned
 from jaxwhiten.errors import InputError
+from jaxwhiten.whitening import choose_gamma
 from tests.commands.conftest import generated
 from tests.programs.test_eval_retrieval import generate
 
@@ -92,7 +92,7 @@ def test_the_figures_are_those_of_plain_numpy(folder, tiny_model):
     documents, queries = encoder.encode(data.documents), encoder.encode([data.queries[i] for i in chosen])
     gold = [set(data.gold.ids[slice(*data.gold.indptr[i : i + 2])]) for i in chosen]
     moments = Moments().update(documents)
-    whitening = Whitening.from_moments(moments, gamma=SpectrumCode.usual_gamma(moments, is_tuned(encoder)))
+    whitening = Whitening.from_moments(moments, gamma=choose_gamma(moments, encoder.tuned).gamma)
     code = SpectrumCode(bytes=8).fit(whitening)
     decoded, asked = code.decode(code.encode(documents)), normalize(code.transform(queries))
     nearest = np.argsort(((asked[:, None] - decoded[None]) ** 2).sum(-1), axis=1, kind="stable")[:, :10]

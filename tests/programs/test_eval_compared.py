@@ -32,11 +32,12 @@ def test_a_rule_loses_what_the_best_gamma_has_more(run):
     found = compared.regrets(run)
     assert found["γ = 0"] == pytest.approx([20, 20])
     assert found["SpecTemp"] == pytest.approx([10, 15])  # between γ = 0 and 0.5
-    assert found["corpus: 0.5 or 1"] == found["encoder: 0.5 or 1"] == pytest.approx([0, 10])
-    assert found["encoder and corpus"] == pytest.approx([10, 0])
-    cells = compared.regret_table([run, run.with_header(isoscore=0.1)]).rows
-    place = compared.regret_table([run]).columns.index("encoder: 0.5 or 1")
-    assert [row[place] for row in cells] == ["10.00", "10.00", "10.00", "10.00"]
+    assert found["0.5"] == pytest.approx([0, 10])
+    assert found["rule before"] == pytest.approx([10, 0])
+    assert found["rule"] == pytest.approx([10, 15])  # an IsoScore of 0.3: γ = 0.25
+    cells = compared.regret_table([run, run.with_header(participation_ratio=2.0)]).rows
+    place = compared.regret_table([run]).columns.index("rule")
+    assert [row[place] for row in cells] == ["15.00", "10.00", "15.00", "12.50"]
 
 
 def test_the_summary_has_the_largest_and_the_mean_of_each_encoder(run):

@@ -38,7 +38,7 @@ def test_equal_to_the_plain_computation_in_every_form(encoder, pairs):
     drawn = spearman_resamples(found[None], gold, [""] * 40)["all"][0]
     assert result.interval == percentile_interval(drawn)
     assert result.interval.low < result.spearman < result.interval.high
-    assert (result.pairs, result.similarity, result.encoding) == (40, "cosine", encoder.encoding())
+    assert (result.pairs, result.similarity, result.encoding) == (40, "cosine", encoder.space().record())
     rows = list(zip(pairs.sentence1, pairs.sentence2, gold.tolist(), strict=True))
     columns = (pairs.sentence1, pairs.sentence2, gold.tolist())
     for form in (rows, tuple(rows), iter(rows), columns, ScoredPairs(a, b, gold)):

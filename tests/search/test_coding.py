@@ -8,11 +8,10 @@ import jax
 import numpy as np
 import pytest
 
+from jaxwhiten import Encoder
 from jaxwhiten.codes import SpectrumCode, UBinary, make_code
 from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.search import build_index, load_index
-from jaxwhiten.search.coding import PQ_LEADS, best_code
-from jaxwhiten.search.faiss import _matrix_products
 from jaxwhiten.search.jax_kernels import scored
 from jaxwhiten.whitening import Moments, Whitening
 
@@ -117,46 +116,16 @@ def test_a_process_without_jaxwhiten_finds_the_same(backend, code, vectors, quer
     assert inner.code_size == 8
 
 
-@pytest.mark.parametrize("backend", ["faiss-flat", "faiss-ivf"])
-def test_a_code_that_faiss_trains_is_behind_the_same_option(backend, vectors, queries, tmp_path, capfd):
-    whitening = Whitening(gamma=0.5).fit(vectors)
-    index = build_index(vectors, backend, whitening=whitening, codes="pq", bytes=4, **WHOLE.get(backend, {}))
-    assert index.codes == {"name": "pq", "bytes": 4}
-    inner = faiss.downcast_index(index.store._inner)
-    per_vector = inner.sa_code_size() - (1 if backend == "faiss-ivf" else 0)  # 8 lists: their number takes a byte
-    assert per_vector == index.codes["bytes"]
-    scores, ids = index.search(queries, 5)
-    assert (ids[:, 0] == np.arange(50)).mean() > 0.7
-    assert np.abs(scores).max() < 1.5
-    index.save(tmp_path)
-    np.testing.assert_array_equal(load_index(tmp_path).search(queries, 5)[1], ids)
-    assert "WARNING" not in "".join(capfd.readouterr())
-
-
-@pytest.mark.parametrize(("backend", "kind"), [("faiss-flat", "PQ4x8np"), ("faiss-fast", "PQ8x4fs")])
-def test_centroids_trained_side_by_side_are_those_of_faiss(backend, kind, vectors):
-    threshold = faiss.cvar.distance_compute_blas_threshold
-    index = build_index(vectors, backend, codes="pq", bytes=4)
-    own = faiss.index_factory(D, kind, faiss.METRIC_L2)
-    own.pq.cp.seed, own.pq.cp.min_points_per_centroid = 1234, 1
-    with _matrix_products(faiss):
-        own.train(index.prepare(vectors))
-    mine, theirs = (faiss.vector_to_array(pq.centroids) for pq in (faiss.downcast_index(index.store._inner).pq, own.pq))
-    np.testing.assert_allclose(mine, theirs, atol=1e-4)
-    assert faiss.cvar.distance_compute_blas_threshold == threshold
-
-
-@pytest.mark.parametrize("codes", ["spectrum", "ubinary", "pq"])
+@pytest.mark.parametrize("codes", ["spectrum", "ubinary"])
 def test_a_fast_scan_of_halves_of_bytes_finds_nearly_the_same(codes, vectors, queries, tmp_path):
     size = None if codes == "ubinary" else 8
     index = build_index(vectors, "faiss-fast", codes=codes, bytes=size)
-    exact = build_index(vectors, "faiss-flat", codes=codes, bytes=size) if codes != "pq" else None
+    exact = build_index(vectors, "faiss-flat", codes=codes, bytes=size)
     assert isinstance(faiss.downcast_index(index.store._inner), faiss.IndexPQFastScan)
     scores, ids = index.search(queries, 10)
-    if exact is not None:
-        wanted = exact.search(queries, 10)
-        assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(ids, wanted[1], strict=True)]) > 0.8
-        np.testing.assert_allclose(scores, wanted[0], atol=0.03)
+    wanted = exact.search(queries, 10)
+    assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(ids, wanted[1], strict=True)]) > 0.8
+    np.testing.assert_allclose(scores, wanted[0], atol=0.03)
     assert (ids[:, 0] == np.arange(50)).mean() > (0.3 if codes == "ubinary" else 0.6)
     index.add(vectors[:7])
     index.save(tmp_path)
@@ -189,38 +158,21 @@ def test_the_whitening_that_is_given_decides_gamma_and_axes(vectors):
     assert index.whitening["provenance"]["n"] == N
 
 
-def test_bytes_alone_take_the_best_code_of_the_kind_and_say_which(vectors):
-    tuned = build_index(vectors, "faiss-flat", bytes=8)
-    assert tuned.codes["name"] == "spectrum"
-    assert "fine-tuned for similarity" in tuned.notes[0]
-    assert "codes='spectrum' of 8 bytes" in tuned.notes[0]
-    narrow = vectors * np.arange(1, vectors.shape[1] + 1, dtype=np.float32) ** -1.5
-    few = build_index(narrow, "faiss-flat", bytes=8)
-    assert few.codes["name"] == "spectrum"
-    assert "3000 documents are too few" in few.notes[0]
-    many = np.concatenate([narrow] * 4)
-    assert build_index(many, "faiss-flat", bytes=8).codes == {"name": "pq", "bytes": 8}
-    told = build_index(many, "faiss-flat", bytes=8, tuned=True)
-    assert (told.codes["name"], told.notes[0].count("the encoder is fine-tuned")) == ("spectrum", 1)
-    assert build_index(many, "faiss-flat", bytes=32).codes["name"] == "spectrum"
-    assert (
-        "'pq', trained on whitened vectors, would be better, but none can be"
-        in build_index(many, "jax", bytes=8).notes[0]
-    )
+def test_bytes_alone_take_the_spectrum_code_with_the_gamma_of_the_encoder(vectors):
+    bare = build_index(vectors, "faiss-flat", bytes=8)
+    assert (bare.codes["name"], bare.fitted.gamma_) == ("spectrum", 0.25)
+    assert bare.notes[0].startswith("γ=0.25: as for an encoder fine-tuned for similarity")
+    untuned = build_index(vectors, "faiss-flat", bytes=8, encoding={"tuned": False, "participation_ratio": 9.8})
+    assert untuned.notes[0] == "γ=1: the encoder is not fine-tuned for similarity (participation ratio 10)"
+    assert (untuned.fitted.gamma_, untuned.fitted.provenance["tuned"]) == (1.0, False)
+    told = build_index(vectors, "faiss-flat", bytes=8, encoding={"tuned": False}, tuned=True)
+    assert told.fitted.gamma_ == 0.25
 
 
-def test_a_trained_code_is_taken_where_it_leads_and_told_where_it_cannot_be():
-    wide = np.random.default_rng(0).standard_normal((500, 40))
-    other, whitening = Whitening().fit(wide), Whitening().fit(wide * np.arange(1, 41) ** -2.0)
-    for size in (1, PQ_LEADS):
-        name, why = best_code(size, 20_000, whitening, trains=True)
-        assert (name, "encoder not fine-tuned" in why, "it is better" in why) == ("pq", True, True)
-        for n, trains, reason in ((9000, True, "9000 documents are too few"), (20_000, False, "none can be trained")):
-            name, why = best_code(size, n, whitening, trains=trains)
-            assert name == "spectrum"
-            assert f"'pq', trained on whitened vectors, would be better, but {reason}" in why
-    assert best_code(PQ_LEADS + 1, 20_000, whitening, trains=True)[0] == "spectrum"
-    assert best_code(PQ_LEADS, 20_000, other, trains=True)[0] == "spectrum"
+def test_vectors_of_an_encoder_give_its_answer(tiny_model):
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", tuned=False)
+    index = build_index(encoder.encode([f"sentence {i}" for i in range(400)]), "faiss-flat", bytes=4)
+    assert (index.fitted.gamma_, index.encoding["tuned"]) == (1.0, False)
 
 
 def test_vectors_that_are_mapped_already_take_the_quantiser_of_a_code(code, vectors, queries):
@@ -236,8 +188,9 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
         build_index(vectors, "faiss-fast", codes="int8")
     with pytest.raises(InputError, match="cannot remove"):
         build_index(vectors, "faiss-fast", bytes=4).remove([0])
-    with pytest.raises(InputError, match="trained by FAISS"):
-        build_index(vectors, "jax", codes="pq", bytes=8)
+    for name in ("pq", "auto"):
+        with pytest.raises(InputError, match="Unknown"):
+            build_index(vectors, "faiss-flat", codes=name, bytes=8)
     with pytest.raises(InputError, match="faiss-hnsw cannot store codes"):
         build_index(vectors, "faiss-hnsw", codes="spectrum", bytes=8)
     with pytest.raises(InputError, match="8 bytes per vector: expected 9"):
@@ -250,8 +203,6 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
         build_index(vectors, "jax", bytes=0)
     with pytest.raises(InputError, match="sq8"):
         build_index(vectors, "faiss-flat", codes="sq8", bytes=8)
-    with pytest.raises(InputError, match="into 33 sub-vectors, but they have 32 columns"):
-        build_index(vectors, "faiss-flat", codes="pq", bytes=33)
     code = make_code("ubinary").fit(Whitening.from_moments(Moments().update(vectors), provenance={"fingerprint": "a"}))
     with pytest.raises(MismatchError, match="not in the space of the code: expected other weights"):
         build_index(vectors, "jax", codes=code, encoding={"fingerprint": "b"})

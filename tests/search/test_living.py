@@ -74,7 +74,7 @@ def test_random_operations_equal_a_fresh_build(operations, backend, coded, resco
             check_equal(index, fresh, queries, [str(r) for r in rows])
 
 
-@pytest.mark.parametrize("codes", ["spectrum", "pq", None])
+@pytest.mark.parametrize("codes", ["spectrum", None])
 def test_lists_are_renumbered(codes, vectors, tmp_path):
     pytest.importorskip("faiss")
     more = {} if codes is None else {"codes": codes, "bytes": 8}

@@ -28,6 +28,8 @@ class Recorded:
         fingerprint = f"{self.name}{'' if self.code is None else ', coded'}"
         return {"model": self.name, "fingerprint": fingerprint, "pooling": "auto", "max_length": 8}
 
+    space = encoding
+
     def without_code(self):
         return self if self.code is None else Recorded(self.name, self.vectors)
 
