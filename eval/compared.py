@@ -13,6 +13,7 @@ from eval.report.results import SIGNIFICANT, CodeRow, CodesHeader, Estimate, Upg
 from jaxwhiten.whitening import is_spread
 
 _CODE = "spectrum"
+_SHIPPED = 780  # sentences
 CodesRun = Run[CodesHeader, CodeRow]
 
 
@@ -47,10 +48,10 @@ def tasks_table(runs: Sequence[CodesRun]) -> Table:
 
 
 def _ratio(header: CodesHeader) -> float:
-    """The participation ratio of the encoder; older runs have the IsoScore, (ratio − 1) / (d − 1)."""
+    """The participation ratio of the encoder; older runs have the IsoScore, (ratio − 1) / (d − 1) for endless rows."""
     if header.participation_ratio is not None:
         return header.participation_ratio
-    return 1 + (header.dimension - 1) * max(header.isoscore or 0.0, 0.0)
+    return 1 / (1 / (1 + (header.dimension - 1) * (header.isoscore or 0.0)) + 1 / _SHIPPED)
 
 
 def _now(header: CodesHeader, row: CodeRow) -> float:
