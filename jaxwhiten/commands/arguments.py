@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import itertools
 import math
 import os
@@ -127,10 +128,15 @@ def check_plot(path: str | None) -> None:
     io.check_file(path)
 
 
+def listed(text: str) -> list[str]:
+    """Names separated by commas; one that holds a comma is quoted, as in CSV."""
+    return next(csv.reader([text]), [])
+
+
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """Adds --columns for a table of scored pairs."""
     names = "columns of the pairs; default: sentence1,sentence2,score, or those of a three-column table"
-    add(parser, "--columns A,B,SCORE", names, type=lambda text: text.split(","), default=())
+    add(parser, "--columns A,B,SCORE", names, type=listed, default=())
 
 
 def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False, dimension: bool = True) -> None:

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import argparse
 import collections
-import os
 import sys
-from pathlib import Path
 
 from jaxwhiten import io
 from jaxwhiten.commands.arguments import add, add_model, add_tuned, load_encoder
-from jaxwhiten.commands.texts import FORMATS, format_of, text_columns
+from jaxwhiten.commands.texts import add_format, sources
 from jaxwhiten.errors import DataError, InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "files of texts, or patterns with *: .txt with one per line, .tsv, .csv, .jsonl or .parquet"
+    what = "files, folders or patterns with *: .txt (one text per line), .tsv, .csv, .jsonl or .parquet"
     add(parser, "inputs", what, nargs="+", metavar="INPUT")
     add(parser, "-o --output DIR", "folder for the shards; rerun the command to resume", required=True)
-    add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: from the file extension, otherwise txt")
-    add(parser, "--column NAME", "text column of a table. Default: the only column, or sentence, or text")
-    add(
-        parser,
-        "--id COLUMN",
-        "ID column of a table; default: FILE:LINE below the common folder",
-        dest="ids",
-    )
+    add_format(parser)
+    add(parser, "--id COLUMN", "ID column of a table; default: FILE:LINE below the common folder", dest="ids")
     add_model(parser)
     add_tuned(parser)
     add(parser, "--runner RUNNER", "local, or ray; default: local", default="local")
@@ -49,26 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     import numpy as np
 
-    from jaxwhiten.datasets import corpus_files
-    from jaxwhiten.runners import Parts, Source, embed_files
+    from jaxwhiten.runners import Parts, embed_files
 
     if min(args.part_rows, args.workers) < 1:
         raise InputError("--part-rows and --workers must be at least 1.")
-    sources = []
-    paths = [str(path) for word in args.inputs for path in corpus_files(word)]
-    twice, count = collections.Counter(paths).most_common(1)[0]
+    files = sources(args.inputs, args.format, args.column, args.ids)
+    twice, count = collections.Counter(file.path for file in files).most_common(1)[0]
     if count > 1:
         raise InputError(f"{twice}: is listed twice, so its rows would have the same IDs. List it once.")
     if args.moments:
         io.check_file(args.moments, "moments")
-    root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
-    for path in paths:
-        format = format_of(path, args.format)
-        if format == "txt" and (args.column or args.ids):
-            raise InputError(f"{path}: a text file has no columns: omit --column and --id, or specify --format.")
-        columns = [None] if format == "txt" else text_columns(path, format, args.column and [args.column], args.ids)
-        name = Path(os.path.relpath(os.path.abspath(path), root)).as_posix()
-        sources.append(Source(path, format, columns[0], args.ids, name))
     how = {
         "part_rows": args.part_rows,
         "float16": args.float16,
@@ -76,9 +58,9 @@ def run(args: argparse.Namespace) -> None:
         "skip_bad": args.skip_bad,
     }
     encoder = load_encoder(args)
-    done = embed_files(sources, args.output, encoder, runner=args.runner, workers=args.workers, **how)
+    done = embed_files(files, args.output, encoder, runner=args.runner, workers=args.workers, **how)
     if not done["rows"]:
-        raise DataError(f"{', '.join(args.inputs)}: no texts in it.")
+        raise DataError(f"{', '.join(args.inputs)}: contains no texts.")
     parts = Parts(args.output)
     if args.moments:
         parts.moments().save(args.moments, {**parts.plan.encoding, "corpus": args.output})

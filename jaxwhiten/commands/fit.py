@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import sys
 import warnings
 from pathlib import Path
@@ -23,7 +22,7 @@ from jaxwhiten.commands.arguments import (
     knobs,
     load_encoder,
 )
-from jaxwhiten.commands.texts import STDIN, add_texts, nonempty, sentences
+from jaxwhiten.commands.texts import STDIN, add_texts, is_parts, nonempty, sentences
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.space import check_space
 
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
         if not len(vectors):
             raise DataError(f"{args.input}: contains no vectors.")
         moments = Moments().update(vectors)
-    elif os.path.isdir(args.input):
+    elif is_parts(args.input):
         from jaxwhiten.runners import Parts
 
         parts = Parts(args.input)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,8 @@ from jaxwhiten.commands.arguments import (
     load_whitening,
     values_of,
 )
-from jaxwhiten.commands.texts import add_texts, records, sentences
-from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.commands.texts import add_texts, is_parts, nonempty, records, sentences
+from jaxwhiten.errors import InputError
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -81,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
     check_index_folder(args.output)
     if args.input.lower().endswith(".npy") and args.format is None:
         return _save(args, _of_codes(args, options), "")
-    if os.path.isdir(args.input):
+    if is_parts(args.input):
         return _save(args, _of_parts(args, options), "")
     ids, texts, skipped = _texts(args)
     Ids.of(ids, len(texts))  # raises before the texts are encoded
@@ -217,8 +216,7 @@ def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
     """Ids and texts, without blank texts, and a remark on the number of blank ones."""
     rows = [(id, text.strip()) for id, text in records(args.input, args.format, args.column, args.ids)]
     kept = [(id, text) for id, text in rows if text]
-    if not kept:
-        raise DataError(f"{args.input}: contains no texts.")
+    nonempty(iter([text for _, text in kept]), args.input)
     blank = len(rows) - len(kept)
     ids = [id for id, _ in kept] if args.ids else None
     left_out = f" ({blank:,} blank texts skipped; `encode` keeps them: to align the two, remove them from the file)"

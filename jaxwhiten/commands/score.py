@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import functools
 import json
+import sys
 
 from jaxwhiten.commands.arguments import add, add_columns, add_knobs, add_model, add_tuned, encode, knobs, load_encoder
 from jaxwhiten.errors import InputError
@@ -49,6 +50,8 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.scoring import evaluate, read
 
     data, settings = read(args.data, args.columns), knobs(args)
+    if names := getattr(data, "read_from", ()):
+        print("note: sentences from {}, {}; scores from {}".format(*names), file=sys.stderr)
     ks = settings.pop("n_components", ())
     encoder = load_encoder(args)
     if encoder.without_code().head.whitening is None:

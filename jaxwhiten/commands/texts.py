@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
+import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.commands.arguments import add
 from jaxwhiten.errors import DataError, InputError, check_name
+
+if TYPE_CHECKING:
+    from jaxwhiten.datasets.chunks import Source
 
 FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet")
 STDIN = "-"
@@ -20,16 +26,28 @@ _USUAL = ("sentence", "text")
 
 
 def add_texts(parser: argparse.ArgumentParser, what: str = "sentences", **settings: Any) -> None:
-    """Adds the positional argument for the input file, --format and --column."""
-    endings = ".txt (one per line), or a column of .tsv, .csv, .jsonl or .parquet; - for stdin"
+    """Adds the positional argument for the input, and `add_format`."""
+    endings = ".txt (one per line), .tsv, .csv, .jsonl or .parquet, a folder of such files; - for stdin"
     add(parser, "input", f"{what}: {endings}", **settings)
+    add_format(parser)
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Adds --format and --column."""
     add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: from the file extension, otherwise txt")
-    column = "text column of a table, twice for two sentences per row; default: the only column, or sentence, or text"
+    column = (
+        "text column of a table; repeated, the columns are joined by a line break. Default: the only, sentence or text"
+    )
     add(parser, "--column NAME", column, action="append")
 
 
+def is_parts(path: str) -> bool:
+    """Whether a path is a folder of `jaxwhiten embed`."""
+    return os.path.isfile(os.path.join(path, "plan.json"))
+
+
 def sentences(path: str, format: str | None = None, columns: Sequence[str] | None = None) -> Iterator[str]:
-    """The sentences of a file, in its order. Blank lines of a text file are sentences, too.
+    """The sentences of a file, in its order, blank ones too.
 
     Lines from stdin are passed on immediately; a table from stdin is first written to a temporary file.
     """
@@ -39,35 +57,58 @@ def sentences(path: str, format: str | None = None, columns: Sequence[str] | Non
 def records(
     path: str, format: str | None = None, columns: Sequence[str] | None = None, ids: str | None = None
 ) -> Iterator[tuple[Any, str]]:
-    """Like `sentences`, each with its value in the column `ids`, or None."""
-    from jaxwhiten.datasets.textfile import BadRows, lines_of, numbered_lines
+    """Like `sentences`, each with its value in the column `ids`, or its file and line."""
+    from jaxwhiten.datasets.chunks import rows
+    from jaxwhiten.datasets.textfile import BadRows, lines_of
 
-    format = format_of(path, format)
-    if format == "txt" and (columns or ids):
-        raise InputError(f"{path}: a text file has no columns: omit --column and --id, or specify --format.")
-    if ids and len(columns or ()) > 1:
-        raise InputError("--id identifies one text per row: pass --column once.")
-    if path != STDIN:
-        lines = ((None, line) for _, line in numbered_lines(path)) if format == "txt" else None
-        yield from lines or _cells(path, format, columns, ids)
-    elif format == "txt":
+    if path == STDIN and format in (None, "txt"):
+        check_columns(path, "txt", columns, ids)
         try:
             yield from ((None, line) for _, line in lines_of(sys.stdin.buffer.readline, BadRows("stdin")))
         except DataError as error:
             raise DataError(f"{error} Specify --format for a table.") from None
-    else:
-        with tempfile.NamedTemporaryFile(prefix="jaxwhiten-stdin-") as file:
+        return
+    with contextlib.ExitStack() as stack:
+        if path == STDIN:
+            file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="jaxwhiten-stdin-"))
             shutil.copyfileobj(sys.stdin.buffer, file)
             file.flush()
-            yield from _cells(file.name, format, columns, ids)
+            path = file.name
+        for source in sources([path], format, columns, ids):
+            yield from ((row.id, row.text or "") for row in rows(source, blank=True))
+
+
+def sources(
+    words: Sequence[str], format: str | None = None, columns: Sequence[str] | None = None, ids: str | None = None
+) -> list[Source]:
+    """The files that files, folders and patterns name, each with its format and its column of texts."""
+    from jaxwhiten.datasets import corpus_files
+    from jaxwhiten.datasets.chunks import Source
+    from jaxwhiten.datasets.tables import FORMATS as KNOWN
+
+    paths = [str(path) for word in words for path in corpus_files(word, tuple(KNOWN))]
+    root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+    found = []
+    for path in paths:
+        kind = format_of(path, format)
+        check_columns(path, kind, columns, ids)
+        column = None if kind == "txt" else text_column(path, kind, columns, ids)
+        found.append(Source(path, kind, column, ids, Path(os.path.relpath(os.path.abspath(path), root)).as_posix()))
+    return found
+
+
+def check_columns(path: str, format: str, columns: Sequence[str] | None, ids: str | None) -> None:
+    if format == "txt" and (columns or ids):
+        raise InputError(f"{path}: a text file has no columns: omit --column and --id, or specify --format.")
 
 
 def format_of(path: str, format: str | None = None) -> str:
     """The given format, or else the format of the file's ending; txt for unknown endings."""
-    from jaxwhiten.datasets.tables import split_name, table_format
+    from jaxwhiten.datasets.tables import table_format
+    from jaxwhiten.datasets.textfile import split_name
 
     if format is None:
-        format = "txt" if path == STDIN or split_name(path)[1] == ".txt" else table_format(path) or "txt"
+        format = "txt" if split_name(path)[1] == ".txt" else table_format(path) or "txt"
     check_name("format", format, FORMATS)
     return format
 
@@ -80,29 +121,18 @@ def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
     """
     first = list(itertools.islice(texts, 1 if path == STDIN else 1000))
     if not first:
-        raise DataError(f"{path}: no sentences in it.")
+        raise DataError(f"{path}: contains no texts.")
     return itertools.chain(first, texts)
 
 
-def text_columns(path: str, format: str, columns: Sequence[str] | None, ids: str | None) -> Sequence[str]:
-    """The columns that hold the sentences: the given ones, or the only one, or one with a default name."""
+def text_column(path: str, format: str, columns: Sequence[str] | None, ids: str | None) -> str:
+    """The column of the sentences (`tables.Column`): as given, or the only one, or one with a default name."""
     from jaxwhiten.datasets.tables import read_header
 
     if columns:
-        return columns
+        return "+".join(columns)
     header = [name for name in read_header(path, format) if name != ids]
-    usual = [name for name in _USUAL if name in header]
-    if len(header) > 1 and not usual:
+    usual = [name for name in _USUAL if name in header] or header
+    if len(header) > 1 and usual == header:
         raise DataError(f"{path}: specify the text column with --column: {', '.join(header)[:400]}.")
-    return usual[:1] or header
-
-
-def _cells(path: str, format: str, columns: Sequence[str] | None, ids: str | None) -> Iterator[tuple[Any, str]]:
-    from jaxwhiten.datasets.tables import table_rows
-
-    columns = text_columns(path, format, columns, ids)
-    for line, row in table_rows(path, [*columns, *([ids] if ids else [])], format):
-        for name, value in zip(columns, row, strict=False):
-            if not isinstance(value, str):
-                raise DataError(f"{path}, line {line}: {name!r} is {value!r:.80}, not text.")
-            yield (row[-1] if ids else None), value
+    return usual[0]

@@ -112,7 +112,12 @@ def read_prepared(builder: STSBuilder) -> STSTask:
             text = {name: [row[name].decode() for row in rows] for name in ("sentence1", "sentence2", "subset")}
             if Counter(text["subset"]) != {subset: count.scored for subset, count in counts.items()}:
                 raise ValueError(f"split {split} has {len(rows)} rows, not those of the protocol")
-            splits[split] = Pairs(**text, score=np.array([row["score"] for row in rows], dtype=np.float64))
+            splits[split] = Pairs(
+                text["sentence1"],
+                text["sentence2"],
+                subset=text["subset"],
+                score=np.array([row["score"] for row in rows], dtype=np.float64),
+            )
     except Exception as error:  # the record reader raises exceptions of many types
         raise DataError(
             f"{builder.data_path}: the prepared data of {task} is damaged ({str(error)[:120]}). Delete this folder and"

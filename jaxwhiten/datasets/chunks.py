@@ -27,7 +27,7 @@ def problem(value: Any) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A file of texts: lines, or a column of a table, with a column of ids or the default ids `name:line`."""
+    """A file of texts: lines, or a column of a table (`tables.Column`), with ids of a column, or `name:line`."""
 
     path: str
     format: str = "txt"
@@ -56,11 +56,14 @@ class Position(NamedTuple):
     byte: int = 0
 
 
+START = Position()
+
+
 class Row(NamedTuple):
     """A row and the position after it; `text` is None if the row is bad, and `error` gives the reason."""
 
     text: str | None
-    id: str
+    id: str | int
     error: str
     end: Position
 
@@ -101,23 +104,39 @@ def text_hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-def rows(source: Source, start: Position, skip_bad: bool, begin: Position) -> Generator[Row, None, None]:
-    """The rows of a file after the position `start`. A text file is read from `begin` on, a table as a whole."""
+def rows(
+    source: Source,
+    start: Position = START,
+    skip_bad: bool = False,
+    begin: Position = START,
+    blank: bool = False,
+) -> Generator[Row, None, None]:
+    """The rows of a file after the position `start`, without blank ones, or with them.
+
+    A text file is read from `begin` on, a table as a whole.
+    """
     bad, name = _Kept(source.path, skip_bad), source.name or Path(source.path).name
     if source.format == "txt":
         found: Any = ((line, (text,)) for line, text in numbered_lines(source.path, bad, start=begin))
     else:
-        columns = [source.column, source.ids] if source.ids else [source.column]
-        found = table_rows(source.path, columns, source.format, bad)  # type: ignore[arg-type]
+        found = table_rows(source.path, [source.column or "", *filter(None, [source.ids])], source.format, bad)
     for line, (text, *ids) in found:
         yield from (row for row in bad.taken() if row.end.line > start.line)
-        if line <= start.line:
+        if line <= start.line or (not blank and isinstance(text, str) and not text.strip()):
             continue
+        id = _whole(ids[0]) if ids else f"{name}:{line}"
         if why := problem(text):
             bad(line, f"{source.column}: {why}" if source.column else why)
+        elif not isinstance(id, str | int):
+            bad(line, f"{source.ids}: {id!r:.80} is not an ID, expected text or an integer")
         else:
-            yield Row(text, str(ids[0]) if ids else f"{name}:{line}", "", Position(line, bad.tell()))
+            yield Row(text, id, "", Position(line, bad.tell()))
     yield from (row for row in bad.taken() if row.end.line > start.line)
+
+
+def _whole(id: Any) -> Any:
+    """An id, as an integer if it is a whole number in floating point, as libraries write integers with gaps."""
+    return int(id) if isinstance(id, float) and id.is_integer() else id
 
 
 def by_source(records: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str | None], list[Mapping[str, Any]]]:

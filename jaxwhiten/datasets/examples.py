@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from jaxwhiten.datasets.retrieval import COLUMNS
 from jaxwhiten.datasets.tables import Table
-from jaxwhiten.datasets.textfile import TEXT_ENDINGS, BadRows, Corpus, corpus_files
+from jaxwhiten.datasets.textfile import BadRows, Corpus, corpus_files, split_name
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike, write_text
 from jaxwhiten.text import as_texts
@@ -121,7 +121,7 @@ def text_examples(where: PathLike, *, split: bool = False, skip_bad_rows: bool =
     """The distinct lines of text files, or their sentences, as one column.
 
     Args:
-      where: A `.txt` or `.txt.gz` file, a folder of such files, or a pattern with `*`.
+      where: A `.txt` file, plain or compressed, a folder of such files, or a pattern with `*`.
       split: Whether to split lines after `.`, `!` or `?` if a capital letter or a digit follows.
       skip_bad_rows: Whether to skip and count lines that are not clean UTF-8 text, instead of raising an error.
 
@@ -130,10 +130,8 @@ def text_examples(where: PathLike, *, split: bool = False, skip_bad_rows: bool =
     """
     corpus = Corpus(corpus_files(where), skip_bad_rows=skip_bad_rows)
     for file in corpus.files:
-        if not file.name.endswith(TEXT_ENDINGS):
-            raise InputError(
-                f"{file}: specify the sentence columns; only {' and '.join(TEXT_ENDINGS)} files have none."
-            )
+        if split_name(file)[1] != ".txt":
+            raise InputError(f"{file}: specify the sentence columns; only .txt files have none.")
     lines = map(str.strip, corpus.passages())
     parts = itertools.chain.from_iterable(map(_SENTENCE_END.split, lines)) if split else lines
     texts = list(dict.fromkeys(parts))

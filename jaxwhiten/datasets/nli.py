@@ -19,8 +19,8 @@ from jaxtyping import Int8
 
 from jaxwhiten.datasets import remote
 from jaxwhiten.datasets.protocol import data_folder
-from jaxwhiten.datasets.tables import Table, read_header, read_table, split_name
-from jaxwhiten.datasets.textfile import read_lines
+from jaxwhiten.datasets.tables import Table, read_header, read_table
+from jaxwhiten.datasets.textfile import read_lines, split_name
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError, check_name
 from jaxwhiten.io import PathLike, cache_dir
 

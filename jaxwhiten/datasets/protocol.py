@@ -26,6 +26,7 @@ class Pairs:
     sentence2: list[str]
     score: Float64[np.ndarray, " n"]
     subset: list[str]
+    read_from: tuple[str, ...] = ()  # the columns of sentences and score in a table
 
     def __len__(self) -> int:
         return len(self.sentence1)

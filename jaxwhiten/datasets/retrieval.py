@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.tables import read_header, read_table, table_format
+from jaxwhiten.datasets.tables import Table, read_header, read_table, table_format
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
 from jaxwhiten.io import PathLike
@@ -27,6 +27,8 @@ COLUMNS = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
 # A quoted question may span lines; a quotation mark still open after this many lines is a stray one.
 _MAX_LINES_PER_ROW = 16
 _EXAMPLES = 5
+# Usual names of the columns of queries and their relevant documents.
+SEARCHES = (("query", "document"), ("query", "positive"), ("anchor", "positive"), ("question", "answer"))
 
 Row = tuple[str, str, str, str, bool]  # query id, document id, query, document, whether they are duplicates
 
@@ -147,8 +149,13 @@ def read_pairs_file(path: PathLike, name: str | None = None) -> RetrievalData:
     return from_pairs(name or path.name, rows, {"malformed_rows": bad.count})
 
 
-def read_own(path: PathLike) -> RetrievalData:
-    """Reads a BEIR folder, a table of `query` and `document` (or `positive`), or a file in Quora's columns.
+def search_columns(header: Sequence[str]) -> tuple[str, str] | None:
+    """The columns of queries and documents of a table, if it has any."""
+    return next((names for names in SEARCHES if set(names) <= set(header)), None)
+
+
+def read_own(source: PathLike | Table) -> RetrievalData:
+    """Reads a BEIR folder, a table of queries and documents (`SEARCHES`), or a file in Quora's columns.
 
     A BEIR folder has `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, or a single other file of judgements;
     queries without judgements are ignored. A row of a table names a relevant document of a query, unless its `label` is
@@ -157,18 +164,16 @@ def read_own(path: PathLike) -> RetrievalData:
     Raises:
       DataError: A file is missing or damaged, or a judgement names a missing text; the message names file and line.
     """
-    path = Path(path)
-    if path.is_dir():
-        return _read_beir(path)
-    header = read_header(path) if table_format(path) else []
-    document = "document" if "document" in header else "positive"
-    if not {"query", document} <= set(header):
-        return read_pairs_file(path)
-    columns = {"query": "query", "document": document, "label": "label"}
-    table = read_table(path, {name: column for name, column in columns.items() if column in header})
+    if not isinstance(source, Table) and Path(source).is_dir():
+        return _read_beir(Path(source))
+    header = read_header(source) if isinstance(source, Table) or table_format(source) else []
+    if (names := search_columns(header)) is None:
+        return read_pairs_file(str(source))
+    columns = dict(zip(("query", "document", "label"), (*names, "label"), strict=True))
+    table = read_table(source, {name: column for name, column in columns.items() if column in header})
     relevant = table.numbers("label") > 0 if "label" in table else np.ones(len(table.lines), bool)
     pairs = zip(table.texts("query"), table.texts("document"), relevant.tolist(), strict=True)
-    return from_pairs(path.name, ((query, document, query, document, label) for query, document, label in pairs))
+    return from_pairs(table.path.name, ((query, document, query, document, label) for query, document, label in pairs))
 
 
 def _read_beir(folder: Path) -> RetrievalData:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask, data_folder
 from jaxwhiten.datasets.senteval import load_sample, read_task
-from jaxwhiten.datasets.tables import read_header, read_table
-from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.datasets.tables import Column, Table, parts_of, read_header, read_table
+from jaxwhiten.errors import DataError, InputError, check_name
 from jaxwhiten.io import PathLike, cache_dir
 
 _COLUMNS = ("sentence1", "sentence2", "score")
+# Usual names of columns, those of data sets on the hub among them.
+SENTENCES = (
+    *(("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("sentence_A", "sentence_B")),
+    *(("question1", "question2"), ("premise", "hypothesis"), ("text1", "text2"), ("text_a", "text_b")),
+)
+_KINDS = ("score", "label", "labels", "similarity", "similarity_score", "relatedness_score", "gold_label")
+SCORES = (*_KINDS, "is_duplicate")
 
 
 def load_sts(task: str, data_dir: PathLike | None = None) -> STSTask:
@@ -42,22 +51,45 @@ def load_sts(task: str, data_dir: PathLike | None = None) -> STSTask:
     return builders.read_prepared(builder)
 
 
-def read_pairs(path: PathLike, columns: Sequence[str] = ()) -> Pairs:
+def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pairs:
     """Reads scored pairs from a table.
 
     Args:
-      path: A `.tsv`, `.csv`, `.jsonl` or `.parquet` file.
-      columns: Names of both sentences and of the score. By default `sentence1`, `sentence2` and `score`, or the columns
+      source: A `.tsv`, `.csv`, `.jsonl` or `.parquet` file, or the result of `as_table`.
+      columns: Names of both sentences and of the score. By default usual names (`SENTENCES`, `SCORES`), or the columns
         of a table of three, the score last. A first line whose third of three cells is a number is a row, not a header.
 
     Raises:
       DataError: A column is missing, or a score is not a number; the message names the line.
     """
     if len(columns) not in (0, 3):
-        raise InputError(f"columns={','.join(columns)!r}: expected three names, as {','.join(_COLUMNS)}.")
-    found = read_header(path)
-    bare = not columns and len(found) == 3 and found[2].lstrip("+-").replace(".", "", 1).isdecimal()
-    names = columns or (_COLUMNS if bare or len(found) != 3 or set(found) == set(_COLUMNS) else found)
-    table = read_table(path, dict(zip(_COLUMNS, names, strict=True)), header=_COLUMNS if bare else ())
+        raise InputError(f"columns={','.join(map(str, columns))!r}: expected three names, as {','.join(_COLUMNS)}.")
+    header = read_header(source)
+    bare = not columns and len(header) == 3 and _is_number(header[2])
+    names = _COLUMNS if bare else columns or pair_columns(source, header)
+    table = read_table(source, dict(zip(_COLUMNS, names, strict=True)), header=_COLUMNS if bare else ())
     first, second = (table.texts(column) for column in _COLUMNS[:2])
-    return Pairs(first, second, table.numbers("score"), [str(path)] * len(first))
+    told = ("column 1", "column 2", "column 3") if bare else tuple("+".join(parts_of(name, header)) for name in names)
+    return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first), told)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return bool(np.isfinite(float(cell)))
+    except ValueError:
+        return False
+
+
+def pair_columns(source: PathLike | Table, header: Sequence[str]) -> tuple[str, ...]:
+    """The columns of both sentences and of the score, by their names, or of three columns by position."""
+    score = next((name for name in SCORES if name in header), header[2] if len(header) == 3 else None)
+    rest = tuple(name for name in header if name != score)
+    sides = next((names for names in SENTENCES if set(names) <= set(rest)), rest)
+    if score is None and len(header) == 2:
+        raise DataError(
+            f"{source}: two columns and no score: add a column score, of numbers or of 0 and 1; or name the columns"
+            " query and document, to score a search."
+        )
+    if score is None or len(sides) != 2:
+        raise DataError(f"{source}: specify columns=SENTENCE1,SENTENCE2,SCORE; there are {', '.join(header)[:400]}.")
+    return (*sides, score)

@@ -1,32 +1,45 @@
 """User tables with named columns: TSV, CSV, JSON lines and Parquet.
 
-TSV is split on tabs without quoting, as common corpora are written; CSV has the usual quotes; gzip is recognised by its
-content. Bad rows raise an error with file and line, or are counted and dropped.
+TSV is split on tabs without quoting, as common corpora are written; CSV has the usual quotes; compression is recognized
+by its content. Bad rows raise an error with file and line, or are counted and dropped.
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import itertools
 import json
 import os
 import re
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.textfile import MAX_LINE_BYTES, MAX_RATIO, MAX_UNPACKED, BadRows, numbered_lines
-from jaxwhiten.errors import DataError, optional, unknown_name
+from jaxwhiten.datasets.textfile import (
+    MAX_LINE_BYTES,
+    MAX_RATIO,
+    MAX_UNPACKED,
+    BadRows,
+    corpus_files,
+    numbered_lines,
+    split_name,
+)
+from jaxwhiten.errors import DataError, InputError, optional, unknown_name
 from jaxwhiten.io import PathLike
 
-_FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
-_FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
+FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
+FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
 _BATCH, _BATCH_BYTES = 65_536, 64 << 20
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _HELP = "Specify the column names of this file."
+csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
+
+Column = str | Sequence[str]  # a name, or several whose texts are joined by a line break; "a+b" is ("a", "b")
+Rows = Iterator[tuple[int, Sequence[Any]]]  # the line and the values of each row
 
 
 class Table(dict[str, list[Any]]):
@@ -39,8 +52,8 @@ class Table(dict[str, list[Any]]):
         self.skipped = skipped
 
     def where(self, row: int) -> str:
-        """File and line of a row, for messages."""
-        return f"{self.path}, line {self.lines[row]}"
+        """File and line of a row, for messages; in a folder, or in memory, the row itself."""
+        return f"{self.path}, " + (f"line {self.lines[row]}" if self.path.is_file() else f"row {row}")
 
     def numbers(self, column: str) -> np.ndarray:
         """A column in float64; DataError names the line of a value that is not a number."""
@@ -60,25 +73,31 @@ class Table(dict[str, list[Any]]):
         return self[column]
 
 
-def split_name(path: PathLike) -> tuple[str, str]:
-    """A file's name without its ending, and the ending in lower case, both without `.gz`."""
-    name = Path(path).name
-    stem, ending = os.path.splitext(name[:-3] if name.lower().endswith(".gz") else name)
-    return stem, ending.lower()
-
-
 def table_format(path: PathLike) -> str | None:
     """The format of a file by its name: tsv, csv, jsonl or parquet; None for an unknown suffix."""
-    return _FORMATS.get(split_name(path)[1])
+    return FORMATS.get(split_name(path)[1])
 
 
-def _check_columns(path: Path, header: Sequence[str], names: Sequence[str]) -> None:
+def parts_of(column: Column, header: Collection[str]) -> list[str]:
+    """The columns of a table that a column stands for: itself, or those that a list or `+` joins."""
+    if not isinstance(column, str):
+        return list(column)
+    parts = column.split("+")
+    return parts if len(parts) > 1 and column not in header and set(parts) <= set(header) else [column]
+
+
+def check_columns(path: Path, header: Sequence[str], names: Sequence[str]) -> None:
+    """Raises DataError unless each of the columns occurs once."""
     counts = Counter(header)  # a line has room for millions of names
     for name in names:
         if counts[name] != 1:
             problem = "no column" if name not in counts else "more than one column"
             known = ", ".join(header[:20])[:400]
             raise DataError(f"{path}, line 1: {problem} {name!r}; the columns are {known}. {_HELP}")
+
+
+# The names of a table's columns, and a function from the names to read to line and values of every row.
+_Opened = tuple[Sequence[str], Callable[[Sequence[str]], Rows]]
 
 
 def _csv_rows(path: Path, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
@@ -97,82 +116,105 @@ def _csv_rows(path: Path, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
                     yield last, row
             return
         except csv.Error as error:
-            bad(last, f"not valid CSV ({error})")
+            bad(last, f"not valid CSV ({str(error).partition(' - ')[0]})")
 
 
-# A reader takes the columns to read (None for all); it yields their names, then line and values of every row.
-Reader = Generator[Any, None, None]
-
-
-def _read_delimited(
-    path: Path, columns: Sequence[str] | None, bad: BadRows, rows: Iterator[tuple[int, list[str]]]
-) -> Reader:
-    _, header = next(rows, (0, []))
+def _delimited(path: Path, bad: BadRows, format: str, names: Sequence[str] = ()) -> _Opened:
+    tsv = ((number, line.split("\t")) for number, line in numbered_lines(path, bad) if line)
+    lines: Iterator[tuple[int, list[str]]] = tsv if format == "tsv" else _csv_rows(path, bad)
+    number, header = next(lines, (0, []))
     if not header:
         raise DataError(f"{path}, line 1: the file is empty; expected a header line.")
-    names, width = header if columns is None else columns, len(header)
-    if columns is not None:
-        _check_columns(path, header, names)
-    yield names
-    places = range(width) if columns is None else [header.index(name) for name in names]
-    least = max(places, default=0) + 1
-    for number, row in rows:
-        if least <= len(row) <= width:
-            yield number, [row[place] for place in places]
-        else:
-            bad(number, f"{len(row)} columns, expected {width}")
+    if names:  # the first line is a row
+        lines, header = itertools.chain([(number, header)], lines), list(names)
+    width = len(header)
+
+    def rows(names: Sequence[str]) -> Rows:
+        check_columns(path, header, names)
+        at = {name: place for place, name in enumerate(header)}
+        places = [at[name] for name in names]
+        least = max(places, default=0) + 1
+        for number, row in lines:
+            if least <= len(row) <= width:
+                yield number, [row[place] for place in places]
+            else:
+                lacks = f", so {header[least - 1]!r} is missing" if len(row) < least else ""
+                bad(number, f"{len(row)} columns, expected {width}{lacks}")
+
+    return header, rows
 
 
-def _json_problem(value: Any, names: Sequence[str], escaped: bool) -> str | None:
-    if not isinstance(value, dict):
-        return "not a JSON object (one object per line is expected)"
-    for name in names:
-        if name not in value:
-            return f"no key {name!r}"
-        item = value[name]
-        if not isinstance(item, str | int | float):
-            return f"{name!r} is {'null' if item is None else 'a ' + type(item).__name__}, expected text or a number"
-        if escaped and isinstance(item, str) and _NOT_TEXT.search(item):
-            return f"{name!r} contains a NUL or an unpaired surrogate, which is not text"
+def _jsonl(path: Path, bad: BadRows) -> _Opened:
+    def objects() -> Iterator[tuple[int, dict[str, Any], bool]]:
+        for number, line in numbered_lines(path, bad):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                bad(number, f"not valid JSON ({str(error)[:80]})")
+                continue
+            if isinstance(value, dict):
+                yield number, value, "\\u" in line
+            else:
+                bad(number, "not a JSON object (one object per line is expected)")
+
+    def rows(names: Sequence[str]) -> Rows:
+        for number, value, escaped in itertools.chain(first, found):
+            # `numbered_lines` refuses NULs and surrogates; only escapes can still hold them.
+            if problem := next(filter(None, (_json_problem(value, name, escaped) for name in names)), None):
+                bad(number, problem)
+            else:
+                yield number, [value[name] for name in names]
+
+    found = objects()
+    if not (first := list(itertools.islice(found, 1))):
+        raise DataError(f"{path}, line 1: the file is empty; expected one JSON object per line.")
+    return list(first[0][1]), rows
+
+
+def _json_problem(value: dict[str, Any], name: str, escaped: bool) -> str | None:
+    if name not in value:
+        return f"no key {name!r}; the keys are {', '.join(value)[:400]}"
+    item = value[name]
+    if not isinstance(item, str | int | float):
+        return f"{name!r} is {'null' if item is None else 'a ' + type(item).__name__}, expected text or a number"
+    if escaped and isinstance(item, str) and _NOT_TEXT.search(item):
+        return f"{name!r} contains a NUL or an unpaired surrogate, which is not text"
     return None
 
 
-def _read_jsonl(path: Path, names: Sequence[str] | None, bad: BadRows) -> Reader:
-    if names is not None:
-        yield names
-    for number, line in numbered_lines(path, bad):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            bad(number, f"not valid JSON ({str(error)[:80]})")
-            continue
-        if names is None and isinstance(value, dict):
-            names = list(value)
-            yield names
-        # `numbered_lines` refuses NULs and surrogates; only escapes can still hold them.
-        if problem := _json_problem(value, names or (), "\\u" in line):
-            bad(number, problem)
-        else:
-            yield number, [value[name] for name in names or ()]
-    if names is None:
-        raise DataError(f"{path}, line 1: the file is empty; expected one JSON object per line.")
+class _Bad(str):
+    """What is wrong with a cell."""
 
 
-_TOO_LONG = object()
+_NULL = _Bad("is null")
 
 
-def _cells(pa: Any, column: Any) -> list[Any]:
-    """The values of a column; `_TOO_LONG` replaces texts of more than `MAX_LINE_BYTES` characters."""
-    column.validate(full=True)  # in a damaged file, indices may lie outside the dictionary
-    if not pa.types.is_dictionary(column.type):
-        return column.to_pylist()
-    texts = [
-        _TOO_LONG if isinstance(text, str) and len(text) > MAX_LINE_BYTES else text
-        for text in column.dictionary.to_pylist()
-    ]
-    return [None if place is None else texts[place] for place in column.indices.to_pylist()]
+def _text(data: bytes | None) -> str:
+    if data is None:
+        return _NULL
+    if len(data) > MAX_LINE_BYTES:
+        return _Bad(f"is longer than {MAX_LINE_BYTES} bytes")
+    try:
+        return _Bad("contains a NUL byte") if b"\0" in data else data.decode()
+    except UnicodeDecodeError as error:
+        return _Bad(f"is not UTF-8 (byte 0x{data[error.start]:02x} at position {error.start})")
+
+
+def _cells(column: Any) -> list[Any]:
+    """The values of a column of Arrow; `_Bad` replaces those that are not text."""
+    import pyarrow as pa
+
+    places = column.indices if pa.types.is_dictionary(column.type) else column
+    places.validate(full=True)
+    if places is column:
+        return [_NULL if cell is None else cell for cell in column.to_pylist()]
+    large = pa.types.is_large_string(column.type.value_type)
+    texts = column.dictionary.view(pa.large_binary() if large else pa.binary())
+    pa.DictionaryArray.from_arrays(places, texts).validate(full=True)  # a damaged file points beyond its texts
+    cells = list(map(_text, texts.to_pylist()))
+    return [_NULL if place is None else cells[place] for place in places.to_pylist()]
 
 
 def _rows_at_once(path: Path, metadata: Any) -> int:
@@ -185,72 +227,103 @@ def _rows_at_once(path: Path, metadata: Any) -> int:
     return int(min(_BATCH, max(1, _BATCH_BYTES // max(1, width))))
 
 
-def _read_parquet(path: Path, columns: Sequence[str] | None, bad: BadRows) -> Reader:
-    pq = optional("pyarrow.parquet", "data", "Reading Parquet", "pyarrow")
-    import pyarrow as pa
-
-    types = pa.types
-    accepted = (types.is_string, types.is_large_string, types.is_integer, types.is_floating, types.is_boolean)
+@contextlib.contextmanager
+def _arrow_errors(path: Path) -> Iterator[None]:
+    pa = optional("pyarrow", "data", "Reading Parquet")
     try:
-        # As a dictionary, a column holds repeated texts only once.
-        strings = (types.is_string, types.is_large_string)
-        texts = [field.name for field in pq.read_schema(path) if any(kind(field.type) for kind in strings)]
-        with pq.ParquetFile(path, read_dictionary=texts, buffer_size=1 << 20) as file:
-            schema = file.schema_arrow
-            names = schema.names if columns is None else columns
-            _check_columns(path, schema.names, names)
-            for field in map(schema.field, names):
-                kind = field.type.value_type if types.is_dictionary(field.type) else field.type
-                if not any(is_kind(kind) for is_kind in accepted):
-                    raise DataError(f"{path}: column {field.name!r} is of type {field.type}, expected text or numbers.")
-            yield names
-            first = 1
-            for batch in file.iter_batches(batch_size=_rows_at_once(path, file.metadata), columns=names):
-                cells = [_cells(pa, batch.column(name)) for name in names]
-                for number, row in enumerate(zip(*cells, strict=True), first):
-                    if None in row:
-                        bad(number, f"{names[row.index(None)]!r} is null")
-                    elif _TOO_LONG in row:
-                        bad(number, f"{names[row.index(_TOO_LONG)]!r} is longer than {MAX_LINE_BYTES} bytes")
-                    else:
-                        yield number, row
-                first += batch.num_rows
+        yield
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0][:200]}).") from error
 
 
-def _read(path: Path, columns: Sequence[str] | None, bad: BadRows, format: str | None = None) -> Reader:
+def _parquet(path: Path, bad: BadRows) -> _Opened:
+    pq = optional("pyarrow.parquet", "data", "Reading Parquet", "pyarrow")
+    import pyarrow as pa
+
+    types = pa.types
+    strings = (types.is_string, types.is_large_string, types.is_string_view)
+    accepted = (*strings, types.is_integer, types.is_floating, types.is_boolean)
+    with _arrow_errors(path):
+        schema = pq.read_schema(path)
+
+    def rows(names: Sequence[str]) -> Rows:
+        check_columns(path, schema.names, names)
+        for field in map(schema.field, names):
+            kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+            if not any(is_kind(kind) for is_kind in accepted):
+                raise DataError(f"{path}: column {field.name!r} is of type {field.type}, expected text or numbers.")
+        # As a dictionary, a column holds repeated texts only once.
+        texts = [field.name for field in schema if any(kind(field.type) for kind in strings)]
+        with _arrow_errors(path), pq.ParquetFile(path, read_dictionary=texts, buffer_size=1 << 20) as file:
+            first = 1
+            for batch in file.iter_batches(batch_size=_rows_at_once(path, file.metadata), columns=names):
+                cells = [_cells(batch.column(name)) for name in names]
+                for number, row in enumerate(zip(*cells, strict=True), first):
+                    if _Bad in (kinds := list(map(type, row))):
+                        wrong = kinds.index(_Bad)
+                        bad(number, f"{names[wrong]!r} {row[wrong]}")
+                    else:
+                        yield number, row
+                first += batch.num_rows
+
+    return schema.names, rows
+
+
+def _open(source: PathLike | Table, bad: BadRows, format: str | None = None, names: Sequence[str] = ()) -> _Opened:
+    if isinstance(source, Table):
+        lines = source.lines.tolist()
+        return list(source), lambda names: zip(lines, zip(*map(source.__getitem__, names), strict=True), strict=True)
+    path = Path(source)
+    if path.is_dir():
+        return _folder(path, bad, format)
     format = format or table_format(path)
     if format is None:
-        raise unknown_name(f"ending of the table {path}:", split_name(path)[1], _FORMATS)
+        raise unknown_name(f"ending of the table {path}:", split_name(path)[1], FORMATS)
     if not path.is_file():
         raise DataError(f"{path}: no such file.")
     if format == "parquet":
-        return _read_parquet(path, columns, bad)
-    if format == "jsonl":
-        return _read_jsonl(path, columns, bad)
-    tsv = ((number, line.split("\t")) for number, line in numbered_lines(path, bad) if line)
-    return _read_delimited(path, columns, bad, tsv if format == "tsv" else _csv_rows(path, bad))
+        return _parquet(path, bad)
+    return _jsonl(path, bad) if format == "jsonl" else _delimited(path, bad, format, names)
 
 
-def read_header(path: PathLike, format: str | None = None) -> list[str]:
+def _folder(path: Path, bad: BadRows, format: str | None) -> _Opened:
+    """The tables of a folder, one after the other."""
+    files = corpus_files(path, tuple(FORMATS))
+
+    def rows(names: Sequence[str]) -> Rows:
+        for bad.path in files:
+            yield from _open(bad.path, bad, format)[1](names)
+
+    return _open(files[0], bad, format)[0], rows
+
+
+def read_header(source: PathLike | Table, format: str | None = None) -> list[str]:
     """Column names of a table, from its first line (JSON lines: the keys of the first object)."""
-    with contextlib.closing(_read(Path(path), None, BadRows(path), format)) as rows:
-        return next(rows)
+    return list(_open(source, BadRows(str(source)), format)[0])
 
 
 def table_rows(
-    path: PathLike, columns: Sequence[str], format: str | None = None, bad: BadRows | None = None
-) -> Iterator[tuple[int, Sequence[Any]]]:
+    source: PathLike | Table, columns: Sequence[Column], format: str | None = None, bad: BadRows | None = None
+) -> Rows:
     """Yields, in bounded memory, each row's line in the file and its values in the order of the columns."""
-    rows = _read(Path(path), columns, bad or BadRows(path), format)
-    next(rows)
-    yield from rows
+    header, rows = _open(source, bad or BadRows(str(source)), format)
+    groups = [parts_of(column, header) for column in columns]
+    names = list(dict.fromkeys(itertools.chain(*groups)))
+    if groups == [[name] for name in names]:
+        yield from rows(names)
+        return
+    places = [[names.index(name) for name in group] for group in groups]
+    for number, row in rows(names):
+        yield number, [_joined([row[at] for at in of]) if len(of) > 1 else row[of[0]] for of in places]
+
+
+def _joined(values: Sequence[Any]) -> str:
+    return "\n".join(filter(str.strip, map(str, values)))
 
 
 def read_table(
-    path: PathLike,
-    columns: Mapping[str, str] | None = None,
+    source: PathLike | Table,
+    columns: Mapping[str, Column] | None = None,
     *,
     skip_bad_rows: bool = False,
     header: Sequence[str] = (),
@@ -258,8 +331,10 @@ def read_table(
     """Reads named columns of a table; a row of TSV or CSV may be short if the columns read are there.
 
     Args:
-      path: A `.tsv`, `.txt` (tabs), `.csv`, `.jsonl` or `.parquet` file; all but Parquet also gzipped.
-      columns: Maps names in the result to names in the file; by default all columns under their own names.
+      source: A `.tsv`, `.txt` (tabs), `.csv`, `.jsonl` or `.parquet` file, all but Parquet also compressed by gzip,
+        bzip2 or xz; a folder of such files; or the result of `as_table`.
+      columns: Maps names in the result to names in the file, several of which are joined by a line break; by default
+        all columns under their own names.
       skip_bad_rows: Whether to skip bad rows and count them in `skipped`, instead of raising an error.
       header: Column names of a TSV or CSV file whose first line is a row.
 
@@ -270,12 +345,48 @@ def read_table(
       DataError: A column is missing, or a row is bad (wrong number of columns, not UTF-8, not JSON, null); the message
         names file and line.
     """
-    path = Path(path)
-    bad = BadRows(path, skip_bad_rows)
-    rows = _read(path, None if header or columns is None else list(columns.values()), bad)
-    first = next(rows)
-    if not header:
-        _check_columns(path, first, first)
-    found = [(1, first), *rows] if header else list(rows)
-    values = {name: [row[i] for _, row in found] for i, name in enumerate(header or columns or first)}
+    bad = BadRows(str(source), skip_bad_rows)
+    if header:
+        found = list(_open(source, bad, names=header)[1](header))
+    else:
+        columns = {name: name for name in read_header(source)} if columns is None else columns
+        found = list(table_rows(source, list(columns.values()), bad=bad))
+        header = list(columns)
+    values = {name: [row[i] for _, row in found] for i, name in enumerate(header)}
+    path = source.path if isinstance(source, Table) else Path(source)
     return Table(values, path, np.fromiter((line for line, _ in found), np.int64, len(found)), bad.count)
+
+
+def as_table(rows: Any) -> Table | PathLike:
+    """Rows of any kind as a table: tuples, dicts, columns, a DataFrame, a `datasets.Dataset`. A path stays a path.
+
+    Raises:
+      InputError: These are no rows, or they differ in length, or hold something else than text and numbers.
+    """
+    if isinstance(rows, Table | str | os.PathLike):
+        return rows
+    names = list(rows) if isinstance(rows, Mapping) else getattr(rows, "column_names", getattr(rows, "columns", None))
+    if names is not None:
+        columns = {str(name): _listed(rows[name]) for name in names}
+    elif isinstance(rows, bytes) or not isinstance(rows, Iterable):
+        raise InputError(f"Expected rows: a path, a table, tuples or dicts; got {type(rows).__name__}.")
+    else:
+        listed: list[Any] = [(row,) if isinstance(row, str) else row for row in rows]
+        if listed and isinstance(listed[0], Mapping):
+            return as_table({name: [row.get(name) for row in listed] for name in listed[0]})
+        width = len(listed[0]) if listed and isinstance(listed[0], Sequence) else 0
+        for number, row in enumerate(listed):
+            if not isinstance(row, Sequence) or len(row) != width:
+                raise InputError(f"Row {number}: expected a tuple of {width} items, got {row!r:.60}.")
+        columns = {f"column{place + 1}": list(cells) for place, cells in enumerate(zip(*listed, strict=True))}
+    if len(lengths := {len(column) for column in columns.values()}) != 1 or 0 in lengths:
+        raise InputError(f"Expected at least one row and columns of one length, got {sorted(lengths)} rows.")
+    for name, column in columns.items():
+        for number, value in enumerate(column):
+            if not isinstance(value, str | int | float | np.number) or value != value:
+                raise InputError(f"Row {number}: {name} is {value!r:.60}, expected text or a number.")
+    return Table(columns, Path("rows"), np.arange(len(next(iter(columns.values())))), 0)
+
+
+def _listed(column: Any) -> list[Any]:
+    return column.to_pylist() if hasattr(column, "to_pylist") else list(column)

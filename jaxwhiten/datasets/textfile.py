@@ -1,4 +1,4 @@
-"""Lines of untrusted text files: gzip, byte-order mark, line ends, encoding and limits, in one place.
+"""Lines of untrusted text files: compression, byte-order mark, line ends, encoding and limits, in one place.
 
 Every reader of this package uses `numbered_lines`; a `Corpus` is files with one passage per line. A line that is not
 clean UTF-8 text raises an error with file and line number, or is skipped and counted. Only `\\n` and `\\r\\n` end a
@@ -7,26 +7,47 @@ line, because the other line ends of `str.splitlines` occur inside sentences.
 
 from __future__ import annotations
 
+import bz2
 import glob
 import gzip
+import importlib
 import itertools
+import lzma
 import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jaxwhiten.errors import DataError, DataNotFoundError
 from jaxwhiten.io import PathLike
 
-TEXT_ENDINGS = (".txt", ".txt.gz")
+PACKED = (".gz", ".bz2", ".xz", ".zst")
 MAX_LINE_BYTES = 16 << 20
 MAX_SMALL_BYTES = 256 << 20
-# A gzip file is refused if it unpacks to more than both limits: these bytes, and this ratio (text packs 3 to 20 times).
+# A compressed file may not unpack to more than both limits: these bytes, and this ratio (text packs 3 to 20 times).
 MAX_UNPACKED, MAX_RATIO = 256 << 20, 200
 _MAX_SMALL_LINE = 1 << 20
+# Compressed files by their first bytes; zstd is in Python from 3.14 on.
+_OPENERS: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+_OPENERS |= {b"\x28\xb5\x2f\xfd": lambda path: _zstd(path).open(path)}
 _BOM = b"\xef\xbb\xbf"
+
+
+def split_name(path: PathLike) -> tuple[str, str]:
+    """A file's name without its ending, and the ending in lower case, both without that of a compression."""
+    name = Path(path).name
+    stem, ending = os.path.splitext(os.path.splitext(name)[0] if name.lower().endswith(PACKED) else name)
+    return stem, ending.lower()
+
+
+def _zstd(path: Path) -> Any:
+    try:
+        return importlib.import_module("compression.zstd")
+    except ImportError:
+        raise DataError(f"{path}: zstd needs Python 3.14: decompress the file first, with `zstd -d {path}`.") from None
 
 
 @dataclass
@@ -48,7 +69,7 @@ class BadRows:
 def numbered_lines(
     path: PathLike, bad: BadRows | None = None, *, max_line: int = MAX_LINE_BYTES, start: tuple[int, int] = (0, 0)
 ) -> Iterator[tuple[int, str]]:
-    """Yields the lines of a text file, plain or gzip, without their ends, each with its number from 1.
+    """Yields the lines of a text file, plain or compressed, without their ends, each with its number from 1.
 
     Memory is bounded by `max_line` bytes for any file. `start` continues after a line: its number, and the offset of
     its end as reported by `bad.tell`.
@@ -57,18 +78,19 @@ def numbered_lines(
     try:
         most = max(MAX_UNPACKED, MAX_RATIO * os.stat(path).st_size)  # never reached by plain files
         with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else open(path, "rb") as file:
+            start_of_file = file.read(8)
+        opener = next((opener for first, opener in _OPENERS.items() if start_of_file.startswith(first)), None)
+        with opener(path) if opener else open(path, "rb") as file:
             file.seek(start[1])
             bad.tell = file.tell
             for number, line in lines_of(file.readline, bad, max_line=max_line, most=most, before=start[0]):
                 yield number, line
     except FileNotFoundError:
         raise DataError(f"{path}: no such file.") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path}, line {number}: truncated or damaged gzip file ({error}).") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error}): check its permissions.") from error
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise DataError(f"{path}: cannot be read ({error.strerror}): check its permissions.") from error
+        raise DataError(f"{path}, line {number}: truncated or damaged compressed file ({error}).") from error
 
 
 def lines_of(
@@ -126,21 +148,24 @@ def read_lines(path: PathLike, *, limit: int) -> list[str]:
     return result
 
 
-def corpus_files(where: PathLike) -> list[Path]:
+def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Path]:
     """The files of a corpus, sorted by name.
 
     Args:
-      where: A file, a folder (its `.txt` and `.txt.gz` files), or a pattern with `*`.
+      where: A file, a folder (its files with one of these endings, plain or compressed), or a pattern with `*`.
 
     Raises:
       DataNotFoundError: There is no such file.
     """
     text, path = os.fspath(where), Path(where).expanduser()
-    if text and path.is_file():
-        return [path]
+    try:
+        if text and path.is_file():
+            return [path]
+    except PermissionError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}): check its permissions.") from None
     if text and path.is_dir():
-        found = [file for file in path.iterdir() if file.name.endswith(TEXT_ENDINGS) and file.is_file()]
-        wanted = f"{path}: no file that ends in {' or '.join(TEXT_ENDINGS)}"
+        found = [file for file in path.iterdir() if split_name(file)[1] in endings and file.is_file()]
+        wanted = f"{path}: no file that ends in {' or '.join(endings)}"
     else:
         found = [Path(name) for name in glob.glob(str(path)) if Path(name).is_file()] if text else []
         wanted = f"{text}: no such file or folder" if text else "No text was specified"

@@ -160,9 +160,9 @@ class Parts:
         (self.folder / _FINISHED).unlink(missing_ok=True)
         good = [(row, row.text) for row in chunk.rows if row.text is not None]
         texts = [text for _, text in good]
-        beside = {"id": [row.id for row, _ in good], "hash": np.array([text_hash(text) for text in texts], np.uint64)}
+        ids, hashes = [str(row.id) for row, _ in good], np.array([text_hash(text) for text in texts], np.uint64)
         told = {"plan": self.plan.hash, "encoding": self.plan.encoding}
-        table = arrow.embedded(encoder, texts, beside, self.plan.dtype, **told)
+        table = arrow.embedded(encoder, texts, {"id": ids, "hash": hashes}, self.plan.dtype, **told)
         record, bad = chunk.record(), BadRows(chunk.source.path, self.plan.skip_bad)
         for (row, text), why in zip(good, table["error"].to_pylist(), strict=True):
             if why is not None:

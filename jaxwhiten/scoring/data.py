@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, no_type_check
 
 import numpy as np
 
-from jaxwhiten.datasets import Pairs, RetrievalData, from_pairs, read_own, read_pairs
-from jaxwhiten.datasets.tables import read_header
+from jaxwhiten.datasets import Pairs, RetrievalData, read_own, read_pairs
+from jaxwhiten.datasets.retrieval import COLUMNS as QUORA
+from jaxwhiten.datasets.retrieval import search_columns
+from jaxwhiten.datasets.tables import Column, Table, as_table, read_header
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.text import SIDES, as_rows, as_texts
 from jaxwhiten.whitening import ScoredPairs
 
-_SEARCH = {"query", "question1"}  # a column that only tables of queries and documents have
+
+def _has_columns(data: Any) -> bool:
+    return hasattr(data, "columns") or hasattr(data, "column_names")
 
 
-def read(data: Any, columns: Sequence[str] = ()) -> Pairs | RetrievalData | ScoredPairs:
+def read(data: Any, columns: Sequence[Column] = ()) -> Pairs | RetrievalData | ScoredPairs:
     """Data in any form of `evaluate`; `columns` are the names of both sentences and the score in a table of pairs.
 
     Raises:
       DataError: A file is missing or damaged, or lacks a column; the message names file and line.
       InputError: There are fewer than two different scores, or an item is not a sentence.
     """
-    if isinstance(data, str | os.PathLike):
-        path = Path(data)
-        own = not columns and (path.is_dir() or {name.strip('"') for name in read_header(path)} & _SEARCH)
-        data = read_own(path) if own else read_pairs(path, columns)
-    elif isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "column_names"):
-        names = set(getattr(data, "column_names", None) or getattr(data, "columns", data))
-        other = ("sentence1", "sentence2", "score")
-        wanted = next((two for two in (("query", "document"), ("query", "positive")) if names.issuperset(two)), None)
-        if wanted:
-            rows = zip(*(as_texts(list(data[name]), name) for name in wanted), strict=True)
-            data = from_pairs("table", ((query, document, query, document, True) for query, document in rows))
-        elif names.issuperset(columns or other):
-            data = tuple(list(data[name]) for name in columns or other)
+    data = list(data) if isinstance(data, Iterator) else data
+    rows = isinstance(data, list) and data and isinstance(data[0], Mapping)
+    if rows or isinstance(data, str | os.PathLike | Mapping) or _has_columns(data):
+        table = as_table(data)
+        if not columns and not isinstance(table, Table) and Path(table).is_dir():
+            return read_own(table)
+        names = [name.strip('"') for name in read_header(table)]
+        searches = not columns and (search_columns(names) or set(names).issuperset(QUORA[1:]))
+        data = read_own(table) if searches else read_pairs(table, columns)
     return data if isinstance(data, RetrievalData) else _checked(data)
 
 
@@ -61,4 +61,4 @@ def _checked(data: Any) -> Pairs | ScoredPairs:
         raise InputError("The pairs need at least two different scores to be correlated with.")
     if isinstance(data, ScoredPairs):
         return ScoredPairs(first, second, gold)
-    return Pairs(first, second, gold, [""] * len(gold))
+    return Pairs(first, second, gold, [""] * len(gold), getattr(data, "read_from", ()))

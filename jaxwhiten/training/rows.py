@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,20 @@ import numpy as np
 
 from jaxwhiten.datasets.examples import Examples, examples_of, linked_groups, nli_triplets, text_examples
 from jaxwhiten.datasets.nli import LABELS, label_codes
-from jaxwhiten.datasets.tables import Table, read_header, read_table, split_name
+from jaxwhiten.datasets.retrieval import SEARCHES
+from jaxwhiten.datasets.sts import SCORES, SENTENCES
+from jaxwhiten.datasets.tables import Column, Table, as_table, parts_of, read_header, read_table
+from jaxwhiten.datasets.textfile import split_name
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
 from jaxwhiten.search import build_index
 from jaxwhiten.text import SIDES, Texts, as_texts
 from jaxwhiten.training.plan import Objective
 
-_LABELS = ("label", "score", "similarity_score", "gold_label")
 _COLUMNS = (
     ("anchor", "positive", "negative"),
     ("query", "positive", "negative"),
-    *(("anchor", "positive"), ("query", "positive"), ("query", "document"), ("question", "answer")),
-    *(("sentence1", "sentence2"), ("question1", "question2"), ("premise", "hypothesis"), ("text1", "text2")),
-    *(("sentence",), ("text",)),
+    *(*SEARCHES, *SENTENCES, ("sentence",), ("text",)),
 )
 
 
@@ -31,7 +32,7 @@ def read_rows(
     rows: Any,
     objective: Objective,
     *,
-    columns: Sequence[str] = (),
+    columns: Sequence[Column] = (),
     label: str | None = None,
     classes: Sequence[str] = (),
     score_range: tuple[int | float, int | float] | None = None,
@@ -42,7 +43,8 @@ def read_rows(
     Args:
       rows: A table's path (TSV, CSV, JSON lines or Parquet), a text file of sentences, `Examples`, tuples, dicts, a
         mapping of columns, a DataFrame, or a `datasets.Dataset`.
-      columns: The columns of sentences; by default all but the label, or usual names such as anchor and positive.
+      columns: The columns of sentences, those joined by a line break as `("title", "body")` or `"title+body"`; by
+        default all but the label, or usual names such as anchor and positive.
       label: The column of classes or scores; by default one with a usual name, or the last. With an objective on
         unlabeled rows, it holds the classes of NLI, whose contradictions become hard negatives.
       classes: The classes, best from the least to the most similar, because held-out rows are scored in this order; by
@@ -56,14 +58,16 @@ def read_rows(
     """
     if isinstance(rows, Examples):
         return rows
-    if isinstance(rows, str | Path):
-        if not columns and objective.columns == (1, 1) and (Path(rows).is_dir() or split_name(rows)[1] == ".txt"):
-            return text_examples(rows, skip_bad_rows=skip_bad_rows)
-        names, label = _chosen(read_header(rows), rows, objective, columns, label)
-        table = read_table(rows, {name: name for name in (*names, *filter(None, [label]))}, skip_bad_rows=skip_bad_rows)
-    else:
-        table = _in_memory(rows)
-        names, label = _chosen(list(table), "the rows", objective, columns, label)
+    source = as_table(rows)
+    alone = objective.columns == (1, 1) and not columns and not isinstance(source, Table)
+    if alone and (Path(str(source)).is_dir() or split_name(str(source))[1] == ".txt"):
+        return text_examples(str(source), skip_bad_rows=skip_bad_rows)
+    where = "the rows" if isinstance(source, Table) else source
+    header = read_header(source)
+    found, label = _chosen(header, where, objective, columns, label)
+    wanted = {" + ".join(parts_of(column, header)): column for column in found}
+    names = list(wanted)
+    table = read_table(source, wanted | ({label: label} if label else {}), skip_bad_rows=skip_bad_rows)
     if label and objective.label not in ("class", "score"):
         return _triplets(table, names, label, skip_bad_rows)
     given = [str(value) for value in table[label]] if label else []
@@ -82,15 +86,15 @@ def read_rows(
 
 
 def _chosen(
-    header: Sequence[str], where: PathLike, objective: Objective, columns: Sequence[str], label: str | None
-) -> tuple[Sequence[str], str | None]:
+    header: Sequence[str], where: PathLike, objective: Objective, columns: Sequence[Column], label: str | None
+) -> tuple[Sequence[Column], str | None]:
     """The columns of sentences and the column of the label."""
     least, most = objective.columns
-    for name in (*columns, *filter(None, [label])):
+    for name in itertools.chain(*(parts_of(column, header) for column in (*columns, *filter(None, [label])))):
         if name not in header:
             raise InputError(f"{where}: no column {name!r}; the columns are {', '.join(map(str, header))[:400]}.")
     if objective.label in ("class", "score") and label is None:
-        usual = [name for name in _LABELS if name in header and name not in columns]
+        usual = [name for name in SCORES if name in header and name not in columns]
         label = usual[0] if usual else header[-1] if len(header) == len(columns or range(least)) + 1 else None
         if label is None:
             raise InputError(f"{where}: specify the column of the {objective.label}: {', '.join(header)[:400]}.")
@@ -103,31 +107,6 @@ def _chosen(
     if not fitting:
         raise InputError(f"{where}: specify the columns of sentences: {', '.join(rest)[:400]}.")
     return fitting[0], label
-
-
-def _in_memory(rows: Any) -> Table:
-    """The columns of rows that are in memory."""
-    names = list(rows) if isinstance(rows, Mapping) else getattr(rows, "column_names", getattr(rows, "columns", None))
-    if names is not None:
-        columns = {str(name): list(rows[name]) for name in names}
-    elif isinstance(rows, bytes) or not isinstance(rows, Iterable):
-        raise InputError(f"Expected rows: a path, a table, tuples or dicts; got {type(rows).__name__}.")
-    else:
-        listed: list[Any] = [(row,) if isinstance(row, str) else row for row in rows]
-        if listed and isinstance(listed[0], Mapping):
-            return _in_memory({name: [row.get(name) for row in listed] for name in listed[0]})
-        width = len(listed[0]) if listed and isinstance(listed[0], Sequence) else 0
-        for number, row in enumerate(listed):
-            if not isinstance(row, Sequence) or len(row) != width:
-                raise InputError(f"Row {number}: expected a tuple of {width} items, got {row!r:.60}.")
-        columns = {f"column{place + 1}": list(cells) for place, cells in enumerate(zip(*listed, strict=True))}
-    if len(lengths := {len(column) for column in columns.values()}) != 1 or 0 in lengths:
-        raise InputError(f"Expected at least one row and columns of one length, got {sorted(lengths)} rows.")
-    for name, column in columns.items():
-        for number, value in enumerate(column):
-            if not isinstance(value, str | int | float | np.number):
-                raise InputError(f"Row {number}: {name} is {value!r:.60}, expected text or a number.")
-    return Table(columns, Path("rows"), np.arange(len(next(iter(columns.values())))), 0)
 
 
 def _triplets(table: Table, names: Sequence[str], label: str, skip_bad_rows: bool) -> Examples:

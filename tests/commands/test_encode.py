@@ -77,13 +77,13 @@ def test_a_table_from_stdin(run, tiny_model, tmp_path, vectors, monkeypatch):
     np.testing.assert_allclose(np.load(tmp_path / "e.npy"), vectors, atol=1e-5)
 
 
-def test_two_columns_are_two_sentences_a_row(run, tiny_model, tmp_path):
+def test_two_columns_are_joined(run, tiny_model, tmp_path):
     path = tmp_path / "pairs.csv"
     path.write_text('a,b\n"Two dogs run.",Short.\nShort.,"Water boils, at sea level."\n')
     words = ("--column", "a", "--column", "b", "--output", "-")
     done = run("encode", path, "--model", tiny_model, *MODEL, *words)
     texts = [json.loads(line)["text"] for line in done.out.splitlines()]
-    assert texts == ["Two dogs run.", "Short.", "Short.", "Water boils, at sea level."]
+    assert texts == ["Two dogs run.\nShort.", "Short.\nWater boils, at sea level."]
 
 
 def test_whitened_and_normalized(run, tiny_model, tmp_path, vectors, whitening_file):
@@ -109,7 +109,7 @@ def test_a_bad_line_leaves_the_old_output(run, tiny_model, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["{empty}", "-o", "{out}.npy"], "no sentences"),
+        (["{empty}", "-o", "{out}.npy"], "contains no texts"),
         (["{texts}", "-o", "{out}.nyp"], "'.npy'"),
         (["{texts}", "-o", "{out}.npy", "-k", "8"], "require --whitening FILE"),
         (["{texts}", "-o", "{out}.npy", "--column", "text"], "no columns"),

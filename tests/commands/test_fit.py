@@ -72,7 +72,7 @@ def test_blank_lines_are_left_out_and_stdin_is_read(run, tiny_model, tmp_path, m
         (["{texts}", "-o", "{out}", "-k", "99"], "-k 99: expected an integer from 1 to 32"),
         (["{texts}", "-o", "{out}", "--gamma", "nan"], "--gamma nan: expected a number from 0 to 1"),
         (["{texts}", "-o", "{out}", "--shrinkage", "oass"], "'oas'"),
-        (["{blank}", "-o", "{out}"], "no sentences"),
+        (["{blank}", "-o", "{out}"], "contains no texts"),
         (["{absent}.npy", "-o", "{out}"], "no such file"),
         (["{broken}.npy", "-o", "{out}"], "not a readable .npy file"),
         (["{flat}.npy", "-o", "{out}"], "expected numbers [n, d]"),

@@ -99,7 +99,7 @@ def test_an_empty_corpus_is_an_error(run, tiny_model, tmp_path):
     (tmp_path / "empty.txt").touch()
     done = run("embed", tmp_path / "empty.txt", "--model", tiny_model, "--pooling", "mean", "-o", tmp_path / "out")
     assert done.code == 2
-    assert "empty.txt: no texts in it" in done.err
+    assert "empty.txt: contains no texts" in done.err
 
 
 def test_an_empty_name_is_no_model(run, corpus, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from jaxwhiten import Encoder, evaluate
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.datasets import Pairs, load_sts
+from jaxwhiten.datasets import Pairs, load_sts, read_pairs
 from jaxwhiten.whitening import Whitening
 
 pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")  # few sentences
@@ -128,6 +128,35 @@ def test_a_folder_that_ends_with_a_code(run, tiny_model, table, pairs, tmp_path)
     done = run("score", path, "--model", tmp_path / "coded", "-k", 4)
     assert done.code == 2
     assert "already includes a whitening" in done.err
+
+
+def test_columns_that_are_not_there(run, tmp_path):
+    (tmp_path / "p.csv").write_text("one,two,gold,more\na,b,1,2\n")
+    done = run("score", tmp_path / "p.csv", "--model", "absent")
+    assert done.code == 2
+    assert "specify --columns SENTENCE1,SENTENCE2,SCORE; there are one, two, gold, more" in done.err
+    (tmp_path / "two.csv").write_text("one,two\na,b\n")
+    done = run("score", tmp_path / "two.csv", "--model", "absent")
+    assert done.code == 2
+    assert "two columns and no score: add a column score, of numbers or of 0 and 1" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("score,sentence2,sentence1\n0,b,a\n1,d,c\n", "sentence1, sentence2; scores from score"),
+        ("id,text1,text2,similarity\n7,a,b,0\n8,c,d,1\n", "text1, text2; scores from similarity"),
+        ("label,x,y\n0,a,b\n1,c,d\n", "x, y; scores from label"),
+        ("a,b,1e-1\nc,d,1\n", "column 1, column 2; scores from column 3"),
+        ('"x, y",z,gold\na,b,0\nc,d,1\n', "x, y, z; scores from gold"),
+    ],
+)
+def test_columns_are_found_by_name_or_by_position(run, tmp_path, text, told):
+    (tmp_path / "p.csv").write_text(text)
+    done = run("score", tmp_path / "p.csv", "--model", "absent")
+    assert f"note: sentences from {told}\n" in done.err
+    pairs = read_pairs(tmp_path / "p.csv")
+    assert (pairs.sentence1, pairs.sentence2) == (["a", "c"], ["b", "d"])
 
 
 def test_every_sentence_is_encoded_once(run, tiny_model, table, tmp_path, monkeypatch):

@@ -53,7 +53,7 @@ def test_gzip_is_recognised_by_content(tmp_path):
 def test_truncated_gzip_names_the_file(tmp_path, cut):
     data = gzip.compress(bytes(range(32, 127)) * 100 + b"\n" + b"x\n" * 1000)
     path = write(tmp_path, data[:-cut], "cut.tsv.gz")
-    with pytest.raises(DataError, match=r"cut\.tsv\.gz, line \d+: truncated or damaged gzip"):
+    with pytest.raises(DataError, match=r"cut\.tsv\.gz, line \d+: truncated or damaged compressed file"):
         read_lines(path, limit=10_000)
 
 
