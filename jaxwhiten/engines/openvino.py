@@ -58,11 +58,6 @@ def core() -> Any:
         return optional("openvino", _EXTRA, _PURPOSE).Core()
 
 
-def version() -> str:
-    """OpenVINO's own."""
-    return str(optional("openvino", _EXTRA, _PURPOSE).__version__)
-
-
 def has_bfloat16() -> bool:
     """Whether this CPU has instructions for bfloat16 products."""
     return "BF16" in core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
@@ -164,25 +159,16 @@ class OpenVINOEngine:
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
         return load(folder)
 
-    @property
-    def _module(self) -> Any:
+    def model(self) -> Any:
         return self._given.read if isinstance(self._given, Unread) else self._given
-
-    def model(self) -> TransformerEncoder:
-        found: TransformerEncoder = self._module
-        return found
-
-    def weights_digest(self) -> str:
-        """SHA-256 of configuration and weights."""
-        return self._hashed(b"", ())
 
     def digest(self, before: bytes, after: Sequence[bytes]) -> str:
         """In float32 that of JAX, whose vectors are equal."""
         own = [] if self.dtype == "float32" else [f"openvino {self.dtype}".encode()]
         own += [] if self._quantised is None else [self._quantised.digest.encode()]
-        return self._hashed(before, (*own, *after))
+        return self.weights_digest(before, (*own, *after))
 
-    def _hashed(self, before: bytes, after: Sequence[bytes]) -> str:
+    def weights_digest(self, before: bytes = b"", after: Sequence[bytes] = ()) -> str:
         """SHA-256 of configuration and weights between other bytes."""
 
         def make() -> str:
@@ -190,7 +176,7 @@ class OpenVINOEngine:
 
             from jaxwhiten.models.loading import contents
 
-            return hashed(itertools.chain([before], contents(self.config, nnx.state(self._module)), after))
+            return hashed(itertools.chain([before], contents(self.config, nnx.state(self.model())), after))
 
         key = hashed([before, *(hashed([part]).encode() for part in after)])
         return make() if self._kept is None else self._kept.text(key, make)
@@ -249,7 +235,7 @@ class OpenVINOEngine:
                 if how.few and not list(leaves(rest)):  # such as unit length: one request fewer
                     pooled, rest = (*pooled, *rest), ()
                 poolings.setdefault(_key(pooled), pooled)
-                number, width = list(poolings).index(_key(pooled)), self._width(pooled)
+                number, width = list(poolings).index(_key(pooled)), _width(pooled, self.config.hidden_size)
                 tail = self._once(("tail", _key(rest), width), self._tail, rest, width) if rest else None
                 parts[name] = _Head(number, tail, code)
             compiled = self._once(("poolings", how, *poolings), self._encoder, list(poolings.values()), how)
@@ -261,9 +247,6 @@ class OpenVINOEngine:
         if key not in self._programs:
             self._programs[key] = make(*of)
         return self._programs[key]
-
-    def _width(self, steps: tuple[Step, ...]) -> int:
-        return _width(steps, int(self.config.hidden_size))
 
     def _encoder(self, poolings: list[tuple[Step, ...]], how: _How) -> _Compiled:
         """The compiled graph from tokens to pooled vectors."""
@@ -295,7 +278,11 @@ class OpenVINOEngine:
 
     def _read(self, key: Sequence[Any], made: Callable[[], Any]) -> Any:
         """A graph, not compiled, kept where the model is from a folder."""
-        return made() if self._kept is None else self._kept.graph(io.content_key(version(), *key), core(), made)
+        return (
+            made()
+            if self._kept is None
+            else self._kept.graph(io.content_key(checks.version("openvino"), *key), core(), made)
+        )
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
@@ -313,12 +300,12 @@ class OpenVINOEngine:
         from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
 
         graph = Graph(_PURPOSE, _EXTRA, apart)
-        encoder = EncoderGraph(graph, self._module, self._max_length)
+        encoder = EncoderGraph(graph, self.model(), self._max_length)
         outputs = {}
         for number, steps in enumerate(poolings):
             name = f"pooled.{number}"
             graph.op("Identity", write_steps(steps, encoder), output=name)
-            outputs[name] = self._width(steps)
+            outputs[name] = _width(steps, self.config.hidden_size)
         finished = graph.finish(TOKENS, outputs, {}, check=False)
         return core().read_model(finished.SerializeToString()), encoder.hidden_states
 

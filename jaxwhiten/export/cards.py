@@ -56,10 +56,6 @@ def _code(*snippets: str) -> str:
     return "\n\n".join(f"```python\n{code}```" for code in snippets)
 
 
-def _recipe(recipe: Mapping[str, Any]) -> str:
-    return f"## Recipe\n\n```json\n{json.dumps(dict(recipe), indent=2, ensure_ascii=False)}\n```\n"
-
-
 def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
     """The card of an encoder with unchanged weights, in Markdown with the header that the hub reads.
 
@@ -151,5 +147,10 @@ Fine-tuned from `{base_model}` with jaxwhiten {__version__}; pooling and modules
 
 {_code(*_USE)}
 
-{_recipe(recipe)}"""
+## Recipe
+
+```json
+{json.dumps(dict(recipe), indent=2, ensure_ascii=False)}
+```
+"""
     return card(name, text, base_model, _SENTENCES, *_SENTENCE_TAGS)

@@ -36,7 +36,10 @@ def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
         raise InputError(f"LoRA needs projections and a rank from 1 to their width: got {chosen}, rank {rank}.")
     keys = jax.random.split(jax.random.key(setup.options.seed), len(kernels))
     adapter = {
-        name: {"down": _thin(key, leaf.shape[0], rank), "up": jnp.zeros((rank, leaf.shape[1]))}
+        name: {
+            "down": jax.random.normal(key, (len(leaf), rank)) * len(leaf) ** -0.5,
+            "up": jnp.zeros((rank, leaf.shape[1])),
+        }
         for key, (name, leaf) in zip(keys, kernels.items(), strict=True)
     }
 
@@ -63,7 +66,3 @@ def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
 
 def _name(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/").removesuffix("/value")
-
-
-def _thin(key: jax.Array, width: int, rank: int) -> jax.Array:
-    return jax.random.normal(key, (width, rank)) * width**-0.5

@@ -46,5 +46,5 @@ def test_a_fitted_code_is_a_precision(encoder):
 def test_what_cannot_be_is_refused(encoder):
     with pytest.raises(InputError, match="Did you mean 'ubinary'"):
         encoder.encode(SENTENCES, precision="ubinry")
-    with pytest.raises(InputError, match="fewer than two"):
+    with pytest.raises(InputError, match="at least two sentences"):
         encoder.encode(SENTENCES[:1], precision="int8")

@@ -121,7 +121,7 @@ def test_a_quantised_vocabulary(static, folder, tmp_path):
     [
         ({"table": np.zeros((200, 2), np.float32)}, "no table of token vectors"),
         ({"embeddings": np.zeros(200, np.float32)}, "no table of token vectors"),
-        ({"embeddings": np.zeros((200, 2), np.float32), "mapping": np.full(200, 200)}, "does not name rows"),
+        ({"embeddings": np.zeros((200, 2), np.float32), "mapping": np.full(200, 200)}, "is not a list of row numbers"),
         ({"embeddings": np.full((200, 2), np.nan, np.float32)}, "NaN"),
         ({"embeddings": np.zeros((3, 2), np.float32)}, "the two do not match"),
     ],
