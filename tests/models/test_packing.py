@@ -7,6 +7,7 @@ import pytest
 
 from jaxwhiten.models import init_model
 from jaxwhiten.models.packing import Packing, Segments
+from tests.tiny import FAMILIES as OF_ALL
 from tests.tiny import tiny_config
 
 
@@ -32,23 +33,8 @@ def test_the_last_rows_find_no_room():
     assert np.isfinite(packing.pad(packing.pack(x))).all()
 
 
-FAMILIES = {
-    "bert": {},
-    "relative": {"model_type": "mpnet", "type_vocab_size": 0, "relative_buckets": 8},
-    "rotary, local, pre-norm, gated": {
-        "model_type": "modernbert",
-        "type_vocab_size": 0,
-        "learned_positions": False,
-        "pre_norm": True,
-        "gated": True,
-        "rotary_theta": 1e4,
-        "local_rotary_theta": 1e3,
-        "local_layers": (1,),
-        "local_window": 3,
-        "pooler": False,
-    },
-    "shared layers, projection": {"model_type": "albert", "layer_groups": 1, "embedding_size": 16},
-}
+# Of all kinds of positions, layers and gates.
+FAMILIES = {name: OF_ALL[name] for name in ("bert", "mpnet", "modernbert", "albert")}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
