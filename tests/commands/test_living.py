@@ -1,7 +1,6 @@
 """`jaxwhiten index` on an index that lives: --id, --add, --update, --remove, and `search` from elsewhere."""
 
 import json
-from pathlib import Path
 
 import pytest
 from filelock import FileLock
@@ -10,7 +9,6 @@ from jaxwhiten import Encoder
 from jaxwhiten.search import build_index, load_index
 from tests.commands.conftest import TEXTS
 
-ROOT = Path(__file__).resolve().parents[2]
 MODEL = ["--pooling", "mean", "--max-length", "32"]
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from jaxwhiten.datasets import read_table
 from jaxwhiten.datasets.tables import _cells, read_header, table_rows
@@ -160,30 +159,6 @@ def test_a_million_rows_take_seconds(tmp_path):
     assert time.process_time() - start < 4
     assert len(table["x"]) == 200_000
     np.testing.assert_array_equal(table.lines, np.arange(2, 200_002))
-
-
-PIECES = st.sampled_from(
-    [
-        "x",
-        "y",
-        "\t",
-        ",",
-        '"',
-        "\n",
-        "\r\n",
-        "\r",
-        "\ufeff",
-        "\0",
-        "{",
-        "}",
-        "[",
-        ":",
-        '{"x": 1}',
-        '"\\ud800"',
-        "null",
-        "1e999",
-    ]
-)
 
 
 @pytest.mark.parametrize("place", [2, -1])

@@ -4,28 +4,9 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import strategies as st
 
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines, read_lines
 from jaxwhiten.errors import DataError
-
-PIECES = st.sampled_from(
-    [
-        b"\n",
-        b"\r\n",
-        b"\r",
-        b"\xef\xbb\xbf",
-        b"\0",
-        b"\xff",
-        b"\xc3",
-        b"\xa9",
-        b'"',
-        b"\t",
-        b"\x1f\x8b",
-        b"\xe2\x80\xa8",
-    ]
-)
-STRANGE = st.lists(PIECES | st.binary(max_size=8) | st.text(max_size=8).map(lambda s: s.encode("utf-8", "ignore")))
 
 
 def write(folder: Path, data: bytes, name: str = "file.txt") -> Path:

@@ -20,40 +20,40 @@ def model(request, tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("family") / request.param, **FAMILIES[request.param])
 
 
-def whitened(model, pooling):
-    """The whitened encoder, and what it has to give."""
-    encoder = Encoder.from_pretrained(model, pooling=pooling, max_length=LENGTH)
+@pytest.fixture(scope="module", params=POOLINGS)
+def whitened(request, model, tmp_path_factory):
+    """A whitened encoder, what it has to give, and the folder that it wrote."""
+    encoder = Encoder.from_pretrained(model, pooling=request.param, max_length=LENGTH)
     rng = np.random.default_rng(0)
     rows = encoder.encode(SENTENCES).mean(0) + rng.normal(size=(2000, 32)) * np.linspace(1, 0.1, 32)
     whitening = Whitening(n_components=12, beta=0.9, gamma=0.8).fit(rows.astype(np.float32))
     wanted = normalize(whitening.transform(encoder.encode(SENTENCES)))
-    return encoder.with_whitening(whitening), wanted
+    encoder = encoder.with_whitening(whitening)
+    return encoder, wanted, encoder.save(tmp_path_factory.mktemp("whitened") / "out")
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_the_folder_gives_the_vectors_of_the_encoder(model, tmp_path, pooling):
-    encoder, wanted = whitened(model, pooling)
+def test_the_folder_gives_the_vectors_of_the_encoder(whitened):
+    encoder, wanted, folder = whitened
     np.testing.assert_allclose(encoder.encode(SENTENCES), wanted, atol=1e-5)
-    again = Encoder.from_pretrained(encoder.save(tmp_path / "out"))
+    again = Encoder.from_pretrained(folder)
     np.testing.assert_allclose(again.encode(SENTENCES), wanted, atol=1e-5)
     assert (again.max_length, again.dimension, again.pooling) == (LENGTH, 12, "auto")
     found = again.head.whitening
     assert (found.n_components, found.beta, found.gamma) == (12, 0.9, 0.8)
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_sentence_transformers_reads_the_folder(model, tmp_path, pooling):
+def test_sentence_transformers_reads_the_folder(whitened):
+    _, wanted, folder = whitened
     library = pytest.importorskip("sentence_transformers")
-    encoder, wanted = whitened(model, pooling)
-    peer = library.SentenceTransformer(str(encoder.save(tmp_path / "out")), device="cpu")
-    np.testing.assert_allclose(peer.encode(SENTENCES), wanted, atol=1e-5)
+    np.testing.assert_allclose(
+        library.SentenceTransformer(str(folder), device="cpu").encode(SENTENCES), wanted, atol=1e-5
+    )
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_onnx_runtime_reads_the_graph_of_the_folder(model, tmp_path, pooling):
+def test_onnx_runtime_reads_the_graph_of_the_folder(whitened, tmp_path):
+    _, wanted, folder = whitened
     pytest.importorskip("onnxruntime")
-    encoder, wanted = whitened(model, pooling)
-    out = save_onnx(tmp_path / "onnx", Encoder.from_pretrained(encoder.save(tmp_path / "out")))
+    out = save_onnx(tmp_path / "onnx", Encoder.from_pretrained(folder))
     np.testing.assert_allclose(run(out, max_length=LENGTH), wanted, atol=1e-5)
 
 

@@ -63,7 +63,7 @@ def test_alias_and_typo():
         canonical("first_last")
 
 
-MASK_ID, PAD_ID = 4, 0
+MASK_ID = 4
 IDS = np.array([[2, 9, 4, 7, 3, 0, 0], [4, 0, 0, 0, 0, 0, 0], [2, 4, 8, 9, 4, 6, 3]])
 TABLE = np.array([0, 0, 0, 0, 0, 0, 0.7, 1.9, 0.4, 2.5], np.float32)
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import warnings
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,10 +20,7 @@ from jaxwhiten.metrics import mrr_at_k, ndcg_at_k, recall_at_k
 from tests.programs.report.test_report_retrieval import row as make_row
 from tests.programs.report.test_report_retrieval import run  # noqa: F401 (a fixture)
 
-ROOT = Path(__file__).resolve().parents[2]
 HEADER = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-BACKENDS = "faiss-flat,faiss-ivf,faiss-hnsw,jax"
-LEAST_RECALL = {"faiss-flat": 0.999, "jax": 0.999, "faiss-ivf": 0.5, "faiss-hnsw": 0.98}
 
 
 def generate(path, rows, seed=0):

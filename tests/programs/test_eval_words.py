@@ -17,7 +17,6 @@ from tests.tiny import write_model
 
 BASELINES = "tfidf,tfidf-pieces,bm25,layer0,centred"
 TEXTS = ["A dog, a DOG and 2 cats.", "dogs bark", "the cat sat: the cat ran", "", "a cat"]
-FIT = ["a dog", "the cat", "a cat and the dog", "dogs"]
 
 
 def bag(text):
