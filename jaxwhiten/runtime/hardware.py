@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +16,6 @@ import threadpoolctl
 
 from jaxwhiten.errors import InputError, JaxwhitenError
 
-Share = TypeVar("Share")
 Result = TypeVar("Result")
 # One call at a time: each call takes all cores and limits the threads of the process.
 _TURN = threading.Lock()
@@ -101,28 +100,25 @@ def _libraries() -> threadpoolctl.ThreadpoolController:
     return threadpoolctl.ThreadpoolController()
 
 
-def deal(rows: range, most: int, threads: int) -> list[list[slice]]:
-    """Cuts rows into chunks of about the same size and deals them to threads: one list per thread, largest chunk first.
+def on_cores(work: Callable[[list[slice]], Result], rows: range, most: int, threads: int) -> list[Result]:
+    """Calls `work` on shares of rows, each in its own thread, in which BLAS has no further threads.
 
-    No chunk has more than `most` rows. There are fewer lists than `threads` if each would get few rows.
+    A share is a list of chunks of about the same size, at most `most` rows, the largest first. There are fewer shares
+    than `threads` if each would get few rows. Results have the order of the shares; an error is raised after all are
+    done. `work` must release the GIL while it computes, as NumPy does.
+
+    BLAS's own threads share every product, wait for each other after it, and idle while the next rows are prepared.
+    Here each core prepares and multiplies its own chunks of rows while they are in its cache. A single share runs on
+    the calling thread with BLAS's own threads.
     """
     threads = max(1, min(threads, len(rows) // _LEAST_ROWS))
     rounds = -(-len(rows) // (threads * most))
     each = max(1, -(-len(rows) // max(1, threads * rounds)))
-    chunks = [slice(first, min(rows.stop, first + each)) for first in range(rows.start, rows.stop, each)]
-    return [chunks[i::threads] for i in range(min(threads, len(chunks)))]
-
-
-def on_cores(work: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
-    """Calls `work` on every share, each in its own thread, in which BLAS has no further threads.
-
-    BLAS's own threads share every product, wait for each other after it, and idle while the next rows are prepared.
-    Here each core prepares and multiplies its own chunks of rows while they are in its cache. A single
-    share runs on the calling thread with BLAS's own threads. `work` must release the GIL while it computes, as NumPy
-    does. Results have the order of the shares. An error is raised after all shares are done.
-    """
-    if len(shares) == 1:
-        return [work(shares[0])]
+    shares: list[list[slice]] = [[] for _ in range(min(threads, -(-len(rows) // each)))]
+    for number, first in enumerate(range(rows.start, rows.stop, each)):
+        shares[number % threads].append(slice(first, min(rows.stop, first + each)))
+    if len(shares) <= 1:
+        return list(map(work, shares))
     check_process()
     # The limit holds for the process if BLAS has one pool of threads, and for the calling thread if OpenMP gives every
     # thread its own pool. The earlier setting is restored.

@@ -149,12 +149,13 @@ class Affine:
     def _map_on_host(self, X: np.ndarray, out: np.ndarray, dtype: np.dtype) -> list[slice]:
         """Fills `out` with each core on its own chunks; returns, in order, chunks whose results may not be finite."""
         n, d = X.shape
-        constants, doubtful = self._in(dtype), list[slice]()
+        (shift, matrix, offset), doubtful = self._in(dtype), list[slice]()
+        work = functools.partial(_map_chunks, X, out, shift, matrix, offset)
         rows = max(1, _CHUNK_BYTES // (d * dtype.itemsize))
         full = rows * max(1, _HOST_BLOCK_BYTES // _CHUNK_BYTES)
         for part in arrays.blocks(n, full):  # an interrupt waits for one block, not for all rows
-            shares = hardware.deal(range(part.start, part.stop), rows, hardware.cores())
-            for chunks in hardware.on_cores(lambda share: _map_chunks(X, out, share, *constants), shares):
+            own = range(part.start, part.stop)
+            for chunks in hardware.on_cores(work, own, rows, hardware.cores()):
                 doubtful += chunks
         return sorted(doubtful, key=lambda part: part.start)
 
@@ -180,7 +181,7 @@ class Affine:
 
 
 def _map_chunks(
-    X: np.ndarray, out: np.ndarray, chunks: list[slice], shift: np.ndarray, matrix: np.ndarray, offset: np.ndarray
+    X: np.ndarray, out: np.ndarray, shift: np.ndarray, matrix: np.ndarray, offset: np.ndarray, chunks: list[slice]
 ) -> list[slice]:
     """Maps chunks of rows, the largest first; returns the chunks whose results may not be finite."""
     doubtful, most = [], chunks[0].stop - chunks[0].start

@@ -51,8 +51,8 @@ class Moments:
     """
 
     n: int = 0
-    mean: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
-    M2: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 0)))
+    mean: np.ndarray = dataclasses.field(default_factory=functools.partial(np.zeros, 0))
+    M2: np.ndarray = dataclasses.field(default_factory=functools.partial(np.zeros, (0, 0)))
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
     eps: float = float(np.finfo(np.float64).eps)
 
@@ -253,7 +253,7 @@ def sums_on_host(block: np.ndarray, center: np.ndarray, scale: float) -> Sums:
     threads = 1 if cores * d * d * (8 + center.dtype.itemsize) > _MATRICES_BYTES else cores
     most = max(_LEAST_CHUNK, min(_CHUNK_BYTES, _CHUNKS_BYTES // threads) // (d * center.dtype.itemsize))
     work = functools.partial(_sums_of_chunks, block, center, scale)
-    total, *others = hardware.on_cores(work, hardware.deal(range(n), most, threads))
+    total, *others = hardware.on_cores(work, range(n), most, threads)
     for other in others:
         for sums, more in zip(total, other, strict=True):
             sums += more

@@ -24,7 +24,7 @@ def blas_threads():
 @pytest.mark.parametrize("most", [1, 700, 10_000])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_every_row_is_dealt_once(n, most, threads):
-    shares = hardware.deal(range(10, 10 + n), most, threads)
+    shares = hardware.on_cores(lambda chunks: chunks, range(10, 10 + n), most, threads)
     assert len(shares) == min(n, max(1, min(threads, n // 512)))
     chunks = sorted((chunk for share in shares for chunk in share), key=lambda chunk: chunk.start)
     assert [row for chunk in chunks for row in range(chunk.start, chunk.stop)] == list(range(10, 10 + n))
@@ -38,17 +38,17 @@ def test_every_share_has_a_thread_and_one_blas_thread(count):
     assert before
     together = threading.Barrier(count)
 
-    def work(share):
+    def work(chunks):
         together.wait(10)  # passes only if all of them run at the same time
-        return share, blas_threads()
+        return chunks[0].start // 512, blas_threads()
 
-    assert hardware.on_cores(work, range(count)) == [(i, [1] * len(before)) for i in range(count)]
+    assert hardware.on_cores(work, range(512 * count), 512, count) == [(i, [1] * len(before)) for i in range(count)]
     assert blas_threads() == before
 
 
 def test_a_single_share_leaves_blas_its_threads():
     before = blas_threads()
-    assert hardware.on_cores(lambda share: (threading.current_thread(), blas_threads()), ["all"]) == [
+    assert hardware.on_cores(lambda _: (threading.current_thread(), blas_threads()), range(600), 600, 1) == [
         (threading.current_thread(), before)
     ]
 
@@ -56,7 +56,7 @@ def test_a_single_share_leaves_blas_its_threads():
 def test_an_error_reaches_the_caller_and_blas_has_its_threads_back():
     before = blas_threads()
     with pytest.raises(ZeroDivisionError):
-        hardware.on_cores(lambda share: 1 / share, [1, 0, 2])
+        hardware.on_cores(lambda chunks: 1 / (chunks[0].start - 512), range(1536), 512, 3)
     assert blas_threads() == before
 
 
@@ -66,6 +66,6 @@ def test_callers_side_by_side_leave_blas_its_threads():
     expected = x @ x
     for _ in range(5):
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda _: hardware.on_cores(lambda a: a @ a, [x, x]), range(16)))
+            found = list(pool.map(lambda _: hardware.on_cores(lambda chunks: x @ x, range(1024), 512, 2), range(16)))
         assert all(np.allclose(product, expected) for products in found for product in products)
         assert blas_threads() == before
