@@ -18,7 +18,6 @@ from jaxtyping import Float32, Float64, Int, Shaped
 from jaxwhiten.arrays import block_rows, blocks, check_finite, normalize, pad_rows
 from jaxwhiten.coded import as_floats
 from jaxwhiten.errors import InputError
-from jaxwhiten.metrics import isoscore_from_covariance
 
 _BLOCK_ROWS = 8192
 _SIMILARITY_BYTES = 32 << 20  # size of one block of similarities
@@ -60,6 +59,34 @@ def geometry(x: Shaped[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 1
         "uniformity": uniformity(x),
         "hubness": hubness(x, k) if len(x) > k else math.nan,
     }
+
+
+def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
+    """IsoScore of a covariance matrix; its scale does not matter.
+
+    The paper scales the d variances along the principal axes to length √d, defines the isotropy defect as their
+    distance from (1, …, 1), and rescales it. This simplifies to ((Σλ)² / Σλ² − 1) / (d − 1). Both sums are traces, Σλ =
+    tr Σ and Σλ² = ‖Σ‖², so that no eigenvalues are computed.
+
+    Args:
+      sigma: Covariance of at least two dimensions, such as `Moments.covariance()`.
+
+    Returns:
+      The score in [0, 1]; NaN for a zero matrix.
+
+    References:
+      Rudman, Gillman, Rayne, Eickhoff: IsoScore: Measuring the Uniformity of Embedding Space Utilization (2022),
+      section 4.
+    """
+    d = len(sigma)
+    if d < 2:
+        raise InputError("IsoScore compares the variances of directions: it needs at least two dimensions.")
+    # Scaling first avoids overflow and underflow of squares.
+    trace = float(np.trace(sigma))
+    if not trace > 0:
+        return math.nan
+    scaled = sigma / trace
+    return (1 / max(float(np.einsum("ij,ij->", scaled, scaled)), 1 / d) - 1) / (d - 1)
 
 
 def effective_rank_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:

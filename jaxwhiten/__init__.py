@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from jaxwhiten.export import push_to_hub
     from jaxwhiten.head import POOLINGS
     from jaxwhiten.parameters import TrainingOptions
-    from jaxwhiten.scoring import evaluate
+    from jaxwhiten.scoring import ScoredPairs, evaluate
     from jaxwhiten.search import Index, build_index, load_index, paraphrase_mining, semantic_search
     from jaxwhiten.training import train
-    from jaxwhiten.whitening import Moments, ScoredPairs, Whitening, tune
+    from jaxwhiten.whitening import Moments, Whitening
 
 __getattr__, __dir__ = exports(__name__)
 
 __all__ = ["POOLINGS", "CrossEncoder", "Encoder", "Index", "Moments", "ScoredPairs", "SpectrumCode", "TrainingOptions"]
 __all__ += ["Whitening", "__version__", "build_index", "evaluate", "load_code", "load_index", "load_sts", "normalize"]
-__all__ += ["paraphrase_mining", "push_to_hub", "semantic_search", "train", "tune"]
+__all__ += ["paraphrase_mining", "push_to_hub", "semantic_search", "train"]

@@ -1,19 +1,15 @@
-"""Plots of spectra and tunings, and the style of all plots. Figures need no display; files are written atomically."""
+"""Plots of spectra, and the style of all plots. Figures need no display; files are written atomically."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import optional
-
-if TYPE_CHECKING:
-    from jaxwhiten.whitening import Tuning
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555", "#56B4E9", "#E69F00", "#000000")
@@ -41,28 +37,6 @@ def new_figure(path: io.PathLike, width: float, height: float, **style: Any) -> 
         figure.savefig(temporary, format="png")
 
 
-@contextlib.contextmanager
-def new_panels(path: io.PathLike, titles: Sequence[str]) -> Iterator[tuple[Any, list[Any]]]:
-    """`new_figure` with a panel for each title, two side by side; the figure and its axes, which share the scores."""
-    across = min(2, len(titles))
-    down = math.ceil(len(titles) / across)
-    with new_figure(path, max(6.4, 3.6 * across), 3.2 * down + 1.1) as figure:
-        axes = list(figure.subplots(down, across, sharey=True, squeeze=False).ravel())
-        for axis, title in zip(axes, titles, strict=False):
-            axis.set_title(title)
-        for axis in axes[len(titles) :]:
-            axis.set_visible(False)
-        yield figure, axes
-
-
-def scale_k(axis: Any, ks: Sequence[int]) -> None:
-    """Makes the horizontal axis an axis of dimensions, with a tick at each of `ks`."""
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(ks, [str(k) for k in ks])
-    axis.minorticks_off()
-    axis.set_xlabel("dimension k")
-
-
 def draw_spectra(path: io.PathLike, spectra: Mapping[str, np.ndarray], ks: Sequence[int], title: str) -> None:
     """Descending eigenvalues by name, relative to their mean, and the share of the variance of the first k."""
     with new_figure(path, 8.4, 3.7) as figure:
@@ -84,24 +58,3 @@ def draw_spectra(path: io.PathLike, spectra: Mapping[str, np.ndarray], ks: Seque
             right.annotate(f"k={k}", (k, 2), rotation=90, ha="right", va="bottom", fontsize=8, color="#555555")
         figure.suptitle(title, fontsize=10)
         figure.legend(loc="outside lower center", ncols=3)
-
-
-def plot_tuning(tuning: Tuning, title: str, path: io.PathLike) -> None:
-    """Score against k, one panel per β, one line per γ; thin lines show the held-out pairs."""
-    rows = tuning.rows
-    betas, gammas = sorted({row.beta for row in rows}), sorted({row.gamma for row in rows})
-    held = tuning.baseline.held_out is not None
-    with new_panels(path, [f"β={beta:g}" for beta in betas]) as (figure, axes):
-        for axis, beta in zip(axes, betas, strict=False):
-            for gamma, colour in zip(gammas, COLOURS * len(gammas), strict=False):
-                line = sorted((r for r in rows if (r.beta, r.gamma) == (beta, gamma)), key=lambda r: r.n_components)
-                x = [r.n_components for r in line]
-                axis.plot(x, [r.score for r in line], marker="o", ms=3, lw=1.5, color=colour, label=f"γ={gamma:g}")
-                if held:
-                    axis.plot(x, [r.held_out for r in line], lw=0.8, ls="--", color=colour)
-            axis.axhline(tuning.baseline.score, color="#555555", lw=1.2, ls=":", label="not whitened")
-            scale_k(axis, sorted({row.n_components for row in rows}))
-        axes[0].set_ylabel("Spearman × 100")
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
-        figure.suptitle(title + (" (dashed: held out)" if held else ""), fontsize=10)

@@ -29,8 +29,6 @@ LINES = [
     ("merge m.safetensors m.safetensors -o both.safetensors", None),
     ("inspect w.safetensors", None),
     ("inspect w.safetensors --plot spectrum.png", "eval"),
-    ("tune w.safetensors --pairs pairs.tsv -k 8", None),
-    ("tune w.safetensors --pairs pairs.tsv -k 8 --plot tuned.png", "eval"),
     ("score pairs.tsv --model {model} --pooling mean", None),
     ("train pairs.tsv -o tuned --objective cosent --batch-size 2 --held-out 0 --model {model} --pooling mean", "train"),
     ("index texts.txt -o idx --backend jax --model small/", None),

@@ -9,7 +9,7 @@ import jaxwhiten
 from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
 
-NAMES = ["Encoder", "Whitening", "Moments", "tune", "build_index", "load_index", "load_sts", "evaluate"]
+NAMES = ["Encoder", "Whitening", "Moments", "build_index", "load_index", "load_sts", "evaluate"]
 NAMES += ["semantic_search", "paraphrase_mining", "push_to_hub", "ScoredPairs", "normalize", "POOLINGS"]
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from eval.report import views
-from eval.report.plots import scale_amounts
+from eval.report.plots import new_panels, scale_amounts
 from eval.report.results import SIGNIFICANT, CodeRow, Estimate
 from eval.report.run import CodesRun
 from eval.report.table import Table, number
 from eval.report.views import change, ends, figure
-from jaxwhiten.plots import COLOURS, new_panels
+from jaxwhiten.plots import COLOURS
 
 _SETTING: views.Columns = {"fitted on": "whitening", "code": "code", "bytes": "bytes"}
 _FIGURES: views.Columns = {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,30 @@ import numpy as np
 from eval.report.results import STSRow
 from eval.report.run import STSRun
 from eval.report.table import shorten
-from jaxwhiten.plots import COLOURS, draw_spectra, new_figure, new_panels, scale_k
+from jaxwhiten import io
+from jaxwhiten.plots import COLOURS, draw_spectra, new_figure
+
+
+@contextlib.contextmanager
+def new_panels(path: io.PathLike, titles: Sequence[str]) -> Iterator[tuple[Any, list[Any]]]:
+    """`new_figure` with a panel for each title, two side by side; the figure and its axes, which share the scores."""
+    across = min(2, len(titles))
+    down = math.ceil(len(titles) / across)
+    with new_figure(path, max(6.4, 3.6 * across), 3.2 * down + 1.1) as figure:
+        axes = list(figure.subplots(down, across, sharey=True, squeeze=False).ravel())
+        for axis, title in zip(axes, titles, strict=False):
+            axis.set_title(title)
+        for axis in axes[len(titles) :]:
+            axis.set_visible(False)
+        yield figure, axes
+
+
+def scale_k(axis: Any, ks: Sequence[int]) -> None:
+    """Makes the horizontal axis an axis of dimensions, with a tick at each of `ks`."""
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(ks, [str(k) for k in ks])
+    axis.minorticks_off()
+    axis.set_xlabel("dimension k")
 
 
 def scale_amounts(axis: Any) -> None:

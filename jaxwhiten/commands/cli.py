@@ -29,7 +29,6 @@ COMMANDS = {
     "apply": "whiten a file of vectors",
     "merge": "merge moments files from parts of a corpus",
     "inspect": "show the contents of a whitening, moments file, index or model",
-    "tune": "choose k, β and γ using a few scored pairs",
     "train": "fine-tune an encoder on a table of pairs",
     "score": "score an encoder on your own pairs or searches, raw, whitened and in fewer bytes",
     "index": "encode texts and build a search index",

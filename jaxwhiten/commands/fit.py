@@ -126,12 +126,11 @@ def write_outputs(
         from jaxwhiten.codes import SpectrumCode
         from jaxwhiten.whitening import Whitening, choose_gamma
 
-        settings, code = knobs(args), None
+        settings, code, chosen = knobs(args), None, None
         if "gamma" not in settings:
             moments.provenance |= provenance
             chosen = choose_gamma(moments, args.tuned)
             settings["gamma"] = chosen.gamma
-            print(chosen, file=sys.stderr)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*the rank of the data is 0")  # an error below
             whitening, what = Whitening.from_moments(moments, **settings, provenance=provenance), "whitening"
@@ -156,3 +155,5 @@ def write_outputs(
             f" γ={whitening.gamma:g}, fitted on {moments.n:,} rows, rank {whitening.rank_}",
             file=sys.stderr,
         )
+        if chosen is not None:
+            print(chosen, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`jaxwhiten inspect FILE`: shows a whitening, moments, an index or a model, and suggests k, β and γ."""
+"""`jaxwhiten inspect FILE`: shows a whitening, moments, an index or a model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from jaxwhiten.codes import Code
     from jaxwhiten.plots import draw_spectra
-    from jaxwhiten.whitening import spectrum, suggest
+    from jaxwhiten.whitening import spectrum
 
     check_plot(args.plot)
     kind, fitted = ("", None) if os.path.isdir(args.file) else load_fitted(args.file)
@@ -41,10 +41,10 @@ def run(args: argparse.Namespace) -> None:
             print(f"  {name:<12}{shown if shown not in (None, '') else 'none'}")
         return None
     whitening = fitted
-    facts, suggestion = spectrum(whitening), suggest(whitening)
+    facts = spectrum(whitening)
     if args.plot:
         values = whitening.with_params(shrinkage=None).eigenvalues_
-        draw_spectra(args.plot, {f"{facts['n']:,} rows": values}, [suggestion.n_components], args.file)
+        draw_spectra(args.plot, {f"{facts['n']:,} rows": values}, [], args.file)
         print(f"{args.plot}: plot of the spectrum", file=sys.stderr)
     provenance = {key: value for key, value in whitening.provenance.items() if value is not None}
     report: dict[str, Any] = {
@@ -52,7 +52,6 @@ def run(args: argparse.Namespace) -> None:
         "kind": kind,
         "params": whitening.get_params() if kind == "whitening" else None,
         **facts,
-        "suggestion": suggestion._asdict(),
         "provenance": provenance,
     }
     if args.json:
@@ -118,25 +117,19 @@ def load_fitted(path: str) -> tuple[str, Whitening | Code]:
 
 
 def _lines(report: dict[str, Any]) -> list[str]:
-    def settings(values: dict[str, Any]) -> str:
-        shrinkage = f", shrinkage={values['shrinkage']}" if values["shrinkage"] is not None else ""
-        k = values["n_components"] or report["dimension"]
-        return f"k={k}, β={values['beta']:g}, γ={values['gamma']:g}{shrinkage}"
-
     facts = report["provenance"]
     lines = [f"{report['file']}: {report['kind']} of {report['n']:,} rows of {report['dimension']} dimensions"]
     made = [f"{key} {facts[key]}" for key in ("model", "pooling", "max_length", "corpus") if key in facts]
     if made:
         lines.append(f"  source      {', '.join(made)}")
-    if report["params"]:
-        lines.append(f"  settings    {settings(report['params'])}")
+    if values := report["params"]:
+        shrinkage = f", shrinkage={values['shrinkage']}" if values["shrinkage"] is not None else ""
+        k = values["n_components"] or report["dimension"]
+        lines.append(f"  settings    k={k}, β={values['beta']:g}, γ={values['gamma']:g}{shrinkage}")
     lines.append(f"  rank        {report['rank']}, largest over smallest variance {report['condition']:.3g}")
     lines += ["", "     k  explained variance"]
     lines += [f"{row['k']:>6}  {100 * row['share']:>17.2f}%" for row in report["explained"]]
     lines += ["", "                         before    after"]
-    for name, key in (("mean cosine of two rows", "mean_cosine"), ("IsoScore", "isoscore")):
+    for name, key in (("mean cosine of two rows", "mean_cosine"), ("participation ratio", "participation_ratio")):
         lines.append(f"{name:<23}{report['before'][key]:>8.3f} {report['after'][key]:>8.3f}")
-    lines += ["", f"Suggested: {settings(report['suggestion'])}"]
-    lines += [f"  {reason}" for reason in report["suggestion"]["reasons"]]
-    lines.append("With a few scored pairs: jaxwhiten tune " + report["file"])
     return lines

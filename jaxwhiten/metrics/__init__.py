@@ -7,7 +7,6 @@ from jaxwhiten.metrics.scores import (
     STSScores,
     cosine_pairs,
     discounted_gains,
-    isoscore_from_covariance,
     mrr_at_k,
     ndcg_at_k,
     recall_at_k,
@@ -18,5 +17,5 @@ from jaxwhiten.metrics.scores import (
 )
 
 __all__ = ["AGGREGATES", "UNDEFINED", "Gold", "STSScores", "cosine_pairs", "discounted_gains"]
-__all__ += ["isoscore_from_covariance", "mrr_at_k", "ndcg_at_k", "recall_at_k", "recalls", "reciprocal_ranks"]
+__all__ += ["mrr_at_k", "ndcg_at_k", "recall_at_k", "recalls", "reciprocal_ranks"]
 __all__ += ["spearman", "sts_scores"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypedDict
 
 import numpy as np
-from jaxtyping import Float, Float64, Int, Real, Shaped
+from jaxtyping import Float, Int, Real, Shaped
 
 from jaxwhiten.arrays import first_nonfinite_row, normalize
 from jaxwhiten.coded import comparable
@@ -105,35 +105,6 @@ def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"],
         "wmean": float(values @ weights / weights.sum()),
         "subsets": scores,
     }
-
-
-def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float = math.inf) -> float:
-    """IsoScore of a covariance matrix; its scale does not matter.
-
-    The paper scales the d variances along the principal axes to length √d, defines the isotropy defect as their
-    distance from (1, …, 1), and rescales it. This simplifies to ((Σλ)² / Σλ² − 1) / (d − 1). Both sums are traces, Σλ =
-    tr Σ and Σλ² = ‖Σ‖², so that no eigenvalues are computed.
-
-    Args:
-      sigma: Covariance of at least two dimensions, such as `Moments.covariance()`.
-      n: Number of rows behind `sigma`. For n normal rows Σλ² / (Σλ)² is too large by about 1 / n, which is subtracted.
-
-    Returns:
-      The score in [0, 1]; NaN for a zero matrix.
-
-    References:
-      Rudman, Gillman, Rayne, Eickhoff: IsoScore: Measuring the Uniformity of Embedding Space Utilization (2022),
-      section 4.
-    """
-    d = len(sigma)
-    if d < 2:
-        raise InputError("IsoScore compares the variances of directions: it needs at least two dimensions.")
-    # Scaling first avoids overflow and underflow of squares.
-    trace = float(np.trace(sigma))
-    if not trace > 0:
-        return math.nan
-    scaled = sigma / trace
-    return (1 / max(float(np.einsum("ij,ij->", scaled, scaled)) - 1 / n, 1 / d) - 1) / (d - 1)
 
 
 GoldLike = Gold | Sequence[Sequence[int] | np.ndarray]

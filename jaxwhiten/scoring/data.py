@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, no_type_check
+from typing import Any, NamedTuple, no_type_check
 
 import numpy as np
+from jaxtyping import Float, Real
 
 from jaxwhiten.datasets import Pairs, RetrievalData, read_own, read_pairs
 from jaxwhiten.datasets.retrieval import COLUMNS as QUORA
@@ -15,11 +16,18 @@ from jaxwhiten.datasets.retrieval import search_columns
 from jaxwhiten.datasets.tables import Column, Table, as_table, read_header
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.text import SIDES, as_rows, as_texts
-from jaxwhiten.whitening import ScoredPairs
 
 
 def _has_columns(data: Any) -> bool:
     return hasattr(data, "columns") or hasattr(data, "column_names")
+
+
+class ScoredPairs(NamedTuple):
+    """Raw vectors of sentence pairs, and the similarity that people gave each pair."""
+
+    first: Float[np.ndarray, "n d"]
+    second: Float[np.ndarray, "n d"]
+    gold: Real[np.ndarray, " n"]
 
 
 def read(data: Any, columns: Sequence[Column] = ()) -> Pairs | RetrievalData | ScoredPairs:

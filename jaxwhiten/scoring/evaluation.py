@@ -17,10 +17,10 @@ from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import discounted_gains, recalls, reciprocal_ranks, spearman
 from jaxwhiten.metrics.bootstrap import mean_resamples, percentile_interval, spearman_resamples
-from jaxwhiten.scoring.data import read
+from jaxwhiten.scoring.data import ScoredPairs, read
 from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
 from jaxwhiten.scoring.words import BM25, TFIDF, best, cosines, count, nearest, weigh
-from jaxwhiten.whitening import Moments, ScoredPairs, Whitening, choose_gamma
+from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 
 Encode = Callable[[Encoder, list[str], str | None], np.ndarray]
 Form = tuple[str, int, int | None, Any]  # name, dimensions, bytes, and what is scored

@@ -6,6 +6,9 @@ import math
 import warnings
 from typing import NamedTuple
 
+import numpy as np
+from jaxtyping import Float64
+
 from jaxwhiten.space import VectorSpace
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
@@ -25,9 +28,13 @@ class Choice(NamedTuple):
         return f"γ={self.gamma:g}: {self.why}"
 
 
-def participation_ratio(fitted: Moments | Whitening) -> float:
-    """tr(Σ)² / tr(Σ²) of raw vectors: the number of equal variances that would be spread as widely; NaN without any."""
-    sigma, total = (fitted.M2, fitted.M2.trace()) if isinstance(fitted, Moments) else (v := fitted.variances_, v.sum())
+def participation_ratio(fitted: Moments | Whitening | Float64[np.ndarray, " d"]) -> float:
+    """tr(Σ)² / tr(Σ²) of raw vectors or of variances: as many equal variances are spread as widely; NaN without any."""
+    if isinstance(fitted, Moments):
+        sigma, total = fitted.M2, fitted.M2.trace()
+    else:
+        sigma = fitted if isinstance(fitted, np.ndarray) else fitted.variances_
+        total = sigma.sum()
     return float(1 / ((sigma / total) ** 2).sum()) if total > 0 else math.nan
 
 

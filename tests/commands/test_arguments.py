@@ -43,7 +43,6 @@ def test_a_query_may_look_like_an_option_behind_two_dashes(run):
         (["fit", "{texts}", "-o", "{out}", "--beta", "2"], "--beta 2.0: expected a number from 0 to 1"),
         (["encode", "{texts}", "-o", "{out}.npy", "--max-length", "999"], "--max-length 999: this model reads 3"),
         (["encode", "{texts}", "-o", "{out}.npy", "--block", "0"], "--block 0: expected at least 1"),
-        (["tune", "{whitening}", "--data-dir", "{empty}"], "Set --data-dir or $JAXWHITEN_DATA_DIR"),
         (["fit", "{texts}", "-o", "{out}.npy"], "a .safetensors file or a model folder, not a .npy file"),
         (["fit", "{vectors}", "-o", "{out}.npy"], "a .safetensors file or a model folder, not a .npy file"),
         (["search", "{empty}", ""], "The query is empty"),
@@ -52,7 +51,7 @@ def test_a_query_may_look_like_an_option_behind_two_dashes(run):
 def test_messages_speak_of_flags(run, tiny_model, whitening_file, corpus, tmp_path, words, message):
     names = {"texts": corpus, "whitening": whitening_file, "out": tmp_path / "out", "empty": tmp_path / "empty"}
     (tmp_path / "empty").mkdir()
-    of_model = ["--model", tiny_model, "--pooling", "mean"] * (words[0] not in ("search", "tune"))
+    of_model = ["--model", tiny_model, "--pooling", "mean"] * (words[0] != "search")
     done = run(*(word.format(**names, vectors=tmp_path / "v.npy") for word in words), *of_model)
     assert done.code == 2
     assert message in done.err
@@ -65,11 +64,12 @@ def test_warnings_speak_of_flags_and_fewer_columns_silence_them(run, tiny_model,
     words = ["fit", corpus, "--model", tiny_model, "--pooling", "mean", "-o", tmp_path / "w.safetensors"]
     (tmp_path / "few.txt").write_text("\n".join(generated(150)))
     words[1] = tmp_path / "few.txt"
-    (warning, _) = run(*words).err.splitlines()
+    (warning, _, chosen) = run(*words).err.splitlines()
     start, most = warning.rsplit(" -k ", 1)
+    assert chosen.startswith("γ=1: the encoder is not fine-tuned for similarity (participation ratio ")
     assert start.endswith("Use more rows, or keep at most " + most.rstrip(".") + " columns:")
-    assert run(*words, "-k", most.rstrip(".")).err.count("\n") == 1
-    (warning, _) = run(*words, "-k", int(most.rstrip(".")) + 1).err.splitlines()
+    assert run(*words, "-k", most.rstrip("."), "--gamma", 1).err.count("\n") == 1
+    (warning, _, _) = run(*words, "-k", int(most.rstrip(".")) + 1).err.splitlines()
     assert "fewer than" in warning
 
 

@@ -76,8 +76,7 @@ def test_a_code_in_a_file_is_taken_where_a_whitening_is(run, corpus, tiny_model,
     [
         ("apply {code} {vectors} -o {out}.npy -k 4", "contains a code, whose settings are fixed: omit -k"),
         ("apply {code} {vectors} -o {out}.npy --normalize", "which cannot be scaled: omit --normalize"),
-        ("index {texts} --whitening {code} --codes pq -o {out} {model}", "a 'spectrum' code: omit --codes"),
-        ("tune {code} --pairs {texts}", "contains a 'spectrum' code; expected a whitening or moments"),
+        ("index {texts} --whitening {code} --codes int8 -o {out} {model}", "a 'spectrum' code: omit --codes"),
         ("export --format faiss --whitening {code} -o {out}", "contains a 'spectrum' code; expected a whitening"),
     ],
 )

@@ -182,7 +182,6 @@ def test_another_space_is_refused_by_every_command(encoders, field, run, tmp_pat
         "search {t}/idx water --model {b}",
         "merge {t}/a.m {t}/b.m --moments {t}/c.m",
         "embed {t}/docs.txt --model {b} -o {t}/parts",
-        "tune {t}/w.safetensors --pairs {t}/pairs.csv --model {b}",
     ):
         (tmp_path / "pairs.csv").write_text("sentence1,sentence2,score\na man,a dog,1\nwater,a man,3\n")
         done = run(*words.format(**names).split())
