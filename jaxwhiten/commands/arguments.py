@@ -9,6 +9,7 @@ import itertools
 import math
 import os
 import re
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -236,6 +237,13 @@ def add_tuned(parser: argparse.ArgumentParser) -> None:
         const=True,
     )
     parser.add_argument("--untuned", help="it is not", dest="tuned", action="store_const", const=False)
+
+
+def say_gamma(encoder: Encoder) -> None:
+    """Prints the default γ for an encoder's vectors, with the reason."""
+    from jaxwhiten.whitening import Moments, choose_gamma
+
+    print(choose_gamma(Moments(provenance=encoder.encoding())), file=sys.stderr)
 
 
 def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None) -> Encoder:

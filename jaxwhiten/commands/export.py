@@ -17,6 +17,7 @@ from jaxwhiten.commands.arguments import (
     load_encoder,
     load_plain_whitening,
     one_line,
+    say_gamma,
     values_of,
     whitened_encoder,
 )
@@ -103,6 +104,8 @@ def _database(args: argparse.Namespace) -> None:
     made = databases.save_database(args.output, encoder, args.format, args.bytes or 48, gamma=args.gamma)
     kept = f"{made['columns']} columns, γ = {made['gamma']:g}, {made['quantiser']}"
     print(f"{args.output}: {kept}; recipe.py opens the database, model/ computes the vectors", file=sys.stderr)
+    if args.gamma is None:
+        say_gamma(encoder.before_whitening())
     if index is not None:
         small = Encoder.from_pretrained(Path(args.output) / databases.MODEL)
         place, texts = one_line(args.into), index.documents or []

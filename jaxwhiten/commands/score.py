@@ -8,7 +8,17 @@ import functools
 import json
 import sys
 
-from jaxwhiten.commands.arguments import add, add_columns, add_knobs, add_model, add_tuned, encode, knobs, load_encoder
+from jaxwhiten.commands.arguments import (
+    add,
+    add_columns,
+    add_knobs,
+    add_model,
+    add_tuned,
+    encode,
+    knobs,
+    load_encoder,
+    say_gamma,
+)
 from jaxwhiten.errors import InputError
 
 
@@ -65,3 +75,5 @@ def run(args: argparse.Namespace) -> None:
         report = {**records.to_json(found), "measure": found.measure, "verdict": found.verdict}
         return print(json.dumps(report, ensure_ascii=False))
     print(found)
+    if "gamma" not in settings and encoder.without_code().head.whitening is None:
+        say_gamma(encoder)

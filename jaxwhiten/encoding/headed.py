@@ -97,6 +97,12 @@ class Headed:
         """
         return bool(self._judged()["tuned"])
 
+    def judged(self: H) -> H:
+        """This encoder with its answer recorded, which `save` keeps."""
+        result = copy.copy(self)
+        result._tuned = self.tuned
+        return result
+
     def _judged(self) -> dict[str, Any]:
         """The record of `tuned`, with the participation ratio if that decides."""
         if self._tuned is not None:

@@ -151,7 +151,7 @@ def fine_tune(
     evaluate = None if watched is None else lambda params: {str(best): watched(plan.encoder(params))}
     unit = ("sentences", table.sentences.shape[1])
     result = run_plan(folder, plan, batches, options, recipe, evaluate=evaluate, best=best, unit=unit)
-    tuned = plan.encoder(result.params)
+    tuned = plan.encoder(result.params).judged()
     found: dict[str, dict[str, float]] = {"before": {}, "after": {}}
     values = dict[str, np.ndarray]()
     for when, one in (("before", encoder), ("after", tuned)) if result.finished else ():
