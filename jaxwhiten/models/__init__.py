@@ -8,10 +8,17 @@ from jaxwhiten.models.folders import load_config, resolve_folder
 from jaxwhiten.models.registry import FAMILIES
 
 if TYPE_CHECKING:
-    from jaxwhiten.models.cross import PairClassifier, load_pair_classifier, save_pair_classifier
+    from jaxwhiten.models.heads import (
+        MaskedHead,
+        MaskedLM,
+        PairClassifier,
+        load_masked_lm,
+        load_pair_classifier,
+        save_masked_lm,
+        save_pair_classifier,
+    )
     from jaxwhiten.models.layers import Context, EncoderOutput, linear
     from jaxwhiten.models.loading import init_model, load_model, save_model
-    from jaxwhiten.models.masked import MaskedHead, MaskedLM, load_masked_lm, save_masked_lm
     from jaxwhiten.models.positions import rotary
     from jaxwhiten.models.static import StaticEncoder
     from jaxwhiten.models.transformer import TransformerEncoder

@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.models.masked import MaskedHead
+from jaxwhiten.models import MaskedHead
 from jaxwhiten.training.objectives import make_plan
 from tests.tiny import SENTENCES, write_model
 from tests.training.setups import changed, setup_for
