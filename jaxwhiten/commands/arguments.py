@@ -70,7 +70,12 @@ def in_flags(message: object, flags: Mapping[str, str], joint: str = " ") -> str
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports mistakes as errors of one line; a mistyped option is answered with the nearest names."""
+    """Reports mistakes as errors of one line; a mistyped option is answered with the nearest names.
+
+    The options of a command may stand anywhere among its other arguments.
+    """
+
+    _second = False
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message[:1].upper()}{message[1:]}: see {self.prog} --help.")
@@ -82,7 +87,10 @@ class Parser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if word.startswith("--") and not any(option.startswith(name) for option in self._option_string_actions):
                 raise unknown_name("option", name, [o for o in self._option_string_actions if o.startswith("--")])
-        return super().parse_known_args(args, namespace)
+        if self._subparsers or self._second:
+            return super().parse_known_args(args, namespace)
+        self._second = True  # calls this method again
+        return self.parse_known_intermixed_args(args, namespace)
 
     def flags(self) -> dict[str, str]:
         """The first flag of every option, and the names of the other arguments, by their names in Python."""
@@ -251,16 +259,9 @@ def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None
     given = {name: getattr(args, name) for name in ("model", "pooling", "max_length", "dtype", "engine")}
     given["tuned"] = getattr(args, "tuned", None)
     given = {name: value for name, value in given.items() if value is not None}
+    from jaxwhiten.encoding.indexes import encoder_of
+
     return encoder_of({**(told or {}), **given}, bare="pooling" not in given)
-
-
-def encoder_of(told: Mapping[str, Any], *, bare: bool = True) -> Encoder:
-    """The encoder of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling."""
-    from jaxwhiten.encoding import Encoder
-
-    how = {name: told.get(name) for name in ("max_length", "dtype", "tuned")}
-    pooling, engine = told.get("pooling") or "auto", told.get("engine") or "jax"
-    return Encoder.from_pretrained(told["model"], pooling=pooling, bare=bare, engine=engine, **how)
 
 
 def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from jaxwhiten.codes import SpectrumCode, drift
-    from jaxwhiten.commands.search import open_index
+    from jaxwhiten.encoding.indexes import open_index
     from jaxwhiten.search.text import of_index
     from jaxwhiten.whitening import Whitening
 

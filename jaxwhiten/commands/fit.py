@@ -18,7 +18,6 @@ from jaxwhiten.commands.arguments import (
     check_folder,
     check_sizes,
     encode,
-    encoder_of,
     knobs,
     load_encoder,
 )
@@ -69,6 +68,7 @@ def run(args: argparse.Namespace) -> None:
             raise DataError(f"{args.input}: contains no vectors.")
         moments = Moments().update(vectors)
     elif is_parts(args.input):
+        from jaxwhiten.encoding.indexes import encoder_of
         from jaxwhiten.runners import Parts
 
         parts = Parts(args.input)

@@ -70,10 +70,10 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("-k requires a whitening: pass --whiten or --whitening FILE, too.")
     options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
 
-    from jaxwhiten.search import build_index
     from jaxwhiten.search.backend import backend_with
     from jaxwhiten.search.header import check_index_folder
     from jaxwhiten.search.ids import Ids
+    from jaxwhiten.search.text import index_of
     from jaxwhiten.whitening import Moments
 
     backend_with(args.backend, options)  # raises before the texts are encoded
@@ -86,29 +86,14 @@ def run(args: argparse.Namespace) -> None:
     Ids.of(ids, len(texts))  # raises before the texts are encoded
     encoder = load_encoder(args)
     whitening, codes = _fitted(args, encoder)
-    if encoder.head.code is not None:
-        if not (args.codes or args.bytes or args.whitening or args.whiten):
-            codes = encoder.head.code.quantiser(mapped=True)
-        encoder = encoder.without_code()
-    prompt = encoder.prompt_for("document")
-    check_sizes(args, encoder.dimension)
-    vectors = encode(args, encoder, texts, "document")
+    floats = encoder.without_code()
+    check_sizes(args, floats.dimension)
+    vectors = encode(args, floats, texts, "document")
     if args.whiten:
-        moments = Moments(provenance=encoder.encoding(prompt=prompt)).update(vectors)
-        whitening = _whitening(moments, args)
-    index = build_index(
-        vectors,
-        args.backend,
-        whitening=whitening,
-        encoding=encoder.encoding(prompt=prompt),
-        documents=texts,
-        ids=ids,
-        codes=codes,
-        bytes=args.bytes,
-        rescore=args.rescore,
-        **options,
-    )
-    _save(args, index, skipped)
+        made = floats.encoding(prompt=floats.prompt_for("document"))
+        whitening = _whitening(Moments(provenance=made).update(vectors), args)
+    how = {"whitening": whitening, "codes": codes, "bytes": args.bytes, "rescore": args.rescore, **options}
+    _save(args, index_of(encoder, texts, vectors, ids=ids, backend=args.backend, **how), skipped)
 
 
 def _fitted(args: argparse.Namespace, encoder: Encoder | None = None) -> tuple[Whitening | None, Any]:
@@ -169,10 +154,7 @@ def _save(args: argparse.Namespace, index: Index, skipped: str) -> None:
     index.save(args.output)
     for note in index.notes:
         print(f"note: {note}", file=sys.stderr)
-    kept = f"{index.dimension} dimensions"
-    if index.codes is not None:
-        kept = f"{index.codes['name']} codes of {index.codes['bytes']} bytes"
-    print(f"{args.output}: {index.size:,} texts{skipped}, {kept}, {index.backend}, {index.nbytes / 1e6:.1f} MB")
+    print(f"{args.output}: {index.size:,} texts{skipped}, {index.stored}, {index.nbytes / 1e6:.1f} MB")
     print(f'Next: jaxwhiten search {args.output} "a query"')
 
 
@@ -182,7 +164,7 @@ def _change(args: argparse.Namespace, how: str) -> None:
         raise InputError(f"{how} uses the settings of the existing index: omit {', '.join(given)}.")
     if args.update and not args.ids:
         raise InputError("--update replaces documents by their IDs: specify the ID column with --id.")
-    from jaxwhiten.commands.search import open_index
+    from jaxwhiten.encoding.indexes import open_index
     from jaxwhiten.search import load_index, locked
     from jaxwhiten.search.header import read_header
     from jaxwhiten.search.text import document_vectors

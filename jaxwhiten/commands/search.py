@@ -5,18 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jaxwhiten.commands.arguments import add, encoder_of, printable
+from jaxwhiten.commands.arguments import add, printable
 from jaxwhiten.engines import HELP
 from jaxwhiten.errors import InputError, MismatchError, ModelError
-
-if TYPE_CHECKING:
-    from jaxwhiten.encoding import Encoder
-    from jaxwhiten.search import Index
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,37 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--json", "one JSON object per query")
 
 
-def open_index(path: str, model: str | None = None, engine: str | None = None) -> tuple[Index, Encoder]:
-    """An index, and the encoder of its texts; `model` is the encoder's current place, if it has moved.
-
-    For float32 vectors, another `engine` may be chosen.
-    """
-    from jaxwhiten.search import load_index
-
-    index = load_index(path)
-    if index.encoding is None:
-        raise MismatchError(
-            f"{path}: does not record its encoder, so queries cannot be encoded. Rebuild it with `jaxwhiten index`."
-        )
-    encoding = index.encoding if model else located(index.encoding, path)
-    told = {"dtype": "float32", "engine": "jax"} | encoding
-    return index, encoder_of(told | {"model": model or told["model"], "engine": engine or told["engine"]})
-
-
-def located(encoding: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """The encoding that an index in a folder records, with the present place of its model."""
-    if not (folder := encoding.get("folder")):
-        return dict(encoding)
-    places = [Path(encoding["model"]), Path(path).resolve().parent / encoding["model"], Path(folder)]
-    if (model := next((str(place) for place in places if place.is_dir()), None)) is None:
-        raise ModelError(f"{folder}: the model of the index {path} was not found: specify its location with --model.")
-    return {**encoding, "model": model}
-
-
 def run(args: argparse.Namespace) -> None:
     if not all(query.strip() for query in args.query):
         raise InputError("The query is empty: pass a sentence to search for.")
 
+    from jaxwhiten.encoding.indexes import encoder_of, located, open_index
     from jaxwhiten.search import Upgraded, rerank_hits, search_text
     from jaxwhiten.search.upgraded import read_upgrade
 

@@ -8,7 +8,6 @@ import shutil
 from tqdm import tqdm
 
 from jaxwhiten.commands.arguments import add, add_model, load_encoder
-from jaxwhiten.commands.search import located, open_index
 from jaxwhiten.errors import InputError
 
 _AT_ONCE = 1024  # texts embedded between two updates of the progress bar
@@ -23,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from jaxwhiten.encoding.indexes import located, open_index
     from jaxwhiten.search import Upgraded
     from jaxwhiten.search.upgraded import read_upgrade
 

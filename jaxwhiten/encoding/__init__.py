@@ -10,9 +10,10 @@ from jaxwhiten.lazy import exports
 if TYPE_CHECKING:
     from jaxwhiten.encoding.cross import CrossEncoder
     from jaxwhiten.encoding.distillation import Vocabulary, distil, distil_static
+    from jaxwhiten.encoding.indexes import load_index
     from jaxwhiten.encoding.store import EmbeddingStore
 
 __getattr__, __dir__ = exports(__name__)
 
 __all__ = ["CrossEncoder", "EmbeddingStore", "Encoder", "PoolingWarning", "Vocabulary", "distil", "distil_static"]
-__all__ += ["length_ladder"]
+__all__ += ["length_ladder", "load_index"]

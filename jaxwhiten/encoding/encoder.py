@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Float32
 
 from jaxwhiten import io
-from jaxwhiten.codes import Code
+from jaxwhiten.codes import Code, SpectrumCode
 from jaxwhiten.encoding import similarity, stream
 from jaxwhiten.encoding.headed import Headed
 from jaxwhiten.encoding.loading import read_parts, tokenizer_for
@@ -335,6 +335,26 @@ class Encoder(Headed):
         if "gamma" not in params:
             params["gamma"] = choose_gamma(fitted_on).gamma
         return self.with_whitening(Whitening.from_moments(fitted_on, n_components=k, **params))
+
+    def shrink(self, texts: Texts, *, k: int | None = None, bytes: int | None = None, **params: Any) -> Encoder:
+        """This encoder with smaller vectors: k dimensions, or codes of some bytes, fitted on texts without labels.
+
+        Args:
+          texts: Texts like those to encode, some thousands; a whitening or code that the encoder has is fitted anew.
+          k: Number of dimensions kept, of a whitening.
+          bytes: Bytes of the code of a text; `index` compares codes with float queries.
+          **params: Parameters of `whiten`.
+        """
+        if (k is None) == (bytes is None):
+            raise InputError("Specify either k, for fewer dimensions, or bytes, for codes.")
+        raw = self._with_head(self.head.unfitted())
+        small = raw.whiten(texts, k, **params)
+        fitted: Any = small.head.whitening
+        if bytes is not None:
+            fitted = SpectrumCode(bytes=bytes).fit(fitted)
+            small = raw.with_code(fitted)
+        small._source = raw, fitted
+        return small
 
     def save(self, folder: str | Path, *, card: str | None = None, dtype: str | None = None) -> Path:
         """Writes a sentence-transformers folder: encoder, tokenizer, every step of the head, and the prompts.

@@ -19,8 +19,10 @@ from jaxwhiten.errors import InputError, ModelError, NonFiniteError
 from jaxwhiten.head import AUTO, Head, Normalize, Step, Tables, Whiten, canonical
 from jaxwhiten.head.vectors import code_steps
 from jaxwhiten.models import EncoderConfig
+from jaxwhiten.search import Index
+from jaxwhiten.search.text import index_of
 from jaxwhiten.space import VectorSpace, check_space
-from jaxwhiten.text import ROLES, BulkTokenizer, Texts, prompt_for, text_blocks, uncounted
+from jaxwhiten.text import ROLES, BulkTokenizer, Texts, as_texts, prompt_for, text_blocks, uncounted
 from jaxwhiten.whitening import Moments, Whitening, is_spread, participation_ratio
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class Headed:
     _tables: Tables
     _bare: bool
     _default_prompt_name: str | None
+    _source: tuple[Any, Whitening | Code] | None  # of `Encoder.shrink`: the encoder before, and what was fitted
     _tuned: bool | None  # what the caller or the folder says
     _ratios: dict[Any, float]  # participation ratios by head, shared by encoders that share weights
 
@@ -57,7 +60,7 @@ class Headed:
     def _set_head(self, head: Head) -> None:
         self._ready: dict[str, ReadyHead] = {}
         self.head, self.pooling = head, head.name
-        self.dimension = self._checked_width(head)
+        self.dimension, self._source = self._checked_width(head), None
         for name in ("fingerprint", "_floats"):
             self.__dict__.pop(name, None)
 
@@ -241,3 +244,20 @@ class Headed:
     def prompt_for(self, role: str) -> str | None:
         """The prompt of a `"query"` or a `"document"`; None, which is the default prompt, if neither role has one."""
         return prompt_for(self.prompts, role)
+
+    def index(self, texts: Texts, *, ids: Any = None, backend: str = "faiss-flat", **how: Any) -> Index:
+        """A search index of texts, which knows this encoder: `index.search("a text", k=3)` gives hits.
+
+        If the encoder ends with a code, documents are stored as codes, and queries are compared with them as floats.
+
+        Args:
+          texts: The documents, in any container of `jaxwhiten.text.as_texts`.
+          ids: Their own ids: strings, or integers from 0. Without them, documents are numbered from 0.
+          backend: A name of `jaxwhiten.search.BACKENDS`.
+          **how: Arguments of `jaxwhiten.build_index`, such as `bytes` and `rescore`.
+        """
+        encoder: Any = self
+        if self._source is not None and not any(map(how.get, ("codes", "bytes", "whitening"))):
+            encoder, fitted = self._source  # the index then needs no folder of this encoder
+            how["whitening" if isinstance(fitted, Whitening) else "codes"] = fitted
+        return index_of(encoder, as_texts(texts, "document"), ids=ids, backend=backend, **how)

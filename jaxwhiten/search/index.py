@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from jaxtyping import Float32, Int64, Shaped
@@ -67,8 +67,18 @@ class Index(About):
     documents: Sequence[str] | None = None  # the texts by row
     fitted: Whitening | Code | None = None  # the source of the codes
     rescoring: Rescoring | None = None  # the copy by which candidates are scored again
+    queries: Callable[[list[str]], np.ndarray] | None = None  # the vectors of texts to search for, by their encoder
     _threads: SharedLock = field(default_factory=SharedLock, init=False)
     _seen: dict[Path, str] = field(default_factory=dict, init=False)  # checksums of headers by folder
+
+    def __repr__(self) -> str:
+        return f"Index({self.size:,} documents, {self.stored}, {self.nbytes / 1e6:.1f} MB)"
+
+    @property
+    def stored(self) -> str:
+        """What is stored of a document, and by which backend."""
+        codes = self.codes and f"{self.codes['name']} codes of {self.codes['bytes']} bytes"
+        return f"{codes or f'{self.dimension} dimensions'}, {self.backend}"
 
     @property
     def ids(self) -> Shaped[np.ndarray, " n"]:
@@ -157,26 +167,44 @@ class Index(About):
         if self.documents is not None:
             self.documents = [self.documents[row] for row in rows.tolist()]
 
+    @overload
+    def search(self, queries: str, k: int = 10) -> list[Hit]: ...
+    @overload
+    def search(self, queries: list[str] | tuple[str, ...], k: int = 10) -> list[list[Hit]]: ...
+    @overload
     def search(
-        self, queries: Shaped[np.ndarray, "q d"], k: int, *, prepared: bool = False
-    ) -> tuple[Float32[np.ndarray, "q k"], Shaped[np.ndarray, "q k"]]:
+        self, queries: np.ndarray, k: int = 10, *, prepared: bool = False
+    ) -> tuple[Float32[np.ndarray, "q k"], Shaped[np.ndarray, "q k"]]: ...
+    def search(self, queries: Any, k: int = 10, *, prepared: bool = False) -> Any:
         """The k best documents of each query.
 
         Args:
-          queries: Raw vectors, encoded like the documents; the index whitens and normalises them. What `Encoder.encode`
-            returned is checked; other arrays do not know their space. `search_text` takes sentences.
+          queries: A text or a list of texts, if the index is by `Encoder.index` or `jaxwhiten.load_index`. Or raw
+            vectors, encoded like the documents; the index whitens and normalises them. What `Encoder.encode`
+            returned is checked; other arrays do not know their space.
           k: The number of documents, in 1..size.
-          prepared: Whether the queries are already whitened and normalised (`prepare`), as in the paper's timing. Their
+          prepared: Whether vectors are already whitened and normalised (`prepare`), as in the paper's timing. Their
             candidates are not rescored.
 
         Returns:
-          Scores, best first, and ids: int64, or an object array of strings. Equal scores are sorted by row; if several
-          documents tie for the k-th place, the backend decides which are returned. If an approximate index finds fewer
-          than k, the rest have score −inf and id −1, or None if ids are strings.
+          For a text, `Hit`s, best first; for several, a list of them each. For vectors, scores, best first, and ids:
+          int64, or an object array of strings. Equal scores are sorted by row; if several documents tie for the k-th
+          place, the backend decides which are returned. If an approximate index finds fewer than k, the rest have
+          score −inf and id −1, or None if ids are strings.
         """
+        if isinstance(queries, str | list | tuple) and not (queries and isinstance(queries[0], np.ndarray)):
+            return self._of_texts(queries, k)
         with self._threads.reading():
             scores, rows = self._search(queries, k, prepared)
             return scores, self.table.at(rows)
+
+    def _of_texts(self, queries: Any, k: int) -> Any:
+        texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
+        self.check_k(k)
+        if self.queries is None:
+            raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
+        hits = self.hits(self.queries(texts), k) if texts else []
+        return hits[0] if isinstance(queries, str) else hits
 
     def hits(self, queries: Shaped[np.ndarray, "q d"], k: int) -> list[list[Hit]]:
         """`search` with results as `Hit`s, which include the texts."""

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxwhiten.errors import MismatchError
+from jaxwhiten.search.build import build_index
 from jaxwhiten.search.index import Hit, Index
 from jaxwhiten.text import Texts, as_texts
 
@@ -54,6 +55,27 @@ def of_index(index: Index, encoder: Any, role: str = "query") -> tuple[Any, str]
     return encoder, pooling
 
 
+def index_of(
+    encoder: Any, texts: Sequence[str], vectors: np.ndarray | None = None, *, ids: Any = None, **how: Any
+) -> Index:
+    """The index of texts, or of their `vectors` without the encoder's code, for `Encoder.index`."""
+    if encoder.head.code is not None and not any(map(how.get, ("codes", "bytes", "whitening"))):
+        how["codes"] = encoder.head.code.quantiser(mapped=True)
+    encoder = encoder.without_code()
+    prompt = encoder.prompt_for("document")
+    vectors = encoder.encode(texts, prompt=prompt) if vectors is None else vectors
+    index = build_index(vectors, encoding=encoder.encoding(prompt=prompt), documents=texts, ids=ids, **how)
+    index.queries = lambda queries: query_vectors(index, encoder, queries)
+    return index
+
+
+def query_vectors(index: Index, encoder: Any, queries: Sequence[str]) -> Float[np.ndarray, "q d"]:
+    """The vectors of queries, by the `Encoder` of an index's documents; another raises MismatchError."""
+    encoder, pooling = of_index(index, encoder)
+    vectors: np.ndarray = encoder.encode(queries, pooling=pooling, prompt=encoder.prompt_for("query"))
+    return vectors
+
+
 def search_text(index: Index, encoder: Any, queries: Texts, k: int = 10) -> list[list[Hit]]:
     """The k best documents for each sentence, best first.
 
@@ -66,8 +88,5 @@ def search_text(index: Index, encoder: Any, queries: Texts, k: int = 10) -> list
     """
     queries = as_texts(queries, "query")
     index.check_k(k)
-    encoder, pooling = of_index(index, encoder)
-    if not queries:
-        return []
-    vectors = encoder.encode(queries, pooling=pooling, prompt=encoder.prompt_for("query"))
-    return index.hits(vectors, k)
+    of_index(index, encoder)
+    return index.hits(query_vectors(index, encoder, queries), k) if queries else []

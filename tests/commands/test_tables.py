@@ -80,3 +80,29 @@ def test_an_id_is_text_or_an_integer(answers, tmp_path):
     (tmp_path / "t.jsonl").write_text('{"id": 1.5, "text": "a"}\n')
     for done in answers(tmp_path / "t.jsonl", "--column", "text")[:2]:
         assert "t.jsonl, line 1: id: 1.5 is not an ID, expected text or an integer." in done.err
+
+
+def test_options_stand_anywhere(run, tiny_model, tmp_path):
+    (tmp_path / "t.csv").write_text(CSV)
+    words = (
+        "-o",
+        tmp_path / "idx",
+        "--column",
+        "title",
+        tmp_path / "t.csv",
+        "--model",
+        tiny_model,
+        "--pooling",
+        "mean",
+    )
+    assert run("index", *words, "--no-cache").code == 0
+    found = [
+        run("search", *words).out
+        for words in (
+            (tmp_path / "idx", "-k", 1, "Two dogs", "A man"),
+            ("-k", 1, tmp_path / "idx", "Two dogs", "A man"),
+            (tmp_path / "idx", "Two dogs", "-k", 1, "A man"),
+        )
+    ]
+    assert found[0].count("\n") == 4
+    assert len(set(found)) == 1

@@ -1,0 +1,70 @@
+"""Shrinking an encoder, and searching its index by texts."""
+
+import numpy as np
+import pytest
+
+import jaxwhiten
+from jaxwhiten import Encoder
+from jaxwhiten.errors import InputError
+from jaxwhiten.search import build_index
+from jaxwhiten.search import load_index as load_vectors
+from tests.commands.conftest import generated
+
+TEXTS = generated(500)
+IDS = [f"d{number}" for number in range(500)]
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model):
+    return Encoder.from_pretrained(tiny_model, pooling="mean", tuned=True)
+
+
+@pytest.mark.parametrize("how", [{"bytes": 8}, {"k": 6}])
+def test_the_five_lines(encoder, tmp_path, how):
+    small = encoder.shrink(TEXTS, **how)
+    index = small.index(TEXTS, ids=IDS)
+    assert index.search(TEXTS[3], k=3)[0].id == "d3"
+    (first, second) = index.search(TEXTS[:2], k=1)
+    assert (first[0].id, second[0].text) == ("d0", TEXTS[1])
+    index.save(tmp_path / "idx")
+    small.save(tmp_path / "small")
+    assert jaxwhiten.load_index(tmp_path / "idx").search(TEXTS[3], k=3) == index.search(TEXTS[3], k=3)
+    loaded = Encoder.from_pretrained(tmp_path / "small")
+    again = loaded.index(TEXTS, ids=IDS)
+    for mine, other in zip(again.search(TEXTS[:9], k=1), index.search(TEXTS[:9], k=1), strict=True):
+        assert mine[0].id == other[0].id
+        assert mine[0].score == pytest.approx(other[0].score, abs=1e-5)
+    again.save(tmp_path / "again")
+    assert jaxwhiten.load_index(tmp_path / "again").search(TEXTS[3], k=1)[0].id == "d3"
+
+
+def test_documents_are_codes_and_queries_are_floats(encoder):
+    small = encoder.shrink(TEXTS, bytes=8)
+    index = small.index(TEXTS)
+    assert index.codes == {"name": "spectrum", "bytes": 8}
+    assert repr(index) == "Index(500 documents, spectrum codes of 8 bytes, faiss-flat, 0.1 MB)"
+    queries = encoder.encode(TEXTS[:5])
+    scores, ids = index.search(queries, k=4)
+    hits = index.search(TEXTS[:5], k=4)
+    assert [[hit.id for hit in row] for row in hits] == ids.tolist()
+    np.testing.assert_allclose([[hit.score for hit in row] for row in hits], scores, atol=1e-6)
+    # A code of a shrunk encoder replaces the first one, and bytes of an index those of its encoder.
+    assert small.shrink(TEXTS, bytes=4).encode(TEXTS[:2]).shape == (2, 4)
+    assert small.index(TEXTS, bytes=16).codes["bytes"] == 16
+
+
+def test_what_cannot_be_shrunk_or_searched(encoder, tmp_path):
+    with pytest.raises(InputError, match="Specify either k, for fewer dimensions, or bytes, for codes"):
+        encoder.shrink(TEXTS)
+    with pytest.raises(InputError, match="Specify either k"):
+        encoder.shrink(TEXTS, k=4, bytes=4)
+    index = build_index(encoder.encode(TEXTS))
+    with pytest.raises(InputError, match=r"This index has no encoder: pass vectors, or use Encoder\.index"):
+        index.search("a text")
+    index = encoder.index(TEXTS)
+    assert index.search([], k=2) == []
+    with pytest.raises(InputError, match="k = 501, but the index contains 500"):
+        index.search("a text", k=501)
+    index.save(tmp_path / "idx")
+    with pytest.raises(InputError, match="no encoder"):
+        load_vectors(tmp_path / "idx").search("a text")
