@@ -28,8 +28,7 @@ from jaxwhiten.models.folders import hashed
 from jaxwhiten.models.loading import contents, load_model
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.runtime import hardware
-from jaxwhiten.runtime.compilation import keep_compiled
-from jaxwhiten.runtime.hardware import check_process, cores
+from jaxwhiten.runtime.hardware import check_process, cores, keep_compiled
 from jaxwhiten.text import TokenIds
 
 # A single batch leaves a CPU's cores idle in turn; parallel batches fill the gaps. More threads gain little.

@@ -1,4 +1,4 @@
-"""The devices and cores of this process, and the memory it has used."""
+"""The devices and cores of this process, the memory it has used, and the cache of compiled programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import functools
 import math
 import os
 import sys
+import tempfile
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,11 +16,13 @@ from typing import TypeVar
 
 import threadpoolctl
 
+from jaxwhiten import io
 from jaxwhiten.errors import InputError, JaxwhitenError
 
 Result = TypeVar("Result")
 # One call at a time: each call takes all cores and limits the threads of the process.
 _TURN = threading.Lock()
+_WORTH_KEEPING = 0.1  # seconds of compilation
 _LEAST_ROWS = 512  # fewer rows are not worth a thread
 _process: int | None = None  # the process that first used devices; a forked process inherits the number
 
@@ -93,6 +97,25 @@ def peak_memory() -> float | None:
         return None
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+
+
+def keep_compiled() -> None:
+    """Makes JAX store compiled programs in the cache folder and load them in later runs.
+
+    Does nothing if the user has chosen a folder (`JAX_COMPILATION_CACHE_DIR`) or set `JAXWHITEN_COMPILATION_CACHE=0`.
+    """
+    import jax
+
+    cache_dir = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    if cache_dir is None and os.environ.get("JAXWHITEN_COMPILATION_CACHE") != "0":
+        folder = io.cache_dir("xla")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            return warnings.warn(f"{folder}: no cache ({error.strerror}); set JAXWHITEN_CACHE_DIR.", stacklevel=2)
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
 
 
 @functools.cache

@@ -17,9 +17,8 @@ import jax
 from jaxwhiten.errors import JaxwhitenError, NonFiniteError
 from jaxwhiten.io import PathLike
 from jaxwhiten.parameters import TrainingOptions
-from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.runtime.distributed import check_same, from_writer, gather, is_writer
-from jaxwhiten.runtime.hardware import free_memory
+from jaxwhiten.runtime.hardware import free_memory, keep_compiled
 from jaxwhiten.search import locked
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints

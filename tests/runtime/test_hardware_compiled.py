@@ -6,7 +6,7 @@ import sys
 import jax
 import pytest
 
-from jaxwhiten.runtime import compilation
+from jaxwhiten.runtime import hardware
 from tests.conftest import known_flags
 
 
@@ -25,19 +25,19 @@ def nothing_chosen(monkeypatch, tmp_path):
 
 
 def test_they_are_kept_in_the_cache_folder(nothing_chosen):
-    compilation.keep_compiled()
+    hardware.keep_compiled()
     assert jax.config.jax_compilation_cache_dir == str(nothing_chosen / "xla")
 
 
 def test_the_users_folder_stays(nothing_chosen):
     jax.config.update("jax_compilation_cache_dir", "/elsewhere")
-    compilation.keep_compiled()
+    hardware.keep_compiled()
     assert jax.config.jax_compilation_cache_dir == "/elsewhere"
 
 
 def test_they_are_not_kept_if_the_user_says_so(nothing_chosen, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_COMPILATION_CACHE", "0")
-    compilation.keep_compiled()
+    hardware.keep_compiled()
     assert jax.config.jax_compilation_cache_dir is None
 
 
@@ -45,11 +45,11 @@ def test_a_later_process_finds_them(nothing_chosen):
     """Compilation is announced as a miss first, then as a hit."""
     code = """
 import jax, jax.numpy as jnp
-from jaxwhiten.runtime import compilation
+from jaxwhiten.runtime import hardware
 events = []
 jax.monitoring.register_event_listener(lambda name, **_: events.append(name))
-compilation._WORTH_KEEPING = 0
-compilation.keep_compiled()
+hardware._WORTH_KEEPING = 0
+hardware.keep_compiled()
 jax.jit(lambda x: jnp.linalg.inv(x) @ x)(jnp.eye(3)).block_until_ready()
 print(any("cache_hits" in name for name in events))
 """

@@ -1,15 +1,30 @@
-"""Losses for labelled pairs and triplets, Sentence-BERT's three and CoSENT, and for a teacher's vectors."""
+"""Training losses: pure functions from sentence vectors (and labels) to a scalar, safe under `jax.jit`.
+
+Under `jit` with the batch sharded over a mesh, a loss is computed over the global batch: XLA inserts an all-gather, so
+that in-batch negatives come from all devices and the loss does not depend on the number of devices.
+
+Keyword-only parameters are settings of a loss. `jaxwhiten.training.OBJECTIVES` lists the losses and their data.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Scalar
 
+from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.errors import InputError, check_name
-from jaxwhiten.losses.contrastive import cosine
+
+__all__ = ["Loss", "cosent", "cosine", "cosine_distance", "cosine_regression", "init_classifier", "matryoshka"]
+__all__ += ["multiple_negatives_ranking", "simcse", "softmax_classification", "triplet", "vector_regression"]
+
+Head = Mapping[str, Array]
+"""Parameters of a loss: `kernel` and `bias` of the softmax classifier, empty otherwise."""
+
+Loss = Callable[[Sequence[Float[Array, "b d"]], Array | None, Head], Scalar]
+"""A loss for the training step, called with one array of vectors per text column, the labels and the parameters."""
 
 FEATURES: dict[str, Callable[[Array, Array], Array]] = {
     "u": lambda u, v: u,
@@ -18,6 +33,37 @@ FEATURES: dict[str, Callable[[Array, Array], Array]] = {
     "u*v": lambda u, v: u * v,
 }
 """Features of a pair for the softmax classifier; a concatenation is a list of their names."""
+
+
+def cosine(u: Float[Array, "*b d"], v: Float[Array, "*b d"]) -> Float[Array, "*b"]:
+    """Row-wise cosine similarity; 0, with a finite gradient, if either row is zero."""
+    return jnp.sum(normalize_on_device(u) * normalize_on_device(v), axis=-1)
+
+
+def multiple_negatives_ranking(
+    anchor: Float[Array, "b d"], positive: Float[Array, "b d"], *negatives: Float[Array, "b d"], scale: float = 20.0
+) -> Scalar:
+    """Cross-entropy of identifying each anchor's positive among all positives and hard negatives of the batch.
+
+    Every row of `negatives` is a candidate for every anchor. `scale` is an inverse temperature.
+
+    References:
+      Henderson et al., Efficient Natural Language Response Suggestion for Smart Reply (2017), section 4.4; with
+      scaled cosines as in sentence-transformers' `MultipleNegativesRankingLoss`.
+    """
+    candidates = jnp.concatenate([positive, *negatives])
+    scores = scale * jnp.matmul(normalize_on_device(anchor), normalize_on_device(candidates).T, precision="highest")
+    log_probability = jax.nn.log_softmax(scores, axis=-1)
+    return -jnp.mean(jnp.diagonal(log_probability))
+
+
+def simcse(first: Float[Array, "b d"], second: Float[Array, "b d"], *, temperature: float = 0.05) -> Scalar:
+    """Unsupervised SimCSE: two encodings of a sentence with independent dropout are a positive pair.
+
+    References:
+      Gao, Yao and Chen, SimCSE (EMNLP 2021), section 3, equation 4.
+    """
+    return multiple_negatives_ranking(first, second, scale=1.0 / temperature)
 
 
 def parse_concatenation(concatenation: str) -> tuple[str, ...]:
@@ -131,3 +177,29 @@ def cosine_distance(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> Sca
       Zhang et al., Jasper and Stella: distillation of SOTA embedding models (2024), the cosine loss.
     """
     return jnp.mean(1 - cosine(u, teacher))
+
+
+def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None = None) -> Loss:
+    """The weighted sum of `loss` over prefixes of the vectors, each prefix scaled to unit length.
+
+    Works with every loss; the kernel of a softmax classifier is truncated too. Without `weights` all prefixes have
+    weight 1.
+
+    References:
+      Kusupati et al., Matryoshka Representation Learning (NeurIPS 2022), section 3, equation 1.
+    """
+    weights = [1.0] * len(dims) if weights is None else list(weights)
+    if not dims or min(dims) < 1 or len(weights) != len(dims):
+        raise InputError(f"matryoshka needs positive prefix lengths and as many weights: got {dims!r}, {weights!r}.")
+
+    def prefix_loss(columns: Sequence[Array], labels: Array | None, head: Head) -> Array:
+        dimension = columns[0].shape[-1]
+        if max(dims) > dimension:
+            raise InputError(f"matryoshka prefix {max(dims)} is longer than the vectors ({dimension}).")
+        total = jnp.zeros((), columns[0].dtype)
+        for k, weight in zip(dims, weights, strict=True):
+            cut = {name: value[:, :k] if name == "kernel" else value for name, value in head.items()}
+            total += weight * loss([normalize_on_device(column[:, :k]) for column in columns], labels, cut)
+        return total
+
+    return prefix_loss

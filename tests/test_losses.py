@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from jaxwhiten import losses
 from jaxwhiten.errors import InputError
-from jaxwhiten.losses.supervised import parse_concatenation
+from jaxwhiten.losses import parse_concatenation
 from jaxwhiten.training.objectives import OBJECTIVES, objective_loss
 
 CONCATENATIONS = ["(u,v)", "(|u-v|)", "(u*v)", "(|u-v|,u*v)", "(u,v,u*v)", "(u,v,|u-v|)", "(u,v,|u-v|,u*v)"]
@@ -33,7 +33,7 @@ def draw_labels(kind: str | None) -> np.ndarray | None:
 
 
 def test_docstring_examples():
-    modules = [losses.supervised, losses.contrastive]
+    modules = [losses]
     assert sum(doctest.testmod(module, raise_on_error=True).attempted for module in modules) >= 4
 
 
