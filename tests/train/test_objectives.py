@@ -11,7 +11,7 @@ from jaxwhiten import Encoder, losses
 from jaxwhiten.datasets import Pairs
 from jaxwhiten.errors import InputError
 from jaxwhiten.training import TrainingOptions, objective_loss
-from tests.losses.test_losses import B, D, cosines, draw, on_eight_devices_as_on_one
+from tests.test_losses import B, D, cosines, draw, on_eight_devices_as_on_one
 from tests.tiny import SENTENCES
 from train import distillation
 from train.common import sts_score
