@@ -4,15 +4,12 @@ import functools
 import json
 import shutil
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
 
 from jaxwhiten import Encoder, build_index
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.models import load_model
 from jaxwhiten.search import search_text
 from tests.tiny import SENTENCES
 
@@ -117,18 +114,6 @@ def test_a_prompt_that_is_not_pooled(tiny_model, tmp_path):
     again = encoder.save(tmp_path / "again")
     np.testing.assert_allclose(theirs(again).encode(TEXTS), peer.encode(TEXTS), atol=1e-5)
     assert read(again).fingerprint == encoder.fingerprint
-
-
-def test_tokens_behind_a_prompt_are_averaged(tiny_model, tmp_path):
-    settings = {"prompts": {"query": "Music: "}}
-    folder = write_folder(tiny_model, tmp_path / "model", settings, include_prompt=False)
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    model, prompt = load_model(folder)[0], tokenizer.encode("Music: ", add_special_tokens=False).ids
-    ids = tokenizer.encode("Music: two dogs").ids
-    assert ids[1 : 1 + len(prompt)] == prompt
-    (hidden,) = model(jnp.array([ids]), jnp.ones((1, len(ids)), jnp.int32)).hidden_states[-1]
-    got = read(folder).encode_query("two dogs")
-    np.testing.assert_allclose(got, np.asarray(hidden)[1 + len(prompt) :].mean(0), atol=1e-5)
 
 
 def test_the_length_of_a_prompt_compiles_nothing(tiny_model, tmp_path):

@@ -78,16 +78,6 @@ def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes):
     assert model_bytes(tmp_path / "run") == model_bytes(tmp_path / "whole")
 
 
-@pytest.mark.slow
-def test_a_changed_config_is_one_line_and_leaves_the_run_alone(arguments, tmp_path):
-    finish(start("sbert", {**arguments, "steps": "5"}, tmp_path / "cache"))
-    said = finish(start("sbert", {**arguments, "steps": "5", "learning_rate": "2e-3"}, tmp_path / "cache"), code=2)
-    assert "error: " in said
-    assert "learning_rate was 0.001, now 0.002" in said
-    assert "Traceback" not in said
-    finish(start("sbert", {**arguments, "steps": "5", "keep": "3"}, tmp_path / "cache"))
-
-
 # --- in this process ------------------------------------------------------------------------------------------------
 
 
@@ -155,16 +145,6 @@ def test_stages_start_where_the_one_before_ended(config, tmp_path):
     second.learning_rate, second.steps = 0.0, 1
     sbert.main(ConfigDict({"stages": ("first", "second"), "first": first, "second": second}))
     assert model_bytes(tmp_path / "run") == model_bytes(tmp_path / "second")
-
-
-def test_bad_rows_are_refused_or_counted(config, capsys):
-    path = Path(config.data.file)
-    path.write_text(path.read_text() + "a\tb\tperhaps\n")
-    with pytest.raises(Exception, match=r"rows.tsv, line 98: unknown label 'perhaps'"):
-        sbert.main(config)
-    config.data.skip_bad_rows = True
-    sbert.main(config)
-    assert "96 rows of one / two; 1 skipped" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
