@@ -3,8 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -86,19 +84,3 @@ def test_shards_that_another_process_took_away_are_no_error(tiny_model, tmp_path
             np.testing.assert_allclose(store.encode(encoder, TEXTS), expected, atol=1e-5)
         finally:
             _Entry.join = join
-
-
-def test_threads_encode_with_one_encoder(tiny_model):
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
-    slices = [TEXTS[start : start + 40 + start // 4] for start in range(0, 120, 10)]
-    expected = [encoder.encode(part) for part in slices]
-    barrier = threading.Barrier(4)
-
-    def work(numbers):
-        barrier.wait()
-        return [(number, encoder.encode(slices[number])) for number in numbers for _ in range(3)]
-
-    with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(work, np.array_split(np.arange(len(slices)), 4)):
-            for number, vectors in found:
-                np.testing.assert_allclose(vectors, expected[number], atol=1e-5)

@@ -69,12 +69,6 @@ def test_isoscore_extremes():
         isoscore(np.random.default_rng(0).standard_normal((5, 1)))
 
 
-def test_effective_rank_is_the_exponential_of_the_entropy(rows):
-    singular = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False)
-    p = singular / singular.sum()
-    assert effective_rank(rows) == pytest.approx(math.exp(-(p * np.log(p)).sum()), rel=1e-9)
-
-
 def test_effective_rank_extremes(rows):
     assert effective_rank(np.concatenate([np.eye(5), -np.eye(5)])) == pytest.approx(5)
     assert effective_rank(np.outer(np.arange(9.0), [1.0, 2.0, 3.0])) == pytest.approx(1)

@@ -16,13 +16,11 @@ from jaxwhiten.errors import MismatchError
 from jaxwhiten.head import Dense, Head, Normalize
 from jaxwhiten.head.pooling import Cls
 from jaxwhiten.models import load_model
-from jaxwhiten.training import OBJECTIVES
 from jaxwhiten.training.fine_tune import trainable
 from jaxwhiten.training.rows import with_negatives
 from tests.programs.runs import write_table
 from tests.tiny import SENTENCES, write_cross_encoder, write_model
 from train import common, sbert
-from train.examples import load_examples
 
 PROMPTS = {"query": "man: ", "document": "the sea: ", "plain": "water "}
 
@@ -126,18 +124,6 @@ def test_a_resumed_lora_run_on_another(changed, config, tmp_path):
         (tmp_path / "rows.tsv").write_text(re.sub("yes$", "no", text, count=1, flags=re.M))
     with pytest.raises(MismatchError, match=rf"fingerprints\.{name} was" if name else "rows was"):
         sbert.main(config)
-
-
-def test_negatives_that_are_positives_of_their_anchor_are_left_out_and_counted(config, shallow_model, tmp_path, capsys):
-    rows = [("a", "b", "c"), ("a", "C", "d"), ("a", "e", "  B "), ("x", "b", "c"), ("x", "y", "X"), ("q", "r", "s")]
-    (tmp_path / "rows.tsv").write_text("".join("\t".join(row) + "\n" for row in [("one", "two", "three"), *rows]))
-    config.data.columns = ("one", "two", "three")
-    examples = load_examples(config.data, OBJECTIVES["mnr"])
-    assert list(zip(*examples.columns.values(), strict=True)) == [rows[1], rows[3], rows[5]]
-    config.objective, config.batch_size, config.steps = "mnr", 1, 1
-    config.model = str(shallow_model)
-    sbert.main(config)
-    assert "3 rows of one / two / three; 3 skipped" in capsys.readouterr().out
 
 
 def test_every_positive_of_an_anchor_keeps_its_mined_negatives():

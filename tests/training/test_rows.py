@@ -65,8 +65,8 @@ def test_classes_of_nli_give_triplets():
 def test_usual_names_among_many_and_false_negatives():
     row = {"id": 7, "question": "a", "answer": "b", "source": "c", "date": "d"}
     assert list(read_rows([row], OBJECTIVES["mnr"]).columns) == ["question", "answer"]
-    found = read_rows([("a", "b", "c"), ("a", "c", "d")], OBJECTIVES["mnr"])
-    assert (len(found), found.skipped) == (1, 1)
+    found = read_rows([("a", "b", "c"), ("A ", " C", "d"), ("x", "y", "X")], OBJECTIVES["mnr"])
+    assert (len(found), found.skipped) == (1, 2)
 
 
 def test_sentences_of_a_text_file(tmp_path):

@@ -170,17 +170,6 @@ def test_vectors_in_training_are_those_of_encode_with_the_prompt_of_each_column(
 # --- devices and memory ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.devices
-@pytest.mark.parametrize("name", [pytest.param("softmax", marks=pytest.mark.slow), "mnr"])
-def test_eight_devices_give_the_losses_of_one(shallow_model, name):
-    """Dropout included; for MNR the negatives of all eight count."""
-    setup = Setup(shallow_model, name, rows=40)
-    one = setup.run(ONE_DEVICE, batch_size=16)
-    eight = setup.run(None, batch_size=16)
-    assert len(set(one)) == len(one)
-    np.testing.assert_allclose(eight, one, atol=1e-5)
-
-
 def test_remat_changes_nothing(shallow_model):
     mesh = ONE_DEVICE
     plain = Setup(shallow_model, "cosine").run(mesh)

@@ -98,14 +98,6 @@ def test_encoders_of_several_runs_stand_beside_each_other(run):
     assert second == ["tiny", "target †", "128", "0.5000", "–", "", ""]
 
 
-def test_knobs_are_shown_only_where_there_are_several(run):
-    assert "γ" not in views.quality_table(run).columns
-    run.rows.append(row(gamma=0.5))
-    assert "γ" in views.cost_table(run).columns
-    assert views.cost_table(run).rows[-1][4] == "0.5"
-    assert views.cost_table(run).rows[0][4] == ""
-
-
 def test_everything_is_written_and_removed_again(run, tmp_path):
     run = run.with_header(
         examples=tuple(
@@ -134,10 +126,6 @@ def test_without_gold_there_are_numbers_missing_and_no_plots(run, tmp_path):
 def test_one_point_makes_no_plot(run, tmp_path):
     run.rows[1] = dataclasses.replace(run.rows[1], single_p50_ms=float("nan"))  # as of words
     assert [path.name for path in views.VIEWS.write(run, tmp_path)[1:]] == ["quality_by_memory.png"]
-
-
-def test_nothing_published_no_table(run):
-    assert views.published_table(run) is None
 
 
 def test_a_run_survives_its_files(run, tmp_path):
