@@ -8,7 +8,7 @@ import functools
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.errors import InputError, JaxwhitenError, ModelError
+from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, check_name
 from jaxwhiten.text.growth import check_growth
-from jaxwhiten.text.ids import TokenIds
-from jaxwhiten.text.words import WordTable
+from jaxwhiten.text.words import TokenIds, WordTable
 
 OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
@@ -59,6 +58,35 @@ class TextForm:
 
 
 PLAIN = TextForm()
+
+# Prompts are texts that a model expects in front of a sentence, by name. Names and fallbacks are those of
+# sentence-transformers; `query` and `document` always exist, and are empty if the folder does not define them.
+ROLES: dict[str, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
+"""The roles of sentences in a search, each with the names of its prompt in order of preference."""
+
+
+def prompt_named(prompts: Mapping[str, str], name: str) -> str:
+    """The text of a prompt by its name."""
+    known = {**dict.fromkeys(ROLES, ""), **prompts}
+    check_name("prompt", name, known)
+    return known[name]
+
+
+def prompt_of_role(prompts: Mapping[str, str], role: str) -> str:
+    """The prompt of a query or a document; empty if there is none."""
+    return next((prompts[name] for name in ROLES[role] if name in prompts), "")
+
+
+def in_role(prompts: Mapping[str, str], role: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Options of `Encoder.encode` with the prompt of a role, unless they have a `prompt_name` or a `prompt`."""
+    given = any(options.get(name) is not None for name in ("prompt_name", "prompt"))
+    return options if given else {**options, "prompt": prompt_of_role(prompts, role)}
+
+
+def prompt_for(prompts: Mapping[str, str], role: str) -> str | None:
+    """The prompt of a role; None, which means the default prompt, if neither queries nor documents have one."""
+    apart = any(prompts.get(name) for names in ROLES.values() for name in names)
+    return prompt_of_role(prompts, role) if apart else None
 
 
 class BulkTokenizer:

@@ -1,4 +1,4 @@
-"""WordPiece tokens of plain text from a table of words: every word is split into tokens only once.
+"""Token ids of many sentences, and WordPiece tokens of plain text from a table of words: each is split only once.
 
 A BERT tokenizer changes every character on its own, cuts at spaces and around punctuation, and splits each of these
 words independently. One regular expression finds the words of many sentences; the table holds the tokens of words seen
@@ -7,6 +7,8 @@ before. All other text, such as combining marks or special tokens, goes through 
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
 import json
 import re
@@ -19,14 +21,42 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from jaxwhiten.text.ids import TokenIds
-
 _END = "\n"  # ends a sentence: word number 0, which has no tokens
 _ODD = "["  # begins special tokens, and replaces characters that are not plain text
 _MOST = 1 << 26  # bytes of words kept
 _OF_ENTRY = 128  # bytes per word in addition to its characters and tokens
 _WORDS = re.compile("[a-zA-Z0-9\x80-\U0010ffff]+|[^ a-zA-Z0-9]").findall
 _NOT_ASCII = re.compile("[\x80-\U0010ffff]")
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenIds:
+    """Token ids of many sentences, concatenated without padding, and the number of tokens of each sentence."""
+
+    flat: Int[np.ndarray, " tokens"]
+    lengths: Int[np.ndarray, " n"]
+    cut: int = 0  # sentences that were truncated
+
+    def padded(
+        self, rows: Int[np.ndarray, " rows"], height: int, length: int, pad_id: int
+    ) -> Int[np.ndarray, "height length"]:
+        """The chosen sentences as a [height, length] matrix, padded with `pad_id`."""
+        filled = np.arange(length) < self.lengths[rows][:, None]
+        source = self.starts[rows][:, None] + np.arange(length)
+        matrix = np.full((height, length), pad_id, np.int32)
+        matrix[: len(rows)][filled] = self.flat[source[filled]]
+        return matrix
+
+    @functools.cached_property
+    def starts(self) -> Int[np.ndarray, " n"]:
+        """The index in `flat` at which each sentence begins."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    def document_frequencies(self, vocab_size: int) -> Int[np.ndarray, " vocab"]:
+        """The number of sentences in which each token id occurs."""
+        sentence = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        occurring = np.unique(sentence * vocab_size + self.flat) % vocab_size
+        return np.bincount(occurring, minlength=vocab_size)
 
 
 class _Numbers(dict[str, int]):
