@@ -102,6 +102,8 @@ class SpectrumCode(Code):
             X = Whitening.from_moments(X if isinstance(X, Moments) else Moments.of(X))
         if mean is not None:
             X = X.with_mean(mean.mean if isinstance(mean, Moments) else mean)
+        if gamma is None and self.gamma is None:
+            gamma = choose_gamma(X).gamma
         self._check_params(X.n_features_in_)
         whole = X.with_params(n_components=None, beta=1.0)
         state = _State(whole, X.n_components or X.n_features_in_, gamma, {})

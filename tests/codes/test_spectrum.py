@@ -238,8 +238,9 @@ def of_variances(variances, n=8000):
     return Moments(n, np.zeros(len(variances)), n * np.diag(np.asarray(variances, np.float64)))
 
 
-def test_gamma_follows_the_record_of_the_moments():
+def test_gamma_follows_the_record_of_the_moments_and_is_kept_in_the_file(tmp_path):
     moments = of_variances(np.arange(1, 65) ** -0.7)
     assert SpectrumCode(bytes=8).fit(moments).gamma_ == 0.25
     moments.provenance = {"tuned": False}
-    assert SpectrumCode(bytes=8).fit(moments).gamma_ == 1.0
+    SpectrumCode(bytes=8).fit(moments).save(tmp_path / "code")
+    assert SpectrumCode.load(tmp_path / "code").gamma_ == 1.0
