@@ -9,11 +9,9 @@ code.to_faiss()                                 # an empty FAISS index that code
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes.code import CODES, Code, load_code, load_fitted, make_code
 from jaxwhiten.codes.drift import VERDICTS, Drift, drift
-from jaxwhiten.codes.levels import allocate, distortions, lloyd_max
 from jaxwhiten.codes.plain import Binary, Int8, UBinary, UInt8
-from jaxwhiten.codes.product import Quantiser, nearest
+from jaxwhiten.codes.product import Quantiser
 from jaxwhiten.codes.spectrum import SpectrumCode
 
 __all__ = ["CODES", "Binary", "Code", "CodedArray", "Drift", "Int8", "Quantiser", "SpectrumCode", "UBinary", "UInt8"]
-__all__ += ["VERDICTS", "allocate", "distortions", "drift", "lloyd_max", "load_code", "load_fitted", "make_code"]
-__all__ += ["nearest"]
+__all__ += ["VERDICTS", "drift", "load_code", "load_fitted", "make_code"]

@@ -1,7 +1,7 @@
 """The contract of every code: it is fitted once, maps vectors to bytes and back, and is a product quantiser for FAISS.
 
 A code is a linear map, optional scaling to unit length, and a quantiser of the mapped columns. Every column lies in one
-byte, so that a code is a product quantiser whose centroids are computed: the 256 values of a byte, decoded.
+byte, so that a code is a product quantiser whose centroids are the 256 values of a byte, decoded.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from jaxtyping import Bool, Float32, Int, Integer, UInt8
 
 from jaxwhiten.arrays import as_matrix, block_rows, blocks, is_of_jax, normalize
 from jaxwhiten.coded import with_code
-from jaxwhiten.codes.levels import Packing
 from jaxwhiten.codes.product import Quantiser, behind, transforms
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.io import PathLike, load_tensors
+from jaxwhiten.runtime import hardware
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator
 
 Constants = Mapping[str, Any]
-_BLOCK_BYTES = 4 << 20  # bytes of mapped rows, few enough that quantisation stays in the cache
+_BLOCK_BYTES = 32 << 20  # bytes of rows that are mapped at a time
 _SCORE_ROWS = 16384
 
 CODES: dict[str, type[Code]] = {}
@@ -35,17 +35,17 @@ class Plan(NamedTuple):
     """The operations of a fitted code under its current parameters."""
 
     affine: Affine  # applied to vectors before they are quantised
-    packing: Packing  # where the bits of each mapped column lie
-    constants: Constants  # of `quantise`: float32 `thresholds` [t, k] of the columns, and `places` [k, bytes] of levels
-    values: Any = None  # float32 [levels, k], the decoded value of a level; or a subclass overrides `_decode`
+    constants: Constants  # of `quantise`
+    byte: Int[np.ndarray, " k"]  # in which each mapped column lies; −1 for a column that is not coded
+    high: Bool[np.ndarray, " k"] | None = None  # whether in the byte's high half; None if columns span both halves
     whitening: Whitening | None = None  # the whitening whose map `affine` is, if there is one
+    length: float = 1.0  # expected root mean square of the lengths of decoded vectors, where mapped ones have 1
 
 
 class Code(Estimator):
-    """A code of vectors. A subclass defines what it learns and the `plan` that follows from it.
+    """A code of vectors. A subclass defines what it learns, the `plan` that follows from it, and how to quantise.
 
-    `transform` gives the mapped vectors before quantisation; queries are compared in this form. The level of a column
-    is the number of thresholds below its value, unless a subclass overrides `quantise`.
+    `transform` gives the mapped vectors before quantisation; queries are compared in this form.
     """
 
     dtype: ClassVar[type[np.generic]] = np.uint8  # of sentence-transformers; `encode` always gives uint8
@@ -65,28 +65,14 @@ class Code(Estimator):
     whitening = property(lambda self: self.plan.whitening, doc="The whitening in front of the code, if there is one.")
 
     @classmethod
+    @abstractmethod
     def quantise(cls, x: Any, constants: Constants) -> Any:
         """Quantises mapped rows to uint8 [n, bytes], in NumPy, or in JAX for a JAX array, also under `jit`."""
-        thresholds, places = constants["thresholds"], constants["places"]
-        if isinstance(x, np.ndarray):
-            levels = np.zeros(x.shape, np.float32)
-            for row in thresholds:
-                few = int(np.flatnonzero(row < np.inf)[-1]) + 1  # columns of many bits come first
-                levels[:, :few] += x[:, :few] > row[:few]
-            return (levels @ places).astype(np.uint8) ^ cls.flip
-        jnp = x.__array_namespace__()
-        below = x[:, None, :] > jnp.asarray(thresholds)[None]
-        # Whole numbers up to 255 times powers of two are exact in every precision of a device's product.
-        codes = jnp.matmul(below.sum(axis=1, dtype=jnp.float32), jnp.asarray(places)).astype(jnp.uint8)
-        return codes ^ cls.flip
 
     @classmethod
+    @abstractmethod
     def quantise_onnx(cls, graph: Any, x: str, constants: Constants) -> str:
         """`quantise` as operators of an ONNX graph (`jaxwhiten.export.onnx`); bytes are whole numbers in float32."""
-        thresholds = graph.constant(f"{x}.thresholds", constants["thresholds"])
-        above = graph.op("Cast", graph.op("Greater", graph.op("Unsqueeze", x, graph.integers(1)), thresholds), to=1)
-        levels = graph.op("ReduceSum", above, graph.integers(1), keepdims=0)
-        return cls._flipped(graph, graph.op("MatMul", levels, graph.constant(f"{x}.places", constants["places"])))
 
     @classmethod
     def _flipped(cls, graph: Any, x: str) -> str:
@@ -96,31 +82,14 @@ class Code(Estimator):
         half = graph.number(float(cls.flip))
         return str(graph.op("Where", graph.op("Less", x, half), graph.op("Add", x, half), graph.op("Sub", x, half)))
 
+    @abstractmethod
     def _decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
-        plan = self.plan
-        (bits, byte, shift), values = plan.packing, plan.values
-        level = (np.take(codes ^ self.flip, byte, axis=1) >> shift.astype(np.uint8)) & (2**bits - 1).astype(np.uint8)
-        return values[level, np.arange(len(bits))]
+        """`decode` of checked bytes."""
 
     @property
     def nbytes(self) -> int:
         """Bytes of a vector's code."""
-        return int(self.plan.packing.group.max()) + 1
-
-    @property
-    def byte_of_column(self) -> Int[np.ndarray, " k"]:
-        """The byte in which each mapped column lies; −1 for a column without bits."""
-        bits, group, _ = self.plan.packing
-        return np.where(bits > 0, group, -1)
-
-    @property
-    def in_high_half(self) -> Bool[np.ndarray, " k"]:
-        """Whether each column lies in the high four bits of its byte; InputError if a column spans both halves."""
-        bits, _, shift = self.plan.packing
-        if (shift % 4 + bits > 4).any():
-            what = f"The columns of the code {self.name}"
-            raise InputError(f"{what} are not aligned to 4-bit halves, as fast scan requires.")
-        return shift >= 4
+        return int(self.plan.byte.max()) + 1
 
     def _apply(self, X: np.ndarray) -> np.ndarray:
         return self.affine(X)
@@ -142,8 +111,14 @@ class Code(Estimator):
             return self.quantise(plan.affine.on_device(x), plan.constants)
         x = as_matrix(x, type(self).__name__, columns=self.n_features_in_)
         plan, codes = self.plan, np.empty((len(x), self.nbytes), np.uint8)
+
+        def fill(chunks: list[slice]) -> None:
+            for rows in chunks:
+                codes[rows] = self.quantise(mapped[rows], plan.constants)
+
         for part in blocks(len(x), block_rows(x.shape[1], 4, _BLOCK_BYTES)):
-            codes[part] = self.quantise(self._mapped(x[part]), plan.constants)
+            mapped = self._mapped(x[part])
+            hardware.on_cores(fill, hardware.deal(range(len(mapped)), len(mapped), hardware.cores()))
         return with_code(codes, self)
 
     def decode(self, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
@@ -161,15 +136,10 @@ class Code(Estimator):
         """The similarity of queries to coded vectors; larger is nearer.
 
         Queries are [q, d] raw vectors, or codes. The result is cosines of the queries, mapped or decoded, with the
-        decoded codes. If the queries are codes of one bit per column, it is 1 − 2 × Hamming distance / bits, which is
-        the cosine of the signs.
+        decoded codes.
         """
         codes = self._bytes(codes)
         coded = np.asarray(queries).dtype in (np.uint8, np.int8)
-        bits = self.plan.packing.bits
-        if coded and (bits <= 1).all():  # every bit is the sign of one column
-            distances = [np.bitwise_count(codes ^ query).sum(axis=1, dtype=np.int32) for query in self._bytes(queries)]
-            return (1 - 2 * np.reshape(distances, (-1, len(codes))) / bits.sum()).astype(np.float32)
         q = normalize(self.decode(queries) if coded else self._mapped(queries)).astype(np.float32, copy=False)
         out = np.empty((len(q), len(codes)), np.float32)
         for part in blocks(len(codes), _SCORE_ROWS):
@@ -182,14 +152,15 @@ class Code(Estimator):
         `mapped` is whether vectors come mapped by `transform`, and not raw; `halves` is whether each half of a byte,
         low bits first, has its own centroids, as fast scans need.
         """
-        byte = self.byte_of_column
-        affine = Affine(np.zeros(len(byte))) if mapped else self.affine
-        decoded = self._decode(np.tile(np.arange(256, dtype=np.uint8)[:, None], self.nbytes))
-        group, count = byte, self.nbytes
+        plan, count = self.plan, self.nbytes
+        group = byte = plan.byte
+        decoded = self._decode(np.tile(np.arange(256, dtype=np.uint8)[:, None], count))
         if halves:
-            high = self.in_high_half
-            group, count = np.where(byte >= 0, 2 * byte + high, -1), 2 * count
-            decoded = np.where(high, decoded[::16], decoded[:16])
+            if plan.high is None:
+                advice = f": fit a SpectrumCode(bytes={count}, halves=True)" if self.name == "spectrum" else ""
+                raise InputError(f"Fast scan needs codes of 4-bit halves; the code {self.name} has none{advice}.")
+            group, count = np.where(byte >= 0, 2 * byte + plan.high, -1), 2 * count
+            decoded = np.where(plan.high, decoded[::16], decoded[:16])
         used = np.flatnonzero(group >= 0)
         used = used[np.argsort(group[used], kind="stable")]
         counts = np.bincount(group[used], minlength=count)
@@ -198,7 +169,8 @@ class Code(Estimator):
         moves = np.zeros((len(byte), count * width), np.float32)
         moves[used, place] = 1
         centroids = (decoded @ moves).reshape(len(decoded), count, width).transpose(1, 0, 2)
-        return Quantiser(self.name, affine.times(moves), np.ascontiguousarray(centroids, np.float32))
+        affine = (Affine(np.zeros(len(byte))) if mapped else plan.affine).times(moves)
+        return Quantiser(self.name, affine, np.ascontiguousarray(centroids, np.float32), plan.length)
 
     def to_faiss(self) -> Any:
         """An empty FAISS index that codes added raw vectors as `encode` does, without training.

@@ -16,7 +16,6 @@ from jaxtyping import UInt8 as Bytes
 
 from jaxwhiten.arrays import as_matrix, check_finite
 from jaxwhiten.codes.code import Code, Constants, Plan
-from jaxwhiten.codes.levels import Packing
 from jaxwhiten.errors import InputError
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
@@ -85,9 +84,8 @@ class ScalarCode(PlainCode):
     def plan(self) -> Plan:
         columns, (starts, ends) = np.arange(self.n_features_in_), self.ranges_
         steps = (ends - starts) / np.float32(255)
-        packing = Packing(np.full_like(columns, 8), columns, np.zeros_like(columns))
         constants = {"starts": starts, "steps": np.where(steps == 0, np.float32(1), steps)}
-        return Plan(Affine(np.zeros(len(columns))), packing, constants)
+        return Plan(Affine(np.zeros(len(columns))), constants, columns)
 
     @classmethod
     def quantise(cls, x: Any, constants: Constants) -> Any:
@@ -116,15 +114,24 @@ class BinaryCode(PlainCode):
     @property
     def plan(self) -> Plan:
         columns = np.arange(d := self.n_features_in_)
-        packing = Packing(np.ones_like(columns), columns // 8, 7 - columns % 8)  # the first column is the highest bit
-        constants = {"thresholds": np.zeros((1, d), np.float32), "places": packing.places}
-        values = np.array([[-1], [1]], np.float32).repeat(d, axis=1) / np.float32(np.sqrt(d))
-        return Plan(Affine(np.zeros(d)), packing, constants, values)
+        places = np.zeros((d, -(-d // 8)), np.float32)
+        places[columns, columns // 8] = 2.0 ** (7 - columns % 8)  # the first column is the highest bit
+        return Plan(Affine(np.zeros(d)), {"places": places}, columns // 8, columns % 8 < 4)
 
     @classmethod
     def quantise(cls, x: Any, constants: Constants) -> Any:
         xp = x.__array_namespace__()
         return xp.packbits(x > 0, axis=-1) ^ cls.flip
+
+    @classmethod
+    def quantise_onnx(cls, graph: Any, x: str, constants: Constants) -> str:
+        bits = graph.op("Cast", graph.op("Greater", x, graph.number(0.0)), to=1)
+        return cls._flipped(graph, graph.op("MatMul", bits, graph.constant(f"{x}.places", constants["places"])))
+
+    def _decode(self, codes: Bytes[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
+        d = self.n_features_in_
+        bits = np.unpackbits(codes ^ self.flip, axis=1, count=d).astype(np.float32)
+        return (2 * bits - 1) / np.float32(np.sqrt(d))
 
 
 class Int8(ScalarCode):

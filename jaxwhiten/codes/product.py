@@ -2,23 +2,19 @@
 
 References:
   Jégou, Douze, Schmid 2011, "Product quantization for nearest neighbor search", section II.B. Here the centroids are
-  computed, not trained.
+  not trained on vectors.
   André, Kermarrec, Le Scouarnec 2017, "Accelerated nearest neighbor search with Quick ADC", for halves of bytes.
 """
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, UInt8
 
-from jaxwhiten.arrays import blocks, pad_rows, row_bucket
 from jaxwhiten.errors import optional
 from jaxwhiten.whitening.affine import Affine
-
-_ROWS = 1024  # rows coded at a time, each with 256 distances per byte
 
 
 class Quantiser(NamedTuple):
@@ -28,6 +24,7 @@ class Quantiser(NamedTuple):
     affine: Affine  # maps a vector to coordinates, grouped by byte and padded with zeros
     # The coordinates of each value of each byte, or of each half of a byte.
     centroids: Float32[np.ndarray, "groups values width"]
+    length: float = 1.0  # see `Plan.length`
 
     @property
     def bits(self) -> int:
@@ -60,34 +57,6 @@ class Quantiser(NamedTuple):
     def fill(self, pq: Any) -> None:
         """Copies the centroids into a `faiss.ProductQuantizer` of this shape."""
         import_faiss().copy_array_to_vector(np.ascontiguousarray(self.centroids).ravel(), pq.centroids)
-
-
-def nearest(
-    coordinates: Float32[np.ndarray, "n coordinates"], centroids: Float32[np.ndarray, "bytes 256 width"]
-) -> UInt8[np.ndarray, "n bytes"]:
-    """The codes of vectors mapped by a `Quantiser`: the nearest centroid for each byte.
-
-    They equal `Code.encode`, except for coordinates within rounding error of the middle of two levels.
-    """
-    out = np.empty((len(coordinates), len(centroids)), np.uint8)
-    for part in blocks(len(coordinates), _ROWS):
-        block = coordinates[part]
-        out[part] = np.asarray(_nearest()(pad_rows(block, row_bucket(len(block), _ROWS)), centroids))[: len(block)]
-    return out
-
-
-@functools.cache
-def _nearest() -> Any:
-    """The compiled search for the centroid of each byte."""
-    import jax
-    import jax.numpy as jnp
-
-    def nearest(x: Float32[Any, "n coordinates"], centroids: Float32[Any, "bytes 256 width"]) -> UInt8[Any, "n bytes"]:
-        parts = x.reshape(len(x), *centroids[:, 0].shape)
-        products = jnp.einsum("nbw,bcw->nbc", parts, centroids, precision="highest")
-        return jnp.argmax(products - (centroids**2).sum(-1) / 2, axis=-1).astype(jnp.uint8)
-
-    return jax.jit(nearest)
 
 
 def import_faiss(purpose: str = "Searching codes with FAISS", on: str = "cpu") -> Any:

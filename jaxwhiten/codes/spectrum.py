@@ -1,93 +1,90 @@
-"""A code computed from mean and covariance alone: bits follow the spectrum, levels the normal distribution."""
+"""A code that follows from mean and covariance alone: a vector quantiser for a normal distribution."""
 
 from __future__ import annotations
 
 import copy
+import functools
 import time
 from collections.abc import Mapping
-from statistics import NormalDist
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from jaxtyping import Float64, Int
+from jaxtyping import Float32, Float64, UInt8
 
-from jaxwhiten.codes.code import Code, Plan
-from jaxwhiten.codes.levels import Packing, distortions, lloyd_max, pack
+from jaxwhiten.codes.code import Code, Constants, Plan
+from jaxwhiten.codes.gaussian import Design, bound, design, nearest, nearest_on_device
 from jaxwhiten.errors import InputError, check_integer, check_share
 from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import parameters, stamp
 
-_NEXT_TO_NOTHING = 1.005
-# Points of equal probability of N(0, 1), for expectations under it.
-_NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 999) for i in range(999)])
+_SAMPLES = 512  # of a normal distribution, for expectations under it
 
 S = TypeVar("S", bound="SpectrumCode")
 
 
-def _planned(whitening: Whitening, axes: int, count: int, halves: bool | None) -> tuple[Plan, float]:
-    """The code of `count` bytes on the first `axes` axes of a whitening, and its expected share of lost variance."""
-    scales = whitening.scales_[:axes]
-    variances = whitening.eigenvalues_[:axes] * scales**2
-    varying = min(axes, whitening.rank_)
-    if count > varying:
-        raise InputError(f"bytes={count}: expected at most {varying}, the number of axes along which the vectors vary.")
-    packing = _packed(variances[:varying], count, halves)
-    left = variances.copy()
-    left[:varying] *= distortions()[packing.bits]
-    k = int(np.flatnonzero(packing.bits).max()) + 1
-    packing = Packing(*(column[:k] for column in packing))
-    spread = np.sqrt(variances[:k] / variances[:k].sum())  # of the columns, for rows of unit length
-    most = 2 ** int(packing.bits.max())
-    thresholds, values = np.full((most - 1, k), np.inf, np.float32), np.zeros((most, k), np.float32)
-    for axis, bits in enumerate(packing.bits):
-        levels = lloyd_max(int(bits))
-        thresholds[: 2**bits - 1, axis] = levels.thresholds * spread[axis]
-        values[: 2**bits, axis] = levels.values.astype(np.float32) * np.float32(spread[axis])
-    constants = {"thresholds": thresholds, "places": packing.places}
-    affine = Affine(whitening.mean_, whitening.components_[:, :k] * scales[:k], unit_length=True)
-    plan = Plan(affine, packing, constants, values, whitening.with_params(n_components=k))
-    return plan, float(left.sum() / variances.sum())
-
-
 class _State(NamedTuple):
-    """The whitening of all axes, how many of them the code may use, the γ of the given whitening, and cached plans."""
+    """The whitening of all axes, how many of them the code may use, the γ of the given whitening, and made designs."""
 
     whitening: Whitening
     axes: int
     gamma: float | None
-    plans: dict[Any, tuple[Plan, float]]
+    designs: dict[tuple[int, float, bool], tuple[Design, Plan]]
+
+
+def _variances(whitening: Whitening, axes: int, groups: int, what: str) -> np.ndarray:
+    """The variances of the first axes, as shares of their sum; InputError if there are fewer than groups."""
+    varying = min(axes, whitening.rank_)
+    if groups > varying:
+        raise InputError(f"{what}: expected at most {varying}, the number of axes along which the vectors vary.")
+    variances = whitening.eigenvalues_[:varying] * whitening.scales_[:varying] ** 2
+    return variances / variances.sum()
+
+
+@functools.lru_cache(maxsize=32)
+def _design(variances: tuple[float, ...], groups: int, bits: int) -> Design:
+    return design(np.array(variances), groups, bits)
+
+
+def _plan(whitening: Whitening, made: Design, halves: bool) -> Plan:
+    """The operations of a code with this quantiser, for rows of unit length along its k axes."""
+    k, (groups, _, width) = len(made.group), made.centroids.shape
+    columns = np.zeros(groups * width, np.int32)  # where a group has no more columns, its centroids are 0
+    columns[made.used] = np.argsort(made.group, kind="stable")
+    constants = {"centroids": made.centroids, "columns": columns}
+    affine = Affine(whitening.mean_, whitening.components_[:, :k] * whitening.scales_[:k], unit_length=True)
+    byte, high = (made.group // 2, made.group % 2 == 1) if halves else (made.group, None)
+    return Plan(affine, constants, byte, high, whitening.with_params(n_components=k), float(np.sqrt(1 - made.lost)))
 
 
 @parameters
 class SpectrumCode(Code):
-    """A byte code of whitened vectors: bits per axis follow its variance, levels fit a normal distribution.
+    """A byte code of whitened vectors: each byte chooses a point of a vector quantiser for a normal distribution.
 
-    Rows are whitened to the target variances λ^(1−γ) and scaled to unit length; every axis is quantised by the
-    Lloyd-Max levels of its variance. Reverse water-filling distributes the bits, and no axis is split between bytes.
-    The code follows from the moments without training, so that merged moments of parts of a corpus give the code of the
-    whole.
+    Rows are whitened to the target variances λ^(1−γ) and scaled to unit length. Reverse water-filling says how many
+    bits each axis deserves; axes are dealt out to bytes so that all bytes carry the same number, and the 256 points of
+    a byte are made by k-means for N(0, diag(λ^(1−γ))) of its axes. The code follows from the moments alone, so that
+    merged moments of parts of a corpus give the code of the whole.
 
-    Unlike in `Whitening`, the mean is always subtracted entirely, because the levels are centred at it.
+    Unlike in `Whitening`, the mean is always subtracted entirely, because the points are centered at it.
 
     Args:
       bytes: Bytes of a vector's code, from 1 to the number of axes.
       gamma: Power of the scaling, 0 to 1. None takes γ of the whitening that the code is fitted from, else
         that of `jaxwhiten.whitening.choose_gamma`.
-      halves: Whether each half of a byte, too, holds whole axes, so that `faiss-fast` can search the codes. None
-        decides for halves if they raise the loss by less than half a per cent.
+      halves: Whether each half of a byte chooses among 16 points of its own, so that `faiss-fast` can search the codes.
 
     References:
-      Cover, Thomas 2006, "Elements of Information Theory", section 10.3.3, for the bits; Max 1960, "Quantizing for
-      minimum distortion", for the levels. Su et al. 2021 (BERT-whitening) and Su, https://kexue.fm/archives/9079, for
-      the whitening and γ.
+      Cover, Thomas 2006, "Elements of Information Theory", theorem 10.3.3, for the bits; Linde, Buzo, Gray 1980, "An
+      algorithm for vector quantizer design", for the points. Su et al. 2021 (BERT-whitening) and Su,
+      https://kexue.fm/archives/9079, for the whitening and γ.
     """
 
     name = "spectrum"
 
     bytes: int = 48
     gamma: float | None = None
-    halves: bool | None = None
+    halves: bool = False
 
     def fit(self: S, X: Any, y: Any = None, *, mean: Any = None) -> S:
         """Learns from moments, from a whitening, or from rows, and forgets earlier ones.
@@ -107,7 +104,7 @@ class SpectrumCode(Code):
         self._check_params(X.n_features_in_)
         whole = X.with_params(n_components=None, beta=1.0)
         state = _State(whole, X.n_components or X.n_features_in_, gamma, {})
-        self._plan_of(state)  # raises if the axes cannot fill the bytes
+        self._made(state)  # raises if the axes cannot fill the bytes
         self._state = state
         return self._fitted_on(X.n_samples_seen_, X.n_features_in_, X.provenance)
 
@@ -128,21 +125,26 @@ class SpectrumCode(Code):
             raise InputError(f"bytes={self.bytes}: expected at most {d}, one per dimension.")
         if self.gamma is not None:
             check_share("gamma", self.gamma)
-        if self.halves not in (None, True, False):
-            raise InputError(f"halves={self.halves!r}: expected None, True or False.")
+        if self.halves not in (True, False):
+            raise InputError(f"halves={self.halves!r}: expected True or False.")
 
     @property
     def plan(self) -> Plan:
-        return self._plan_of(self._state)[0]
+        return self._made(self._state)[1]
 
-    def _plan_of(self, state: _State) -> tuple[Plan, float]:
+    def _made(self, state: _State, made: Design | None = None) -> tuple[Design, Plan]:
+        """The quantiser, as it was read from a file or made now, and the plan under the current parameters."""
         gamma = state.gamma if self.gamma is None else self.gamma
         gamma = float(choose_gamma(state.whitening).gamma if gamma is None else gamma)
         key = self.bytes, gamma, self.halves
-        if key not in state.plans:
+        if key not in state.designs:
             whitening = state.whitening.with_params(gamma=gamma)
-            state.plans[key] = _planned(whitening, state.axes, self.bytes, self.halves)
-        return state.plans[key]
+            groups, bits = (2 * self.bytes, 4) if self.halves else (self.bytes, 8)
+            what = f"bytes={self.bytes}{', two halves each' * self.halves}"
+            variances = _variances(whitening, state.axes, groups, what)
+            made = _design(tuple(variances.tolist()), groups, bits) if made is None else made
+            state.designs[key] = made, _plan(whitening, made, self.halves)
+        return state.designs[key]
 
     @property
     def gamma_(self) -> float:
@@ -150,60 +152,89 @@ class SpectrumCode(Code):
         return float(self.whitening.gamma)
 
     @property
-    def bits_(self) -> Int[np.ndarray, " k"]:
-        """Bits of each axis, by falling variance; only the k axes with bits are kept."""
-        return self.plan.packing.bits
+    def distortion_(self) -> float:
+        """The share of the whitened vectors' variance that the code is expected to lose, if they are normal."""
+        variances = _variances(self._state.whitening.with_params(gamma=self.gamma_), self._state.axes, 1, "")
+        made, kept = self._made(self._state)[0], variances[: len(self.plan.byte)].sum()
+        return float(1 - kept * (1 - made.lost))
 
     @property
-    def distortion_(self) -> float:
-        """The share of the whitened vectors' variance that the code is expected to lose, if each axis is normal."""
-        return self._plan_of(self._state)[1]
+    def bound_(self) -> float:
+        """The least `distortion_` that any code of as many bytes can have: Shannon's bound for normal vectors."""
+        variances = _variances(self._state.whitening.with_params(gamma=self.gamma_), self._state.axes, 1, "")
+        return bound(variances, 8 * self.bytes)
+
+    @classmethod
+    def quantise(cls, x: Any, constants: Constants) -> Any:
+        centroids, columns = constants["centroids"], constants["columns"]
+        x = x[:, columns]
+        codes = nearest(x, centroids) if isinstance(x, np.ndarray) else nearest_on_device(x, centroids)
+        return codes if centroids.shape[1] == 256 else codes[:, ::2] | codes[:, 1::2] << 4
+
+    @classmethod
+    def quantise_onnx(cls, graph: Any, x: str, constants: Constants) -> str:
+        centroids = np.asarray(constants["centroids"])
+        groups, points, width = centroids.shape
+        columns = graph.constant(f"{x}.columns", np.asarray(constants["columns"], np.int64))
+        parts = graph.op("Reshape", graph.op("Gather", x, columns, axis=1), graph.integers(-1, groups, 1, width))
+        table = graph.constant(f"{x}.centroids", np.ascontiguousarray(centroids.transpose(0, 2, 1)))
+        halves = graph.constant(f"{x}.halves", (centroids**2).sum(axis=2)[:, None] / 2)
+        scores = graph.op("Sub", graph.op("MatMul", parts, table), halves)
+        levels = graph.op("Cast", graph.op("ArgMax", scores, axis=-1, keepdims=0), to=1)
+        places = np.kron(np.eye(groups), [[1]]) if points == 256 else np.kron(np.eye(groups // 2), [[1], [16]])
+        levels = graph.op("Reshape", levels, graph.integers(-1, groups))
+        return str(graph.op("MatMul", levels, graph.constant(f"{x}.places", places.astype(np.float32))))
+
+    def _decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
+        centroids, columns = self.plan.constants.values()
+        if self.halves:
+            codes = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), len(centroids))
+        found = centroids[np.arange(len(centroids)), codes].reshape(len(codes), len(columns))
+        used = self._made(self._state)[0].used
+        return found[:, used[np.argsort(columns[used])]]
 
     def expected_loss(self, means: Float64[np.ndarray, " k"], variances: Float64[np.ndarray, " k"]) -> float:
-        """The share of the variance along the axes with bits that the code is expected to lose, if each axis is normal.
+        """The share of the variance along the code's axes that it is expected to lose, if vectors are normal.
 
         `means`, relative to the fitted mean, and `variances` are of raw vectors along the first axes of the fit.
         """
-        k = min(len(self.bits_), len(means))
-        bits, scales = self.bits_[:k], self.whitening.scales_[:k]
-        x, spread = means[:k] * scales, np.sqrt(variances[:k]) * scales
-        fitted, lost = np.sqrt(self.whitening.eigenvalues_[:k]) * scales, np.empty(k)
-        for count in np.unique(bits):
-            axes, levels = bits == count, lloyd_max(int(count))
-            z = (x[axes, None] + spread[axes, None] * _NORMAL) / fitted[axes, None]
-            errors = z - levels.values[np.searchsorted(levels.thresholds, z)]
-            lost[axes] = (errors**2).mean(axis=1) * fitted[axes] ** 2
-        return float(lost.sum() / (x**2 + spread**2).sum())
+        k = len(self.plan.byte)
+        scales, x = self.whitening.scales_[:k], np.zeros((_SAMPLES, k))
+        normal = np.random.default_rng(0).standard_normal((_SAMPLES, k))
+        some = slice(min(k, len(means)))
+        x[:, some] = (means[some] + np.sqrt(variances[some]) * normal[:, some]) * scales[some]
+        x /= np.sqrt((self.whitening.eigenvalues_[:k] * scales**2).sum())
+        z = self._decode(self.quantise(x.astype(np.float32), self.plan.constants))
+        return float((((x - z) ** 2)[:, some]).sum() / (x**2).sum())
 
     def _facts(self) -> dict[str, Any]:
-        return super()._facts() | {"gamma": self.gamma_, "distortion": self.distortion_}
+        return super()._facts() | {"gamma": self.gamma_, "distortion": self.distortion_, "bound": self.bound_}
 
     def tensors(self) -> dict[str, np.ndarray]:
         whitening, axes, gamma, _ = self._state
-        numbers = [-1.0 if gamma is None else gamma, whitening.shrinkage_, whitening.eigenvalue_floor, axes]
-        return {**whitening.tensors(), "settings": np.array(numbers, np.float64)}
+        made = self._made(self._state)[0]
+        numbers = [-1.0 if gamma is None else gamma, whitening.shrinkage_, whitening.eigenvalue_floor, axes, made.lost]
+        own = {"settings": np.array(numbers, np.float64), "group": made.group, "centroids": made.centroids}
+        return {**whitening.tensors(), **own}
 
     def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
-        gamma, shrinkage, floor, axes = map(float, tensors["settings"])
+        if "centroids" not in tensors:
+            raise ValueError("it was written by a version with other codes")
+        gamma, shrinkage, floor, axes, lost = map(float, tensors["settings"])
+        group, centroids = tensors["group"], tensors["centroids"]
+        groups, points = (2 * self.bytes, 16) if self.halves else (self.bytes, 256)
         whitening = Whitening(shrinkage=shrinkage, eigenvalue_floor=floor)
-        if not 1 <= axes <= d or gamma > 1:
-            raise ValueError(f"{axes} axes of {d}, γ {gamma}")
+        if not 1 <= axes <= d or gamma > 1 or not 0 <= lost <= 1:
+            raise ValueError(f"{axes} axes of {d}, γ {gamma}, distortion {lost}")
+        if (
+            group.dtype.kind != "i"
+            or group.ndim != 1
+            or not groups <= len(group) <= axes
+            or set(group) != {*range(groups)}
+        ):
+            raise ValueError("the bytes of the axes")
+        if centroids.dtype != np.float32 or centroids.shape != (groups, points, np.bincount(group).max()):
+            raise ValueError(f"points {centroids.dtype} of shape {centroids.shape}")
         whitening.restore(tensors, d)
         self._state = _State(whitening, int(axes), None if gamma < 0 else gamma, {})
-        self._plan_of(self._state)
-
-
-def _packed(variances: np.ndarray, count: int, halves: bool | None) -> Packing:
-    """Packs axes into bytes, or into halves of bytes; `halves=None` takes halves if they lose almost nothing."""
-    if 2 * count > len(variances):
-        if halves:
-            raise InputError(
-                f"Halves of {count} bytes need at least {2 * count} axes; the vectors vary along {len(variances)}."
-            )
-        return pack(variances, count)
-    bits, half, shift = pack(variances, 2 * count, 4)
-    packings = {True: Packing(bits, half // 2, shift + 4 * (half % 2)), False: pack(variances, count)}
-    if halves is None:
-        lost = {name: float((variances * distortions()[packing.bits]).sum()) for name, packing in packings.items()}
-        halves = lost[True] <= _NEXT_TO_NOTHING * lost[False]
-    return packings[halves]
+        self._made(self._state, Design(group, centroids, lost))

@@ -96,7 +96,7 @@ def build_index(
         dimension=prepare.outputs,
         encoding=None if encoding is None else with_folder(encoding),
         whitening=inside,
-        codes=None if coding is None else {"name": coding.name, "bytes": coding.bytes},
+        codes=None if coding is None else coding.record,
         rescore=rescore,
         notes=[*(() if coding is None else coding.notes), *store.notes],
         build_seconds=time.perf_counter() - start,

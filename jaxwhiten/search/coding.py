@@ -1,8 +1,8 @@
 """The code in which an index stores documents, of `jaxwhiten.codes`.
 
-A search compares a query q of unit length with decoded codes z by the distance d² = |q − z|². The score is 1 − d²/2. It
-equals the cosine if z has unit length, and ranks almost like it if z is a little shorter; the inner product alone does
-not.
+A search ranks decoded codes z by the distance |sq − z|² to a query q of unit length. With s = m / c, where m is the
+root mean square of the lengths |z|, this ranks like q·u + c (1 − |u|²) / 2 for u = z / m, which is the cosine of q and
+z to the first order around a cosine of c and the length m. That is the score.
 """
 
 from __future__ import annotations
@@ -14,11 +14,23 @@ import numpy as np
 
 from jaxwhiten.codes import CODES, Code, Quantiser, SpectrumCode, make_code
 from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.search.header import Codes
 from jaxwhiten.search.prepare import preparation, prepared
 from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 from jaxwhiten.whitening.affine import Affine
 
 DEFAULT_BYTES = 48
+COSINE = 0.65  # of the first documents that are found
+
+
+def stretched(queries: np.ndarray, length: float) -> np.ndarray:
+    """Queries of unit length times s, for the lengths of decoded codes."""
+    return queries * np.float32(length / COSINE)
+
+
+def cosines(distances: np.ndarray, length: float) -> np.ndarray:
+    """The scores of squared distances to stretched queries."""
+    return (1 / COSINE + COSINE - (COSINE / length**2) * distances) / 2
 
 
 class Coding(NamedTuple):
@@ -30,6 +42,11 @@ class Coding(NamedTuple):
     quantiser: Quantiser  # applied after `prepare`
     fitted: Code | None = None  # the code behind it, if there is one
     notes: tuple[str, ...] = ()  # for the user
+
+    @property
+    def record(self) -> Codes:
+        """The coding in the header of an index."""
+        return {"name": self.name, "bytes": self.bytes, "length": self.quantiser.length}
 
 
 def choose(
@@ -64,7 +81,7 @@ def choose(
         moments = Moments(provenance=dict(encoding or {})).update(vectors)
         gamma = choose_gamma(moments, tuned)
         whitening, notes = Whitening.from_moments(moments, gamma=gamma.gamma), (str(gamma),)
-    code = SpectrumCode(bytes=DEFAULT_BYTES if size is None else size, halves=halves or None).fit(whitening)
+    code = SpectrumCode(bytes=DEFAULT_BYTES if size is None else size, halves=halves).fit(whitening)
     return _computed(code.quantiser(halves=halves), size, code, notes)
 
 

@@ -21,7 +21,7 @@ from jaxwhiten.codes.product import behind, import_faiss, transforms
 from jaxwhiten.errors import MissingDependencyError, install_command
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, within
-from jaxwhiten.search.coding import Coding
+from jaxwhiten.search.coding import Coding, cosines, stretched
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import prepared
 from jaxwhiten.whitening.affine import Affine
@@ -64,9 +64,17 @@ class Faiss(Backend):
     _owner: Any = None  # the index that was read; it owns, and frees, the parts used here
 
     def __init__(
-        self, faiss: Any, options: Any, prepare: Affine, chain: list[Any], inner: Any, notes: Sequence[str] = ()
+        self,
+        faiss: Any,
+        options: Any,
+        prepare: Affine,
+        chain: list[Any],
+        inner: Any,
+        codes: Mapping[str, Any] | None,
+        notes: Sequence[str] = (),
     ) -> None:
         self.options, self.prepare, self.notes = options, prepare, notes
+        self._length = None if codes is None else float(codes["length"])
         self._faiss, self._chain, self._inner, self._index = faiss, chain, inner, behind(chain, inner)
 
     @classmethod
@@ -86,7 +94,7 @@ class Faiss(Backend):
                 stored[part] = x
             cls._train(faiss, inner, stored, coding)
             inner.add(stored)
-        return cls(faiss, options, prepare, chain, inner, notes)
+        return cls(faiss, options, prepare, chain, inner, coding and coding.record, notes)
 
     @classmethod
     def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Faiss:
@@ -102,7 +110,7 @@ class Faiss(Backend):
         fits = isinstance(inner, getattr(faiss, cls.classes[codes is not None], ()))
         if not fits or in_file != told or getattr(inner, "nlist", None) != getattr(options, "nlist", None):
             raise ValueError(f"{type(inner).__name__} {in_file} in the FAISS file, {told} in the header")
-        made = cls(faiss, options, prepare, chain, cls._on_device(faiss, inner, options))
+        made = cls(faiss, options, prepare, chain, cls._on_device(faiss, inner, options), codes)
         made._owner = index
         return made
 
@@ -119,12 +127,14 @@ class Faiss(Backend):
         self._index.ntotal = self._inner.ntotal
 
     def search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
-        index = self._inner if prepared else self._index
         if len(queries) > 1:
             check_process()
         with _one_thread(self._faiss) if len(queries) == 1 else contextlib.nullcontext():
-            scores, ids = index.search(queries, k)
-        return (1 - scores / 2 if index.metric_type == self._faiss.METRIC_L2 else scores), ids
+            if self._length is None:
+                return (self._inner if prepared else self._index).search(queries, k)
+            x = queries if prepared else _through(self._chain, queries)
+            distances, ids = self._inner.search(stretched(x, self._length), k)
+        return cosines(distances, self._length), ids
 
     @property
     def nbytes(self) -> int:

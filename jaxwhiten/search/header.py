@@ -39,6 +39,7 @@ _NEEDED = ("model", "fingerprint", "pooling", "max_length")  # entries of `encod
 class Codes(TypedDict):
     name: str
     bytes: int  # per document
+    length: float  # root mean square of the lengths of decoded documents of unit length
 
 
 class File(TypedDict):

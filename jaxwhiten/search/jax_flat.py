@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import block_rows, blocks, one_ahead, pad_rows
-from jaxwhiten.codes import nearest
+from jaxwhiten.codes.gaussian import nearest
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import map_array
 from jaxwhiten.runtime.hardware import check_process
@@ -51,8 +51,18 @@ class JaxFlat(Backend):
     name, Options = "jax", JaxOptions
     removes = codes = True
 
-    def __init__(self, options: JaxOptions, prepare: Affine, stored: np.ndarray, centroids: np.ndarray | None) -> None:
-        """Shards stored vectors, or codes with their centroids, over the devices."""
+    def __init__(
+        self,
+        options: JaxOptions,
+        prepare: Affine,
+        stored: np.ndarray,
+        centroids: np.ndarray | None,
+        length: float = 1.0,
+    ) -> None:
+        """Shards stored vectors, or codes with their centroids, over the devices.
+
+        `length` is the root mean square of the lengths of decoded codes.
+        """
         target = options.recall_target
         if not isinstance(target, int | float) or not 0 < target <= 1:
             raise InputError(f"Option recall_target of jax must be above 0 and at most 1, got {target!r}.")
@@ -64,7 +74,7 @@ class JaxFlat(Backend):
         self._kernels: Any = jax_kernels
         self._mesh = jax_kernels.local_mesh()
         self._platform = self._mesh.devices.flat[0].platform
-        self._decoder = None if centroids is None else jax_kernels.on_all_devices(self._mesh, centroids)
+        self._decoder = None if centroids is None else jax_kernels.on_all_devices(self._mesh, centroids / length)
         self._place(stored)
 
     def _place(self, stored: np.ndarray) -> None:
@@ -75,9 +85,10 @@ class JaxFlat(Backend):
     def build(
         cls, vectors: np.ndarray, options: JaxOptions, prepare: Affine, coding: Coding | None, mapped: bool
     ) -> JaxFlat:
-        centroids = coding.quantiser.centroids if coding is not None and coding.quantiser is not None else None
+        quantiser = None if coding is None else coding.quantiser
+        centroids, length = (None, 1.0) if quantiser is None else (quantiser.centroids, quantiser.length)
         own = Affine(np.zeros(prepare.outputs, np.float32)) if mapped else prepare
-        return cls(options, prepare, _stored(vectors, own, centroids), centroids)
+        return cls(options, prepare, _stored(vectors, own, centroids), centroids, length)
 
     def add(self, vectors: np.ndarray) -> None:
         self._place(np.concatenate([self._on_host(), _stored(vectors, self.prepare, self._centroids)]))
@@ -143,7 +154,7 @@ class JaxFlat(Backend):
             raise ValueError(f"centroids of {shape} bytes and columns, unlike the header")
         if (prepare.inputs, prepare.outputs) != (header.input_dimension, header.dimension):
             raise ValueError(f"stored vectors of dimension {prepare.outputs}, unlike the header")
-        return cls(options, prepare, stored, centroids)
+        return cls(options, prepare, stored, centroids, 1.0 if codes is None else float(codes["length"]))
 
 
 def _stored(vectors: np.ndarray, prepare: Affine, centroids: np.ndarray | None) -> np.ndarray:

@@ -12,6 +12,7 @@ from jax import lax
 from jaxtyping import Array, Float, Float32, Int, Shaped
 
 from jaxwhiten.arrays import pad_rows
+from jaxwhiten.search.coding import COSINE
 
 TILE = 128  # rows per device are a multiple of this
 AGAIN_TILE = 32
@@ -111,7 +112,7 @@ def scored(
     products = jnp.matmul(
         queries.astype(decoded.dtype), decoded.T, precision=precision, preferred_element_type=jnp.float32
     )
-    return products + (1 - (decoded.astype(jnp.float32) ** 2).sum(axis=1)) / 2
+    return products + COSINE / 2 * (1 - (decoded.astype(jnp.float32) ** 2).sum(axis=1))
 
 
 def _looked_up(
@@ -120,11 +121,11 @@ def _looked_up(
     """`scored` for codes on a CPU: a table per query holds the contribution of each byte, and these are summed."""
     parts = queries.reshape(len(queries), len(decoder), -1)
     products = jnp.einsum("qcw,cvw->qcv", parts, decoder, precision=lax.Precision.HIGHEST)
-    tables = (products - (decoder**2).sum(axis=-1) / 2).reshape(len(queries), -1)
+    tables = (products - COSINE / 2 * (decoder**2).sum(axis=-1)).reshape(len(queries), -1)
     places = documents + jnp.arange(len(decoder)) * decoder.shape[1]
     # Unrolled: in a compiled loop XLA would write the looked-up values to memory before summing them.
     sums = [table.at[places].get(mode="promise_in_bounds").sum(axis=1) for table in tables]
-    return jnp.stack(sums) + 0.5
+    return jnp.stack(sums) + COSINE / 2
 
 
 def top_k_by_blocks(

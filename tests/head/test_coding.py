@@ -103,4 +103,4 @@ def test_the_card_says_it(encoder, code, tmp_path):
     card = (export_sentence_transformer(tmp_path / "out", encoder.with_code(code)) / "README.md").read_text()
     assert f"{code.name} code of {code.nbytes} bytes" in card
     assert "without_code" in card
-    assert f"{len(code.byte_of_column)}-dimensional vectors" in card
+    assert f"{code.affine.outputs}-dimensional vectors" in card

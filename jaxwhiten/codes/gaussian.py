@@ -1,0 +1,146 @@
+"""A product quantiser for normal vectors of known variances: axes dealt out to bytes, and a codebook for each byte.
+
+References:
+  Cover, Thomas 2006, "Elements of Information Theory", theorem 10.3.3 (reverse water-filling).
+  Linde, Buzo, Gray 1980, "An algorithm for vector quantizer design", for the codebooks; Gersho 1979, "Asymptotically
+  optimal block quantization", for their start.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Float32, Float64, Int, UInt8
+
+from jaxwhiten.runtime import hardware
+
+_SAMPLES, _STEPS, _STEPS_AFTER = 1 << 15, 12, 3  # normal vectors; steps of Lloyd's algorithm from scratch, and after
+_ROWS = 512  # rows at a time: their scores stay in the cache
+
+
+class Design(NamedTuple):
+    """A product quantiser for N(0, diag(λ)) along the first k axes, scaled so that their variances have the sum 1."""
+
+    group: Int[np.ndarray, " k"]  # of each axis
+    centroids: Float32[np.ndarray, "groups points width"]  # in the order of a group's axes, then zeros
+    lost: float  # expected squared distance to the nearest centroids
+
+    @property
+    def used(self) -> Int[np.ndarray, " k"]:
+        """The places of the axes among groups × width columns, sorted by group and axis."""
+        widths = np.bincount(self.group)
+        return np.flatnonzero(np.arange(widths.max()) < widths[:, None])
+
+
+def rates(variances: Float64[np.ndarray, " k"], bits: int, most: int | None = None) -> Float64[np.ndarray, " k"]:
+    """Shannon's bits of each axis at a total of `bits`, at most `most` each: reverse water-filling."""
+    logs = np.log2(np.maximum(variances, np.finfo(float).tiny)) / 2
+    low, high = logs.min() - (bits if most is None else most) - 1, logs.max()
+    for _ in range(100):
+        level = (low + high) / 2
+        low, high = (level, high) if np.clip(logs - level, 0, most).sum() > bits else (low, level)
+    return np.clip(logs - high, 0, most)
+
+
+def bound(variances: Float64[np.ndarray, " k"], bits: int) -> float:
+    """The least squared error of any code of so many bits, as a share of the variance."""
+    return float((variances * 4.0 ** -rates(variances, bits)).sum() / variances.sum())
+
+
+def deal(variances: Float64[np.ndarray, " d"], groups: int, bits: int) -> Int[np.ndarray, " k"]:
+    """The group of each axis above the water level, so that all groups have about the same rate.
+
+    `variances` fall, and there are at least as many as groups. The axis of the next highest rate goes to the group with
+    the least rate so far.
+    """
+    rate, load = rates(variances, groups * bits, bits), np.zeros(groups)
+    group = np.arange(max(groups, int(np.count_nonzero(rate > 0))))
+    for axis in group:
+        group[axis] = axis if axis < groups else load.argmin()
+        load[group[axis]] += rate[axis]
+    return group
+
+
+def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: int = 0) -> Design:
+    """Makes a quantiser of `groups` × `bits` bits from falling variances alone, by k-means of normal vectors.
+
+    A codebook starts from that of the group before, stretched to the axes of its own group.
+    """
+    from scipy.special import ndtri
+
+    group = deal(variances, groups, bits)
+    spread = np.sqrt(variances[: len(group)] / variances[: len(group)].sum()).astype(np.float32)
+    widths, points = np.bincount(group), 2**bits
+    width = int(widths.max())
+    centroids = np.zeros((groups, points, width), np.float32)
+    generator = np.random.default_rng(seed)
+    half = generator.standard_normal((_SAMPLES // 2, width), np.float32)
+    normal, unseen = np.concatenate([half, -half]), generator.standard_normal((_SAMPLES, width), np.float32)
+    first = generator.choice(len(half), points, replace=False)
+
+    def make(numbers: range) -> float:
+        lost = 0.0
+        for number in numbers:
+            w, own, book = widths[number], spread[group == number], centroids[number, :, : widths[number]]
+            x, y = normal[:, :w] * own, unseen[:, :w] * own
+            if number > numbers.start and widths[number - 1] == w:
+                before = centroids[number - 1, :, :w] / spread[group == number - 1]
+                book[:] = lloyd(x, before * own, _STEPS_AFTER)
+            else:  # the density of many points is that of N(0, λ (w + 2) / w)
+                start = x[first] if w > 1 else own * ndtri((np.arange(points) + 0.5) / points)[:, None]
+                book[:] = lloyd(x, start * np.sqrt(1 + 2 / w), _STEPS)
+            lost += float(((y - book[nearest(y, book[None])[:, 0]]) ** 2).sum(axis=1, dtype=np.float64).mean())
+        return lost
+
+    # Two chains on every machine, so that the codebooks do not depend on the number of its cores.
+    middle = groups // 2
+    lost = sum(hardware.on_cores(make, [range(middle), range(middle, groups)]))
+    return Design(group, centroids, lost)
+
+
+def lloyd(
+    x: Float[np.ndarray, "n w"], start: Float[np.ndarray, "points w"], steps: int
+) -> Float[np.ndarray, "points w"]:
+    """Steps of k-means; a centroid that is nearest to no row stays where it is."""
+    centroids = np.array(start, np.float32)
+    for _ in range(steps):
+        chosen = nearest(x, centroids[None])[:, 0]
+        order, counts = np.argsort(chosen, kind="stable"), np.bincount(chosen, minlength=len(centroids))
+        some, starts = counts > 0, np.cumsum(counts) - counts
+        sums = np.add.reduceat(x[order], starts[some], axis=0)
+        centroids[some] = sums / counts[some, None]
+    return centroids
+
+
+def nearest(
+    x: Float[np.ndarray, "n columns"], centroids: Float32[np.ndarray, "groups points w"]
+) -> UInt8[np.ndarray, "n groups"]:
+    """The number of the nearest centroid in every group, on one core of the host; a group's columns are adjacent."""
+    groups, points, w = centroids.shape
+    tables, halves = np.ascontiguousarray(centroids.transpose(0, 2, 1)), (centroids**2).sum(axis=2) / 2
+    out, scores = np.empty((len(x), groups), np.uint8), np.empty((_ROWS, points), np.float32)
+    for first in range(0, len(x), _ROWS):
+        rows = x[first : first + _ROWS]
+        for number in range(groups):
+            found = np.matmul(rows[:, number * w : (number + 1) * w], tables[number], out=scores[: len(rows)])
+            found -= halves[number]
+            out[first : first + _ROWS, number] = found.argmax(axis=1)
+    return out
+
+
+def nearest_on_device(x: Float[Any, "n columns"], centroids: Float32[Any, "groups points w"]) -> UInt8[Any, "n groups"]:
+    """`nearest` in JAX, also inside a compiled function."""
+    import jax
+    import jax.numpy as jnp
+
+    points = jnp.arange(centroids.shape[1], dtype=jnp.int32)
+
+    def one(group: tuple[Any, Any]) -> Any:  # a CPU keeps one group's scores in its cache, and finds a maximum faster
+        rows, book = group
+        scores = jnp.matmul(rows, book.T, precision="highest") - (book**2).sum(axis=1) / 2
+        best = scores >= scores.max(axis=1, keepdims=True)
+        return jnp.where(best, points, len(points)).min(axis=1).astype(jnp.uint8)
+
+    rows = x.reshape(len(x), len(centroids), -1).swapaxes(0, 1)
+    return jax.lax.map(one, (rows, jnp.asarray(centroids))).T
