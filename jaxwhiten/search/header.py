@@ -118,6 +118,7 @@ def _typed(record: Any, path: Path) -> Header:
             raise FormatError(f"{path}: encoding: {lacking[0]}: missing. {_AGAIN}")
     counts = [header.size, header.dimension, header.input_dimension, header.codes["bytes"] if header.codes else 1]
     odd = any(not 0 < value < 2**31 for value in header.options.values() if type(value) is int)
+    odd |= header.codes is not None and not 0 < header.codes["length"] < 2
     if odd or min(counts) < 1 or not header.build_seconds >= 0:
         raise FormatError(f"{path}: contains a number that is impossible in an index. {_AGAIN}")
     return header

@@ -49,14 +49,14 @@ def test_halves_of_one_corpus_are_fine_and_other_domains_are_not(fit, kind):
     d = 64
     spread, other = np.arange(1, d + 1) ** -0.6, np.roll(np.arange(1, d + 1) ** -0.6, d // 2)
     refit = {"same": 0, "other": 0}
-    for n in (50, 64, 80, 200, 1000):
-        for seed in (1, 2, 3, 4) if fit != "code" else (1, 2):
+    for n in (50, 64, 80, 200, 1000) if fit != "code" else (64, 1000):
+        for seed in (1, 2, 3, 4):
             old, new = np.split(kind(2 * n, seed, spread), 2)
             fitted = FITS[fit](old)
             refit["same"] += drift(fitted, new).verdict != "fine"
             refit["other"] += drift(fitted, kind(n, seed, other)).verdict != "fine"
     assert refit["same"] <= 1, refit
-    assert refit["other"] >= (19 if fit != "code" else 9), refit
+    assert refit["other"] >= (19 if fit != "code" else 8), refit
 
 
 @pytest.mark.parametrize("n", [30, 64, 70, 200, 2000])

@@ -73,7 +73,12 @@ def found(folder):
 
 
 # What another index could say of the same files.
-OTHERS = {("rescore",): [None], ("normalize",): [False], ("options", "approximate"): [True]}
+OTHERS = {
+    ("rescore",): [None],
+    ("normalize",): [False],
+    ("options", "approximate"): [True],
+    ("codes", "length"): [0.5, 1, True],
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -124,7 +124,7 @@ def test_a_coded_index_keeps_its_code_and_an_encoder_its_own(pair):
     upgraded, _ = make(pair, codes="spectrum", bytes=8, ids=[f"d{row}" for row in range(N)])
     upgraded.fill()
     alone = upgraded.finished()
-    assert alone.codes == {"name": "spectrum", "bytes": 8}
+    assert alone.codes["bytes"] == 8
     assert alone.ids.tolist() == upgraded.index.ids.tolist()
     code = SpectrumCode(bytes=12).fit(pair[1])
     coded, new = make(pair, code=code, candidates=N)
@@ -136,7 +136,7 @@ def test_a_coded_index_keeps_its_code_and_an_encoder_its_own(pair):
     scores = code.scores(pair[1][:9], code.encode(pair[1]))
     assert order(found) == np.argsort(-scores, kind="stable")[:, :5].tolist()
     again = coded.finished()
-    assert again.codes == {"name": "spectrum", "bytes": 12}
+    assert again.codes["bytes"] == 12
     assert [hits[0] for hits in order(again.hits(code.transform(pair[1][:9]), 5))] == [hits[0] for hits in order(found)]
 
 
