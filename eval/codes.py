@@ -211,7 +211,7 @@ def measured(
     again = rescored(ids[:, : config.rescore], searched) if config.rescore and name != RAW else None
     told = {}
     if name == "spectrum":
-        columns = int(np.count_nonzero(computed(name, size, fit).bits_))
+        columns = computed(name, size, fit).affine.outputs
         spectemp = measure.spectemp(fit.whitening.with_params(n_components=None).eigenvalues_, columns)
         usual = choose_gamma(fit.whitening, fit.tuned).gamma
         told = {"participation_ratio": participation_ratio(fit.whitening), "spectemp": spectemp, "usual_gamma": usual}
