@@ -118,7 +118,7 @@ class Code(Estimator):
 
         for part in blocks(len(x), block_rows(x.shape[1], 4, _BLOCK_BYTES)):
             mapped = self._mapped(x[part])
-            hardware.on_cores(fill, hardware.deal(range(len(mapped)), len(mapped), hardware.cores()))
+            hardware.on_cores(fill, range(len(mapped)), len(mapped), hardware.cores())
         return with_code(codes, self)
 
     def decode(self, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:

@@ -95,7 +95,7 @@ def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: i
 
     # Two chains on every machine, so that the codebooks do not depend on the number of its cores.
     middle = groups // 2
-    lost = sum(hardware.on_cores(make, [range(middle), range(middle, groups)]))
+    lost = sum(hardware.on_threads(make, [range(middle), range(middle, groups)]))
     return Design(group, centroids, lost)
 
 
