@@ -141,38 +141,11 @@ def on_cores(work: Callable[[list[slice]], Result], rows: range, most: int, thre
     shares: list[list[slice]] = [[] for _ in range(min(threads, -(-len(rows) // each)))]
     for number, first in enumerate(range(rows.start, rows.stop, each)):
         shares[number % threads].append(slice(first, min(rows.stop, first + each)))
-    if len(shares) <= 1:
-        return list(map(work, shares))
-    check_process()
-    # The limit holds for the process if BLAS has one pool of threads, and for the calling thread if OpenMP gives every
-    # thread its own pool. The earlier setting is restored.
-    on_one_thread = functools.partial(_libraries().limit, limits=1, user_api="blas")
-    with _TURN, on_one_thread(), ThreadPoolExecutor(len(shares), initializer=on_one_thread) as pool:
-        return list(pool.map(work, shares))
     return on_threads(work, shares)
 
 
 def on_threads(work: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
-    """`on_cores` with given shares."""
-
-
-def on_cores(work: Callable[[list[slice]], Result], rows: range, most: int, threads: int) -> list[Result]:
-    """Calls `work` on shares of rows, each in its own thread, in which BLAS has no further threads.
-
-    A share is a list of chunks of about the same size, at most `most` rows, the largest first. There are fewer shares
-    than `threads` if each would get few rows. Results have the order of the shares; an error is raised after all are
-    done. `work` must release the GIL while it computes, as NumPy does.
-
-    BLAS's own threads share every product, wait for each other after it, and idle while the next rows are prepared.
-    Here each core prepares and multiplies its own chunks of rows while they are in its cache. A single share runs on
-    the calling thread with BLAS's own threads.
-    """
-    threads = max(1, min(threads, len(rows) // _LEAST_ROWS))
-    rounds = -(-len(rows) // (threads * most))
-    each = max(1, -(-len(rows) // max(1, threads * rounds)))
-    shares: list[list[slice]] = [[] for _ in range(min(threads, -(-len(rows) // each)))]
-    for number, first in enumerate(range(rows.start, rows.stop, each)):
-        shares[number % threads].append(slice(first, min(rows.stop, first + each)))
+    """`on_cores` for given shares."""
     if len(shares) <= 1:
         return list(map(work, shares))
     check_process()
