@@ -22,7 +22,7 @@ def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]
             return getattr(importlib.import_module(where[name]), name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return get, lambda: sorted([*vars(sys.modules[package]), *where])
+    return get, lambda: sorted({*where, *getattr(sys.modules[package], "__all__", ())})
 
 
 @contextlib.contextmanager

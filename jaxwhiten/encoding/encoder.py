@@ -14,7 +14,7 @@ import copy
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, no_type_check, overload
+from typing import TYPE_CHECKING, Any, Unpack, no_type_check, overload
 
 import numpy as np
 from jaxtyping import Float, Float32
@@ -25,7 +25,7 @@ from jaxwhiten.encoding import similarity, stream
 from jaxwhiten.encoding.headed import Headed
 from jaxwhiten.encoding.loading import read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
-from jaxwhiten.encoding.stream import BLOCK, ReadyHead, progress
+from jaxwhiten.encoding.stream import BLOCK, EncodeOptions, ReadyHead, progress
 from jaxwhiten.engines import DEFAULT, Engine, engine_class, engine_for, length_ladder
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import AUTO, Head, Settings, Step, Tables, Truncate, canonical, longest_text
@@ -175,9 +175,13 @@ class Encoder(Headed):
         return result
 
     @overload
-    def encode(self, sentences: str | Texts, *, pooling: str | None = None, **options: Any) -> np.ndarray: ...
+    def encode(  # type: ignore[overload-overlap]  # a str is a sequence, too
+        self, sentences: str | Texts, *, pooling: str | None = None, **options: Unpack[EncodeOptions]
+    ) -> np.ndarray: ...
     @overload
-    def encode(self, sentences: str | Texts, *, pooling: Sequence[str], **options: Any) -> dict[str, np.ndarray]: ...
+    def encode(
+        self, sentences: str | Texts, *, pooling: Sequence[str], **options: Unpack[EncodeOptions]
+    ) -> dict[str, np.ndarray]: ...
     @no_type_check  # at run time: an item that is not a string gets a message of its own
     def encode(
         self,

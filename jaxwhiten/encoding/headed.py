@@ -51,6 +51,16 @@ class Headed:
     _tuned: bool | None  # what the caller or the folder says
     _ratios: dict[Any, float]  # participation ratios by head, shared by encoders that share weights
 
+    def __copy__(self: H) -> H:
+        result = object.__new__(type(self))
+        result.__dict__.update(self.__dict__)
+        return result
+
+    def __reduce__(self) -> Any:
+        raise InputError(
+            f"An encoder cannot be pickled or deep-copied: use Encoder.from_pretrained({self.name!r}) there."
+        )
+
     def _with_head(self: H, head: Head) -> H:
         """This encoder with another default head; weights and compiled programs are shared."""
         result = copy.copy(self)

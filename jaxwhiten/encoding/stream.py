@@ -12,7 +12,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from tqdm import tqdm
@@ -31,6 +31,21 @@ BLOCK = 16_384  # sentences tokenised and sorted together
 _FEW = 16  # up to this many sentences are encoded without a progress bar
 _NO_BAR = tqdm(disable=True)  # one for all, because making a bar takes longer than tokenising a sentence
 _FAILURES = (RuntimeError, MemoryError)  # raised by a batch, in any engine
+
+
+class EncodeOptions(TypedDict, total=False):
+    """The options of `Encoder.encode` except pooling."""
+
+    prompt_name: str | None
+    prompt: str | None
+    normalize_embeddings: bool
+    truncate_dim: int | None
+    precision: Any  # a name or a fitted code
+    batch_size: int | None
+    show_progress: bool | None
+    show_progress_bar: bool | None
+    convert_to_numpy: bool
+    convert_to_tensor: bool
 
 
 class ReadyHead(NamedTuple):

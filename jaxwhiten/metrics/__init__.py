@@ -5,6 +5,7 @@ from jaxwhiten.metrics.scores import (
     UNDEFINED,
     Gold,
     STSScores,
+    binary_scores,
     cosine_pairs,
     discounted_gains,
     mrr_at_k,
@@ -17,5 +18,5 @@ from jaxwhiten.metrics.scores import (
 )
 
 __all__ = ["AGGREGATES", "UNDEFINED", "Gold", "STSScores", "cosine_pairs", "discounted_gains"]
-__all__ += ["mrr_at_k", "ndcg_at_k", "recall_at_k", "recalls", "reciprocal_ranks"]
+__all__ += ["binary_scores", "mrr_at_k", "ndcg_at_k", "recall_at_k", "recalls", "reciprocal_ranks"]
 __all__ += ["spearman", "sts_scores"]

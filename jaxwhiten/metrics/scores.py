@@ -69,6 +69,27 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
     return float(rx @ ry) / scale if scale > 0 else math.nan
 
 
+def binary_scores(
+    similarity: Real[np.ndarray, " n"], labels: Real[np.ndarray, " n"], counts: Int[np.ndarray, "r n"]
+) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
+    """Average precision and the area under the ROC curve of resamples that have each pair `counts` times.
+
+    Pairs of equal similarity share their place.
+
+    References:
+      Fawcett 2006, "An introduction to ROC analysis", section 7, on the area and its ties.
+    """
+    order = np.argsort(-similarity, kind="stable")
+    starts = np.flatnonzero(np.diff(similarity[order], prepend=np.inf))
+    positive = np.add.reduceat(counts[:, order] * (labels[order] > labels.min()), starts, axis=1)
+    every = np.add.reduceat(counts[:, order], starts, axis=1)
+    found, seen = positive.cumsum(axis=1), every.cumsum(axis=1)
+    negative, total = every - positive, found[:, -1]
+    below = (seen - found)[:, -1:] - (seen - found) + negative / 2
+    precision = (positive * found / np.maximum(seen, 1)).sum(axis=1) / total
+    return precision, (positive * below).sum(axis=1) / (total * (seen[:, -1] - total))
+
+
 def cosine_pairs(a: Shaped[np.ndarray, "n _d"], b: Shaped[np.ndarray, "n _e"]) -> Float[np.ndarray, " n"]:
     """Cosine of each row of `a` with the same row of `b`, in the arrays' precision; 0 for a zero vector."""
     return np.einsum("nd,nd->n", *map(normalize, comparable(a, b)))

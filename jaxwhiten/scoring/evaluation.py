@@ -15,7 +15,7 @@ from jaxwhiten.codes import Int8, SpectrumCode, UBinary
 from jaxwhiten.datasets import Pairs, RetrievalData
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError
-from jaxwhiten.metrics import discounted_gains, recalls, reciprocal_ranks, spearman
+from jaxwhiten.metrics import binary_scores, discounted_gains, recalls, reciprocal_ranks, spearman
 from jaxwhiten.metrics.bootstrap import mean_resamples, percentile_interval, spearman_resamples
 from jaxwhiten.scoring.data import ScoredPairs, read
 from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
@@ -43,8 +43,9 @@ def evaluate(
 ) -> Evaluation:
     """Scores an encoder on your own data: its vectors raw, with its own whitening and code, and in fewer bytes.
 
-    TF-IDF and BM25 are scored with them. Similarities of pairs are correlated with their scores; searches are scored by
-    nDCG@10, MRR@10 and recall, with relevant or not as the gain.
+    TF-IDF and BM25 are scored with them. Similarities of pairs are correlated with their scores; if these are two
+    labels, scored by average precision and ROC AUC. Searches are scored by nDCG@10, MRR@10 and recall, with relevant or
+    not as the gain.
 
     Args:
       encoder: The encoder. Pairs are compared by its `similarity_fn_name`, searches by cosine.
@@ -208,10 +209,28 @@ def _size(way: Encoder) -> tuple[int, int]:
 
 
 def _correlations(forms: Sequence[Form], gold: Float[np.ndarray, " n"], resamples: int, seed: int) -> tuple[Row, ...]:
-    """Correlations of similarities with the scores; forms share the resamples."""
+    """Correlations of similarities with the scores, or how well they separate two labels; forms share the resamples."""
+    if len(np.unique(gold)) == 2:
+        return _separations(forms, gold, resamples, seed)
     drawn = spearman_resamples(np.stack([form[-1] for form in forms]), gold, [""] * len(gold), resamples, seed)["all"]
     values = [{"spearman": 100 * spearman(form[-1], gold), "pearson": _pearson(form[-1], gold)} for form in forms]
     return _rows(forms, values, [{"spearman": of_form} for of_form in drawn])
+
+
+def _separations(forms: Sequence[Form], gold: Float[np.ndarray, " n"], resamples: int, seed: int) -> tuple[Row, ...]:
+    """Average precision and ROC AUC of pairs with two labels; pairs are drawn within each label."""
+    rng, names = np.random.default_rng(seed), ("average_precision", "roc_auc")
+    sides, step = [np.flatnonzero(gold == label) for label in np.unique(gold)], max(1, _HELD // (4 * len(gold)))
+    drawn: list[list[np.ndarray]] = [[] for _ in forms]
+    for size in (min(step, resamples - at) for at in range(0, resamples, step)):
+        counts = np.zeros((size, len(gold)), np.int64)
+        for side in sides:
+            counts[:, side] = rng.multinomial(len(side), np.full(len(side), 1 / len(side)), size)
+        for form, found in zip(forms, drawn, strict=True):
+            found.append(100 * np.stack(binary_scores(form[-1], gold, counts)))
+    whole = [100 * np.stack(binary_scores(form[-1], gold, np.ones((1, len(gold)), np.int64)))[:, 0] for form in forms]
+    values = [dict(zip(names, map(float, row), strict=True)) for row in whole]
+    return _rows(forms, values, [dict(zip(names, np.concatenate(found, axis=1), strict=True)) for found in drawn])
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:

@@ -10,10 +10,13 @@ from jaxwhiten.metrics import UNDEFINED
 from jaxwhiten.metrics.bootstrap import Interval
 
 RAW = "raw"
+_MANY = 1e7  # pairs that nobody labels
 LITTLE = 1.0  # points of the first measure
 HEADS = {
     "spearman": "Spearman × 100",
     "pearson": "Pearson × 100",
+    "average_precision": "average precision × 100",
+    "roc_auc": "ROC AUC × 100",
     "ndcg_at_10": "nDCG@10 × 100",
     "mrr_at_10": "MRR@10 × 100",
     "recall_at_10": "recall@10 × 100",
@@ -75,8 +78,8 @@ class Evaluation:
 
     @property
     def spearman(self) -> float:
-        """Spearman's correlation with the scores of pairs, × 100; NaN if all similarities are equal."""
-        return self.rows[self.own].scores["spearman"]
+        """Spearman's correlation with the scores of pairs, × 100; NaN if all similarities are equal, or for labels."""
+        return self.rows[self.own].scores.get("spearman", math.nan)
 
     @property
     def pearson(self) -> float:
@@ -99,8 +102,9 @@ class Evaluation:
         words = max(
             (row for row in others if row.bytes is None), key=lambda row: row.scores[self.measure], default=None
         )
-        against_words = _against(words, ": use it, or a fine-tuned encoder")
-        said = [part for part in (_against(other), against_words, _forms(forms, raw)) if part]
+        what, n = list(self.counts.items())[-1]
+        against_words = _against(words, n, what, ": use it, or a fine-tuned encoder")
+        said = [part for part in (_against(other, n, what), against_words, _forms(forms, raw)) if part]
         text = "; ".join(said)
         return f"{text[:1].upper()}{text[1:]}." if said else ""
 
@@ -147,7 +151,7 @@ def _head(measure: str) -> str:
     return HEADS[measure].removesuffix(" × 100")
 
 
-def _against(other: Row | None, advice: str = "") -> str:
+def _against(other: Row | None, n: int, what: str, advice: str = "") -> str:
     """How the raw vectors compare with another encoder, or with the better lexical baseline."""
     if other is None or other.versus_raw is None or math.isnan(other.versus_raw.value):
         return ""
@@ -156,7 +160,9 @@ def _against(other: Row | None, advice: str = "") -> str:
         return f"raw vectors beat {other.name} by {-value:.2f} ({-high:.2f} to {-low:.2f})"
     if low > 0:
         return f"{other.name} beats raw vectors by {value:.2f} ({low:.2f} to {high:.2f}){advice}"
-    return f"raw vectors and {other.name} do not differ significantly"
+    needed = n * ((high - low) / 2 / value) ** 2 if value else math.inf
+    decide = f", about {float(f'{needed:.2g}'):,.0f} would decide {abs(value):.2f}" if needed < _MANY else ""
+    return f"raw vectors and {other.name} do not differ significantly: {other.versus_raw} on {n:,} {what}{decide}"
 
 
 def _forms(forms: list[Row], raw: Row) -> str:

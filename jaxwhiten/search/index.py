@@ -71,6 +71,9 @@ class Index(About):
     _threads: SharedLock = field(default_factory=SharedLock, init=False)
     _seen: dict[Path, str] = field(default_factory=dict, init=False)  # checksums of headers by folder
 
+    def __reduce__(self) -> Any:
+        raise InputError("An index cannot be pickled or deep-copied: save it, and call load_index there.")
+
     def __repr__(self) -> str:
         return f"Index({self.size:,} documents, {self.stored}, {self.nbytes / 1e6:.1f} MB)"
 

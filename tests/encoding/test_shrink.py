@@ -1,10 +1,13 @@
 """Shrinking an encoder, and searching its index by texts."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
 import jaxwhiten
-from jaxwhiten import Encoder
+from jaxwhiten import Encoder, Whitening
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index
 from jaxwhiten.search import load_index as load_vectors
@@ -68,3 +71,19 @@ def test_what_cannot_be_shrunk_or_searched(encoder, tmp_path):
     index.save(tmp_path / "idx")
     with pytest.raises(InputError, match="no encoder"):
         load_vectors(tmp_path / "idx").search("a text")
+
+
+def test_what_cannot_be_pickled_says_what_to_pass(encoder):
+    for copied in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(
+            InputError, match=r"An encoder cannot be pickled or deep-copied: use Encoder\.from_pretrained"
+        ):
+            copied(encoder)
+        with pytest.raises(InputError, match="An index cannot be pickled or deep-copied: save it, and call load_index"):
+            copied(encoder.index(TEXTS[:3]))
+        copied(Whitening().fit(np.asarray(encoder.encode(TEXTS))))
+    assert copy.copy(encoder).encode(TEXTS[:1]).tolist() == encoder.encode(TEXTS[:1]).tolist()
+
+
+def test_dir_shows_the_public_names():
+    assert dir(jaxwhiten) == sorted(jaxwhiten.__all__)

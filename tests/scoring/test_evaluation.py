@@ -1,6 +1,7 @@
 """A user's own scored pairs in one call: the plain computation, whatever form the pairs come in."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from jaxwhiten import Encoder, Moments, ScoredPairs, Whitening, build_index, eva
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary
 from jaxwhiten.datasets import Pairs, from_pairs
 from jaxwhiten.errors import InputError, NonFiniteError
-from jaxwhiten.metrics import cosine_pairs
+from jaxwhiten.metrics import binary_scores, cosine_pairs
 from jaxwhiten.metrics.bootstrap import Interval, percentile_interval, spearman_resamples
 from jaxwhiten.scoring import Evaluation, Row
 from jaxwhiten.scoring.result import Change
@@ -186,7 +187,10 @@ def row(name, size, value, low=None, high=None):
             [row("BM25", None, 9.0, 6.0, 12.0)],
             "BM25 beats raw vectors by 9.00 (6.00 to 12.00): use it",
         ),
-        ([row("BM25", None, 1.0, -6.0, 12.0)], "Raw vectors and BM25 do not differ significantly."),
+        (
+            [row("BM25", None, 1.0, -6.0, 12.0)],
+            "Raw vectors and BM25 do not differ significantly: +1.00 (-6.00 to +12.00) on 9 pairs, about 730",
+        ),
         ([row("whitened", 400, 1.0, 0.5, 2.0)], "Whitened: gains, +1.00 (+0.50 to +2.00)."),
         ([row("whitened", 400, -1.0, -2.5, -0.1)], "Whitened: loses, -1.00"),
         ([row("int8", 100, 0.0, -0.1, 0.1), row("code", 50, -3.0, -9.0, 2.0)], "Int8 of 100 bytes, 1/4 of float32, lo"),
@@ -204,3 +208,31 @@ def test_the_verdict_follows_the_intervals(others, verdict):
     assert found.verdict.startswith(verdict)
     assert bool(found.verdict) == bool(verdict)
     assert str(found).endswith(found.verdict)
+
+
+def test_two_labels_are_separated(encoder, pairs):
+    labels = (pairs.score > 2.5).astype(float)
+    found = evaluate(
+        encoder, (pairs.sentence1, pairs.sentence2, labels), versus=encoder.with_pooling("cls"), resamples=200
+    )
+    assert list(found.rows[0].scores) == ["average_precision", "roc_auc"]
+    assert math.isnan(found.spearman)
+    for row in found.rows:
+        for measure, (low, high) in row.intervals.items():
+            assert low < row.scores[measure] < high
+    assert "average precision" in str(found)
+    alone = evaluate(encoder, (pairs.sentence1, pairs.sentence2, labels), resamples=200)
+    assert alone.interval == found.interval  # every form has the same resamples
+
+
+def test_scores_of_two_labels():
+    """Against their definitions, with ties: pairs of equal similarity share their place."""
+    rng = np.random.default_rng(0)
+    similarity, labels = rng.integers(0, 6, 40) / 5, rng.integers(0, 2, 40)
+    counts = np.stack([np.ones(40, int), rng.integers(0, 3, 40)])
+    precision, area = binary_scores(similarity, labels, counts)
+    for row, (x, y) in enumerate((np.repeat(similarity, c), np.repeat(labels, c)) for c in counts):
+        ahead = x[y == 1][:, None] - x[y == 0]
+        assert area[row] == pytest.approx(((ahead > 0) + (ahead == 0) / 2).mean())
+        expected = [y[x >= value].mean() for value in x[y == 1]]
+        assert precision[row] == pytest.approx(np.mean(expected))
