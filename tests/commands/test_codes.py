@@ -49,6 +49,21 @@ def test_an_index_of_codes(run, tiny_model, texts, tmp_path, codes, rescore):
     assert texts[7] in done.out
 
 
+@pytest.mark.parametrize("told", ["--tuned", "--untuned", ""])
+def test_shards_and_texts_give_one_gamma(run, tiny_model, texts, tmp_path, told):
+    pytest.importorskip("pyarrow")
+    model, found = ("--model", tiny_model, *MODEL, *told.split()), []
+    assert run("embed", tmp_path / "texts.txt", "-o", tmp_path / "emb", *model).code == 0
+    for words in (("emb",), ("texts.txt", *model)):
+        done = run("index", tmp_path / words[0], *words[1:], "--bytes", 4, "-o", tmp_path / "index")
+        assert done.code == 0, done.err
+        found.append((load_index(tmp_path / "index").fitted.gamma_, done.err))
+    assert found[0] == found[1]
+    assert found[0][0] == (0.25 if told == "--tuned" else 1.0)
+    over = run("index", tmp_path / "emb", "--bytes", 4, "--tuned", "-o", tmp_path / "index")
+    assert "γ=0.25: the encoder is fine-tuned for similarity (as specified)" in over.err
+
+
 def test_a_code_in_a_file_is_taken_where_a_whitening_is(run, corpus, tiny_model, texts, tmp_path):
     model, code_file = ("--model", tiny_model, *MODEL), tmp_path / "code.safetensors"
     assert run("fit", corpus, *model, "--bytes", 8, "-o", code_file).code == 0

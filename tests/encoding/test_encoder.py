@@ -162,6 +162,31 @@ def test_vocab_txt_is_enough(minilm, tmp_path):
     )
 
 
+def test_an_encoder_is_tuned_as_told_as_its_folder_records_or_by_its_vectors(encoder, tiny_model, tmp_path):
+    assert not encoder.tuned
+    told = Encoder.from_pretrained(tiny_model, pooling="mean", tuned=True)
+    assert told.tuned
+    assert told.with_pooling("cls").space().tuned
+    told.save(tmp_path / "tuned")
+    encoder.save(tmp_path / "judged")
+    assert Encoder.from_pretrained(tmp_path / "tuned").tuned
+    assert not Encoder.from_pretrained(tmp_path / "tuned", tuned=False).tuned
+    assert Encoder.from_pretrained(tmp_path / "judged").space().tuned is None
+    encoder.judged().save(tmp_path / "recorded")
+    assert Encoder.from_pretrained(tmp_path / "recorded").space().tuned is False
+
+
+@pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
+@pytest.mark.parametrize("pooling", ["mean", "first_last_avg"])
+def test_the_encoder_in_the_package_is_not_tuned_with_or_without_a_whitening(pooling):
+    tiny = Encoder.from_pretrained("jaxwhiten-tiny", pooling=pooling)
+    record = tiny.encoding()
+    assert (record["tuned"], 9 < record["participation_ratio"] < 14) == (False, True)
+    whitened = tiny.whiten(SENTENCES * 4, k=2)
+    assert whitened.encoding()["participation_ratio"] == record["participation_ratio"]
+    assert whitened.head.whitening.gamma == 1.0
+
+
 def test_what_is_kept_of_how_vectors_were_made(encoder, tiny_model):
     expected = {"model": str(tiny_model), "fingerprint": encoder.fingerprint, "pooling": "mean", "max_length": 48}
     prompts = {"prompt": "", "prompts": {"query": "", "document": ""}}
