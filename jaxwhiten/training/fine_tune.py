@@ -194,7 +194,7 @@ def fit_options(encoder: Encoder) -> str:
     code, whitening = encoder.head.code, encoder.head.whitening
     options = f" -k {encoder.dimension}" if code is None else f" --bytes {code.nbytes}"
     for name in ("beta", "gamma", "shrinkage") if whitening is not None else ():
-        if (value := getattr(whitening, name)) != DEFAULTS[name]:
+        if (value := getattr(whitening, name)) not in ((0.25, 1.0) if name == "gamma" else (DEFAULTS[name],)):
             options += f" --{name} {value}"
     return options
 
