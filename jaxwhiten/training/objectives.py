@@ -13,8 +13,7 @@ from jaxtyping import Array, Scalar
 from jaxwhiten import losses
 from jaxwhiten.errors import check_name
 from jaxwhiten.training.distillation import plan_components
-from jaxwhiten.training.lora import plan_lora
-from jaxwhiten.training.plan import Objective, Plan, Setup
+from jaxwhiten.training.plan import Objective, Plan, Setup, plan_lora
 
 
 def _of_first(loss: Callable[..., Scalar]) -> Callable[..., Scalar]:
