@@ -4,7 +4,7 @@ import pytest
 
 from jaxwhiten.errors import InputError
 from jaxwhiten.training import make_plan
-from tests.training.test_lora import before, check_adapter, folder, setup  # noqa: F401
+from tests.training.test_plan_lora import before, check_adapter, folder, setup  # noqa: F401
 from train.adapters import KINDS, on_vectors
 from train.objectives import find_objective
 
