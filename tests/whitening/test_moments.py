@@ -9,8 +9,7 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings
 
 from jaxwhiten import io
 from jaxwhiten.errors import FormatError, InputError, MismatchError, NonFiniteError
@@ -149,20 +148,6 @@ def test_few_programs_are_compiled(monkeypatch):
         total.update(rng.standard_normal((n, 4)).astype(np.float32))
     assert 0 < len(traced) <= 10
     assert total.n == sum(range(1, 200, 3))
-
-
-@FEW
-@given(st.data())
-def test_any_split_gives_the_same(data):
-    n = data.draw(st.integers(1, 60), "n")
-    d = data.draw(st.integers(1, 6), "d")
-    offset = data.draw(st.sampled_from([0.0, 1.0, 1000.0]), "offset")
-    X = sample(n, d, offset, seed=data.draw(st.integers(0, 99), "seed")).astype(np.float32)
-    cuts = sorted(data.draw(st.lists(st.integers(0, n), max_size=5), "cuts"))
-    total = Moments()
-    for block in np.split(X, cuts):
-        total.update(block)
-    assert_equals(total, X)
 
 
 def test_merge_changes_only_the_left_side_and_itself_counts_twice():
