@@ -296,13 +296,6 @@ def test_truncated_missing_and_foreign_files_are_refused(saved, tmp_path):
             load_index(folder)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00"])
-def test_a_header_that_is_no_header_is_refused(text, tmp_path):
-    (tmp_path / "header.json").write_text(text)
-    with pytest.raises(FormatError):
-        load_index(tmp_path)
-
-
 def test_a_file_that_is_no_faiss_index_is_refused_though_its_checksum_is_right(saved, tmp_path):
     import hashlib
 
