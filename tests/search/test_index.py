@@ -270,6 +270,17 @@ def test_a_missing_faiss_names_the_extra(vectors, monkeypatch):
         build_index(vectors, "faiss-flat")
 
 
+@pytest.mark.parametrize("key", ["fingerprint", "pooling", "max_length"])
+def test_a_query_encoded_otherwise_is_refused(key, vectors):
+    index = build_index(vectors, "jax", encoding=ENCODING)
+    index.check_encoding({**ENCODING, "model": "the same under another name"})
+    shown = "another model|other weights" if key == "fingerprint" else f"expected {key}="
+    with pytest.raises(MismatchError, match=shown):
+        index.check_encoding({**ENCODING, key: 8 if key == "max_length" else "other"})
+    with pytest.raises(MismatchError, match=shown):
+        index.check_encoding({name: value for name, value in ENCODING.items() if name != key})
+
+
 def test_an_index_that_does_not_know_its_encoding_cannot_vouch(vectors):
     with pytest.raises(MismatchError, match="does not record its encoder"):
         build_index(vectors, "jax").check_encoding(ENCODING)
