@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tomllib
 from email.message import Message
 
 import pytest
@@ -69,3 +70,10 @@ def test_a_name_is_checked_against_any_iterable():
         errors.check_name("backend", "jx", {"jax": 1})
     with pytest.raises(errors.InputError, match=r"Unknown backend \['jax'\]"):  # which no dictionary could look up
         errors.check_name("backend", ["jax"], {"jax": 1})
+
+
+def test_what_is_advised_to_install_is_this_repository():
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    advice = errors.install_command("cpu")
+    assert advice.startswith("pip install '.[cpu]' in a checkout, ")
+    assert advice.endswith(f"pip install 'jaxwhiten[cpu] @ git+{urls['Repository']}'")

@@ -152,3 +152,10 @@ def test_retrieval_refuses_what_does_not_fit():
         metrics.recall_at_k(ranked, [[1], [3]], 0)
     with pytest.raises(InputError, match="Query number 5"):
         metrics.Gold.from_pairs(np.array([5]), np.array([1]), 2)
+
+
+def test_spearman_equals_scipy_on_float32():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=2000).astype(np.float32)
+    y = np.round(x + rng.normal(size=2000), 1)
+    assert metrics.spearman(x, y) == pytest.approx(spearmanr(x.astype(np.float64), y).statistic, abs=1e-12)

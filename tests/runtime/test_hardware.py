@@ -24,3 +24,11 @@ def test_peak_memory_is_in_gb_and_stays():
     most = hardware.peak_memory()
     assert 0.2 < most < 100
     assert hardware.peak_memory() >= most
+
+
+def test_cores_where_the_system_does_not_tell(monkeypatch):
+    monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: 7)
+    assert hardware.cores() == 7
+    monkeypatch.setattr("os.cpu_count", lambda: None)
+    assert hardware.cores() == 1

@@ -426,3 +426,10 @@ def test_parameters_say_what_the_constructor_takes():
             found[name].parse("many")
         assert found[name].help
     assert Whitening(**values).fit(sample(80, 9)).transform(sample(2, 9)).shape == (2, 8)
+
+
+def test_normalize_refuses_what_has_no_direction():
+    for bad in (np.nan, np.inf):
+        with pytest.raises(NonFiniteError, match="Row 1 "):
+            normalize(np.array([[1.0, 2.0], [bad, 1.0]]))
+    assert normalize(np.zeros((0, 3))).shape == (0, 3)
