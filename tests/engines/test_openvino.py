@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -96,6 +97,21 @@ def test_behind_a_prompt(folder, pair, mode):
     encoders = [encoder._with_head(Head.of(steps)) for encoder in pair]
     expected, found = (encoder.encode(SENTENCES[:4], prompt="Someone makes: ") for encoder in encoders)
     np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_several_threads_at_once(pair):
+    _, encoder = pair
+    texts, found = SENTENCES * 40, {}
+    threads = [
+        threading.Thread(target=lambda i=i: found.update({i: encoder.encode(texts, batch_size=4)})) for i in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for vectors in found.values():
+        np.testing.assert_allclose(vectors[:10], vectors[-10:], atol=1e-5)
+    assert len(found) == 3
 
 
 def test_no_memory_splits_the_batch(pair, monkeypatch):
