@@ -22,11 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     import numpy as np
-    from tqdm import tqdm
 
     from jaxwhiten.arrays import as_matrix, normalize, work_dtype
     from jaxwhiten.codes import Code
     from jaxwhiten.commands.vectors import check_output, open_vectors, vector_writer
+    from jaxwhiten.progress import Progress
 
     check_output(args.output)
     vectors = open_vectors(args.vectors)
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
         what = f"{width}-dimensional vectors"
     function: Any = fitted.encode if isinstance(fitted, Code) else fitted.transform
     rows = max(1, _BLOCK_BYTES // (d * dtype.itemsize))
-    progress = tqdm(total=n, desc="apply", unit="row", disable=None, delay=1, leave=False)
+    progress = Progress(total=n, desc="apply", unit="row", delay=1, leave=False)
     with vector_writer(args.output, width, dtype if code is None else np.uint8, code) as write, progress:
         for start in range(0, n, rows):
             block = function(vectors[start : start + rows])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import shutil
 
-from tqdm import tqdm
-
 from jaxwhiten.commands.arguments import add, add_model, load_encoder
 from jaxwhiten.errors import InputError
+from jaxwhiten.progress import Progress
 
 _AT_ONCE = 1024  # texts embedded between two updates of the progress bar
 
@@ -33,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
     candidates = told["candidates"] if args.candidates is None else args.candidates
     new = told["new"] if args.model else located(told["new"], args.index)
     upgraded = Upgraded(index, old, load_encoder(args, new), candidates, folder=args.index)
-    with tqdm(total=args.fill, desc="embed", unit="text", disable=None) as bar:
+    with Progress(total=args.fill, desc="embed", unit="text") as bar:
         for start in range(0, args.fill, _AT_ONCE):
             bar.update(upgraded.fill(min(_AT_ONCE, args.fill - start)))
     kept = f"stored in {upgraded.folder}; delete it to cancel"

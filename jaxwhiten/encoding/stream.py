@@ -23,6 +23,7 @@ from jaxwhiten.engines.batching import Batch, Found
 from jaxwhiten.engines.engine import Engine
 from jaxwhiten.errors import InputError, JaxwhitenError, NonFiniteError
 from jaxwhiten.head import AfterPrompt, Head, Heads, Step
+from jaxwhiten.progress import Progress
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import BulkTokenizer, TextForm, Texts, TokenIds, text_blocks
 from jaxwhiten.whitening import Moments
@@ -277,5 +278,4 @@ def progress(sentences: Any = (), show: bool | None = None) -> tqdm:
     total = len(sentences) if isinstance(sentences, Sized) else None
     if show is False or (show is None and total is not None and total <= _FEW):
         return _NO_BAR
-    how = {"disable": None if show is None else False, "delay": 1 if show is None else 0}
-    return tqdm(total=total, desc="encode", unit="sent", leave=False, **how)
+    return Progress(show, total=total, desc="encode", unit="text", leave=False, delay=1 if show is None else 0)

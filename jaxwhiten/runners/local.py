@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tqdm import tqdm
-
 from jaxwhiten.datasets.chunks import Source
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import check_name
 from jaxwhiten.io import PathLike
+from jaxwhiten.progress import Progress
 from jaxwhiten.runners.parts import Parts, Plan
 
 
@@ -41,7 +40,7 @@ def embed_files(
         written = (parts.write(encoder, chunk) for chunk in parts.missing())
     rows = bytes_read = 0
     size = sum(source.stat()[0] for source in sources)
-    with tqdm(unit="row", desc="embed", disable=None if show_progress is None else not show_progress) as bar:
+    with Progress(show_progress, unit="row", desc="embed") as bar:
         for record in written:
             rows += record["rows"]
             bytes_read += record["end"][1] - record["start"][1]

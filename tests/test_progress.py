@@ -1,0 +1,20 @@
+"""Progress in a file: a line now and then, without control characters."""
+
+from jaxwhiten import progress
+from jaxwhiten.progress import Progress
+
+
+def test_lines_in_a_file(capsys, monkeypatch):
+    with Progress(total=10, desc="encode", unit="text") as bar:
+        bar.update(5)
+    assert capsys.readouterr().err == ""  # nothing before 30 seconds
+    monkeypatch.setattr(progress, "_LINES", {**progress._LINES, "mininterval": 0, "delay": 0})
+    with Progress(total=10, desc="encode", unit="text") as bar:
+        bar.update(5)
+        bar.update(3)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1].startswith("encode: 8 of 10 texts, ")
+    assert lines[-1].endswith(" left")
+    with Progress(show=False, total=10) as bar:
+        bar.update(5)
+    assert capsys.readouterr().err == ""
