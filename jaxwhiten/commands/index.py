@@ -66,8 +66,7 @@ def run(args: argparse.Namespace) -> None:
         return _change(args, changes[0])
     if args.whitening and args.whiten:
         raise InputError("--whitening reads a whitening and --whiten fits one: pass only one.")
-    if args.n_components is not None and not (args.whitening or args.whiten):
-        raise InputError("-k requires a whitening: pass --whiten or --whitening FILE, too.")
+    args.whiten = args.whiten or (args.n_components is not None and not args.whitening)
     options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
 
     from jaxwhiten.search.backend import backend_with

@@ -2,11 +2,13 @@
 
 import bz2
 import json
+import re
 import shutil
 
 import pytest
 
 from jaxwhiten.search import load_index
+from tests.commands.conftest import generated
 
 ROWS = [
     ("1", "A man", "plays a guitar."),
@@ -106,3 +108,15 @@ def test_options_stand_anywhere(run, tiny_model, tmp_path):
     ]
     assert found[0].count("\n") == 4
     assert len(set(found)) == 1
+
+
+@pytest.mark.filterwarnings("default::jaxwhiten.whitening.whitening.WhiteningWarning")
+@pytest.mark.parametrize("words", ["fit -o {out}", "fit --bytes 8 -o {out}", "index --bytes 8 -o {out}"])
+def test_the_advice_for_few_rows_is_accepted(run, tiny_model, tmp_path, words):
+    (tmp_path / "few.txt").write_text("\n".join(generated(160)))
+    command, *how = words.format(out=tmp_path / "out").split()
+    how = [command, tmp_path / "few.txt", *how, "--model", tiny_model, "--pooling", "mean", "--no-cache"]
+    done = run(*how)
+    advice = re.search(r"keep at most \d+ columns: (-k \d+)\.", done.err)[1]
+    done = run(*how, *advice.split())
+    assert (done.code, "keep at most" in done.err) == (0, False)
