@@ -1,6 +1,7 @@
 """Codes that FAISS trains, for comparison with the codes of an index: `pq`, `opq`, `rabitq`, `eden`, `sq4` and `sq8`.
 
-They are searched like the codes of an index: after the whitening, by the distance to the decoded vectors.
+They are searched after the whitening, by the distance to the decoded vectors. `rabitq` and `eden` are behind a random
+rotation, as their authors have it, and the rotation of `opq` is trained for as many rounds as FAISS does by default.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from jaxwhiten.errors import InputError
 COMPARATORS = ("pq", "opq", "rabitq", "eden", "sq4", "sq8")
 # Bytes that FAISS adds to every vector, for one bit a dimension and for more, and the most bits.
 _FACTORS = {"rabitq": (8, 20, 9), "eden": (8, 8, 8)}
-# Rounds of a rotation's training and what it sees: with FAISS's own values it takes ten times as long.
-_OPQ = {"niter": 5, "niter_pq_0": 10, "max_train_points": 10_240}
 _SEED = 1234
 
 
@@ -42,7 +41,8 @@ def factory(name: str, size: int, k: int) -> tuple[str, int, int]:
         one, more, most = _FACTORS[name]
         bits = next((b for b in range(most, 1, -1) if -(-k * b // 8) + more <= size), 1)
         columns = k if bits > 1 else min(k, 8 * (size - one))
-        found = {"rabitq": "RaBitQ", "eden": "EDEN"}[name] + (str(bits) if bits > 1 else "")
+        kind = {"rabitq": "RaBitQ", "eden": "EDEN"}[name] + (str(bits) if bits > 1 else "")
+        found = f"RR{columns},{kind}"
         used = -(-columns * bits // 8) + (more if bits > 1 else one)
     else:
         bits = int(name.removeprefix("sq"))
@@ -77,8 +77,6 @@ class Comparator:
         if name == "opq":
             rotation = faiss.downcast_VectorTransform(self._index.chain.at(0))
             self._rotating = rotation.pq = faiss.ProductQuantizer(columns, size, 8)  # only pointed to
-            for setting, value in _OPQ.items():
-                setattr(rotation, setting, value)
             for quantiser in (self._rotating, faiss.downcast_index(self._index.index).pq):
                 quantiser.cp.seed, quantiser.cp.min_points_per_centroid = _SEED, 1
         if name == "pq":
