@@ -96,7 +96,7 @@ def _code(code: Code) -> dict[str, Any]:
     told["dimension"] = facts["dimension"]
     if code.whitening is not None:
         told |= {"columns": code.affine.outputs, "gamma": code.whitening.gamma}
-        told["distortion"] = round(facts["distortion"], 4)
+        told |= {"distortion": round(facts["distortion"], 4), "bound": round(facts["bound"], 4)}
     return told | {name: facts[name] for name in ("model", "pooling", "max_length", "corpus") if facts.get(name)}
 
 
