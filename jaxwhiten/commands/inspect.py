@@ -82,6 +82,7 @@ def _index(folder: str) -> dict[str, Any]:
 
     header = read_header(folder)
     told = {name: getattr(header, name) for name in ("backend", "options", "size", "dimension", "codes", "rescore")}
+    told["codes"] = header.codes and {name: header.codes[name] for name in ("name", "bytes")}
     told |= {"ids": "own" if "ids.json" in header.files else "numbers", "texts": "documents.jsonl" in header.files}
     told |= {"whitening": header.whitening and header.whitening["k"], "encoding": header.encoding}
     if upgrade := read_upgrade(folder, header.encoding):
