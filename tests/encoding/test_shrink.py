@@ -45,7 +45,7 @@ def test_documents_are_codes_and_queries_are_floats(encoder):
     small = encoder.shrink(TEXTS, bytes=8)
     index = small.index(TEXTS)
     assert (index.codes["name"], index.codes["bytes"]) == ("spectrum", 8)
-    assert repr(index) == "Index(500 documents, spectrum codes of 8 bytes, faiss-flat, 0.1 MB)"
+    assert repr(index) == "Index(500 documents, spectrum codes of 8 bytes, faiss-flat, 0.0 MB)"
     queries = encoder.encode(TEXTS[:5])
     scores, ids = index.search(queries, k=4)
     hits = index.search(TEXTS[:5], k=4)
