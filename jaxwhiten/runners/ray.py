@@ -119,4 +119,4 @@ def fit(dataset: Any, column: str = "vector", by: str | None = None) -> Any:
             return grouped.merged_bytes(total, other)
 
     packed = dataset.select_columns([column, by] if by else [column]).aggregate(FitMoments())["moments"]
-    return grouped.result(grouped.from_bytes(packed), by)
+    return grouped.result(grouped.from_bytes(packed) if packed else {}, by)
