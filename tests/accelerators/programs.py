@@ -224,7 +224,7 @@ PROGRAMS: Sequence[Program] = (
     Program("encode, base, 512 × 128", encode(BASE, 512, 128), 2.0),
     Program("encode, base, 128 × 512", encode(BASE, 128, 512), 2.0),
     Program("encode, base, whitened to 128", encode(BASE, 512, 128, None, whitened), 2.0),
-    Program("encode, base, code of 48 bytes", encode(BASE, 512, 128, None, coded), 2.0, low_products=1),
+    Program("encode, base, code of 48 bytes", encode(BASE, 512, 128, None, coded), 2.0),
     Program("encode, base, float32", encode(BASE, 512, 128, dtype="float32"), 2.0),
     Program("encode, large, 128 × 512", encode(LARGE, 128, 512), 2.6),
     Program("encode, base, 4,096 × 16 packed in 24", encode(BASE, 4096, 24, TOKENS), 2.0),
@@ -232,9 +232,7 @@ PROGRAMS: Sequence[Program] = (
     Program("encode, base, 4,096 × 16 in rows of 128", encode(BASE, 512, 128, sentences=SLOTS), 2.0),
     Program("encode, base, rows of 128, float32", encode(BASE, 512, 128, dtype="float32", sentences=SLOTS), 2.5),
     Program("encode, base, rows of 128, whitened", encode(BASE, 512, 128, None, whitened, sentences=SLOTS), 2.0),
-    Program(
-        "encode, base, rows of 128, code", encode(BASE, 512, 128, None, coded, sentences=SLOTS), 2.0, low_products=1
-    ),
+    Program("encode, base, rows of 128, code", encode(BASE, 512, 128, None, coded, sentences=SLOTS), 2.0),
     Program("encode, large, rows of 128", encode(LARGE, 512, 128, sentences=SLOTS), 2.5),
     Program("encode, base, rows of 512", encode(BASE, 128, 512, sentences=SLOTS), 2.0, no_maps=512),
     Program("encode, large, rows of 512", encode(LARGE, 128, 512, sentences=SLOTS), 2.5, no_maps=512),
