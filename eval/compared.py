@@ -14,14 +14,15 @@ from jaxwhiten.whitening import is_spread
 
 _CODE = "spectrum"
 _SHIPPED = 780  # sentences
+_LITTLE = 0.5  # points
 CodesRun = Run[CodesHeader, CodeRow]
 
 
 def tasks_table(runs: Sequence[CodesRun]) -> Table:
-    """The difference of the spectrum code to float32 by task, fit and size, and the smallest size that loses nothing.
+    """The difference of the spectrum code to float32 by task, fit and size, and the smallest size that is enough.
 
     A run is a search; where it has them, STS on decoded vectors and labels of decoded pairs are tasks of their own. A
-    size loses nothing where the upper end of the difference's interval is at least 0.
+    size is enough where the interval of the difference lies above −0.5 points.
     """
     sizes = sorted(set.intersection(*({row.bytes for row in run.rows if row.code == _CODE} for run in runs)))
     cells = []
@@ -38,13 +39,33 @@ def tasks_table(runs: Sequence[CodesRun]) -> Table:
             for fit in dict.fromkeys(row.whitening for row in run.rows[1:]):
                 rows = {row.bytes: row for row in run.rows if (row.whitening, row.code) == (fit, _CODE)}
                 found = {size: difference(rows[size]) for size in sizes if size in rows}
-                enough = [size for size, estimate in found.items() if estimate and estimate.high >= 0]
+                enough = [size for size, estimate in found.items() if estimate and estimate.low > -_LITTLE]
                 gamma = ", ".join(f"{gamma:g}" for gamma in dict.fromkeys(row.gamma for row in rows.values()))
                 shown = [f"{e.value:+.2f}{e.mark}" if (e := found.get(size)) else "" for size in sizes]
                 cells.append([task, fit, gamma, f"{value:.2f}", *shown, f"{min(enough)}" if enough else "none"])
     heads = ["task", "fitted on", "γ", "float32", *(f"{size} B" for size in sizes), "enough"]
     caption = f"{runs[0].header.model}: difference to float32, in points. {SIGNIFICANT}: its interval leaves out 0."
     return Table(heads, cells, 2, caption)
+
+
+def rivals_table(runs: Sequence[CodesRun]) -> Table:
+    """The difference of every code to float32 by encoder, task and size; a code of fewer bytes stands at the next size.
+
+    Codes are those that are fitted on the documents, and those that have no fit.
+    """
+    sizes = sorted(set.intersection(*({row.bytes for row in run.rows if row.code == _CODE} for run in runs)))
+    cells = []
+    for run in runs:
+        found: dict[str, dict[int, str]] = {}
+        for row in run.rows[1:]:
+            size = next((size for size in sizes if row.bytes <= size), None)
+            if size is not None and row.versus_raw is not None and row.whitening in ("documents", "none"):
+                found.setdefault(row.code, {})[size] = f"{row.versus_raw.value:+.2f}{row.versus_raw.mark}"
+        task, raw = run.header.dataset.name, f"{100 * run.rows[0].mrr_at_10:.2f}"
+        cells += [[task, raw, code, *(shown.get(size, "") for size in sizes)] for code, shown in found.items()]
+    heads = ["task", "float32", "code", *(f"{size} B" for size in sizes)]
+    caption = f"{runs[0].header.model}: difference to float32, in points. {SIGNIFICANT}: its interval leaves out 0."
+    return Table(heads, cells, 3, caption)
 
 
 def _ratio(header: CodesHeader) -> float:
@@ -157,6 +178,7 @@ def upgrade_table(runs: Sequence[UpgradeRun]) -> Table:
 
 VIEWS: dict[str, Callable[[Sequence[Any]], Table]] = {
     "tasks_table": tasks_table,
+    "rivals_table": rivals_table,
     "regret_table": regret_table,
     "regret_summary_table": regret_summary_table,
     "upgrade_table": upgrade_table,

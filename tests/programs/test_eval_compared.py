@@ -60,8 +60,8 @@ def test_conditions_choose_rows_and_columns(run):
         tables.table_of([run], "regret_table", ["encodr=x"])
 
 
-def test_the_smallest_size_that_loses_nothing(run):
-    ends = {4: Estimate(-1.0, -1.5, -0.5), 8: Estimate(-0.2, -0.6, 0.2)}
+def test_the_smallest_size_that_loses_less_than_half_a_point(run):
+    ends = {4: Estimate(-1.0, -1.5, -0.5), 8: Estimate(-0.2, -0.45, 0.05)}
     rows = [dataclasses.replace(row, versus_raw=ends.get(row.bytes)) for row in run.rows]
     (line,) = compared.tasks_table([dataclasses.replace(run, rows=rows)]).rows
     assert line[-3:] == ["-1.00∗", "-0.20 ", "8"]
@@ -92,3 +92,20 @@ def test_a_database_has_a_row_with_every_map(monkeypatch):
     ]
     table = benchmarks.database_maps_table({"quality": rows})
     assert table.rows == [["e, d", "48", "x", "50.0", "40.0", "10.0∗", "20.0", "", "30.0"]]
+
+
+def test_rivals_stand_at_their_size_and_a_size_is_enough_within_half_a_point(run):
+    raw, row = run.rows[0], run.rows[1]
+    near, far = Estimate(-0.2, -0.45, 0.05), Estimate(-0.4, -0.6, -0.2)
+    rows = [
+        raw,
+        dataclasses.replace(row, bytes=4, versus_raw=far),
+        dataclasses.replace(row, bytes=8, versus_raw=near),
+        dataclasses.replace(row, code="ubinary", bytes=3, versus_raw=far, whitening="none"),
+        dataclasses.replace(row, code="pq", bytes=9, versus_raw=far),
+    ]
+    made = dataclasses.replace(run, rows=rows)
+    table = compared.rivals_table([made])
+    assert table.columns[2:] == ["code", "4 B", "8 B"]
+    assert [cells[2:] for cells in table.rows] == [["spectrum", "-0.40∗", "-0.20 "], ["ubinary", "-0.40∗", ""]]
+    assert compared.tasks_table([made]).rows[0][-1] == "8"
