@@ -129,6 +129,20 @@ def nearest(
     return out
 
 
+def nearest_on_cores(
+    x: Float32[np.ndarray, "n columns"], centroids: Float32[np.ndarray, "groups points w"]
+) -> UInt8[np.ndarray, "n groups"]:
+    """`nearest` on all cores of the host."""
+    out = np.empty((len(x), len(centroids)), np.uint8)
+
+    def fill(chunks: list[slice]) -> None:
+        for rows in chunks:
+            out[rows] = nearest(x[rows], centroids)
+
+    hardware.on_cores(fill, range(len(x)), max(1, len(x)), hardware.cores())
+    return out
+
+
 def nearest_on_device(x: Float[Any, "n columns"], centroids: Float32[Any, "groups points w"]) -> UInt8[Any, "n groups"]:
     """`nearest` in JAX, also inside a compiled function."""
     import jax

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from jaxwhiten.codes.gaussian import nearest_on_cores
 from jaxwhiten.codes.product import behind, import_faiss, transforms
 from jaxwhiten.errors import MissingDependencyError, install_command
 from jaxwhiten.runtime.hardware import check_process
@@ -87,7 +88,7 @@ class Faiss(Backend):
         inner = cls._on_device(faiss, cls._empty(faiss, d, options, coding), options)
         if inner.is_trained:
             for _, x in rows:
-                inner.add(x)
+                _add(faiss, inner, x)
         else:
             stored = np.empty((n, d), np.float32)
             for part, x in rows:
@@ -119,7 +120,7 @@ class Faiss(Backend):
 
     def add(self, vectors: np.ndarray) -> None:
         for _, x in list(prepared(vectors, functools.partial(_through, self._chain))):
-            self._inner.add(x)
+            _add(self._faiss, self._inner, x)
         self._index.ntotal = self._inner.ntotal
 
     def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
@@ -284,6 +285,15 @@ def _through(chain: list[Any], x: np.ndarray) -> np.ndarray:
     for step in chain:
         x = step.apply(x)
     return x
+
+
+def _add(faiss: Any, index: Any, x: np.ndarray) -> None:
+    """Adds prepared rows. FAISS computes codes fast for 2, 4 or 8 columns per byte only, so they are computed here."""
+    if not isinstance(index, faiss.IndexPQ):
+        return index.add(x)
+    pq = index.pq
+    centroids = faiss.vector_to_array(pq.centroids).reshape(pq.M, pq.ksub, pq.dsub)
+    index.add_sa_codes(nearest_on_cores(x, centroids))
 
 
 def _lower(options: Any, name: str, limit: int, n: int, reason: str, notes: list[str]) -> None:

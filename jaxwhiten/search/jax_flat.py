@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import block_rows, blocks, one_ahead, pad_rows
-from jaxwhiten.codes.gaussian import nearest
+from jaxwhiten.codes.gaussian import nearest_on_cores
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import map_array
 from jaxwhiten.runtime.hardware import check_process
@@ -162,7 +162,7 @@ def _stored(vectors: np.ndarray, prepare: Affine, centroids: np.ndarray | None) 
     columns, dtype = (prepare.outputs, np.float32) if centroids is None else (len(centroids), np.uint8)
     out = np.empty((len(vectors), columns), dtype)
     for part, x in prepared(vectors, prepare):
-        out[part] = x if centroids is None else nearest(x, centroids)
+        out[part] = x if centroids is None else nearest_on_cores(x, centroids)
     return out
 
 
