@@ -60,7 +60,7 @@ WEIGHTS_STAMP := $(VENV)/.weights
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
 .PHONY: help demo test test-all ci-extras wheel lint mutation types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
-  codes code-tasks regret upgrade unsupervised distil adapters rerank tables owner clean
+  codes regret upgrade unsupervised distil adapters rerank tables owner clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -149,43 +149,18 @@ $(VENV)/.gpu-compiler: $(call stamp,aot-train-test)
 aot-here: $(call stamp,aot-train-test) $(if $(findstring h100,$(TARGETS)),$(VENV)/.gpu-compiler)
 	@$(BIN)/python -m tests.accelerators.aot --write $(if $(TARGETS),--targets $(TARGETS)) > /dev/null
 
-# Of both encoders: three searches with every code, one with every γ, and classification.
-TEXT ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-00.txt.gz
-CODED = spectrum,pq,opq,rabitq,eden,sq4,int8,ubinary
+# Codes of 24, 48 and 96 bytes beside their peers on every task, of both encoders, fitted on the documents.
 STS = STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R
-CODES = $(BIN)/python -m eval.codes --config.max_length=64 --config.model=$$model --config.pooling=$$pooling
-codes: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/codes.md; needs the data folder, and an hour or two
+TASKS = quora:$(PAIRS) mrpc pydocs wikipedia-7000 wikipedia-15000 snli scifact:$(JAXWHITEN_DATA_DIR)/beir/scifact sts
+codes: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/codes.md; needs the data folder, and an hour
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
-	@set -e; for encoder in minilm:mean:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny; do \
-	  model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$${pooling%:*}; out=--config.out=runs/codes/$${encoder%%:*}; \
-	  quora="--config.dataset=$(PAIRS) --config.outside=$(TEXT)"; \
-	  $(CODES) $$quora --config.queries=0 --config.codes=$(CODED),pca,truncation --config.tasks=$(STS) $$out-quora; \
-	  for data in mrpc pydocs; do \
-	    $(CODES) --config.dataset=$$data --config.outside=$(TEXT) --config.codes=$(CODED) \
-	      --config.bytes=8,16,24,32,48,64 $$out-$$data; \
-	  done; \
-	  $(CODES) $$quora --config.queries=4000 --config.codes=spectrum --config.bytes=8,16,24,48 \
-	    --config.gamma=0,0.25,0.5,0.75,1 --config.rescore=0 $$out-gamma; \
-	  $(CODES) --config.dataset=mrpc --config.queries=500 --config.codes=spectrum,whitening,int8,ubinary \
-	    --config.bytes=48,512,768 --config.classify=MRPC,SNLI --config.rescore=0 $$out-pairs; \
-	done
-
-# Codes of 24, 48 and 96 bytes on every task, fitted on its documents and on articles of Wikipedia that no task holds.
-OTHER ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-08.txt.gz
-SEARCHES = quora:$(PAIRS) mrpc pydocs wikipedia-7000 snli
-code-tasks: $(call stamp,cpu-data-eval) ## The table of codes over tasks of docs/evidence/codes.md; needs the data folder
-	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
-	@set -e; for encoder in minilm:mean:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny; do \
-	  name=$${encoder%%:*}; model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$${pooling%:*}; \
-	  more="sts wikipedia-15000 wikipedia-30000"; test $$name = minilm || more=; \
-	  for data in $(SEARCHES) $$more; do \
+	@set -e; for encoder in minilm:sentence-transformers/all-MiniLM-L6-v2 tiny:jaxwhiten-tiny; do \
+	  for data in $(TASKS); do \
 	    case $$data in quora*) options=--config.queries=0;; sts) options=--config.tasks=$(STS);; \
 	      snli) options=--config.classify=SNLI;; *) options=;; esac; \
-	    $(CODES) --config configs/code_tasks.py --config.dataset=$${data#*:} --config.outside=$(OTHER) $$options \
-	      --config.out=runs/tasks/$$name-$${data%%:*}; \
+	    $(BIN)/python -m eval.codes --config configs/code_tasks.py --config.model=$${encoder#*:} \
+	      --config.dataset=$${data#*:} $$options --config.out=runs/tasks/$${encoder%%:*}-$${data%%:*}; \
 	  done; \
-	  test $$name = tiny || $(CODES) --config configs/code_tasks.py --config.dataset=snli --config.cosine=True \
-	    --config.first_queries=True --config.gamma=0,0.5,1 --config.bytes=48,96 --config.out=runs/tasks/$$name-snli-cosine; \
 	done
 
 UPGRADES = jaxwhiten-tiny first_last_avg,jaxwhiten-tiny first_last_avg whitened,sentence-transformers/all-MiniLM-L6-v2 mean
@@ -197,6 +172,8 @@ upgrade: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/upgrade.md; 
 	    "--config.encoders=$(UPGRADES),runs/minilm-static auto" --config.kinds=ridge,procrustes,cca,isotrieve-ridge; \
 	done
 
+TEXT ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-00.txt.gz
+OTHER ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-08.txt.gz
 # What each γ costs, by encoder and corpus; the last encoder is one of `make adapters`.
 ENCODERS ?= minilm:mean:sentence-transformers/all-MiniLM-L6-v2 minilm-cls:cls:sentence-transformers/all-MiniLM-L6-v2 \
   minilm-layer:layers+1:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny \
@@ -207,9 +184,9 @@ regret: $(call stamp,cpu-data-eval) ## The table of the rule for γ of docs/evid
 	@$(BIN)/jaxwhiten distil-static --corpus runs/static-rows.txt -o runs/static-rows
 	@set -e; for encoder in $(ENCODERS); do \
 	  model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$$(echo $${pooling%:*} | tr + :); \
-	  for data in $(SEARCHES) templated; do \
-	    $(CODES) --config configs/regret.py --config.dataset=$${data#*:} \
-	      --config.out=runs/regret/$${encoder%%:*}-$${data%%:*}; \
+	  for data in quora:$(PAIRS) mrpc pydocs wikipedia-7000 snli templated; do \
+	    $(BIN)/python -m eval.codes --config configs/regret.py --config.model=$$model --config.pooling=$$pooling \
+	      --config.dataset=$${data#*:} --config.out=runs/regret/$${encoder%%:*}-$${data%%:*}; \
 	  done; \
 	done
 

@@ -1,8 +1,7 @@
-"""The loss of small codes on one task: spectrum codes of 24, 48 and 96 bytes, fitted on the documents or other text.
+"""The loss of small codes on one task: codes of 24, 48 and 96 bytes beside their peers, fitted on the documents.
 
-Command: `python -m eval.codes --config configs/code_tasks.py --config.dataset=NAME --config.outside=FILE`, for the
-names of eval/searches.py; `make code-tasks` runs them all. The table is in
-docs/evidence/codes.md.
+Command: `python -m eval.codes --config configs/code_tasks.py --config.dataset=NAME`, for the names of eval/searches.py;
+`make codes` runs them all. The tables are in docs/evidence/codes.md.
 """
 
 from configs import codes
@@ -10,11 +9,12 @@ from configs import codes
 
 def get_config():
     config = codes.get_config()
+    config.pooling = "auto"
     config.dataset = "snli"
     config.queries = 3000
-    config.outside_rows = 20_000
-    config.codes = "spectrum"
+    config.codes = "spectrum,pq,opq,rabitq,eden,int8,ubinary"
     config.bytes = "24,48,96"
+    config.opq_bytes = "24"
     config.rescore = 0
     config.timed = 0
     config.out = "runs/tasks"

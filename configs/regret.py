@@ -10,6 +10,7 @@ from configs import code_tasks
 def get_config():
     config = code_tasks.get_config()
     config.queries = 2000
+    config.codes = "spectrum"
     config.bytes = "16,24,48,96"
     config.gamma = "0,0.25,0.5,0.75,1"
     config.bootstrap = 500

@@ -17,8 +17,7 @@ from eval.tables import load
 
 FOLDER = Path("docs/images")
 IMAGES = {
-    "codes-minilm": ("codes/minilm-quora", report.codes.PLOTS["quality_by_bytes.png"]),
-    "codes-tiny": ("codes/tiny-quora", report.codes.PLOTS["quality_by_bytes.png"]),
+    "codes": ("tasks/minilm-wikipedia-7000", report.codes.PLOTS["quality_by_bytes.png"]),
     "engines-memory": ("benchmarks/engines_scale", (plots.engines_memory,)),
     "miniature": ("miniature/raw", report.sts.PLOTS["score_by_k.png"]),
 }
