@@ -112,12 +112,13 @@ class Code(Estimator):
         x = as_matrix(x, type(self).__name__, columns=self.n_features_in_)
         plan, codes = self.plan, np.empty((len(x), self.nbytes), np.uint8)
 
-        def fill(chunks: list[slice]) -> None:
-            for rows in chunks:
-                codes[rows] = self.quantise(mapped[rows], plan.constants)
-
         for part in blocks(len(x), block_rows(x.shape[1], 4, _BLOCK_BYTES)):
-            mapped = self._mapped(x[part])
+            mapped, out = self._mapped(x[part]), codes[part]
+
+            def fill(chunks: list[slice], mapped: np.ndarray = mapped, out: np.ndarray = out) -> None:
+                for rows in chunks:
+                    out[rows] = self.quantise(mapped[rows], plan.constants)
+
             hardware.on_cores(fill, range(len(mapped)), len(mapped), hardware.cores())
         return with_code(codes, self)
 

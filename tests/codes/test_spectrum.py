@@ -93,6 +93,13 @@ def test_jax_and_numpy_give_the_same_bytes(vectors, moments, gamma):
     )
 
 
+def test_rows_of_many_blocks_get_their_own_codes(vectors, moments, monkeypatch):
+    code = SpectrumCode(bytes=5, gamma=0.5).fit(moments)
+    whole = np.concatenate([code.encode(row[None]) for row in vectors[:1300]])
+    monkeypatch.setattr("jaxwhiten.codes.code._BLOCK_BYTES", 600 * 4 * D)
+    np.testing.assert_array_equal(code.encode(vectors[:1300]), whole)
+
+
 def test_it_is_fitted_from_moments_a_whitening_or_rows_alike(vectors, moments):
     whitening = Whitening.from_moments(moments, gamma=0.5, n_components=20)
     wanted = SpectrumCode(bytes=5, gamma=0.5).fit(moments).encode(vectors[:99])
