@@ -71,7 +71,7 @@ def by_an_index(folder, pooling, tmp_path):
     encoder = read(folder, pooling=pooling)
     build_index(encoder.encode(SENTENCES), "jax", encoding=encoder.encoding()).save(tmp_path / "index")
     index = load_index(tmp_path / "index")
-    from jaxwhiten.commands.search import open_index
+    from jaxwhiten.encoding.indexes import open_index
 
     _, again = open_index(str(tmp_path / "index"))
     first, second = (search_text(index, each, SENTENCES[:1], 1)[0][0] for each in (encoder, again))
