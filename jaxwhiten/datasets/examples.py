@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Int, Shaped
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
 from jaxwhiten.datasets.retrieval import COLUMNS
 from jaxwhiten.datasets.tables import Table
@@ -91,6 +89,9 @@ class Examples:
 
 def linked_groups(rows: Int[np.ndarray, "columns n"]) -> Int[np.ndarray, " texts"]:
     """The group of every text, from rows of text numbers: rows that share texts, also through others, form a group."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
     links = (np.repeat(rows[:1], len(rows), axis=0).ravel(), rows.ravel())
     texts = int(rows.max()) + 1
     return connected_components(coo_matrix((np.ones(rows.size, bool), links), shape=(texts, texts)), directed=False)[1]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from jaxwhiten.codes import Code
-from jaxwhiten.datasets import load_sts
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, Run, progress
 from jaxwhiten.engines import Engine
 from jaxwhiten.errors import InputError, ModelError, NonFiniteError
@@ -118,6 +117,8 @@ class Headed:
 
     def _judged(self) -> dict[str, Any]:
         """The record of `tuned`, with the participation ratio if that decides."""
+        from jaxwhiten.datasets import load_sts
+
         if self._tuned is not None:
             return {"tuned": self._tuned}
         own = self.without_code().before_whitening()
