@@ -10,7 +10,7 @@ from jaxwhiten import CrossEncoder, Encoder, build_index, evaluate, load_index, 
 from jaxwhiten.datasets import Examples, from_pairs
 from jaxwhiten.encoding import EmbeddingStore, distil_static, distillation, headed, stream, verification
 from jaxwhiten.engines import int8
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.export import databases
 from jaxwhiten.export.mteb import MTEBEncoder
 from jaxwhiten.search import Upgraded, add_text, search_text
@@ -296,14 +296,18 @@ def test_what_holds_no_texts_in_order_is_refused(kit, door):
 
 def test_rows_that_are_no_pairs_are_refused(kit):
     tables = [library("pandas").DataFrame({"a": TEXTS, "b": LAST})] if library("pandas") else []
-    rows = [{"a": "one", "b": "two"}], ["ab"], [("a", "b", "c", "d")], [None], [b"ab"]
     for door in (kit.cross.predict, lambda rows: evaluate(kit.encoder, rows)):
-        for bad in rows:
+        for bad in (["ab"], [("a", "b", "c", "d")], [None], [b"ab"]):
             with pytest.raises(InputError, match=r"^Row 0: expected .*, got .*: pass tuples"):
                 door(bad)
-        for bad in tables:
-            with pytest.raises(InputError, match=r"^Expected a list, one item per .*got a DataFrame: pass its columns"):
-                door(bad)
+    with pytest.raises(InputError, match=r"^Row 0: expected .*, got .*: pass tuples"):
+        kit.cross.predict([{"a": "one", "b": "two"}])
+    for bad in tables:
+        with pytest.raises(InputError, match=r"^Expected a list, one item per .*got a DataFrame: pass its columns"):
+            kit.cross.predict(bad)
+    for bad in ([{"a": "one", "b": "two"}], *tables):  # evaluate reads them as tables
+        with pytest.raises(DataError, match="two columns and no score"):
+            evaluate(kit.encoder, bad)
 
 
 @pytest.mark.parametrize("door", DOORS)
