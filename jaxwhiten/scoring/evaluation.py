@@ -20,6 +20,7 @@ from jaxwhiten.metrics.bootstrap import mean_resamples, percentile_interval, spe
 from jaxwhiten.scoring.data import ScoredPairs, read
 from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
 from jaxwhiten.scoring.words import BM25, TFIDF, best, cosines, count, nearest, weigh
+from jaxwhiten.search.coding import stretched
 from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 
 Encode = Callable[[Encoder, list[str], str | None], np.ndarray]
@@ -139,9 +140,12 @@ class _Search:
 
         A query is compared with spectrum codes by distance, see `jaxwhiten.search.coding`, and else by cosine.
         """
-        stored = as_floats(way.head.finished(self.vectors, self.raw.head))
-        stored = stored if isinstance(way.head.code, SpectrumCode) else normalize(stored)
+        stored, code = as_floats(way.head.finished(self.vectors, self.raw.head)), way.head.code
         queries = normalize(way.without_code().head.finished(self.queries, self.raw.head))
+        if isinstance(code, SpectrumCode):
+            queries = stretched(queries, code.plan.length)
+        else:
+            stored = normalize(stored)
         half = np.einsum("nd,nd->n", stored, stored) / 2
         rows, k = max(1, _HELD // len(stored)), min(_DEEP, len(stored))
         parts = [best(queries[at : at + rows] @ stored.T - half, k) for at in range(0, len(queries), rows)]
