@@ -65,11 +65,8 @@ ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: $(DEMO_STAMP) $(WEIGHTS_STAMP) ## The main job on embedded input, with real weights
-	@$(BIN)/python -m eval.sts --config configs/demo_untuned.py
-	@$(BIN)/python -m eval.retrieval --config configs/demo_search.py
-	@$(BIN)/python -m eval.sts --config configs/demo.py
-	@$(BIN)/python -m eval.verdict "Un-tuned encoder, search=runs/demo-search" "Tuned encoder=runs/demo"
+demo: $(DEMO_STAMP) $(WEIGHTS_STAMP) ## The main jobs on embedded input, with real weights
+	@$(BIN)/python -m eval.demo
 
 test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## The tests, but for those that take more than about 20 seconds each
 	@$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)

@@ -2,7 +2,7 @@
 
     python -m eval.images
 
-`make demo` draws similarity.png, as runs/demo-untuned/similarity.png: the repository keeps no sentences of a run.
+`configs/sample.py:untuned` draws similarity.png, into runs/demo-untuned: the repository keeps no sentences of a run.
 """
 
 from __future__ import annotations

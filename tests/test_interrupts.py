@@ -36,8 +36,8 @@ def assert_interrupted(process, earlier=""):
 
 PROGRAMS = {
     "cli": ["jaxwhiten.commands.cli", "encode", "README.md", "-o", "{out}.npy", "--model", "jaxwhiten-tiny"],
-    "sts": ["eval.sts", "--config", "configs/demo_untuned.py", "--config.out={out}"],
-    "retrieval": ["eval.retrieval", "--config", "configs/demo_search.py", "--config.out={out}"],
+    "sts": ["eval.sts", "--config", "configs/sample.py:untuned", "--config.out={out}"],
+    "retrieval": ["eval.retrieval", "--config", "configs/pydocs.py", "--config.out={out}"],
     "tables": ["eval.tables", "README.md"],
     "sbert": ["train.sbert", "--config.output={out}"],
     "mlm": ["train.mlm", "--config.output={out}"],

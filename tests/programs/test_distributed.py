@@ -156,7 +156,9 @@ def assert_close(one, other, tolerance, where=""):
 def sts_alone(tmp_path_factory, tiny_model, data_dir, cache):  # noqa: F811
     """Of one process with one device, as each of the several has."""
     out = tmp_path_factory.mktemp("alone") / "out"
-    finish(start(1, program("eval.sts", "configs/demo.py", model=tiny_model, data_dir=data_dir, out=out, **STS), cache))
+    finish(
+        start(1, program("eval.sts", "configs/sample.py", model=tiny_model, data_dir=data_dir, out=out, **STS), cache)
+    )
     return out
 
 
@@ -164,7 +166,7 @@ def sts_alone(tmp_path_factory, tiny_model, data_dir, cache):  # noqa: F811
 @pytest.mark.parametrize("count", [2, 4])
 def test_the_table_of_several_processes_is_that_of_one(count, sts_alone, tiny_model, data_dir, cache, tmp_path):  # noqa: F811
     settings = {"model": tiny_model, "data_dir": data_dir, "out": tmp_path / "out", **STS}
-    done = finish(start(count, program("eval.sts", "configs/demo.py", **settings), cache))
+    done = finish(start(count, program("eval.sts", "configs/sample.py", **settings), cache))
     assert_close(sts_rows(tmp_path / "out"), sts_rows(sts_alone), ONE_SWAP)
     table = re.compile(r"^\|.*\|$", re.MULTILINE)
     tables = [table.findall((folder / "results.md").read_text()) for folder in (tmp_path / "out", sts_alone)]
@@ -325,7 +327,7 @@ def test_when_a_process_dies_the_others_stop_and_name_it(victim, sbert_settings,
 
 @pytest.mark.slow
 def test_processes_with_different_settings_refuse_to_start(tiny_model, cache, tmp_path):
-    command = program("eval.sts", "configs/demo.py", model=tiny_model, out=tmp_path / "out", seed="{index}")
+    command = program("eval.sts", "configs/sample.py", model=tiny_model, out=tmp_path / "out", seed="{index}")
     for index, process in enumerate(start(2, command, cache)):
         out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, out) == (2, "")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from configs import demo, quora
+from configs import quora, sample
 from eval import retrieval, sts
 from eval.report import Run
 from jaxwhiten import Encoder, load_sts
@@ -34,7 +34,7 @@ def decoded(folder, texts):
 
 @pytest.mark.slow
 def test_sts(coded, tmp_path):
-    config = demo.get_config()
+    config = sample.get_config()
     config.update({"model": str(coded), "poolings": "auto", "ks": "0,4", "out": str(tmp_path), "bootstrap": 0})
     config.update({"whitening": "none,target"})
     sts.main(config)

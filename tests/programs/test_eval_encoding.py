@@ -2,7 +2,7 @@
 
 import pytest
 
-from configs import demo
+from configs import sample
 from eval import encoding, report
 from eval import sts as program
 from jaxwhiten import Encoder
@@ -28,7 +28,7 @@ def test_names_stand_for_what_model_and_sentences_make_of_them(model):
 
 
 def test_eval_sts_takes_them(model, tmp_path):
-    config = demo.get_config()
+    config = sample.get_config()
     changes = {"poolings": "idf,layers:*", "whitening": "none", "bootstrap": 0, "ks": "0", "out": str(tmp_path)}
     config.update({"model": str(model), **changes})
     program.main(config)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from configs import demo
 from configs import methods as config_of_methods
+from configs import sample
 from eval import report
 from eval import sts as program
 from eval.methods import METHODS
@@ -29,7 +29,7 @@ def model(tmp_path_factory):
 @pytest.fixture(scope="module")
 def finished(model, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "methods"
-    config = demo.get_config()
+    config = sample.get_config()
     changes = {"methods": ",".join(NAMES), "geometry": True, "poolings": "mean,cls", "ks": "0,8", "gamma": "1,0.5"}
     config.update({"model": str(model), "whitening": "none,target", "bootstrap": 50, "out": str(out), **changes})
     program.main(config)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from configs import demo
+from configs import sample
 from eval import published, report, scoring, settings
 from eval import sts as program
 from eval.common import WHITENINGS, Notes
@@ -106,7 +106,7 @@ def data_dir(tmp_path_factory):
 
 
 def config_of(tmp_path, model, **changes):
-    config = demo.get_config()
+    config = sample.get_config()
     config.aggregate = "wmean"
     values = {"model": str(model), "poolings": "mean,cls", "ks": "0,16,8", "out": str(tmp_path / "out"), "bootstrap": 0}
     values["gamma"] = "1"

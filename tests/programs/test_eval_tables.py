@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from configs import demo
+from configs import sample
 from eval import report, tables
 from eval import sts as program
 from jaxwhiten.errors import InputError
@@ -16,7 +16,7 @@ from tests.tiny import write_model
 def folder(tmp_path_factory):
     """A folder with a finished run, runs/tiny."""
     folder = tmp_path_factory.mktemp("tables")
-    config = demo.get_config()
+    config = sample.get_config()
     config.aggregate = "wmean"
     changes = {"model": str(write_model(folder / "tiny-model")), "whitening": "none,target", "ks": "0"}
     config.update({**changes, "poolings": "mean,cls", "bootstrap": 50, "data_dir": str(folder)})

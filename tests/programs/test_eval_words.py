@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from configs import demo, quora
+from configs import quora, sample
 from eval import probes, report, retrieval, sts, words
 from jaxwhiten import Encoder, evaluate, metrics
 from jaxwhiten.datasets import Pairs, STSTask, load_sts
@@ -29,7 +29,7 @@ def model(tmp_path_factory):
 
 
 def sts_config(folder, model, **changes):
-    config = demo.get_config()
+    config = sample.get_config()
     config.aggregate = "wmean"
     changes = {"whitening": "none,target", "poolings": "mean", "ks": "0", "gamma": "1", "bootstrap": 50} | changes
     config.update({"model": str(model), "baselines": BASELINES, "out": str(folder / "out"), **changes})

@@ -103,15 +103,17 @@ def test_messages_name_parameters_as_the_config_does_and_warnings_are_one_line(s
     ]
 
 
-@pytest.mark.parametrize("program", [pytest.param("tables", marks=pytest.mark.slow), "verdict"])
-def test_programs_without_a_config_say_what_they_take(program):
+@pytest.mark.parametrize(
+    ("program", "wrong"), [pytest.param("tables", [], marks=pytest.mark.slow), ("demo", ["one", "two"])]
+)
+def test_programs_without_a_config_say_what_they_take(program, wrong):
     def run(*words):
         return subprocess.run(
             [sys.executable, "-m", f"eval.{program}", *words], capture_output=True, text=True, cwd=ROOT
         )
 
     assert f"python -m eval.{program}" in run("-h").stdout
-    wrong = run()
+    wrong = run(*wrong)
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
     assert wrong.stderr.startswith(f"error: python -m eval.{program} ")
 

@@ -1,0 +1,40 @@
+"""The demo on a tiny encoder and a few texts: its table holds the scores of `evaluate`, and its searches find texts."""
+
+import re
+import sys
+
+import pytest
+
+import jaxwhiten
+from eval import demo
+from jaxwhiten.datasets import RetrievalData
+from jaxwhiten.datasets.pydocs import from_pairs
+from tests.commands.conftest import generated
+
+
+@pytest.fixture
+def data() -> RetrievalData:
+    texts = generated(400)
+    return from_pairs("few", [(a, b, a, b, True) for a, b in zip(texts[:200], texts[200:], strict=True)])
+
+
+def test_the_demo(tiny_model, data, tmp_path, monkeypatch, capsys):
+    encoder = jaxwhiten.Encoder.from_pretrained(tiny_model, pooling="mean", max_length=64, tuned=True)
+    model = str(encoder.save(tmp_path / "model"))
+    for name, value in {"TUNED": model, "SIZES": (8, 4), "QUESTIONS": (data.queries[3],)}.items():
+        monkeypatch.setattr(demo, name, value)
+    monkeypatch.setattr(demo, "load_pydocs", lambda: data)
+    monkeypatch.setattr(sys, "argv", ["demo", str(tmp_path / "runs")])
+    demo.main()
+    said = capsys.readouterr().out
+    rows = jaxwhiten.evaluate(encoder, data, bytes=(8, 4), resamples=10).rows
+    scores = [row.scores["ndcg_at_10"] for row in rows if row.name not in ("int8", "binary")]
+    lines = re.findall(r"^(float32|8 bytes|4 bytes|TF-IDF|BM25) +([\d.]+) .* ([\d,]+) +([\d.]+)$", said, re.MULTILINE)
+    assert [name for name, *_ in lines] == ["float32", "8 bytes", "4 bytes", "TF-IDF", "BM25"]
+    assert [float(score) for _, score, *_ in lines] == pytest.approx(scores, abs=0.06)
+    assert [int(size.replace(",", "")) for _, _, size, _ in lines[:3]] == [4 * encoder.dimension, 8, 4]
+    assert all(float(milliseconds) > 0 for *_, milliseconds in lines)
+    assert "Spearman" in said  # of the un-tuned encoder
+    assert (tmp_path / "runs" / "quality.png").read_bytes().startswith(b"\x89PNG")
+    first = said.partition(f'"{data.queries[3]}"\n')[2].splitlines()[0]
+    assert first.endswith(data.queries[3])
