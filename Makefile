@@ -65,7 +65,7 @@ ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: $(DEMO_STAMP) $(WEIGHTS_STAMP) ## The main jobs on embedded input, with real weights
+demo: $(DEMO_STAMP) $(WEIGHTS_STAMP) ## The main job on embedded input, with real weights
 	@$(BIN)/python -m eval.demo
 
 test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## The tests, but for those that take more than about 20 seconds each

@@ -1,4 +1,4 @@
-"""The demo: an un-tuned encoder whitened, then searches among docstrings of Python with vectors of fewer bytes.
+"""The demo: searches among docstrings of Python with vectors of all-MiniLM-L6-v2, of fewer and fewer bytes.
 
     python -m eval.demo [FOLDER]
 
@@ -130,17 +130,13 @@ def main() -> None:
     picture.parent.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore", WhiteningWarning)  # docstrings are few, and the intervals show the effect
 
-    print("1. Whitening an encoder that was never tuned for similarity\n")
-    untuned = Encoder.from_pretrained("jaxwhiten-tiny", pooling="first_last_avg")
-    print(jaxwhiten.evaluate(untuned, jaxwhiten.load_sts("sts_sample").splits["test"], k=64), flush=True)
-
     data = load_pydocs()
-    print("\n2. Shrinking the vectors of all-MiniLM-L6-v2, which is tuned")
+    print("1. Shrinking the vectors of all-MiniLM-L6-v2")
     print(f"{len(data.documents):,} docstrings of Python, each found by its first sentence:\n", flush=True)
-    lines, index = compared(Encoder.from_pretrained(TUNED, max_length=64, tuned=True), data)
+    lines, index = compared(Encoder.from_pretrained(TUNED, max_length=48, tuned=True), data)
     draw(lines, picture)
     print(f"{table(lines)}\n\nPicture: {picture}")
-    print(f"\n3. Searching the {index.size:,} first sentences, in {SIZES[1]} bytes each")
+    print(f"\n2. Searching the {index.size:,} first sentences, in {SIZES[1]} bytes each")
     print(answers(index))
     print(
         "\nWith your own texts:\n"

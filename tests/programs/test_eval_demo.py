@@ -19,7 +19,7 @@ def data() -> RetrievalData:
 
 
 def test_the_demo(tiny_model, data, tmp_path, monkeypatch, capsys):
-    encoder = jaxwhiten.Encoder.from_pretrained(tiny_model, pooling="mean", max_length=64, tuned=True)
+    encoder = jaxwhiten.Encoder.from_pretrained(tiny_model, pooling="mean", max_length=48, tuned=True)
     model = str(encoder.save(tmp_path / "model"))
     for name, value in {"TUNED": model, "SIZES": (8, 4), "QUESTIONS": (data.queries[3],)}.items():
         monkeypatch.setattr(demo, name, value)
@@ -34,7 +34,6 @@ def test_the_demo(tiny_model, data, tmp_path, monkeypatch, capsys):
     assert [float(score) for _, score, *_ in lines] == pytest.approx(scores, abs=0.06)
     assert [int(size.replace(",", "")) for _, _, size, _ in lines[:3]] == [4 * encoder.dimension, 8, 4]
     assert all(float(milliseconds) > 0 for *_, milliseconds in lines)
-    assert "Spearman" in said  # of the un-tuned encoder
     assert (tmp_path / "runs" / "quality.png").read_bytes().startswith(b"\x89PNG")
     first = said.partition(f'"{data.queries[3]}"\n')[2].splitlines()[0]
     assert first.endswith(data.queries[3])
