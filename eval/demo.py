@@ -132,7 +132,10 @@ def main() -> None:
 
     data = load_pydocs()
     print("1. Shrinking the vectors of all-MiniLM-L6-v2")
-    print(f"{len(data.documents):,} docstrings of Python, each found by its first sentence:\n", flush=True)
+    print(
+        f"{len(data.documents):,} docstrings of Python, each found by its first sentence; the encoder reads 48 tokens:\n",
+        flush=True,
+    )
     lines, index = compared(Encoder.from_pretrained(TUNED, max_length=48, tuned=True), data)
     draw(lines, picture)
     print(f"{table(lines)}\n\nPicture: {picture}")
