@@ -133,7 +133,7 @@ def main() -> None:
     data = load_pydocs()
     print("1. Shrinking the vectors of all-MiniLM-L6-v2")
     print(
-        f"{len(data.documents):,} docstrings of Python, each found by its first sentence; the encoder reads 48 tokens:\n",
+        f"{len(data.documents):,} docstrings of Python, each found by its first sentence (48 tokens are read):\n",
         flush=True,
     )
     lines, index = compared(Encoder.from_pretrained(TUNED, max_length=48, tuned=True), data)
