@@ -67,6 +67,9 @@ def choose(
         if whitening is not None:
             raise InputError("A fitted code has its own whitening: omit `whitening`.")
         if isinstance(codes, Quantiser):
+            if halves and codes.bits > 4:
+                advice = f"use the encoder without its code, and bytes={codes.nbytes}"
+                raise InputError(f"Fast scan needs codes of 4-bit halves; the code {codes.name} has none: {advice}.")
             return _computed(codes, size)
         return _computed(codes.quantiser(halves=halves), size, codes)
     check_name("codes", codes, CODES)

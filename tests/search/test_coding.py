@@ -196,6 +196,8 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
         build_index(vectors, "faiss-flat", codes="spectrm")
     with pytest.raises(InputError, match="Fast scan needs codes of 4-bit halves"):
         build_index(vectors, "faiss-fast", codes="int8")
+    with pytest.raises(InputError, match="without its code, and bytes=8"):  # an index that could not be read again
+        build_index(vectors, "faiss-fast", codes=code.quantiser(mapped=True))
     with pytest.raises(InputError, match="cannot remove"):
         build_index(vectors, "faiss-fast", bytes=4).remove([0])
     for name in ("pq", "auto"):
