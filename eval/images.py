@@ -1,8 +1,6 @@
 """Draws the plots of docs/images from the runs that eval.tables finds.
 
-    python -m eval.images
-
-`configs/sample.py:untuned` draws similarity.png, into runs/demo-untuned: the repository keeps no sentences of a run.
+python -m eval.images
 """
 
 from __future__ import annotations
