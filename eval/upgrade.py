@@ -35,6 +35,7 @@ from jaxwhiten import Encoder, Whitening, metrics
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError, optional
 from jaxwhiten.search import Upgraded, build_index
+from jaxwhiten.space import VectorSpace
 
 PEER = "isotrieve-ridge"
 FIRST = 10
@@ -63,6 +64,9 @@ class Recorded:
 
     def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
         return {"model": self.label, "fingerprint": self.label, "pooling": self.pooling, "max_length": 1}
+
+    def space(self, pooling: str | None = None, prompt: str | None = None) -> VectorSpace:
+        return VectorSpace.of(self.encoding(pooling, prompt))
 
     def without_code(self) -> Recorded:
         return self
