@@ -55,7 +55,8 @@ if __name__ == "__main__":
     folder, (old, new) = Path(sys.argv[1]), encoders(sys.argv[2])
     index = load_index(folder / "index")
     new.encode(TEXTS[:AT_ONCE])
-    print("ready", flush=True)
     upgraded = Upgraded(index, old, new, 10, folder=folder / "index")
+    upgraded.fill(AT_ONCE)
+    print("ready", flush=True)
     while upgraded.fill(AT_ONCE):
         print(round(upgraded.share * len(TEXTS)), flush=True)
