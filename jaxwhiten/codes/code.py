@@ -18,7 +18,6 @@ from jaxwhiten.coded import with_code
 from jaxwhiten.codes.product import Quantiser, behind, transforms
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.io import PathLike, load_tensors
-from jaxwhiten.runtime import hardware
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator
@@ -113,13 +112,7 @@ class Code(Estimator):
         plan, codes = self.plan, np.empty((len(x), self.nbytes), np.uint8)
 
         for part in blocks(len(x), block_rows(x.shape[1], 4, _BLOCK_BYTES)):
-            mapped, out = self._mapped(x[part]), codes[part]
-
-            def fill(chunks: list[slice], mapped: np.ndarray = mapped, out: np.ndarray = out) -> None:
-                for rows in chunks:
-                    out[rows] = self.quantise(mapped[rows], plan.constants)
-
-            hardware.on_cores(fill, range(len(mapped)), len(mapped), hardware.cores())
+            codes[part] = self.quantise(self._mapped(x[part]), plan.constants)
         return with_code(codes, self)
 
     def decode(self, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, UInt8
 
 from jaxwhiten.codes.code import Code, Constants, Plan
-from jaxwhiten.codes.gaussian import Design, bound, design, nearest, nearest_on_device
+from jaxwhiten.codes.gaussian import Design, bound, design, nearest_on_cores, nearest_on_device
 from jaxwhiten.errors import InputError, check_integer, check_share
 from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 from jaxwhiten.whitening.affine import Affine
@@ -152,23 +152,26 @@ class SpectrumCode(Code):
         return float(self.whitening.gamma)
 
     @property
+    def _shares(self) -> np.ndarray:
+        """The variances of the axes after the whitening, as shares of their sum."""
+        return _variances(self._state.whitening.with_params(gamma=self.gamma_), self._state.axes, 1, "")
+
+    @property
     def distortion_(self) -> float:
         """The share of the whitened vectors' variance that the code is expected to lose, if they are normal."""
-        variances = _variances(self._state.whitening.with_params(gamma=self.gamma_), self._state.axes, 1, "")
-        made, kept = self._made(self._state)[0], variances[: len(self.plan.byte)].sum()
-        return float(1 - kept * (1 - made.lost))
+        made = self._made(self._state)[0]
+        return float(1 - self._shares[: len(made.group)].sum() * (1 - made.lost))
 
     @property
     def bound_(self) -> float:
         """The least `distortion_` that any code of as many bytes can have: Shannon's bound for normal vectors."""
-        variances = _variances(self._state.whitening.with_params(gamma=self.gamma_), self._state.axes, 1, "")
-        return bound(variances, 8 * self.bytes)
+        return bound(self._shares, 8 * self.bytes)
 
     @classmethod
     def quantise(cls, x: Any, constants: Constants) -> Any:
         centroids, columns = constants["centroids"], constants["columns"]
         x = x[:, columns]
-        codes = nearest(x, centroids) if isinstance(x, np.ndarray) else nearest_on_device(x, centroids)
+        codes = nearest_on_cores(x, centroids) if isinstance(x, np.ndarray) else nearest_on_device(x, centroids)
         return codes if centroids.shape[1] == 256 else codes[:, ::2] | codes[:, 1::2] << 4
 
     @classmethod
