@@ -130,7 +130,7 @@ def nearest(
 
 
 def nearest_on_cores(
-    x: Float32[np.ndarray, "n columns"], centroids: Float32[np.ndarray, "groups points w"]
+    x: Float[np.ndarray, "n columns"], centroids: Float32[np.ndarray, "groups points w"]
 ) -> UInt8[np.ndarray, "n groups"]:
     """`nearest` on all cores of the host."""
     out = np.empty((len(x), len(centroids)), np.uint8)

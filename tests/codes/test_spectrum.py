@@ -79,6 +79,13 @@ def test_scalar_levels_for_each_axis_lose_more(moments):
     assert code.distortion_ < 0.1
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_rows_of_every_float_dtype_are_coded(vectors, moments, dtype):
+    code, rows = SpectrumCode(bytes=7, gamma=0.5).fit(moments), vectors[:500].astype(dtype)
+    same = np.asarray(code.encode(rows)) == np.asarray(code.encode(rows.astype(np.float32)))
+    assert same.mean() > 0.999
+
+
 @pytest.mark.parametrize("gamma", [0.5, 1.0])
 def test_jax_and_numpy_give_the_same_bytes(vectors, moments, gamma):
     code = SpectrumCode(bytes=7, gamma=gamma).fit(moments)
