@@ -34,8 +34,9 @@ import numpy as np
 
 from benchmarks.contestants import CONTESTANTS, Encode, Job
 from benchmarks.harness import in_words, interleave, median, ratio, save, torch_device
+from eval.pydocs import load_pydocs
 from jaxwhiten import Encoder, metrics
-from jaxwhiten.datasets import load_pydocs, load_sts
+from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.models import load_model, resolve_folder
 from jaxwhiten.text import BulkTokenizer

@@ -27,8 +27,8 @@ import numpy as np
 
 import jaxwhiten
 from benchmarks import harness, wikipedia
+from eval.pydocs import load_pydocs
 from jaxwhiten import Encoder, Moments, Whitening, metrics
-from jaxwhiten.datasets import load_pydocs
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.search import build_index
 

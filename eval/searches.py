@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from eval import mrpc
+from eval.pydocs import load_pydocs, split_docstring
 from jaxwhiten.datasets import (
     STS_TASKS,
     Corpus,
@@ -31,10 +32,8 @@ from jaxwhiten.datasets import (
     fetch,
     from_pairs,
     load_nli,
-    load_pydocs,
     load_sts,
     read_own,
-    split_docstring,
 )
 from jaxwhiten.errors import DataNotFoundError, unknown_name
 from jaxwhiten.io import cache_dir, content_key

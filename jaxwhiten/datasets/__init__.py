@@ -4,7 +4,6 @@ from jaxwhiten.datasets.examples import Examples, nli_triplets, text_examples, w
 from jaxwhiten.datasets.nli import LABELS as NLI_LABELS
 from jaxwhiten.datasets.nli import NLIRows, NLISource, load_nli
 from jaxwhiten.datasets.protocol import STS_TASKS, Pairs, STSTask, data_folder
-from jaxwhiten.datasets.pydocs import load_pydocs, split_docstring
 from jaxwhiten.datasets.remote import fetch
 from jaxwhiten.datasets.retrieval import RetrievalData, from_pairs, read_own
 from jaxwhiten.datasets.sts import load_sts, read_pairs
@@ -12,6 +11,6 @@ from jaxwhiten.datasets.tables import Table, read_table
 from jaxwhiten.datasets.textfile import Corpus, corpus_files, held_out, read_lines
 
 __all__ = ["STS_TASKS", "Corpus", "Examples", "NLIRows", "NLISource", "Pairs", "RetrievalData", "STSTask", "Table"]
-__all__ += ["corpus_files", "data_folder", "from_pairs", "held_out", "load_nli", "load_pydocs", "load_sts"]
-__all__ += ["fetch", "read_lines", "read_own", "read_pairs", "read_table", "split_docstring"]
+__all__ += ["corpus_files", "data_folder", "from_pairs", "held_out", "load_nli", "load_sts"]
+__all__ += ["fetch", "read_lines", "read_own", "read_pairs", "read_table"]
 __all__ += ["NLI_LABELS", "nli_triplets", "text_examples", "write_pairs"]

@@ -7,8 +7,7 @@ import pytest
 
 import jaxwhiten
 from eval import demo
-from jaxwhiten.datasets import RetrievalData
-from jaxwhiten.datasets.pydocs import from_pairs
+from jaxwhiten.datasets import RetrievalData, from_pairs
 from tests.commands.conftest import generated
 
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from jaxwhiten.datasets.retrieval import RetrievalData, from_pairs
+from jaxwhiten.datasets import RetrievalData, from_pairs
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.io import PathLike
 

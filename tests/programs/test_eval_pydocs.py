@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from jaxwhiten.datasets.pydocs import load_pydocs, split_docstring
+from eval.pydocs import load_pydocs, split_docstring
 from jaxwhiten.errors import DataNotFoundError
 
 
