@@ -1,14 +1,39 @@
-"""Progress on stderr: a bar on a terminal, a line every 30 seconds in a file."""
+"""Notes and progress on stderr: a bar on a terminal, a line every 30 seconds in a file."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from tqdm import tqdm
 
 _LINE = "{desc}: {n_fmt} of {total_fmt} {unit}s, {rate_fmt}, {remaining} left"
 _LINES = {"mininterval": 30, "miniters": 1, "delay": 30, "bar_format": _LINE}
+_silent = False
+
+
+@contextlib.contextmanager
+def quiet(silent: bool = True) -> Iterator[None]:
+    """Neither notes nor progress in the block, if `silent`."""
+    global _silent
+    before, _silent = _silent, silent
+    try:
+        yield
+    finally:
+        _silent = before
+
+
+def say(text: object) -> None:
+    """Prints a line on stderr, above a bar."""
+    if not _silent:
+        tqdm.write(str(text), sys.stderr)
+
+
+def note(text: object) -> None:
+    """`say`, as a note."""
+    say(f"note: {text}")
 
 
 class Progress(tqdm):
@@ -16,7 +41,7 @@ class Progress(tqdm):
 
     def __init__(self, show: bool | None = None, **how: Any):
         self._lines = show is None and not sys.stderr.isatty()
-        super().__init__(disable=show is False, **{**how, **(_LINES if self._lines else {})})
+        super().__init__(disable=show is False or _silent, **{**how, **(_LINES if self._lines else {})})
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
         if self._lines:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
-from jaxwhiten.commands.arguments import add, add_knobs, load_whitening
+from jaxwhiten.commands.arguments import Report, add, add_knobs, load_whitening
 from jaxwhiten.errors import InputError, MismatchError
 
 _BLOCK_BYTES = 256 << 20
@@ -20,12 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--normalize", "scale the vectors to unit length")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> Report | None:
     import numpy as np
 
     from jaxwhiten.arrays import as_matrix, normalize, work_dtype
     from jaxwhiten.codes import Code
-    from jaxwhiten.commands.vectors import check_output, open_vectors, vector_writer
+    from jaxwhiten.commands.vectors import check_output, open_vectors, vector_writer, written
     from jaxwhiten.progress import Progress
 
     check_output(args.output)
@@ -38,11 +37,7 @@ def run(args: argparse.Namespace) -> None:
     if d != fitted.n_features_in_:
         raise MismatchError(f"{args.vectors}: expected vectors of {fitted.n_features_in_} dimensions, got {d}.")
     dtype = work_dtype(vectors.dtype)
-    if isinstance(fitted, Code):
-        width, what = fitted.nbytes, f"codes of {fitted.nbytes} bytes"
-    else:
-        width = fitted.n_components or d
-        what = f"{width}-dimensional vectors"
+    width = fitted.nbytes if isinstance(fitted, Code) else fitted.n_components or d
     function: Any = fitted.encode if isinstance(fitted, Code) else fitted.transform
     rows = max(1, _BLOCK_BYTES // (d * dtype.itemsize))
     progress = Progress(total=n, desc="apply", unit="row", delay=1, leave=False)
@@ -51,5 +46,4 @@ def run(args: argparse.Namespace) -> None:
             block = function(vectors[start : start + rows])
             write(None, normalize(block) if args.normalize else block)
             progress.update(len(block))
-    if args.output != "-":
-        print(f"{args.output}: {n:,} {what}", file=sys.stderr)
+    return written(args.output, n, width, code)

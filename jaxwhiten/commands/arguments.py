@@ -9,11 +9,10 @@ import itertools
 import math
 import os
 import re
-import sys
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from jaxwhiten import engines
 from jaxwhiten.errors import InputError, OutputError, optional, unknown_name
@@ -67,6 +66,13 @@ def in_flags(message: object, flags: Mapping[str, str], joint: str = " ") -> str
         return f"{flags[found['name']]}{joint}{found['bare'] or found['quoted'] or ''}"
 
     return re.sub(pattern, spelled, str(message))
+
+
+class Report(NamedTuple):
+    """What a command found or did: the text, and the facts for --json. Several texts may share the facts of one."""
+
+    text: str
+    facts: Mapping[str, Any] | None = None
 
 
 class Parser(argparse.ArgumentParser):
@@ -248,10 +254,11 @@ def add_tuned(parser: argparse.ArgumentParser) -> None:
 
 
 def say_gamma(encoder: Encoder) -> None:
-    """Prints the default γ for an encoder's vectors, with the reason."""
+    """Notes the default γ for an encoder's vectors, with the reason."""
+    from jaxwhiten.progress import note
     from jaxwhiten.whitening import Moments, choose_gamma
 
-    print(choose_gamma(Moments(provenance=encoder.encoding())), file=sys.stderr)
+    note(choose_gamma(Moments(provenance=encoder.encoding())))
 
 
 def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None) -> Encoder:

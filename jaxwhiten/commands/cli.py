@@ -1,7 +1,7 @@
 """The command `jaxwhiten`, with one subcommand per task.
 
-The module of a subcommand has `add_arguments(parser)` and `run(args)`, which returns an exit code, or None for 0. It is
-imported when its command is given, and imports nothing heavy before `run`.
+The module of a subcommand has `add_arguments(parser)` and `run(args)`, which returns what it found or did, in one
+`Report` or several. It is imported when its command is given, and imports nothing heavy before `run`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
 from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
-from jaxwhiten.commands.arguments import Parser, check_outputs, in_flags, one_line
+from jaxwhiten.commands.arguments import Parser, Report, add, check_outputs, in_flags, one_line
 from jaxwhiten.errors import InputError, JaxwhitenError, unknown_name
+from jaxwhiten.records import to_json
 
 COMMANDS = {
     "encode": "turn sentences into vectors, whitened or not",
@@ -57,6 +58,8 @@ def parser(command: str | None = None) -> tuple[Parser, dict[str, str]]:
         sub = subparsers.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
         if name == command:
             _module(name).add_arguments(sub)
+            add(sub, "--json", "print the result as a JSON object; search prints one per query")
+            add(sub, "--quiet", "print neither notes nor progress")
             flags = sub.flags()
     return top, flags
 
@@ -80,12 +83,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.command is None:
             top.print_help()
             return 0
-        with warnings.catch_warnings():
+        from jaxwhiten.progress import quiet
+
+        with warnings.catch_warnings(), quiet(args.quiet):
             warnings.showwarning = functools.partial(show_warning, flags=flags)
             check_outputs(args)
-            code = _module(args.command).run(args)
-        sys.stdout.flush()
-        say_cut()
+            show(_module(args.command).run(args), args.json)
+            say_cut()
     except JaxwhitenError as error:
         return say(error, flags=flags)
     except UnicodeEncodeError as error:  # bytes of a name or an argument, as Python decodes them
@@ -105,7 +109,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         print(f"error: not enough memory ({one_line(error)}); take smaller blocks or fewer rows", file=sys.stderr)
         return 1
-    return code or 0
+    return 0
+
+
+def show(found: Report | Iterable[Report] | None, as_json: bool) -> None:
+    """Prints on stdout what a command found or did, as text or as JSON, each part at once."""
+    for text, facts in [found] if isinstance(found, Report) else found or ():
+        if as_json:
+            text = "" if facts is None else json.dumps(to_json(facts), ensure_ascii=False)
+        if text:
+            print(text, flush=True)
 
 
 def _close_stdout() -> None:
@@ -121,10 +134,12 @@ def say(error: Exception, who: str = "", flags: Mapping[str, str] = MappingProxy
 def say_cut() -> None:
     """Reports on stderr how many texts were longer than their encoder reads, in one line for each length."""
     if text := sys.modules.get("jaxwhiten.text.tokenization"):
+        from jaxwhiten.progress import note
+
         for (length, kind), cut in text.COUNTS.items():
             if kind == "cut" and cut:
                 n = text.COUNTS[length, "all"]
-                print(f"note: {cut:,} of {n:,} texts were cut at {length} tokens", file=sys.stderr)
+                note(f"{cut:,} of {n:,} texts were cut at {length} tokens")
         text.COUNTS.clear()
 
 

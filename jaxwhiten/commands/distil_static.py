@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from jaxwhiten.commands.arguments import add, add_model, add_tuned, check_folder, load_encoder
+from jaxwhiten.commands.arguments import Report, add, add_model, add_tuned, check_folder, load_encoder
 from jaxwhiten.commands.texts import nonempty, sentences
 
 
@@ -29,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_tuned(parser)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> Report:
     check_folder(args.output)
     corpus = None
     if args.corpus is not None:
@@ -41,5 +40,6 @@ def run(args: argparse.Namespace) -> None:
     fit = bool(vocabulary.drawn) and not args.no_fit
     static = distil(vocabulary, args.k, gamma=args.gamma, sif=args.sif, fit=fit)
     folder = static.save(args.output, dtype="float16" if args.half else None)
-    size = (Path(folder) / "model.safetensors").stat().st_size / 1e6
-    print(f"{args.output}: {args.model} as a table of {size:.1f} MB, {args.k} dimensions", file=sys.stderr)
+    size = (Path(folder) / "model.safetensors").stat().st_size
+    text = f"{args.output}: {args.model} as a table of {size / 1e6:.1f} MB, {args.k} dimensions"
+    return Report(text, {"output": args.output, "model": args.model, "bytes": size, "dimensions": args.k})

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import random
 from typing import Any
 
-from jaxwhiten.commands.arguments import add
+from jaxwhiten.commands.arguments import Report, add
 from jaxwhiten.commands.texts import add_texts, nonempty, sentences
 from jaxwhiten.errors import MismatchError
 
@@ -24,10 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "index", "a folder that `jaxwhiten index` wrote")
     add_texts(parser, "new texts")
     add(parser, "--model MODEL", "Hugging Face model ID or folder of the encoder, if it has moved")
-    add(parser, "--json", "one JSON object")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.codes import SpectrumCode, drift
     from jaxwhiten.encoding.indexes import open_index
     from jaxwhiten.search.text import of_index
@@ -51,11 +49,12 @@ def run(args: argparse.Namespace) -> None:
             kept, what = random.Random(0).sample(list(index.documents), min(_DOCUMENTS, index.size)), "documents"
             fitted = Whitening(gamma=0).fit(encoder.encode(kept, **how))
     found, compared = drift(fitted, encoder.encode_stream(texts, **how)), f"{fitted.n_samples_seen_:,} {what}"
-    if args.json:
-        rows = {m.name: {"interval": [m.low, m.high], **m._asdict()} for m in found.measures}
-        told = {"n": found.n, "compared_with": compared, "verdict": found.verdict, "measures": rows}
-        return print(json.dumps(told, allow_nan=False))
-    for m in found.measures:
-        print(f"{m.name:<26} {m.value:7.3f} ({m.low:.3f} to {m.high:.3f})  before {m.before:.3f}  {m.verdict}")
+    rows = {m.name: {"interval": [m.low, m.high], **m._asdict()} for m in found.measures}
+    lines = [
+        f"{m.name:<26} {m.value:7.3f} ({m.low:.3f} to {m.high:.3f})  before {m.before:.3f}  {m.verdict}"
+        for m in found.measures
+    ]
     advice = _UNFITTED if what == "documents" and found.verdict != "fine" else ADVICE[found.verdict]
-    print(f"{found.n:,} new texts, compared with {compared}: {found.verdict}: {advice}")
+    lines.append(f"{found.n:,} new texts, compared with {compared}: {found.verdict}: {advice}")
+    facts = {"n": found.n, "compared_with": compared, "verdict": found.verdict, "measures": rows}
+    return Report("\n".join(lines), facts)

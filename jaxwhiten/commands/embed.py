@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import collections
-import sys
 
 from jaxwhiten import io
-from jaxwhiten.commands.arguments import add, add_model, add_tuned, load_encoder
+from jaxwhiten.commands.arguments import Report, add, add_model, add_tuned, load_encoder
 from jaxwhiten.commands.texts import add_format, sources
 from jaxwhiten.errors import DataError, InputError
 
@@ -38,9 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> Report:
     import numpy as np
 
+    from jaxwhiten.progress import note
     from jaxwhiten.runners import Parts, embed_files
 
     if min(args.part_rows, args.workers) < 1:
@@ -65,8 +65,7 @@ def run(args: argparse.Namespace) -> None:
     if args.moments:
         parts.moments().save(args.moments, {**parts.plan.encoding, "corpus": args.output})
     size = encoder.dimension * np.dtype(parts.plan.dtype).itemsize
-    print(
-        f"{args.output}: {done['rows']:,} {encoder.dimension}-dimensional vectors, {size} bytes each", file=sys.stderr
-    )
     if done["dead"]:
-        print(f"note: {done['dead']:,} invalid rows skipped, see {args.output}/dead-letters.jsonl", file=sys.stderr)
+        note(f"{done['dead']:,} invalid rows skipped, see {args.output}/dead-letters.jsonl")
+    text = f"{args.output}: {done['rows']:,} {encoder.dimension}-dimensional vectors, {size} bytes each"
+    return Report(text, {"output": args.output, **done, "dimensions": encoder.dimension, "bytes": size})

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import collections
 import itertools
-import sys
 from collections.abc import Iterator
 from typing import Any
 
-from jaxwhiten.commands.arguments import add, add_knobs, add_model, whitened_encoder
+from jaxwhiten.commands.arguments import Report, add, add_knobs, add_model, whitened_encoder
 from jaxwhiten.commands.texts import add_texts, nonempty, sentences
 
 
@@ -24,9 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--block N", "sentences held at once; default: 16384", dest="block_size", type=int, default=16_384)
 
 
-def run(args: argparse.Namespace) -> None:
-    from jaxwhiten.commands.vectors import check_output, vector_writer
+def run(args: argparse.Namespace) -> Report | None:
+    from jaxwhiten.commands.vectors import check_output, vector_writer, written
     from jaxwhiten.head import Normalize
+    from jaxwhiten.progress import note
 
     check_output(args.output)
     texts = nonempty(sentences(args.input, args.format, args.column), args.input)
@@ -40,11 +40,9 @@ def run(args: argparse.Namespace) -> None:
         for block in blocks:
             write(found := begun.popleft(), block)
             n, blank = n + len(block), blank + sum(not text.strip() for text in found)
-    if args.output != "-":
-        what = "{}-dimensional vectors" if code is None else "codes of {} bytes"
-        print(f"{args.output}: {n:,} {what.format(encoder.dimension)}", file=sys.stderr)
     if blank:
-        print(f"note: {blank:,} texts are blank; encode keeps them, index skips them", file=sys.stderr)
+        note(f"{blank:,} texts are blank; encode keeps them, index skips them")
+    return written(args.output, n, encoder.dimension, code)
 
 
 def remembered(texts: Iterator[str], size: int, begun: collections.deque[list[str]]) -> Iterator[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from pathlib import Path
 
 from jaxwhiten.commands.arguments import (
+    Report,
     add,
     add_knobs,
     add_model,
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--into PLACE", "database to fill from --from: a file, folder or connection string")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> Report:
     check_name("format", args.format, FORMATS)
     if args.format != FORMATS[0] and (args.score or args.name):
         raise InputError(f"--score and --name require --format {FORMATS[0]}.")
@@ -82,10 +82,10 @@ def run(args: argparse.Namespace) -> None:
     else:
         export.export_sentence_transformer(args.output, whitened_encoder(args), name=args.name, scores=scores)
         what = "a sentence-transformers folder; README.md is its card"
-    print(f"{args.output}: {what}", file=sys.stderr)
+    return Report(f"{args.output}: {what}", {"output": args.output, "format": args.format})
 
 
-def _database(args: argparse.Namespace) -> None:
+def _database(args: argparse.Namespace) -> Report:
     """Writes a model folder and code for a database, and adds the texts of an index to the database."""
     if (args.index is None) != (args.into is None):
         raise InputError("--from and --into require each other: pass both, or neither.")
@@ -103,7 +103,8 @@ def _database(args: argparse.Namespace) -> None:
         encoder = encoder.before_whitening().with_whitening(load_plain_whitening(args.whitening, args))
     made = databases.save_database(args.output, encoder, args.format, args.bytes or 48, gamma=args.gamma)
     kept = f"{made['columns']} columns, γ = {made['gamma']:g}, {made['quantiser']}"
-    print(f"{args.output}: {kept}; recipe.py opens the database, model/ computes the vectors", file=sys.stderr)
+    lines = [f"{args.output}: {kept}; recipe.py opens the database, model/ computes the vectors"]
+    facts = {"output": args.output, "format": args.format, **made}
     if args.gamma is None:
         say_gamma(encoder.before_whitening())
     if index is not None:
@@ -119,4 +120,6 @@ def _database(args: argparse.Namespace) -> None:
                 said = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "***", said)
             raise OutputError(f"{place}: the database could not be filled ({said}).") from None
         what = "text" if added == 1 else "texts"
-        print(f"{place}: {added:,} {what} added, {index.size - added:,} already there", file=sys.stderr)
+        lines.append(f"{place}: {added:,} {what} added, {index.size - added:,} already there")
+        facts |= {"database": place, "added": added}
+    return Report("\n".join(lines), facts)

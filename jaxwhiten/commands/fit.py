@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten import io
 from jaxwhiten.commands.arguments import (
+    Report,
     add,
     add_knobs,
     add_model,
@@ -54,7 +54,7 @@ def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> Non
     add(parser, "--bytes N", "add a code of N bytes per sentence after the whitening; default: none", type=int)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> Report:
     parts = None
     from_vectors = args.input != STDIN and args.format is None and args.input.lower().endswith(".npy")
     check_outputs(args, folder=not from_vectors)
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> None:
             moments = Moments().update(encode(args, encoder, first, "document"))
     corpus = Path(args.input).name if args.input != STDIN else "stdin"
     told = encoder.encoding(prompt=encoder.prompt_for("document")) if encoder and not parts else {}
-    write_outputs(args, moments, {"corpus": corpus, **told}, encoder)
+    return write_outputs(args, moments, {"corpus": corpus, **told}, encoder)
 
 
 def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
@@ -117,13 +117,15 @@ def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
 
 def write_outputs(
     args: argparse.Namespace, moments: Moments, provenance: dict[str, Any], encoder: Encoder | None = None
-) -> None:
-    """Writes the moments, the whitening, or both, and reports it on stderr."""
+) -> Report:
+    """Writes the moments, the whitening, or both."""
+    lines, facts = [], {"output": args.output, "moments": args.moments, "rows": moments.n}
     if args.moments:
         moments.save(args.moments, provenance)
-        print(f"{args.moments}: moments of {moments.n:,} rows, {len(moments.mean)} dimensions", file=sys.stderr)
+        lines.append(f"{args.moments}: moments of {moments.n:,} rows, {len(moments.mean)} dimensions")
     if args.output:
         from jaxwhiten.codes import SpectrumCode
+        from jaxwhiten.progress import note
         from jaxwhiten.whitening import Whitening, choose_gamma
 
         settings, code, chosen = knobs(args), None, None
@@ -150,10 +152,11 @@ def write_outputs(
             export_sentence_transformer(args.output, coded)
             what = f"{encoder.name} with its {what.removeprefix('a ')}"
         k = whitening.n_components or whitening.n_features_in_
-        print(
+        lines.append(
             f"{args.output}: {what} from {whitening.n_features_in_} to {k} dimensions, β={whitening.beta:g},"
-            f" γ={whitening.gamma:g}, fitted on {moments.n:,} rows, rank {whitening.rank_}",
-            file=sys.stderr,
+            f" γ={whitening.gamma:g}, fitted on {moments.n:,} rows, rank {whitening.rank_}"
         )
         if chosen is not None:
-            print(chosen, file=sys.stderr)
+            note(chosen)
+        facts |= {"dimensions": k, "bytes": args.bytes, **whitening.get_params(), "rank": whitening.rank_}
+    return Report("\n".join(lines), facts)

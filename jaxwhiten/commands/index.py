@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.commands.arguments import (
     DEFAULT_MODEL,
+    Report,
     add,
     add_model,
     add_tuned,
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--no-cache", "do not cache the vectors")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> Report:
     changes = [f"`{name}`" for name in ("add", "update", "remove", "remove_file") if getattr(args, name)]
     if not args.remove:
         if len(args.input) > 1:
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> None:
         made = floats.encoding(prompt=floats.prompt_for("document"))
         whitening = _whitening(Moments(provenance=made).update(vectors), args)
     how = {"whitening": whitening, "codes": codes, "bytes": args.bytes, "rescore": args.rescore, **options}
-    _save(args, index_of(encoder, texts, vectors, ids=ids, backend=args.backend, **how), skipped)
+    return _save(args, index_of(encoder, texts, vectors, ids=ids, backend=args.backend, **how), skipped)
 
 
 def _fitted(args: argparse.Namespace, encoder: Encoder | None = None) -> tuple[Whitening | None, Any]:
@@ -109,10 +109,10 @@ def _fitted(args: argparse.Namespace, encoder: Encoder | None = None) -> tuple[W
 
 def _whitening(moments: Moments, args: argparse.Namespace) -> Whitening:
     """The whitening of --whiten."""
+    from jaxwhiten.progress import note
     from jaxwhiten.whitening import Whitening, choose_gamma
 
-    chosen = choose_gamma(moments, args.tuned)
-    print(f"note: {chosen}", file=sys.stderr)
+    note(chosen := choose_gamma(moments, args.tuned))
     return Whitening.from_moments(moments, n_components=args.n_components, gamma=chosen.gamma)
 
 
@@ -148,16 +148,22 @@ def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     return build_index(vectors, args.backend, whitening=whitening, encoding=parts.plan.encoding, ids=ids, **how)
 
 
-def _save(args: argparse.Namespace, index: Index, skipped: str) -> None:
+def _save(args: argparse.Namespace, index: Index, skipped: str) -> Report:
     """Saves a new index and reports it."""
+    from jaxwhiten.progress import note
+
     index.save(args.output)
-    for note in index.notes:
-        print(f"note: {note}", file=sys.stderr)
-    print(f"{args.output}: {index.size:,} texts{skipped}, {index.stored}, {index.nbytes / 1e6:.1f} MB")
-    print(f'Next: jaxwhiten search {args.output} "a query"')
+    for text in index.notes:
+        note(text)
+    made = f"{args.output}: {index.size:,} texts{skipped}, {index.stored}, {index.nbytes / 1e6:.1f} MB"
+    return Report(f'{made}\nNext: jaxwhiten search {args.output} "a query"', _facts(args, index))
 
 
-def _change(args: argparse.Namespace, how: str) -> None:
+def _facts(args: argparse.Namespace, index: Index, **more: int) -> dict[str, Any]:
+    return {"output": args.output, "texts": index.size, "dimensions": index.dimension, "bytes": index.nbytes, **more}
+
+
+def _change(args: argparse.Namespace, how: str) -> Report:
     """Runs --add, --update or --remove, while other writers wait."""
     if given := [f"`{name}`" for name in _FIXED if getattr(args, name)]:
         raise InputError(f"{how} uses the settings of the existing index: omit {', '.join(given)}.")
@@ -190,7 +196,8 @@ def _change(args: argparse.Namespace, how: str) -> None:
         index.save(args.output)
     count = len(set(ids or [])) or len(texts)
     what = f"{count:,} {'text' if count == 1 else 'texts'} {done}{skipped}"
-    print(f"{args.output}: {what}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB")
+    text = f"{args.output}: {what}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB"
+    return Report(text, _facts(args, index, **{done: count}))
 
 
 def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten import records
-from jaxwhiten.commands.arguments import add, check_plot
+from jaxwhiten.commands.arguments import Report, add, check_plot
 
 if TYPE_CHECKING:
     from jaxwhiten.codes import Code
@@ -20,13 +17,13 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "file", "a file of a whitening, a code or moments, or the folder of an index or a model")
-    add(parser, "--json", "one JSON object, all eigenvalues included")
     add(parser, "--plot PNG", "draw the spectrum")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.codes import Code
     from jaxwhiten.plots import draw_spectra
+    from jaxwhiten.progress import note
     from jaxwhiten.whitening import spectrum
 
     check_plot(args.plot)
@@ -34,18 +31,17 @@ def run(args: argparse.Namespace) -> None:
     if fitted is None or isinstance(fitted, Code):
         is_index = os.path.isfile(os.path.join(args.file, "header.json"))
         told = _code(fitted) if fitted else _index(args.file) if is_index else _model(Path(args.file))
-        if args.json:
-            return print(json.dumps(records.to_json({"file": args.file, **told}), ensure_ascii=False))
+        lines = []
         for name, value in told.items():
             shown = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else value
-            print(f"  {name:<12}{shown if shown not in (None, '') else 'none'}")
-        return None
+            lines.append(f"  {name:<12}{shown if shown not in (None, '') else 'none'}")
+        return Report("\n".join(lines), {"file": args.file, **told})
     whitening = fitted
     facts = spectrum(whitening)
     if args.plot:
         values = whitening.with_params(shrinkage=None).eigenvalues_
         draw_spectra(args.plot, {f"{facts['n']:,} rows": values}, [], args.file)
-        print(f"{args.plot}: plot of the spectrum", file=sys.stderr)
+        note(f"{args.plot}: plot of the spectrum")
     provenance = {key: value for key, value in whitening.provenance.items() if value is not None}
     report: dict[str, Any] = {
         "file": args.file,
@@ -54,11 +50,7 @@ def run(args: argparse.Namespace) -> None:
         **facts,
         "provenance": provenance,
     }
-    if args.json:
-        report["eigenvalues"] = whitening.eigenvalues_.tolist()
-        print(json.dumps(records.to_json(report), ensure_ascii=False))
-    else:
-        print("\n".join(_lines(report)))
+    return Report("\n".join(_lines(report)), {**report, "eigenvalues": whitening.eigenvalues_.tolist()})
 
 
 def _model(folder: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from jaxwhiten.commands.arguments import add
+from jaxwhiten.commands.arguments import Report, add
 from jaxwhiten.commands.fit import add_outputs, check_outputs, write_outputs
 
 
@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_outputs(parser, "FILE", "the whitening to write, a .safetensors file")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> Report:
     check_outputs(args)
     from jaxwhiten.whitening import Moments
 
@@ -26,4 +26,4 @@ def run(args: argparse.Namespace) -> None:
         if (first := seen.setdefault((part.n, part.mean.tobytes(), part.M2.tobytes()), path)) is not path:
             print(f"warning: {path}: contains the same moments as {first}: its rows count twice", file=sys.stderr)
         corpora.append(str(part.provenance.get("corpus") or path))
-    write_outputs(args, total, {"corpus": " + ".join(corpora)})
+    return write_outputs(args, total, {"corpus": " + ".join(corpora)})

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-import json
-import sys
 
 from jaxwhiten.commands.arguments import (
+    Report,
     add,
     add_columns,
     add_knobs,
@@ -20,6 +19,7 @@ from jaxwhiten.commands.arguments import (
     say_gamma,
 )
 from jaxwhiten.errors import InputError
+from jaxwhiten.records import to_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_knobs(parser, fitting=True, dimension=False)
     add(parser, "--no-cache", "do not keep the vectors in the cache")
-    add(parser, "--json", "one JSON object")
 
 
 def integers(text: str) -> tuple[int, ...]:
@@ -54,14 +53,14 @@ def integers(text: str) -> tuple[int, ...]:
     return found
 
 
-def run(args: argparse.Namespace) -> None:
-    from jaxwhiten import records
+def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.encoding import Encoder
+    from jaxwhiten.progress import note
     from jaxwhiten.scoring import evaluate, read
 
     data, settings = read(args.data, args.columns), knobs(args)
     if names := getattr(data, "read_from", ()):
-        print("note: sentences from {}, {}; scores from {}".format(*names), file=sys.stderr)
+        note("sentences from {}, {}; scores from {}".format(*names))
     ks = settings.pop("n_components", ())
     encoder = load_encoder(args)
     if encoder.without_code().head.whitening is None:
@@ -71,9 +70,6 @@ def run(args: argparse.Namespace) -> None:
     versus = Encoder.from_pretrained(args.versus, max_length=args.max_length) if args.versus else None
     how = {"bytes": args.bytes, "k": ks, "versus": versus, "encode": functools.partial(encode, args)}
     found = dataclasses.replace(evaluate(encoder, data, **how, **settings), data=args.data)
-    if args.json:
-        report = {**records.to_json(found), "measure": found.measure, "verdict": found.verdict}
-        return print(json.dumps(report, ensure_ascii=False))
-    print(found)
     if "gamma" not in settings and encoder.without_code().head.whitening is None:
         say_gamma(encoder)
+    return Report(str(found), {**to_json(found), "measure": found.measure, "verdict": found.verdict})

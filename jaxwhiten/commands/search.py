@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from jaxwhiten.commands.arguments import add, printable
+from jaxwhiten.commands.arguments import Report, add, printable
 from jaxwhiten.engines import HELP
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 
@@ -21,10 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--engine ENGINE", f"{HELP}; default: as recorded in the index")
     add(parser, "--rerank FOLDER", "cross-encoder that re-ranks the results")
     add(parser, "--rerank-depth N", "results to re-rank; default: 100", type=int, default=100)
-    add(parser, "--json", "one JSON object per query")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> Iterator[Report]:
     if not all(query.strip() for query in args.query):
         raise InputError("The query is empty: pass a sentence to search for.")
 
@@ -52,11 +51,6 @@ def run(args: argparse.Namespace) -> None:
         query.encode()  # UnicodeEncodeError: bytes of an argument or of stdin that are not UTF-8
         (hits,) = find([query], k)
         hits = rerank_hits(reranker, query, hits)[: args.k] if reranker else hits
-        if args.json:
-            print(json.dumps({"query": query, "hits": [hit._asdict() for hit in hits]}, ensure_ascii=False))
-        else:
-            if len(args.query) != 1:
-                print(f"> {printable(query)}")
-            for hit in hits:
-                print(f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}")
-        sys.stdout.flush()
+        lines = [f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}" for hit in hits]
+        head = [f"> {printable(query)}"] if len(args.query) != 1 else []
+        yield Report("\n".join(head + lines), {"query": query, "hits": [hit._asdict() for hit in hits]})

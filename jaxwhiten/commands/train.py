@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.commands.arguments import DEFAULT_MODEL, POOLINGS, add, check_folder, tokens, values_of
+from jaxwhiten.commands.arguments import DEFAULT_MODEL, POOLINGS, Report, add, check_folder, tokens, values_of
 from jaxwhiten.parameters import TrainingOptions
 
 if TYPE_CHECKING:
@@ -62,9 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add(parser, flag, what, dest=name, type=type(default))
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> Report | None:
     from jaxwhiten import io, training
     from jaxwhiten.export import save_trained
+    from jaxwhiten.progress import note, say
 
     check_folder(args.output)
     given = {name: value for name in _FLAGS if (value := getattr(args, name)) is not None}
@@ -88,31 +88,34 @@ def run(args: argparse.Namespace) -> None:
         held_out = training.HeldOut(training.read_rows(args.dev, training.find_objective("cosent")))
     output = Path(args.output)
     folder = output.with_name(f"{output.name}.training")
-    how: dict[str, Any] = {"held_out": held_out, "model_folder": args.output, "say": training.note}
+    how: dict[str, Any] = {"held_out": held_out, "model_folder": args.output, "say": say}
     tuned = training.fine_tune(
         encoder, kept, objective, options, folder, record={"model": args.model, "dev": args.dev}, **how
     )
     if not tuned.finished:
-        return
+        return None
     results: dict[str, Any] = {"recipe": tuned.recipe, "scores": tuned.after, "before": tuned.before}
     save_trained(output, tuned.encoder, base_model=encoder.name, **results)
+    note(f"{args.output}: model of step {tuned.step}; logs and checkpoints are in {folder}")
+    facts = {"output": args.output, "step": tuned.step, **results}
     if held_out is None:
-        print("No rows were held out, so the last checkpoint was kept: score it with `jaxwhiten score`.")
+        text = "No rows were held out, so the last checkpoint was kept: score it with `jaxwhiten score`."
     else:
         figures = held_out.compare({**tuned.held_out, "TF-IDF": held_out.values_of_words()})
         io.write_json(folder / "results.json", {**results, "step": tuned.step, "held_out": figures})
         training.write_held_out(folder / "held_out.tsv", held_out)
-        print_figures(figures, held_out)
-        print(f"\n{verdict(figures, held_out.name)}")
-    print(f"{args.output}: model of step {tuned.step}; logs and checkpoints are in {folder}", file=sys.stderr)
+        said = verdict(figures, held_out.name)
+        text, facts = f"{table(figures, held_out)}\n\n{said}", {**facts, "held_out": figures, "verdict": said}
+    return Report(text, facts)
 
 
-def print_figures(figures: dict[str, Figure], held_out: HeldOut) -> None:
-    print(f"{len(held_out.examples):,} held-out rows; {held_out.name} × 100\n")
-    print(f"{'':8}{held_out.name:>10}{'95% CI':>16}{'vs. before':>27}")
+def table(figures: dict[str, Figure], held_out: HeldOut) -> str:
+    lines = [f"{len(held_out.examples):,} held-out rows; {held_out.name} × 100", ""]
+    lines.append(f"{'':8}{held_out.name:>10}{'95% CI':>16}{'vs. before':>27}")
     for name, figure in figures.items():
         gain = "" if name == "before" else str(figure.change)
-        print(f"{name:8}{figure.value:10.2f}{'{:.2f}–{:.2f}'.format(*figure.interval):>16}{gain:>27}".rstrip())
+        lines.append(f"{name:8}{figure.value:10.2f}{'{:.2f}–{:.2f}'.format(*figure.interval):>16}{gain:>27}".rstrip())
+    return "\n".join(lines)
 
 
 def verdict(figures: dict[str, Figure], measure: str) -> str:

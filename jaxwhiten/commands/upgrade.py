@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 
-from jaxwhiten.commands.arguments import add, add_model, load_encoder
+from jaxwhiten.commands.arguments import Report, add, add_model, load_encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.progress import Progress
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--fill N", what, type=int, default=0)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.encoding.indexes import located, open_index
     from jaxwhiten.search import Upgraded
     from jaxwhiten.search.upgraded import read_upgrade
@@ -40,4 +40,5 @@ def run(args: argparse.Namespace) -> None:
         upgraded.finished().save(args.index)
         shutil.rmtree(str(upgraded.folder))
         kept = "old vectors removed"
-    print(f"{args.index}: {upgraded.share:.1%} of the documents embedded with {upgraded.new.name}, {kept}")
+    text = f"{args.index}: {upgraded.share:.1%} of the documents embedded with {upgraded.new.name}, {kept}"
+    return Report(text, {"index": args.index, "share": upgraded.share, "model": upgraded.new.name})

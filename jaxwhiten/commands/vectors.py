@@ -18,6 +18,7 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten.arrays import column_of
 from jaxwhiten.coded import with_code
+from jaxwhiten.commands.arguments import Report
 from jaxwhiten.errors import DataError, check_name, optional
 
 STDOUT = "-"
@@ -57,6 +58,15 @@ def vector_writer(path: str, dimension: int, dtype: np.dtype | type, code: Any =
                 yield _json_lines(text)
         if code is not None:
             code.save(beside, {_CHECKSUM: io.sha256_file(temporary)})
+
+
+def written(path: str, rows: int, width: int, code: Any = None) -> Report | None:
+    """The report of a file of vectors or codes; None for stdout, which has the vectors themselves."""
+    if path == STDOUT:
+        return None
+    what = f"{width}-dimensional vectors" if code is None else f"codes of {width} bytes"
+    facts = {"output": path, "rows": rows, "dimensions" if code is None else "bytes": width}
+    return Report(f"{path}: {rows:,} {what}", facts)
 
 
 def _npy(file: BufferedIOBase, dimension: int, dtype: np.dtype) -> Iterator[Write]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxwhiten.commands.arguments import add
+from jaxwhiten.commands.arguments import Report, add
 from jaxwhiten.commands.texts import sentences
-from jaxwhiten.errors import DataError, DataNotFoundError, InputError, MissingDependencyError
+from jaxwhiten.errors import DataError, DataNotFoundError, InputError, JaxwhitenError, MissingDependencyError
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -27,28 +25,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "path", f"{what}; default: check this installation", nargs="*")
     add(parser, "--against PEER", f"{_PEER}: also compare a model with it; needs the extra parity", choices=[_PEER])
     add(parser, "--texts FILE", "your own texts for that comparison, in a format that encode reads")
-    add(parser, "--json", "one JSON object")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Runs the command; the exit code is 1 if a check fails."""
+def run(args: argparse.Namespace) -> Iterator[Report]:
     if args.texts and not args.against:
         raise InputError(f"--texts requires --against: pass --against {_PEER}.")
     texts = list(sentences(args.texts)) if args.texts else []
-    if args.path and not args.json:
-        print(f"     {'check':<34}{'max diff':>9}{'limit':>9}  what")
+    if args.path:
+        yield Report(f"     {'check':<34}{'max diff':>9}{'limit':>9}  what")
     found = []
     for check in _of_paths(args.path, args.against is not None, texts) if args.path else _of_installation():
         found.append(check)
-        if not args.json:
-            print(f"{_MARKS[check.ok]} {_line(check, wide=bool(args.path))}", flush=True)
+        yield Report(f"{_MARKS[check.ok]} {_line(check, wide=bool(args.path))}")
     wrong = [check for check in found if check.ok is False]
-    if args.json:
-        print(json.dumps({"ok": not wrong, "checks": [check._asdict() for check in found]}, ensure_ascii=False))
+    yield Report("", {"ok": not wrong, "checks": [check._asdict() for check in found]})
     if wrong:
-        first = " ".join(wrong[0].detail.split())
-        print(f"error: {len(wrong)} of {len(found)} checks failed: {wrong[0].name}: {first}", file=sys.stderr)
-    return 1 if wrong else 0
+        raise JaxwhitenError(f"{len(wrong)} of {len(found)} checks failed: {wrong[0].name}: {wrong[0].detail}")
 
 
 def _line(check: Finding, *, wide: bool) -> str:

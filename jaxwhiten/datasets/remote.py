@@ -19,6 +19,7 @@ from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import TaskSpec
 from jaxwhiten.errors import DataError, DataNotFoundError, OutputError, optional
 from jaxwhiten.io import PathLike, atomic_path, content_key, sha256_file
+from jaxwhiten.progress import Progress
 
 SENTEVAL_URL = "https://huggingface.co/datasets/princeton-nlp/datasets-for-simcse/resolve/main/senteval.tar"
 ALLNLI_URL = "https://sbert.net/datasets/AllNLI.tsv.gz"
@@ -57,12 +58,10 @@ def fetch(url: str, path: PathLike, what: str, *, max_bytes: int = MAX_DOWNLOAD)
     if path.is_file():
         return path
     requests = optional("requests", "data", "Downloading data")
-    from tqdm import tqdm
-
     try:
         with (
             requests.get(url, stream=True, timeout=(_CONNECT_SECONDS, _READ_SECONDS)) as response,
-            tqdm(desc=f"Downloading {path.name}", unit="B", unit_scale=True, leave=False) as bar,
+            Progress(desc=f"Downloading {path.name}", unit="B", unit_scale=True, leave=False) as bar,
         ):
             response.raise_for_status()
             bar.total = int(response.headers.get("Content-Length") or 0) or None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from jaxwhiten.head import AUTO, modules_of, says_head
 from jaxwhiten.io import PathLike
 from jaxwhiten.models import StaticEncoder, load_config, load_model, resolve_folder
 from jaxwhiten.parameters import DEFAULTS, TrainingOptions
+from jaxwhiten.progress import say
 from jaxwhiten.training.held_out import HeldOut, hold_out
 from jaxwhiten.training.loop import run_plan
 from jaxwhiten.training.objectives import find_objective, make_plan
@@ -86,15 +86,10 @@ def train(
     kept, held_out = hold_out(examples, options.held_out, options.seed, bool(classes))
     with tempfile.TemporaryDirectory(prefix="jaxwhiten-training-") as temporary:
         where = temporary if folder is None else folder
-        tuned = fine_tune(encoder, kept, kind, options, where, held_out=held_out, say=note)
+        tuned = fine_tune(encoder, kept, kind, options, where, held_out=held_out, say=say)
     if not tuned.finished:
         raise JaxwhitenError(f"The training was stopped; the same call with folder={str(folder)!r} resumes it.")
     return tuned.encoder
-
-
-def note(text: str) -> None:
-    """Prints a line on stderr."""
-    print(text, file=sys.stderr)
 
 
 def fine_tune(

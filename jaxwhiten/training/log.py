@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from jaxwhiten import io
 from jaxwhiten.errors import optional
 from jaxwhiten.lazy import hidden
+from jaxwhiten.progress import Progress, say
 from jaxwhiten.runtime.distributed import is_writer
 
 METRICS_FILE, PLOT_FILE = "metrics.jsonl", "loss.png"
@@ -32,8 +31,8 @@ class Log:
 
     def __init__(self, folder: Path, total: int, *, start: int, per_step: int, unit: str, progress: bool | None):
         self._per_step, self._unit = per_step, unit
-        silent = True if not is_writer() else None if progress is None else not progress
-        self._bar = tqdm(total=total, initial=start, unit="step", disable=silent)
+        shown = progress if is_writer() else False
+        self._bar = Progress(shown, total=total, initial=start, unit="step", desc="train")
         self._file: Any = None
         self._events: Any = None
         if is_writer():
@@ -54,8 +53,8 @@ class Log:
         for step, metrics in rows:
             values = {name: float(value) for name, value in metrics.items()} | {f"{self._unit}_per_second": rate}
             self._write({"step": step, **values})
+        self._bar.set_postfix_str(f"loss {float(latest['loss']):.4f}, {rate:.0f} {self._unit}/s", refresh=False)
         self._bar.update(last - self._last)
-        self._bar.set_postfix_str(f"loss {float(latest['loss']):.4f}, {rate:.0f} {self._unit}/s")
         self._clock, self._last = now, last
 
     def scores(self, step: int, scores: Mapping[str, float]) -> None:
@@ -67,7 +66,7 @@ class Log:
     def note(self, text: str) -> None:
         """Prints a message above the progress bar; nothing if it is empty."""
         if text and self._file is not None:
-            self._bar.write(text, sys.stderr)
+            say(text)
 
     def _write(self, row: Mapping[str, int | float]) -> None:
         if self._file is None:

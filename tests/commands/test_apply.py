@@ -18,7 +18,7 @@ def test_blocks_give_what_the_whole_gives(run, whitening_file, vectors, tmp_path
     monkeypatch.setattr(apply, "_BLOCK_BYTES", 10 * 32 * 4)
     np.save(tmp_path / "v.npy", vectors)
     done = run("apply", whitening_file, tmp_path / "v.npy", "--output", tmp_path / "out.npy")
-    assert (done.code, done.out) == (0, "")
+    assert (done.code, done.err) == (0, "")
     out = np.load(tmp_path / "out.npy")
     assert out.shape == (101, 16)
     np.testing.assert_allclose(out, Whitening.load(whitening_file).transform(vectors), atol=1e-5)

@@ -31,7 +31,7 @@ def coded(corpus, tiny_model, tmp_path_factory):
 def codes(run, corpus, coded, tmp_path):
     done = run("encode", corpus, "--model", coded, "-o", tmp_path / "codes.npy")
     assert done.code == 0, done.err
-    assert "600 codes of 8 bytes" in done.err
+    assert "600 codes of 8 bytes" in done.out
     return tmp_path / "codes.npy"
 
 

@@ -74,7 +74,7 @@ def test_a_code_in_a_file_is_taken_where_a_whitening_is(run, corpus, tiny_model,
     np.testing.assert_array_equal(np.load(tmp_path / "e.npy"), expected)
     np.save(tmp_path / "v.npy", vectors)
     done = run("apply", code_file, tmp_path / "v.npy", "-o", tmp_path / "a.npy")
-    assert (done.code, "400 codes of 8 bytes" in done.err) == (0, True)
+    assert (done.code, "400 codes of 8 bytes" in done.out) == (0, True)
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), expected)
     assert load_code(tmp_path / "a.npy.code.safetensors").affine.hash() == code.affine.hash()
     done = run("index", tmp_path / "texts.txt", *model, "--whitening", code_file, "-o", tmp_path / "index")

@@ -53,7 +53,7 @@ def test_no_message_holds_a_password(run, monkeypatch, tmp_path, place):
     assert "hun" not in done.err
     monkeypatch.setattr(databases, "fill", lambda *_: 1)
     done = run(*words)
-    assert "1 text added, 0 already there" in done.err
+    assert "1 text added, 0 already there" in done.out
     assert "hun" not in done.err
 
 

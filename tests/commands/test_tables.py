@@ -51,9 +51,9 @@ def test_a_folder_of_compressed_tables_with_two_columns_of_text(run, answers, ti
     index, embed, fit, encode = answers(folder, *words)
     assert [done.code for done in (index, embed, fit, encode)] == [0] * 4
     assert "4 texts (1 blank texts skipped" in index.out
-    assert "4 32-dimensional vectors" in embed.err
-    assert "moments of 4 rows" in fit.err
-    assert "5 32-dimensional vectors" in encode.err  # a vector for each row
+    assert "4 32-dimensional vectors" in embed.out
+    assert "moments of 4 rows" in fit.out
+    assert "5 32-dimensional vectors" in encode.out  # a vector for each row
     flags = ("--model", tiny_model, "--pooling", "mean", "--no-cache", "-o", tmp_path / "idx")
     assert run("index", folder, *words, *flags).code == 0
     assert list(load_index(tmp_path / "idx").documents)[:2] == ["A man\nplays a guitar.", "Two dogs\nrun."]

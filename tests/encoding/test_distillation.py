@@ -142,7 +142,7 @@ def test_the_command(tiny_model, tmp_path, capsys):
     model = ["--model", str(tiny_model), "--pooling", "mean"]
     options = ["--corpus", str(tmp_path / "c.txt"), "-k", "8", "--sentences", "310", "--half"]
     assert cli.main(["distil-static", *model, *options, "-o", str(tmp_path / "static")]) == 0
-    assert "8 dimensions" in capsys.readouterr().err
+    assert "8 dimensions" in capsys.readouterr().out
     static = Encoder.from_pretrained(tmp_path / "static")
     assert static.encode(SENTENCES).shape == (len(SENTENCES), 8)
     assert cli.main(["distil-static", *model, *options, "--no-fit", "-o", str(tmp_path / "plain")]) == 0

@@ -253,7 +253,7 @@ def test_the_commands(tiny_model, encoder, sources, tmp_path, monkeypatch, capsy
     words = ["embed", str(tmp_path / "*.txt"), *model, "--part-rows", "16", "--float16"]
     words += ["-o", str(tmp_path / "parts"), "--moments", str(tmp_path / "m.safetensors")]
     assert cli.main(words) == 0
-    assert "40 32-dimensional vectors, 64 bytes each" in capsys.readouterr().err
+    assert "40 32-dimensional vectors, 64 bytes each" in capsys.readouterr().out
     assert Moments.load(tmp_path / "m.safetensors").n == 40
     import pyarrow.parquet as pq
 

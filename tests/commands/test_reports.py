@@ -1,0 +1,61 @@
+"""Every command: its result on stdout, notes and progress on stderr; --json prints an object, --quiet no notes."""
+
+import json
+
+import pytest
+
+from jaxwhiten.commands import cli
+from tests.commands.conftest import generated
+
+MODEL = "--model {model} --pooling mean --max-length 16"
+# Every command, with the facts that --json has. What they need is in the folder, or made by the commands before.
+COMMANDS = {
+    f"encode {{texts}} {MODEL} -o {{at}}/x.npy": {"rows": 65, "dimensions": 32},
+    f"embed {{texts}} {MODEL} -o {{at}}/parts": {"rows": 64, "bytes": 128},
+    f"fit {{texts}} {MODEL} -o {{at}}/w.safetensors --moments {{at}}/m.safetensors": {"rows": 64, "dimensions": 32},
+    "apply {at}/w.safetensors {at}/x.npy -o {at}/y.npy -k 4": {"rows": 65, "dimensions": 4},
+    "merge {at}/m.safetensors --moments {at}/n.safetensors": {"rows": 64},
+    "inspect {at}/w.safetensors": {"kind": "whitening", "n": 64},
+    "train {pairs} --model {shallow} --max-length 16 --steps 2 --batch-size 4 -o {at}/t": {"step": 2},
+    f"score {{scored}} {MODEL}": {"measure": "spearman"},
+    f"index {{texts}} {MODEL} -o {{at}}/idx --whiten": {"texts": 64},
+    "search {at}/idx man -k 2": {"query": "man"},
+    "upgrade {at}/idx --model {shallow} --pooling mean --fill 64": {"share": 1.0},
+    "drift {at}/idx {texts}": {"n": 64},
+    f"distil-static {MODEL} -o {{at}}/static -k 4": {"dimensions": 4},
+    f"export {MODEL} -o {{at}}/out": {"format": "sentence-transformers"},
+    "verify {at}/x.npy": {"ok": True},
+}
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory, tiny_model, shallow_model):
+    at, texts = tmp_path_factory.mktemp("reports"), generated(64)
+    (at / "texts.txt").write_text("\n".join([*texts, " "]) + "\n")
+    rows = list(zip(texts[:32], texts[32:], strict=True))
+    (at / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in [("anchor", "positive"), *rows]))
+    (at / "scored.tsv").write_text("".join(f"{a}\t{b}\t{i}\n" for i, (a, b) in enumerate(rows)))
+    files = {name: at / f"{name}.{ending}" for name, ending in [("texts", "txt"), ("pairs", "tsv"), ("scored", "tsv")]}
+    return {"at": at, "model": tiny_model, "shallow": shallow_model, **files}
+
+
+def test_every_command_is_walked():
+    assert [line.split()[0] for line in COMMANDS] == list(cli.COMMANDS)
+
+
+@pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
+@pytest.mark.parametrize("line", COMMANDS, ids=lambda line: line.split()[0])
+def test_results_are_on_stdout_and_notes_on_stderr(run, names, line):
+    words = line.format(**names).split()
+    told = run(*words, "--json", "--quiet")
+    assert (told.code, told.err) == (0, "")
+    found = json.loads(told.out)  # one object
+    assert COMMANDS[line].items() <= found.items()
+    if words[0] not in ("upgrade", "train"):  # which have come to their end
+        plain = run(*words, "--quiet")
+        assert (plain.code, plain.err) == (0, "")
+        assert plain.out
+        assert not plain.out.startswith("{")
+        noted = run(*words)
+        assert noted.out == plain.out
+        assert all(text.startswith("note: ") for text in noted.err.splitlines())
