@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from ml_collections import ConfigDict
 
+from eval.aggregates import sts_resamples
 from eval.report import results
 from eval.tasks import TaskIndex
 from eval.words import TFIDF, beside
@@ -55,7 +56,7 @@ def resampled(
     samples: dict[str, np.ndarray] = {}
     for number, task in enumerate(tasks):
         of_rows = np.stack([found[task.name] for found in similarities])
-        drawn = bootstrap.spearman_resamples(of_rows, task.gold, task.subset, config.bootstrap, config.seed + number)
+        drawn = sts_resamples(of_rows, task.gold, task.subset, config.bootstrap, config.seed + number)
         samples[task.name] = drawn[aggregate]
     return samples | {"average": np.mean(list(samples.values()), axis=0)}
 

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from eval import geometry
+from eval.aggregates import sts_scores
 from eval.common import Notes
 from eval.methods import make_method
 from eval.report import results
@@ -50,7 +51,7 @@ class _Tally:
     geometry: results.Geometry | None = None
 
     def add(self, task: TaskIndex, similarity: np.ndarray, n_fit: int, ranking: results.Ranking | None = None) -> None:
-        found = metrics.sts_scores(similarity, task.gold, task.subset)
+        found = sts_scores(similarity, task.gold, task.subset)
         self.tasks[task.name] = results.TaskScores(**found, n_fit=n_fit, ranking=ranking)
         self.similarities[task.name] = similarity
 

@@ -16,6 +16,7 @@ from ml_collections import ConfigDict
 
 from configs import launch
 from eval import published, report
+from eval.aggregates import AGGREGATES
 from eval.common import Notes, Settings, header_fields, load_encoder, python, say
 from eval.driver import driven
 from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_moments
@@ -28,7 +29,7 @@ from eval.scoring import fit, score, score_method, score_words
 from eval.settings import choices
 from eval.tasks import Encoded, index_sentences
 from eval.words import CENTRED, count, fits
-from jaxwhiten import Encoder, metrics
+from jaxwhiten import Encoder
 from jaxwhiten.datasets import STS_TASKS, NLIRows, load_sts
 from jaxwhiten.runtime import distributed
 
@@ -40,7 +41,7 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
     settings = Settings.read(config)
     whitenings = settings.whitenings
     task_names = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE, *PROBES))
-    (aggregate,) = choices("aggregate", [config.aggregate], metrics.AGGREGATES)
+    (aggregate,) = choices("aggregate", [config.aggregate], AGGREGATES)
     methods = choices("methods", config.methods, tuple(METHODS)) if config.methods else ()
     if "centred" in settings.baselines:
         methods = tuple(dict.fromkeys((CENTRED, *methods)))

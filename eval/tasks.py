@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from eval.aggregates import sts_scores
 from eval.encoding import EMPTY
 from jaxwhiten import metrics
 from jaxwhiten.datasets import STSTask
@@ -34,7 +35,7 @@ class TaskIndex:
 
     def score(self, similarity: np.ndarray) -> float:
         """Spearman × 100 of the test pairs, weighted over the subsets."""
-        return metrics.sts_scores(similarity, self.gold, self.subset)["wmean"]
+        return sts_scores(similarity, self.gold, self.subset)["wmean"]
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,8 @@
 """Scores of vectors against human judgements: arrays in, numbers out."""
 
 from jaxwhiten.metrics.scores import (
-    AGGREGATES,
     UNDEFINED,
     Gold,
-    STSScores,
     binary_scores,
     cosine_pairs,
     discounted_gains,
@@ -14,9 +12,8 @@ from jaxwhiten.metrics.scores import (
     recalls,
     reciprocal_ranks,
     spearman,
-    sts_scores,
 )
 
-__all__ = ["AGGREGATES", "UNDEFINED", "Gold", "STSScores", "cosine_pairs", "discounted_gains"]
+__all__ = ["UNDEFINED", "Gold", "cosine_pairs", "discounted_gains"]
 __all__ += ["binary_scores", "mrr_at_k", "ndcg_at_k", "recall_at_k", "recalls", "reciprocal_ranks"]
-__all__ += ["spearman", "sts_scores"]
+__all__ += ["spearman"]

@@ -1,10 +1,10 @@
-"""Scores: Spearman with ties, the three STS aggregates, retrieval measures. Arrays in, numbers out."""
+"""Scores: Spearman with ties, two labels, retrieval measures. Arrays in, numbers out."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Real, Shaped
@@ -13,17 +13,7 @@ from jaxwhiten.arrays import first_nonfinite_row, normalize
 from jaxwhiten.coded import comparable
 from jaxwhiten.errors import InputError, NonFiniteError
 
-AGGREGATES = ("wmean", "mean", "all")
 UNDEFINED = "undefined: all cosines are equal"  # the text of a correlation that is NaN
-
-
-class STSScores(TypedDict):
-    """The scores of one STS task, Spearman × 100; NaN if a correlation is undefined."""
-
-    all: float
-    mean: float
-    wmean: float
-    subsets: dict[str, float]
 
 
 class Gold(NamedTuple):
@@ -70,7 +60,7 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
 
 
 def binary_scores(
-    similarity: Real[np.ndarray, " n"], labels: Real[np.ndarray, " n"], counts: Int[np.ndarray, "r n"]
+    similarity: Real[np.ndarray, " n"], labels: Real[np.ndarray, " n"], counts: Real[np.ndarray, "n r"]
 ) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
     """Average precision and the area under the ROC curve of resamples that have each pair `counts` times.
 
@@ -81,51 +71,18 @@ def binary_scores(
     """
     order = np.argsort(-similarity, kind="stable")
     starts = np.flatnonzero(np.diff(similarity[order], prepend=np.inf))
-    positive = np.add.reduceat(counts[:, order] * (labels[order] > labels.min()), starts, axis=1)
-    every = np.add.reduceat(counts[:, order], starts, axis=1)
-    found, seen = positive.cumsum(axis=1), every.cumsum(axis=1)
-    negative, total = every - positive, found[:, -1]
-    below = (seen - found)[:, -1:] - (seen - found) + negative / 2
-    precision = (positive * found / np.maximum(seen, 1)).sum(axis=1) / total
-    return precision, (positive * below).sum(axis=1) / (total * (seen[:, -1] - total))
+    counts, of_two = counts[order].astype(np.float64), labels[order, None] > labels.min()
+    positive, every = (np.add.reduceat(x, starts) for x in (counts * of_two, counts))
+    found, seen = positive.cumsum(axis=0), every.cumsum(axis=0)
+    negative, total = every - positive, found[-1]
+    below = (seen - found)[-1] - (seen - found) + negative / 2
+    precision = (positive * found / np.maximum(seen, 1)).sum(axis=0) / total
+    return precision, (positive * below).sum(axis=0) / (total * (seen[-1] - total))
 
 
 def cosine_pairs(a: Shaped[np.ndarray, "n _d"], b: Shaped[np.ndarray, "n _e"]) -> Float[np.ndarray, " n"]:
     """Cosine of each row of `a` with the same row of `b`, in the arrays' precision; 0 for a zero vector."""
     return np.einsum("nd,nd->n", *map(normalize, comparable(a, b)))
-
-
-def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"], subsets: Sequence[str]) -> STSScores:
-    """The three aggregates over the subsets of one STS task.
-
-    Args:
-      similarity: The model's score of each pair.
-      gold: The human score of each pair.
-      subsets: The subset of each pair.
-
-    Returns:
-      `all`: one Spearman over all pairs (Sentence-BERT, SimCSE, MTEB). `mean`: the mean of the subsets' Spearman
-      (WhiteningBERT). `wmean`: their mean weighted by number of pairs (BERT-flow, BERT-whitening). `subsets`: the score
-      of each subset, in order of first appearance. A subset with an undefined score makes `mean` and `wmean` NaN.
-
-    References:
-      Su et al. 2021 (BERT-whitening), section 4; Gao et al. 2021 (SimCSE), appendix B, on the aggregates.
-    """
-    if len(subsets) != len(gold):
-        raise InputError(f"{len(gold)} gold scores but {len(subsets)} subset names.")
-    if not len(gold):
-        raise InputError("No scored pairs.")
-    names = np.asarray(subsets, dtype=str)
-    rows = {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
-    scores = {name: 100 * spearman(similarity[index], gold[index]) for name, index in rows.items()}
-    values = np.array(list(scores.values()))
-    weights = np.array([len(index) for index in rows.values()])
-    return {
-        "all": 100 * spearman(similarity, gold),
-        "mean": float(values.mean()),
-        "wmean": float(values @ weights / weights.sum()),
-        "subsets": scores,
-    }
 
 
 GoldLike = Gold | Sequence[Sequence[int] | np.ndarray]

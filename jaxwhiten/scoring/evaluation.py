@@ -16,7 +16,7 @@ from jaxwhiten.datasets import Pairs, RetrievalData
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import binary_scores, discounted_gains, recalls, reciprocal_ranks, spearman
-from jaxwhiten.metrics.bootstrap import mean_resamples, percentile_interval, spearman_resamples
+from jaxwhiten.metrics.bootstrap import draws, mean_resamples, percentile_interval, spearman_resamples
 from jaxwhiten.scoring.data import ScoredPairs, read
 from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
 from jaxwhiten.scoring.words import BM25, TFIDF, best, cosines, count, nearest, weigh
@@ -216,25 +216,19 @@ def _correlations(forms: Sequence[Form], gold: Float[np.ndarray, " n"], resample
     """Correlations of similarities with the scores, or how well they separate two labels; forms share the resamples."""
     if len(np.unique(gold)) == 2:
         return _separations(forms, gold, resamples, seed)
-    drawn = spearman_resamples(np.stack([form[-1] for form in forms]), gold, [""] * len(gold), resamples, seed)["all"]
+    drawn = spearman_resamples(np.stack([form[-1] for form in forms]), gold, resamples, seed)
     values = [{"spearman": 100 * spearman(form[-1], gold), "pearson": _pearson(form[-1], gold)} for form in forms]
     return _rows(forms, values, [{"spearman": of_form} for of_form in drawn])
 
 
 def _separations(forms: Sequence[Form], gold: Float[np.ndarray, " n"], resamples: int, seed: int) -> tuple[Row, ...]:
     """Average precision and ROC AUC of pairs with two labels; pairs are drawn within each label."""
-    rng, names = np.random.default_rng(seed), ("average_precision", "roc_auc")
-    sides, step = [np.flatnonzero(gold == label) for label in np.unique(gold)], max(1, _HELD // (4 * len(gold)))
-    drawn: list[list[np.ndarray]] = [[] for _ in forms]
-    for size in (min(step, resamples - at) for at in range(0, resamples, step)):
-        counts = np.zeros((size, len(gold)), np.int64)
-        for side in sides:
-            counts[:, side] = rng.multinomial(len(side), np.full(len(side), 1 / len(side)), size)
-        for form, found in zip(forms, drawn, strict=True):
-            found.append(100 * np.stack(binary_scores(form[-1], gold, counts)))
-    whole = [100 * np.stack(binary_scores(form[-1], gold, np.ones((1, len(gold)), np.int64)))[:, 0] for form in forms]
-    values = [dict(zip(names, map(float, row), strict=True)) for row in whole]
-    return _rows(forms, values, [dict(zip(names, np.concatenate(found, axis=1), strict=True)) for found in drawn])
+    names, once = ("average_precision", "roc_auc"), np.ones((len(gold), 1), np.float32)
+    blocks = [np.stack([binary_scores(form[-1], gold, c) for form in forms]) for c in draws(gold, resamples, seed)]
+    whole = [binary_scores(form[-1], gold, once) for form in forms]
+    values = [{name: 100 * float(score[0]) for name, score in zip(names, row, strict=True)} for row in whole]
+    drawn = 100 * np.concatenate(blocks, axis=2)
+    return _rows(forms, values, [dict(zip(names, of_form, strict=True)) for of_form in drawn])
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:

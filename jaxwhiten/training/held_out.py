@@ -82,10 +82,7 @@ class HeldOut:
     def compare(self, values: Mapping[str, Float[np.ndarray, " n"]]) -> dict[str, Figure]:
         """The figures of several systems by their values; each difference is to the first."""
         rows, label = np.stack(list(values.values())), self.examples.label
-        if label is None:
-            drawn = 100 * mean_resamples(rows)
-        else:
-            drawn = spearman_resamples(rows, label, [""] * len(label))["all"]
+        drawn = 100 * mean_resamples(rows) if label is None else spearman_resamples(rows, label)
         scores = list(map(self.score_of, rows))
         changes = [Change(a - scores[0], percentile_interval(b - drawn[0])) for a, b in zip(scores, drawn, strict=True)]
         return dict(zip(values, map(Figure, scores, map(percentile_interval, drawn), changes), strict=True))

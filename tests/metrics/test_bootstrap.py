@@ -1,12 +1,9 @@
 """`metrics.bootstrap`: each resample equals a plain computation, and the intervals are those of a plain bootstrap."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from jaxwhiten import metrics
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import bootstrap
 
@@ -16,12 +13,7 @@ def pairs():
     rng = np.random.default_rng(0)
     gold = np.round(rng.uniform(0, 5, 90), 0)
     similarity = np.round(np.stack([gold / 5 + s * rng.normal(size=90) for s in (0.2, 0.5, 2.0)]), 1)
-    return similarity, gold, [f"s{i}" for i in rng.integers(0, 3, 90)]
-
-
-def intervals(similarity, gold, subsets, **how):
-    drawn = bootstrap.spearman_resamples(similarity[None], gold, subsets, **how)
-    return {name: bootstrap.percentile_interval(samples[0]) for name, samples in drawn.items()}
+    return similarity, gold
 
 
 def expand(counts, values):
@@ -30,67 +22,55 @@ def expand(counts, values):
 
 def test_ranks_of_a_resample_are_those_of_its_drawn_pairs(pairs):
     """The count form against scipy on the expanded resample, ties and all."""
-    similarity, gold, subsets = pairs
-    group = np.sort(np.unique(subsets, return_inverse=True)[1])
-    rng = np.random.default_rng(1)
-    sizes = np.bincount(group)
-    counts = np.concatenate([rng.multinomial(s, np.full(s, 1 / s), size=5) for s in sizes], axis=1).T
-    for labels in (group, np.zeros_like(group)):
-        found = bootstrap._correlations(
-            jnp.asarray(counts, jnp.float32), jax.device_put(bootstrap._grouping(similarity, gold, labels))
-        )
-        for m in range(3):
-            for g in range(labels.max() + 1):
-                rows = labels == g
-                for b in range(5):
-                    x, y = (expand(counts[rows, b], v[rows]) for v in (similarity[m], gold))
-                    assert float(found[m, g, b]) == pytest.approx(spearmanr(x, y).statistic, abs=1e-5)
+    similarity, gold = pairs
+    counts = next(bootstrap.draws(np.zeros(90), 5, seed=1))
+    found = bootstrap.correlations(similarity, gold)(counts)
+    for m in range(3):
+        for b in range(5):
+            x, y = (expand(counts[:, b], v) for v in (similarity[m], gold))
+            assert found[m, b] == pytest.approx(100 * spearmanr(x, y).statistic, abs=1e-4)
 
 
-def test_intervals_equal_a_plain_stratified_bootstrap(pairs):
-    similarity, gold, subsets = pairs
-    names = np.array(subsets)
-    rng = np.random.default_rng(2)
-    plain = {name: [] for name in metrics.AGGREGATES}
-    for _ in range(2000):
-        rows = np.concatenate(
-            [rng.choice(np.flatnonzero(names == s), size=(names == s).sum()) for s in np.unique(names)]
-        )
-        scores = metrics.sts_scores(similarity[1][rows], gold[rows], names[rows].tolist())
-        for name in plain:
-            plain[name].append(scores[name])
-    found = intervals(similarity[1], gold, subsets, n_resamples=4000, seed=3)
-    for name, values in plain.items():
-        low, high = np.quantile(values, [0.025, 0.975])
-        spread = np.std(values)
-        assert found[name].low == pytest.approx(low, abs=0.25 * spread)
-        assert found[name].high == pytest.approx(high, abs=0.25 * spread)
+def test_every_group_is_drawn_from_on_its_own():
+    groups = np.array([1.0, 0, 1, 1, 0, 2])
+    counts = np.concatenate(list(bootstrap.draws(groups, 3000, seed=2)), axis=1)
+    assert counts.shape == (6, 3000)
+    for group in range(3):
+        assert (counts[groups == group].sum(axis=0) == (groups == group).sum()).all()
+    assert (counts[5] == 1).all()
+    np.testing.assert_allclose(counts.mean(axis=1), 1, atol=0.05)
+    np.testing.assert_allclose(counts[0].var(), 3 * (1 / 3) * (2 / 3), atol=0.05)
 
 
 def test_settings_share_their_resamples(pairs):
-    similarity, gold, subsets = pairs
-    together = bootstrap.spearman_resamples(similarity, gold, subsets, 300, seed=4)
-    assert together["all"].shape == (3, 300)
+    similarity, gold = pairs
+    together = bootstrap.spearman_resamples(similarity, gold, 300, seed=4)
+    assert together.shape == (3, 300)
     for m in range(3):
-        alone = bootstrap.spearman_resamples(similarity[m : m + 1], gold, subsets, 300, seed=4)
-        for name in metrics.AGGREGATES:
-            np.testing.assert_allclose(alone[name][0], together[name][m], atol=1e-4)
-    other = bootstrap.spearman_resamples(similarity, gold, subsets, 300, seed=5)
-    assert not np.allclose(other["all"], together["all"])
+        np.testing.assert_array_equal(
+            bootstrap.spearman_resamples(similarity[m : m + 1], gold, 300, seed=4)[0], together[m]
+        )
+    assert not np.allclose(bootstrap.spearman_resamples(similarity, gold, 300, seed=5), together)
 
 
 def test_many_blocks_are_all_different_draws(pairs, monkeypatch):
-    similarity, gold, subsets = pairs
+    similarity, gold = pairs
     monkeypatch.setattr(bootstrap, "_BLOCK_ELEMENTS", 90 * 16)
-    samples = bootstrap.spearman_resamples(similarity, gold, subsets, 50)["all"]
+    samples = bootstrap.spearman_resamples(similarity, gold, 50)
     assert samples.shape == (3, 50)
     assert len(np.unique(samples[1])) > 45
 
 
 def test_constant_similarity_gives_nan_intervals(pairs):
-    _, gold, subsets = pairs
-    found = intervals(np.ones(90), gold, subsets, n_resamples=20)
-    assert all(np.isnan(interval).all() for interval in found.values())
+    drawn = bootstrap.spearman_resamples(np.ones((1, 90)), pairs[1], n_resamples=20)
+    assert np.isnan(bootstrap.percentile_interval(drawn[0])).all()
+
+
+def test_means_of_resamples_have_the_standard_error_of_a_mean():
+    values = np.random.default_rng(7).normal(size=(2, 400))
+    drawn = bootstrap.mean_resamples(values, 4000)
+    np.testing.assert_allclose(drawn.mean(axis=1), values.mean(axis=1), atol=0.005)
+    np.testing.assert_allclose(drawn.std(axis=1), values.std(axis=1) / 20, rtol=0.05)
 
 
 @pytest.mark.slow
@@ -103,16 +83,14 @@ def test_coverage_of_the_interval():
     for trial in range(200):
         x, z = rng.normal(size=(2, 150))
         y = rho * x + np.sqrt(1 - rho**2) * z
-        low, high = intervals(x, y, ["a"] * 150, n_resamples=400, seed=trial)["all"]
+        low, high = bootstrap.percentile_interval(bootstrap.spearman_resamples(x[None], y, 400, seed=trial)[0])
         inside += low <= truth <= high
     assert 178 <= inside <= 199
 
 
 def test_refusals(pairs):
-    similarity, gold, subsets = pairs
-    with pytest.raises(InputError, match="subset names"):
-        bootstrap.spearman_resamples(similarity, gold, subsets[:-1])
+    similarity, gold = pairs
     with pytest.raises(InputError, match="Nothing to resample"):
-        bootstrap.spearman_resamples(similarity, gold, subsets, 0)
-    with pytest.raises(InputError, match="at least one"):
+        bootstrap.spearman_resamples(similarity, gold, 0)
+    with pytest.raises(InputError, match="Nothing to resample"):
         bootstrap.mean_resamples(np.zeros((1, 0)))

@@ -65,40 +65,6 @@ def test_cosine_pairs():
     assert found[4] == 0
 
 
-def test_sts_scores_three_aggregates():
-    rng = np.random.default_rng(1)
-    subsets = ["z"] * 40 + ["a"] * 10 + ["z"] * 5 + ["m"] * 25
-    gold = np.round(rng.uniform(0, 5, 80), 1)
-    similarity = gold / 5 + rng.normal(scale=0.3, size=80) + np.array([0.5 * (s == "a") for s in subsets])
-    found = metrics.sts_scores(similarity, gold, subsets)
-    each = {
-        name: 100 * spearmanr(similarity[[s == name for s in subsets]], gold[[s == name for s in subsets]]).statistic
-        for name in ("z", "a", "m")
-    }
-    assert list(found["subsets"]) == ["z", "a", "m"]
-    assert found["subsets"] == pytest.approx(each)
-    assert found["mean"] == pytest.approx(sum(each.values()) / 3)
-    assert found["wmean"] == pytest.approx((45 * each["z"] + 10 * each["a"] + 25 * each["m"]) / 80)
-    assert found["all"] == pytest.approx(100 * spearmanr(similarity, gold).statistic)
-    assert len({round(found[name], 3) for name in metrics.AGGREGATES}) == 3
-
-
-def test_sts_scores_of_an_undefined_subset():
-    found = metrics.sts_scores(np.arange(6.0), np.array([1.0, 1, 1, 0, 1, 2]), ["a"] * 3 + ["b"] * 3)
-    assert math.isnan(found["subsets"]["a"])
-    assert found["subsets"]["b"] == pytest.approx(100)
-    assert math.isnan(found["mean"])
-    assert math.isnan(found["wmean"])
-    assert math.isfinite(found["all"])
-
-
-def test_sts_scores_refuses_what_does_not_fit():
-    with pytest.raises(InputError, match="subset names"):
-        metrics.sts_scores(np.arange(3.0), np.arange(3.0), ["a"])
-    with pytest.raises(InputError, match="No scored pairs"):
-        metrics.sts_scores(np.zeros(0), np.zeros(0), [])
-
-
 def plain_retrieval(ranked, gold, k):
     rr, recall, ndcg = [], [], []
     for row, wanted in zip(ranked, gold, strict=True):

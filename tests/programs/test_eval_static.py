@@ -5,8 +5,9 @@ import pytest
 
 from configs import static as settings
 from eval import static, tables
+from eval.aggregates import sts_scores
 from eval.report import Run
-from jaxwhiten import Encoder, load_sts, metrics
+from jaxwhiten import Encoder, load_sts
 from jaxwhiten.encoding import Vocabulary, distil
 from jaxwhiten.errors import InputError
 from tests.programs.test_eval_retrieval import generate
@@ -55,7 +56,7 @@ def test_the_rows(folder, tiny_model):
     whitened = distil(Vocabulary.read(Encoder.from_pretrained(tiny_model, pooling="mean"), text, sentences=40), 8)
     pairs = load_sts("sts_sample").splits["test"]
     similarity = (whitened.encode(pairs.sentence1) * whitened.encode(pairs.sentence2)).sum(axis=1)
-    expected = metrics.sts_scores(similarity, pairs.score, pairs.subset)["wmean"]
+    expected = sts_scores(similarity, pairs.score, pairs.subset)["wmean"]
     assert rows["whitened"].sts == pytest.approx(expected, abs=0.01)
     assert rows["rows, int8"].megabytes == pytest.approx(rows["rows"].megabytes / 4)
 

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Whitening, metrics, normalize
+from eval.aggregates import sts_scores
+from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import folders, load_masked_lm, resolve_folder
@@ -62,7 +63,7 @@ def test_whitening_raises_the_score_of_the_sample():
 
     def score(vectors):
         similarity = np.sum(normalize(vectors[: len(pairs)]) * normalize(vectors[len(pairs) :]), axis=1)
-        return metrics.sts_scores(similarity, pairs.score, pairs.subset)["wmean"]
+        return sts_scores(similarity, pairs.score, pairs.subset)["wmean"]
 
     assert score(whitened) > score(x) + 1
 
