@@ -1,7 +1,10 @@
 """Programs that score: `python -m eval.sts`."""
 
+import os
+
 from configs import need_config
 from jaxwhiten import interrupts
 
+os.environ.setdefault("JAXWHITEN_ENGINE", "jax")  # the reference, on every machine
 interrupts.handle_in_program()  # before anything heavy is imported
 need_config("eval")

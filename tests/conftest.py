@@ -36,6 +36,7 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAXWHITEN_COMPILATION_CACHE", "0")  # nor graphs of OpenVINO in the cache of the user
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("JAXWHITEN_ENGINE", "jax")  # the reference; tests of another engine or of the choice say so
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 sys.modules.setdefault("openvino_telemetry", None)  # it starts a process by fork, which JAX warns of

@@ -1,7 +1,10 @@
 """Training programs: each reads a config, calls the library, and reads from top to bottom."""
 
+import os
+
 from configs import need_config
 from jaxwhiten import interrupts
 
+os.environ.setdefault("JAXWHITEN_ENGINE", "jax")  # the reference, on every machine
 interrupts.handle_in_program()  # before anything heavy is imported
 need_config("train")

@@ -116,12 +116,12 @@ def add(parser: argparse.ArgumentParser, names: str, help: str, **settings: Any)
 
 def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_MODEL) -> None:
     """Adds --model and the options of encoding; without a default if a file records how its vectors were made."""
-    defaults = (default, "auto (from the model folder)", "from the model folder", "jax", "from the engine")
+    defaults = (default, "auto (from the model folder)", "from the model folder", engines.FASTEST, "float32")
     model, pooling, length, engine, dtype = defaults if default else ["as recorded in the file"] * 5
     add(parser, "--model MODEL", f"Hugging Face model ID or folder; default: {model}", default=default)
     add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: {pooling}", default=default and "auto")
     add(parser, "--max-length TOKENS", f"tokens per text; default: {length}", type=tokens)
-    add(parser, "--engine ENGINE", f"{engines.HELP}; default: {engine}", default=default and "jax")
+    add(parser, "--engine ENGINE", f"{engines.HELP}; default: {engine}", default=default and engines.FASTEST)
     add(parser, "--dtype DTYPE", f"{engines.DTYPES_HELP}; default: {dtype}")
 
 
@@ -263,12 +263,12 @@ def say_gamma(encoder: Encoder) -> None:
 
 def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None) -> Encoder:
     """The encoder that `add_model`'s arguments name; `told` supplies values that the arguments omit."""
-    given = {name: getattr(args, name) for name in ("model", "pooling", "max_length", "dtype", "engine")}
+    given = {name: getattr(args, name) for name in ("model", "pooling", "max_length", "dtype")}
     given["tuned"] = getattr(args, "tuned", None)
     given = {name: value for name, value in given.items() if value is not None}
     from jaxwhiten.encoding.indexes import encoder_of
 
-    return encoder_of({**(told or {}), **given}, bare="pooling" not in given)
+    return encoder_of({**(told or {}), **given}, bare="pooling" not in given, engine=args.engine)
 
 
 def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:

@@ -22,7 +22,6 @@ from jaxwhiten.commands.arguments import (
     whitened_encoder,
 )
 from jaxwhiten.commands.texts import sentences
-from jaxwhiten.engines import INT8
 from jaxwhiten.errors import InputError, JaxwhitenError, OutputError, check_name
 
 # Listed here because help must not wait for the imports of jaxwhiten.export; a test compares both lists.
@@ -77,7 +76,7 @@ def run(args: argparse.Namespace) -> Report:
         made = export.save_int8(args.output, whitened_encoder(args), texts)
         what = (
             f"a sentence-transformers folder with int8 weights, {len(made.kept)} of {made.products} matrix-product"
-            f" inputs left unquantized, mean cosine {made.cosine:.4f}: load it with --engine {INT8} --dtype int8"
+            f" inputs left unquantized, mean cosine {made.cosine:.4f}: load it with --dtype int8"
         )
     else:
         export.export_sentence_transformer(args.output, whitened_encoder(args), name=args.name, scores=scores)

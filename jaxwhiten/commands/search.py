@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "query", "queries; without any they are read from stdin, one per line", nargs="*")
     add(parser, "-k N", "results per query; default: 10", type=int, default=10)
     add(parser, "--model MODEL", "current location of the encoder, if it has moved")
-    add(parser, "--engine ENGINE", f"{HELP}; default: as recorded in the index")
+    add(parser, "--engine ENGINE", f"{HELP}; default: as the index, any in float32")
     add(parser, "--rerank FOLDER", "cross-encoder that re-ranks the results")
     add(parser, "--rerank-depth N", "results to re-rank; default: 100", type=int, default=100)
 

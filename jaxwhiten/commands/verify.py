@@ -101,10 +101,12 @@ def _of_model(encoder: Encoder, name: str, prefix: str, against: bool, texts: li
 def _model(name: str, encoders: list[Encoder]) -> str:
     """Loads a model, and appends it to `encoders`."""
     from jaxwhiten.encoding import Encoder
+    from jaxwhiten.engines import DEFAULT
     from jaxwhiten.head import says_head
     from jaxwhiten.models.folders import resolve_folder
 
-    encoder = Encoder.from_pretrained(name, pooling="auto" if says_head(resolve_folder(name)) else "mean")
+    pooling = "auto" if says_head(resolve_folder(name)) else "mean"
+    encoder = Encoder.from_pretrained(name, pooling=pooling, engine=DEFAULT)
     encoders.append(encoder)
     config = encoder.config
     return (

@@ -15,6 +15,7 @@ from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code
 from jaxwhiten.datasets.chunks import problem
 from jaxwhiten.encoding.encoder import Encoder
+from jaxwhiten.engines import recorded
 from jaxwhiten.errors import NonFiniteError
 from jaxwhiten.space import check_space
 
@@ -31,8 +32,9 @@ def loaded(how: Mapping[str, Any]) -> Encoder:
 
 def loaded_again(encoding: Mapping[str, Any]) -> Encoder:
     """The driver's encoder, read by its facts; MismatchError if a worker reads another one."""
-    known = ("model", "pooling", "max_length", "dtype", "engine")
-    encoder = loaded({"bare": True} | {name: encoding[name] for name in known if name in encoding})
+    known = ("model", "pooling", "max_length", "dtype")
+    how = {name: encoding[name] for name in known if name in encoding} | {"engine": recorded(encoding)}
+    encoder = loaded({"bare": True} | how)
     advice = "save the driver's with encoder.save(folder), where every worker can read it, and pass that folder"
     check_space("the driver's encoder", encoding, encoder.space(), advice, role="query", strict=True)
     return encoder

@@ -26,7 +26,7 @@ from jaxwhiten.encoding.headed import Headed
 from jaxwhiten.encoding.loading import read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
 from jaxwhiten.encoding.stream import BLOCK, EncodeOptions, ReadyHead, progress
-from jaxwhiten.engines import DEFAULT, Engine, engine_class, engine_for, length_ladder
+from jaxwhiten.engines import DEFAULT, FASTEST, Engine, chosen, engine_class, engine_for, length_ladder
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import AUTO, Head, Settings, Step, Tables, Truncate, canonical, longest_text
 from jaxwhiten.head.folder import write_folder
@@ -109,7 +109,7 @@ class Encoder(Headed):
         similarity_fn_name: str | None = None,
         truncate_dim: int | None = None,
         device: Any = None,
-        engine: str = DEFAULT,
+        engine: str = FASTEST,
         tuned: bool | None = None,
     ) -> Encoder:
         """Reads an encoder from a local folder or the hub.
@@ -121,14 +121,15 @@ class Encoder(Headed):
             pooling. A whitening or code, which was fitted on the other pooling, is then omitted with a warning.
           bare: Whether a named pooling, here or in `encode`, stands without the folder's steps and default prompt.
           max_length: Maximum sentence length in tokens; by default the folder's.
-          dtype: Of matrix products: `"float32"`, `"bfloat16"`, or, with the engine `jaxwhiten.engines.INT8`, `"int8"`,
-            if the folder has such weights (`jaxwhiten.export.save_int8`). By default the engine's.
+          dtype: Of matrix products: `"float32"`, the default, `"bfloat16"`, or `"int8"`, if the folder has such weights
+            (`jaxwhiten.export.save_int8`).
           revision: Commit, tag or branch on the hub.
           prompts: Prompts in addition to the folder's; they override prompts of the same name.
           default_prompt_name: The prompt used if none is named; by default the folder's.
           truncate_dim: Columns kept of every vector; by default the folder's number, else all.
-          similarity_fn_name, device, engine, tuned: As in the constructor; by default the folder's similarity and
-            record.
+          engine: A name of `jaxwhiten.engines.ENGINES`; or `"auto"` for that of the environment variable
+            `JAXWHITEN_ENGINE`, by default the fastest one here that takes the folder.
+          similarity_fn_name, device, tuned: As in the constructor; by default the folder's similarity and record.
 
         Raises:
           ModelError: The folder cannot be read; the message names the file or tensor and a remedy.
@@ -136,6 +137,7 @@ class Encoder(Headed):
         """
         folder = folders.resolve_folder(model, revision=revision)
         pooling = canonical(pooling)
+        engine = chosen(engine, folder, dtype, device)
         products, loaded = engine_class(engine).checked_dtype(dtype)
         module, config, weights_folder = engine_class(engine).load(folder, loaded)
         said, head = read_parts(folder, config, str(model), pooling, bare)
@@ -159,10 +161,9 @@ class Encoder(Headed):
         return encoder if head is None or pooling == AUTO else encoder.with_pooling(pooling)
 
     def __repr__(self) -> str:
-        by = f" by {self.engine}" if self.executor.facts else ""
         return (
             f"{type(self).__name__}({self.name!r}: {self.head.summary}, {self.dimension} dimensions,"
-            f" up to {self.max_length} tokens, {self.dtype}{by})"
+            f" up to {self.max_length} tokens, {self.dtype} by {self.engine})"
         )
 
     def trained(self, model: TransformerEncoder, steps: Sequence[Step]) -> Encoder:

@@ -39,6 +39,7 @@ class Headed:
     prompts: dict[str, str]
     max_length: int
     dtype: str
+    engine: str  # the name of the executor's
     head: Head
     pooling: str
     dimension: int
@@ -146,13 +147,9 @@ class Headed:
         before, with_prompt = head.form.prompt, head.form.with_prompt
         asked = {"": prompt, **{role: self.prompt_for(role) for role in ROLES}}
         put = {role: before if None in (before, x) else with_prompt(x or "").prompt for role, x in asked.items()}
-        facts: Any = {
-            "model": str(self.name),
-            "max_length": self.max_length,
-            "dtype": self.dtype,
-            **self.executor.facts,
-        }
-        facts |= {"fingerprint": (self if alike else own).fingerprint, "pooling": own.pooling, "head": head.fingerprint}
+        facts: Any = {name: getattr(self, name) for name in ("max_length", "dtype", "engine")}
+        facts |= {"model": str(self.name), "pooling": own.pooling, "head": head.fingerprint}
+        facts["fingerprint"] = (self if alike else own).fingerprint
         facts |= own._judged() if judged or self._tuned is not None else {}
         prompts = {role: put[role] or "" for role in ROLES}
         return VectorSpace(**facts, dimension=head.width(self.config), prompt=put[""] or "", prompts=prompts)

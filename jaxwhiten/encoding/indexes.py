@@ -10,15 +10,19 @@ from typing import Any
 
 from jaxwhiten import search
 from jaxwhiten.encoding.encoder import Encoder
+from jaxwhiten.engines import recorded
 from jaxwhiten.errors import MismatchError, ModelError
 from jaxwhiten.search.text import query_vectors
 
 
-def encoder_of(told: Mapping[str, Any], *, bare: bool = True) -> Encoder:
-    """The encoder of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling."""
-    how = {name: told.get(name) for name in ("max_length", "dtype", "tuned")}
-    pooling, engine = told.get("pooling") or "auto", told.get("engine") or "jax"
-    return Encoder.from_pretrained(told["model"], pooling=pooling, bare=bare, engine=engine, **how)
+def encoder_of(told: Mapping[str, Any], *, bare: bool = True, engine: str | None = None) -> Encoder:
+    """The encoder of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling.
+
+    By default the engine is one that gives the recorded vectors.
+    """
+    how: dict[str, Any] = {name: told.get(name) for name in ("max_length", "dtype", "tuned")}
+    how["engine"] = engine or recorded(told)
+    return Encoder.from_pretrained(told["model"], pooling=told.get("pooling") or "auto", bare=bare, **how)
 
 
 def located(encoding: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -50,8 +54,7 @@ def _recorded(
             f"{path}: does not record its encoder, so queries cannot be encoded. Rebuild it with `jaxwhiten index`."
         )
     encoding = index.encoding if model else located(index.encoding, path)
-    told = {"dtype": "float32", "engine": "jax"} | encoding
-    return encoder_of(told | {"model": model or told["model"], "engine": engine or told["engine"]})
+    return encoder_of({**encoding, "model": model or encoding["model"]}, engine=engine)
 
 
 def load_index(path: str | os.PathLike[str], *, model: str | None = None) -> search.Index:

@@ -233,7 +233,7 @@ def _least_cosine(subject: Subject, **how: Any) -> float:
 
 
 def bfloat16(subject: Subject) -> Measured:
-    return 1 - _least_cosine(subject, dtype="bfloat16"), _BFLOAT16, "one minus the smallest cosine"
+    return 1 - _least_cosine(subject, engine=DEFAULT, dtype="bfloat16"), _BFLOAT16, "one minus the smallest cosine"
 
 
 def int8(subject: Subject) -> Measured:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from jaxwhiten.engines import DEFAULT, ENGINES
+from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, INT8
 from jaxwhiten.engines.batching import Batch, Found, Layout
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.head import Heads
@@ -21,13 +23,16 @@ class Engine(Protocol):
     """A model ready to run in batches, with any heads."""
 
     name: ClassVar[str]  # in `ENGINES`
-    facts: ClassVar[Mapping[str, str]]  # entries that the engine adds to `Encoder.encoding`
     dtype: str  # of matrix products
     devices: int  # among which the rows of a batch are dealt out in turn
     mesh: Any  # of JAX's devices, with one axis `data`
     layout: Layout  # how sentences are cut into batches
     in_flight: int  # batches to start before waiting for the oldest
     reduces: bool  # whether vectors are reduced on the devices if only their moments are needed
+
+    @staticmethod
+    def why_not(folder: Path, dtype: str | None, device: Any) -> str | None:
+        """Why `"auto"` does not choose the engine for a folder; empty where nobody needs to know, None if it does."""
 
     @staticmethod
     def checked_dtype(dtype: str | None) -> tuple[str, str]:
@@ -72,6 +77,29 @@ class Engine(Protocol):
 
     def save_beside(self, folder: Path) -> None:
         """Writes the engine's own files to a model folder."""
+
+
+def chosen(name: str, folder: Path, dtype: str | None = None, device: Any = None) -> str:
+    """The engine for a folder: as named, or for `"auto"` $JAXWHITEN_ENGINE, else the fastest that takes the folder.
+
+    If that is JAX because another engine does not take it, a warning says why.
+    """
+    if name == FASTEST:
+        name = INT8 if dtype == "int8" else os.environ.get("JAXWHITEN_ENGINE") or FASTEST
+    if name != FASTEST:
+        return name
+    reasons = {other: engine_class(other).why_not(folder, dtype, device) for other in ENGINES if other != DEFAULT}
+    if fastest := next((other for other, reason in reasons.items() if reason is None), None):
+        return fastest
+    for other, reason in reasons.items():
+        if reason:
+            warnings.warn(f"The engine is {DEFAULT}, not {other}: {reason}", stacklevel=3)
+    return DEFAULT
+
+
+def recorded(encoding: Mapping[str, Any]) -> str:
+    """The engine for further vectors of recorded ones: any in float32, whose vectors are equal; else the recorded."""
+    return FASTEST if encoding.get("dtype") in (None, "float32") else encoding.get("engine") or DEFAULT
 
 
 def engine_class(name: str) -> Any:

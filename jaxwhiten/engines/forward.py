@@ -7,7 +7,7 @@ import functools
 import itertools
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
@@ -64,7 +64,6 @@ class JAXEngine:
     """
 
     name: ClassVar[str] = "jax"
-    facts: ClassVar[Mapping[str, str]] = {}
 
     def __init__(
         self,
@@ -91,6 +90,10 @@ class JAXEngine:
         if self.dtype == "bfloat16":
             state = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16, copy=False), state)
         self._model = graph, self.place(state)
+
+    @staticmethod
+    def why_not(folder: Path, dtype: str | None, device: Any) -> str | None:
+        return None
 
     @staticmethod
     def checked_dtype(dtype: str | None) -> tuple[str, str]:

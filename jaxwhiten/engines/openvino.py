@@ -12,7 +12,7 @@ import functools
 import itertools
 import operator
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -23,14 +23,14 @@ from jaxwhiten import io
 from jaxwhiten.engines.batching import Batch, Found, Layout
 from jaxwhiten.engines.kept import Unread, load
 from jaxwhiten.engines.quantised import GRAPH, Quantised
-from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, optional, unknown_name
+from jaxwhiten.errors import InputError, JaxwhitenError, MissingDependencyError, ModelError, optional, unknown_name
 from jaxwhiten.head import Heads, Quantise, Step, at_pooling, leaves, write_steps
 from jaxwhiten.head.head import before_code
 from jaxwhiten.lazy import hidden
-from jaxwhiten.models import EncoderConfig
+from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.runtime import checks
-from jaxwhiten.runtime.hardware import check_process, cores
+from jaxwhiten.runtime.hardware import check_process, cores, has_accelerator
 from jaxwhiten.text import TokenIds
 
 DTYPES = ("float32", "bfloat16", "int8")
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
 
 _PURPOSE = "The engine OpenVINO"
-_EXTRA = "openvino"
+_EXTRA = "cpu"
+_MOST_BYTES = 1e9  # of weights; JAX reads larger models with less memory, and ONNX holds up to 2 GB
 _FEW_TOKENS = 64  # a single batch of up to this many tokens has its own program in float32
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
 
@@ -111,7 +112,6 @@ class OpenVINOEngine:
     """An encoder with float32 parameters in OpenVINO on this machine's CPU, see `Engine`; `dtype` is in `DTYPES`."""
 
     name: ClassVar[str] = "openvino"
-    facts: ClassVar[Mapping[str, str]] = {"engine": "openvino"}
     devices, mesh, reduces = 1, None, False
 
     def __init__(
@@ -133,14 +133,29 @@ class OpenVINOEngine:
         self._lock = threading.Lock()
 
     @staticmethod
+    def why_not(folder: Path, dtype: str | None, device: Any) -> str | None:
+        if device not in (None, "cpu") or has_accelerator() or checkpoint.static_folder(folder) is not None:
+            return ""
+        config = folders.load_config(folders.transformer_folder(folder))
+        if config.experts:
+            return "the model is a mixture of experts."
+        if (size := 4 * config.parameters) > _MOST_BYTES:
+            return f"{size / 1e9:.1f} GB of weights are more than {_MOST_BYTES / 1e9:.0f} GB."
+        try:
+            if dtype == "bfloat16" and not has_bfloat16():
+                return "this CPU has no instructions for bfloat16."
+            return None if core() else ""
+        except MissingDependencyError as error:
+            return str(error)
+
+    @staticmethod
     def checked_dtype(dtype: str | None) -> tuple[str, str]:
-        """The dtype of matrix products, by default bfloat16 if the CPU supports it, and the dtype of the model."""
+        """The dtype of matrix products, and the dtype of the model."""
         if dtype is not None and dtype not in DTYPES:
             raise unknown_name("dtype", dtype, DTYPES)
-        native = has_bfloat16()
-        if dtype == "bfloat16" and not native:
+        if not has_bfloat16() and dtype == "bfloat16":  # in this order: without OpenVINO, that is the error
             raise InputError("This CPU has no instructions for bfloat16: use dtype='float32'.")
-        return dtype or ("bfloat16" if native else "float32"), "float32"
+        return dtype or "float32", "float32"
 
     @staticmethod
     def is_out_of_memory(error: Exception) -> bool:
@@ -151,9 +166,8 @@ class OpenVINOEngine:
 
     @staticmethod
     def installed() -> str:
-        default, _ = OpenVINOEngine.checked_dtype(None)
-        nncf = checks.version("nncf") or "not installed"
-        return f"{checks.version('openvino')}, {default} by default on this CPU, nncf {nncf}"
+        bfloat16 = "bfloat16" if has_bfloat16() else "no bfloat16"
+        return f"{checks.version('openvino')}, {bfloat16} on this CPU, nncf {checks.version('nncf') or 'not installed'}"
 
     @staticmethod
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import math
 import os
 import sys
@@ -65,6 +66,13 @@ def platform() -> str:
     import jax
 
     return jax.default_backend()
+
+
+def has_accelerator() -> bool:
+    """Whether JAX's default devices are not CPUs; JAX is imported only if something for other devices is installed."""
+    if os.environ.get("JAX_PLATFORMS") == "cpu":
+        return False
+    return any(map(importlib.util.find_spec, ("jax_plugins", "libtpu"))) and platform() != "cpu"
 
 
 def describe() -> str:

@@ -15,6 +15,7 @@ from flax import nnx
 
 from jaxwhiten.datasets.examples import Examples
 from jaxwhiten.encoding import Encoder
+from jaxwhiten.engines import DEFAULT
 from jaxwhiten.errors import InputError, JaxwhitenError
 from jaxwhiten.head import AUTO, modules_of, says_head
 from jaxwhiten.io import PathLike
@@ -162,7 +163,7 @@ def load_bare(model: str | Path, pooling: str = AUTO, max_length: int | None = N
     if not says_head(folder := resolve_folder(model)):
         pooling = "mean" if pooling == AUTO else pooling
         max_length = max_length or min(BARE_LENGTH, load_config(folder).longest_input)
-    return Encoder.from_pretrained(model, pooling=pooling, max_length=max_length)
+    return Encoder.from_pretrained(model, pooling=pooling, max_length=max_length, engine=DEFAULT)
 
 
 def trainable(encoder: Encoder, options: TrainingOptions, model_folder: PathLike, say: Say) -> Encoder:

@@ -190,7 +190,7 @@ def test_the_encoder_in_the_package_is_not_tuned_with_or_without_a_whitening(poo
 def test_what_is_kept_of_how_vectors_were_made(encoder, tiny_model):
     expected = {"model": str(tiny_model), "fingerprint": encoder.fingerprint, "pooling": "mean", "max_length": 48}
     prompts = {"prompt": "", "prompts": {"query": "", "document": ""}}
-    expected |= {"dtype": "float32", "dimension": 32, "head": encoder.head.fingerprint, **prompts}
+    expected |= {"dtype": "float32", "engine": "jax", "dimension": 32, "head": encoder.head.fingerprint, **prompts}
     assert encoder.space().record() == expected
     judged = {"tuned": False, "participation_ratio": pytest.approx(6.9, abs=0.5)}
     assert encoder.encoding() == expected | judged

@@ -21,7 +21,7 @@ TEXTS = ["A man plays a guitar.", "Birds wait on a wire, in the rain.", "No."]
 ENCODE = """
 import sys
 from jaxwhiten import Encoder
-encoder = Encoder.from_pretrained({folder!r}, pooling="mean", engine="openvino", dtype="float32")
+encoder = Encoder.from_pretrained({folder!r}, pooling="mean")
 vectors = encoder.encode({texts!r}).tolist(), encoder.encode({texts!r}[0]).tolist()
 """
 SEARCH = "import sys; from jaxwhiten.commands.cli import main; main(['search', {index!r}, 'A man.', '-k', '1'])"
@@ -32,6 +32,7 @@ TELL = "\nimport json; print(json.dumps([sorted(set({heavy!r}) & set(sys.modules
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("JAXWHITEN_COMPILATION_CACHE", raising=False)
+    monkeypatch.delenv("JAXWHITEN_ENGINE")
     return shutil.copytree(folders.resolve_folder("jaxwhiten-tiny"), tmp_path / "model")
 
 
@@ -48,7 +49,7 @@ def test_a_later_process_imports_nothing_heavy_and_gives_the_same_vectors(folder
     assert later == [[], first[1]]
     encoder = Encoder.from_pretrained(folder, pooling="mean", engine="openvino", dtype="float32")
     assert later[1] == [[encoder.encode(TEXTS).tolist(), encoder.encode(TEXTS[0]).tolist()], encoder.fingerprint]
-    assert encoder.fingerprint == Encoder.from_pretrained(folder, pooling="mean").fingerprint
+    assert encoder.fingerprint == Encoder.from_pretrained(folder, pooling="mean", engine="jax").fingerprint
     assert encoder.model().config == encoder.config
 
 
@@ -74,7 +75,7 @@ def test_other_weights_are_another_entry(folder):
     after = Encoder.from_pretrained(folder, **reading)
     assert np.abs(after.encode(TEXTS) - vectors).max() > 1e-3
     assert after.fingerprint != before.fingerprint
-    in_jax = Encoder.from_pretrained(folder, pooling="mean").encode(TEXTS)
+    in_jax = Encoder.from_pretrained(folder, pooling="mean", engine="jax").encode(TEXTS)
     np.testing.assert_allclose(after.encode(TEXTS), in_jax, atol=2e-5)
 
 

@@ -1,0 +1,97 @@
+"""The engine that is chosen: OpenVINO on a CPU for what it takes, with the vectors of JAX; else JAX, which says why."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder
+from jaxwhiten.encoding import stream
+from jaxwhiten.engines import chosen, engine_class, engine_for, openvino, recorded
+from jaxwhiten.errors import MissingDependencyError
+from jaxwhiten.head import Head
+from jaxwhiten.models import StaticEncoder
+from jaxwhiten.text import TokenIds
+from tests.golden import cases
+from tests.tiny import FAMILIES, SENTENCES, write_model, write_tokenizer
+
+pytest.importorskip("openvino")
+EXPERTS = [case for case in cases.CASES if "experts" in case]  # the only families that OpenVINO does not take
+
+
+@pytest.fixture(autouse=True)
+def _nothing_pinned(monkeypatch):
+    monkeypatch.delenv("JAXWHITEN_ENGINE")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("small") / "bert")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_default_gives_the_vectors_of_jax(tmp_path, family):
+    folder = write_model(tmp_path, **FAMILIES[family])
+    found, expected = (Encoder.from_pretrained(folder, pooling="mean", **how) for how in ({}, {"engine": "jax"}))
+    assert (found.engine, expected.engine, found.dtype) == ("openvino", "jax", "float32")
+    assert found.fingerprint == expected.fingerprint
+    np.testing.assert_allclose(found.encode(SENTENCES), expected.encode(SENTENCES), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", cases.CASES)
+def test_every_golden_family_but_experts_is_taken_with_the_vectors_of_jax(tmp_path, case):
+    folder, found = cases.write_checkpoint(tmp_path, case), {}
+    if case in EXPERTS:
+        with pytest.warns(UserWarning, match="The engine is jax, not openvino: .*experts"):
+            assert chosen("auto", folder) == "jax"
+        return
+    assert chosen("auto", folder) == "openvino"
+    for name in ("jax", "openvino"):
+        model, config, _ = engine_class(name).load(folder, "float32")
+        given = cases.inputs(case, config.pad_token_id)
+        kept = given["attention_mask"] > 0
+        engine, head = engine_for(name, model, kept.shape[1], folder=folder), Head.named("mean")
+        tokens = TokenIds(given["input_ids"][kept].astype(np.int32), kept.sum(axis=1))
+        heads = {"": stream.ReadyHead(head, engine.place(head.steps), config.hidden_size)}
+        found[name] = stream.vectors(engine, tokens, heads)[""]
+    scale = max(1.0, float(np.abs(found["jax"]).max()))
+    assert np.abs(found["openvino"] - found["jax"]).max() <= 1e-5 * scale
+
+
+def test_a_variable_names_the_engine_and_an_argument_comes_first(folder, monkeypatch):
+    assert chosen("jax", folder) == "jax"
+    monkeypatch.setenv("JAXWHITEN_ENGINE", "jax")
+    assert chosen("auto", folder) == "jax"
+    assert chosen("openvino", folder) == "openvino"
+    assert "float32 by jax" in repr(Encoder.from_pretrained(folder, pooling="mean"))
+
+
+def test_jax_says_why_it_is_chosen(folder, monkeypatch):
+    def missing():
+        raise MissingDependencyError("openvino is not installed.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(openvino, "core", missing)
+        with pytest.warns(UserWarning, match="The engine is jax, not openvino: openvino is not installed"):
+            assert chosen("auto", folder) == "jax"
+    monkeypatch.setattr(openvino, "_MOST_BYTES", 1e4)
+    with pytest.warns(UserWarning, match="GB of weights"):
+        assert chosen("auto", folder) == "jax"
+
+
+def test_jax_without_a_word_where_no_other_engine_could_run(folder, tmp_path, monkeypatch):
+    write_tokenizer(tmp_path / "tokenizer")
+    static = Encoder(StaticEncoder(np.eye(200, 8, dtype=np.float32)), tmp_path / "tokenizer").save(tmp_path / "static")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert chosen("auto", static) == "jax"
+        assert chosen("auto", folder, device="cpu:0") == "jax"
+        monkeypatch.setattr(openvino, "has_accelerator", lambda: True)
+        assert chosen("auto", folder) == "jax"
+    assert chosen("auto", folder, dtype="int8") == "openvino"
+
+
+def test_recorded_vectors_choose_among_engines_that_give_them():
+    assert recorded({"dtype": "float32", "engine": "openvino"}) == recorded({}) == "auto"
+    assert recorded({"dtype": "bfloat16"}) == "jax"
+    assert recorded({"dtype": "bfloat16", "engine": "openvino"}) == "openvino"
