@@ -12,10 +12,11 @@ def get_config():
     config.pooling = "auto"
     config.dataset = "snli"
     config.queries = 3000
-    config.codes = "spectrum,pq,opq,rabitq,eden,int8,ubinary"
+    config.codes = "spectrum,pq,opq,rabitq,eden,rabitqlib,turbovec,int8,ubinary"
     config.bytes = "24,48,96"
     config.opq_bytes = "24"
-    config.rescore = 0
+    config.seeds = 5
+    config.rescore = 40  # four times ten, as sentence-transformers does
     config.timed = 0
     config.out = "runs/tasks"
     return config

@@ -14,11 +14,10 @@ def get_config():
     config.pooling = "mean"  # one of jaxwhiten.POOLINGS
     config.dataset = "pydocs"  # or mrpc, quora, a file, or one of eval/searches.py: snli, wikipedia-7000, …
     config.queries = 2000  # of those with gold, spread evenly; 0 for all
-    config.first_queries = False  # True: the first of them instead
-    config.cosine = False  # True: by the cosine of decoded codes (Code.scores), not by the distance of an index
+    config.seeds = 1  # sets of codebooks of the spectrum code, over which scores are averaged
     config.outside = ""  # a file, folder or pattern of text, one passage per line, whose first sentences are fitted on
     config.outside_rows = 100_000  # sentences of it, at most
-    config.gamma = "auto"  # powers of the scaling; auto: 0.5, or 1 if the spectrum suggests an un-tuned encoder
+    config.gamma = "auto"  # powers of the scaling; auto: 0.25, or 1 for an encoder that was not fine-tuned
     # float16 of whitened, reduced (pca), cut (truncation) and randomly projected vectors; computed and trained codes.
     config.codes = "spectrum,pq,opq,rabitq,eden,sq4,sq8,int8,ubinary,whitening,pca,truncation,random-projection"
     config.bytes = "8,16,24,32,48,64,96,192"  # per vector

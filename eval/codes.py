@@ -5,8 +5,8 @@
 Queries stay float32 and documents are coded; a code at the end of the model is ignored. Codes are fitted on the
 documents and, if `outside` names text, on sentences of that text, without seeing the documents. The spectrum code is
 also fitted on the other text with only the mean of the documents.
-With `classify`, pairs of decoded vectors are classified, too. Writes `results.json`, `run.json`, `results.md`
-and a plot to the folder `out`.
+With `classify`, pairs of decoded vectors are classified, too. With several `seeds` the scores of a spectrum code are
+means over as many sets of codebooks. Writes `results.json`, `run.json`, `results.md` and a plot to the folder `out`.
 """
 
 from __future__ import annotations
@@ -143,10 +143,13 @@ def encode(
 ) -> Searched:
     """All vectors; queries are limited to those with gold, as many as the config asks for."""
     folder = config.data_dir or None
-    _, asked, gold = measure.asked(data, config.queries, first=config.first_queries)
+    _, asked, gold = measure.asked(data, config.queries)
     sentences, indices = index_sentences([load_sts(name, folder) for name in tasks], test_only=True)
     in_pairs, pair_tasks = classification.load_tasks(classify, folder)
-    documents, queries = store.encode(encoder, data.documents), store.encode(encoder, asked)
+    documents, queries = (
+        store.encode(encoder, side, prompt=encoder.prompt_for(role))
+        for side, role in ((data.documents, "document"), (asked, "query"))
+    )
     none = np.zeros((0, encoder.dimension), np.float32)
     vectors, pairs = (store.encode(encoder, texts) if texts else none for texts in (sentences, in_pairs))
     copies = jaxwhiten.normalize(documents).astype(np.float16)
@@ -190,7 +193,7 @@ def measured(
     """
     started = time.perf_counter()
     try:
-        index, queries, count = coded(name, size, fit, searched, config.cosine)
+        index, queries, count = coded(name, size, fit, searched)
     except InputError as error:
         say(f"{fit.name}, {name}, {size} bytes: left out ({error})")
         return None
@@ -201,7 +204,12 @@ def measured(
     _, ids = index.search(queries, min(DEEP, index.size), prepared=True)
     timed = queries[: config.timed]
     seconds = measure.batched_seconds(index, timed, FIRST, prepared=True) if len(timed) else math.nan
-    scored = Scored(metrics.reciprocal_ranks(ids, searched.gold, FIRST), {}, {})
+    found = [ids]
+    for seed in range(1, config.seeds if name == "spectrum" else 1):
+        index, queries, _ = coded(name, size, fit, searched, seed)
+        found.append(index.search(queries, min(DEEP, index.size), prepared=True)[1])
+    ranks = np.mean([metrics.reciprocal_ranks(ids, searched.gold, FIRST) for ids in found], axis=0)
+    scored = Scored(ranks, {}, {})
     if searched.tasks and name not in TRAINED:
         x = both_sides(name, size, fit, searched.sentences)
         scored = replace(scored, cosines={task.name: task.similarity(x) for task in searched.tasks})
@@ -227,8 +235,8 @@ def measured(
         "code": name,
         "bytes": count,
         "mrr_at_10": float(scored.ranks.mean()),
-        "recall_at_10": metrics.recall_at_k(ids, searched.gold, FIRST),
-        "ndcg_at_10": metrics.ndcg_at_k(ids, searched.gold, FIRST),
+        "recall_at_10": float(np.mean([metrics.recall_at_k(ids, searched.gold, FIRST) for ids in found])),
+        "ndcg_at_10": float(np.mean([metrics.ndcg_at_k(ids, searched.gold, FIRST) for ids in found])),
         "rescored_mrr_at_10": None if again is None else metrics.mrr_at_k(again, searched.gold, FIRST),
         "sts": float(np.mean([task.score(scored.cosines[task.name]) for task in searched.tasks]))
         if scored.cosines
@@ -240,13 +248,9 @@ def measured(
 
 
 def coded(
-    name: str, size: int, fit: Fit, searched: Searched, cosine: bool
+    name: str, size: int, fit: Fit, searched: Searched, seed: int = 0
 ) -> tuple[Index | Comparator, np.ndarray, int]:
-    """An exact index of the coded documents, the queries for it, and the bytes per document.
-
-    An index compares codes by distance. With `cosine` it holds the decoded vectors of codes that are not trained, so
-    that their cosines are compared, as `Code.scores` does.
-    """
+    """An exact index of the coded documents, the queries for it, and the bytes per document."""
     documents, queries = searched.documents, searched.queries
     if name in (RAW, *FLOATS):
         change = reduction(name, size // 2, fit)
@@ -258,12 +262,7 @@ def coded(
     if name in COMPARATORS:
         found = Comparator(name, size, fit.rows, fit.whitening, documents)
         return found, found.prepare(queries), found.bytes
-    if cosine:
-        code = computed(name, size, fit)
-        index = build_index(code.decode(code.encode(documents)), "faiss-flat")
-        return index, index.prepare(code.transform(queries)), code.nbytes
-    else:
-        index = build_index(documents, "faiss-flat", codes=computed(name, size, fit))
+    index = build_index(documents, "faiss-flat", codes=computed(name, size, fit, seed))
     return index, index.prepare(queries), index.codes["bytes"]
 
 
@@ -281,9 +280,13 @@ def reduction(name: str, k: int, fit: Fit) -> Callable[[np.ndarray], np.ndarray]
     return with_params(fit.whitening, n_components=k, **({"gamma": 0.0} if name == "pca" else {})).transform
 
 
-def computed(name: str, size: int, fit: Fit) -> Code:
+def computed(name: str, size: int, fit: Fit, seed: int = 0) -> Code:
     """A code that needs no training, fitted."""
-    return SpectrumCode(bytes=size).fit(fit.whitening) if name == "spectrum" else make_code(name).fit(fit.rows)
+    if name != "spectrum":
+        return make_code(name).fit(fit.rows)
+    code = SpectrumCode(bytes=size)
+    code._seed = seed
+    return code.fit(fit.whitening)
 
 
 def rescored(ids: np.ndarray, searched: Searched) -> np.ndarray:
@@ -347,7 +350,7 @@ def make_header(
         protocol={
             "max_length": encoder.max_length,
             "quality": f"first {DEEP} results of {queries:,} queries with gold, in float32, against coded documents"
-            + ", by the cosine of decoded vectors" * config.cosine,
+            + f"; spectrum: the mean over {config.seeds} seeds" * (config.seeds > 1),
             "outside": f"first sentences of {outside:,} passages" if outside else "",
             "rescored": f"the first {config.rescore} results scored again by float16 vectors" if config.rescore else "",
             "sts": "mean of the tasks (wmean), both sides coded" if searched.tasks else "",

@@ -1,26 +1,30 @@
-"""Codes that FAISS trains, for comparison with the codes of an index: `pq`, `opq`, `rabitq`, `eden`, `sq4` and `sq8`.
+"""Codes of others, for comparison with the codes of an index: `pq`, `opq`, `rabitq`, `eden`, `sq4` and `sq8` of FAISS,
+and the indexes of the packages `rabitqlib` and `turbovec`, where they are installed.
 
 They are searched after the whitening, by the distance to the decoded vectors. `rabitq` and `eden` are behind a random
 rotation, as their authors have it, and the rotation of `opq` is trained for as many rounds as FAISS does by default.
+The packages rotate by themselves.
 """
 
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
 from jaxwhiten import Whitening
 from jaxwhiten.errors import InputError
 
-COMPARATORS = ("pq", "opq", "rabitq", "eden", "sq4", "sq8")
-# Bytes that FAISS adds to every vector, for one bit a dimension and for more, and the most bits.
-_FACTORS = {"rabitq": (8, 20, 9), "eden": (8, 8, 8)}
+COMPARATORS = ("pq", "opq", "rabitq", "eden", "sq4", "sq8", "rabitqlib", "turbovec")
+# Bytes added to every vector, for the fewest bits a dimension and for more, and the most bits.
+_FACTORS = {"rabitq": (8, 20, 9), "eden": (8, 8, 8), "rabitqlib": (16, 24, 9), "turbovec": (4, 4, 4)}
 _SEED = 1234
 
 
 def factory(name: str, size: int, k: int) -> tuple[str, int, int]:
-    """The description for `faiss.index_factory` of a code of whitened vectors of k columns.
+    """The description of a code of whitened vectors of k columns, for `faiss.index_factory` or a class below.
 
     Args:
       name: One of `COMPARATORS`.
@@ -39,11 +43,13 @@ def factory(name: str, size: int, k: int) -> tuple[str, int, int]:
         return f"OPQ{size}," * (name == "opq") + f"PQ{size}x8np", math.ceil(k / size) * size, size
     if name in _FACTORS:
         one, more, most = _FACTORS[name]
-        bits = next((b for b in range(most, 1, -1) if -(-k * b // 8) + more <= size), 1)
-        columns = k if bits > 1 else min(k, 8 * (size - one))
-        kind = {"rabitq": "RaBitQ", "eden": "EDEN"}[name] + (str(bits) if bits > 1 else "")
-        found = f"RR{columns},{kind}"
-        used = -(-columns * bits // 8) + (more if bits > 1 else one)
+        least = 2 if name == "turbovec" else 1
+        bits = next((b for b in range(most, least, -1) if -(-k * b // 8) + more <= size), least)
+        columns = k if bits > least else min(k, 8 * (size - one) // least)
+        columns = max(64, columns) if name == "rabitqlib" else columns - columns % 8 if name == "turbovec" else columns
+        kind = {"rabitq": "RaBitQ", "eden": "EDEN"}.get(name, "")
+        found = f"RR{columns},{kind}{bits if bits > 1 else ''}" if kind else str(bits)
+        used = -(-columns * bits // 8) + (more if bits > least else one)
     else:
         bits = int(name.removeprefix("sq"))
         columns, found = min(k, 8 * size // bits), f"SQ{bits}"
@@ -53,8 +59,45 @@ def factory(name: str, size: int, k: int) -> tuple[str, int, int]:
     return found, columns, used
 
 
+class _RaBitQLib:
+    """The index of RaBitQ's authors with a single list."""
+
+    def __init__(self, columns: int, bits: int) -> None:
+        self._options = {"dim": columns, "nbits": bits, "num_clusters": 1, "metric": "l2"}
+
+    def train(self, x: np.ndarray) -> None:
+        """Nothing is trained."""
+
+    def add(self, x: np.ndarray) -> None:
+        from rabitqlib import IvfIndex
+
+        self._index = IvfIndex(max_elements=len(x), **self._options)
+        self._index.build(x, x.mean(axis=0, keepdims=True), np.zeros(len(x), np.uint32))
+
+    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        ids, distances = self._index.search(queries, k=k, nprobe=1)
+        return distances, ids.astype(np.int64)
+
+
+class _TurboVec(_RaBitQLib):
+    """The index of the package turbovec, for vectors of unit length."""
+
+    def add(self, x: np.ndarray) -> None:
+        from turbovec import TurboQuantIndex
+
+        self._index = TurboQuantIndex(dim=self._options["dim"], bit_width=self._options["nbits"])
+        self._index.add(x)
+
+    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        scores, ids = self._index.search(queries, k=k)
+        return 2 - 2 * scores, ids
+
+
+_PACKAGES = {"rabitqlib": _RaBitQLib, "turbovec": _TurboVec}
+
+
 class Comparator:
-    """Documents in a code that FAISS trains on rows of a fit, with the part of an index that a search needs.
+    """Documents in a code that is trained on rows of a fit, with the part of an index that a search needs.
 
     Attributes:
       size: Number of documents.
@@ -64,6 +107,8 @@ class Comparator:
     def __init__(self, name: str, size: int, rows: np.ndarray, whitening: Whitening, documents: np.ndarray) -> None:
         import faiss
 
+        if name in _PACKAGES and find_spec(name) is None:
+            raise InputError("its package is not installed")
         weight, bias = whitening.kernel
         kind, columns, self.bytes = factory(name, size, len(bias))
         more = max(0, columns - len(bias))
@@ -73,7 +118,11 @@ class Comparator:
         faiss.copy_array_to_vector(np.pad(bias, (0, more))[:columns], linear.b)
         linear.is_trained = True
         self._chain, self.size = (linear, faiss.NormalizationTransform(columns, 2.0)), len(documents)
-        self._index = faiss.index_factory(columns, kind, faiss.METRIC_L2)
+        self._index: Any = (
+            _PACKAGES[name](columns, int(kind))
+            if name in _PACKAGES
+            else faiss.index_factory(columns, kind, faiss.METRIC_L2)
+        )
         if name == "opq":
             rotation = faiss.downcast_VectorTransform(self._index.chain.at(0))
             self._rotating = rotation.pq = faiss.ProductQuantizer(columns, size, 8)  # only pointed to

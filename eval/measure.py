@@ -21,10 +21,10 @@ def sample_rows(n: int, wanted: int) -> np.ndarray:
     return np.arange(n) if not wanted or wanted >= n else np.linspace(0, n - 1, wanted).astype(np.int64)
 
 
-def asked(data: RetrievalData, wanted: int, first: bool = False) -> tuple[np.ndarray, list[str], metrics.Gold]:
-    """At most `wanted` queries with gold (0: all), the first or spread evenly: their numbers, texts, and gold."""
+def asked(data: RetrievalData, wanted: int) -> tuple[np.ndarray, list[str], metrics.Gold]:
+    """At most `wanted` queries with gold (0: all), spread evenly: their numbers, texts, and gold."""
     rows = np.flatnonzero(np.diff(data.gold.indptr))
-    rows = rows[:wanted] if first and wanted else rows[sample_rows(len(rows), wanted)]
+    rows = rows[sample_rows(len(rows), wanted)]
     gold = [data.gold.ids[slice(*data.gold.indptr[i : i + 2])] for i in rows]
     return rows, [data.queries[i] for i in rows], metrics.Gold.from_lists(gold)
 

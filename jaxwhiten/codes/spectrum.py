@@ -42,8 +42,8 @@ def _variances(whitening: Whitening, axes: int, groups: int, what: str) -> np.nd
 
 
 @functools.lru_cache(maxsize=32)
-def _design(variances: tuple[float, ...], groups: int, bits: int) -> Design:
-    return design(np.array(variances), groups, bits)
+def _design(variances: tuple[float, ...], groups: int, bits: int, seed: int) -> Design:
+    return design(np.array(variances), groups, bits, seed)
 
 
 def _plan(whitening: Whitening, made: Design, halves: bool) -> Plan:
@@ -81,6 +81,7 @@ class SpectrumCode(Code):
     """
 
     name = "spectrum"
+    _seed = 0  # of the codebooks: a constant, so that equal moments give equal codes
 
     bytes: int = 48
     gamma: float | None = None
@@ -142,7 +143,7 @@ class SpectrumCode(Code):
             groups, bits = (2 * self.bytes, 4) if self.halves else (self.bytes, 8)
             what = f"bytes={self.bytes}{', two halves each' * self.halves}"
             variances = _variances(whitening, state.axes, groups, what)
-            made = _design(tuple(variances.tolist()), groups, bits) if made is None else made
+            made = _design(tuple(variances.tolist()), groups, bits, self._seed) if made is None else made
             state.designs[key] = made, _plan(whitening, made, self.halves)
         return state.designs[key]
 
