@@ -20,6 +20,18 @@ class Part(NamedTuple):
 
 THIRDS = {"query": (0, 3), "key": (1, 3), "value": (2, 3)}  # parts of a fused tensor
 
+# `EncoderConfig` fields of encoders with rotary positions, a gate, and neither biases nor dropout as published.
+ROTARY: Mapping[str, Any] = {
+    "pooler": False,
+    "learned_positions": False,
+    "gated": True,
+    "hidden_act": "silu",
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "attention_bias": False,
+    "feed_forward_bias": False,
+}
+
 # Our parameter path -> the checkpoint's tensor, both without the last part (kernel, scale, ...). "*" is the number of a
 # layer. If there are several tensor names, all are read and the first is written.
 Place = str | Part

@@ -18,9 +18,7 @@ from jaxwhiten.models.family import THIRDS, Family, MaskedForm, Names, Part
 
 _LAYER = "encoder.layer.*"
 NAMES: Names = {
-    "embeddings.word": "embeddings.word_embeddings",
-    "embeddings.token_type": "embeddings.token_type_embeddings",
-    "embeddings.norm": "embeddings.LayerNorm",
+    **bert.EMBEDDING_NAMES,
     **{f"layers.*.attention.{name}": Part(f"{_LAYER}.attention.qkv_proj", *part) for name, part in THIRDS.items()},
     "layers.*.attention.output": f"{_LAYER}.attention.o_proj",
     "layers.*.attention_norm": f"{_LAYER}.attn_ln",

@@ -12,8 +12,7 @@ from jaxwhiten.models.family import THIRDS, Family, Names, Part
 
 _LAYER = "encoder.layers.*"
 NAMES: Names = {
-    "embeddings.word": "embeddings.word_embeddings",
-    "embeddings.token_type": "embeddings.token_type_embeddings",
+    **bert.EMBEDDING_NAMES,
     "embeddings.norm": "emb_ln",
     **{f"layers.*.attention.{name}": Part(f"{_LAYER}.mixer.Wqkv", *part) for name, part in THIRDS.items()},
     "layers.*.attention.output": f"{_LAYER}.mixer.out_proj",

@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxwhiten.models import bert
 from jaxwhiten.models.config import FULL, LOCAL, EncoderConfig, read_local_layers, read_rotary, typed, write_kinds
-from jaxwhiten.models.family import THIRDS, Family, MaskedForm, Names, Part
+from jaxwhiten.models.family import ROTARY, THIRDS, Family, MaskedForm, Names, Part
 
 NAMES: Names = {
     "embeddings.word": "embeddings.tok_embeddings",
@@ -37,20 +37,8 @@ KEYS = bert.UNTYPED_KEYS | {
     "feed_forward_bias": "mlp_bias",
     "norm_bias": "norm_bias",
 }
-DEFAULTS = {
-    "type_vocab_size": 0,
-    "pooler": False,
-    "learned_positions": False,
-    "pre_norm": True,
-    "gated": True,
-    "layer_norm_eps": 1e-5,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-    "pad_token_id": 50283,
-    "attention_bias": False,
-    "feed_forward_bias": False,
-    "norm_bias": False,
-}
+_OWN = {"type_vocab_size": 0, "pre_norm": True, "layer_norm_eps": 1e-5, "pad_token_id": 50283, "norm_bias": False}
+DEFAULTS = {**ROTARY, **_OWN, "hidden_act": "gelu"}
 
 
 def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:

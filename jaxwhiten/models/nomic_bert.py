@@ -19,7 +19,7 @@ from typing import Any
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import bert
 from jaxwhiten.models.config import MAX_LAYERS, EncoderConfig, check_supported, read_rotary, typed, write_rotary
-from jaxwhiten.models.family import Family, Names, Part
+from jaxwhiten.models.family import ROTARY, Family, Names, Part
 
 _LAYER = "encoder.layers.*"
 NAMES: Names = {
@@ -45,16 +45,6 @@ KEYS = bert.KEYS | {
     "layer_norm_eps": ("layer_norm_eps", "layer_norm_epsilon"),
     "dropout": ("hidden_dropout_prob", "resid_pdrop"),
     "attention_dropout": ("attention_probs_dropout_prob", "attn_pdrop"),
-}
-DEFAULTS = {
-    "hidden_act": "silu",
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-    "pooler": False,
-    "learned_positions": False,
-    "gated": True,
-    "attention_bias": False,
-    "feed_forward_bias": False,
 }
 # Options of older files, and the only value of each that is supported.
 _SUPPORTED = {
@@ -103,7 +93,7 @@ NOMIC_BERT = Family(
     KEYS,
     bert.MASKED._replace(norm="cls.predictions.transform.layer_norm"),
     None,
-    DEFAULTS,
+    ROTARY,
     _SUPPORTED,
     _read,
     write_rotary,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxwhiten.models.config import EncoderConfig, layer_types, read_local_layers, read_rotary, typed, write_rotary
-from jaxwhiten.models.family import Family, Names
+from jaxwhiten.models.family import ROTARY, Family, Names
 
 # For the decoders after Llama. Their files call the branch with the activation the gate.
 NAMES: Names = {
@@ -40,19 +40,8 @@ KEYS = {name: name for name in (*_SAME, "attention_bias", "attention_dropout")} 
     "layer_norm_eps": "rms_norm_eps",
 }
 DEFAULTS = {
-    "type_vocab_size": 0,
-    "pooler": False,
-    "learned_positions": False,
-    "embedding_norm": False,
-    "pre_norm": True,
-    "norm": "rms",
-    "layer_norm_eps": 1e-6,
-    "gated": True,
-    "hidden_act": "silu",
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-    "attention_bias": False,
-    "feed_forward_bias": False,
+    **ROTARY,
+    **{"type_vocab_size": 0, "embedding_norm": False, "pre_norm": True, "norm": "rms", "layer_norm_eps": 1e-6},
 }
 SCALINGS = ("default", "linear", "yarn")
 
