@@ -15,7 +15,7 @@ from scipy.special import logsumexp, softmax
 
 import jaxwhiten
 from eval.mrpc import load_mrpc
-from jaxwhiten.datasets import load_nli
+from eval.nli import load_nli
 
 TASKS = ("MRPC", "SNLI")
 PENALTIES = (1e-3, 1e-2, 1e-1)  # factors of half the squared weights, added to the mean loss

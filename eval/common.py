@@ -19,11 +19,11 @@ from ml_collections import ConfigDict
 
 import jaxwhiten
 from eval.encoding import pooling_names
+from eval.nli import NLIRows, load_nli
 from eval.report import results
 from eval.settings import choices, integers, parameters
 from eval.words import BASELINES, LAYER0, WORDS
 from jaxwhiten import Encoder
-from jaxwhiten.datasets import NLIRows, load_nli
 from jaxwhiten.errors import InputError
 from jaxwhiten.runtime import distributed, hardware
 

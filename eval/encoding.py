@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from eval.nli import NLIRows
 from eval.settings import words
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.coded import as_floats
-from jaxwhiten.datasets import NLIRows
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.head import canonical
 from jaxwhiten.runtime import distributed

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from eval import mrpc
+from eval.nli import load_nli
 from eval.pydocs import load_pydocs, split_docstring
 from jaxwhiten.datasets import (
     STS_TASKS,
@@ -31,7 +32,6 @@ from jaxwhiten.datasets import (
     data_folder,
     fetch,
     from_pairs,
-    load_nli,
     load_sts,
     read_own,
 )

@@ -23,6 +23,7 @@ from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_momen
 from eval.figures import add_heat_map, add_spectrum, shown_task
 from eval.intervals import resampled, with_intervals
 from eval.methods import METHODS
+from eval.nli import NLIRows
 from eval.probes import PROBES, load_probe
 from eval.report import results
 from eval.scoring import fit, score, score_method, score_words
@@ -30,7 +31,7 @@ from eval.settings import choices
 from eval.tasks import Encoded, index_sentences
 from eval.words import CENTRED, count, fits
 from jaxwhiten import Encoder
-from jaxwhiten.datasets import STS_TASKS, NLIRows, load_sts
+from jaxwhiten.datasets import STS_TASKS, load_sts
 from jaxwhiten.runtime import distributed
 
 SAMPLE = "sts_sample"

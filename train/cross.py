@@ -19,9 +19,10 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from configs import launch
+from eval.nli import load_nli
 from eval.searches import load_search
 from jaxwhiten import CrossEncoder, Encoder, io, training
-from jaxwhiten.datasets import STS_TASKS, Examples, load_nli, load_sts
+from jaxwhiten.datasets import STS_TASKS, Examples, load_sts
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.models import load_pair_classifier
 from jaxwhiten.runtime import distributed

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from ml_collections import ConfigDict
 
+from eval.nli import NLIRows, load_nli
 from jaxwhiten import training
-from jaxwhiten.datasets import NLI_LABELS, Examples, NLIRows, Pairs, load_nli, load_sts, nli_triplets, text_examples
+from jaxwhiten.datasets import NLI_LABELS, Examples, Pairs, load_sts, nli_triplets, text_examples
 
 
 def load_examples(data: ConfigDict, objective: training.Objective) -> Examples:

@@ -1,28 +1,19 @@
-"""Natural language inference rows: AllNLI, SNLI, MultiNLI and other files with the same columns.
+"""The classes of natural language inference, as files name them.
 
 References:
-  Bowman et al. 2015 (SNLI); Williams et al. 2018 (MultiNLI); Kaushik et al. 2020 (counterfactual SNLI).
+  Bowman et al. 2015 (SNLI); Williams et al. 2018 (MultiNLI).
 """
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int8
 
-from jaxwhiten.datasets import remote
-from jaxwhiten.datasets.protocol import data_folder
-from jaxwhiten.datasets.tables import Table, read_header, read_table
-from jaxwhiten.datasets.textfile import read_lines, split_name
-from jaxwhiten.errors import DataError, DataNotFoundError, InputError, check_name
-from jaxwhiten.io import PathLike, cache_dir
+from jaxwhiten.datasets.tables import Table
+from jaxwhiten.errors import DataError
 
 LABELS = ("entailment", "neutral", "contradiction")
 
@@ -34,120 +25,9 @@ _CODES |= {name.capitalize(): code for name, code in _CODES.items()}
 _CODES |= {code: code for code in range(3)} | {str(code): code for code in range(3)}
 _CODES |= dict.fromkeys(("-", "-1", "", -1), _NO_CLASS)
 
-_PREMISE, _HYPOTHESIS, _LABEL = ("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label")
-_OFFICIAL = re.compile(r"(allnli|snli|multinli)", re.IGNORECASE)
-_SPLIT = re.compile(r"(?:^|[^a-z])(train|dev|test|val|valid|validation|trial)(?:[^a-z]|$)", re.IGNORECASE)
-_MAX_DEPTH = 3
-_PREFERRED_FORMATS = (".tsv", ".jsonl", ".txt", ".csv", ".parquet")
 
-
-@dataclass(frozen=True)
-class NLISource:
-    """One file of rows, by its name in `load_nli`: the number of rows kept, and of rows dropped for each reason."""
-
-    name: str
-    path: str
-    rows: int
-    dropped: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class NLIRows:
-    """Premises and hypotheses with their labels, source after source."""
-
-    premise: list[str]
-    hypothesis: list[str]
-    # 0 entailment, 1 neutral, 2 contradiction; -1 for rows labelled only "not entailment" (`two_way="keep"`).
-    label: Int8[np.ndarray, " n"]
-    sources: tuple[NLISource, ...]  # the files read, with numbers of rows kept and dropped
-    left_out: Mapping[str, str]  # files that were recognised but not read, and why
-
-    def __len__(self) -> int:
-        return len(self.premise)
-
-    def summary(self) -> str:
-        """One line per source: rows kept, rows dropped, and the reasons."""
-        lines = []
-        for source in self.sources:
-            reasons = ", ".join(f"{count} {reason}" for reason, count in source.dropped.items())
-            lines.append(f"{source.name}: {source.rows} rows" + (f" (dropped: {reasons})" if reasons else ""))
-        lines += [f"{name}: not read, {reason}" for name, reason in self.left_out.items()]
-        return "\n".join(lines)
-
-
-def _candidates(data_dir: Path) -> dict[str, Path]:
-    """Files below a folder that may hold NLI rows, by source name; if there are several formats, the preferred one."""
-    inside = (data_dir / name for name in ("nli", "NLI", "downstream/nli", "downstream/NLI"))
-    root = next((folder for folder in inside if folder.is_dir()), data_dir)
-    found: dict[str, list[Path]] = {}
-    for folder, folders, files in os.walk(root):
-        place = Path(folder).relative_to(root)
-        folders[:] = sorted(n for n in folders if len(place.parts) < _MAX_DEPTH and not n.startswith((".", "__")))
-        for file in sorted(files):
-            stem, suffix = split_name(Path(file))
-            name = (place / stem).as_posix()
-            if suffix not in _PREFERRED_FORMATS or file.startswith(".") or "nli" not in f"{root.name}/{name}".lower():
-                continue
-            if suffix == ".txt" and not _OFFICIAL.match(stem):
-                continue  # licences, readmes, lists of lines
-            found.setdefault(name, []).append(Path(folder, file))
-    return {
-        name: min(paths, key=lambda path: (_PREFERRED_FORMATS.index(split_name(path)[1]), path.name))
-        for name, paths in sorted(found.items())
-    }
-
-
-def _columns(path: Path) -> dict[str, str] | None:
-    """The columns to read, or None for a table that holds no NLI rows."""
-    header = read_header(path)
-    columns: dict[str, str] = {}
-    for field, names in (("premise", _PREMISE), ("hypothesis", _HYPOTHESIS), ("label", _LABEL), ("split", ("split",))):
-        if name := next((name for name in names if name in header), None):
-            columns[field] = name
-    return columns if {"premise", "hypothesis", "label"} <= columns.keys() else None
-
-
-def _contained(names: Sequence[str]) -> dict[str, str]:
-    """Sources whose rows another source contains, each with the name of that source."""
-    result = {}
-    whole = next((name for name in names if name.rpartition("/")[2].lower() == "allnli"), None)
-    for name in names:
-        folder, slash, stem = name.rpartition("/")
-        combined = f"{folder}{slash}all_combined_{stem.removeprefix('original_')}"
-        if stem.startswith("original_") and combined in names:
-            result[name] = combined
-        elif whole and name != whole and re.match(r"(snli|multinli)", name.rpartition("/")[2], re.IGNORECASE):
-            result[name] = whole
-    return result
-
-
-def _choose(names: Sequence[str], sources: Sequence[str] | None) -> tuple[list[str], dict[str, str]]:
-    """Sources to read, and the other sources with the reason why they are not read."""
-    if sources is None:
-        contained = _contained(names)
-        left_out = {name: f"its rows are in {other}" for name, other in contained.items()}
-        return [name for name in names if name not in contained], left_out
-    for name in sources:
-        check_name("NLI source", name, names)
-    for name, other in _contained(sources).items():
-        raise InputError(f"NLI sources {name!r} and {other!r}: the second contains the first, so specify only one.")
-    return list(dict.fromkeys(sources)), {name: "not asked for" for name in names if name not in sources}
-
-
-def _overlap(path: Path) -> np.ndarray:
-    """Line numbers (from 1) of a file that its `X.overlap_lines.txt` marks as overlapping an evaluation set."""
-    listed = path.with_name(f"{split_name(path)[0]}.overlap_lines.txt")
-    if not listed.is_file():
-        return np.zeros(0, np.int64)
-    lines = read_lines(listed, limit=10_000_000)
-    for line, text in enumerate(lines, 1):
-        if not re.fullmatch(r"\s*[0-9]{1,12}\s*", text):
-            raise DataError(f"{listed}, line {line}: {text[:40]!r} is not a line number.")
-    return np.array([int(text) + 1 for text in lines], dtype=np.int64)
-
-
-def label_codes(table: Table, labels: Sequence[str | int | float], skip_bad_rows: bool) -> np.ndarray:
-    """Label codes: 0 to 2, or a negative code for labels outside the three classes."""
+def label_codes(table: Table, labels: Sequence[str | int | float], skip_bad_rows: bool) -> Int8[np.ndarray, " n"]:
+    """Numbers in `LABELS`; -1 for "not entailment", -2 for rows without an agreed label, -3 for unknown labels."""
     codes = np.array(
         [_UNKNOWN if isinstance(label, bool) else _CODES.get(label, _UNKNOWN) for label in labels], dtype=np.int8
     )
@@ -155,124 +35,3 @@ def label_codes(table: Table, labels: Sequence[str | int | float], skip_bad_rows
         row = int(np.argmax(codes == _UNKNOWN))
         raise DataError(f"{table.where(row)}: unknown label {str(labels[row])[:40]!r}; known: {', '.join(LABELS)}.")
     return codes
-
-
-def _split_of(text: str) -> str:
-    found = _SPLIT.search(text)
-    name = found[1].lower() if found else ""
-    return name if name in ("", "train", "test") else "dev"
-
-
-def _read_source(
-    name: str, path: Path, columns: Mapping[str, str], rules: Mapping[str, Any]
-) -> tuple[NLISource, list[str], list[str], np.ndarray]:
-    """Reads a file: its summary, and the premises, hypotheses and labels that pass the rules (see `load_nli`)."""
-    skip_bad_rows, splits = rules.get("skip_bad_rows", False), rules.get("splits")
-    table = read_table(path, columns, skip_bad_rows=skip_bad_rows)
-    codes = label_codes(table, table["label"], skip_bad_rows)
-    premise, hypothesis = table["premise"], table["hypothesis"]
-    empty = [not str(p).strip() or not str(h).strip() for p, h in zip(premise, hypothesis, strict=True)]
-    # A row that several reasons apply to is counted for the first.
-    reasons: dict[str, np.ndarray] = {}
-    if splits is not None:
-        names = table.get("split", [name.rpartition("/")[2]] * len(codes))
-        of = {text: _split_of(str(text)) for text in set(names)}
-        reasons["from a different split"] = np.array([of[text] not in splits for text in names], dtype=bool)
-    reasons["unknown label"] = codes == _UNKNOWN
-    reasons["without an agreed label"] = codes == _NO_CLASS
-    if rules.get("two_way") != "keep":
-        reasons["with a two-way label"] = codes == _TWO_CLASSES
-    reasons["empty sentence"] = np.array(empty, dtype=bool)
-    if rules.get("exclude_overlap"):
-        reasons["overlapping an evaluation set"] = np.isin(table.lines, _overlap(path))
-    keep = np.ones(len(codes), dtype=bool)
-    dropped = {"invalid row": table.skipped} if table.skipped else {}
-    for reason, mask in reasons.items():
-        if count := int(np.count_nonzero(mask & keep)):
-            dropped[reason] = count
-        keep &= ~mask
-    rows = np.flatnonzero(keep).tolist()
-    texts = ([str(column[i]) for i in rows] for column in (premise, hypothesis))
-    return NLISource(name, str(path), len(rows), dropped), *texts, np.maximum(codes[keep], np.int8(_TWO_CLASSES))
-
-
-def read_nli(folder: PathLike, sources: Sequence[str] | None = None, **rules: Any) -> NLIRows | None:
-    """Reads the NLI files of a local folder, or None if it holds none; arguments as `load_nli`."""
-    tables: dict[str, tuple[Path, dict[str, str]]] = {}
-    unrecognised: dict[str, str] = {}
-    for name, path in _candidates(Path(folder)).items():
-        if columns := _columns(path):
-            tables[name] = path, columns
-        elif _OFFICIAL.match(path.name):
-            raise DataError(f"{path}, line 1: no columns sentence1, sentence2 and label (or gold_label) in the header.")
-        else:
-            unrecognised[name] = "it has no columns of premise, hypothesis and label"
-    if not tables:
-        return None
-    names, left_out = _choose(list(tables), sources)
-    read, premises, hypotheses, labels = zip(*(_read_source(name, *tables[name], rules) for name in names), strict=True)
-    return NLIRows(
-        premise=list(chain.from_iterable(premises)),
-        hypothesis=list(chain.from_iterable(hypotheses)),
-        label=np.concatenate(labels),
-        sources=read,
-        left_out=left_out | unrecognised,
-    )
-
-
-def load_nli(
-    data_dir: PathLike | None = None,
-    *,
-    exclude_overlap: bool = False,
-    sources: str | Sequence[str] | None = None,
-    splits: str | Sequence[str] | None = None,
-    two_way: Literal["drop", "keep"] = "drop",
-    skip_bad_rows: bool = False,
-) -> NLIRows:
-    """Loads NLI rows from every recognised file of a folder, and reports which files were read.
-
-    Recognised files are `AllNLI.tsv`, SNLI and MultiNLI as JSON lines or TSV, and any table in a folder named `nli`
-    whose header names a premise (or sentence1), a hypothesis (or sentence2) and a label (or gold_label); each plain or
-    gzipped.
-    A source that another source contains is not read: SNLI and MultiNLI if there is AllNLI, `original_X` if there is
-    `all_combined_X`. Rows without an agreed label (`-`, -1) and rows with an empty sentence are dropped and counted.
-
-    Args:
-      data_dir: The folder that holds `nli`, or `nli` itself. By default `$JAXWHITEN_DATA_DIR`. If there are no NLI
-        files, AllNLI is downloaded once and kept in the cache.
-      exclude_overlap: Whether to drop rows that contain a sentence of an evaluation set. `X.overlap_lines.txt` in the
-        folder of a file `X.tsv` lists their lines, counted from 0 with the header included.
-      sources: Names of the sources to read, in this order; by default all.
-      splits: Which of `"train"`, `"dev"` and `"test"` to read; by default all. The column `split` names the split of
-        each row, or else the file name does.
-      two_way: `"drop"` drops rows labelled only as not entailed, because they belong to none of the three classes.
-        `"keep"` keeps them with label -1, for uses that need no label.
-      skip_bad_rows: Whether bad rows are dropped and counted, instead of raising an error.
-
-    Raises:
-      InputError: A source, split or `two_way` is unknown, or one of the sources contains another.
-      DataNotFoundError: There are no files, and the download fails.
-      DataError: A file is bad; the message names file and line.
-    """
-    sources = [sources] if isinstance(sources, str) else sources
-    splits = [splits] if isinstance(splits, str) else splits
-    if sources is not None and not sources:
-        raise InputError("sources is empty: specify at least one NLI source, or omit it to read all.")
-    for split in splits or ():
-        check_name("split", split, ("train", "dev", "test"))
-    check_name("two_way", two_way, ("drop", "keep"))
-    folder = data_folder(data_dir)
-    if folder and not folder.is_dir():
-        raise DataNotFoundError(
-            f"{folder}: no such folder. Set `data_dir` or $JAXWHITEN_DATA_DIR to a folder that contains nli, or"
-            " unset both and connect to the network to download AllNLI."
-        )
-    rules = {"splits": splits, "two_way": two_way, "exclude_overlap": exclude_overlap, "skip_bad_rows": skip_bad_rows}
-    rows = read_nli(folder, sources, **rules) if folder else None
-    if rows is None:
-        try:
-            rows = read_nli(remote.allnli_folder(cache_dir("datasets", "downloads")), sources, **rules)
-        except DataNotFoundError as error:
-            raise DataNotFoundError(f"{folder}: no NLI files in it. {error}" if folder else str(error)) from error
-    assert rows is not None  # the downloaded folder holds AllNLI
-    return rows

@@ -1,4 +1,4 @@
-"""The public addresses of the data, and safe downloading and unpacking.
+"""The public address of the STS tasks, and safe downloading and unpacking.
 
 An archive is never unpacked as a whole. Only regular files that match a wanted path are copied, and they get a name
 from the list of wanted files, so absolute paths, `..`, links and devices in the archive have no effect. The sizes of
@@ -22,10 +22,7 @@ from jaxwhiten.io import PathLike, atomic_path, content_key, sha256_file
 from jaxwhiten.progress import Progress
 
 SENTEVAL_URL = "https://huggingface.co/datasets/princeton-nlp/datasets-for-simcse/resolve/main/senteval.tar"
-ALLNLI_URL = "https://sbert.net/datasets/AllNLI.tsv.gz"
-# Environment variables with the address of a mirror.
-SENTEVAL_URL_VARIABLE = "JAXWHITEN_SENTEVAL_URL"
-ALLNLI_URL_VARIABLE = "JAXWHITEN_ALLNLI_URL"
+SENTEVAL_URL_VARIABLE = "JAXWHITEN_SENTEVAL_URL"  # for mirrors
 
 MAX_DOWNLOAD = 1 << 30
 MAX_FILE = 16 << 20
@@ -144,11 +141,3 @@ def senteval_folder(download_dir: PathLike) -> Path:
             archive = fetch(url, Path(scratch.name) / "senteval.tar", "STS data (a SentEval folder, `downstream/STS`)")
             extract(archive, root / "downstream", wanted)
     return root
-
-
-def allnli_folder(download_dir: PathLike) -> Path:
-    """A folder `nli` with AllNLI, downloaded unless it exists already."""
-    url = os.environ.get(ALLNLI_URL_VARIABLE) or ALLNLI_URL
-    folder = Path(download_dir) / f"allnli-{content_key(url)}" / "nli"
-    fetch(url, folder / "AllNLI.tsv.gz", "NLI data (AllNLI, or a folder `nli`)")
-    return folder

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from jaxwhiten.datasets import STS_TASKS, load_nli, load_sts, protocol, remote
+from eval.nli import load_nli
+from jaxwhiten.datasets import STS_TASKS, load_sts, protocol, remote
 from jaxwhiten.errors import DataError, DataNotFoundError
 from tests.datasets.conftest import make_allnli, make_tar
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eval.nli import read_nli
 from jaxwhiten.datasets import textfile
 from jaxwhiten.datasets.examples import text_examples
-from jaxwhiten.datasets.nli import read_nli
 from jaxwhiten.datasets.tables import read_header, read_table, table_rows
 from jaxwhiten.datasets.textfile import BadRows, Corpus, numbered_lines, read_lines
 from jaxwhiten.errors import DataError

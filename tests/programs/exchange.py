@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from eval.encoding import encode, nli_moments
+from eval.nli import load_nli
 from jaxwhiten import Encoder, Moments
-from jaxwhiten.datasets import load_nli
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.runtime import distributed
 from jaxwhiten.whitening import merge_moments

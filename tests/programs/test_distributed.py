@@ -15,8 +15,8 @@ import pytest
 
 from configs import mlm_defaults, sbert_defaults
 from eval.encoding import nli_moments
+from eval.nli import load_nli
 from jaxwhiten import Encoder, Moments
-from jaxwhiten.datasets import load_nli
 from jaxwhiten.datasets.protocol import TASK_SPECS
 from jaxwhiten.runtime.distributed import share_of
 from jaxwhiten.training.log import read_metrics

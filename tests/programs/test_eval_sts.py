@@ -11,10 +11,11 @@ from configs import sample
 from eval import published, report, scoring, settings
 from eval import sts as program
 from eval.common import WHITENINGS, Notes
+from eval.nli import load_nli
 from eval.report import results
 from eval.tasks import Encoded
 from jaxwhiten import Encoder, Moments
-from jaxwhiten.datasets import Pairs, STSTask, load_nli, load_sts
+from jaxwhiten.datasets import Pairs, STSTask, load_sts
 from jaxwhiten.errors import InputError
 from tests.tiny import SENTENCES, write_model
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxwhiten.datasets import NLIRows, Pairs, load_nli, load_sts, nli_triplets
+from eval.nli import NLIRows, load_nli
+from jaxwhiten.datasets import Pairs, load_sts, nli_triplets
 from train.examples import distinct, nli_pairs, sts_pairs
 
 

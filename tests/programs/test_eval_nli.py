@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxwhiten.datasets import load_nli
-from jaxwhiten.datasets.nli import read_nli
+from eval.nli import load_nli, read_nli
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError
 from tests.datasets.conftest import make_allnli
 
