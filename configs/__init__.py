@@ -4,6 +4,14 @@ import sys
 
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import MissingDependencyError, optional
+from jaxwhiten.parameters import WHITENING
+
+KNOBS = {
+    parameter.name: "none" if parameter.default is None else f"{parameter.default:g}"
+    for parameter in WHITENING
+    if parameter.name != "n_components"
+}
+"""The parameters of a whitening with their defaults, as an evaluation's config spells them; its `ks` replace n_components."""
 
 
 def need_config(extra: str) -> None:

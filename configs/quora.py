@@ -7,7 +7,7 @@ score: not run here (the file needs a network).
 
 from ml_collections import ConfigDict
 
-from jaxwhiten.parameters import KNOBS
+from configs import KNOBS
 
 
 def get_config():

@@ -9,7 +9,7 @@ peak. Average of the seven tasks (wmean), mean pooling: 78.77 raw, 76.09 target,
 
 from ml_collections import ConfigDict
 
-from jaxwhiten.parameters import KNOBS
+from configs import KNOBS
 
 
 def get_config():

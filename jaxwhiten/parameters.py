@@ -41,12 +41,6 @@ WHITENING = (
     Parameter("shrinkage", _shrinkage, None, "'oas', a number from 0 to 1, or none"),
     Parameter("eigenvalue_floor", float, 1e-6, "floor for eigenvalues, as a fraction of the largest"),
 )
-KNOBS = {
-    parameter.name: "none" if parameter.default is None else f"{parameter.default:g}"
-    for parameter in WHITENING
-    if parameter.name != "n_components"
-}
-"""The parameters with their defaults, as an evaluation's config spells them; its `ks` replace n_components."""
 DEFAULTS = {parameter.name: parameter.default for parameter in WHITENING}
 
 DECAYS, OPTIMIZERS, DTYPES = ("linear", "cosine", "constant"), ("adamw", "adam"), ("float32", "bfloat16")
