@@ -11,7 +11,7 @@ KNOBS = {
     for parameter in WHITENING
     if parameter.name != "n_components"
 }
-"""The parameters of a whitening with their defaults, as an evaluation's config spells them; its `ks` replace n_components."""
+"""A whitening's parameters and defaults, as an evaluation's config spells them; its `ks` replace n_components."""
 
 
 def need_config(extra: str) -> None:
