@@ -284,6 +284,18 @@ def sha256_file(path: PathLike) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def sha256_once(path: Path) -> str:
+    """`sha256_file`, kept in the cache for as long as the file has the same place, size and time of modification."""
+    about = path.stat()
+    kept = cache_dir("hashes", content_key(os.fspath(path.resolve()), about.st_size, about.st_mtime_ns))
+    with contextlib.suppress(OSError):
+        return kept.read_text(encoding="ascii")
+    digest = sha256_file(path)
+    with contextlib.suppress(OSError):
+        write_text(kept, digest)
+    return digest
+
+
 def content_key(*parts: Any) -> str:
     """A short key (24 hexadecimal digits) that changes whenever one of the JSON-representable parts does."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False)

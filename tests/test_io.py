@@ -116,3 +116,15 @@ def test_json_is_read_as_the_types_that_it_was_written_from():
 def test_json_of_other_types_is_refused_by_its_entry(change, message):
     with pytest.raises(FormatError, match=re.escape(message)):
         records.from_json(Facts, {"rows": 3, "inner": {}} | change, "facts.json", "Mend it.")
+
+
+def test_a_file_is_hashed_once_for_its_size_and_time(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    file = tmp_path / "weights"
+    file.write_bytes(b"one")
+    first = io.sha256_once(file)
+    assert first == io.sha256_file(file)
+    monkeypatch.setattr(io, "sha256_file", lambda path: "again")
+    assert io.sha256_once(file) == first
+    file.write_bytes(b"other")
+    assert io.sha256_once(file) == "again"

@@ -18,14 +18,13 @@ from jaxwhiten.errors import InputError, ModelError, NonFiniteError
 from jaxwhiten.head import AUTO, Head, Normalize, Step, Tables, Whiten, canonical
 from jaxwhiten.head.vectors import code_steps
 from jaxwhiten.models import EncoderConfig
-from jaxwhiten.search import Index
-from jaxwhiten.search.text import index_of
 from jaxwhiten.space import VectorSpace, check_space
 from jaxwhiten.text import ROLES, BulkTokenizer, Texts, as_texts, prompt_for, text_blocks, uncounted
 from jaxwhiten.whitening import Moments, Whitening, is_spread, participation_ratio
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
+    from jaxwhiten.search import Index
 
 H = TypeVar("H", bound="Headed")
 
@@ -264,6 +263,8 @@ class Headed:
           backend: A name of `jaxwhiten.search.BACKENDS`.
           **how: Arguments of `jaxwhiten.build_index`, such as `bytes` and `rescore`.
         """
+        from jaxwhiten.search.text import index_of
+
         encoder: Any = self
         if self._source is not None and not any(map(how.get, ("codes", "bytes", "whitening"))):
             encoder, fitted = self._source  # the index then needs no folder of this encoder

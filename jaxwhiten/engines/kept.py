@@ -1,6 +1,7 @@
 """OpenVINO's graphs of a model folder, kept between processes: a later process reads neither the weights nor JAX.
 
-An entry is named by the content of the weights and of `config.json`, and by the code that made it.
+An entry is named by the content of the weights and of `config.json`, and by the code that made it. OpenVINO keeps what
+it compiles in the same folder. The entries used last are kept, up to `MOST` bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from jaxwhiten import io
 from jaxwhiten.errors import JaxwhitenError
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 
+MOST = 4e9  # bytes
 _CODE = ("models", "head", "engines")  # rooms whose code decides what is kept
 
 
@@ -26,6 +29,8 @@ class Kept:
 
     def __init__(self, *parts: Any):
         self._folder = io.cache_dir("openvino", io.content_key(*parts))
+        with contextlib.suppress(OSError):
+            os.utime(self._folder)  # used last
 
     @classmethod
     def of(cls, folder: Path) -> Kept | None:
@@ -34,7 +39,7 @@ class Kept:
             return None
         folder = folders.transformer_folder(folder)
         files = [folder / "config.json", *checkpoint.weight_files(folder)]
-        return cls(_code(), [io.sha256_file(file) for file in files])
+        return cls(_code(), [io.sha256_once(file) for file in files])
 
     def text(self, name: str, make: Callable[[], str]) -> str:
         """A kept text."""
@@ -46,21 +51,31 @@ class Kept:
             io.write_json(file, text)
         return text
 
-    def graph(self, key: str, core: Any, make: Callable[[], Any]) -> Any:
-        """A kept OpenVINO model, not compiled; its weights are mapped."""
-        folder = self._folder / key
-        file = folder / "graph.xml"
+    def compiled(self, key: str, core: Any, make: Callable[[], Any], hints: Mapping[str, Any]) -> Any:
+        """A kept OpenVINO model, compiled; weights are mapped."""
+        file = self._folder / key / "graph.xml"
+        kept = {**hints, "CACHE_DIR": str(self._folder / "compiled"), "CACHE_MODE": "OPTIMIZE_SIZE"}
         with contextlib.suppress(RuntimeError):
             if file.is_file():
-                return core.read_model(file)
+                return core.compile_model(file, "CPU", kept)
         model = make()
         with contextlib.suppress(OSError, RuntimeError, JaxwhitenError):
             import openvino
 
-            with io.whole_folder(folder, RuntimeError, kind="compiled graph") as whole:
+            with io.whole_folder(file.parent, RuntimeError, kind="compiled graph") as whole:
                 openvino.save_model(model, whole / file.name, compress_to_fp16=False)
-            return core.read_model(file)
-        return model
+            _forget(self._folder.parent)
+            return core.compile_model(file, "CPU", kept)
+        return core.compile_model(model, "CPU", hints)
+
+
+def _forget(root: Path) -> None:
+    """Removes the entries that were used longest ago, as far as all take more than `MOST` bytes."""
+    size = 0
+    for entry in sorted(root.iterdir(), key=os.path.getmtime, reverse=True):
+        size += sum(file.stat().st_size for file in entry.rglob("*") if file.is_file())
+        if size > MOST:
+            shutil.rmtree(entry, ignore_errors=True)
 
 
 @functools.cache

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import itertools
 import operator
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -20,11 +21,12 @@ import numpy as np
 from jaxtyping import Float32
 
 from jaxwhiten import io
+from jaxwhiten.arrays import normalize
 from jaxwhiten.engines.batching import Batch, Found, Layout
 from jaxwhiten.engines.kept import Unread, load
 from jaxwhiten.engines.quantised import GRAPH, Quantised
 from jaxwhiten.errors import InputError, JaxwhitenError, MissingDependencyError, ModelError, optional, unknown_name
-from jaxwhiten.head import Heads, Quantise, Step, at_pooling, leaves, write_steps
+from jaxwhiten.head import Heads, Normalize, Quantise, Step, at_pooling, leaves, write_steps
 from jaxwhiten.head.head import before_code
 from jaxwhiten.lazy import hidden
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
@@ -37,6 +39,7 @@ DTYPES = ("float32", "bfloat16", "int8")
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
 
+_CONVERTER = "openvino.tools.ovc"  # takes a third of the import
 _PURPOSE = "The engine OpenVINO"
 _EXTRA = "cpu"
 _MOST_BYTES = 1e9  # of weights; JAX reads larger models with less memory, and ONNX holds up to 2 GB
@@ -55,8 +58,11 @@ def silenced() -> contextlib.AbstractContextManager[None]:
 @functools.cache
 def core() -> Any:
     """The OpenVINO core, one per process; MissingDependencyError without OpenVINO."""
-    with silenced():
-        return optional("openvino", _EXTRA, _PURPOSE).Core()
+    with silenced(), hidden(_CONVERTER):
+        openvino = optional("openvino", _EXTRA, _PURPOSE)
+    if not hasattr(openvino, "convert_model"):  # for the user's own code
+        openvino.convert_model = lambda *of, **how: importlib.import_module(_CONVERTER).convert_model(*of, **how)
+    return openvino.Core()
 
 
 def has_bfloat16() -> bool:
@@ -82,6 +88,13 @@ class _Compiled(NamedTuple):
     def of(cls, graph: Any) -> _Compiled:
         return cls(graph, len(graph.outputs), [])
 
+    def run(self, vectors: np.ndarray) -> np.ndarray:
+        """The output for vectors."""
+        request = self.request()
+        found = np.array(request.infer({"vectors": vectors}, share_inputs=True, share_outputs=True)[0])
+        self.idle.append(request)
+        return found
+
     def request(self) -> Any:
         """A request; the caller puts it back among the idle ones."""
         try:
@@ -94,7 +107,7 @@ class _Head(NamedTuple):
     """A head: the pooled output it reads, its steps after the pooling, and its code."""
 
     pooled: int
-    tail: _Compiled | None
+    tail: Callable[[np.ndarray], np.ndarray] | None
     code: Quantise | None
 
 
@@ -271,10 +284,12 @@ class OpenVINOEngine:
 
         of = [self._max_length, how.few, self._quantised and self._quantised.digest]
         with self._naming():
-            return _Compiled.of(self.compile(self._read((*of, *map(_key, poolings)), made), how.alone))
+            return self._compiled((*of, *map(_key, poolings)), made, self._hints(how.alone))
 
-    def _tail(self, steps: tuple[Step, ...], width: int) -> _Compiled:
-        """The compiled steps on vectors of a width."""
+    def _tail(self, steps: tuple[Step, ...], width: int) -> Callable[[np.ndarray], np.ndarray]:
+        """The steps on vectors of a width, compiled unless NumPy is as fast."""
+        if len(steps) == 1 and isinstance(steps[0], Normalize):
+            return normalize
 
         def made() -> Any:
             from jaxwhiten.models.graph import Graph
@@ -288,15 +303,13 @@ class OpenVINOEngine:
             return core().read_model(finished.SerializeToString())
 
         hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
-        return _Compiled.of(core().compile_model(self._read(("tail", width, _key(steps)), made), "CPU", hints))
+        return self._compiled(("tail", width, _key(steps)), made, hints).run
 
-    def _read(self, key: Sequence[Any], made: Callable[[], Any]) -> Any:
-        """A graph, not compiled, kept where the model is from a folder."""
-        return (
-            made()
-            if self._kept is None
-            else self._kept.graph(io.content_key(checks.version("openvino"), *key), core(), made)
-        )
+    def _compiled(self, key: Sequence[Any], made: Callable[[], Any], hints: Mapping[str, Any]) -> _Compiled:
+        """A compiled graph, kept where the model is from a folder."""
+        if self._kept is None:
+            return _Compiled.of(core().compile_model(made(), "CPU", hints))
+        return _Compiled.of(self._kept.compiled(io.content_key(checks.version("openvino"), *key), core(), made, hints))
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
@@ -323,11 +336,15 @@ class OpenVINOEngine:
         finished = graph.finish(TOKENS, outputs, {}, check=False)
         return core().read_model(finished.SerializeToString()), encoder.hidden_states
 
-    def compile(self, model: Any, alone: bool = False) -> Any:
-        """A graph compiled at this engine's precision, with one stream per core, or one stream for a single batch."""
+    def compile(self, model: Any) -> Any:
+        """A graph compiled at this engine's precision."""
+        return core().compile_model(model, "CPU", self._hints())
+
+    def _hints(self, alone: bool = False) -> dict[str, Any]:
+        """This engine's precision, with one stream per core, or one stream for a single batch."""
         dtype = "float32" if self.dtype == "int8" and not has_bfloat16() else self.dtype
         hints = {"NUM_STREAMS": 1 if alone else cores(), "INFERENCE_NUM_THREADS": cores()}
-        return core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": _PRECISIONS.get(dtype, "bf16"), **hints})
+        return {"INFERENCE_PRECISION_HINT": _PRECISIONS.get(dtype, "bf16"), **hints}
 
 
 def _width(steps: tuple[Step, ...], width: int) -> int:
@@ -336,10 +353,8 @@ def _width(steps: tuple[Step, ...], width: int) -> int:
 
 
 def _finished(x: Float32[np.ndarray, "batch d"], head: _Head) -> Found:
-    if head.tail is not None:
-        request = head.tail.request()
-        x = np.array(request.infer({"vectors": x}, share_inputs=True, share_outputs=True)[0])
-        head.tail.idle.append(request)
+    if head.tail is not None and np.isfinite(x).all():
+        x = head.tail(x)
     finite = np.isfinite(x).all(axis=1, keepdims=True)
     return Found(x if head.code is None or not finite.all() else np.asarray(head.code(x)), finite)
 

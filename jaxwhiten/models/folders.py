@@ -63,7 +63,7 @@ def _packaged_folder(name: str) -> Path | None:
     weights = folder / checkpoint.SAFETENSORS
     if not weights.is_file():
         raise ModelError(f"{weights}: no such file: the package {module} is incomplete, or a zip: install it unpacked.")
-    if io.sha256_file(weights) != sha256:
+    if io.sha256_once(weights) != sha256:
         raise ModelError(f"{weights}: its sha256 is not that of {name}; reinstall the package {module}.")
     return folder
 

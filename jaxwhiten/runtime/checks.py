@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import importlib.metadata
 import importlib.util
 import platform
@@ -124,6 +125,9 @@ def _cache() -> str:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(b"jaxwhiten")
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    sizes = collections.Counter[str]()
+    for path in folder.rglob("*"):
+        sizes[path.relative_to(folder).parts[0]] += path.stat().st_size if path.is_file() else 0
+    each = "".join(f", {name} {size / 1e9:.2f}" for name, size in sizes.most_common() if size > 1e6)
     free = shutil.disk_usage(folder).free
-    return f"{folder}: {size / 1e9:.2f} GB used, {free / 1e9:.0f} GB free on the disk"
+    return f"{folder}: {sizes.total() / 1e9:.2f} GB used{each}, {free / 1e9:.0f} GB free on the disk"

@@ -90,6 +90,23 @@ def test_a_damaged_graph_is_made_again(folder, tmp_path):
     assert all(file.read_text() != "damaged" for file in (tmp_path / "cache").rglob("graph.xml"))
 
 
+def test_what_was_used_last_is_kept(folder, tmp_path, monkeypatch):
+    reading = {"pooling": "mean", "engine": "openvino", "max_length": 16}
+    vectors = Encoder.from_pretrained(folder, **reading).encode(TEXTS)
+    entries = tmp_path / "cache" / "openvino"
+    (before,) = entries.iterdir()
+    assert list(before.rglob("*.blob"))
+    monkeypatch.setattr(kept, "MOST", 1.5 * sum(file.stat().st_size for file in before.rglob("*.*")))
+    other = shutil.copytree(folder, tmp_path / "other")
+    said = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(said | {"pad_token_id": 1}))
+    Encoder.from_pretrained(other, **reading).encode(TEXTS)
+    (after,) = entries.iterdir()
+    assert after != before
+    assert np.array_equal(Encoder.from_pretrained(folder, **reading).encode(TEXTS), vectors)
+    assert list(entries.iterdir()) == [before]
+
+
 def test_nothing_is_kept_where_nobody_wants_it(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_COMPILATION_CACHE", "0")
     Encoder.from_pretrained(folder, pooling="mean", engine="openvino").encode(TEXTS)
