@@ -1,5 +1,14 @@
-"""jaxwhiten: BERT-whitening and Sentence-BERT in JAX and Flax.
+"""BERT-whitening and Sentence-BERT in JAX and Flax: better, smaller sentence vectors, and search in them.
 
+encoder = Encoder.from_pretrained("sentence-transformers/all-MiniLM-L6-v2")
+vectors = encoder.encode(texts)                # float32 [n, d]
+small = encoder.shrink(texts, bytes=96)        # fitted on these texts, without labels
+index = small.index(texts, ids=ids)            # codes for documents, float queries
+index.search("someone plays music", k=3)       # hits with id, score and text
+evaluate(small, "pairs.csv", versus=encoder)   # on scored pairs or searches, with TF-IDF
+train(encoder, "pairs.csv").save("tuned")      # on pairs, triplets, scores or classes
+
+With vectors, but no encoder, use `Moments`, `Whitening`, `SpectrumCode` and `build_index`.
 Names are imported when first used, so that `import jaxwhiten` costs nothing.
 """
 

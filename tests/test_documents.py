@@ -1,6 +1,5 @@
 """README and docs: every Python block runs, every link leads somewhere, every command and config named is there."""
 
-import ast
 import csv
 import importlib.util
 import json
@@ -11,40 +10,13 @@ import subprocess
 import sys
 import tomllib
 import warnings
-from pathlib import Path
 
 import pytest
 
 from jaxwhiten.commands import cli
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import MissingDependencyError
-
-ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# The blocks of these pages start a cluster, or servers; tests/test_distributed.py and tests/export run them.
-ELSEWHERE = {"devices.md", "databases.md"}
-# Engines pickle classes of the library, which the checks of types in this process forbid: such a block runs alone.
-ENGINES = {"ray", "apache_beam", "pyspark"}
-
-
-def name(page):
-    return page.relative_to(ROOT).as_posix()
-
-
-def blocks(page, language="python"):
-    """Code blocks of a page, each with the line it starts on."""
-    text = page.read_text(encoding="utf-8")
-    found = re.finditer(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    return [(text.count("\n", 0, match.start(1)), match.group(1)) for match in found]
-
-
-def imported(code):
-    """The packages a block imports."""
-    nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import | ast.ImportFrom)]
-    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
-    return {name.split(".")[0] for name in names}
-
+from tests.documents import ELSEWHERE, ENGINES, PAGES, ROOT, blocks, imported, name
 
 WITH_CODE = [page for page in PAGES if blocks(page) and page.name not in ELSEWHERE]
 

@@ -1,6 +1,7 @@
 """What a stranger meets first: the names at the top of the package, and what help says of them."""
 
 import inspect
+import pydoc
 
 import jax
 import pytest
@@ -18,6 +19,11 @@ def test_names_at_the_top():
     assert all(getattr(jaxwhiten, name) is not None for name in jaxwhiten.__all__)
     with pytest.raises(AttributeError, match="no attribute 'encoder_'"):
         jaxwhiten.encoder_  # noqa: B018
+
+
+def test_help_begins_with_the_main_job_and_dir_shows_the_public_names():
+    assert "small = encoder.shrink(texts, bytes=96)" in pydoc.plain(pydoc.render_doc(jaxwhiten))[:700]
+    assert dir(jaxwhiten) == sorted(jaxwhiten.__all__)
 
 
 def test_help_shows_types():

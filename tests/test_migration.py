@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.test_documents import ROOT, blocks
+from tests.documents import ROOT, blocks
 
 PAGE = ROOT / "docs" / "guides" / "sentence-transformers.md"
 LINES = re.findall(r"^\| `(.+)` \| `(.+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)

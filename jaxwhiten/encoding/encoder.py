@@ -244,16 +244,20 @@ class Encoder(Headed):
         found = {name: x[0] for name, x in out.items()} if alone else out
         return next(iter(found.values())) if single else found
 
-    def encode_query(self, sentences: str | Texts, **options: Any) -> Any:
+    def encode_query(
+        self, sentences: str | Texts, *, pooling: str | None = None, **options: Unpack[EncodeOptions]
+    ) -> np.ndarray:
         """`encode` with the prompt `query`, or with no prompt at all, not even the default one, if it does not exist.
 
         A `prompt_name` or `prompt` overrides it.
         """
-        return self.encode(sentences, **in_role(self.prompts, "query", options))
+        return self.encode(sentences, pooling=pooling, **in_role(self.prompts, "query", options))
 
-    def encode_document(self, sentences: str | Texts, **options: Any) -> Any:
+    def encode_document(
+        self, sentences: str | Texts, *, pooling: str | None = None, **options: Unpack[EncodeOptions]
+    ) -> np.ndarray:
         """`encode` with the first existing prompt of `document`, `passage` and `corpus`, like `encode_query`."""
-        return self.encode(sentences, **in_role(self.prompts, "document", options))
+        return self.encode(sentences, pooling=pooling, **in_role(self.prompts, "document", options))
 
     def warm_up(self, longest: int = 64) -> Encoder:
         """Compiles the programs for one sentence of up to `longest` tokens, so that no query waits; returns itself."""

@@ -77,10 +77,10 @@ def prompt_of_role(prompts: Mapping[str, str], role: str) -> str:
     return next((prompts[name] for name in ROLES[role] if name in prompts), "")
 
 
-def in_role(prompts: Mapping[str, str], role: str, options: dict[str, Any]) -> dict[str, Any]:
+def in_role(prompts: Mapping[str, str], role: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of `Encoder.encode` with the prompt of a role, unless they have a `prompt_name` or a `prompt`."""
     given = any(options.get(name) is not None for name in ("prompt_name", "prompt"))
-    return options if given else {**options, "prompt": prompt_of_role(prompts, role)}
+    return {**options} if given else {**options, "prompt": prompt_of_role(prompts, role)}
 
 
 def prompt_for(prompts: Mapping[str, str], role: str) -> str | None:

