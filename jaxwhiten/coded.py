@@ -6,6 +6,7 @@ codes.decode()                 # float32 [n, k]: the vectors that the bytes repr
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def as_floats(x: Any) -> np.ndarray:
     """Array-like vectors as numbers: coded vectors are decoded, others kept; InputError for bytes alone and masks."""
     if isinstance(x, CodedArray) and x.code is not None:
         return x.decode()
-    if np.ma.is_masked(x):
+    if "numpy.ma" in sys.modules and np.ma.is_masked(x):  # its import takes as long as a batch
         raise InputError("Expected numbers, got masked entries: pass x.filled(value) or np.ma.compress_rows(x).")
     array = np.asarray(x)
     if array.dtype in _BYTES:
