@@ -1,4 +1,4 @@
-"""BERT and the families with its layers: RoBERTa, XLM-RoBERTa, ELECTRA, DistilBERT, ALBERT, MPNet.
+"""BERT and the families with its layers: RoBERTa, XLM-RoBERTa, ELECTRA, DistilBERT, ALBERT, MPNet, GTE, Jina v3.
 
 References:
   Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding".
@@ -8,6 +8,9 @@ References:
   Sanh et al. 2019, "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter".
   Lan et al. 2020, "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations", section 3.1.
   Song et al. 2020, "MPNet: Masked and Permuted Pre-training for Language Understanding".
+  Zhang et al. 2024, "mGTE: Generalized Long-Context Text Representation and Reranking Models for Multilingual Text
+  Retrieval", section 2.1.
+  Sturua et al. 2024, "jina-embeddings-v3: Multilingual Embeddings With Task LoRA", section 3.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from jaxwhiten.models.config import typed
-from jaxwhiten.models.family import Family, MaskedForm, PairForm
+from jaxwhiten.models.config import RotaryScaling, check_supported, read_rotary, typed, write_rotary
+from jaxwhiten.models.family import Family, MaskedForm, Names, PairForm, fused
 
 EMBEDDING_NAMES = {
     "embeddings.word": "embeddings.word_embeddings",
@@ -164,4 +167,75 @@ MPNET = Family(
     # Positions start after the padding id, which is always 1.
     {"type_vocab_size": 0, "position_offset": 2, "relative_buckets": 32, "pad_token_id": 1},
     {"relative_attention_num_buckets": 32},
+)
+
+# GTE has rotary positions and a gate; so have multilingual GTE and Arctic-embed 2. Tensors and `config.json` use the
+# names of published files, which transformers writes, too.
+GTE_NAMES: Names = {
+    **EMBEDDING_NAMES,
+    **fused("encoder.layer.*.attention.qkv_proj"),
+    "layers.*.attention.output": "encoder.layer.*.attention.o_proj",
+    "layers.*.attention_norm": "encoder.layer.*.attn_ln",
+    **fused("encoder.layer.*.mlp.up_gate_proj", ("feed_forward.gate", "feed_forward.up")),
+    "layers.*.feed_forward.down": "encoder.layer.*.mlp.down_proj",
+    "layers.*.feed_forward_norm": "encoder.layer.*.mlp_ln",
+}
+GTE_DEFAULTS = {
+    "type_vocab_size": 1,
+    "pooler": False,
+    "learned_positions": False,
+    "gated": True,
+    "feed_forward_bias": False,
+    "down_bias": True,
+    "attention_dropout": 0.0,
+    "pad_token_id": 1,
+}
+
+
+def _read_gte(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The rotary positions. Published files use NTK scaling: a larger base, and all angles divided alike."""
+    turns = read_rotary(raw, None, "rope_theta", 160_000.0, ("default", "linear", "ntk"))
+    theta, scaling = turns.values()
+    said = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
+    if scaling is not None and "ntk" in (said.get("rope_type"), said.get("type")):
+        check_supported(said, {"mixed_b": None})
+        exponent = 2 * fields["num_heads"] / max(fields["hidden_size"], 2)
+        turns = {"rotary_theta": theta * scaling.factor, "rotary_scaling": RotaryScaling(scaling.factor**exponent)}
+    return {"model_type": "gte", **turns}
+
+
+GTE = Family(
+    "Gte",
+    GTE_NAMES,
+    ("", "new.", "gte."),
+    KEYS,
+    MaskedForm("lm_head.dense", "lm_head.norm", ("lm_head.decoder",), "gelu"),
+    defaults=GTE_DEFAULTS,
+    supported={"position_embedding_type": "rope", "layer_norm_type": "layer_norm", "logn_attention_scale": False},
+    read=_read_gte,
+    write=write_rotary,
+)
+
+# Jina v3 has rotary positions; files that list LoRA tasks are refused.
+JINA_NAMES: Names = {
+    **EMBEDDING_NAMES,
+    "embeddings.norm": "emb_ln",
+    **fused("encoder.layers.*.mixer.Wqkv"),
+    "layers.*.attention.output": "encoder.layers.*.mixer.out_proj",
+    "layers.*.attention_norm": "encoder.layers.*.norm1",
+    "layers.*.feed_forward.up": "encoder.layers.*.mlp.fc1",
+    "layers.*.feed_forward.down": "encoder.layers.*.mlp.fc2",
+    "layers.*.feed_forward_norm": "encoder.layers.*.norm2",
+    "pooler": "pooler.dense",
+}
+JINA_V3 = Family(
+    "JinaEmbeddingsV3",
+    JINA_NAMES,
+    ("", "roberta."),
+    KEYS,
+    ROBERTA_MASKED,
+    defaults={"type_vocab_size": 1, "learned_positions": False, "layer_norm_eps": 1e-5, "pad_token_id": 1},
+    supported={"lora_adaptations": None},
+    read=lambda raw, _: read_rotary(raw, None, "rope_theta", 20_000.0),
+    write=write_rotary,
 )

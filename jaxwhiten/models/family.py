@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -18,8 +18,7 @@ class Part(NamedTuple):
     parts: int
 
 
-THIRDS = {"query": (0, 3), "key": (1, 3), "value": (2, 3)}  # parts of a fused tensor
-
+QUERY_KEY_VALUE = ("attention.query", "attention.key", "attention.value")
 # `EncoderConfig` fields of encoders with rotary positions, a gate, and neither biases nor dropout as published.
 ROTARY: Mapping[str, Any] = {
     "pooler": False,
@@ -36,6 +35,11 @@ ROTARY: Mapping[str, Any] = {
 # layer. If there are several tensor names, all are read and the first is written.
 Place = str | Part
 Names = Mapping[str, Place | tuple[Place, ...]]
+
+
+def fused(tensor: str, parameters: Sequence[str] = QUERY_KEY_VALUE) -> Names:
+    """The names of a layer's parameters that checkpoints fuse into one tensor, in this order."""
+    return {f"layers.*.{name}": Part(tensor, part, len(parameters)) for part, name in enumerate(parameters)}
 
 
 class MaskedForm(NamedTuple):

@@ -14,16 +14,15 @@ from typing import Any
 
 from jaxwhiten.models import bert
 from jaxwhiten.models.config import FULL, LOCAL, EncoderConfig, read_local_layers, read_rotary, typed, write_kinds
-from jaxwhiten.models.family import ROTARY, THIRDS, Family, MaskedForm, Names, Part
+from jaxwhiten.models.family import ROTARY, Family, MaskedForm, Names, fused
 
 NAMES: Names = {
     "embeddings.word": "embeddings.tok_embeddings",
     "embeddings.norm": "embeddings.norm",
-    **{f"layers.*.attention.{name}": Part("layers.*.attn.Wqkv", *part) for name, part in THIRDS.items()},
+    **fused("layers.*.attn.Wqkv"),
     "layers.*.attention.output": "layers.*.attn.Wo",
     "layers.*.attention_norm": "layers.*.attn_norm",
-    "layers.*.feed_forward.up": Part("layers.*.mlp.Wi", 0, 2),
-    "layers.*.feed_forward.gate": Part("layers.*.mlp.Wi", 1, 2),
+    **fused("layers.*.mlp.Wi", ("feed_forward.up", "feed_forward.gate")),
     "layers.*.feed_forward.down": "layers.*.mlp.Wo",
     "layers.*.feed_forward_norm": "layers.*.mlp_norm",
     "final_norm": "final_norm",

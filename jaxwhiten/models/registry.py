@@ -5,17 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models import bert
+from jaxwhiten.models import bert, llama
 from jaxwhiten.models.config import EncoderConfig
-from jaxwhiten.models.eurobert import EUROBERT
 from jaxwhiten.models.family import Family
-from jaxwhiten.models.gemma3 import GEMMA3
-from jaxwhiten.models.gte import GTE
-from jaxwhiten.models.jina_v3 import JINA_V3
-from jaxwhiten.models.ministral3 import MINISTRAL3
 from jaxwhiten.models.modernbert import MODERNBERT
 from jaxwhiten.models.nomic_bert import NOMIC_BERT, NOMIC_BERT_MOE
-from jaxwhiten.models.qwen3 import BIDIRECTIONAL_QWEN3, QWEN3
 from jaxwhiten.models.t5 import MT5, T5, T5_V1_1
 
 FAMILIES: dict[str, Family] = {
@@ -29,17 +23,17 @@ FAMILIES: dict[str, Family] = {
     "modernbert": MODERNBERT,
     "nomic_bert": NOMIC_BERT,
     "nomic_bert_moe": NOMIC_BERT_MOE,  # files say nomic_bert
-    "qwen3": QWEN3,
-    "bidirectional_pplx_qwen3": BIDIRECTIONAL_QWEN3,
-    "gemma3_text": GEMMA3,
+    "qwen3": llama.QWEN3,
+    "bidirectional_pplx_qwen3": llama.BIDIRECTIONAL_QWEN3,
+    "gemma3_text": llama.GEMMA3,
     "t5": T5,
     "t5_v1_1": T5_V1_1,  # files say t5
     "mt5": MT5,
-    "eurobert": EUROBERT,
-    "gte": GTE,
-    "new": GTE,
-    "jina_embeddings_v3": JINA_V3,
-    "ministral3": MINISTRAL3,
+    "eurobert": llama.EUROBERT,
+    "gte": bert.GTE,
+    "new": bert.GTE,
+    "jina_embeddings_v3": bert.JINA_V3,
+    "ministral3": llama.MINISTRAL3,
 }
 
 

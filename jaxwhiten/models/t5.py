@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from jaxwhiten.models import qwen3
+from jaxwhiten.models import llama
 from jaxwhiten.models.config import EncoderConfig, check_supported
 from jaxwhiten.models.family import Family, Names
 
@@ -47,7 +47,7 @@ KEYS = {
     "dropout": "dropout_rate",
     "pad_token_id": "pad_token_id",
 }
-DEFAULTS = qwen3.DEFAULTS | {
+DEFAULTS = llama.DEFAULTS | {
     "hidden_act": "relu",
     "dropout": 0.1,
     "query_scalar": 1.0,
