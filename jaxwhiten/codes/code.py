@@ -71,7 +71,7 @@ class Code(Estimator):
     @classmethod
     @abstractmethod
     def quantise_onnx(cls, graph: Any, x: str, constants: Constants) -> str:
-        """`quantise` as operators of an ONNX graph (`jaxwhiten.export.onnx`); bytes are whole numbers in float32."""
+        """`quantise` as operators of an ONNX graph (`jaxwhiten.models.graph`); bytes are whole numbers in float32."""
 
     @classmethod
     def _flipped(cls, graph: Any, x: str) -> str:

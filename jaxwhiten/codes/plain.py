@@ -6,7 +6,6 @@ front of the code centres and rotates vectors.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -14,7 +13,7 @@ import numpy as np
 from jaxtyping import Float32
 from jaxtyping import UInt8 as Bytes
 
-from jaxwhiten.arrays import as_matrix, check_finite
+from jaxwhiten.arrays import check_finite
 from jaxwhiten.codes.code import Code, Constants, Plan
 from jaxwhiten.errors import InputError
 from jaxwhiten.whitening import Moments, Whitening
@@ -36,7 +35,7 @@ class PlainCode(Code):
     def fit(self: P, X: Any, y: Any = None) -> P:
         """Learns from [n, d] rows, or from `Moments` or a `Whitening` if the code needs no ranges."""
         if not isinstance(X, Moments | Whitening):
-            return self._learn(X, None, 0, {})
+            return self._fit_rows(X, more=False)
         if self.needs_rows:
             raise InputError(f"The code {self.name} needs the columns' ranges, which moments do not have: fit rows.")
         n, mean = (X.n, X.mean) if isinstance(X, Moments) else (X.n_samples_seen_, X.mean_)
@@ -45,21 +44,10 @@ class PlainCode(Code):
         self.low_ = self.high_ = mean
         return self._fitted_on(n, len(mean), {**X.provenance, **stamp()})
 
-    def partial_fit(self: P, X: Any, y: Any = None) -> P:
-        """Adds rows to those of the fit."""
-        return self._learn(X, *self._so_far())
-
-    def _learn(self: P, X: Any, d: int | None, n: int, record: Mapping[str, Any]) -> P:
-        started = time.perf_counter()
-        X = as_matrix(X, type(self).__name__, columns=d, min_rows=int(d is None))
-        if len(X):
-            check_finite(X)
-            ends = [X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)]
-            if n:
-                ends = [np.minimum(self.low_, ends[0]), np.maximum(self.high_, ends[1])]
-            self.low_, self.high_ = ends
-        seconds = record.get("fit_seconds", 0.0) + time.perf_counter() - started
-        return self._fitted_on(n + len(X), X.shape[1], {**record, **stamp(seconds)})
+    def _learn(self, X: np.ndarray, more: bool) -> None:
+        check_finite(X)
+        low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
+        self.low_, self.high_ = (np.minimum(self.low_, low), np.maximum(self.high_, high)) if more else (low, high)
 
     @property
     def ranges_(self) -> Float32[np.ndarray, "2 d"]:

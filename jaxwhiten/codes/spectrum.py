@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,7 +15,7 @@ from jaxwhiten.codes.gaussian import Design, bound, design, nearest_on_cores, ne
 from jaxwhiten.errors import InputError, check_integer, check_share
 from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import parameters, stamp
+from jaxwhiten.whitening.estimator import parameters
 
 _SAMPLES = 512  # of a normal distribution, for expectations under it
 
@@ -109,16 +108,9 @@ class SpectrumCode(Code):
         self._state = state
         return self._fitted_on(X.n_samples_seen_, X.n_features_in_, X.provenance)
 
-    def partial_fit(self: S, X: Any, y: Any = None) -> S:
-        """Adds rows to those of the fit; the decomposition is postponed to its first use."""
-        started, fitted = time.perf_counter(), self.__sklearn_is_fitted__()
-        whitening = (copy.copy(self._state.whitening) if fitted else Whitening()).partial_fit(X)
-        d, n, record = whitening.n_features_in_, whitening.n_samples_seen_, self._record if fitted else {}
-        self._check_params(d)
-        axes, gamma = (self._state.axes, self._state.gamma) if fitted else (d, None)
-        self._state = _State(whitening, axes, gamma, {})
-        seconds = record.get("fit_seconds", 0.0) + time.perf_counter() - started
-        return self._fitted_on(n, d, {**record, **stamp(seconds)})
+    def _learn(self, X: np.ndarray, more: bool) -> None:
+        whitening, axes, gamma, _ = self._state if more else (Whitening(), X.shape[1], None, {})
+        self._state = _State(copy.copy(whitening).partial_fit(X), axes, gamma, {})
 
     def _check_params(self, d: int) -> None:
         check_integer("bytes", self.bytes, least=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from jaxwhiten._version import __version__
@@ -12,27 +13,14 @@ from jaxwhiten.encoding import Encoder
 from jaxwhiten.head import CODE_FILE, WHITENING_FILE
 from jaxwhiten.whitening import Whitening
 
-_USE = (
-    """from jaxwhiten import Encoder
-
-vectors = Encoder.from_pretrained("FOLDER").encode(["A sentence."])
-""",
-    """from sentence_transformers import SentenceTransformer
-
-vectors = SentenceTransformer("FOLDER").encode(["A sentence."])
-""",
-)
-
-_USE_CODE = """from jaxwhiten import Encoder
-
-encoder = Encoder.from_pretrained("FOLDER")
-documents = encoder.encode(["A sentence."])  # uint8, a code per sentence
-queries = encoder.without_code().encode(["A question?"])  # float32
-scores = queries @ encoder.head.code.decode(documents).T
-"""
-
 _SENTENCES = {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
 _SENTENCE_TAGS = ("sentence-transformers", "sentence-similarity")
+
+
+def filled(template: str, /, **values: object) -> str:
+    """A template of the folder `templates`."""
+    path = Path(__file__).with_name("templates") / f"{template}.txt"
+    return Template(path.read_text(encoding="utf-8")).substitute(values)
 
 
 def card(name: str, text: str, base_model: str, header: Mapping[str, str], *tags: str) -> str:
@@ -40,7 +28,7 @@ def card(name: str, text: str, base_model: str, header: Mapping[str, str], *tags
     base = f"base_model: {json.dumps(base_model, ensure_ascii=False)}\n" if base_model else ""
     lines = "".join(f"{key}: {value}\n" for key, value in header.items())
     listed = "\n".join(f"- {tag}" for tag in (*tags, "feature-extraction", "jaxwhiten"))
-    return f"---\n{lines}{base}tags:\n{listed}\n---\n\n# {name}\n\n{text}"
+    return filled("card", header=lines, base=base, tags=listed, name=name, text=text)
 
 
 def _rows(rows: Iterable[tuple[str, object]]) -> str:
@@ -52,54 +40,31 @@ def _scores(scores: Mapping[str, float], measure: str = "Spearman × 100") -> st
     return f"| task | {measure} |\n|---|---|\n{rows}" if scores else "No task was scored."
 
 
-def _code(*snippets: str) -> str:
-    return "\n\n".join(f"```python\n{code}```" for code in snippets)
-
-
 def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
     """The card of an encoder with unchanged weights, in Markdown with the header that the hub reads.
 
     `scores` are Spearman × 100, by task.
     """
     base = Path(encoder.name).resolve().name if Path(encoder.name).is_dir() else encoder.name
-    code, floats, whitening = encoder.head.code, encoder.without_code(), encoder.head.whitening
+    code, dimension, whitening = encoder.head.code, encoder.without_code().dimension, encoder.head.whitening
     rows = [("encoder", f"`{base}`"), ("head", encoder.head.summary)]
     rows += [("sentences", f"up to {encoder.max_length} tokens"), *_whitening_rows(whitening)]
-    use = _code(_USE[0] if code is None else _USE_CODE, _USE[1])
-    same = "Both compute the same vectors up to rounding" + (", and jaxwhiten their code." if code is not None else ".")
-    text = f"""Maps sentences to {floats.dimension}-dimensional vectors whose cosine measures sentence similarity:
-`{base}`, pooled{", then whitened" if whitening is not None else ""}, with jaxwhiten {__version__}. The encoder's
-weights are unchanged.
-
-| what | value |
-|---|---|
-{_rows(rows)}
-
-## Scores
-
-{_scores(scores)}
-
-## Use
-
-Replace `FOLDER` with this folder's path. {same}
-
-{use}
-"""
+    text = filled(
+        "card-head",
+        dimension=dimension,
+        base=base,
+        whitened="" if whitening is None else ", then whitened",
+        version=__version__,
+        rows=_rows(rows),
+        scores=_scores(scores),
+        same="Both compute the same vectors up to rounding" + (", and jaxwhiten their code." if code else "."),
+        use=filled("card-use-code" if code else "card-use"),
+    )
     if code is not None:
-        text += f"""
-## Code
-
-`{CODE_FILE}` contains the code: {code.name} code of {code.nbytes} bytes; float32 needs {4 * floats.dimension:,}.
-jaxwhiten computes the bytes of documents; other libraries compute the vectors, with which queries are compared.
-"""
+        size = {"bytes": code.nbytes, "floats": f"{4 * dimension:,}"}
+        text += filled("card-code", file=CODE_FILE, name=code.name, **size)
     if whitening is not None:
-        text += f"""
-`{WHITENING_FILE}` contains the whole eigendecomposition: `jaxwhiten.Whitening.load` derives every other k, β and γ.
-
-## Method
-
-Su, Cao, Liu, Ou: Whitening Sentence Representations for Better Semantics and Faster Retrieval (2021).
-"""
+        text += filled("card-whitening", file=WHITENING_FILE)
     return card(name, text, base, _SENTENCES, *_SENTENCE_TAGS, *["whitening"] * (whitening is not None))
 
 
@@ -135,22 +100,16 @@ def model_card(
     modules = " > ".join(step.words() for step in encoder.head.steps)
     shown = {**scores, **{f"{task}, base model": score for task, score in before.items()}}
     worse = "\n\nTraining made the model worse." if any(scores[task] < score for task, score in before.items()) else ""
-    text = f"""Maps sentences to {encoder.dimension}-dimensional vectors whose cosine measures sentence similarity.
-Fine-tuned from `{base_model}` with jaxwhiten {__version__}; pooling and modules: {modules}; sentences of up to
-{encoder.max_length} tokens.
-
-## Scores
-
-{_scores(shown, "score × 100")}{worse}
-
-## Use
-
-{_code(*_USE)}
-
-## Recipe
-
-```json
-{json.dumps(dict(recipe), indent=2, ensure_ascii=False)}
-```
-"""
+    text = filled(
+        "card-trained",
+        dimension=encoder.dimension,
+        base=base_model,
+        version=__version__,
+        modules=modules,
+        max_length=encoder.max_length,
+        scores=_scores(shown, "score × 100"),
+        worse=worse,
+        use=filled("card-use"),
+        recipe=json.dumps(dict(recipe), indent=2, ensure_ascii=False),
+    )
     return card(name, text, base_model, _SENTENCES, *_SENTENCE_TAGS)

@@ -12,7 +12,6 @@ import re
 import runpy
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from string import Template
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from jaxtyping import Float64
 from jaxwhiten import io
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, MismatchError, MissingDependencyError, check_name, install_command
+from jaxwhiten.export.cards import filled
 from jaxwhiten.head import Normalize, Whiten
 from jaxwhiten.space import check_space
 from jaxwhiten.text import Texts, as_texts
@@ -31,7 +31,7 @@ _BLOCK = 8192  # texts added at once
 
 
 class Database(NamedTuple):
-    """How a database stores vectors; `recipes` has the code that uses it."""
+    """How a database stores vectors; `templates` has the code that uses it."""
 
     packages: str  # of its client
     place: str  # the argument of `connect` in examples
@@ -61,13 +61,7 @@ DATABASES = {
 
 def code_of(database: str, columns: int, size: int) -> str:
     """The code that opens a database, adds to it and queries it, for vectors of `columns` columns in `size` bytes."""
-    return _filled(database, columns=columns, bytes=size)
-
-
-def _filled(name: str, **values: object) -> str:
-    """A template of the folder `recipes`."""
-    path = Path(__file__).with_name("recipes") / f"{name}.txt"
-    return Template(path.read_text(encoding="utf-8")).substitute(values)
+    return filled(database, columns=columns, bytes=size)
 
 
 def turn(inputs: int, outputs: int) -> Float64[np.ndarray, "inputs outputs"]:
@@ -125,7 +119,7 @@ def save_database(
     own: Any = {"head": head, "dimension": small.dimension, "dtype": None, "engine": None}
     settings["space"] = dataclasses.replace(raw.space(prompt=raw.prompt_for("document")), **own).record()
     space = repr(json.dumps(settings["space"]))
-    head_of_file = _filled("head", **settings, packages=kind.packages, place=kind.place, text=space)
+    head_of_file = filled("head", **settings, packages=kind.packages, place=kind.place, text=space)
     with io.whole_folder(folder, kind="database") as whole:
         small.save(whole / MODEL)
         io.write_text(whole / CODE, head_of_file + code_of(database, small.dimension, size))

@@ -1,4 +1,4 @@
-"""Parts of an embedded corpus: Parquet files, each complete or absent, and their records.
+"""Files embedded into parts: Parquet files, each complete or absent, and their records; here or by Ray's actors.
 
 A folder holds `plan.json`, which is written first and names everything that all parts depend on; for each part its
 moments if they are requested, its vectors, and its record, which marks the part as done; and `manifest.json`, which is
@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from jaxwhiten.codes import load_code
 from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks, rows, text_hash
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
-from jaxwhiten.errors import FormatError, InputError, MismatchError, optional
+from jaxwhiten.errors import FormatError, InputError, MismatchError, check_name, optional
+from jaxwhiten.progress import Progress
 from jaxwhiten.space import JUDGED, check_space
 from jaxwhiten.whitening import Moments, grouped
 
@@ -151,7 +152,11 @@ class Parts:
         try:
             if columns is None and io.sha256_file(path) != part["sha256"]:
                 raise ValueError("checksum does not match, the file was damaged after it was written")
-            return optional("pyarrow.parquet", *_PARQUET).read_table(path, columns=columns)
+            table = optional("pyarrow.parquet", *_PARQUET).read_table(path, columns=columns)
+            told = json.loads(table.schema.metadata[b"jaxwhiten"])
+            if told["plan"] != self.plan.hash or len(table) != part["rows"]:
+                raise ValueError("it differs from the recorded shard")
+            return table
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise FormatError(f"{path}: {error}. Delete it, and rerun `jaxwhiten embed`.") from error
 
@@ -198,9 +203,8 @@ class Parts:
         io.write_json(self.folder / _FINISHED, {**total, "parts": parts})
         return total
 
-    def _finished(self) -> list[tuple[int, dict[str, Any]]]:
-        records = sorted(self.records().items())
-        finished = self.folder / _FINISHED
+    def _finished(self) -> list[dict[str, Any]]:
+        records, finished = [record for _, record in sorted(self.records().items())], self.folder / _FINISHED
         if finished.is_file() and len(records) == len(_read(finished)["parts"]):
             return records
         raise FormatError(f"{self.folder}: not finished, {len(records)} shards are done: rerun `jaxwhiten embed`.")
@@ -208,16 +212,9 @@ class Parts:
     def blocks(self) -> Iterator[tuple[list[str], np.ndarray]]:
         """Ids and vectors, or codes that know their code, part after part; FormatError for a part that is damaged."""
         code = load_code(self.folder / _CODE) if "code" in self.plan.encoding else None
-        for number, record in self._finished():
-            path, table = self._file(number, ".parquet"), self._table(record)
-            try:
-                told = json.loads(table.schema.metadata[b"jaxwhiten"])
-                if told["plan"] != self.plan.hash or len(table) != record["rows"]:
-                    raise ValueError("it differs from the recorded shard")
-                vectors = arrow.vectors(table, code)
-            except (OSError, ValueError, LookupError, TypeError) as error:
-                raise FormatError(f"{path}: {error}. Delete it, and rerun `jaxwhiten embed`.") from error
-            yield table["id"].to_pylist(), vectors
+        for record in self._finished():
+            table = self._table(record)
+            yield table["id"].to_pylist(), arrow.vectors(table, code)
 
     def all(self) -> tuple[list[str], np.ndarray]:
         """All `blocks` concatenated in memory."""
@@ -227,8 +224,8 @@ class Parts:
     def moments(self) -> Moments:
         """The moments of all vectors: merged from the parts' moments if they were stored, else made in one pass."""
         total = Moments()
-        for number, record in self._finished() if self.plan.moments else ():
-            path = self._file(number, ".moments.safetensors")
+        for record in self._finished() if self.plan.moments else ():
+            path = self._file(record["part"], ".moments.safetensors")
             part = Moments.load(path)
             if io.sha256_file(path) != record["moments"]:
                 raise FormatError(f"{path}: differs from the recorded moments. Re-embed this shard.")
@@ -237,3 +234,40 @@ class Parts:
             total.merge(grouped.sums(vectors))
         total.provenance = dict(self.plan.encoding)
         return total
+
+
+def embed_files(
+    sources: Sequence[Source],
+    folder: PathLike,
+    encoder: Encoder,
+    *,
+    runner: str = "local",
+    workers: int = 2,
+    show_progress: bool | None = None,
+    **how: Any,
+) -> dict[str, Any]:
+    """Embeds files into parts; a killed run resumes with the missing parts.
+
+    `runner` is `"local"` or `"ray"`; each of Ray's `workers` has a copy of the encoder. `how` are those of `Plan.of`.
+    Returns the numbers of rows written and of bad rows left out, and the plan's hash. DataError names file and line of
+    a bad row; MismatchError names both hashes if the folder holds parts of another plan.
+    """
+    check_name("runner", runner, ("local", "ray"))
+    parts = Parts(folder, Plan.of(encoder, list(sources), **how))
+    parts.begin(encoder)
+    if runner == "ray":
+        from jaxwhiten.runners.ray import write_parts
+
+        written = write_parts(parts, encoder, parts.missing(), workers)
+    else:
+        written = (parts.write(encoder, chunk) for chunk in parts.missing())
+    rows = bytes_read = 0
+    size = sum(source.stat()[0] for source in sources)
+    with Progress(show_progress, unit="row", desc="embed") as bar:
+        for record in written:
+            rows += record["rows"]
+            bytes_read += record["end"][1] - record["start"][1]
+            if bytes_read:  # for text files, remaining rows are estimated from rows per byte so far
+                bar.total = round(size * rows / bytes_read)
+            bar.update(record["rows"])
+    return parts.finish()

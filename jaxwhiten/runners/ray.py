@@ -8,24 +8,26 @@ moments = fit(vectors)
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jaxwhiten.datasets.chunks import Chunk
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import optional
-from jaxwhiten.runners.parts import Parts
 from jaxwhiten.whitening import grouped
 
 
-def write_parts(parts: Parts, encoder: Encoder, missing: Iterator[Chunk], workers: int) -> Iterator[dict[str, Any]]:
+def write_parts(parts: Any, encoder: Encoder, missing: Iterator[Chunk], workers: int) -> Iterator[dict[str, Any]]:
     """Writes parts by actors, each with its own encoder; at most two chunks wait for each actor."""
     ray = optional("ray", "ray", "Running on Ray")
     if not ray.is_initialized():
         ray.init(include_dashboard=False, log_to_driver=False)
     # A worker that dies is restarted, and writes its chunk again under the same name.
     actor = ray.remote(max_restarts=-1, max_task_retries=3, num_cpus=_share(ray, workers))(_Worker)
-    idle = [actor.remote(encoder.encoding(), str(parts.folder.absolute())) for _ in range(workers)] * 2
+    there = copy.copy(parts)
+    there.folder = parts.folder.absolute()
+    idle = [actor.remote(encoder.encoding(), there) for _ in range(workers)] * 2
     busy: dict[Any, Any] = {}
     chunk = next(missing, None)
     while busy or chunk:
@@ -49,8 +51,8 @@ def _share(ray: Any, actors: int, others: int = 0) -> float:
 
 
 class _Worker:
-    def __init__(self, encoding: dict[str, Any], folder: str):
-        self.encoder, self.parts = arrow.loaded_again(encoding), Parts(folder)
+    def __init__(self, encoding: dict[str, Any], parts: Any):
+        self.encoder, self.parts = arrow.loaded_again(encoding), parts
 
     def write(self, chunk: Chunk) -> dict[str, Any]:
         return self.parts.write(self.encoder, chunk)

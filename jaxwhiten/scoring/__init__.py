@@ -1,9 +1,9 @@
 """Scores of an encoder on a user's own pairs or searches, compared with lexical baselines."""
 
 from jaxwhiten.scoring.data import ScoredPairs, read
-from jaxwhiten.scoring.evaluation import evaluate
+from jaxwhiten.scoring.evaluation import by_words, compared, encoded, evaluate
 from jaxwhiten.scoring.result import Evaluation, Row
-from jaxwhiten.scoring.words import BM25, TFIDF, cosines, count, nearest, tfidf, weigh
+from jaxwhiten.scoring.words import BM25, TFIDF, cosines, count, nearest, weigh
 
-__all__ = ["BM25", "TFIDF", "Evaluation", "Row", "ScoredPairs", "cosines", "count", "evaluate", "nearest", "read"]
-__all__ += ["tfidf", "weigh"]
+__all__ = ["BM25", "TFIDF", "Evaluation", "Row", "ScoredPairs", "by_words", "compared", "cosines", "count"]
+__all__ += ["encoded", "evaluate", "nearest", "read", "weigh"]

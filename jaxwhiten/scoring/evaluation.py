@@ -20,7 +20,7 @@ from jaxwhiten.metrics.bootstrap import draws, mean_resamples, percentile_interv
 from jaxwhiten.scoring.data import ScoredPairs, read
 from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
 from jaxwhiten.scoring.words import BM25, TFIDF, best, cosines, count, nearest, weigh
-from jaxwhiten.search.coding import stretched
+from jaxwhiten.search.prepare import stretched
 from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 
 Encode = Callable[[Encoder, list[str], str | None], np.ndarray]
@@ -81,19 +81,54 @@ def evaluate(
         forms = [(RAW, *_size(encoder), encoder.similarity_pairwise(given.first, given.second))]
         rows = _correlations(forms, given.gold, resamples, seed)
         return Evaluation("", {"pairs": len(given.gold)}, rows, 0, "", *about)
-    encode = encode or (lambda own, texts, role: own.encode(texts, prompt=own.prompt_for(role) if role else None))
+    encode = encode or encoded
     raw = encoder.without_code().before_whitening()
-    kind: Any = _Search if isinstance(given, RetrievalData) else _Pairs
-    scored: _Pairs | _Search = kind(given, raw, encode)
+    scored = _scored(given, raw, encode)
     ways = list(_ways(encoder, raw, scored.vectors, sizes, ks, whitening))
     forms = [(name, *_size(way), scored.compare(way)) for name, way in ways]
     if versus is not None:
-        other = kind(given, versus.without_code().before_whitening(), encode).compare(versus)
-        forms.append((Path(versus.name).name, *_size(versus), other))
-    rows = scored.rows([*forms, *scored.words()], resamples, seed)
+        forms.append((Path(versus.name).name, *_size(versus), compared(versus, given, encode)))
+    rows = scored.rows([*forms, *by_words(scored.data)], resamples, seed)
     own = max((i for i, (_, way) in enumerate(ways) if way.head is encoder.head), default=0)
     fitted = f"fitted on {scored.fitted_on}" if len(ways) > 1 + own else ""
     return Evaluation(scored.name, scored.counts, rows, own, fitted, *about, versus=len(ways) if versus else None)
+
+
+def encoded(encoder: Encoder, texts: list[str], role: str | None, **how: Any) -> np.ndarray:
+    """The vectors of texts, with the prompt of a `"query"` or a `"document"`, or the default one."""
+    vectors: np.ndarray = encoder.encode(texts, prompt=encoder.prompt_for(role) if role else None, **how)
+    return vectors
+
+
+def compared(encoder: Encoder, data: Pairs | RetrievalData, encode: Encode = encoded) -> np.ndarray:
+    """The similarity of each pair, or the nearest documents of each query, by an encoder with its own head."""
+    return _scored(data, encoder.without_code().before_whitening(), encode).compare(encoder)
+
+
+def _scored(data: Pairs | RetrievalData, raw: Encoder, encode: Encode) -> _Pairs | _Search:
+    return _Search(data, raw, encode) if isinstance(data, RetrievalData) else _Pairs(data, raw, encode)
+
+
+def by_words(data: Pairs | RetrievalData) -> Iterator[Form]:
+    """The lexical baselines, compared as in `compared`."""
+    if isinstance(data, RetrievalData):
+        counts, n = count([*data.documents, *data.queries]), len(data.documents)
+        for name in (TFIDF, BM25):
+            queries, documents = weigh(name, counts, counts[:n])
+            yield name, counts.shape[1], None, nearest(queries[n:], documents[:n], min(_DEEP, n))
+    else:
+        texts, left, right = _distinct(data)
+        counts = count(texts)
+        for name in (TFIDF, BM25):
+            yield name, counts.shape[1], None, cosines(weigh(name, counts, counts)[1], left, right)
+
+
+def _distinct(pairs: Pairs) -> tuple[list[str], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    """The distinct sentences, and the number of each pair's first and second."""
+    texts = list(dict.fromkeys([*pairs.sentence1, *pairs.sentence2]))
+    row = {text: number for number, text in enumerate(texts)}
+    left, right = (np.array([row[text] for text in side]) for side in (pairs.sentence1, pairs.sentence2))
+    return texts, left, right
 
 
 class _Pairs:
@@ -102,27 +137,19 @@ class _Pairs:
     name = ""
 
     def __init__(self, pairs: Pairs, raw: Encoder, encode: Encode):
-        self.texts, self.gold, self.raw = list(dict.fromkeys([*pairs.sentence1, *pairs.sentence2])), pairs.score, raw
-        row = {text: number for number, text in enumerate(self.texts)}
-        self.left, self.right = (np.array([row[text] for text in side]) for side in (pairs.sentence1, pairs.sentence2))
-        self.vectors = encode(raw, self.texts, None)
+        texts, self.left, self.right = _distinct(pairs)
+        self.data, self.raw, self.vectors = pairs, raw, encode(raw, texts, None)
         self.counts = {"pairs": len(pairs)}
-        self.fitted_on = f"these {len(self.texts):,} sentences, without their scores"
+        self.fitted_on = f"these {len(texts):,} sentences, without their scores"
 
     def compare(self, way: Encoder) -> Float[np.ndarray, " n"]:
         """The similarity of each pair, both sides in this form."""
         made = way.head.finished(self.vectors, self.raw.head)
         return way.similarity_pairwise(made[self.left], made[self.right])
 
-    def words(self) -> Iterator[Form]:
-        """The lexical baselines."""
-        counts = count(self.texts)
-        for name in (TFIDF, BM25):
-            yield name, counts.shape[1], None, cosines(weigh(name, counts, counts)[1], self.left, self.right)
-
     def rows(self, forms: Sequence[Form], resamples: int, seed: int) -> tuple[Row, ...]:
         """Correlations of the similarities with the scores."""
-        return _correlations(forms, self.gold, resamples, seed)
+        return _correlations(forms, self.data.score, resamples, seed)
 
 
 class _Search:
@@ -138,7 +165,7 @@ class _Search:
     def compare(self, way: Encoder) -> Int[np.ndarray, "q k"]:
         """The nearest documents of each query, as an index finds them: documents may be coded, queries are not.
 
-        A query is compared with spectrum codes by distance, see `jaxwhiten.search.coding`, and else by cosine.
+        A query is compared with spectrum codes by distance, see `jaxwhiten.search.prepare`, and else by cosine.
         """
         stored, code = as_floats(way.head.finished(self.vectors, self.raw.head)), way.head.code
         queries = normalize(way.without_code().head.finished(self.queries, self.raw.head))
@@ -150,13 +177,6 @@ class _Search:
         rows, k = max(1, _HELD // len(stored)), min(_DEEP, len(stored))
         parts = [best(queries[at : at + rows] @ stored.T - half, k) for at in range(0, len(queries), rows)]
         return np.concatenate(parts)
-
-    def words(self) -> Iterator[Form]:
-        """The lexical baselines."""
-        counts, n = count([*self.data.documents, *self.data.queries]), len(self.data.documents)
-        for name in (TFIDF, BM25):
-            queries, documents = weigh(name, counts, counts[:n])
-            yield name, counts.shape[1], None, nearest(queries[n:], documents[:n], min(_DEEP, n))
 
     def rows(self, forms: Sequence[Form], resamples: int, seed: int) -> tuple[Row, ...]:
         """Means over the queries of every measure; forms share the resamples."""

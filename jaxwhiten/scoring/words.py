@@ -54,11 +54,6 @@ def weigh(name: str, counts: csr_matrix, fit: csr_matrix) -> tuple[csr_matrix, c
     return counts, (weights @ diags(idf)).tocsr()
 
 
-def tfidf(texts: Sequence[str]) -> csr_matrix:
-    """The TF-IDF of texts with the idf of these texts, as rows of unit length."""
-    return weigh(TFIDF, counts := count(texts), counts)[1]
-
-
 def cosines(x: csr_matrix, left: Int[np.ndarray, " n"], right: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """The cosine of each pair of rows; 0 if a row has no words."""
     norms = _norms(x)

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float, Float32, Int64
 
 from jaxwhiten.errors import InputError, check_integer, check_name
-from jaxwhiten.search.coding import Coding
 from jaxwhiten.search.header import Header
+from jaxwhiten.search.prepare import Coding
 from jaxwhiten.whitening.affine import Affine
 
 BACKENDS: dict[str, type[Backend]] = {}

@@ -15,10 +15,9 @@ from jaxwhiten.codes import Code, Quantiser
 from jaxwhiten.errors import InputError, check_integer
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
-from jaxwhiten.search.coding import choose
 from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Index, texts_of
-from jaxwhiten.search.prepare import check_vectors, preparation
+from jaxwhiten.search.prepare import check_vectors, choose, preparation
 from jaxwhiten.search.rescore import Rescoring
 from jaxwhiten.space import EncodedArray, VectorSpace, check_space
 from jaxwhiten.text import Texts

@@ -22,9 +22,8 @@ from jaxwhiten.codes.product import behind, import_faiss, transforms
 from jaxwhiten.errors import MissingDependencyError, install_command
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, within
-from jaxwhiten.search.coding import Coding, cosines, stretched
 from jaxwhiten.search.header import Header
-from jaxwhiten.search.prepare import prepared
+from jaxwhiten.search.prepare import Coding, cosines, prepared, stretched
 from jaxwhiten.whitening.affine import Affine
 
 # k-means needs this many vectors per cluster; with fewer FAISS warns, with fewer vectors than clusters it fails.
@@ -66,17 +65,16 @@ class Faiss(Backend):
 
     def __init__(
         self,
-        faiss: Any,
         options: Any,
         prepare: Affine,
         chain: list[Any],
         inner: Any,
-        codes: Mapping[str, Any] | None,
+        codes: Codes | None,
         notes: Sequence[str] = (),
     ) -> None:
         self.options, self.prepare, self.notes = options, prepare, notes
         self._length = None if codes is None else float(codes["length"])
-        self._faiss, self._chain, self._inner, self._index = faiss, chain, inner, behind(chain, inner)
+        self._faiss, self._chain, self._inner, self._index = import_faiss(), chain, inner, behind(chain, inner)
 
     @classmethod
     def build(cls, vectors: np.ndarray, options: Any, prepare: Affine, coding: Coding | None, mapped: bool) -> Faiss:
@@ -95,7 +93,7 @@ class Faiss(Backend):
                 stored[part] = x
             cls._train(faiss, inner, stored, coding)
             inner.add(stored)
-        return cls(faiss, options, prepare, chain, inner, coding and coding.record, notes)
+        return cls(options, prepare, chain, inner, coding and coding.record, notes)
 
     @classmethod
     def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Faiss:
@@ -111,7 +109,7 @@ class Faiss(Backend):
         fits = isinstance(inner, getattr(faiss, cls.classes[codes is not None], ()))
         if not fits or in_file != told or getattr(inner, "nlist", None) != getattr(options, "nlist", None):
             raise ValueError(f"{type(inner).__name__} {in_file} in the FAISS file, {told} in the header")
-        made = cls(faiss, options, prepare, chain, cls._on_device(faiss, inner, options), codes)
+        made = cls(options, prepare, chain, cls._on_device(faiss, inner, options), codes)
         made._owner = index
         return made
 
@@ -179,7 +177,7 @@ class Faiss(Backend):
             return faiss.index_factory(d, cls.factory.format(**values), faiss.METRIC_INNER_PRODUCT)
         if "nlist" not in values:
             return coding.quantiser.empty_pq()
-        return faiss.index_factory(d, cls.coded.format(bytes=coding.bytes, **values), faiss.METRIC_L2)
+        return faiss.index_factory(d, cls.coded.format(bytes=coding.quantiser.nbytes, **values), faiss.METRIC_L2)
 
     @classmethod
     def _train(cls, faiss: Any, inner: Any, stored: np.ndarray, coding: Coding | None) -> None:

@@ -24,9 +24,8 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.io import map_array
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend
-from jaxwhiten.search.coding import Coding
 from jaxwhiten.search.header import Header
-from jaxwhiten.search.prepare import prepared, read_map, write_map
+from jaxwhiten.search.prepare import Coding, prepared, read_map, write_map
 from jaxwhiten.whitening.affine import Affine
 
 _SCORE_BYTES = 128 << 20  # of scores kept at a time on one device
@@ -85,8 +84,7 @@ class JaxFlat(Backend):
     def build(
         cls, vectors: np.ndarray, options: JaxOptions, prepare: Affine, coding: Coding | None, mapped: bool
     ) -> JaxFlat:
-        quantiser = None if coding is None else coding.quantiser
-        centroids, length = (None, 1.0) if quantiser is None else (quantiser.centroids, quantiser.length)
+        centroids, length = (None, 1.0) if coding is None else (coding.quantiser.centroids, coding.quantiser.length)
         own = Affine(np.zeros(prepare.outputs, np.float32)) if mapped else prepare
         return cls(options, prepare, _stored(vectors, own, centroids), centroids, length)
 

@@ -12,7 +12,7 @@ from jax import lax
 from jaxtyping import Array, Float, Float32, Int, Shaped
 
 from jaxwhiten.arrays import pad_rows
-from jaxwhiten.search.coding import COSINE
+from jaxwhiten.search.prepare import COSINE
 
 TILE = 128  # rows per device are a multiple of this
 AGAIN_TILE = 32
@@ -102,7 +102,7 @@ def tiled_top_k(scores: Float32[Array, "q n"], k: int, tile: int) -> tuple[Float
 def scored(
     queries: Float32[Array, "q d"], documents: Shaped[Array, "n c"], decoder: Float[Array, "c 256 w"] | None = None
 ) -> Float32[Array, "q n"]:
-    """Inner products; for codes, scores from distances, see `jaxwhiten.search.coding`."""
+    """Inner products; for codes, scores from distances, see `jaxwhiten.search.prepare`."""
     if decoder is None:
         return jnp.matmul(queries, documents.T, precision=lax.Precision.HIGHEST)
     if len(queries) <= _FEW_QUERIES and decoder.dtype == jnp.float32:

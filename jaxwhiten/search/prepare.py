@@ -1,21 +1,31 @@
-"""Preparation of vectors for an index or a search: checks, whitening, unit length."""
+"""Vectors in the form that an index stores and searches: checks, whitening, unit length, and the code of documents.
+
+A search ranks decoded codes z by the distance |sq − z|² to a query q of unit length. With s = m / c, where m is the
+root mean square of the lengths |z|, this ranks like q·u + c (1 − |u|²) / 2 for u = z / m, which is the cosine of q and
+z to the first order around a cosine of c and the length m. That is the score.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Float32
 
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import as_floats
+from jaxwhiten.codes import Code, Quantiser, SpectrumCode, make_code
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.io import load_tensors, save_tensors
+from jaxwhiten.search.header import Codes
+from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 from jaxwhiten.whitening.affine import Affine
 
 BLOCK_ROWS = 16384
+DEFAULT_BYTES = 48
+COSINE = 0.65  # of the first documents that are found
 _PARTS = ("shift", "weight", "bias")
 _KIND = "index transform"
 _TAKES = "pass raw vectors of its model, or pass sentences to jaxwhiten.search.search_text"
@@ -95,3 +105,73 @@ def read_map(file: Path | None, dimension: int, normalize: bool) -> tuple[Affine
     if "weight" not in tensors:
         return preparation(None, dimension, normalize), tensors
     return Affine(*(tensors[name] for name in _PARTS), unit_length=normalize), tensors
+
+
+class Coding(NamedTuple):
+    """How documents are stored as codes."""
+
+    quantiser: Quantiser
+    fitted: Code | None = None  # the code behind it, if there is one
+    notes: tuple[str, ...] = ()  # for the user
+
+    @property
+    def prepare(self) -> Affine:
+        """The map of a raw vector before it is quantised."""
+        return self.quantiser.affine.in_float32(unit_length=True)
+
+    @property
+    def record(self) -> Codes:
+        """The coding in the header of an index."""
+        return {"name": self.quantiser.name, "bytes": self.quantiser.nbytes, "length": self.quantiser.length}
+
+
+def choose(
+    codes: str | Code | Quantiser,
+    size: int | None,
+    vectors: np.ndarray,
+    whitening: Any,
+    *,
+    encoding: Mapping[str, Any] | None = None,
+    halves: bool = False,
+    tuned: bool | None = None,
+) -> Coding:
+    """The fitted coding of `size` bytes for the arguments of `build_index`.
+
+    `encoding` is the record of the vectors' encoder, and `halves` is whether the backend scans halves of bytes.
+    """
+    if isinstance(codes, Code | Quantiser) and whitening is not None:
+        raise InputError("A fitted code has its own whitening: omit `whitening`.")
+    if isinstance(codes, Quantiser):
+        if halves and codes.bits > 4:
+            advice = f"use the encoder without its code, and bytes={codes.nbytes}"
+            raise InputError(f"Fast scan needs codes of 4-bit halves; the code {codes.name} has none: {advice}.")
+        coding = Coding(codes)
+    elif isinstance(codes, Code):
+        coding = Coding(codes.quantiser(halves=halves), codes)
+    elif codes == SpectrumCode.name:
+        notes: tuple[str, ...] = ()
+        if whitening is None:
+            moments = Moments(provenance=dict(encoding or {})).update(vectors)
+            gamma = choose_gamma(moments, tuned)
+            whitening, notes = Whitening.from_moments(moments, gamma=gamma.gamma), (str(gamma),)
+        code = SpectrumCode(bytes=DEFAULT_BYTES if size is None else size, halves=halves).fit(whitening)
+        coding = Coding(code.quantiser(halves=halves), code, notes)
+    else:
+        code, prepare = make_code(codes), preparation(whitening, vectors.shape[1])
+        for _, x in prepared(vectors, prepare):
+            code.partial_fit(x)
+        quantiser = code.quantiser(halves=halves)  # only moves columns, so unit length may come before or after it
+        coding = Coding(quantiser._replace(affine=prepare.times(quantiser.affine.matrix)))
+    if size is not None and size != (nbytes := coding.quantiser.nbytes):
+        raise InputError(f"The code {coding.quantiser.name} has {nbytes} bytes per vector: expected {size}.")
+    return coding
+
+
+def stretched(queries: np.ndarray, length: float) -> np.ndarray:
+    """Queries of unit length times s, for the lengths of decoded codes."""
+    return queries * np.float32(length / COSINE)
+
+
+def cosines(distances: np.ndarray, length: float) -> np.ndarray:
+    """The scores of squared distances to stretched queries."""
+    return (1 / COSINE + COSINE - (COSINE / length**2) * distances) / 2

@@ -8,20 +8,17 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from jaxwhiten.coded import with_code
-from jaxwhiten.datasets import RetrievalData, from_pairs
+from jaxwhiten.datasets import Pairs, RetrievalData, from_pairs
 from jaxwhiten.datasets.examples import Examples, write_pairs
 from jaxwhiten.datasets.nli import LABELS
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.io import PathLike, write_text
 from jaxwhiten.metrics import reciprocal_ranks, spearman
 from jaxwhiten.metrics.bootstrap import Interval, mean_resamples, percentile_interval, spearman_resamples
-from jaxwhiten.scoring import tfidf
+from jaxwhiten.scoring import by_words, compared, encoded
 from jaxwhiten.scoring.result import Change
-
-_DEPTH = 10
 
 
 class Figure(NamedTuple):
@@ -47,14 +44,11 @@ class HeldOut:
         return "MRR@10" if self.examples.label is None else "Spearman"
 
     @functools.cached_property
-    def _search(self) -> RetrievalData:
-        pairs = zip(*list(self.examples.columns.values())[:2], strict=True)
-        return from_pairs("held-out rows", ((first, second, first, second, True) for first, second in pairs))
-
-    @property
-    def _sides(self) -> tuple[list[str], list[str]]:
+    def _data(self) -> Pairs | RetrievalData:
         first, second = list(self.examples.columns.values())[:2]
-        return (self._search.queries, self._search.documents) if self.examples.label is None else (first, second)
+        if self.examples.label is not None:
+            return Pairs(first, second, self.examples.label.astype(np.float64), [""] * len(first))
+        return from_pairs("held-out rows", ((a, b, a, b, True) for a, b in zip(first, second, strict=True)))
 
     def score(self, encoder: Encoder) -> float:
         """The score × 100."""
@@ -62,22 +56,14 @@ class HeldOut:
 
     def values(self, encoder: Encoder) -> Float[np.ndarray, " n"]:
         """The similarity of every labeled pair, or the reciprocal rank of every query."""
-        if self.examples.label is not None:
-            sides = (with_code(encoder.encode(side, show_progress=False), encoder.head.code) for side in self._sides)
-            return encoder.similarity_pairwise(*sides)
-        queries, documents = self._sides
-        found = encoder.without_code().encode_query(queries, show_progress=False)
-        stored = with_code(encoder.encode_document(documents, show_progress=False), encoder.head.code)
-        return self._ranked(encoder.similarity(found, stored))
+        return self._values(compared(encoder, self._data, functools.partial(encoded, show_progress=False)))
 
     def values_of_words(self) -> Float[np.ndarray, " n"]:
-        """As `values`, of the cosines of TF-IDF."""
-        first, second = self._sides
-        rows = tfidf([*first, *second])
-        left, right = rows[: len(first)], rows[len(first) :]
-        if self.examples.label is not None:
-            return np.asarray(left.multiply(right).sum(axis=1)).ravel()
-        return self._ranked((left @ right.T).toarray())
+        """As `values`, of TF-IDF."""
+        return self._values(next(by_words(self._data))[-1])
+
+    def _values(self, found: np.ndarray) -> Float[np.ndarray, " n"]:
+        return reciprocal_ranks(found, self._data.gold) if isinstance(self._data, RetrievalData) else found
 
     def compare(self, values: Mapping[str, Float[np.ndarray, " n"]]) -> dict[str, Figure]:
         """The figures of several systems by their values; each difference is to the first."""
@@ -91,10 +77,6 @@ class HeldOut:
         """The score × 100 from the result of `values`."""
         label = self.examples.label
         return 100 * (float(values.mean()) if label is None else spearman(values, label))
-
-    def _ranked(self, similarity: Float[np.ndarray, "q d"]) -> Float[np.ndarray, " q"]:
-        best: Int[np.ndarray, "q k"] = np.argsort(-similarity, axis=1, kind="stable")[:, :_DEPTH]
-        return reciprocal_ranks(best, self._search.gold, _DEPTH)
 
 
 def write_held_out(path: PathLike, held_out: HeldOut) -> None:

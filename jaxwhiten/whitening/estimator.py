@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import importlib
 import sys
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform, no_type_check
 
@@ -73,10 +74,28 @@ class Estimator:
         self.n_samples_seen_, self.n_features_in_, self._record = n, d, record
         return self
 
-    def _so_far(self) -> tuple[int | None, int, Mapping[str, Any]]:
-        """Columns, rows and record of the fit that `partial_fit` continues, if there is one."""
-        fitted = self.__sklearn_is_fitted__()
-        return (self.n_features_in_, self.n_samples_seen_, self._record) if fitted else (None, 0, {})
+    def partial_fit(self: E, X: Any, y: Any = None) -> E:
+        """Adds rows to those seen by `fit` or `partial_fit`, also before `save`. Args and Raises as for `fit`.
+
+        A decomposition is postponed to its first use, so that many small blocks are cheap. After the first rows, X may
+        be empty.
+        """
+        return self._fit_rows(X, self.__sklearn_is_fitted__())
+
+    def _fit_rows(self: E, X: Any, more: bool) -> E:
+        """Learns from rows, which are added to those of the fit if there are `more` than these."""
+        started = time.perf_counter()
+        d, n, record = (self.n_features_in_, self.n_samples_seen_, self._record) if more else (None, 0, {})
+        X = as_matrix(X, type(self).__name__, columns=d, min_rows=int(d is None))
+        self._check_params(X.shape[1])
+        if len(X):
+            self._learn(X, more)
+        seconds = record.get("fit_seconds", 0.0) + time.perf_counter() - started
+        return self._fitted_on(n + len(X), X.shape[1], {**record, **stamp(seconds)})
+
+    def _learn(self, X: np.ndarray, more: bool) -> None:
+        """`_fit_rows` for checked rows, at least one."""
+        raise NotImplementedError
 
     def __sklearn_is_fitted__(self) -> bool:
         return "n_features_in_" in vars(self)

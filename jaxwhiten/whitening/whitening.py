@@ -88,22 +88,11 @@ class Whitening(Estimator):
         self._decompose(Moments().update(X))
         return self._fitted_on(len(X), X.shape[1], stamp(time.perf_counter() - started))
 
-    def partial_fit(self, X: Any, y: Any = None) -> Whitening:
-        """Adds rows to those seen by `fit` or `partial_fit`, also before `save`. Args and Raises as for `fit`.
-
-        The decomposition is postponed to its first use, so that many small blocks are cheap. After the first rows, X
-        may be empty.
-        """
-        started, (d, n, record) = time.perf_counter(), self._so_far()
-        X = as_matrix(X, "Whitening", columns=d, min_rows=int(d is None))
-        self._check_params(X.shape[1])
-        if len(X):
-            self._pending: Moments | None = (self._moments() if n else Moments()).update(X)
-            self._maps: dict[bool, tuple[Any, Affine]] = {}  # the map and its inverse, each with its parameters
-            for name in _DECOMPOSED:
-                vars(self).pop(name, None)
-        seconds = record.get("fit_seconds", 0.0) + time.perf_counter() - started
-        return self._fitted_on(n + len(X), X.shape[1], {**record, **stamp(seconds)})
+    def _learn(self, X: np.ndarray, more: bool) -> None:
+        self._pending: Moments | None = (self._moments() if more else Moments()).update(X)
+        self._maps: dict[bool, tuple[Any, Affine]] = {}  # the map and its inverse, each with its parameters
+        for name in _DECOMPOSED:
+            vars(self).pop(name, None)
 
     @classmethod
     def from_moments(cls, moments: Moments, *, provenance: Mapping[str, Any] | None = None, **params: Any) -> Whitening:

@@ -1,25 +1,27 @@
-"""Encoder and head as one ONNX graph (`jaxwhiten.models.graph`).
-
-Its inputs are `input_ids` and `attention_mask` (int64 [batch, length], padding on the right). Its output is
-`sentence_embedding`: float32 [batch, k], or uint8 [batch, bytes] if the head ends with a code.
-"""
+"""Files of other libraries: encoder and head as an ONNX graph, and a whitening for FAISS."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from jaxwhiten import io
+from jaxwhiten.codes.product import behind, import_faiss, transforms
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import Settings, write_steps
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
+from jaxwhiten.whitening import Whitening
 
 MODEL = "model.onnx"
+CENTERING, LINEAR, INDEX = "centering.vt", "linear.vt", "index.faiss"
 
 
 def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
     """Writes `model.onnx`, the tokenizer, which truncates to the encoder's `max_length`, and the prompts by name.
+
+    The inputs of the graph are `input_ids` and `attention_mask` (int64 [batch, length], padding on the right). Its
+    output is `sentence_embedding`: float32 [batch, k], or uint8 [batch, bytes] if the head ends with a code.
 
     The folder is new, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
 
@@ -43,4 +45,30 @@ def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
         (whole / MODEL).write_bytes(proto.SerializeToString())
         encoder.tokenizer.save(whole, form)
         Settings(encoder.prompts, encoder.default_prompt_name, encoder.similarity_fn_name).write(whole)
+    return folder
+
+
+def save_faiss(folder: str | Path, whitening: Whitening) -> Path:
+    """Writes a whitening for FAISS.
+
+    `centering.vt` subtracts the mean, so that no digits are lost (there is none for β = 0), and `linear.vt` is a
+    `LinearTransform`: `faiss.read_VectorTransform(file).apply(x)`, one file after the other, is
+    `whitening.transform(x)`. `index.faiss` is an empty `IndexPreTransform` of both, `NormalizationTransform` and
+    `IndexFlatIP`. It takes raw vectors as documents and queries; scores are cosines of whitened vectors.
+
+    The folder is new, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
+
+    Raises:
+      NotFittedError: The whitening is not fitted.
+      MissingDependencyError: FAISS is not installed.
+    """
+    faiss, folder = import_faiss("Exporting to FAISS"), Path(folder)
+    affine = whitening.affine.in_float32(unit_length=True)
+    chain = transforms(affine)
+    flat = faiss.IndexFlatIP(affine.outputs)
+    index = behind(chain, flat)
+    with io.whole_folder(folder, RuntimeError, kind="faiss") as whole:
+        for transform, name in zip(chain[-2::-1], (LINEAR, CENTERING), strict=False):
+            faiss.write_VectorTransform(transform, str(whole / name))
+        faiss.write_index(index, str(whole / INDEX))
     return folder
