@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int, Integer, UInt8
@@ -22,6 +22,7 @@ from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator
 
+C = TypeVar("C", bound="Code")
 Constants = Mapping[str, Any]
 _BLOCK_BYTES = 32 << 20  # bytes of rows that are mapped at a time
 _SCORE_ROWS = 16384
@@ -89,6 +90,10 @@ class Code(Estimator):
     def nbytes(self) -> int:
         """Bytes of a vector's code."""
         return int(self.plan.byte.max()) + 1
+
+    def partial_fit(self: C, X: Any, y: Any = None) -> C:
+        """Adds rows to those of the fit; a decomposition is postponed to its first use."""
+        return self._fit_rows(X, more=True)
 
     def _apply(self, X: np.ndarray) -> np.ndarray:
         return self.affine(X)
@@ -189,7 +194,7 @@ def load_fitted(path: PathLike, kinds: tuple[type[Any], ...] = (Moments, Whiteni
     Raises:
       FormatError: The file is missing, damaged, of another kind, or of a code that this version does not know.
     """
-    classes: dict[str, Any] = {"moments": Moments, Whitening.name: Whitening, **CODES}
+    classes: dict[str, Any] = {Moments.name: Moments, Whitening.name: Whitening, **CODES}
     known = {name: cls for name, cls in classes.items() if issubclass(cls, kinds)}
     tensors, header = load_tensors(path, kind=tuple(known))
     return known[header["kind"]].from_tensors(path, tensors, header)

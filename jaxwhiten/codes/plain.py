@@ -44,7 +44,7 @@ class PlainCode(Code):
         self.low_ = self.high_ = mean
         return self._fitted_on(n, len(mean), {**X.provenance, **stamp()})
 
-    def _learn(self, X: np.ndarray, more: bool) -> None:
+    def _add_rows(self, X: np.ndarray, more: bool) -> None:
         check_finite(X)
         low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
         self.low_, self.high_ = (np.minimum(self.low_, low), np.maximum(self.high_, high)) if more else (low, high)

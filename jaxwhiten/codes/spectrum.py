@@ -108,7 +108,7 @@ class SpectrumCode(Code):
         self._state = state
         return self._fitted_on(X.n_samples_seen_, X.n_features_in_, X.provenance)
 
-    def _learn(self, X: np.ndarray, more: bool) -> None:
+    def _add_rows(self, X: np.ndarray, more: bool) -> None:
         whitening, axes, gamma, _ = self._state if more else (Whitening(), X.shape[1], None, {})
         self._state = _State(copy.copy(whitening).partial_fit(X), axes, gamma, {})
 

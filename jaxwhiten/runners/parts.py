@@ -238,7 +238,7 @@ class Parts:
 
 def embed_files(
     sources: Sequence[Source],
-    folder: PathLike,
+    folder: io.PathLike,
     encoder: Encoder,
     *,
     runner: str = "local",

@@ -69,7 +69,7 @@ class Faiss(Backend):
         prepare: Affine,
         chain: list[Any],
         inner: Any,
-        codes: Codes | None,
+        codes: Mapping[str, Any] | None,
         notes: Sequence[str] = (),
     ) -> None:
         self.options, self.prepare, self.notes = options, prepare, notes

@@ -12,18 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
+from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import FormatError, InputError, MismatchError
-from jaxwhiten.io import (
-    FORMAT_VERSION,
-    below,
-    check_version,
-    remove_stale,
-    replaceable,
-    seal,
-    sha256_file,
-    write_json,
-)
 from jaxwhiten.locks import LOCK
 from jaxwhiten.records import from_json
 from jaxwhiten.space import VectorSpace
@@ -76,7 +67,7 @@ class Header(About):
 
 def check_index_folder(path: os.PathLike[str] | str) -> Path:
     """The real path of a folder that `Index.save` may write; InputError if it is read-only or not an index."""
-    folder = replaceable(path)
+    folder = io.replaceable(path)
     str(folder).encode()  # UnicodeEncodeError: FAISS opens only names in UTF-8
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{path}: is a file; an index is a folder.")
@@ -92,18 +83,18 @@ def check_index_folder(path: os.PathLike[str] | str) -> Path:
 
 def read_header(folder: str | os.PathLike[str]) -> Header:
     """The header of an index folder; FormatError if it is missing, damaged or of another version."""
-    path = below(Path(folder), HEADER)
+    path = io.below(Path(folder), HEADER)
     if not path.is_file():
         raise FormatError(f"{path}: no such file; expected an index folder.")
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         if record["kind"] != KIND:
             raise FormatError(f"{path}: describes a {record['kind']!r}; expected an index.")
-        check_version(path, record)
+        io.check_version(path, record)
         header = _typed(record, path)
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise FormatError(f"{path}: not a readable index header ({error}). {_AGAIN}") from error
-    if record.get("checksum") != seal(record)["checksum"]:
+    if record.get("checksum") != io.seal(record)["checksum"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return header
 
@@ -138,12 +129,12 @@ def read_documents(path: Path, size: int) -> list[str]:
 
 def verified(folder: Path, entry: File) -> Path:
     """The path of one file of an index, after its size and checksum are compared with the header."""
-    path = below(folder, entry["name"])
+    path = io.below(folder, entry["name"])
     if not os.path.isfile(path):
         raise FormatError(f"{folder / HEADER}: names the file {path.name!r:.80}, which is missing. {_AGAIN}")
     if (size := path.stat().st_size) != entry["bytes"]:
         raise FormatError(f"{path}: {size} bytes, expected {entry['bytes']}: truncated or overwritten.")
-    if sha256_file(path) != entry["sha256"]:
+    if io.sha256_file(path) != entry["sha256"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return path
 
@@ -163,14 +154,14 @@ def replace_files(
             f"{folder}: another writer has changed the index since it was loaded, and would lose its work. Load"
             " it again and repeat your change, both within jaxwhiten.search.locked, or save to a different folder."
         )
-    remove_stale(folder, ".writing.*")
+    io.remove_stale(folder, ".writing.*")
     new: list[Path] = []
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".writing.") as temporary:
             write(Path(temporary))
             files: dict[str, File] = {}
             for path in sorted(Path(temporary).iterdir()):
-                digest = sha256_file(path)
+                digest = io.sha256_file(path)
                 with open(path, "rb+") as file:
                     os.fsync(file.fileno())
                 place = folder / f"{path.stem}-{digest[:12]}{path.suffix}"
@@ -178,10 +169,10 @@ def replace_files(
                 if not place.exists():
                     new.append(place)
                 os.replace(path, place)
-        header = {"kind": KIND, "format_version": FORMAT_VERSION, "jaxwhiten_version": __version__, **about}
-        header = seal(json.loads(json.dumps(header | {"files": files})))
+        header = {"kind": KIND, "format_version": io.FORMAT_VERSION, "jaxwhiten_version": __version__, **about}
+        header = io.seal(json.loads(json.dumps(header | {"files": files})))
         _typed(header, folder / HEADER)
-        write_json(folder / HEADER, header)
+        io.write_json(folder / HEADER, header)
     except Exception:
         for path in new:
             path.unlink(missing_ok=True)

@@ -6,11 +6,18 @@ optional("optax", "train", "Training")
 
 from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.training.batches import Batches
-from jaxwhiten.training.distillation import encode_columns, plan_taught
 from jaxwhiten.training.fine_tune import Tuned, fine_tune, load_bare, train
 from jaxwhiten.training.held_out import Figure, HeldOut, hold_out, write_held_out
 from jaxwhiten.training.loop import run_plan
-from jaxwhiten.training.objectives import OBJECTIVES, find_objective, make_plan, objective_loss, settings_of
+from jaxwhiten.training.objectives import (
+    OBJECTIVES,
+    encode_columns,
+    find_objective,
+    make_plan,
+    objective_loss,
+    plan_taught,
+    settings_of,
+)
 from jaxwhiten.training.plan import Objective, Plan, Setup, plan_sentences
 from jaxwhiten.training.rows import mine_negatives, read_rows
 from jaxwhiten.training.sentences import (

@@ -24,6 +24,7 @@ from jaxwhiten.errors import FormatError, InputError, MissingDependencyError, ch
 
 _OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
+S = TypeVar("S", bound="Saved")
 E = TypeVar("E", bound="Estimator")
 
 
@@ -41,10 +42,44 @@ def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:
     return {"date": date, "version": __version__, "fit_seconds": fit_seconds}
 
 
-class Estimator:
-    """The base of `Whitening` and of codes: parameters, `transform`, output frames, provenance and files."""
+class Saved:
+    """What is written to a file of tensors with provenance."""
 
     name: ClassVar[str]
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """What was learned, as named arrays."""
+        raise NotImplementedError
+
+    @classmethod
+    def _restored(cls: type[S], tensors: Mapping[str, np.ndarray], provenance: dict[str, Any]) -> S:
+        """The reverse of `tensors`; KeyError, TypeError or ValueError for a file that is not valid."""
+        raise NotImplementedError
+
+    @classmethod
+    def load(cls: type[S], path: io.PathLike) -> S:
+        """Reads a file written by `save` and checks its contents.
+
+        Raises:
+          FormatError: The file is missing, damaged or of another kind, or its numbers are impossible.
+        """
+        return cls.from_tensors(path, *io.load_tensors(path, kind=cls.name))
+
+    @classmethod
+    def from_tensors(
+        cls: type[S], path: io.PathLike, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]
+    ) -> S:
+        """`load` from the tensors and the header of the file `path`."""
+        try:
+            with np.errstate(all="ignore"):
+                return cls._restored(tensors, dict(header["provenance"]))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise FormatError(f"{path}: not a valid {cls.name} file ({error}). Rewrite it.") from error
+
+
+class Estimator(Saved):
+    """The base of `Whitening` and of codes: parameters, `transform`, output frames, provenance and files."""
+
     n_features_in_: int
     n_samples_seen_: int
     _record: Mapping[str, Any]
@@ -61,10 +96,6 @@ class Estimator:
         """Maps rows of the right number of columns; NonFiniteError for rows that are not finite."""
         raise NotImplementedError
 
-    def tensors(self) -> dict[str, np.ndarray]:
-        """What was learned, as named arrays."""
-        raise NotImplementedError
-
     def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
         """The reverse of `tensors`; KeyError or ValueError if the arrays are not valid for d columns."""
         raise NotImplementedError
@@ -74,27 +105,19 @@ class Estimator:
         self.n_samples_seen_, self.n_features_in_, self._record = n, d, record
         return self
 
-    def partial_fit(self: E, X: Any, y: Any = None) -> E:
-        """Adds rows to those seen by `fit` or `partial_fit`, also before `save`. Args and Raises as for `fit`.
-
-        A decomposition is postponed to its first use, so that many small blocks are cheap. After the first rows, X may
-        be empty.
-        """
-        return self._fit_rows(X, self.__sklearn_is_fitted__())
-
     def _fit_rows(self: E, X: Any, more: bool) -> E:
-        """Learns from rows, which are added to those of the fit if there are `more` than these."""
-        started = time.perf_counter()
+        """Learns from rows, with `more` in addition to those of the fit, if there is one."""
+        started, more = time.perf_counter(), more and self.__sklearn_is_fitted__()
         d, n, record = (self.n_features_in_, self.n_samples_seen_, self._record) if more else (None, 0, {})
         X = as_matrix(X, type(self).__name__, columns=d, min_rows=int(d is None))
         self._check_params(X.shape[1])
         if len(X):
-            self._learn(X, more)
+            self._add_rows(X, more)
         seconds = record.get("fit_seconds", 0.0) + time.perf_counter() - started
         return self._fitted_on(n + len(X), X.shape[1], {**record, **stamp(seconds)})
 
-    def _learn(self, X: np.ndarray, more: bool) -> None:
-        """`_fit_rows` for checked rows, at least one."""
+    def _add_rows(self, X: np.ndarray, more: bool) -> None:
+        """`_fit_rows` of checked rows, at least one."""
         raise NotImplementedError
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -127,33 +150,16 @@ class Estimator:
         io.save_tensors(path, self.tensors(), kind=self.name, header=header)
 
     @classmethod
-    def load(cls: type[E], path: io.PathLike) -> E:
-        """Reads a file written by `save` and checks its contents.
-
-        Raises:
-          FormatError: The file is missing, damaged or of another estimator, or its numbers are impossible.
-        """
-        return cls.from_tensors(path, *io.load_tensors(path, kind=cls.name))
-
-    @classmethod
-    def from_tensors(
-        cls: type[E], path: io.PathLike, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]
-    ) -> E:
-        """`load` from the tensors and the header of the file `path`."""
-        try:
-            provenance = dict(header["provenance"])
-            result = cls().set_params(**provenance["params"])
-            n, d = int(provenance["n"]), int(provenance["dimension"])
-            provenance["fit_seconds"] = float(provenance["fit_seconds"])
-            if n < 1 or d < 1:
-                raise ValueError(f"{n} rows of {d} columns")
-            if any(array.dtype.kind == "f" and not np.isfinite(array).all() for array in tensors.values()):
-                raise ValueError("a number is NaN or infinite")
-            result._check_params(d)
-            with np.errstate(all="ignore"):
-                result.restore(tensors, d)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FormatError(f"{path}: not a valid {cls.name} file ({error}). Rewrite it.") from error
+    def _restored(cls: type[E], tensors: Mapping[str, np.ndarray], provenance: dict[str, Any]) -> E:
+        result = cls().set_params(**provenance["params"])
+        n, d = int(provenance["n"]), int(provenance["dimension"])
+        provenance["fit_seconds"] = float(provenance["fit_seconds"])
+        if n < 1 or d < 1:
+            raise ValueError(f"{n} rows of {d} columns")
+        if any(array.dtype.kind == "f" and not np.isfinite(array).all() for array in tensors.values()):
+            raise ValueError("a number is NaN or infinite")
+        result._check_params(d)
+        result.restore(tensors, d)
         return result._fitted_on(n, d, provenance)
 
     def _defaults(self) -> dict[str, Any]:

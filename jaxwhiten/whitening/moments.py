@@ -13,9 +13,10 @@ from jaxtyping import Float64
 
 from jaxwhiten import arrays, io
 from jaxwhiten.coded import CodedArray
-from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.runtime import hardware
 from jaxwhiten.space import EncodedArray, merged
+from jaxwhiten.whitening.estimator import Saved
 
 _CODED_ROWS = 1 << 18
 # Bytes of a block on the host. An interrupt waits for one block. Larger blocks were measured to be no faster.
@@ -33,7 +34,7 @@ Sums = tuple[Any, Any]
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class Moments:
+class Moments(Saved):
     """Count, mean and centered second moments of rows: a summary that merges exactly.
 
     `Moments()` starts empty. `update` and `merge` change it in place and return it. Moments of the parts of a corpus
@@ -49,6 +50,8 @@ class Moments:
     References:
       Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances (1979).
     """
+
+    name = "moments"
 
     n: int = 0
     mean: np.ndarray = dataclasses.field(default_factory=functools.partial(np.zeros, 0))
@@ -118,50 +121,27 @@ class Moments:
         self.n, self.mean = self.n + other.n, self.mean + delta * share
         return self
 
-    def covariance(self, ddof: int = 0) -> Float64[np.ndarray, "d d"]:
-        """M2 / (n − ddof), a new matrix. `ddof=0` is the paper's E[xᵀx] − μᵀμ, `ddof=1` is numpy's default."""
-        if self.n <= ddof:
-            raise InputError(f"A covariance with ddof={ddof} needs at least {ddof + 1} rows; {self.n} were seen.")
-        return self.M2 / (self.n - ddof)
-
     def save(self, path: io.PathLike, provenance: Mapping[str, Any] | None = None) -> None:
         """Writes a safetensors file with a JSON header; `provenance` adds facts, such as model and pooling."""
         facts = {"n": self.n, "dimension": len(self.mean)}
         header = {"provenance": {**self.provenance, **(provenance or {}), **facts}}
-        io.save_tensors(path, self.tensors(), kind="moments", header=header)
+        io.save_tensors(path, self.tensors(), kind=self.name, header=header)
 
     def tensors(self) -> dict[str, np.ndarray]:
         """The numbers as named arrays."""
         return {"n": np.array([self.n], np.int64), "mean": self.mean, "M2": self.M2, "eps": np.array([self.eps])}
 
     @classmethod
-    def of_tensors(cls, tensors: Mapping[str, np.ndarray], d: int | None = None) -> Moments:
-        """The reverse of `tensors`; KeyError or ValueError if they are no moments, or not of d columns."""
+    def of_tensors(cls, tensors: Mapping[str, np.ndarray]) -> Moments:
+        """The reverse of `tensors`; KeyError or ValueError if they are no moments."""
         result = cls(int(tensors["n"].item()), tensors["mean"], tensors["M2"], eps=float(tensors["eps"].item()))
         with np.errstate(all="ignore"):
             result._check()
-        if d is not None and len(result.mean) != d:
-            raise ValueError(f"moments of {len(result.mean)} columns, not {d}")
         return result
 
     @classmethod
-    def load(cls, path: io.PathLike) -> Moments:
-        """Reads a file written by `save` and checks its contents.
-
-        Raises:
-          FormatError: The file is missing or damaged, or its numbers are no moments.
-        """
-        return cls.from_tensors(path, *io.load_tensors(path, kind="moments"))
-
-    @classmethod
-    def from_tensors(cls, path: io.PathLike, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> Moments:
-        """`load` from the tensors and the header of the file `path`."""
-        try:
-            result = cls.of_tensors(tensors)
-            result.provenance = dict(header["provenance"])
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FormatError(f"{path}: not a valid moments file ({error}). Rewrite it.") from error
-        return result
+    def _restored(cls, tensors: Mapping[str, np.ndarray], provenance: dict[str, Any]) -> Moments:
+        return dataclasses.replace(cls.of_tensors(tensors), provenance=provenance)
 
     def packed(self) -> Float64[np.ndarray, " packed"]:
         """n, eps, mean and M2 in one array, for another process; n is exact up to 2^53."""

@@ -88,7 +88,15 @@ class Whitening(Estimator):
         self._decompose(Moments().update(X))
         return self._fitted_on(len(X), X.shape[1], stamp(time.perf_counter() - started))
 
-    def _learn(self, X: np.ndarray, more: bool) -> None:
+    def partial_fit(self, X: Any, y: Any = None) -> Whitening:
+        """Adds rows to those seen by `fit` or `partial_fit`, also before `save`. Args and Raises as for `fit`.
+
+        The decomposition is postponed to its first use, so that many small blocks are cheap. After the first rows, X
+        may be empty.
+        """
+        return self._fit_rows(X, more=True)
+
+    def _add_rows(self, X: np.ndarray, more: bool) -> None:
         self._pending: Moments | None = (self._moments() if more else Moments()).update(X)
         self._maps: dict[bool, tuple[Any, Affine]] = {}  # the map and its inverse, each with its parameters
         for name in _DECOMPOSED:

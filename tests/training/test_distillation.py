@@ -7,8 +7,7 @@ import pytest
 
 from jaxwhiten import Encoder, Whitening
 from jaxwhiten.errors import InputError
-from jaxwhiten.training import distillation
-from jaxwhiten.training.objectives import make_plan
+from jaxwhiten.training.objectives import make_plan, student_map
 from tests.tiny import SENTENCES, write_model
 from tests.training.setups import changed, setup_for
 
@@ -49,14 +48,14 @@ def test_wider_vectors_are_whitened_to_the_students_width_and_turned_towards_it(
     vectors, sample = draw(), np.arange(0, 200, 2)
     expected = Whitening(5, gamma=gamma).fit(vectors).transform(vectors)
     turn = np.linalg.qr(np.random.default_rng(1).normal(size=(5, 5)))[0].astype(np.float32)
-    found = np.asarray(distillation.student_map(vectors, sample, expected[sample] @ turn + 1, gamma)(vectors))
+    found = np.asarray(student_map(vectors, sample, expected[sample] @ turn + 1, gamma)(vectors))
     assert np.mean(found[sample] ** 2) == pytest.approx(1.0, abs=1e-3)
     np.testing.assert_allclose(found / found.std(), expected @ turn / expected.std(), atol=2e-3)
 
 
 def test_vectors_of_the_students_width_keep_their_cosines():
     vectors = draw(e=6)
-    found = np.asarray(distillation.student_map(vectors, np.arange(200), draw(e=6, seed=1))(vectors))
+    found = np.asarray(student_map(vectors, np.arange(200), draw(e=6, seed=1))(vectors))
     before, after = (x @ x.T / np.linalg.norm(x, axis=1) / np.linalg.norm(x, axis=1)[:, None] for x in (vectors, found))
     np.testing.assert_allclose(after, before, atol=1e-4)
 
@@ -67,13 +66,13 @@ def test_the_loss_is_that_of_the_mapped_vectors(setup):
     batch = setup.table.batch(np.arange(8), 32) | {"labels": plan.labels[:8]}
     value, _ = jax.jit(plan.loss)(plan.params, jax.tree.map(jnp.asarray, batch), jax.random.key(0))
     own = setup.start.encode(TEXTS)
-    wanted = distillation.student_map(plan.labels[:, 0], np.arange(len(TEXTS)), own)(plan.labels[:8, 0])
+    wanted = student_map(plan.labels[:, 0], np.arange(len(TEXTS)), own)(plan.labels[:8, 0])
     assert float(value) == pytest.approx(float(np.mean((own[:8] - np.asarray(wanted)) ** 2)), rel=1e-4)
 
 
 def test_a_narrower_teacher_is_refused():
     with pytest.raises(InputError, match=r"has 16 dimensions, the student 32.*wider teacher"):
-        distillation.student_map(draw(e=16), np.arange(9), draw(9, 32))
+        student_map(draw(e=16), np.arange(9), draw(9, 32))
 
 
 def test_a_teacher_has_to_be_named(setup):
