@@ -62,10 +62,8 @@ class Backend(ABC):
 
     @classmethod
     @abstractmethod
-    def build(
-        cls, vectors: Float[np.ndarray, "n d"], options: Any, prepare: Affine, coding: Coding | None, mapped: bool
-    ) -> Backend:
-        """Stores checked vectors, raw or `mapped` by `prepare`; as codes if there is a coding, which has this map."""
+    def build(cls, vectors: Float[np.ndarray, "n d"], options: Any, coding: Coding, mapped: bool) -> Backend:
+        """Stores checked vectors, raw or `mapped` by the coding's `prepare`, in this coding."""
 
     @classmethod
     @abstractmethod

@@ -17,7 +17,7 @@ from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
 from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Index, texts_of
-from jaxwhiten.search.prepare import check_vectors, choose, preparation
+from jaxwhiten.search.prepare import Coding, check_vectors, choose, preparation
 from jaxwhiten.search.rescore import Rescoring
 from jaxwhiten.space import EncodedArray, VectorSpace, check_space
 from jaxwhiten.text import Texts
@@ -66,6 +66,8 @@ def build_index(
     """
     start = time.perf_counter()
     check_process()
+
+    # The input.
     kind, chosen = backend_with(backend, options)
     codes = "spectrum" if codes is None and (bytes is not None or kind.halves) else codes
     encoding = _encoding_of(vectors, encoding, judged=codes == "spectrum" and whitening is None)
@@ -75,34 +77,38 @@ def build_index(
     vectors = check_vectors("document vectors", vectors)
     documents, table = texts_of(documents, vectors), Ids.of(ids, len(vectors))
 
-    prepare, coding = preparation(whitening, vectors.shape[1], normalize), None
+    # The map, and the code.
+    prepare = preparation(whitening, vectors.shape[1], normalize)
     rescoring = None if rescore is None else Rescoring.of(rescore, vectors, prepare)
+    coding = Coding(prepare)
     if codes is not None:
         _check_coding(kind, normalize, bytes)
-        coding = choose(codes, bytes, vectors, whitening, encoding=encoding, halves=kind.halves, tuned=tuned)
-        prepare = coding.prepare
-    inside = _inside(codes if isinstance(codes, Code) else whitening, prepare, encoding)
+        how: Any = {"encoding": encoding, "halves": kind.halves, "tuned": tuned}
+        coding = choose(codes, bytes, vectors, whitening, prepare, **how)
+    inside = _inside(codes if isinstance(codes, Code) else whitening, coding.prepare, encoding)
 
-    if stored is not None and coding is not None:
+    # The stored vectors.
+    if stored is not None and coding.quantiser is not None:
         vectors = coding.quantiser.coordinates(stored.view(np.uint8))
-    store = kind.build(vectors, chosen, prepare, coding, stored is not None)
+    store = kind.build(vectors, chosen, coding, stored is not None)
 
+    # The description.
     return Index(
         backend=backend,
         options=dataclasses.asdict(store.options),
         size=len(vectors),
-        input_dimension=prepare.inputs,
-        dimension=prepare.outputs,
+        input_dimension=store.prepare.inputs,
+        dimension=store.prepare.outputs,
         encoding=None if encoding is None else with_folder(encoding),
         whitening=inside,
-        codes=None if coding is None else coding.record,
+        codes=coding.record,
         rescore=rescore,
-        notes=[*(() if coding is None else coding.notes), *store.notes],
+        notes=[*coding.notes, *store.notes],
         build_seconds=time.perf_counter() - start,
         store=store,
         table=table,
         documents=documents,
-        fitted=None if coding is None else coding.fitted,
+        fitted=coding.fitted,
         rescoring=rescoring,
     )
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jaxwhiten.codes.gaussian import nearest_on_cores
-from jaxwhiten.codes.product import behind, import_faiss, transforms
+from jaxwhiten.codes.product import Quantiser, behind, import_faiss, transforms
 from jaxwhiten.errors import MissingDependencyError, install_command
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, within
@@ -64,26 +64,19 @@ class Faiss(Backend):
     _owner: Any = None  # the index that was read; it owns, and frees, the parts used here
 
     def __init__(
-        self,
-        options: Any,
-        prepare: Affine,
-        chain: list[Any],
-        inner: Any,
-        codes: Mapping[str, Any] | None,
-        notes: Sequence[str] = (),
+        self, options: Any, prepare: Affine, chain: list[Any], inner: Any, codes: Any, notes: Sequence[str] = ()
     ) -> None:
         self.options, self.prepare, self.notes = options, prepare, notes
         self._length = None if codes is None else float(codes["length"])
         self._faiss, self._chain, self._inner, self._index = import_faiss(), chain, inner, behind(chain, inner)
 
     @classmethod
-    def build(cls, vectors: np.ndarray, options: Any, prepare: Affine, coding: Coding | None, mapped: bool) -> Faiss:
-        faiss, n, d = cls._import(), len(vectors), prepare.outputs
-        notes = list[str]()
+    def build(cls, vectors: np.ndarray, options: Any, coding: Coding, mapped: bool) -> Faiss:
+        faiss, n, d, notes = cls._import(), len(vectors), coding.prepare.outputs, list[str]()
         cls._fit_options(options, n, notes)
-        chain = transforms(prepare)
+        chain = transforms(coding.prepare)
         rows = prepared(vectors, functools.partial(_through, [] if mapped else chain))
-        inner = cls._on_device(faiss, cls._empty(faiss, d, options, coding), options)
+        inner = cls._on_device(faiss, cls._empty(faiss, d, options, coding.quantiser), options)
         if inner.is_trained:
             for _, x in rows:
                 _add(faiss, inner, x)
@@ -91,9 +84,9 @@ class Faiss(Backend):
             stored = np.empty((n, d), np.float32)
             for part, x in rows:
                 stored[part] = x
-            cls._train(faiss, inner, stored, coding)
+            cls._train(faiss, inner, stored, coding.quantiser)
             inner.add(stored)
-        return cls(options, prepare, chain, inner, coding and coding.record, notes)
+        return cls(options, coding.prepare, chain, inner, coding.record, notes)
 
     @classmethod
     def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Faiss:
@@ -170,17 +163,17 @@ class Faiss(Backend):
         """Lowers options that n vectors do not allow, and adds a note for each."""
 
     @classmethod
-    def _empty(cls, faiss: Any, d: int, options: Any, coding: Coding | None) -> Any:
+    def _empty(cls, faiss: Any, d: int, options: Any, quantiser: Quantiser | None) -> Any:
         """The empty index; codes need no training."""
         values = dataclasses.asdict(options)
-        if coding is None:
+        if quantiser is None:
             return faiss.index_factory(d, cls.factory.format(**values), faiss.METRIC_INNER_PRODUCT)
         if "nlist" not in values:
-            return coding.quantiser.empty_pq()
-        return faiss.index_factory(d, cls.coded.format(bytes=coding.quantiser.nbytes, **values), faiss.METRIC_L2)
+            return quantiser.empty_pq()
+        return faiss.index_factory(d, cls.coded.format(bytes=quantiser.nbytes, **values), faiss.METRIC_L2)
 
     @classmethod
-    def _train(cls, faiss: Any, inner: Any, stored: np.ndarray, coding: Coding | None) -> None:
+    def _train(cls, faiss: Any, inner: Any, stored: np.ndarray, quantiser: Quantiser | None) -> None:
         with _matrix_products(faiss):
             inner.train(stored)
 
@@ -208,8 +201,8 @@ class FaissHnsw(Faiss):
     name, factory, classes, Options = "faiss-hnsw", "HNSW{m}", ("IndexHNSW", ""), HnswOptions
 
     @classmethod
-    def _empty(cls, faiss: Any, d: int, options: Any, coding: Coding | None) -> Any:
-        index = super()._empty(faiss, d, options, coding)
+    def _empty(cls, faiss: Any, d: int, options: Any, quantiser: Quantiser | None) -> Any:
+        index = super()._empty(faiss, d, options, quantiser)
         index.hnsw.efConstruction, index.hnsw.efSearch = options.ef_construction, options.ef_search
         return index
 
@@ -246,20 +239,20 @@ class FaissIvf(Faiss):
         return inner
 
     @classmethod
-    def _empty(cls, faiss: Any, d: int, options: Any, coding: Coding | None) -> Any:
-        index = super()._empty(faiss, d, options, coding)
+    def _empty(cls, faiss: Any, d: int, options: Any, quantiser: Quantiser | None) -> Any:
+        index = super()._empty(faiss, d, options, quantiser)
         index.nprobe = options.nprobe
-        if coding is not None:
+        if quantiser is not None:
             index.by_residual = False
         return index
 
     @classmethod
-    def _train(cls, faiss: Any, inner: Any, stored: np.ndarray, coding: Coding | None) -> None:
-        if coding is None:
-            return super()._train(faiss, inner, stored, coding)
+    def _train(cls, faiss: Any, inner: Any, stored: np.ndarray, quantiser: Quantiser | None) -> None:
+        if quantiser is None:
+            return super()._train(faiss, inner, stored, quantiser)
         clusters = faiss.Clustering(inner.d, inner.nlist, inner.cp)
         clusters.train(stored, faiss.downcast_index(inner.quantizer))
-        coding.quantiser.fill(inner.pq)
+        quantiser.fill(inner.pq)
         inner.is_trained = True
 
 

@@ -81,10 +81,9 @@ class JaxFlat(Backend):
         self._rows = len(self._documents) // self._mesh.size
 
     @classmethod
-    def build(
-        cls, vectors: np.ndarray, options: JaxOptions, prepare: Affine, coding: Coding | None, mapped: bool
-    ) -> JaxFlat:
-        centroids, length = (None, 1.0) if coding is None else (coding.quantiser.centroids, coding.quantiser.length)
+    def build(cls, vectors: np.ndarray, options: JaxOptions, coding: Coding, mapped: bool) -> JaxFlat:
+        prepare, q = coding.prepare, coding.quantiser
+        centroids, length = (None, 1.0) if q is None else (q.centroids, q.length)
         own = Affine(np.zeros(prepare.outputs, np.float32)) if mapped else prepare
         return cls(options, prepare, _stored(vectors, own, centroids), centroids, length)
 

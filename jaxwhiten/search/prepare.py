@@ -108,21 +108,18 @@ def read_map(file: Path | None, dimension: int, normalize: bool) -> tuple[Affine
 
 
 class Coding(NamedTuple):
-    """How documents are stored as codes."""
+    """How documents are stored: mapped by `prepare`, and then quantised, or in float32."""
 
-    quantiser: Quantiser
+    prepare: Affine
+    quantiser: Quantiser | None = None
     fitted: Code | None = None  # the code behind it, if there is one
     notes: tuple[str, ...] = ()  # for the user
 
     @property
-    def prepare(self) -> Affine:
-        """The map of a raw vector before it is quantised."""
-        return self.quantiser.affine.in_float32(unit_length=True)
-
-    @property
-    def record(self) -> Codes:
-        """The coding in the header of an index."""
-        return {"name": self.quantiser.name, "bytes": self.quantiser.nbytes, "length": self.quantiser.length}
+    def record(self) -> Codes | None:
+        """The code in the header of an index."""
+        q = self.quantiser
+        return None if q is None else {"name": q.name, "bytes": q.nbytes, "length": q.length}
 
 
 def choose(
@@ -130,6 +127,7 @@ def choose(
     size: int | None,
     vectors: np.ndarray,
     whitening: Any,
+    prepare: Affine,
     *,
     encoding: Mapping[str, Any] | None = None,
     halves: bool = False,
@@ -137,34 +135,35 @@ def choose(
 ) -> Coding:
     """The fitted coding of `size` bytes for the arguments of `build_index`.
 
-    `encoding` is the record of the vectors' encoder, and `halves` is whether the backend scans halves of bytes.
+    `prepare` is the `preparation` by the whitening, `encoding` is the record of the vectors' encoder, and `halves` is
+    whether the backend scans halves of bytes.
     """
     if isinstance(codes, Code | Quantiser) and whitening is not None:
         raise InputError("A fitted code has its own whitening: omit `whitening`.")
+    fitted, notes = None, tuple[str, ...]()
     if isinstance(codes, Quantiser):
         if halves and codes.bits > 4:
             advice = f"use the encoder without its code, and bytes={codes.nbytes}"
             raise InputError(f"Fast scan needs codes of 4-bit halves; the code {codes.name} has none: {advice}.")
-        coding = Coding(codes)
+        quantiser = codes
     elif isinstance(codes, Code):
-        coding = Coding(codes.quantiser(halves=halves), codes)
+        quantiser, fitted = codes.quantiser(halves=halves), codes
     elif codes == SpectrumCode.name:
-        notes: tuple[str, ...] = ()
         if whitening is None:
             moments = Moments(provenance=dict(encoding or {})).update(vectors)
             gamma = choose_gamma(moments, tuned)
             whitening, notes = Whitening.from_moments(moments, gamma=gamma.gamma), (str(gamma),)
-        code = SpectrumCode(bytes=DEFAULT_BYTES if size is None else size, halves=halves).fit(whitening)
-        coding = Coding(code.quantiser(halves=halves), code, notes)
+        fitted = SpectrumCode(bytes=DEFAULT_BYTES if size is None else size, halves=halves).fit(whitening)
+        quantiser = fitted.quantiser(halves=halves)
     else:
-        code, prepare = make_code(codes), preparation(whitening, vectors.shape[1])
+        code = make_code(codes)
         for _, x in prepared(vectors, prepare):
             code.partial_fit(x)
         quantiser = code.quantiser(halves=halves)  # only moves columns, so unit length may come before or after it
-        coding = Coding(quantiser._replace(affine=prepare.times(quantiser.affine.matrix)))
-    if size is not None and size != (nbytes := coding.quantiser.nbytes):
-        raise InputError(f"The code {coding.quantiser.name} has {nbytes} bytes per vector: expected {size}.")
-    return coding
+        quantiser = quantiser._replace(affine=prepare.times(quantiser.affine.matrix))
+    if size not in (None, quantiser.nbytes):
+        raise InputError(f"The code {quantiser.name} has {quantiser.nbytes} bytes per vector: expected {size}.")
+    return Coding(quantiser.affine.in_float32(unit_length=True), quantiser, fitted, notes)
 
 
 def stretched(queries: np.ndarray, length: float) -> np.ndarray:
