@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from jaxwhiten import io
-from jaxwhiten.codes.product import behind, import_faiss, transforms
+from jaxwhiten.codes.code import behind, import_faiss, transforms
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import Settings, write_steps

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from jaxwhiten.codes.code import Quantiser, behind, import_faiss, transforms
 from jaxwhiten.codes.gaussian import nearest_on_cores
-from jaxwhiten.codes.product import Quantiser, behind, import_faiss, transforms
 from jaxwhiten.errors import MissingDependencyError, install_command
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, within

@@ -158,7 +158,7 @@ class Upgraded:
         self._finished: Index | None = None
 
     def _begin(self, folder: Path, header: dict[str, Any]) -> None:
-        """Begins an upgrade in a folder, or resumes the one repository."""
+        """Begins an upgrade in a folder, or resumes the one that is there."""
         told = read_upgrade(folder.parent, header["old"])
         if told is None:
             shutil.rmtree(folder, ignore_errors=True)

@@ -121,6 +121,12 @@ class Moments(Saved):
         self.n, self.mean = self.n + other.n, self.mean + delta * share
         return self
 
+    def covariance(self, ddof: int = 0) -> Float64[np.ndarray, "d d"]:
+        """M2 / (n − ddof), a new matrix. `ddof=0` is the paper's E[xᵀx] − μᵀμ, `ddof=1` is numpy's default."""
+        if self.n <= ddof:
+            raise InputError(f"A covariance with ddof={ddof} needs at least {ddof + 1} rows; {self.n} were seen.")
+        return self.M2 / (self.n - ddof)
+
     def save(self, path: io.PathLike, provenance: Mapping[str, Any] | None = None) -> None:
         """Writes a safetensors file with a JSON header; `provenance` adds facts, such as model and pooling."""
         facts = {"n": self.n, "dimension": len(self.mean)}

@@ -1,14 +1,79 @@
-"""A summary of vectors and their whitening from mean and eigenvalues alone."""
+"""What variances tell of vectors: how many directions they use, the γ that follows from it, and a summary.
+
+The rule for γ, the exponent of the scaling, holds wherever the caller gives none; a plain `Whitening` has γ = 1.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+import warnings
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float64
 
-from jaxwhiten.whitening.gamma import participation_ratio
-from jaxwhiten.whitening.whitening import Whitening
+from jaxwhiten.space import VectorSpace
+from jaxwhiten.whitening.moments import Moments
+from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
+
+TUNED_GAMMA, UNTUNED_GAMMA = 0.25, 1.0
+_SPREAD, _NARROW = 50.0, 4  # the least participation ratio of a fine-tuned encoder, but a fourth of few dimensions
+_DOUBTFUL, _ROWS = 0.4, 100  # part of that ratio below which vectors alone give doubt, if there are this many
+
+
+class Choice(NamedTuple):
+    """A γ, and the reason for it."""
+
+    gamma: float
+    why: str
+
+    def __str__(self) -> str:
+        return f"γ={self.gamma:g}: {self.why}"
+
+
+def participation_ratio(fitted: Moments | Whitening | Float64[np.ndarray, " d"]) -> float:
+    """tr(Σ)² / tr(Σ²) of raw vectors or of variances: as many equal variances are spread as widely; NaN without any."""
+    if isinstance(fitted, Moments):
+        sigma, total = fitted.M2, fitted.M2.trace()
+    else:
+        sigma = fitted if isinstance(fitted, np.ndarray) else fitted.variances_
+        total = sigma.sum()
+    return float(1 / ((sigma / total) ** 2).sum()) if total > 0 else math.nan
+
+
+def is_spread(ratio: float, dimension: int) -> bool:
+    """Whether an encoder counts as fine-tuned for similarity, by the participation ratio of varied sentences."""
+    return ratio >= min(_SPREAD, dimension / _NARROW)
+
+
+def choose_gamma(fitted: Moments | Whitening, tuned: bool | None = None) -> Choice:
+    """The default γ for vectors: 0.25 if their encoder is fine-tuned for similarity, else 1.
+
+    Vectors of an unknown encoder count as those of a fine-tuned one, with a warning if they spread over few directions.
+    For the evidence see docs/evidence/gamma.md.
+
+    Args:
+      fitted: The moments or the whitening of the vectors, whose provenance records the answer of their encoder.
+      tuned: Overrides the record.
+    """
+    record = VectorSpace.of(fitted.provenance)
+    known, ratio = record.tuned, record.participation_ratio
+    how = "as recorded" if ratio is None else f"participation ratio {ratio:.0f}"
+    if tuned is not None:
+        known, how = tuned, "as specified"
+    gamma = UNTUNED_GAMMA if known is False else TUNED_GAMMA
+    if known is not None:
+        return Choice(gamma, f"the encoder is {'' if known else 'not '}fine-tuned for similarity ({how})")
+    n, mean = (fitted.n, fitted.mean) if isinstance(fitted, Moments) else (fitted.n_samples_seen_, fitted.mean_)
+    own = participation_ratio(fitted)
+    if n >= _ROWS and not is_spread(own / _DOUBTFUL, len(mean)):
+        warnings.warn(
+            f"γ={gamma:g}, because these vectors do not record their encoder. Their participation ratio, {own:.0f}, is"
+            " that of an encoder not fine-tuned for similarity: if it is not, set tuned to False (--untuned).",
+            WhiteningWarning,
+            stacklevel=2,
+        )
+    return Choice(gamma, "as for an encoder fine-tuned for similarity: these vectors do not record their encoder")
 
 
 def _isotropy(mean: np.ndarray, variances: np.ndarray) -> dict[str, float]:

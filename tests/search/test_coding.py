@@ -12,8 +12,8 @@ from jaxwhiten import Encoder
 from jaxwhiten.codes import SpectrumCode, UBinary, make_code
 from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.search import build_index, load_index
-from jaxwhiten.search.prepare import COSINE
 from jaxwhiten.search.jax_kernels import scored
+from jaxwhiten.search.prepare import COSINE
 from jaxwhiten.whitening import Moments, Whitening
 
 faiss = pytest.importorskip("faiss")

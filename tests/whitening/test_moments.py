@@ -72,7 +72,7 @@ def test_equals_numpy_with_any_number_of_devices(count, n, d, offset):
     if n > 1:
         expected = np.atleast_2d(np.cov(X.astype(np.float64), rowvar=False))
         deviation = np.sqrt(np.diag(expected))
-        assert np.all(np.abs(found.M2 / (n - 1) - expected) <= 1e-5 * np.outer(deviation, deviation))
+        assert np.all(np.abs(found.covariance(ddof=1) - expected) <= 1e-5 * np.outer(deviation, deviation))
 
 
 @pytest.mark.parametrize("count", [1, 8])
@@ -168,6 +168,8 @@ def test_empty():
     assert empty.n == 0
     assert empty.update(np.zeros((0, 3))) is empty
     assert empty.merge(Moments()).n == 0
+    with pytest.raises(InputError, match="at least 1 rows"):
+        empty.covariance()
     full = Moments().update(np.eye(3))
     assert full.merge(empty).n == 3
     assert empty.merge(full).n == 3
