@@ -186,7 +186,7 @@ class Task:
     def scores(self, ids: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
         """Reciprocal ranks by query, and the figures of a row."""
         ranks = metrics.reciprocal_ranks(ids, self.gold, K)
-        return ranks, {"mrr_at_10": float(ranks.mean()), "recall_at_10": metrics.recall_at_k(ids, self.gold, K)}
+        return ranks, {"mrr_at_10": float(ranks.mean()), "recall_at_10": metrics.recalls(ids, self.gold, K).mean()}
 
     def ours(self, size: int | None) -> tuple[Any, float, float]:
         """Our index: itself, bytes of a vector, and seconds to build it."""

@@ -69,7 +69,8 @@ def exact(x: np.ndarray, q: np.ndarray) -> np.ndarray:
 def own_found(ids: np.ndarray, own: np.ndarray) -> dict[str, float]:
     """How well the own documents are found."""
     gold = metrics.Gold.from_pairs(np.arange(len(own)), own, len(own))
-    return {"mrr_at_10": metrics.mrr_at_k(ids, gold, K), "own_document_found": metrics.recall_at_k(ids, gold, K)}
+    ranks, recalls = metrics.reciprocal_ranks(ids, gold, K), metrics.recalls(ids, gold, K)
+    return {"mrr_at_10": ranks.mean(), "own_document_found": recalls.mean()}
 
 
 def controls(x: np.ndarray) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
@@ -112,7 +113,7 @@ def approximate(
         recalls: dict[int, float] = {}
         for effort in [n for n in EFFORTS if n < nlist] + [nlist]:
             index.nprobe = effort
-            recalls[effort] = metrics.recall_at_k(index.search(prepared[name], K)[1], list(nearest), K)
+            recalls[effort] = metrics.recalls(index.search(prepared[name], K)[1], list(nearest), K).mean()
             if recalls[effort] >= wanted:
                 break
         row |= {"effort": effort, "recall": recalls[effort], "recall_by_effort": recalls}
@@ -160,7 +161,7 @@ def codes(x: np.ndarray, q: np.ndarray, own: np.ndarray, slices: int) -> dict:
         runs[name] = functools.partial(_search, found)
     for name, row in rows.items():
         ids = runs[name](q)[1]
-        row |= {"recall_at_10": metrics.recall_at_k(ids, list(nearest), K), **own_found(ids, own)}
+        row |= {"recall_at_10": metrics.recalls(ids, list(nearest), K).mean(), **own_found(ids, own)}
         row["memory_mb"] = len(x) * row["bytes"] / 1e6
     batched, single = timed(runs, dict.fromkeys(runs, q), slices)
     for name, row in rows.items():

@@ -84,7 +84,7 @@ def paper_index(x: np.ndarray, q: np.ndarray, slices: int, sample: int) -> dict[
             "memory_gib": 4 * index.size * index.dimension / 2**30,
             "index_bytes": index.nbytes,
             "build_seconds": index.build_seconds,
-            "recall_at_10_of_exact": metrics.recall_at_k(found, list(exact), K),
+            "recall_at_10_of_exact": metrics.recalls(found, list(exact), K).mean(),
             "own_document_found": float((found == (chosen % len(x))[:, None]).any(axis=1).mean()),
             "own_document_found_by_exact": float((exact == (chosen % len(x))[:, None]).any(axis=1).mean()),
             "notes": index.notes,

@@ -235,9 +235,9 @@ def measured(
         "code": name,
         "bytes": count,
         "mrr_at_10": float(scored.ranks.mean()),
-        "recall_at_10": float(np.mean([metrics.recall_at_k(ids, searched.gold, FIRST) for ids in found])),
-        "ndcg_at_10": float(np.mean([metrics.ndcg_at_k(ids, searched.gold, FIRST) for ids in found])),
-        "rescored_mrr_at_10": None if again is None else metrics.mrr_at_k(again, searched.gold, FIRST),
+        "recall_at_10": float(np.mean([metrics.recalls(ids, searched.gold, FIRST).mean() for ids in found])),
+        "ndcg_at_10": float(np.mean([metrics.discounted_gains(ids, searched.gold, FIRST).mean() for ids in found])),
+        "rescored_mrr_at_10": None if again is None else metrics.reciprocal_ranks(again, searched.gold, FIRST).mean(),
         "sts": float(np.mean([task.score(scored.cosines[task.name]) for task in searched.tasks]))
         if scored.cosines
         else None,

@@ -311,8 +311,8 @@ def quality(ids: np.ndarray, ranks: np.ndarray, gold: metrics.Gold) -> dict[str,
     """The quality figures of a row."""
     return {
         "mrr_at_10": float(ranks.mean()) if len(ranks) else math.nan,
-        **{f"recall_at_{k}": metrics.recall_at_k(ids, gold, k) for k in (1, 10, 100)},
-        "ndcg_at_10": metrics.ndcg_at_k(ids, gold, 10),
+        **{f"recall_at_{k}": metrics.recalls(ids, gold, k).mean() for k in (1, 10, 100)},
+        "ndcg_at_10": metrics.discounted_gains(ids, gold, 10).mean(),
     }
 
 

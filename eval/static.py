@@ -239,7 +239,7 @@ def search(setting: Setting, scored: Scored) -> float:
     """MRR@10 of an exact search by cosine."""
     index = build_index(np.asarray(setting.encode(scored.data.documents), np.float32), "faiss-flat")
     _, ids = index.search(np.asarray(setting.encode(scored.queries), np.float32), _FIRST)
-    return metrics.mrr_at_k(ids, scored.gold, _FIRST)
+    return metrics.reciprocal_ranks(ids, scored.gold, _FIRST).mean()
 
 
 def speed(setting: Setting, texts: list[str]) -> float:

@@ -190,7 +190,7 @@ def measured(
         first = ranked(old.queries @ old.documents.T, count)
         told = {
             "candidates": count,
-            "old_recall": metrics.recall_at_k(first, gold, count),
+            "old_recall": metrics.recalls(first, gold, count).mean(),
             "embedded": len(upgraded.vectors.slots) / len(old.queries),
         }
         found.append(row(ON_READ, metrics.reciprocal_ranks(ids, gold, FIRST), **told))

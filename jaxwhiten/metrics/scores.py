@@ -112,54 +112,38 @@ def _hits(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.nd
 
 
 def reciprocal_ranks(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:
-    """1 / rank of the first relevant result among the first k, 0 if there is none, for each query with gold."""
+    """1 / rank of the first relevant result among the first k, 0 if there is none; their mean is MRR@k.
+
+    Args:
+      ranked: Ids returned for each query, best first, distinct within a row; −1 for a missing result.
+      gold: The relevant ids of each query.
+      k: The number of results that count.
+
+    Returns:
+      One number per query with relevant ids.
+    """
     hits, _ = _hits(ranked, gold, k)
     ranks: np.ndarray = (hits / np.arange(1, hits.shape[1] + 1)).max(axis=1, initial=0.0)
     return ranks
 
 
-def mrr_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
-    """Mean reciprocal rank of the first relevant result among the first k; NaN if no query has gold.
-
-    Args:
-      ranked: Ids returned for each query, best first, distinct within a row; −1 for a missing result.
-      gold: The relevant ids of each query. Queries without relevant ids do not count.
-      k: The number of results that count.
-    """
-    return _mean(reciprocal_ranks(ranked, gold, k))
-
-
-def recall_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
-    """The share of a query's relevant ids found among the first k results, averaged over the queries with gold.
-
-    Args as for `mrr_at_k`. If `gold` is the first k ids of an exact search, this is the recall of an approximate index.
-    """
-    return _mean(recalls(ranked, gold, k))
-
-
 def recalls(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:
-    """`recall_at_k` of each query that has gold."""
+    """The fraction of each query's relevant ids among the first k results; arguments as for `reciprocal_ranks`.
+
+    If `gold` is the first k ids of an exact search, the mean is the recall of an approximate index.
+    """
     hits, relevant = _hits(ranked, gold, k)
     shares: np.ndarray = hits.sum(axis=1) / relevant
     return shares
 
 
 def discounted_gains(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:
-    """`ndcg_at_k` of each query that has gold."""
+    """NDCG@k of each query, with gains 0 and 1 and the discount 1 / log2(rank + 1); as for `reciprocal_ranks`.
+
+    References:
+      Järvelin & Kekäläinen 2002, "Cumulated Gain-Based Evaluation of IR Techniques", section 2.
+    """
     hits, relevant = _hits(ranked, gold, k)
     discount = 1 / np.log2(np.arange(2, k + 2))
     gains: np.ndarray = hits @ discount[: hits.shape[1]] / np.cumsum(discount)[np.minimum(relevant, k) - 1]
     return gains
-
-
-def ndcg_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
-    """Normalised discounted cumulative gain with gains 0 and 1; Args and averaging as for `mrr_at_k`.
-
-    References:
-      Järvelin & Kekäläinen 2002, with the discount 1 / log2(rank + 1).
-    """
-    return _mean(discounted_gains(ranked, gold, k))
-
-
-def _mean(of_queries: Float[np.ndarray, " g"]) -> float:
-    return float(of_queries.mean()) if len(of_queries) else math.nan

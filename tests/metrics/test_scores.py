@@ -90,32 +90,33 @@ def test_retrieval_measures(k):
     shuffled = rng.permutation(len(queries))
     pairs = metrics.Gold.from_pairs(queries[shuffled], np.concatenate(gold)[shuffled], 60)
     for form in (gold, metrics.Gold.from_lists(gold), pairs):
-        assert metrics.mrr_at_k(ranked, form, k) == pytest.approx(mrr)
-        assert metrics.recall_at_k(ranked, form, k) == pytest.approx(recall)
-        assert metrics.ndcg_at_k(ranked, form, k) == pytest.approx(ndcg)
+        assert metrics.reciprocal_ranks(ranked, form, k).mean() == pytest.approx(mrr)
+        assert metrics.recalls(ranked, form, k).mean() == pytest.approx(recall)
+        assert metrics.discounted_gains(ranked, form, k).mean() == pytest.approx(ndcg)
     ranks = metrics.reciprocal_ranks(ranked, gold, k)
     assert len(ranks) == sum(len(g) > 0 for g in gold)
     assert ranks.mean() == pytest.approx(mrr)
 
 
-def test_retrieval_without_gold_is_nan():
+def test_queries_without_gold_do_not_count():
     ranked = np.arange(6).reshape(2, 3)
-    for measure in (metrics.mrr_at_k, metrics.recall_at_k, metrics.ndcg_at_k):
-        assert math.isnan(measure(ranked, [[], []]))
+    for measure in (metrics.reciprocal_ranks, metrics.recalls, metrics.discounted_gains):
+        assert measure(ranked, [[], []]).shape == (0,)
+        assert measure(ranked, [[], [9]]).tolist() == [0]
 
 
 def test_minus_one_never_counts_as_found():
-    assert metrics.mrr_at_k(np.array([[-1, -1, 5]]), [[-1, 5]], 10) == pytest.approx(1 / 3)
+    assert metrics.reciprocal_ranks(np.array([[-1, -1, 5]]), [[-1, 5]], 10).mean() == pytest.approx(1 / 3)
 
 
 def test_retrieval_refuses_what_does_not_fit():
     ranked = np.array([[1, 2], [3, 3]])
     with pytest.raises(InputError, match="Row 1 of the results contains an id twice"):
-        metrics.mrr_at_k(ranked, [[1], [3]])
+        metrics.reciprocal_ranks(ranked, [[1], [3]])
     with pytest.raises(InputError, match="gold for 1 queries"):
-        metrics.mrr_at_k(ranked, [[1]])
+        metrics.reciprocal_ranks(ranked, [[1]])
     with pytest.raises(InputError, match="k must be"):
-        metrics.recall_at_k(ranked, [[1], [3]], 0)
+        metrics.recalls(ranked, [[1], [3]], 0)
     with pytest.raises(InputError, match="Query number 5"):
         metrics.Gold.from_pairs(np.array([5]), np.array([1]), 2)
 
