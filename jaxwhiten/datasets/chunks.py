@@ -148,13 +148,13 @@ def by_source(records: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str | Non
 
 
 def chunks(
-    inputs: list[dict[str, Any]],
+    inputs: Iterable[Source],
     size: int,
     skip_bad: bool,
     done: Mapping[int, Mapping[str, Any]],
     changed: Callable[[Source], None] = lambda source: None,
 ) -> Iterator[Chunk]:
-    """The chunks of sources, given by their fields, without those `done`: `record` by number.
+    """The chunks of sources, without those `done`: `record` by number.
 
     `changed` is called with a source that is no longer in the state in which it was read; it may raise.
     """
@@ -162,7 +162,7 @@ def chunks(
     parts = {(part["file"], part["column"], part["start"][0]): part for part in longest_last}
     known = by_source(done.values())
     unused = (number for number in itertools.count() if number not in done)
-    for source in (Source(**fields) for fields in inputs):
+    for source in inputs:
         key, position, ended, stat = source.key, Position(), False, source.stat()
         begin = position
         if key in known and all(part["stat"] != stat for part in known[key]):

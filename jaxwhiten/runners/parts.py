@@ -14,7 +14,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import FormatError, InputError, MismatchError, check_name, optional
 from jaxwhiten.progress import Progress
+from jaxwhiten.records import from_json
 from jaxwhiten.space import JUDGED, check_space
 from jaxwhiten.whitening import Moments, grouped
 
@@ -40,7 +41,7 @@ class Plan:
     encoding: dict[str, Any]
     dimension: int
     dtype: str
-    inputs: list[dict[str, Any]]
+    inputs: list[Source]
     part_rows: int = PART_ROWS
     moments: bool = False
     skip_bad: bool = False
@@ -50,7 +51,7 @@ class Plan:
         """The plan to embed files with an encoder and its prompt for documents."""
         encoding, coded = encoder.encoding(prompt=encoder.prompt_for("document")), encoder.head.code is not None
         dtype = np.dtype(encoder.head.dtype if coded or not float16 else np.float16).name
-        return cls(encoding, encoder.dimension, dtype, [dataclasses.asdict(source) for source in sources], **how)
+        return cls(encoding, encoder.dimension, dtype, sources, **how)
 
     @functools.cached_property
     def hash(self) -> str:
@@ -58,10 +59,41 @@ class Plan:
         return io.content_key(dataclasses.asdict(self) | {"encoding": encoding})
 
 
-def _read(path: Path) -> Any:
-    if not io.below(path.parent, path.name).is_file():  # opening a pipe would wait for ever
-        raise FileNotFoundError(f"{path}: no such file")
-    return json.loads(path.read_text(encoding="utf-8"))
+class Record(TypedDict):
+    """What was written of a finished part."""
+
+    part: int
+    file: str
+    column: str | None
+    stat: list[int]
+    start: list[int]
+    end: list[int]
+    last: bool
+    dead: list[list[Any]]
+    rows: int
+    plan: str
+    sha256: str
+    moments: str | None
+
+
+class Manifest(TypedDict):
+    """The records of all parts of a complete run, and their totals."""
+
+    rows: int
+    dead: int
+    plan: str
+    parts: list[Record]
+
+
+def _read(path: Path, kind: type) -> Any:
+    """The contents of a file of JSON; FormatError if they are not of this kind."""
+    try:
+        if not io.below(path.parent, path.name).is_file():  # opening a pipe would wait for ever
+            raise FileNotFoundError("no such file")
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise FormatError(f"{path}: cannot be read ({error}). Re-embed the corpus.") from error
+    return from_json(kind, value, path, "Re-embed the corpus.")
 
 
 class Parts:
@@ -74,10 +106,7 @@ class Parts:
         self.folder = Path(folder)
         path = self.folder / _PLAN
         if plan is None or path.is_file():
-            try:
-                told = Plan(**_read(path))
-            except (OSError, ValueError, TypeError, RecursionError) as error:
-                raise FormatError(f"{path}: not a readable plan ({error}). Re-embed the corpus.") from error
+            told = _read(path, Plan)
             if plan is not None and plan.hash != told.hash:
                 check_space(folder, told.encoding, plan.encoding, "use a different folder")
                 pairs = zip(dataclasses.asdict(told).items(), dataclasses.asdict(plan).values(), strict=True)
@@ -115,11 +144,13 @@ class Parts:
     def records(self) -> dict[int, dict[str, Any]]:
         """The records of finished parts by number; a record whose part is missing does not count."""
         finished = self.folder / _FINISHED
-        try:
-            parts = _read(finished)["parts"] if finished.is_file() else map(_read, self.folder.glob("part-*.json"))
-            return {part["part"]: part for part in parts if self._file(part["part"], ".parquet").is_file()}
-        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-            raise FormatError(f"{self.folder}: its records cannot be read ({error}). Re-embed the corpus.") from error
+        if finished.is_file():
+            parts = _read(finished, Manifest)["parts"]
+        else:
+            parts = [_read(path, Record) for path in self.folder.glob("part-*.json")]
+        if other := [part for part in parts if not len(part["start"]) == len(part["end"]) == len(Position())]:
+            raise FormatError(f"{self.folder}: shard {other[0]['part']} has no position. Re-embed the corpus.")
+        return {part["part"]: part for part in parts if self._file(part["part"], ".parquet").is_file()}
 
     def missing(self) -> Iterator[Chunk]:
         """The chunks of the corpus that have no part yet."""
@@ -174,7 +205,7 @@ class Parts:
                 bad(row.end.line, f"{text!r:.60}: {why}")
                 record["dead"].append((row.end.line, why))
         table = table.filter(table["error"].is_null()) if bad.count else table
-        record |= {"rows": len(table), "dead": sorted(record["dead"]), "plan": self.plan.hash}
+        record |= {"rows": len(table), "dead": sorted(record["dead"]), "plan": self.plan.hash, "moments": None}
         if self.plan.moments:
             path = self._file(chunk.number, ".moments.safetensors")
             grouped.sums(arrow.vectors(table, encoder.head.code)).save(path, self.plan.encoding)
@@ -191,7 +222,7 @@ class Parts:
         Raises MismatchError for a text that has changed since it was embedded.
         """
         known = by_source(self.records().values())
-        for source in (Source(**fields) for fields in self.plan.inputs):
+        for source in self.plan.inputs:
             stat = source.stat()
             if stat != self._checked.get(source) and all(part["stat"] != stat for part in known.get(source.key, ())):
                 self._check(source)
@@ -205,7 +236,7 @@ class Parts:
 
     def _finished(self) -> list[dict[str, Any]]:
         records, finished = [record for _, record in sorted(self.records().items())], self.folder / _FINISHED
-        if finished.is_file() and len(records) == len(_read(finished)["parts"]):
+        if finished.is_file() and len(records) == len(_read(finished, Manifest)["parts"]):
             return records
         raise FormatError(f"{self.folder}: not finished, {len(records)} shards are done: rerun `jaxwhiten embed`.")
 
