@@ -127,11 +127,11 @@ def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
 
 def text_column(path: str, format: str, columns: Sequence[str] | None, ids: str | None) -> str:
     """The column of the sentences (`tables.Column`): as given, or the only one, or one with a default name."""
-    from jaxwhiten.datasets.tables import read_header
+    from jaxwhiten.datasets.tables import check_header, read_header
 
     if columns:
         return "+".join(columns)
-    header = [name for name in read_header(path, format) if name != ids]
+    check_header(path, header := [name for name in read_header(path, format) if name != ids])
     usual = [name for name in _USUAL if name in header] or header
     if len(header) > 1 and usual == header:
         raise DataError(f"{path}: specify the text column with --column: {', '.join(header)[:400]}.")

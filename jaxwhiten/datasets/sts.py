@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask, data_folder
 from jaxwhiten.datasets.senteval import load_sample, read_task
-from jaxwhiten.datasets.tables import Column, Table, parts_of, read_header, read_table
+from jaxwhiten.datasets.tables import Column, Table, check_header, is_finite, is_row, parts_of, read_header, read_table
 from jaxwhiten.errors import DataError, InputError, check_name
 from jaxwhiten.io import PathLike, cache_dir
 
@@ -65,19 +63,14 @@ def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pair
     if len(columns) not in (0, 3):
         raise InputError(f"columns={','.join(map(str, columns))!r}: expected three names, as {','.join(_COLUMNS)}.")
     header = read_header(source)
-    bare = not columns and len(header) == 3 and _is_number(header[2])
+    bare = not columns and len(header) == 3 and is_finite(header[2]) and is_row(header)
+    if not bare and not columns:
+        check_header(source, header)
     names = _COLUMNS if bare else columns or pair_columns(source, header)
     table = read_table(source, dict(zip(_COLUMNS, names, strict=True)), header=_COLUMNS if bare else ())
     first, second = (table.texts(column) for column in _COLUMNS[:2])
     told = ("column 1", "column 2", "column 3") if bare else tuple("+".join(parts_of(name, header)) for name in names)
     return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first), told)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        return bool(np.isfinite(float(cell)))
-    except ValueError:
-        return False
 
 
 def pair_columns(source: PathLike | Table, header: Sequence[str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from jaxwhiten.codes import Code
 from jaxwhiten.datasets.chunks import problem
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.engines import recorded
-from jaxwhiten.errors import NonFiniteError
+from jaxwhiten.errors import DataError, NonFiniteError
 from jaxwhiten.space import check_space
 
 _THREADS = "NPROC", "RAYON_NUM_THREADS"  # read by XLA and `hardware.cores`, and by the tokenizers
@@ -46,11 +46,19 @@ def texts(batch: Any, column: str) -> list[Any]:
 
     if isinstance(batch, list):
         return [row.get(column) for row in batch]
-    found = batch[column]
+    found = _column(batch, column)
     try:
         return (found.cast(pa.string()) if pa.types.is_binary(found.type) else found).to_pylist()
     except (UnicodeDecodeError, pa.ArrowInvalid):
         return [_decoded(value) for value in found.cast(pa.large_binary()).to_pylist()]
+
+
+def _column(batch: Any, name: str) -> Any:
+    """A column of an Arrow table, or of a list of dictionaries, null where a row lacks it; DataError if all do."""
+    rows = isinstance(batch, list)
+    if name not in (names := list(dict.fromkeys(key for row in batch for key in row)) if rows else batch.schema.names):
+        raise DataError(f"The rows have no column {name!r}; the columns are {', '.join(map(str, names))[:400]}.")
+    return [row.get(name) for row in batch] if rows else batch[name]
 
 
 def _decoded(value: bytes | None) -> str | bytes | None:
@@ -105,6 +113,6 @@ def embedded_batch(encoder: Encoder, batch: Any, column: str, id_column: str | N
     """`embedded` for a column of an Arrow table, or of a list of dictionaries, with its `kept` columns."""
     import pyarrow as pa
 
-    rows, names = isinstance(batch, list), kept(id_column, keep).items()
-    beside = {name: pa.array([row[old] for row in batch]) if rows else batch[old] for name, old in names}
+    beside = {name: _column(batch, old) for name, old in kept(id_column, keep).items()}
+    beside = {name: pa.array(found) if isinstance(found, list) else found for name, found in beside.items()}
     return embedded(encoder, texts(batch, column), beside)

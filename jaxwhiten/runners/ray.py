@@ -120,5 +120,6 @@ def fit(dataset: Any, column: str = "vector", by: str | None = None) -> Any:
         def combine(self, total: bytes, other: bytes) -> bytes:
             return grouped.merged_bytes(total, other)
 
-    packed = dataset.select_columns([column, by] if by else [column]).aggregate(FitMoments())["moments"]
+    found = dataset.select_columns([column, by] if by else [column]).aggregate(FitMoments())  # None for no rows
+    packed = found["moments"] if found else None
     return grouped.result(grouped.from_bytes(packed) if packed else {}, by)

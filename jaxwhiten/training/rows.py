@@ -13,7 +13,7 @@ from jaxwhiten.datasets.examples import Examples, examples_of, linked_groups, nl
 from jaxwhiten.datasets.nli import LABELS, label_codes
 from jaxwhiten.datasets.retrieval import SEARCHES
 from jaxwhiten.datasets.sts import SCORES, SENTENCES
-from jaxwhiten.datasets.tables import Column, Table, as_table, parts_of, read_header, read_table
+from jaxwhiten.datasets.tables import Column, Table, as_table, check_header, parts_of, read_header, read_table
 from jaxwhiten.datasets.textfile import split_name
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
@@ -64,6 +64,8 @@ def read_rows(
         return text_examples(str(source), skip_bad_rows=skip_bad_rows)
     where = "the rows" if isinstance(source, Table) else source
     header = read_header(source)
+    if not columns:
+        check_header(source, header)
     found, label = _chosen(header, where, objective, columns, label)
     wanted = {" + ".join(parts_of(column, header)): column for column in found}
     names = list(wanted)

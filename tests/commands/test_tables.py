@@ -4,6 +4,7 @@ import bz2
 import json
 import re
 import shutil
+import sys
 
 import pytest
 
@@ -76,6 +77,38 @@ def test_all_refuse_a_table_alike(answers, tmp_path, name, data, message):
     for done in answers(tmp_path / name, "--column", "text"):
         assert done.code == 2
         assert message in done.err
+
+
+def test_a_first_row_is_not_lost_as_a_header(run, answers, tiny_model, tmp_path):
+    """One rule for all: a cell of four words, or a number beside text, is no name of a column."""
+    (tmp_path / "t.csv").write_text("A man plays a guitar.,Somebody makes music.\nTwo dogs run.,A cat sleeps.\n")
+    words = ("--model", tiny_model, "--steps", 1, "-o", tmp_path / "tuned")
+    refused = [*answers(tmp_path / "t.csv"), run("train", tmp_path / "t.csv", *words), run("score", tmp_path / "t.csv")]
+    for done in refused:
+        assert (done.code, "t.csv, line 1: 'A man plays a guitar., Somebody makes music.' looks" in done.err) == (
+            2,
+            True,
+        )
+    (tmp_path / "t.csv").write_text("0,1\na man,a cat\n")  # as pandas names columns
+    assert run("train", tmp_path / "t.csv", *words, "--held-out", 0, "--batch-size", 1).code == 0
+
+
+def test_zstd_without_its_library_is_an_error(answers, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "compression.zstd", None)
+    (tmp_path / "t.csv.zst").write_bytes(b"\x28\xb5\x2f\xfd damaged")
+    for done in answers(tmp_path / "t.csv.zst"):
+        assert (done.code, "zstd needs Python 3.14: decompress the file first, with `zstd -d " in done.err) == (2, True)
+
+
+def test_embed_without_the_extra_data_names_it(run, tiny_model, tmp_path, monkeypatch):
+    (tmp_path / "t.txt").write_text("a man\n")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pyarrow"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    done = run("embed", tmp_path / "t.txt", "--model", tiny_model, "--pooling", "mean", "-o", tmp_path / "parts")
+    assert done.code == 2
+    assert "needs the package pyarrow, which is not installed: pip install '.[data]'" in done.err
+    assert not (tmp_path / "parts").exists()
 
 
 def test_an_id_is_text_or_an_integer(answers, tmp_path):

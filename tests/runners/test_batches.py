@@ -9,7 +9,7 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.arrays import vectors_of
 from jaxwhiten.encoding import arrow
-from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.errors import DataError, InputError, NonFiniteError
 from jaxwhiten.runtime import hardware
 from jaxwhiten.whitening import grouped
 from tests.commands.conftest import generated
@@ -48,6 +48,14 @@ def test_a_bad_row_has_its_error_and_the_others_their_vectors(encoder, kind):
     told = json.loads(found.schema.metadata[b"jaxwhiten"])
     assert (told["dimension"], told["dtype"]) == (32, "float32")
     assert told["encoding"]["fingerprint"] == encoder.fingerprint
+
+
+@pytest.mark.parametrize("rows", [list, pa.Table.from_pylist])
+def test_a_column_that_no_row_has_is_an_error_and_a_key_that_some_lack_is_null(encoder, rows):
+    batch = rows([{"text": "a man", "key": 1}, {"text": "a cat"}])
+    assert arrow.embedded_batch(encoder, batch, "text", "key", [])["id"].to_pylist() == [1, None]
+    with pytest.raises(DataError, match="no column 'kye'; the columns are text, key"):
+        arrow.embedded_batch(encoder, batch, "text", "kye", [])
 
 
 def test_a_batch_of_bad_rows_alone(encoder):

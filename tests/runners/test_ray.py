@@ -29,6 +29,7 @@ if __name__ == "__main__":
     all_cpus = {"batch_size": 64, "concurrency": 2}
     found = embed(ray.data.from_items(rows), model, id_column="n", keep=["odd"], **all_cpus, **how).materialize()
     fit(found).save(f"{folder}/m.safetensors")
+    assert fit(ray.data.from_items([])).n == 0
     for group, moments in fit(found, by="odd").items():
         moments.save(f"{folder}/{int(group)}.safetensors")
     kept = sorted(found.take_all(), key=lambda row: row["id"])
