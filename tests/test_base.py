@@ -41,6 +41,7 @@ LINES = [
     ("export -o exported --model {model} --pooling mean", None),
     ("export -o onnx --format onnx --model {model} --pooling mean", "export"),
     ("verify {model}", None),
+    ("bench {model} texts.txt", None),
     ("encode texts.txt -o old.npy --model {old} --pooling mean", None),
     ("verify", None),
     ("verify idx v.npy w.safetensors", None),

@@ -38,6 +38,7 @@ COMMANDS = {
     "drift": "check whether new texts have drifted and an index or model needs refitting",
     "distil-static": "distill an encoder into a table of token vectors",
     "export": "export an encoder and its whitening to other libraries",
+    "bench": "compare engines and precisions on this machine: speed, and agreement with float32",
     "verify": "check this installation, or models, indexes, vectors, fitted files and data",
 }
 _ALIASES = {"doctor": "verify"}

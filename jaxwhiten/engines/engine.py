@@ -23,7 +23,8 @@ class Engine(Protocol):
     """A model ready to run in batches, with any heads."""
 
     name: ClassVar[str]  # in `ENGINES`
-    dtype: str  # of matrix products
+    dtypes: ClassVar[tuple[str, ...]]  # of matrix products
+    dtype: str  # one of them
     devices: int  # among which the rows of a batch are dealt out in turn
     mesh: Any  # of JAX's devices, with one axis `data`
     layout: Layout  # how sentences are cut into batches

@@ -64,6 +64,7 @@ class JAXEngine:
     """
 
     name: ClassVar[str] = "jax"
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "bfloat16")
 
     def __init__(
         self,

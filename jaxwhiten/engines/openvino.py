@@ -25,7 +25,15 @@ from jaxwhiten.arrays import normalize
 from jaxwhiten.engines.batching import Batch, Found, Layout
 from jaxwhiten.engines.kept import Unread, load
 from jaxwhiten.engines.quantised import GRAPH, Quantised
-from jaxwhiten.errors import InputError, JaxwhitenError, MissingDependencyError, ModelError, optional, unknown_name
+from jaxwhiten.errors import (
+    InputError,
+    JaxwhitenError,
+    MissingDependencyError,
+    ModelError,
+    check_name,
+    optional,
+    unknown_name,
+)
 from jaxwhiten.head import Heads, Normalize, Quantise, Step, at_pooling, leaves, write_steps
 from jaxwhiten.head.head import before_code
 from jaxwhiten.lazy import hidden
@@ -35,7 +43,6 @@ from jaxwhiten.runtime import checks
 from jaxwhiten.runtime.hardware import check_process, cores, has_accelerator
 from jaxwhiten.text import TokenIds
 
-DTYPES = ("float32", "bfloat16", "int8")
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
 
@@ -122,9 +129,10 @@ _Handle = tuple[_Program, Any, dict[str, np.ndarray]]  # a program, its request,
 
 
 class OpenVINOEngine:
-    """An encoder with float32 parameters in OpenVINO on this machine's CPU, see `Engine`; `dtype` is in `DTYPES`."""
+    """An encoder with float32 parameters in OpenVINO on this machine's CPU, see `Engine`."""
 
     name: ClassVar[str] = "openvino"
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "bfloat16", "int8")
     devices, mesh, reduces = 1, None, False
 
     def __init__(
@@ -164,8 +172,8 @@ class OpenVINOEngine:
     @staticmethod
     def checked_dtype(dtype: str | None) -> tuple[str, str]:
         """The dtype of matrix products, and the dtype of the model."""
-        if dtype is not None and dtype not in DTYPES:
-            raise unknown_name("dtype", dtype, DTYPES)
+        if dtype is not None:
+            check_name("dtype", dtype, OpenVINOEngine.dtypes)
         if not has_bfloat16() and dtype == "bfloat16":  # in this order: without OpenVINO, that is the error
             raise InputError("This CPU has no instructions for bfloat16: use dtype='float32'.")
         return dtype or "float32", "float32"

@@ -1,0 +1,75 @@
+"""`jaxwhiten bench MODEL [INPUT]`: every engine and precision on this machine: speed, and agreement with float32."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from jaxwhiten.commands.arguments import Report, add
+from jaxwhiten.errors import JaxwhitenError
+
+_ROUNDS, _QUERIES = 3, 50
+_CLOSE = 0.999  # mean cosine to float32 of what is recommended
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add(parser, "model", "Hugging Face model ID or folder")
+    add(parser, "input", "texts like yours, in a format that encode reads; default: 780 shipped sentences", nargs="?")
+
+
+def run(args: argparse.Namespace) -> Report:
+    from jaxwhiten.commands.texts import nonempty, sentences
+    from jaxwhiten.datasets import load_sts
+    from jaxwhiten.encoding import Encoder
+    from jaxwhiten.engines import DEFAULT, ENGINES, chosen, engine_class
+    from jaxwhiten.head import says_head
+    from jaxwhiten.metrics import cosine_pairs
+    from jaxwhiten.models.folders import resolve_folder
+    from jaxwhiten.progress import note
+
+    pairs = load_sts("sts_sample").splits["test"]
+    texts = list(nonempty(sentences(args.input), args.input)) if args.input else [*pairs.sentence1, *pairs.sentence2]
+    folder, queries = resolve_folder(args.model), texts[: _QUERIES // _ROUNDS]
+    pooling = "auto" if says_head(folder) else "mean"
+    encoders, vectors = dict[tuple[str, str], Any](), dict[tuple[str, str], Any]()
+    for engine in ENGINES:
+        for dtype in engine_class(engine).dtypes:
+            try:
+                encoder = Encoder.from_pretrained(folder, pooling=pooling, engine=engine, dtype=dtype).without_code()
+                vectors[engine, dtype] = encoder.encode(texts, show_progress=False)
+                encoders[engine, dtype] = encoder
+            except JaxwhitenError as error:
+                note(f"skipped: {engine}, {dtype}: {error}")
+    seconds: dict[tuple[str, str], float] = {}
+    calls: dict[tuple[str, str], list[float]] = {how: [] for how in encoders}
+    for number in range(_ROUNDS + 1):  # the first is for programs to be compiled
+        for how, encoder in encoders.items():
+            found = [_seconds(encoder, text) for text in queries]
+            calls[how] = calls[how] + found if number else []
+            seconds[how] = min(seconds.get(how, 1e9), _seconds(encoder, texts))
+    usual = chosen("auto", folder), "float32"
+    rows: list[dict[str, Any]] = [
+        {
+            "engine": how[0],
+            "dtype": how[1],
+            "texts_per_second": len(texts) / seconds[how],
+            "p50_ms": 1000 * sorted(calls[how])[len(calls[how]) // 2],
+            "cosine": float(cosine_pairs(vectors[how], vectors[DEFAULT, "float32"]).mean()),
+            "default": how == usual,
+        }
+        for how in sorted(encoders, key=lambda how: seconds[how])
+    ]
+    lines = [f"{'engine':<12}{'dtype':<12}{'texts/s':>9}{'p50 ms':>9}{'cosine':>9}"]
+    lines += ["{engine:<12}{dtype:<12}{texts_per_second:>9.0f}{p50_ms:>9.2f}{cosine:>9.4f}".format(**x) for x in rows]
+    best = next(row for row in rows if row["cosine"] > _CLOSE)
+    gain = seconds[usual] * best["texts_per_second"] / len(texts)
+    options = f"--engine {best['engine']} --dtype {best['dtype']}, {gain:.1f} times as fast as the default"
+    lines.append(f"Recommended: {'the default' if best['default'] else options}.")
+    return Report("\n".join(lines), {"texts": len(texts), "rows": rows, "recommended": best})
+
+
+def _seconds(encoder: Any, texts: Any) -> float:
+    start = time.perf_counter()
+    encoder.encode(texts, show_progress=False)
+    return time.perf_counter() - start
