@@ -241,10 +241,7 @@ def _shards(index: Path) -> list[Path]:
 
 
 def _open_sharded(index: Path) -> Tensors:
-    tensors: dict[str, Any] = {}
-    for file in _shards(index):
-        tensors.update(_open_safetensors(file))
-    return tensors
+    return {name: tensor for file in _shards(index) for name, tensor in _open_safetensors(file).items()}
 
 
 def _open_msgpack(path: Path) -> Tensors:

@@ -63,12 +63,6 @@ DEFAULTS = {**ROTARY, **_OWN}
 _SCALINGS = ("default", "linear", "yarn")
 
 
-def _is_causal(raw: Mapping[str, Any], default: bool = True) -> bool:
-    """Whether attention is causal, by the key of a decoder's `config.json` that can make it bidirectional."""
-    causal: bool = typed(raw.get("is_causal", default), "bool", "is_causal")
-    return causal
-
-
 def _read_decoder(
     raw: Mapping[str, Any],
     fields: Mapping[str, Any],
@@ -77,7 +71,7 @@ def _read_decoder(
     is_local: Callable[[int], bool] = lambda _: True,
 ) -> dict[str, Any]:
     """Fields common to decoders: `is_causal`, rotary positions with default base `theta`, windows of some layers."""
-    causal = _is_causal(raw, fields["causal"])
+    causal = typed(raw.get("is_causal", fields["causal"]), "bool", "is_causal")
     local = read_local_layers(raw, fields["num_layers"], is_local) if slides else ()
     window = typed(raw.get("sliding_window"), "int", "sliding_window", 1) if local else causal
     return {
@@ -165,7 +159,7 @@ _GEMMA3 = DEFAULTS | {
 
 def _read_gemma3(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     bidirectional = typed(raw.get("use_bidirectional_attention") or False, "bool", "use_bidirectional_attention")
-    causal = _is_causal(raw)
+    causal = typed(raw.get("is_causal", True), "bool", "is_causal")
     least = 0 if bidirectional else 1  # with which a token still attends to itself
     window = typed(raw.get("sliding_window", 4096), "int", "sliding_window", least)
     every = max(typed(raw.get("sliding_window_pattern", 6), "int", "sliding_window_pattern"), 1)

@@ -14,16 +14,15 @@ import numpy as np
 from flax import nnx
 from jax.typing import DTypeLike
 
-from jaxwhiten.errors import unknown_name
+from jaxwhiten.errors import check_name
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.family import MaskedForm, PairForm
 from jaxwhiten.models.folders import load_config, resolve_folder, transformer_folder
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
+from jaxwhiten.parameters import DTYPES
 from jaxwhiten.runtime.hardware import check_devices
-
-DTYPES = ("float32", "bfloat16")
 
 
 def load_model(
@@ -91,8 +90,7 @@ def init_model(
 
 
 def _dtype(name: str) -> DTypeLike:
-    if name not in DTYPES:
-        raise unknown_name("dtype", name, DTYPES)
+    check_name("dtype", name, DTYPES)
     return getattr(jnp, name)
 
 
