@@ -91,7 +91,8 @@ class Quantiser(NamedTuple):
 class Code(Estimator):
     """A code of vectors. A subclass defines what it learns, the `plan` that follows from it, and how to quantise.
 
-    `transform` gives the mapped vectors before quantisation; queries are compared in this form.
+    `transform` gives the mapped vectors before quantisation; queries are compared in this form. Threads may share a
+    fitted code; one thread at a time may fit it.
     """
 
     dtype: ClassVar[type[np.generic]] = np.uint8  # of sentence-transformers; `encode` always gives uint8

@@ -39,7 +39,7 @@ _ACTIVATIONS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
 class CrossEncoder:
     """A classifier of sentence pairs with its tokenizer.
 
-    Usually made by `from_pretrained`; the constructor is for models made in memory.
+    Usually made by `from_pretrained`; the constructor is for models made in memory. Threads may share it.
 
     Args:
       model: A Flax NNX classifier (`jaxwhiten.models.PairClassifier`).
@@ -73,6 +73,9 @@ class CrossEncoder:
         self.executor = JAXEngine(model, self.tokenizer.max_length, device)
         head = Head.named("pooler")  # a classifier returns its logits as the pooler output
         self._heads = {"logits": ReadyHead(head, head.steps, model.labels)}
+
+    def __reduce__(self) -> Any:
+        raise InputError("An encoder cannot be pickled or deep-copied: save it, and load its folder there.")
 
     @property
     def fingerprint(self) -> str:

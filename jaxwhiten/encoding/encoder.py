@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class Encoder(Headed):
     """A BERT-family encoder with its tokenizer and a head: the steps after the hidden states.
 
-    Usually made by `from_pretrained`; the constructor is for models made in memory.
+    Usually made by `from_pretrained`; the constructor is for models made in memory. Threads may share it.
 
     Args:
       model: A Flax NNX encoder (`jaxwhiten.models`).

@@ -56,9 +56,7 @@ class Headed:
         return result
 
     def __reduce__(self) -> Any:
-        raise InputError(
-            f"An encoder cannot be pickled or deep-copied: use Encoder.from_pretrained({self.name!r}) there."
-        )
+        raise InputError("An encoder cannot be pickled or deep-copied: save it, and load its folder there.")
 
     def _with_head(self: H, head: Head) -> H:
         """This encoder with another default head; weights and compiled programs are shared."""

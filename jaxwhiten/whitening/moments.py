@@ -38,7 +38,7 @@ class Moments(Saved):
     """Count, mean and centered second moments of rows: a summary that merges exactly.
 
     `Moments()` starts empty. `update` and `merge` change it in place and return it. Moments of the parts of a corpus
-    merge to the moments of the whole corpus, in any order.
+    merge to the moments of the whole corpus, in any order. Threads have their own each, which are merged at the end.
 
     Attributes:
       n: Number of rows seen.

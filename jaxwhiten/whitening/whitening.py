@@ -40,7 +40,7 @@ class Whitening(Estimator):
     An eigenvalue below `eigenvalue_floor` times the largest is replaced by that floor, so that directions without
     variance stay small and nothing is divided by zero. A variance below (eps · mean)², where eps is the precision of
     the rows' dtype, is rounding and becomes zero. Rows that are all equal map to zero. Changed parameters act at once,
-    without another fit. Several threads may call `transform` and `inverse_transform`.
+    without another fit. Threads may share a fitted one; one thread at a time may fit it.
 
     Args:
       n_components: k, the number of columns kept; None keeps all.

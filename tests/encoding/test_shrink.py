@@ -75,9 +75,7 @@ def test_what_cannot_be_shrunk_or_searched(encoder, tmp_path):
 
 def test_what_cannot_be_pickled_says_what_to_pass(encoder):
     for copied in (pickle.dumps, copy.deepcopy):
-        with pytest.raises(
-            InputError, match=r"An encoder cannot be pickled or deep-copied: use Encoder\.from_pretrained"
-        ):
+        with pytest.raises(InputError, match=r"An encoder cannot be pickled or deep-copied: save it"):
             copied(encoder)
         with pytest.raises(InputError, match="An index cannot be pickled or deep-copied: save it, and call load_index"):
             copied(encoder.index(TEXTS[:3]))
