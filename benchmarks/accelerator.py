@@ -5,8 +5,7 @@
 1. Vectors of real weights on the device beside those of the CPU, float32 and bfloat16, short and long texts.
 2. Sentences a second in bfloat16 beside sentence-transformers, SDPA and FlashAttention 2, batches of 32 and 256
    (`benchmarks.encode` has the share of the device's matmul rate).
-3. A fit from text, with the vectors left on the device and through the host.
-4. The benchmarks of search and training, each in a process of its own.
+3. The benchmarks of search and training, each in a process of its own.
 
 A part that cannot run, such as a peer that is not installed, is reported and left out; nothing else fails for it. On a
 CPU everything runs too, which shows that the command works, and nothing of an accelerator. `--quick` takes few
@@ -89,24 +88,6 @@ def encode(texts: list[str], rounds: int) -> dict[str, Any]:
     }
 
 
-def fit(texts: list[str], rounds: int) -> dict[str, Any]:
-    """Moments from text: vectors left on the device, and fetched."""
-    encoder = Encoder.from_pretrained(MODEL, dtype="bfloat16")
-
-    def of(reduces: bool) -> Callable[[], object]:
-        def run() -> object:
-            encoder.executor.reduces = reduces
-            return encoder.moments(texts)
-
-        return run
-
-    seconds = interleave({"on the device": of(True), "through the host": of(False)}, rounds)
-    return {
-        "sentences_per_second": {name: len(texts) / median(times) for name, times in seconds.items()},
-        "ratio": ratio(seconds, "on the device", "through the host"),
-    }
-
-
 def program(name: str, arguments: list[str], seconds: float) -> dict[str, Any]:
     """Another benchmark, which writes its own results."""
     command = [sys.executable, "-m", f"benchmarks.{name}", *arguments]
@@ -127,7 +108,6 @@ def main() -> None:
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "parity": lambda: parity(sentences(min(many, 780))),
         "encode": lambda: encode(sentences(many), rounds),
-        "fit": lambda: fit(sentences(many), rounds),
     }
     if not args.quick:
         small = ["--documents", "20000", "--queries", "2000", "--rounds", "1"]

@@ -10,7 +10,7 @@ import collections
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypedDict
 
@@ -119,33 +119,8 @@ def vectors(
     return out
 
 
-def moments(
-    engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, bar: tqdm | None = None
-) -> dict[str, Moments]:
-    """The moments of all sentences' vectors; if the engine can reduce vectors, they stay on the devices."""
-    from jaxwhiten.whitening.moments import moments_of
-    from jaxwhiten.whitening.on_devices import DeviceSums
-
-    reducing = {name: head for name, head in heads.items() if engine.reduces and head.head.code is None}
-    sums = {name: DeviceSums(engine.mesh) for name in reducing}
-    for batch, found in batches(engine, tokens, reducing, max_rows, to_host=False) if reducing else ():
-        for name, (x, _) in found.items():
-            counts = np.zeros(x.size // x.shape[-1], bool)
-            counts[batch.vectors] = True
-            sums[name].add(x, counts.reshape(x.shape[:-1]))
-        if bar is not None:
-            bar.update(len(batch.rows))
-    reduced = {name: moments_of(*of_head.fetch()) for name, of_head in sums.items()}
-    kept = {name: of_head for name, of_head in reduced.items() if of_head is not None}
-    rest = {name: heads[name] for name in heads if name not in kept}  # their sums left the range of float32
-    if rest:
-        of_rest = vectors(engine, tokens, rest, max_rows, None if reducing else bar)
-        kept |= {name: Moments().update(x) for name, x in of_rest.items()}
-    return kept
-
-
 def batches(
-    engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, *, to_host: bool = True
+    engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None
 ) -> Iterator[tuple[Batch, dict[str, Found]]]:
     """Batches that together hold every sentence once, each with the result of the engine's `fetch`."""
     check_process()
@@ -160,21 +135,21 @@ def batches(
             except _FAILURES:  # tried again after the earlier batches are done
                 started.append((batch, None))
             while started and (len(started) >= engine.in_flight or started[-1][1] is None):
-                yield from _finished(engine, *started.popleft(), tokens, steps, to_host)
+                yield from _finished(engine, *started.popleft(), tokens, steps)
     while started:
-        yield from _finished(engine, *started.popleft(), tokens, steps, to_host)
+        yield from _finished(engine, *started.popleft(), tokens, steps)
 
 
 def _finished(
-    engine: Engine, batch: Batch, handle: Any, tokens: TokenIds, steps: Heads, to_host: bool
+    engine: Engine, batch: Batch, handle: Any, tokens: TokenIds, steps: Heads
 ) -> Iterator[tuple[Batch, dict[str, Found]]]:
     """A batch with its results, or smaller batches if it did not fit into the devices' memory."""
     try:
         handle = engine.start(batch, tokens, steps) if handle is None else handle
-        found = engine.fetch(handle, to_host=to_host)
+        found = engine.fetch(handle)
     except _FAILURES as error:
         for part in _smaller(engine, batch, tokens, error):
-            yield from _finished(engine, part, None, tokens, steps, to_host)
+            yield from _finished(engine, part, None, tokens, steps)
     else:
         yield batch, found
 
@@ -209,7 +184,6 @@ class Run:
     heads: ReadyHeads
     bar: tqdm
     max_rows: int | None = None
-    reduce: Callable[..., dict[str, Any]] = vectors  # or `moments`
 
     def __post_init__(self) -> None:
         if self.max_rows is not None and self.max_rows < 1:
@@ -219,7 +193,7 @@ class Run:
             self._by_form[head.head.form][name] = head
 
     def in_blocks(self, texts: Iterator[list[str]]) -> Iterator[dict[str, Any]]:
-        """The result of `reduce` for each block; the next block is tokenised meanwhile."""
+        """The vectors of each block; the next block is tokenised meanwhile."""
         pool, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
         try:
             upcoming, first = pool.submit(self._next, texts), 0
@@ -255,11 +229,11 @@ class Run:
         return [self.tokenizer(texts, form) for form in self._by_form]
 
     def _block(self, texts: list[str], tokens: list[TokenIds], first: int = 0) -> dict[str, Any]:
-        """The result of `reduce` for a block that was tokenised in every form; its first text has number `first`."""
+        """The vectors of a block that was tokenised in every form; its first text has number `first`."""
         out: dict[str, Any] = {}
         try:
             for number, (group, of_form) in enumerate(zip(self._by_form.values(), tokens, strict=True)):
-                out |= self.reduce(self.engine, of_form, group, self.max_rows, self.bar if number == 0 else None)
+                out |= vectors(self.engine, of_form, group, self.max_rows, self.bar if number == 0 else None)
         except NonFiniteError as error:
             raise NonFiniteError.of_texts(error.rows, texts, first) from None
         return {name: out[name] for name in self.heads}
@@ -267,9 +241,9 @@ class Run:
 
 def all_moments(sentences: Texts, tokenizer: BulkTokenizer, engine: Engine, head: ReadyHead) -> Moments:
     """The moments of the vectors of any number of sentences, block by block."""
-    total, texts = Moments(), text_blocks(sentences, BLOCK * (engine.devices if engine.reduces else 1))
-    for found in Run(tokenizer, engine, {"": head}, progress(sentences), reduce=moments).in_blocks(texts):
-        total.merge(found[""])
+    total, run = Moments(), Run(tokenizer, engine, {"": head}, progress(sentences))
+    for found in run.in_blocks(text_blocks(sentences, BLOCK)):
+        total.merge(Moments().update(found[""]))
     return total
 
 

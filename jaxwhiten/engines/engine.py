@@ -26,10 +26,8 @@ class Engine(Protocol):
     dtypes: ClassVar[tuple[str, ...]]  # of matrix products
     dtype: str  # one of them
     devices: int  # among which the rows of a batch are dealt out in turn
-    mesh: Any  # of JAX's devices, with one axis `data`
     layout: Layout  # how sentences are cut into batches
     in_flight: int  # batches to start before waiting for the oldest
-    reduces: bool  # whether vectors are reduced on the devices if only their moments are needed
 
     @staticmethod
     def why_not(folder: Path, dtype: str | None, device: Any) -> str | None:
@@ -55,11 +53,8 @@ class Engine(Protocol):
         A batch that is `alone` runs without others, so that all cores may serve it and a thread gains nothing.
         """
 
-    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Found]:
-        """Waits for a batch, and returns its vectors by the names of the heads, [room for sentences, d].
-
-        Without `to_host`, engines with `reduces` leave them on the devices, [row of its device, device, ..., d].
-        """
+    def fetch(self, handle: Any) -> dict[str, Found]:
+        """Waits for a batch, and returns its vectors by the names of the heads, [room for sentences, d]."""
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         """The vectors of all sentences for heads that need no batches."""

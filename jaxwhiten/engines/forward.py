@@ -78,7 +78,6 @@ class JAXEngine:
         devices = np.asarray(local_devices(device))
         platform, self.devices, self.mesh = devices[0].platform, len(devices), Mesh(devices, ("data",))
         self.config, self.dtype = model.config, jnp.dtype(model.dtype).name
-        self.reduces = platform != "cpu"
         self._dealt, self._everywhere = NamedSharding(self.mesh, _DEALT), NamedSharding(self.mesh, PartitionSpec())
         side_by_side = min(cores(), _CPU_BATCHES) if platform == "cpu" and self.devices == 1 else 1
         self._threads = ThreadPoolExecutor(side_by_side, "batch") if side_by_side > 1 else None
@@ -136,9 +135,8 @@ class JAXEngine:
             return self._dispatch(*arguments)
         return self._threads.submit(self._dispatch, *arguments)
 
-    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Found]:
-        found: dict[str, Found] = handle.result() if isinstance(handle, Future) else handle
-        return _rows(found) if to_host else jax.block_until_ready(found)
+    def fetch(self, handle: Any) -> dict[str, Found]:
+        return _rows(handle.result() if isinstance(handle, Future) else handle)
 
     def _dispatch(self, ids: np.ndarray, lengths: np.ndarray, tokens: int, heads: Heads) -> dict[str, Found]:
         """Runs one batch and returns [row of its device, device, ..., d]; only a worker thread waits for the result.

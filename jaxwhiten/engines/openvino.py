@@ -133,7 +133,7 @@ class OpenVINOEngine:
 
     name: ClassVar[str] = "openvino"
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "bfloat16", "int8")
-    devices, mesh, reduces = 1, None, False
+    devices = 1
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ class OpenVINOEngine:
             request.start_async(inputs, share_inputs=True)
         return program, request, inputs  # kept until the request has ended, because inputs are not copied
 
-    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Found]:
+    def fetch(self, handle: Any) -> dict[str, Found]:
         program, request, _ = handle
         with self._naming():
             request.wait()

@@ -33,7 +33,7 @@ from jaxwhiten.training.sentences import sentence_loss, split_encoder
 from jaxwhiten.training.step import TrainState, make_step, transformation
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import map_block
-from jaxwhiten.whitening.on_devices import _add, _device_sums
+from jaxwhiten.whitening.on_devices import _device_sums
 from tests.accelerators.laboratory import TPUS, Program, Target, shaped
 from tests.tiny import FAMILIES, tiny_config
 from train.masking import init_masked_lm, masked_loss
@@ -118,21 +118,6 @@ def reduce_rows(rows: int, d: int, dtype: Any = jnp.float32) -> Callable[[Target
         counts = jax.ShapeDtypeStruct((len(target.devices), rows), jnp.float32)
         centre, scale = jax.ShapeDtypeStruct((d,), jnp.float32), jax.ShapeDtypeStruct((), jnp.float32)
         return _device_sums(tuple(target.devices)).lower(block, counts, centre, scale)
-
-    return lower
-
-
-def reduce_vectors(rows: int, sentences: int, d: int) -> Callable[[Target], Any]:
-    """The sums of vectors that the forward pass left, added to those of the batches before."""
-
-    def lower(target: Target) -> Any:
-        mesh = target.mesh()
-        weight = jax.ShapeDtypeStruct((rows, mesh.size, sentences), jnp.float32)
-        vectors = jax.ShapeDtypeStruct((*weight.shape, d), jnp.float32)
-        vectors, weight = (shaped(x, mesh, None, "data") for x in (vectors, weight))
-        sizes = ((d, d), (d,), (d,), ())
-        *total, centre, scale = (shaped(jax.ShapeDtypeStruct(size, jnp.float32), mesh) for size in sizes)
-        return _add.lower(tuple(total), vectors, weight, centre, scale, mesh)
 
     return lower
 
@@ -242,8 +227,6 @@ PROGRAMS: Sequence[Program] = (
     Program("encode, embeddinggemma-300m, 128 × 512", encode(GEMMA, 128, 512), 4.0),
     Program("reduce rows, 16,384 × 768", reduce_rows(16_384 // 4, 768), 0.01, REDUCED, on_gpu=0.05),
     Program("reduce rows, bfloat16", reduce_rows(16_384 // 4, 768, jnp.bfloat16), 0.01, REDUCED, on_gpu=0.05),
-    Program("reduce vectors, 8,192 × 768", reduce_vectors(512, SLOTS, 768), 0.1, REDUCED),
-    Program("reduce vectors, 256 × 64", reduce_vectors(16, SLOTS, 64), 0.01, REDUCED, slow=False),
     Program("reduce rows, 256 × 64", reduce_rows(64, 64), 0.01, REDUCED, slow=False),
     Program("whiten, 8,192 × 768 to 256", transform(8192, 768, 256), 0.05),
     Program("whiten, 256 × 64 to 32", transform(256, 64, 32), slow=False),
