@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ _CHUNKS_BYTES = 256 << 20
 _FILL_ROWS = 256
 _LEAST_CHUNK = 512
 _MATRICES_BYTES = 512 << 20
+# Platforms that compute in float64. Elsewhere the host centers float64 rows, and the device sums them in float32.
+_DOUBLE_PLATFORMS = ("cpu", "gpu", "cuda", "rocm")
 
 Sums = tuple[Any, Any]
 """Σ yᵀy [d, d] and Σ y [d] over rows y = (x − center) · scale, in NumPy or on a device that may still compute them."""
@@ -194,8 +196,6 @@ def block_moments(X: np.ndarray, devices: Sequence[Any] | None = None) -> Iterat
         about = center_and_scale(X[rows], dtype)
         if on_host or about[0].dtype != dtype:
             return rows, sums_on_host(X[rows], *about), about
-        from jaxwhiten.whitening.on_devices import sums_on_devices
-
         return rows, sums_on_devices(X[rows], *about, devices, full), about
 
     dispatched = map(dispatch, arrays.blocks(n, full))
@@ -263,6 +263,43 @@ def _sums_of_chunks(block: np.ndarray, center: np.ndarray, scale: float, chunks:
                 total += ones[: len(y)] @ y
             product_sum += np.matmul(Y.T, Y, out=product)  # NumPy sees the symmetry and calls syrk
     return product_sum, total
+
+
+@functools.cache
+def device_sums(devices: tuple[Any, ...]) -> Callable[..., Sums]:
+    """The pmapped sums, compiled once for each (rows per device, d, dtype); a count is 1 for a row, 0 for padding."""
+    import jax
+
+    times = functools.partial(jax.numpy.matmul, precision=jax.lax.Precision.HIGHEST)
+
+    def sums(x: Any, counts: Any, center: Any, scale: Any) -> Sums:
+        y = (x.astype(center.dtype) - center) * (scale * counts)[:, None]
+        return jax.lax.psum((times(y.T, y), times(counts, y)), "rows")
+
+    return jax.pmap(sums, axis_name="rows", in_axes=(0, 0, None, None), out_axes=None, devices=devices)
+
+
+def sums_on_devices(block: np.ndarray, center: np.ndarray, scale: float, devices: Sequence[Any], full: int) -> Sums:
+    """Dispatches the sums of one block on all devices. Rows are padded to a multiple of the devices, with count 0."""
+    import jax
+
+    n, d = block.shape
+    x = arrays.device_block(block)
+    no_double = center.dtype == np.float64 and devices[0].platform not in _DOUBLE_PLATFORMS
+    if no_double or scale > 2.0**90:  # rows so small that XLA would flush some to zero
+        dtype = np.dtype(np.float32) if no_double else center.dtype
+        with np.errstate(all="ignore"):
+            x = ((x - center) * scale).astype(dtype)
+        center, scale = np.zeros(d, dtype), 1.0
+    rows = arrays.row_bucket(n, full, len(devices))
+    each = rows // len(devices)
+    with jax.enable_x64(center.dtype == np.float64):
+        return device_sums(tuple(devices))(
+            arrays.pad_rows(x, rows).reshape(len(devices), each, d),
+            arrays.pad_rows(np.ones(n, center.dtype), rows).reshape(len(devices), each),
+            center,
+            np.asarray(scale, center.dtype),
+        )
 
 
 def moments_of(n: int, sums: Any, center: Any, scale: Any) -> Moments | None:

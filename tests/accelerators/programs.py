@@ -33,7 +33,7 @@ from jaxwhiten.training.sentences import sentence_loss, split_encoder
 from jaxwhiten.training.step import TrainState, make_step, transformation
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import map_block
-from jaxwhiten.whitening.on_devices import _device_sums
+from jaxwhiten.whitening.moments import device_sums
 from tests.accelerators.laboratory import TPUS, Program, Target, shaped
 from tests.tiny import FAMILIES, tiny_config
 from train.masking import init_masked_lm, masked_loss
@@ -117,7 +117,7 @@ def reduce_rows(rows: int, d: int, dtype: Any = jnp.float32) -> Callable[[Target
         block = jax.ShapeDtypeStruct((len(target.devices), rows, d), dtype)
         counts = jax.ShapeDtypeStruct((len(target.devices), rows), jnp.float32)
         centre, scale = jax.ShapeDtypeStruct((d,), jnp.float32), jax.ShapeDtypeStruct((), jnp.float32)
-        return _device_sums(tuple(target.devices)).lower(block, counts, centre, scale)
+        return device_sums(tuple(target.devices)).lower(block, counts, centre, scale)
 
     return lower
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from jaxwhiten import io
 from jaxwhiten.errors import FormatError, InputError, MismatchError, NonFiniteError
-from jaxwhiten.whitening import moments, on_devices
+from jaxwhiten.whitening import moments
 from jaxwhiten.whitening.moments import Moments
 
 pytestmark = pytest.mark.devices
@@ -124,11 +124,11 @@ def test_blocks_cross_their_borders(monkeypatch, tmp_path):
 @pytest.mark.parametrize("size", [1.0, 1e-9])
 def test_devices_without_float64(monkeypatch, count, size):
     """Rows in float64 are centered before they are rounded; what vanishes in float32 is summed again in float64."""
-    monkeypatch.setattr(on_devices, "_DOUBLE_PLATFORMS", ())
+    monkeypatch.setattr(moments, "_DOUBLE_PLATFORMS", ())
     X = size * sample(500, 5) + 1e9 * (size == 1)
     center, scale = moments.center_and_scale(X, np.dtype(np.float64))
     scale = 1.0 if size < 1 else scale
-    sums = on_devices.sums_on_devices(X, center, scale, jax.local_devices()[:count], 512)
+    sums = moments.sums_on_devices(X, center, scale, jax.local_devices()[:count], 512)
     assert sums[0].dtype == np.float32
     found = moments.moments_of(500, sums, center, scale)
     if size < 1:
@@ -139,9 +139,9 @@ def test_devices_without_float64(monkeypatch, count, size):
 
 def test_few_programs_are_compiled(monkeypatch):
     traced = []
-    psum = on_devices.lax.psum
-    monkeypatch.setattr(on_devices.lax, "psum", lambda x, axis_name: traced.append(x) or psum(x, axis_name))
-    on_devices._device_sums.cache_clear()
+    psum = jax.lax.psum
+    monkeypatch.setattr(jax.lax, "psum", lambda x, axis_name: traced.append(x) or psum(x, axis_name))
+    moments.device_sums.cache_clear()
     total = Moments()
     rng = np.random.default_rng(0)
     for n in range(1, 200, 3):
@@ -307,9 +307,9 @@ def test_lone_cpu_device_takes_the_blas_route(tmp_path):
     X = sample(3000, 5, 1000.0).astype(np.float32)
     np.save(tmp_path / "x.npy", X)
     program = (
-        "import sys, numpy as np; from jaxwhiten.whitening import moments, on_devices\n"
+        "import sys, numpy as np; from jaxwhiten.whitening import moments\n"
         "m = moments.Moments().update(np.load(sys.argv[1], mmap_mode='r')); m.save(sys.argv[2])\n"
-        "assert not on_devices._device_sums.cache_info().currsize\n"
+        "assert not moments.device_sums.cache_info().currsize\n"
     )
     environment = {**os.environ, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
     arguments = [sys.executable, "-c", program, str(tmp_path / "x.npy"), str(tmp_path / "m")]

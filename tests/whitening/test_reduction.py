@@ -6,8 +6,7 @@ import pytest
 
 from jaxwhiten.runtime import hardware
 from jaxwhiten.whitening import moments
-from jaxwhiten.whitening.moments import center_and_scale, sums_on_host
-from jaxwhiten.whitening.on_devices import sums_on_devices
+from jaxwhiten.whitening.moments import center_and_scale, sums_on_devices, sums_on_host
 
 pytestmark = pytest.mark.devices
 
