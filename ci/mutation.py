@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 TESTS = {
     "jaxwhiten/whitening/whitening.py": "whitening/test_whitening.py whitening/test_decomposition.py",
     "jaxwhiten/whitening/moments.py": "whitening/test_moments.py",
-    "jaxwhiten/codes/levels.py": "codes/test_levels.py",
+    "jaxwhiten/codes/gaussian.py": "codes/test_gaussian.py",
     "jaxwhiten/codes/spectrum.py": "codes/test_spectrum.py",
 }
 BITS = ("BitAnd", "BitOr", "BitXor", "LShift", "RShift", "Invert")

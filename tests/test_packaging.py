@@ -88,3 +88,13 @@ def test_the_sdist_holds_what_builds_the_wheel(tmp_path):
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)], cwd=folder, check=True
     )
     assert list(tmp_path.glob("*.whl"))
+
+
+def test_mutation_knows_the_files_that_are_there():
+    text = (ROOT / "ci" / "mutation.py").read_text(encoding="utf-8")
+    files = [
+        *re.findall(r'"(jaxwhiten/\S+\.py)"', text),
+        *(f"tests/{name}" for name in re.findall(r"\w+/test_\w+\.py", text)),
+    ]
+    assert len(files) > 7
+    assert [file for file in files if not (ROOT / file).is_file()] == []
