@@ -56,7 +56,7 @@ def evaluate(
         BEIR folder, or `RetrievalData`. Either also as a DataFrame, an Arrow table or a dict of columns.
       bytes: Sizes of codes to fit on the sentences or documents; int8 and binary vectors are scored, too.
       k: Dimensions of whitenings to fit on them, 0 for all; for an encoder without a whitening.
-      versus: Another encoder, scored with its own head.
+      versus: Another encoder, scored with its own head; the verdict compares it with `encoder`, its head included.
       columns: Names of both sentences and of the score in a table of pairs.
       resamples, seed: Number and seed of the bootstrap's resamples.
       encode: A function of encoder, texts and role that is called instead of `Encoder.encode`, for example to use a
@@ -88,8 +88,8 @@ def evaluate(
     forms = [(name, *_size(way), scored.compare(way)) for name, way in ways]
     if versus is not None:
         forms.append((Path(versus.name).name, *_size(versus), compared(versus, given, encode)))
-    rows = scored.rows([*forms, *by_words(scored.data)], resamples, seed)
     own = max((i for i, (_, way) in enumerate(ways) if way.head is encoder.head), default=0)
+    rows = scored.rows([*forms, *by_words(scored.data)], resamples, seed, own)
     fitted = f"fitted on {scored.fitted_on}" if len(ways) > 1 + own else ""
     return Evaluation(scored.name, scored.counts, rows, own, fitted, *about, versus=len(ways) if versus else None)
 
@@ -147,9 +147,9 @@ class _Pairs:
         made = way.head.finished(self.vectors, self.raw.head)
         return way.similarity_pairwise(made[self.left], made[self.right])
 
-    def rows(self, forms: Sequence[Form], resamples: int, seed: int) -> tuple[Row, ...]:
+    def rows(self, forms: Sequence[Form], resamples: int, seed: int, own: int) -> tuple[Row, ...]:
         """Correlations of the similarities with the scores."""
-        return _correlations(forms, self.data.score, resamples, seed)
+        return _correlations(forms, self.data.score, resamples, seed, own)
 
 
 class _Search:
@@ -178,7 +178,7 @@ class _Search:
         parts = [best(queries[at : at + rows] @ stored.T - half, k) for at in range(0, len(queries), rows)]
         return np.concatenate(parts)
 
-    def rows(self, forms: Sequence[Form], resamples: int, seed: int) -> tuple[Row, ...]:
+    def rows(self, forms: Sequence[Form], resamples: int, seed: int, own: int) -> tuple[Row, ...]:
         """Means over the queries of every measure; forms share the resamples."""
         gold, found = self.data.gold, [form[-1] for form in forms]
         of_queries = {
@@ -190,7 +190,7 @@ class _Search:
         table = 100 * np.stack(list(of_queries.values()), axis=1)  # [forms, measures, queries]
         drawn = mean_resamples(table.reshape(-1, table.shape[-1]), resamples, seed).reshape(*table.shape[:2], -1)
         values = [dict(zip(of_queries, row, strict=True)) for row in table.mean(axis=2).tolist()]
-        return _rows(forms, values, [dict(zip(of_queries, row, strict=True)) for row in drawn])
+        return _rows(forms, values, [dict(zip(of_queries, row, strict=True)) for row in drawn], own)
 
 
 def _ways(
@@ -232,23 +232,27 @@ def _size(way: Encoder) -> tuple[int, int]:
     return code.affine.outputs, code.nbytes
 
 
-def _correlations(forms: Sequence[Form], gold: Float[np.ndarray, " n"], resamples: int, seed: int) -> tuple[Row, ...]:
+def _correlations(
+    forms: Sequence[Form], gold: Float[np.ndarray, " n"], resamples: int, seed: int, own: int = 0
+) -> tuple[Row, ...]:
     """Correlations of similarities with the scores, or how well they separate two labels; forms share the resamples."""
     if len(np.unique(gold)) == 2:
-        return _separations(forms, gold, resamples, seed)
+        return _separations(forms, gold, resamples, seed, own)
     drawn = spearman_resamples(np.stack([form[-1] for form in forms]), gold, resamples, seed)
     values = [{"spearman": 100 * spearman(form[-1], gold), "pearson": _pearson(form[-1], gold)} for form in forms]
-    return _rows(forms, values, [{"spearman": of_form} for of_form in drawn])
+    return _rows(forms, values, [{"spearman": of_form} for of_form in drawn], own)
 
 
-def _separations(forms: Sequence[Form], gold: Float[np.ndarray, " n"], resamples: int, seed: int) -> tuple[Row, ...]:
+def _separations(
+    forms: Sequence[Form], gold: Float[np.ndarray, " n"], resamples: int, seed: int, own: int
+) -> tuple[Row, ...]:
     """Average precision and ROC AUC of pairs with two labels; pairs are drawn within each label."""
     names, once = ("average_precision", "roc_auc"), np.ones((len(gold), 1), np.float32)
     blocks = [np.stack([binary_scores(form[-1], gold, c) for form in forms]) for c in draws(gold, resamples, seed)]
     whole = [binary_scores(form[-1], gold, once) for form in forms]
     values = [{name: 100 * float(score[0]) for name, score in zip(names, row, strict=True)} for row in whole]
     drawn = 100 * np.concatenate(blocks, axis=2)
-    return _rows(forms, values, [dict(zip(names, of_form, strict=True)) for of_form in drawn])
+    return _rows(forms, values, [dict(zip(names, of_form, strict=True)) for of_form in drawn], own)
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:
@@ -257,13 +261,17 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _rows(
-    forms: Sequence[Form], values: Sequence[dict[str, float]], drawn: Sequence[dict[str, np.ndarray]]
+    forms: Sequence[Form], values: Sequence[dict[str, float]], drawn: Sequence[dict[str, np.ndarray]], own: int
 ) -> tuple[Row, ...]:
-    """Rows with intervals, and the paired difference of the first measure to the first form."""
+    """Rows with intervals, and the paired differences of the first measure to the first form and to form `own`."""
     first, rows = next(iter(values[0])), list[Row]()
-    for (name, dimensions, size, _), scores, of_row in zip(forms, values, drawn, strict=True):
-        intervals = {measure: percentile_interval(samples) for measure, samples in of_row.items()}
-        value = scores[first] - values[0][first]
-        change = Change(value, percentile_interval(of_row[first] - drawn[0][first])) if rows else None
-        rows.append(Row(name, dimensions, size, scores, intervals, change))
+
+    def change(row: int, base: int) -> Change | None:
+        value = values[row][first] - values[base][first]
+        return None if row == base else Change(value, percentile_interval(drawn[row][first] - drawn[base][first]))
+
+    for number, (name, dimensions, size, _) in enumerate(forms):
+        intervals = {measure: percentile_interval(samples) for measure, samples in drawn[number].items()}
+        changes = change(number, 0), change(number, own)
+        rows.append(Row(name, dimensions, size, values[number], intervals, *changes))
     return tuple(rows)

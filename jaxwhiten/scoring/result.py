@@ -44,6 +44,7 @@ class Row:
     scores: dict[str, float]  # by measure
     intervals: dict[str, Interval]  # 95% bootstrap intervals of measures
     versus_raw: Change | None  # difference of the first measure to the raw vectors
+    versus_own: Change | None = None  # and to the encoder with its own head
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,9 @@ class Evaluation:
             (row for row in others if row.bytes is None), key=lambda row: row.scores[self.measure], default=None
         )
         what, n = list(self.counts.items())[-1]
-        against_words = _against(words, n, what, ": use it, or a fine-tuned encoder")
-        said = [part for part in (_against(other, n, what), against_words, _forms(forms, raw)) if part]
+        own, advice = f"{self.rows[self.own].name} vectors", ": use it, or a fine-tuned encoder"
+        against = _against(own, other, n, what), _against(own, words, n, what, advice)
+        said = [part for part in (*against, _forms(forms, raw)) if part]
         text = "; ".join(said)
         return f"{text[:1].upper()}{text[1:]}." if said else ""
 
@@ -151,18 +153,18 @@ def _head(measure: str) -> str:
     return HEADS[measure].removesuffix(" × 100")
 
 
-def _against(other: Row | None, n: int, what: str, advice: str = "") -> str:
-    """How the raw vectors compare with another encoder, or with the better lexical baseline."""
-    if other is None or other.versus_raw is None or math.isnan(other.versus_raw.value):
+def _against(own: str, other: Row | None, n: int, what: str, advice: str = "") -> str:
+    """How vectors compare with another encoder, or with the better lexical baseline."""
+    if other is None or other.versus_own is None or math.isnan(other.versus_own.value):
         return ""
-    value, (low, high) = other.versus_raw
+    value, (low, high) = other.versus_own
     if high < 0:
-        return f"raw vectors beat {other.name} by {-value:.2f} ({-high:.2f} to {-low:.2f})"
+        return f"{own} beat {other.name} by {-value:.2f} ({-high:.2f} to {-low:.2f})"
     if low > 0:
-        return f"{other.name} beats raw vectors by {value:.2f} ({low:.2f} to {high:.2f}){advice}"
+        return f"{other.name} beats {own} by {value:.2f} ({low:.2f} to {high:.2f}){advice}"
     needed = n * ((high - low) / 2 / value) ** 2 if value else math.inf
     decide = f", about {float(f'{needed:.2g}'):,.0f} would decide {abs(value):.2f}" if needed < _MANY else ""
-    return f"raw vectors and {other.name} do not differ significantly: {other.versus_raw} on {n:,} {what}{decide}"
+    return f"{own} and {other.name} do not differ significantly: {other.versus_own} on {n:,} {what}{decide}"
 
 
 def _forms(forms: list[Row], raw: Row) -> str:

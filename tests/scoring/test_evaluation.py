@@ -174,6 +174,10 @@ def test_the_own_head_is_the_score(encoder, pairs):
     assert [row.name for row in found.rows] == ["raw", "whitened", "coded", "TF-IDF", "BM25"]
     assert (found.own, found.score) == (2, found.rows[2].scores["spearman"])
     assert evaluate(small, pairs, resamples=50).spearman == found.rows[1].scores["spearman"]
+    against = evaluate(coded, pairs, versus=encoder, resamples=50)
+    other, lead = against.rows[against.versus], against.rows[0].scores["spearman"] - against.score
+    assert other.versus_own.value == pytest.approx(lead), "the whole folder is compared, not its raw vectors"
+    assert "coded vectors" in against.verdict
     with pytest.raises(InputError, match="already includes a whitening"):
         evaluate(small, pairs, k=4)
     with pytest.raises(InputError, match="pass sentences"):
@@ -182,7 +186,7 @@ def test_the_own_head_is_the_score(encoder, pairs):
 
 def row(name, size, value, low=None, high=None):
     change = None if low is None else Change(value, Interval(low, high))
-    return Row(name, 8, size, {"spearman": 50 + value}, {"spearman": Interval(40.0, 60.0)}, change)
+    return Row(name, 8, size, {"spearman": 50 + value}, {"spearman": Interval(40.0, 60.0)}, change, change)
 
 
 @pytest.mark.parametrize(
