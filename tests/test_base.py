@@ -36,6 +36,7 @@ LINES = [
     ("index texts.txt -o faiss --model small/", "cpu"),
     ("search idx music", None),
     ("drift idx texts.txt", None),
+    ("serve {model}", "serve"),
     ("upgrade idx --model {model} --pooling cls", None),
     ("distil-static -o static --model {model} -k 8 --no-fit", None),
     ("export -o exported --model {model} --pooling mean", None),
@@ -163,7 +164,7 @@ def test_public_names_modules_and_programs(walked):
     names = [name for name in walked[0] if name.startswith("jaxwhiten.") or name in jaxwhiten.__all__]
     assert {"Encoder", "SpectrumCode", "jaxwhiten.training.loop", "jaxwhiten.plots"} <= set(names)
     failed = {name for name in names if walked[0][name][0] != 0}
-    assert failed == {"jaxwhiten.datasets.builders", "jaxwhiten.runners.beam", "train"}
+    assert failed == {"jaxwhiten.datasets.builders", "jaxwhiten.runners.beam", "jaxwhiten.serving", "train"}
     assert "jaxwhiten[train]" in walked[0]["train"][0]
     code, shown = walked[0]["eval"]  # as `python -m eval.sts` imports it
     assert code == 2

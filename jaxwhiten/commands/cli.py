@@ -34,6 +34,7 @@ COMMANDS = {
     "score": "score an encoder on your own pairs or searches, raw, whitened and in fewer bytes",
     "index": "encode texts and build a search index; --bytes fits a code for this index alone",
     "search": "search an index for the documents nearest to a query",
+    "serve": "answer over HTTP with a model's vectors and searches of its index",
     "upgrade": "migrate an index to a better encoder, re-embedding only documents that searches find",
     "drift": "check whether new texts have drifted and an index or model needs refitting",
     "distil-static": "distill an encoder into a table of token vectors",

@@ -41,7 +41,9 @@ def names(tmp_path_factory, tiny_model, shallow_model):
 
 
 def test_every_command_is_walked():
-    assert [line.split()[0] for line in COMMANDS] == list(cli.COMMANDS)
+    assert [line.split()[0] for line in COMMANDS] == [
+        name for name in cli.COMMANDS if name != "serve"
+    ]  # which does not end
 
 
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")

@@ -1,0 +1,54 @@
+"""`jaxwhiten serve MODEL`: answers over HTTP with an encoder's vectors, and with searches of its index."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import os
+import warnings
+from collections.abc import Iterator
+
+from jaxwhiten.commands.arguments import Report, add
+from jaxwhiten.engines import FASTEST, HELP
+from jaxwhiten.errors import InputError, check_integer, is_number
+
+KEY = "JAXWHITEN_API_KEY"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = f"If the environment variable {KEY} is set, requests must carry this key."
+    add(parser, "model", "Hugging Face model ID or folder")
+    add(parser, "--index DIR", "index of texts that this model encoded, for /search")
+    add(parser, "--writable", "let requests add, update and remove documents of the index")
+    add(parser, "--host ADDRESS", "address to listen on; default: 127.0.0.1", default="127.0.0.1")
+    add(parser, "--port PORT", "port to listen on, 0 for any free one; default: 8000", type=int, default=8000)
+    add(parser, "--name NAME", "name of the model in requests; default: the last part of MODEL")
+    add(parser, "--engine ENGINE", f"{HELP}; default: {FASTEST}", default=FASTEST)
+    add(parser, "--allow-origin ORIGIN", "origin of web pages that may call the server", action="append", default=[])
+    add(parser, "--queue N", "texts that may wait before callers get 429; default: 4096", type=int, default=4096)
+    add(parser, "--timeout SECONDS", "seconds to answer a request; default: 60", type=float, default=60.0)
+
+
+def run(args: argparse.Namespace) -> Iterator[Report]:
+    check_integer("queue", args.queue, 1)
+    check_integer("port", args.port, 0, 65535)
+    if not is_number(args.timeout) or args.timeout <= 0:
+        raise InputError(f"timeout={args.timeout}: expected seconds above 0.")
+    if args.writable and not args.index:
+        raise InputError("`writable` changes an index: specify it with `index`.")
+
+    from jaxwhiten.encoding import Encoder
+    from jaxwhiten.serving import Limits, application, listen
+    from jaxwhiten.serving import run as serve
+
+    key = os.environ.get(KEY) or None
+    listening, url = listen(args.host, args.port)
+    with listening:
+        if key is None and not ipaddress.ip_address(listening.getsockname()[0]).is_loopback:
+            warnings.warn(f"{url} is open to the network: set {KEY}, an access key.", stacklevel=2)
+        encoder = Encoder.from_pretrained(args.model, engine=args.engine)
+        limits = Limits(queue=args.queue, seconds=args.timeout)
+        how = {"name": args.name, "index": args.index, "writable": args.writable, "origins": args.allow_origin}
+        app = application(encoder, key=key, limits=limits, **how)
+        yield Report(f"Serving {args.model} on {url}", {"model": args.model, "url": url})
+        serve(app, listening)

@@ -1,0 +1,88 @@
+"""The server: uvicorn on one socket, and the limits of what callers may ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import signal
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+
+from jaxwhiten.serving.protocol import Refused, refusal
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What callers may ask for: texts that wait in the queue, seconds to an answer, bytes of a request."""
+
+    queue: int = 4096
+    seconds: float = 60.0
+    body: int = 8 << 20
+
+
+class Guard:
+    """ASGI middleware: checks the key of requests, except to `/health`, limits their size and time, and counts them."""
+
+    def __init__(self, app: Any, key: str | None, limits: Limits, count: Any):
+        self.app, self.key, self.limits, self.count = app, key, limits, count
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        start, seen, whole, status = time.perf_counter(), 0, False, 0
+
+        async def limited() -> Any:
+            nonlocal seen, whole
+            message = await receive()
+            seen, whole = seen + len(message.get("body", b"")), not message.get("more_body")
+            if seen > self.limits.body:
+                raise Refused(413, f"The body is longer than {self.limits.body:,} bytes.")
+            return message
+
+        async def noted(message: Any) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            given = dict(scope["headers"]).get(b"authorization", b"")
+            if (
+                self.key
+                and scope["path"] != "/health"
+                and not hmac.compare_digest(given, f"Bearer {self.key}".encode())
+            ):
+                raise Refused(401, "Expected the access key as `Authorization: Bearer KEY`.", code="invalid_api_key")
+            async with asyncio.timeout(self.limits.seconds):
+                await self.app(scope, limited, noted)
+        except (Refused, TimeoutError) as error:
+            late = Refused(503, "Not answered in time.", wait=5) if whole else Refused(408, "The body came too late.")
+            if not status:
+                told = await refusal(Request(scope), error if isinstance(error, Refused) else late)
+                await told(scope, receive, noted)
+        finally:
+            self.count(scope["path"], status or 500, time.perf_counter() - start)
+
+
+def listen(host: str = "127.0.0.1", port: int = 8000) -> tuple[socket.socket, str]:
+    """A socket that listens, and its URL; port 0 is any free one. OSError if the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family, backlog=2048)
+    shown, number = listening.getsockname()[:2]
+    return listening, f"http://{f'[{shown}]' if ':' in shown else shown}:{number}"
+
+
+def run(app: Any, listening: socket.socket) -> None:
+    """Serves an application until SIGTERM or Ctrl-C; requests that were accepted are answered first."""
+    import uvicorn
+
+    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, ws="none")
+    # uvicorn raises SIGTERM again when all is answered: the process then ends by itself.
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        uvicorn.Server(config).run([listening])
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,72 @@
+"""Servers on loopback, in threads of this process, with the encoder that ships."""
+
+import contextlib
+import threading
+import time
+import warnings
+from types import SimpleNamespace
+
+import httpx2
+import pytest
+
+from jaxwhiten import Encoder, load_sts
+
+PAIRS = load_sts("sts_sample").splits["test"]
+TEXTS = list(dict.fromkeys(PAIRS.sentence1))[:200]
+
+
+@contextlib.contextmanager
+def served(encoder, **how):
+    """A running server: its URL, a client, and what it was made of."""
+    from jaxwhiten import serving  # or the test is skipped
+
+    uvicorn = pytest.importorskip("uvicorn")
+    app = serving.application(encoder, **how)
+    listening, url = serving.listen(port=0)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, ws="none"))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    with listening, httpx2.Client(base_url=url, timeout=60) as client:
+        try:
+            while client.get("/health").status_code != 200:
+                time.sleep(0.02)
+            yield SimpleNamespace(url=url, client=client, post=poster(client), encoder=encoder, app=app)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def poster(client):
+    def post(path, **body):
+        return client.post(path, json=body)
+
+    return post
+
+
+@pytest.fixture(scope="package")
+def tiny():
+    """The encoder that ships, with prompts."""
+    prompts = {"query": "query: ", "document": "passage: "}
+    return Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=64, prompts=prompts)
+
+
+@pytest.fixture(scope="package")
+def plain():
+    """A server of floats, without prompts."""
+    encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=64)
+    with served(encoder) as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def coded(tiny, tmp_path_factory):
+    """A server of codes, with an index that requests may change."""
+    folder, model = (tmp_path_factory.mktemp("served") / name for name in ("idx", "small"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few texts
+        tiny.shrink(TEXTS, bytes=16).save(model)
+    encoder = Encoder.from_pretrained(model)
+    encoder.index(TEXTS, backend="jax").save(folder)
+    with served(encoder, index=folder, writable=True) as server:
+        server.folder = folder
+        yield server

@@ -1,0 +1,91 @@
+"""`jaxwhiten serve` as a process: its messages, its mistakes, and SIGTERM in the middle of work."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx2
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder
+from jaxwhiten.commands import cli
+from tests.conftest import ONE_DEVICE, ROOT
+from tests.serving.conftest import TEXTS
+
+pytest.importorskip("fastapi")
+
+
+@pytest.fixture
+def started():
+    """Starts a server; ends it if the test did not."""
+    running = []
+
+    def start(*words):
+        command = [sys.executable, "-m", "jaxwhiten.commands.cli", "serve", *words, "--port", "0"]
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": ONE_DEVICE}
+        running.append(
+            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+        return running[-1], re.fullmatch(r"Serving (\S+) on (http://\S+)\n", running[-1].stdout.readline())[2]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def test_sigterm_loses_no_request(started):
+    process, url = started("jaxwhiten-tiny")
+    encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean")
+    expected = dict(zip(TEXTS[:40], encoder.encode(TEXTS[:40]), strict=True))
+    accepted = []
+
+    def ask(number):
+        texts = TEXTS[number:40:8] * 8
+        content = json.dumps({"model": "jaxwhiten-tiny", "input": texts})
+        with httpx2.Client(base_url=url, timeout=60) as client:
+            client.get("/health")
+            accepted.append(number)
+            answer = client.post("/v1/embeddings", content=content, headers={"Content-Type": "application/json"})
+        return texts, answer
+
+    with ThreadPoolExecutor(8) as pool:
+        jobs = [pool.submit(ask, number) for number in range(8)]
+        while len(accepted) < 8:
+            time.sleep(0.01)
+        time.sleep(0.1)  # the requests are sent
+        process.send_signal(signal.SIGTERM)
+        for job in jobs:
+            texts, answer = job.result()
+            assert answer.status_code == 200
+            found = [item["embedding"] for item in answer.json()["data"]]
+            np.testing.assert_allclose(found, [expected[text] for text in texts], atol=1e-5)
+    assert process.wait(30) == 0
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(f"{url}/health")
+
+
+def test_mistakes(capsys):
+    for words, message in (
+        (["--writable"], "--writable changes an index: specify it with --index."),
+        (["--queue", "0"], "--queue 0: expected an integer of at least 1."),
+        (["--timeout", "-1"], "--timeout -1.0: expected seconds above 0."),
+        (["--port", "70000"], "--port 70000: expected an integer from 0 to 65535."),
+    ):
+        assert cli.main(["serve", "jaxwhiten-tiny", *words]) == 2
+        assert capsys.readouterr().err == f"error: {message}\n"
+
+
+def test_a_taken_port_is_an_error(capsys):
+    from jaxwhiten import serving
+
+    listening, url = serving.listen(port=0)
+    with listening:
+        assert cli.main(["serve", "jaxwhiten-tiny", "--port", url.rpartition(":")[2]]) == 1
+    assert "in use" in capsys.readouterr().err

@@ -1,0 +1,270 @@
+"""Vectors over HTTP: OpenAI's protocol, that of text-embeddings-inference, codes, and what is refused."""
+
+import base64
+import json
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from jaxwhiten.arrays import normalize
+from jaxwhiten.codes import load_code
+from tests.serving.conftest import PAIRS, TEXTS, served
+
+NAME = "jaxwhiten-tiny"
+
+
+def vectors(answer):
+    assert answer.status_code == 200, answer.text
+    return np.array([item["embedding"] for item in answer.json()["data"]])
+
+
+def refused(answer, status, param=None):
+    """The message of an error in OpenAI's shape."""
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["param"] == param
+    return error["message"]
+
+
+def test_the_vectors_are_those_of_encode(plain):
+    answer = plain.post("/v1/embeddings", model=NAME, input=TEXTS[:5])
+    np.testing.assert_allclose(vectors(answer), plain.encoder.encode(TEXTS[:5]), atol=1e-6)
+    told = answer.json()
+    tokens = len(plain.encoder.tokenizer(TEXTS[:5]).flat)
+    assert told["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens, "truncated": 0}
+    assert [item["index"] for item in told["data"]] == list(range(5))
+    assert (told["object"], told["model"], told["data"][0]["object"]) == ("list", NAME, "embedding")
+
+
+def test_base64_is_float32(plain):
+    answer = plain.post("/v1/embeddings", model=NAME, input=TEXTS[0], encoding_format="base64").json()
+    found = np.frombuffer(base64.b64decode(answer["data"][0]["embedding"]), "<f4")
+    np.testing.assert_allclose(found, plain.encoder.encode(TEXTS[0]), atol=1e-6)
+
+
+def test_more_texts_than_a_batch_keep_their_order(plain):
+    texts = [*TEXTS, *PAIRS.sentence2[:300]]
+    np.testing.assert_allclose(
+        vectors(plain.post("/v1/embeddings", model=NAME, input=texts)), plain.encoder.encode(texts), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("ids", [[5, 7], [[5, 7], [9]]])
+def test_token_ids_are_refused(plain, ids):
+    message = refused(plain.post("/v1/embeddings", model=NAME, input=ids), 400, "input")
+    assert "check_embedding_ctx_length=False" in message
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "param", "message"),
+    [
+        ({"input": ""}, 400, "input", "at least 1 character"),
+        ({"input": ["a", ""]}, 400, "input", "input.1: "),
+        ({"input": []}, 400, "input", "at least 1 item"),
+        ({"input": None}, 400, "input", "input: "),
+        ({"input": ["a"] * 2049}, 413, "input", "at most 2048 items"),
+        ({"input": "a", "model": "mini"}, 404, "model", "jaxwhiten-tiny or jaxwhiten-tiny:query"),
+        ({"input": "a", "dimension": 3}, 400, None, "Did you mean 'dimensions'"),
+        ({"input": "a", "dimensions": "3"}, 400, "dimensions", "integer"),
+        ({"input": "a", "dimensions": 0}, 400, "dimensions", "greater"),
+        ({"input": "a", "dimensions": 3}, 400, "dimensions", "no whitening"),
+        ({"input": "a", "output_dtype": "code"}, 400, "output_dtype", "jaxwhiten fit --bytes"),
+        ({"input": "a", "output_dtype": "bits"}, 400, "output_dtype", "'ubinary'"),
+        ({"input": "a", "encoding_format": "hex"}, 400, "encoding_format", "'base64'"),
+    ],
+)
+def test_a_refusal_names_the_field(plain, body, status, param, message):
+    assert message in refused(plain.post("/v1/embeddings", **{"model": NAME, **body}), status, param)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"a"', b"\xff", b'{"input":"\\ud800","model":"m"}', b"1" * 9999])
+def test_a_malformed_body_is_refused(plain, body):
+    answer = plain.client.post("/v1/embeddings", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_a_long_body_is_refused(plain):
+    body = json.dumps({"model": NAME, "input": "a" * (9 << 20)})
+    assert "8,388,608 bytes" in refused(plain.client.post("/v1/embeddings", content=body), 413)
+
+
+def test_paths_and_models(plain):
+    assert [model["id"] for model in plain.client.get("/v1/models").json()["data"]] == [NAME, f"{NAME}:query"]
+    refused(plain.client.get("/v1/nothing"), 404)
+    refused(plain.client.get("/v1/embeddings"), 405)
+    refused(plain.client.get("/v1/code"), 404)
+    refused(plain.post("/search", text="a"), 404)
+
+
+def test_roles_choose_prompts(coded):
+    queries = coded.encoder.without_code().encode_query(TEXTS[:3])
+    for asked in ({"model": "small:query"}, {"model": "small", "input_type": "query"}):
+        found = vectors(coded.post("/v1/embeddings", input=TEXTS[:3], **asked))
+        np.testing.assert_allclose(found, queries, atol=1e-6)
+    documents = normalize(coded.encoder.encode_document(TEXTS[:3]).decode())
+    for asked in ({"model": "small"}, {"model": "small:query", "input_type": "document"}):
+        found = vectors(coded.post("/v1/embeddings", input=TEXTS[:3], **asked))
+        np.testing.assert_allclose(found, documents, atol=1e-6)
+
+
+def test_codes_and_what_decodes_them(coded, tmp_path):
+    how = {"model": "small", "input": TEXTS[:40]}
+    answer = coded.post("/v1/embeddings", output_dtype="code", **how)
+    codes = vectors(answer).astype(np.uint8)
+    np.testing.assert_array_equal(codes, coded.encoder.encode_document(TEXTS[:40]))
+    (tmp_path / "code.safetensors").write_bytes(coded.client.get(answer.json()["decode"]["code"]).content)
+    decoded = normalize(load_code(tmp_path / "code.safetensors").decode(codes))
+    np.testing.assert_allclose(decoded, vectors(coded.post("/v1/embeddings", **how)), atol=1e-6)
+    floats = coded.encoder.without_code().encode_document(TEXTS[:40])
+    bits = vectors(coded.post("/v1/embeddings", output_dtype="ubinary", **how)).astype(np.uint8)
+    np.testing.assert_array_equal(bits, np.packbits(floats > 0, axis=1))
+    answer = coded.post("/v1/embeddings", output_dtype="int8", **how)
+    near = vectors(answer) * np.array(answer.json()["decode"]["scales"])[:, None]
+    assert np.abs(vectors(answer)).max() == 127
+    assert (np.sum(normalize(near) * normalize(floats), axis=1) > 0.999).all()
+    refused(coded.post("/v1/embeddings", output_dtype="code", dimensions=4, **how), 400, "output_dtype")
+
+
+def test_dimensions_of_a_whitening_are_its_leading_columns(coded):
+    floats = coded.encoder.without_code().encode_query(TEXTS[:4])
+    found = vectors(coded.post("/v1/embeddings", model="small:query", input=TEXTS[:4], dimensions=7))
+    np.testing.assert_allclose(found, normalize(floats[:, :7]), atol=1e-5)
+    wide = floats.shape[1] + 1
+    message = refused(coded.post("/v1/embeddings", model="small", input="a", dimensions=wide), 400, "dimensions")
+    assert str(wide - 1) in message
+
+
+def test_long_texts_are_counted_or_refused(plain):
+    long = "music " * 100
+    usage = plain.post("/v1/embeddings", model=NAME, input=["short", long]).json()["usage"]
+    assert usage["truncated"] == 1
+    assert plain.post("/embed", inputs=long, truncate=True).status_code == 200
+    answer = plain.post("/embed", inputs=["short", long], truncate=False)
+    assert answer.status_code == 422
+    assert answer.json() == {"error": "inputs: 1 texts have more than 64 tokens.", "error_type": "Validation"}
+
+
+@pytest.mark.parametrize("path", ["/embed", "/"])
+def test_embed_is_text_embeddings_inference(plain, coded, path):
+    for server, encode in ((plain, plain.encoder.encode), (coded, coded.encoder.encode_document)):
+        expected = encode(TEXTS[:3])
+        expected = expected.decode() if hasattr(expected, "decode") else expected
+        found = server.post(path, inputs=TEXTS[:3]).json()
+        np.testing.assert_allclose(found, normalize(np.asarray(expected)), atol=1e-6)
+    raw = plain.post(path, inputs=TEXTS[0], normalize=False).json()
+    np.testing.assert_allclose(raw, [plain.encoder.encode(TEXTS[0])], atol=1e-6)
+    answer = plain.post(path, inputs="a", prompt_name="qery")
+    assert answer.status_code == 422
+    assert "Did you mean 'query'" in answer.json()["error"]
+    assert plain.post(path, inputs=["a"] * 3000).status_code == 413
+    assert "check_embedding_ctx_length" in plain.post(path, inputs=[1, 2]).json()["error"]
+
+
+def test_concurrent_callers_get_their_own_vectors(plain, coded):
+    rng = random.Random(0)
+    asked = [rng.sample(TEXTS, rng.choice([1, 1, 1, 2, 40])) for _ in range(80)]
+    names = [rng.choice(["jaxwhiten-tiny", "small", "small:query"]) for _ in asked]
+    expected = {
+        "jaxwhiten-tiny": dict(zip(TEXTS, plain.encoder.encode(TEXTS), strict=True)),
+        "small": dict(zip(TEXTS, normalize(coded.encoder.encode_document(TEXTS).decode()), strict=True)),
+        "small:query": dict(zip(TEXTS, coded.encoder.without_code().encode_query(TEXTS), strict=True)),
+    }
+
+    def ask(name, texts):
+        server = plain if name == NAME else coded
+        return vectors(server.post("/v1/embeddings", model=name, input=texts if len(texts) > 1 else texts[0]))
+
+    with ThreadPoolExecutor(16) as pool:
+        for name, texts, found in zip(names, asked, pool.map(ask, names, asked), strict=True):
+            np.testing.assert_allclose(found, [expected[name][text] for text in texts], atol=1e-5)
+    shown = coded.client.get("/metrics").text
+    assert 'jaxwhiten_requests_total{path="/v1/embeddings",status="200"}' in shown
+    assert "jaxwhiten_queue_texts 0.0" in shown
+
+
+class Slow:
+    """An encoder whose batches wait for permission."""
+
+    def __init__(self, encoder, monkeypatch):
+        self.go, self.batches, encode = threading.Event(), [], encoder.encode
+
+        def slow(texts, **how):
+            self.batches.append(list(texts))
+            assert self.go.wait(30)
+            if "bad" in texts:
+                raise ValueError("bad")
+            return encode(texts, **how)
+
+        monkeypatch.setattr(encoder, "encode", slow)
+
+
+def until(condition):
+    for _ in range(500):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("in vain")
+
+
+@pytest.fixture
+def slow(tiny, monkeypatch):
+    """A server whose encoder waits, with a short queue."""
+    encoder = tiny.without_code().with_pooling("mean")
+    control = Slow(encoder, monkeypatch)
+    from jaxwhiten.serving import Limits
+
+    with served(encoder, limits=Limits(queue=8, seconds=3.0), name="slow") as server, ThreadPoolExecutor(16) as pool:
+        control.ask = lambda *texts: pool.submit(server.post, "/v1/embeddings", model="slow", input=list(texts))
+        control.server = server
+        yield control
+        control.go.set()
+
+
+def test_callers_that_wait_share_a_batch_and_a_full_queue_refuses(slow):
+    first = slow.ask("one")
+    until(lambda: slow.batches)
+    rest = [slow.ask(f"text {i}") for i in range(7)]
+    until(lambda: "jaxwhiten_queue_texts 8.0" in slow.server.client.get("/metrics").text)
+    full = slow.ask("too many").result()
+    assert full.status_code == 429
+    assert int(full.headers["Retry-After"]) >= 1
+    assert full.json()["error"]["type"] == "rate_limit_error"
+    slow.go.set()
+    assert {job.result().status_code for job in [first, *rest]} == {200}
+    assert [len(batch) for batch in slow.batches] == [1, 7]
+
+
+def test_an_error_is_its_own_callers(slow):
+    first = slow.ask("one")
+    until(lambda: slow.batches)
+    good, bad = slow.ask("good"), slow.ask("bad")
+    until(lambda: "jaxwhiten_queue_texts 3.0" in slow.server.client.get("/metrics").text)
+    slow.go.set()
+    assert (first.result().status_code, good.result().status_code, bad.result().status_code) == (200, 200, 500)
+
+
+def test_a_late_answer_is_an_error(slow):
+    answers = [slow.ask("one"), slow.ask("two")]
+    for answer in answers:
+        assert answer.result().status_code == 503
+        assert answer.result().headers["Retry-After"] == "5"
+    slow.go.set()
+    assert slow.ask("three").result().status_code == 200
+    assert all("two" not in batch for batch in slow.batches)
+
+
+def test_a_key_is_asked_for(tiny):
+    with served(tiny, key="secret", origins=["https://example.org"]) as server:
+        assert server.client.get("/v1/models").status_code == 401
+        assert "Bearer" in refused(server.post("/v1/embeddings", model=NAME, input="a"), 401)
+        for key, status in {"Bearer secret": 200, "Bearer secre": 401, "secret": 401}.items():
+            assert server.client.get("/v1/models", headers={"Authorization": key}).status_code == status
+        asked = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
+        answer = server.client.options("/v1/embeddings", headers=asked)
+        assert answer.headers["Access-Control-Allow-Origin"] == "https://example.org"
