@@ -98,6 +98,10 @@ class Parser(argparse.ArgumentParser):
         self._second = True  # calls this method again
         return self.parse_known_intermixed_args(args, namespace)
 
+    def options(self) -> list[str]:
+        """All options, in the order in which they were added."""
+        return list(self._option_string_actions)
+
     def flags(self) -> dict[str, str]:
         """The first flag of every option, and the names of the other arguments, by their names in Python."""
         return {action.dest: (action.option_strings or [action.dest])[0] for action in self._actions}

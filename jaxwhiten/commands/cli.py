@@ -43,18 +43,39 @@ COMMANDS = {
     "verify": "check this installation, or models, indexes, vectors, fitted files and data",
 }
 _ALIASES = {"doctor": "verify"}
+# For bash, and for zsh, which reads bash's functions after the first line. File names complete what has no words.
+_COMPLETION = """_jaxwhiten() {{
+  local words='{commands}'
+  if [ "$COMP_CWORD" -gt 1 ]; then
+    case "${{COMP_WORDS[1]}}" in
+{cases}
+    esac
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
+}}
+complete -o default -F _jaxwhiten jaxwhiten"""
+_SHELLS = {"bash": "", "zsh": "autoload -U +X compinit bashcompinit && compinit && bashcompinit\n"}
 
 
-def parser(command: str | None = None) -> tuple[Parser, dict[str, str]]:
-    """The command line, and the flags of one command by their names.
+def completion(shell: str) -> str:
+    """A script that completes commands and their options in a shell."""
+    options = {name: " ".join(parser(name)[1].options()) for name in COMMANDS}
+    cases = "\n".join(f"      {name}) words='{words}' ;;" for name, words in options.items())
+    return _SHELLS[shell] + _COMPLETION.format(commands=" ".join(COMMANDS), cases=cases)
+
+
+def parser(command: str | None = None) -> tuple[Parser, Parser]:
+    """The command line, and the part of one command, or the whole without one.
 
     Only the named command has its arguments, so that the other commands are not imported.
     """
     top = Parser(
         prog="jaxwhiten", description="Whitened sentence vectors from any BERT-family encoder: better and smaller."
     )
-    flags: dict[str, str] = {}
+    own = top
     top.add_argument("--version", action="version", version=f"jaxwhiten {__version__}")
+    shells = "print a script that completes commands and options in bash or zsh"
+    add(top, "--print-completion SHELL", shells, choices=tuple(_SHELLS))
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, what in COMMANDS.items():
         sub = subparsers.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
@@ -62,8 +83,8 @@ def parser(command: str | None = None) -> tuple[Parser, dict[str, str]]:
             _module(name).add_arguments(sub)
             add(sub, "--json", "print the result as a JSON object; search prints one per query")
             add(sub, "--quiet", "print neither notes nor progress")
-            flags = sub.flags()
-    return top, flags
+            own = sub
+    return top, own
 
 
 def _module(command: str) -> ModuleType:
@@ -73,17 +94,18 @@ def _module(command: str) -> ModuleType:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, or the exit code of an error, which is reported in one line on stderr."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    command = next((word for word in arguments if not word.startswith("-")), None)
+    command = arguments[0] if arguments and not arguments[0].startswith("-") else None
     if command in _ALIASES:
         arguments[arguments.index(command)] = command = _ALIASES[command]
     flags: dict[str, str] = {}
     try:
         if command is not None and command not in COMMANDS:
             raise unknown_name("command", command, COMMANDS)
-        top, flags = parser(command)
+        top, own = parser(command)
+        flags = own.flags()
         args = top.parse_args(arguments)
         if args.command is None:
-            top.print_help()
+            print(completion(args.print_completion) if args.print_completion else top.format_help().rstrip())
             return 0
         from jaxwhiten.progress import quiet
 

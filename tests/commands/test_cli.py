@@ -46,6 +46,28 @@ def test_every_command_has_its_help(command, capsys):
     assert capsys.readouterr().out.lower().count(command) >= 1
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("jaxwhiten dr", "drift"),
+        ("jaxwhiten search idx/ --rer", "--rerank --rerank-depth"),
+        ("jaxwhiten fit texts.txt --no", "--no-cache"),
+        ("jaxwhiten fit tex", ""),  # a file's name
+    ],
+)
+def test_bash_completes_commands_and_options(capsys, words, found):
+    assert cli.main(["--print-completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    script += f"\nCOMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _jaxwhiten; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-uc", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == found
+
+
+def test_zsh_reads_the_completion_of_bash(run, capsys):
+    assert run("--print-completion", "zsh").out.endswith(run("--print-completion", "bash").out)
+    assert "invalid choice" in run("--print-completion", "fish").err
+
+
 def test_a_cross_encoder_puts_the_results_in_its_order(index, cross_encoder, capsys):
     words = ["search", str(index), TEXTS[1], "--rerank", str(cross_encoder), "--json", "-k", "3"]
     assert cli.main([*words, "--rerank-depth", str(len(TEXTS))]) == 0

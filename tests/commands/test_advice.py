@@ -1,0 +1,95 @@
+"""The advice of messages: every command in one is run as it stands, every option in one is there."""
+
+import ast
+import functools
+import re
+import shlex
+
+import pytest
+
+from jaxwhiten import Encoder
+from jaxwhiten.commands import cli
+from jaxwhiten.search import load_index
+from tests.commands.conftest import generated
+from tests.conftest import ROOT
+
+PACKAGE = ROOT / "jaxwhiten"
+_COMMAND = re.compile(r"`jaxwhiten ([^`]+)`|^ *(?:Next: )?jaxwhiten ((?:fit|search) .+)$", re.MULTILINE)
+_FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
+# What a reader adds to a command that a message names alone, and types for the words in capitals and for `{}`.
+MODEL = "--model {model} --pooling mean"
+ALONE = {
+    "encode": f"encode {{texts}} {MODEL} -o {{out}}.npy",
+    "embed": f"embed {{texts}} {MODEL} -o {{parts}}",
+    "fit": f"fit {{texts}} {MODEL} -o {{out}}",
+    "index": f"index {{texts}} {MODEL} -o {{out}}",
+    "score": f"score {{pairs}} {MODEL}",
+    "verify": "verify {model}",
+    'search {} "a query"': 'search {idx} "a query"',
+    "upgrade {} --model DIR": "upgrade {idx} --model {model} --pooling cls",
+    "fit TEXTS --model MODEL -o DIR/": "fit {texts} --model {model} --pooling mean -o {out}/",
+    "fit TEXTS --model {}{} -o FITTED": "fit {texts} --model {saved} --bytes 8 -o {out}",
+    "export --format int8 --sentences FILE": f"export --format int8 --sentences {{texts}} {MODEL} -o {{out}}",
+}
+
+
+def messages():
+    """The strings of the package that are no docstrings, each with its file; `{}` stands for a value."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        bodies = [node.body[0] for node in ast.walk(tree) if isinstance(getattr(node, "body", None), list)]
+        skipped = {id(node.value) for node in bodies if isinstance(node, ast.Expr)}
+        skipped |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                yield path, "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+                yield path, node.value
+
+
+def _commands():
+    return sorted({found[1] or found[2] for _, text in messages() for found in _COMMAND.finditer(text)})
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory, tiny_model):
+    at, texts = tmp_path_factory.mktemp("advice"), generated(400)
+    (at / "texts.txt").write_text("\n".join(texts) + "\n")
+    (at / "pairs.tsv").write_text("".join(f"{texts[i]}\t{texts[i + 1]}\t{i}\n" for i in range(20)))
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
+    encoder.save(at / "saved")
+    encoder.index(texts).save(at / "idx")
+    assert load_index(at / "idx").size == 400
+    files = {"texts": at / "texts.txt", "pairs": at / "pairs.tsv", "model": tiny_model, "saved": at / "saved"}
+    return {**files, "idx": at / "idx", "parts": at / "parts"}
+
+
+def test_every_command_in_a_message_is_known_here():
+    assert _commands() == sorted(ALONE)
+
+
+@pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
+@pytest.mark.parametrize("command", ALONE)
+def test_a_command_in_a_message_runs(run, places, tmp_path, command):
+    if "int8" in command:
+        pytest.importorskip("nncf", reason="the extra openvino")
+    done = run(*shlex.split(ALONE[command].format(**places, out=tmp_path / "out")))
+    assert done.code == 0, done.err
+
+
+@functools.cache
+def options():
+    """The options of all commands; a message of one may name another."""
+    found = {"--version", "--print-completion"}
+    for name in cli.COMMANDS:
+        found |= set(cli.parser(name)[1].options())
+    return found
+
+
+def _named():
+    return sorted({(path, text) for path, text in messages() if _FLAG.search(text) and path.parent.name != "runtime"})
+
+
+@pytest.mark.parametrize(("path", "text"), _named(), ids=lambda value: str(value)[-60:])
+def test_an_option_in_a_message_is_there(path, text):
+    assert set(_FLAG.findall(text)) <= options()
