@@ -28,11 +28,17 @@ HARM = {
     "no rows": lambda lines, at: lines[:1],
     "no header": lambda lines, at: lines[1:],
     "a row twice": lambda lines, at: [*lines[: at + 1], *lines[at:]],
+    "two equal names": lambda lines, at: ["a,b,a", *lines[1:]],
+    "a carriage return": lambda lines, at: [*lines[:at], lines[at].replace("a", "a\rb", 1), *lines[at + 1 :]],
+    "a space before each cell": lambda lines, at: [*lines[:at], lines[at].replace(",", ", "), *lines[at + 1 :]],
+    "a stray quote": lambda lines, at: [*lines[:at], lines[at].replace(",", '",', 1), *lines[at + 1 :]],
+    "a cell of a megabyte": lambda lines, at: [*lines[:at], lines[at] + "x" * (1 << 20), *lines[at + 1 :]],
+    "semicolons": lambda lines, at: [line.replace(",", ";") for line in lines],
     "Latin-1": lambda lines, at: [*lines[:at], lines[at] + "\udce9", *lines[at + 1 :]],
 }
 
 
-@fuzz(1 / 3)
+@fuzz(1 / 2)
 @given(
     rows=ROWS,
     harm=st.sampled_from(sorted(HARM)),
