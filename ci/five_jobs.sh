@@ -41,7 +41,7 @@ jaxwhiten fit docs.csv --column text --model "$MINILM" --bytes 96 -o small/
 jaxwhiten index docs.csv --column text --id id --model small/ -o idx/
 jaxwhiten search idx/ "someone plays music" -k 3
 { job 2: fine-tune on a CSV; } 2> /dev/null
-jaxwhiten train pairs.csv --model jaxwhiten-tiny --steps 8 --batch-size 16 --max-length 32 -o tuned/
+jaxwhiten train pairs.csv --model jaxwhiten-tiny --steps 8 --evaluate-every 8 --batch-size 16 --max-length 32 -o tuned/
 { job 3: embed and fill SQLite; } 2> /dev/null
 jaxwhiten embed docs.csv --column text --id id --model small/ -o parts/
 jaxwhiten export --model small/ --format sqlite-vec --bytes 48 -o sqlite/ --from idx/ --into docs.db
