@@ -21,7 +21,6 @@ PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 BENCHMARKS ?= encode latency cold_start whitening_fit whitening_transform train_throughput search_real search_scale \
   search_batches search_threads upgrade_zipf memory
 # What they are given here, so that all take less than 15 minutes on 2 cores; README has the figures without.
-encode_ARGS ?= --rounds 2 --tokens 16000
 whitening_fit_ARGS ?= --rounds 2
 whitening_transform_ARGS ?= --rounds 2
 train_throughput_ARGS ?= --rounds 2 --steps 20

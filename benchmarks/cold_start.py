@@ -3,11 +3,11 @@
     python -m benchmarks.cold_start [--rounds 3]
 
 Every measurement is a process of its own: import, load all-MiniLM-L6-v2, encode ten sentences, end. `cold` has an empty
-compilation cache, `warm` the one an earlier process left. `jaxwhiten search` finds one query in an index of ten texts.
-Peers are sentence-transformers on the same folder, and what light libraries such as fastembed do: tokenizers and ONNX
-Runtime on a graph that was exported before. What the parts of our start take is printed: import, load, first call (it
-compiles), second call, and how many programs XLA compiles. All choose their device; where one takes a GPU and another
-cannot, nothing is reported.
+cache, `warm` the one an earlier process left. `jaxwhiten search` finds one query in an index of ten texts. Peers are
+sentence-transformers on the same folder, and what light libraries such as fastembed do: tokenizers, and ONNX Runtime or
+OpenVINO, with its cache, on a graph that was exported before. All have their bytecode. What the parts of our start take
+is printed: import, load, first call (it compiles), second call, and how many programs XLA compiles. All choose their
+device; where one takes a GPU and another cannot, nothing is reported.
 """
 
 from __future__ import annotations
@@ -53,6 +53,20 @@ ids, mask = (np.array([getattr(row, name) for row in rows], np.int64) for name i
 assert session.run(None, {{"ids": ids, "mask": mask}})[0].shape == (10, 384)
 print("cpu")
 """
+PLAIN = """
+import numpy as np
+import openvino
+from tokenizers import Tokenizer
+tokenizer = Tokenizer.from_file({folder!r} + "/tokenizer.json")
+tokenizer.enable_padding()
+tokenizer.enable_truncation(128)
+how = {{"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "CACHE_DIR": {graph!r} + ".compiled"}}
+model = openvino.Core().compile_model({graph!r}, "CPU", how)
+rows = tokenizer.encode_batch({sentences!r})
+ids, mask = (np.array([getattr(row, name) for row in rows], np.int64) for name in ("ids", "attention_mask"))
+assert model({{"ids": ids, "mask": mask}})[0].shape == (10, 384)
+print("cpu")
+"""
 PARTS = ("import", "load", "first call", "second call")
 PEER = """
 from sentence_transformers import SentenceTransformer
@@ -60,7 +74,8 @@ model = SentenceTransformer({folder!r})
 assert model.encode({sentences!r}).shape == (10, 384)
 print(model.device.type)
 """
-OPENVINO, SEARCH = "jaxwhiten, engine openvino", "jaxwhiten search, engine openvino"
+COLD, WARM, JAX = "jaxwhiten, cold", "jaxwhiten, warm", "jaxwhiten, engine jax, warm"
+SEARCH, ENCODE = "jaxwhiten search", "jaxwhiten encode"
 SENTENCES = [f"{number} birds sit on a wire and wait for the rain to end." for number in range(10)]
 
 
@@ -72,16 +87,21 @@ def process(code: str, folder: Path, cache: str, graph: Path | None = None, how:
 
 def run(words: list[str], cache: str) -> str:
     """What a Python process prints."""
-    environment = os.environ | {"JAXWHITEN_CACHE_DIR": cache} | {"HF_HUB_OFFLINE": "1"}
-    done = subprocess.run([sys.executable, *words], check=True, env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, *words], check=True, env=environment(cache), capture_output=True, text=True)
     return done.stdout
+
+
+def environment(cache: str) -> dict[str, str]:
+    """Variables of a process, whose bytecode is kept, as in an installation."""
+    kept = {"HF_HUB_OFFLINE": "1", "JAXWHITEN_CACHE_DIR": cache, "PYTHONPYCACHEPREFIX": tempfile.gettempdir()}
+    return {name: x for name, x in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | kept
 
 
 def compilations(folder: Path, cache: str, how: str = "") -> int:
     """How many programs XLA compiles in a start; those read from the compilation cache do not count."""
     text = OURS.format(folder=str(folder), sentences=SENTENCES, how=how)
-    environment = os.environ | {"JAXWHITEN_CACHE_DIR": cache, "HF_HUB_OFFLINE": "1", "JAX_LOG_COMPILES": "1"}
-    done = subprocess.run([sys.executable, "-c", text], check=True, env=environment, capture_output=True, text=True)
+    how_run = {"env": environment(cache) | {"JAX_LOG_COMPILES": "1"}, "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, "-c", text], check=True, **how_run)
     return done.stderr.count("Finished XLA compilation") - done.stderr.count("Persistent compilation cache hit")
 
 
@@ -93,41 +113,47 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as warm:
         job = Job(folder, 128, BulkTokenizer(folder, 128), SENTENCES, Path(warm), "cpu", "float32")
         graph = exported(job)
-        names = ("jaxwhiten, cold", "jaxwhiten, warm", OPENVINO)
+        names = (COLD, WARM, JAX)
         parts: dict[str, list[list[float]]] = {name: [] for name in names}
-        how = ', engine="openvino", dtype="float32"'
-        encoder = Encoder.from_pretrained(folder, engine="openvino", dtype="float32")
+        how, texts = ', engine="jax"', Path(warm) / "texts.txt"
+        texts.write_text("\n".join(SENTENCES))
+        commands = {SEARCH: ["search", str(Path(warm) / "index"), "Birds wait."]}
+        commands[ENCODE] = ["encode", str(texts), "--model", str(folder), "-o", str(Path(warm) / "v.npy")]
+        encoder = Encoder.from_pretrained(folder)
         vectors, index = encoder.encode(SENTENCES), str(Path(warm) / "index")
         build_index(vectors, encoding=encoder.encoding(), documents=SENTENCES).save(index)
         for name in names[1:]:  # what a first process keeps
-            process(OURS, folder, warm, how=how if name == OPENVINO else "")
-        run(["-m", "jaxwhiten.commands.cli", "search", index, "Birds wait."], warm)
+            process(OURS, folder, warm, how=how if name == JAX else "")
+
+        def command(name: str) -> None:
+            run(["-m", "jaxwhiten.commands.cli", *commands[name]], warm)
 
         def ours(name: str, cache: str, how: str = "") -> None:
             parts[name].append([float(word) for word in process(OURS, folder, cache, how=how)[:-1]])
 
         def cold() -> None:
             with tempfile.TemporaryDirectory() as empty:
-                ours("jaxwhiten, cold", empty)
+                ours(COLD, empty)
 
-        codes = {"jaxwhiten": OURS, "sentence-transformers": PEER, "tokenizers and ONNX Runtime": LIGHT}
+        peers = {"sentence-transformers": PEER, "tokenizers and ONNX Runtime": LIGHT, "tokenizers and OpenVINO": PLAIN}
+        codes = {"jaxwhiten": OURS, **peers}
         devices = {name: process(code, folder, warm, graph)[-1] for name, code in codes.items()}
         if len(set(devices.values())) > 1:
             raise SystemExit(f"they ran on {devices}: CUDA_VISIBLE_DEVICES= JAX_PLATFORMS=cpu measures the CPU")
         contestants = {
-            "jaxwhiten, cold": cold,
-            "jaxwhiten, warm": lambda: ours("jaxwhiten, warm", warm),
-            OPENVINO: lambda: ours(OPENVINO, warm, how),
-            SEARCH: lambda: run(["-m", "jaxwhiten.commands.cli", "search", index, "Birds wait."], warm),
-            "sentence-transformers": lambda: process(PEER, folder, warm),
-            "tokenizers and ONNX Runtime": lambda: process(LIGHT, folder, warm, graph),
+            COLD: cold,
+            WARM: lambda: ours(WARM, warm),
+            JAX: lambda: ours(JAX, warm, how),
+            **{name: lambda name=name: command(name) for name in commands},
+            **{name: lambda code=code: process(code, folder, warm, graph) for name, code in peers.items()},
         }
+        for name in commands:
+            command(name)
         seconds = interleave(contestants, args.rounds, warmup=0)
         with tempfile.TemporaryDirectory() as empty:
             compiled = {names[0]: compilations(folder, empty), names[1]: compilations(folder, empty)}
-            compiled[OPENVINO] = compilations(folder, warm, how)
+            compiled[JAX] = compilations(folder, warm, how)
     print(f"process start to ten vectors, {args.rounds} rounds in rotated order")
-    peers = [name for name in seconds if not name.startswith("jaxwhiten")]
     ratios = {name: {peer: ratio(seconds, name, peer) for peer in peers} for name in seconds if name not in peers}
     spent = {
         name: {part: median([row[i] for row in rows]) for i, part in enumerate(PARTS)} for name, rows in parts.items()

@@ -73,12 +73,12 @@ def ours(job: Job, **how: Any) -> Encode:
 
 
 def ours_int8(job: Job) -> Encode:
-    """Our engine openvino on weights that `save_int8` made."""
+    """Ours on weights that `save_int8` made."""
     folder = job.scratch / "jaxwhiten-int8"
     if not folder.exists():
         with quiet():
             save_int8(folder, Encoder.from_pretrained(job.folder, pooling="mean"), job.texts[:CALIBRATION])
-    return ours(job._replace(folder=folder), engine="openvino", dtype="int8")
+    return ours(job._replace(folder=folder), dtype="int8")
 
 
 def sentence_transformers(
@@ -169,16 +169,13 @@ def distilled(folder: Path) -> Any:
         return distill(str(folder), pca_dims=256)
 
 
-# Names say the precision where there are several. OpenVINO computes in bfloat16 if it is not told otherwise.
+# Ours are named by what a user passes; names of peers say the precision where there are several. OpenVINO computes in
+# bfloat16 if it is not told otherwise.
 CONTESTANTS = {
     "jaxwhiten": Contestant(ours, exact=True, large=True, gpu=True),
-    "jaxwhiten, engine openvino, float32": Contestant(
-        functools.partial(ours, engine="openvino", dtype="float32"), exact=True, large=True
-    ),
-    "jaxwhiten, engine openvino, bfloat16": Contestant(
-        functools.partial(ours, engine="openvino", dtype="bfloat16"), large=True
-    ),
-    "jaxwhiten, engine openvino, int8": Contestant(ours_int8, large=True),
+    "jaxwhiten, bfloat16": Contestant(functools.partial(ours, dtype="bfloat16"), large=True),
+    "jaxwhiten, int8": Contestant(ours_int8, large=True),
+    "jaxwhiten, engine jax": Contestant(functools.partial(ours, engine="jax"), exact=True, large=True),
     "sentence-transformers": Contestant(sentence_transformers, exact=True, large=True),
     "sentence-transformers bfloat16": Contestant(
         functools.partial(sentence_transformers, dtype="bfloat16"), large=True, gpu=True

@@ -1,11 +1,11 @@
 """Encoding beside its peers: the same weights and texts, in rotated order, speed with quality.
 
-    python -m benchmarks.encode [--rounds 4] [--tokens N] [--no-base]
+    python -m benchmarks.encode [--rounds 3] [--tokens N] [--no-base]
 
 Contestants are those of `benchmarks/contestants.py` that are installed; the others are named. Texts that need no
 download: `short` are the sentences of sts_sample, `long` docstrings of Python's standard library of up to 512 tokens,
 `mixed` their first sentences and their rests, up to 128 tokens; versions of Python differ in these two.
-all-MiniLM-L6-v2 on each, and a random encoder of BERT-base's size on a sixth of `mixed`, in two rounds, for most.
+all-MiniLM-L6-v2 on each, and a random encoder of BERT-base's size on a quarter of `mixed`, in two rounds, for most.
 sentence-transformers sorts by length itself and pads to the longest of a batch of 32, its default;
 ONNX Runtime and OpenVINO get length-sorted batches of about 2,048 tokens, padded to their longest. On a GPU
 (`pip install 'jaxwhiten[cuda,parity]'` and a PyTorch with CUDA), all in bfloat16: sentence-transformers there with SDPA
@@ -62,7 +62,7 @@ class Setting(NamedTuple):
 
 
 SETTINGS = {
-    "cpu": Setting("cpu", "float32", 32_000, 3072, 0.99999),
+    "cpu": Setting("cpu", "float32", 16_000, 3072, 0.99999),
     "cuda": Setting("cuda", "bfloat16", 2_000_000, 8192, 0.99),
 }
 
@@ -227,8 +227,8 @@ def measure(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--tokens", type=int, help="of each kind of text; 32,000 on a CPU, 2,000,000 on a GPU")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, help="of each kind of text; 16,000 on a CPU, 2,000,000 on a GPU")
     parser.add_argument("--no-base", action="store_true", help="leave the encoder of BERT-base's size out")
     args = parser.parse_args()
     from transformers.utils import logging as transformers_logging
@@ -248,7 +248,7 @@ def main() -> None:
     if not args.no_base:
         with tempfile.TemporaryDirectory() as base:
             write_random_base(Path(base), folder)
-            few = setting._replace(tokens=max(setting.tokens // 6, 1))
+            few = setting._replace(tokens=max(setting.tokens // 4, 1))
             how |= {"rounds": min(2, args.rounds), "scored": False}
             results.append(measure("BERT-base's size", Path(base), "mixed", 128, few, **how))
     save("encode", {"bfloat16": bfloat16, "results": results})

@@ -1,12 +1,13 @@
 """One call at a time: a query to its vector, a query to its ids, eight callers, and documents of 512 tokens.
 
-    python -m benchmarks.latency [--rounds 5] [--queries 100] [--documents 100000]
+    python -m benchmarks.latency [--rounds 4] [--queries 100] [--documents 100000]
 
 all-MiniLM-L6-v2, mean pooling and unit length, float32 unless a name says otherwise; queries are sentences of
 sts_sample. In every round each contestant, in rotated order, answers all queries one after the other; p50 and p99 are
 over the calls of all rounds, and ratios are of the rounds' medians. `tokenizers, ONNX Runtime` and `tokenizers,
 OpenVINO` are the shortest programs that people write around these engines: tokenise, run, divide by the norm.
 
+    lengths    one text of 8, 16 and 64 tokens
     search     text to ids over --documents coded documents of 48 bytes, from Python and by `jaxwhiten search`, and
                the same queries by sentence-transformers or ONNX Runtime with FAISS over float32 vectors
     callers    queries per second from one thread and from eight that share one encoder
@@ -44,7 +45,8 @@ CALLERS = 8
 BYTES = 48
 ONNX = "tokenizers, ONNX Runtime"
 WITHOUT_SPINNING = f"{ONNX} without spinning"  # its idle threads sleep, and leave the cores to FAISS's
-FLOAT32 = "jaxwhiten, engine openvino, float32"
+JAX = "jaxwhiten, engine jax"
+LENGTHS = (8, 16, 64)  # of single texts
 EXACT = 1e-5  # by how much a float32 contestant's vectors may differ from ours
 
 
@@ -53,8 +55,8 @@ def encoders(job: Job) -> dict[str, Callable[[str], np.ndarray]]:
     found: dict[str, Callable[[str], np.ndarray]] = {}
     for name, how in (
         ("jaxwhiten", {}),
-        (FLOAT32, {"engine": "openvino", "dtype": "float32"}),
-        ("jaxwhiten, engine openvino, bfloat16", {"engine": "openvino", "dtype": "bfloat16"}),
+        ("jaxwhiten, bfloat16", {"dtype": "bfloat16"}),
+        (JAX, {"engine": "jax"}),
     ):
         found[name] = Encoder.from_pretrained(job.folder, **how).encode  # type: ignore[arg-type]
     from sentence_transformers import SentenceTransformer
@@ -139,8 +141,8 @@ def search(job: Job, found: dict[str, Callable[[str], np.ndarray]], documents: i
     searches: dict[str, Callable[[str], Any]] = {}
     for backend in ("faiss-flat", "jax"):
         coded = build_index(x, backend, codes=code)
-        for ours, engine in (("jaxwhiten", "JAX"), (FLOAT32, "OpenVINO")):
-            name = f"jaxwhiten, {engine} float32, {backend} of {BYTES} bytes"
+        for ours in ("jaxwhiten", JAX):
+            name = f"{ours}, {backend} of {BYTES} bytes"
             searches[name] = lambda text, ours=ours, coded=coded: coded.search(found[ours](text)[None], 10)
     for peer in ("sentence-transformers", ONNX, WITHOUT_SPINNING):
         searches[f"{peer}, FAISS float32"] = lambda text, peer=peer: flat.search(found[peer](text)[None], 10)
@@ -155,7 +157,7 @@ def vectors_of(documents: int) -> np.ndarray:
 @contextlib.contextmanager
 def by_command(job: Job, documents: int) -> Iterator[Callable[[str], Any]]:
     """Text to texts by `jaxwhiten search`, which reads queries from a pipe, over coded documents with texts."""
-    how = Encoder.from_pretrained(job.folder, engine="openvino", dtype="float32").encoding()
+    how = Encoder.from_pretrained(job.folder).encoding()
     texts = [f"document {number}" for number in range(documents)]
     index = build_index(vectors_of(documents), bytes=BYTES, codes="spectrum", encoding=how, documents=texts)
     index.save(job.scratch / "index")
@@ -212,10 +214,10 @@ def long_documents(folder: Path, tokens: int, rounds: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--documents", type=int, default=100_000, help="in the index that is searched")
-    parser.add_argument("--tokens", type=int, default=32_768, help="of the long documents")
+    parser.add_argument("--tokens", type=int, default=16_384, help="of the long documents")
     args = parser.parse_args()
     folder = Path(resolve_folder(MODEL))
     pairs = load_sts("sts_sample").splits["test"]
@@ -232,8 +234,12 @@ def main() -> None:
         lengths = job.tokenizer(queries).lengths
         title = f"{MINILM}, one of {len(queries)} queries of {lengths.min()} to {lengths.max()} tokens"
         one = report(title, *calls(found, queries, args.rounds))
+        each = {}
+        for length in LENGTHS:
+            texts = [" ".join(["rain"] * (length - 2))] * len(queries)
+            each[length] = report(f"one text of {length} tokens", *calls(found, texts, args.rounds))
         with by_command(job, args.documents) as ask:
-            searches = search(job, found, args.documents) | {"jaxwhiten search, OpenVINO float32, by a pipe": ask}
+            searches = search(job, found, args.documents) | {"jaxwhiten search, by a pipe": ask}
             to_ids = calls(searches, queries, args.rounds)
         searched = report(f"text to ids, {args.documents:,} documents", *to_ids)
         print(f"\nqueries per second by 1 thread and by {CALLERS}")
@@ -243,7 +249,7 @@ def main() -> None:
             shared[name] = [callers(encode, queries, threads) for threads in (1, CALLERS)]
             print(f"  {name:40}{shared[name][0]:8.0f}{shared[name][1]:8.0f}")
     documents = long_documents(folder, args.tokens, args.rounds)
-    save("latency", {"query": one, "search": searched, "callers": shared, "documents": documents})
+    save("latency", {"query": one, "lengths": each, "search": searched, "callers": shared, "documents": documents})
 
 
 if __name__ == "__main__":

@@ -76,8 +76,8 @@ def encode(text):
 """
 CONTESTANTS = {
     "jaxwhiten": OURS.format(""),
-    "jaxwhiten, engine openvino, float32": OURS.format('engine="openvino", dtype="float32"'),
-    "jaxwhiten, engine openvino, bfloat16": OURS.format('engine="openvino", dtype="bfloat16"'),
+    "jaxwhiten, bfloat16": OURS.format('dtype="bfloat16"'),
+    "jaxwhiten, engine jax": OURS.format('engine="jax"'),
     "sentence-transformers": PEER,
     "ONNX Runtime": ONNX,
 }

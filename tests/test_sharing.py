@@ -15,6 +15,7 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.search import Upgraded
 from tests.commands.conftest import generated
 
+pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 TEXTS = generated(160)
 X = (np.random.default_rng(0).normal(size=(800, 16)) * np.linspace(3, 0.3, 16)).astype(np.float32)
 CODES = {"spectrum": SpectrumCode(bytes=4), "int8": Int8(), "uint8": UInt8(), "binary": Binary(), "ubinary": UBinary()}
@@ -45,7 +46,6 @@ def things(tiny_model, cross_encoder):
 NAMES = ["Encoder", "Encoder.shrink", "CrossEncoder", "Whitening", *CODES, *BACKENDS, "Index of an encoder", "Upgraded"]
 
 
-@pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 @pytest.mark.parametrize("name", NAMES)
 def test_eight_threads_get_what_one_gets(things, name):
     own, use = things[name]
