@@ -59,7 +59,7 @@ WEIGHTS_STAMP := $(VENV)/.weights
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
 .PHONY: help demo test test-all ci-extras wheel lint mutation types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
-  codes regret upgrade unsupervised distil adapters rerank tables owner clean
+  codes beir regret upgrade unsupervised distil adapters rerank tables owner clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -160,6 +160,11 @@ codes: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/codes.md; need
 	      --config.dataset=$${data#*:} $$options --config.out=runs/tasks/$${encoder%%:*}-$${data%%:*}; \
 	  done; \
 	done
+
+ENCODER ?= sentence-transformers/all-MiniLM-L6-v2
+beir: $(call stamp,cpu-data-eval) $(WEIGHTS_STAMP) ## Every BEIR folder below a folder, and the means: make beir DIR=FOLDER ENCODER=MODEL
+	@test -d "$(DIR)" || { echo "DIR has to name a folder of BEIR folders"; exit 2; }
+	@$(BIN)/python -m eval.beir "$(DIR)" --model "$(ENCODER)" -o runs/beir.json
 
 UPGRADES = jaxwhiten-tiny first_last_avg,jaxwhiten-tiny first_last_avg whitened,sentence-transformers/all-MiniLM-L6-v2 mean
 upgrade: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/upgrade.md; needs the data folder, and isotrieve for its rows

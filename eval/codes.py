@@ -143,7 +143,8 @@ def encode(
 ) -> Searched:
     """All vectors; queries are limited to those with gold, as many as the config asks for."""
     folder = config.data_dir or None
-    _, asked, gold = measure.asked(data, config.queries)
+    rows, asked, gold = measure.asked(data, config.queries)
+    data = replace(data, own=None if data.own is None else data.own[rows])
     sentences, indices = index_sentences([load_sts(name, folder) for name in tasks], test_only=True)
     in_pairs, pair_tasks = classification.load_tasks(classify, folder)
     documents, queries = (
@@ -201,13 +202,13 @@ def measured(
         return None
     known.add(key)
     built = time.perf_counter() - started
-    _, ids = index.search(queries, min(DEEP, index.size), prepared=True)
+    ids = first(index, queries, searched)
     timed = queries[: config.timed]
     seconds = measure.batched_seconds(index, timed, FIRST, prepared=True) if len(timed) else math.nan
     found = [ids]
     for seed in range(1, config.seeds if name == "spectrum" else 1):
         index, queries, _ = coded(name, size, fit, searched, seed)
-        found.append(index.search(queries, min(DEEP, index.size), prepared=True)[1])
+        found.append(first(index, queries, searched))
     ranks = np.mean([metrics.reciprocal_ranks(ids, searched.gold, FIRST) for ids in found], axis=0)
     scored = Scored(ranks, {}, {})
     if searched.tasks and name not in TRAINED:
@@ -245,6 +246,11 @@ def measured(
         "search_ms": 1000 * seconds / max(1, len(timed)),
         **told,
     }, scored
+
+
+def first(index: Index | Comparator, queries: np.ndarray, searched: Searched) -> np.ndarray:
+    """The first results of each query, without its own document."""
+    return searched.data.others(index.search(queries, min(DEEP + 1, index.size), prepared=True)[1])[:, :DEEP]
 
 
 def coded(

@@ -114,12 +114,12 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
     yield run
     documents, queries = ([number[text] for text in texts] for texts in (data.documents, data.queries))
     texts, bases = [*number, *(() if nli is None else (*nli.premise, *nli.hypothesis))], Bases(config)
-    for row, ranks in word_rows(settings, texts, len(number), documents, queries, encoder, data.gold):
+    for row, ranks in word_rows(settings, texts, len(number), documents, queries, encoder, data):
         run.rows.append(bases.compared(row, ranks))
     if other is not None:
         found = store.encode(other, list(number))
-        _, ids = build_index(found[documents], "jax").search(found[queries], min(FIRST, len(documents)))
-        ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
+        _, ids = build_index(found[documents], "jax").search(found[queries], min(FIRST + 1, len(documents)))
+        ranks = metrics.reciprocal_ranks(data.others(ids), data.gold, FIRST)
         bases.raw = dict.fromkeys(itertools.product(poolings, searches.options), ranks)
     notes, kept = Notes(), dict[bool, tuple[results.RetrievalRow, Index]]()  # the best raw and the best whitened index
     for pooling in poolings:
@@ -166,7 +166,7 @@ def word_rows(
     documents: Sequence[int],
     queries: Sequence[int],
     encoder: Encoder,
-    gold: metrics.Gold,
+    data: RetrievalData,
 ) -> Iterator[tuple[results.RetrievalRow, np.ndarray]]:
     """Rows of the baselines of words, fitted like the whitenings; the first `searched` texts are searched."""
     for name in settings.words:
@@ -175,7 +175,7 @@ def word_rows(
         if name != "bm25":
             own = fitted_on | {"target": [*documents, *queries]}
             fitted_on = fits(settings.whitenings, own, searched, counts.shape[0])
-        yield from score_words(name, counts, documents, queries, fitted_on, gold)
+        yield from score_words(name, counts, documents, queries, fitted_on, data)
 
 
 def whitened(
@@ -213,7 +213,7 @@ def score(
 ) -> Iterator[tuple[results.RetrievalRow, Index, np.ndarray]]:
     """For each backend a row of results, its index, and the reciprocal rank of each query with gold."""
     data, most = searches.data, len(searches.data.documents)
-    first, deep = min(FIRST, most), min(max(DEEP, searches.depth), most)
+    first, deep = min(FIRST, most), min(max(DEEP, searches.depth) + (data.own is not None), most)
     exact: dict[str, measure.Exact] = {}
     for backend, options in searches.options.items():
         index = build_index(
@@ -225,7 +225,7 @@ def score(
             **options,
         )
         prepared = index.prepare(vectors.queries)
-        _, ids = index.search(prepared, deep, prepared=True)
+        ids = data.others(index.search(prepared, deep, prepared=True)[1])
         seconds = measure.batched_seconds(index, prepared, first, prepared=True)
         seconds_raw = measure.batched_seconds(index, vectors.queries, first, prepared=False)
         # The exact reference is another implementation than the one under test.
@@ -268,7 +268,7 @@ def score_words(
     documents: Sequence[int],
     queries: Sequence[int],
     fitted_on: Mapping[str, Sequence[int]],
-    gold: metrics.Gold,
+    data: RetrievalData,
 ) -> Iterator[tuple[results.RetrievalRow, np.ndarray]]:
     """For each fit a row of a baseline of `eval.words`, and the reciprocal rank of each query with gold.
 
@@ -279,9 +279,9 @@ def score_words(
         as_queries, as_documents = weigh(name, counts, counts[rows])
         stored, asked = as_documents[documents], as_queries[queries]
         built = time.perf_counter()
-        ids = nearest(asked, stored, min(DEEP, len(documents)))
+        ids = data.others(nearest(asked, stored, min(DEEP + 1, len(documents))))[:, :DEEP]
         seconds, size = time.perf_counter() - built, stored.data.nbytes + stored.indices.nbytes + stored.indptr.nbytes
-        ranks = metrics.reciprocal_ranks(ids, gold, FIRST)
+        ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
         row = results.RetrievalRow(
             model="words",
             pooling=name,
@@ -293,7 +293,7 @@ def score_words(
             transductive=whitening == "target",
             backend="sparse",
             options={},
-            **quality(ids, ranks, gold),
+            **quality(ids, ranks, data.gold),
             index_recall_at_10=1.0,
             time_ms=1000 * seconds / len(queries),
             queries_per_second=len(queries) / seconds,

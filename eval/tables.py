@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ from typing import Any
 from benchmarks import tables as benchmarks
 from benchmarks.cut import cut
 from configs import launch
-from eval import compared, report
+from eval import beir, compared, mteb, report
 from eval.common import say
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, unknown_name
@@ -76,6 +77,8 @@ def load(name: str) -> report.Run | list[report.Run] | benchmarks.Result | None:
         }
         return over_seeds([load(run) for run in sorted(found)], name.partition("-*")[0]) if found else None
     made, kept = MADE / name, KEPT / name
+    if (path := kept.with_name(f"{kept.name}.json")).is_file():
+        return {"name": name, **json.loads(path.read_text(encoding="utf-8"))}
     if (made / "run.json").is_file():
         run = report.Run.load(made)
         return keep(run, kept) if run.header.complete else run
@@ -117,7 +120,8 @@ def table_of(
             raise unknown_name("table", view, compared.VIEWS)
         return cut(compared.VIEWS[view](run), conditions)
     if isinstance(run, dict):
-        return benchmarks.table_of(run, view, conditions)
+        views = beir.VIEWS | mteb.VIEWS
+        return cut(views[view](run), conditions) if view in views else benchmarks.table_of(run, view, conditions)
     module = getattr(report, run.header.program.removeprefix("eval."))
     views = [name for name in vars(module) if name.endswith("_table") and not name.startswith("_")]
     if view not in views:

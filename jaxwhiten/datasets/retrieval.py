@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import json
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 from jaxwhiten.datasets.tables import Table, read_header, read_table, table_format
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
@@ -30,7 +33,8 @@ _EXAMPLES = 5
 # Usual names of the columns of queries and their relevant documents.
 SEARCHES = (("query", "document"), ("query", "positive"), ("anchor", "positive"), ("question", "answer"))
 
-Row = tuple[str, str, str, str, bool]  # query id, document id, query, document, whether they are duplicates
+# Query id, document id, query, document, whether they are duplicates.
+Row = tuple[str, str, str, str | None, bool]
 
 
 @dataclass(frozen=True)
@@ -42,16 +46,25 @@ class RetrievalData:
     document_ids: list[str]  # in the source
     queries: list[str]
     query_ids: list[str]
-    gold: Gold  # indices of the relevant documents of each query, often none
+    gold: Gold  # indices of the relevant documents of each query, often none; those missing have the highest
     counts: Mapping[str, int]  # rows, malformed rows, ids with two texts, empty texts, queries without gold
     conflicts: Sequence[str] = ()  # examples of ids with different texts; the first text was kept
+    own: Int[np.ndarray, " q"] | None = None  # the document with each query's id in a BEIR folder, or −1
 
     def with_gold(self) -> RetrievalData:
         """These documents with the queries that have relevant ones among them."""
         rows = np.flatnonzero(np.diff(self.gold.indptr))
         texts, ids = ([side[row] for row in rows] for side in (self.queries, self.query_ids))
         gold = Gold(np.concatenate([[0], self.gold.indptr[rows + 1]]), self.gold.ids)
-        return dataclasses.replace(self, queries=texts, query_ids=ids, gold=gold)
+        own = None if self.own is None else self.own[rows]
+        return dataclasses.replace(self, queries=texts, query_ids=ids, gold=gold, own=own)
+
+    def others(self, ids: Int[np.ndarray, "q k"]) -> Int[np.ndarray, "q m"]:
+        """The results of every query but for its own document, as BEIR has it; one fewer if any query has one."""
+        if self.own is None:
+            return ids
+        order = np.argsort(ids == self.own[:, None], axis=1, kind="stable")
+        return np.take_along_axis(ids, order[:, :-1], axis=1)
 
 
 @dataclass
@@ -60,7 +73,7 @@ class _Side:
 
     kind: str
     number: dict[str, int] = field(default_factory=dict)
-    texts: list[str] = field(default_factory=list)
+    texts: list[Any] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
 
     def add(self, key: str, text: Any) -> int:
@@ -79,7 +92,8 @@ def from_pairs(
 
     The first questions are the queries and the second questions the documents, both by id with the first text of an id.
     The gold of a query are the documents of its rows marked as duplicates. Empty texts become `"."` and are counted, in
-    addition to the `counts` of the reader. `corpus` gives ids and texts of documents, which need not occur in a row.
+    addition to the `counts` of the reader. `corpus` gives ids and texts of documents, which need not occur in a row; a
+    document of a row whose text is None is relevant and never found.
     """
     queries, documents = _Side("query"), _Side("document")
     for key, text in corpus:
@@ -94,13 +108,15 @@ def from_pairs(
         raise DataError(f"{name}: contains no pairs.")
     pairs = np.unique(np.array(golden, dtype=np.int64).reshape(-1, 2), axis=0)
     gold = Gold.from_pairs(pairs[:, 0], pairs[:, 1], len(queries.texts))
+    missing = documents.texts.count(None)  # after the corpus
+    documents.texts = documents.texts[: len(documents.texts) - missing]
     for side in (queries, documents):
         side.texts = as_texts(side.texts, side.kind)
     empty = sum(not text for side in (queries, documents) for text in side.texts)
     return RetrievalData(
         name=name,
         documents=[text or "." for text in documents.texts],
-        document_ids=list(documents.number),
+        document_ids=list(documents.number)[: len(documents.texts)],
         queries=[text or "." for text in queries.texts],
         query_ids=list(queries.number),
         gold=gold,
@@ -111,6 +127,7 @@ def from_pairs(
             "rows_with_another_text_of_a_document": len(documents.conflicts),
             "rows_with_another_text_of_a_query": len(queries.conflicts),
             "queries_without_gold": int((np.diff(gold.indptr) == 0).sum()),
+            "judged_documents_missing": missing,
         },
         conflicts=tuple(documents.conflicts[:_EXAMPLES] + queries.conflicts[:_EXAMPLES]),
     )
@@ -158,11 +175,11 @@ def read_own(source: PathLike | Table) -> RetrievalData:
     """Reads a BEIR folder, a table of queries and documents (`SEARCHES`), or a file in Quora's columns.
 
     A BEIR folder has `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, or a single other file of judgements;
-    queries without judgements are ignored. A row of a table names a relevant document of a query, unless its `label` is
-    0.
+    queries without judgements are ignored. Judged documents that the corpus lacks are counted, with a warning, and
+    never found. A row of a table names a relevant document of a query, unless its `label` is 0.
 
     Raises:
-      DataError: A file is missing or damaged, or a judgement names a missing text; the message names file and line.
+      DataError: A file is missing or damaged, or a judgement names a missing query; the message names file and line.
     """
     if not isinstance(source, Table) and Path(source).is_dir():
         return _read_beir(Path(source))
@@ -182,20 +199,25 @@ def _read_beir(folder: Path) -> RetrievalData:
     judged = read_table(path, {"query": "query-id", "document": "corpus-id", "score": "score"})
     texts = {"query": _by_id(folder / "queries.jsonl"), "document": _by_id(folder / "corpus.jsonl")}
     relevant, rows = judged.numbers("score") > 0, list[Row]()
-    for row, ids in enumerate(zip(judged["query"], judged["document"], strict=True)):
-        for (kind, known), key in zip(texts.items(), ids, strict=True):
-            if key not in known:
-                raise DataError(f"{judged.where(row)}: the {kind} {key!r:.80} is not in the folder's JSON lines.")
-        rows.append((*ids, texts["query"][ids[0]], texts["document"][ids[1]], bool(relevant[row])))
-    return from_pairs(folder.name, rows, corpus=texts["document"].items())
+    for row, (query, document) in enumerate(zip(judged["query"], judged["document"], strict=True)):
+        if query not in texts["query"]:
+            raise DataError(f"{judged.where(row)}: the query {query!r:.80} is not in {folder / 'queries.jsonl'}.")
+        rows.append((query, document, texts["query"][query], texts["document"].get(document), bool(relevant[row])))
+    data = from_pairs(folder.name, rows, corpus=texts["document"].items())
+    if missing := data.counts["judged_documents_missing"]:
+        warnings.warn(f"{path}: {missing:,} judged documents are not in the corpus: never found.", stacklevel=4)
+    number = {key: i for i, key in enumerate(data.document_ids)}
+    own = np.array([number.get(key, -1) for key in data.query_ids])
+    return dataclasses.replace(data, own=own if (own >= 0).any() else None)
 
 
 def _by_id(path: Path) -> dict[str, str]:
-    """Texts by id; a title goes in front of its text."""
-    names = (*({"title"} & set(read_header(path))), "text")
-    table = read_table(path, {name: name for name in ("_id", *names)})
-    rows = zip(table["_id"], *(table.texts(name) for name in names), strict=True)
-    return {str(key): " ".join(texts).strip() for key, *texts in rows}
+    """Texts by id; a title goes in front of its text, and a missing one is empty."""
+    table = read_table(path, {name: name for name in ("_id", "text")})
+    records = (json.loads(line) for _, line in numbered_lines(path, BadRows(path)) if line.strip())
+    titles = (record.get("title") or "" for record in records)
+    rows = zip(table["_id"], titles, table.texts("text"), strict=True)
+    return {str(key): f"{title} {text}".strip() for key, title, text in rows}
 
 
 def _fields(lines: Sequence[str], at: int, columns: int) -> tuple[list[str] | None, int]:

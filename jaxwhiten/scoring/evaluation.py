@@ -115,12 +115,17 @@ def by_words(data: Pairs | RetrievalData) -> Iterator[Form]:
         counts, n = count([*data.documents, *data.queries]), len(data.documents)
         for name in (TFIDF, BM25):
             queries, documents = weigh(name, counts, counts[:n])
-            yield name, counts.shape[1], None, nearest(queries[n:], documents[:n], min(_DEEP, n))
+            yield name, counts.shape[1], None, data.others(nearest(queries[n:], documents[:n], _deep(data)))
     else:
         texts, left, right = _distinct(data)
         counts = count(texts)
         for name in (TFIDF, BM25):
             yield name, counts.shape[1], None, cosines(weigh(name, counts, counts)[1], left, right)
+
+
+def _deep(data: RetrievalData) -> int:
+    """How many results are ranked, so that enough remain without a query's own document."""
+    return min(_DEEP + (data.own is not None), len(data.documents))
 
 
 def _distinct(pairs: Pairs) -> tuple[list[str], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
@@ -174,9 +179,11 @@ class _Search:
         else:
             stored = normalize(stored)
         half = np.einsum("nd,nd->n", stored, stored) / 2
-        rows, k = max(1, _HELD // len(stored)), min(_DEEP, len(stored))
-        parts = [best(queries[at : at + rows] @ stored.T - half, k) for at in range(0, len(queries), rows)]
-        return np.concatenate(parts)
+        rows = max(1, _HELD // len(stored))
+        parts = [
+            best(queries[at : at + rows] @ stored.T - half, _deep(self.data)) for at in range(0, len(queries), rows)
+        ]
+        return self.data.others(np.concatenate(parts))
 
     def rows(self, forms: Sequence[Form], resamples: int, seed: int, own: int) -> tuple[Row, ...]:
         """Means over the queries of every measure; forms share the resamples."""

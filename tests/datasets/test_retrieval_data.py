@@ -9,6 +9,7 @@ import pytest
 from jaxwhiten.datasets import read_own
 from jaxwhiten.datasets.retrieval import from_pairs, read_pairs_file
 from jaxwhiten.errors import DataError
+from jaxwhiten.metrics import recalls
 
 HEADER = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"
 
@@ -177,10 +178,31 @@ def test_a_folder_in_beirs_form(beir):
     assert data.counts["rows"] == 2
 
 
-def test_a_judgement_of_a_document_that_is_not_there(beir):
+def test_judged_documents_that_are_not_there_are_counted_and_never_found(beir):
     (beir / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n2\td1\t1\n2\td9\t1\n")
-    with pytest.raises(DataError, match=r"test.tsv, line 3: the document 'd9' is not in"):
+    with pytest.warns(UserWarning, match=r"test.tsv: 1 judged documents are not in the corpus"):
+        data = read_own(beir)
+    assert (data.document_ids, data.counts["judged_documents_missing"]) == (["d1", "d2", "d3"], 1)
+    assert recalls(np.array([[0, 1, 2]]), data.gold).tolist() == [0.5]
+    (beir / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n9\td1\t1\n")
+    with pytest.raises(DataError, match=r"test.tsv, line 2: the query '9' is not in"):
         read_own(beir)
+
+
+def test_a_missing_title_is_empty(beir):
+    (beir / "corpus.jsonl").write_text('{"_id": "d1", "text": "No title."}\n{"_id": "d2", "title": "T", "text": "x"}\n')
+    assert read_own(beir).documents == ["No title.", "T x"]
+
+
+def test_a_querys_own_document_is_no_result(beir):
+    assert read_own(beir).own is None
+    with (beir / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "2", "text": "birds"}\n')
+    data = read_own(beir)
+    assert data.own.tolist() == [3]
+    assert data.others(np.array([[3, 0, 1]])).tolist() == [[0, 1]]
+    assert data.others(np.array([[0, 1, 2]])).tolist() == [[0, 1]]
+    assert data.with_gold().own.tolist() == [3]
 
 
 def test_a_folder_that_is_not_beirs(tmp_path):

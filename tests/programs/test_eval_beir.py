@@ -1,0 +1,56 @@
+"""`python -m eval.beir` on folders in BEIR's form, and the tables of MTEB's tasks."""
+
+import json
+import sys
+
+import pytest
+
+from eval import beir, mteb
+from jaxwhiten import Encoder, evaluate
+from tests.commands.conftest import generated
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Two data sets, one of which has two parts; a query's id is that of a document."""
+    root, texts = tmp_path_factory.mktemp("beir"), generated(60)
+    for at, name in enumerate(("first", "parts/a", "parts/b")):
+        folder, own = root / name, texts[20 * at : 20 * at + 20]
+        (folder / "qrels").mkdir(parents=True)
+        documents = [json.dumps({"_id": f"d{i}", "title": "", "text": text}) for i, text in enumerate(own)]
+        queries = [json.dumps({"_id": f"d{i}", "text": own[i]}) for i in range(5)]
+        judged = [f"d{i}\td{i + 5}\t1" for i in range(5)]
+        (folder / "corpus.jsonl").write_text("\n".join(documents))
+        (folder / "queries.jsonl").write_text("\n".join(queries))
+        (folder / "qrels/test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]))
+    return root
+
+
+@pytest.mark.filterwarnings("ignore:.*(specifies no pooling|was fitted on)")
+def test_every_folder_is_scored_as_by_the_command(folders, tiny_model, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(beir, "BYTES", (4,))
+    monkeypatch.setattr(beir, "PCA", 8)
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    out = tmp_path / "beir.json"
+    monkeypatch.setattr(sys, "argv", ["beir", str(folders), "--model", f"tiny={tiny_model}", "-o", str(out)])
+    beir.main()
+    result = json.loads(out.read_text())
+    found = result["encoders"]["tiny"]
+    assert list(found["folders"]) == ["first", "parts/a", "parts/b"]
+    wanted = evaluate(Encoder.from_pretrained(tiny_model), folders / "first", bytes=4)
+    rows = found["folders"]["first"]["rows"]
+    assert [row["scores"] for row in rows if row["name"] != "PCA"] == [
+        pytest.approx(row.scores, abs=1e-3) for row in wanted.rows
+    ]
+    means = {row["name"]: row for row in found["means"]}
+    raw = [of["rows"][0]["scores"]["ndcg_at_10"] for of in found["folders"].values()]
+    assert means["raw"]["datasets"] == 2
+    assert means["raw"]["ndcg_at_10"] == pytest.approx((raw[0] + (raw[1] + raw[2]) / 2) / 2)
+    assert "2 data sets" in capsys.readouterr().out
+    lines = [row for row in beir.beir_table(result).rows if row[0] == "first"]
+    assert [row[1:3] for row in lines if not row[3]] == [["words", "TF-IDF"], ["words", "BM25"]]
+
+
+def test_published_figures_have_a_column_of_their_own():
+    rows = [{"encoder": "all-MiniLM-L6-v2", "task": mteb.BANKING, "gamma": None, "ours": 1.0, "mteb": 2.0}]
+    assert mteb.mteb_table({"rows": rows}).rows == [[mteb.BANKING, "all-MiniLM-L6-v2", "raw", "2.00", "1.00", "80.0"]]
