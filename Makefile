@@ -149,7 +149,7 @@ aot-here: $(call stamp,aot-train-test) $(if $(findstring h100,$(TARGETS)),$(VENV
 
 # Codes of 24, 48 and 96 bytes beside their peers on every task, of both encoders, fitted on the documents.
 STS = STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R
-TASKS = quora:$(PAIRS) mrpc pydocs wikipedia-7000 wikipedia-15000 snli scifact:$(JAXWHITEN_DATA_DIR)/beir/scifact sts
+TASKS = quora:$(PAIRS) mrpc pydocs wikipedia-7000 wikipedia-15000 wikipedia-30000 snli scifact:$(JAXWHITEN_DATA_DIR)/beir/scifact sts
 codes: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/codes.md; needs the data folder, and an hour
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@set -e; for encoder in minilm:sentence-transformers/all-MiniLM-L6-v2 tiny:jaxwhiten-tiny; do \
@@ -177,19 +177,15 @@ upgrade: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/upgrade.md; 
 
 TEXT ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-00.txt.gz
 OTHER ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-08.txt.gz
-# What each γ costs, by encoder and corpus; the last encoder is one of `make adapters`.
-ENCODERS ?= minilm:mean:sentence-transformers/all-MiniLM-L6-v2 minilm-cls:cls:sentence-transformers/all-MiniLM-L6-v2 \
-  minilm-layer:layers+1:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny \
-  static:mean:runs/static-rows tuned:mean:runs/adapter/linear-0/model
-regret: $(call stamp,cpu-data-eval) ## The table of the rule for γ of docs/evidence/gamma.md; needs the data folder, and `make adapters`
+# What each γ costs, by encoder and corpus.
+ENCODERS ?= minilm:auto:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny
+regret: $(call stamp,cpu-data-eval) ## The table of the rule for γ of docs/evidence/gamma.md; needs the data folder
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
-	@mkdir -p runs && gzip -dc $(OTHER) | head -n 20000 | sed 's/\. .*//' > runs/static-rows.txt
-	@$(BIN)/jaxwhiten distil-static --corpus runs/static-rows.txt -o runs/static-rows
 	@set -e; for encoder in $(ENCODERS); do \
-	  model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$$(echo $${pooling%:*} | tr + :); \
-	  for data in quora:$(PAIRS) mrpc pydocs wikipedia-7000 snli templated; do \
+	  model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$${pooling%:*}; \
+	  for data in snli wikipedia-7000; do \
 	    $(BIN)/python -m eval.codes --config configs/regret.py --config.model=$$model --config.pooling=$$pooling \
-	      --config.dataset=$${data#*:} --config.out=runs/regret/$${encoder%%:*}-$${data%%:*}; \
+	      --config.dataset=$$data --config.out=runs/regret/$${encoder%%:*}-$$data; \
 	  done; \
 	done
 

@@ -11,8 +11,10 @@ def get_config():
     config = code_tasks.get_config()
     config.queries = 2000
     config.codes = "spectrum"
-    config.bytes = "16,24,48,96"
-    config.gamma = "0,0.25,0.5,0.75,1"
+    config.bytes = "24,48,96"
+    config.gamma = "0,0.25,0.5,1"
+    config.seeds = 1
+    config.rescore = 0
     config.bootstrap = 500
     config.out = "runs/regret"
     return config

@@ -218,12 +218,6 @@ def measured(
         x = both_sides(name, size, fit, searched.pairs)
         scored = replace(scored, correct={task.name: classification.correct(x, task) for task in searched.pair_tasks})
     again = rescored(ids[:, : config.rescore], searched) if config.rescore and name != RAW else None
-    told = {}
-    if name == "spectrum":
-        columns = computed(name, size, fit).affine.outputs
-        spectemp = measure.spectemp(fit.whitening.with_params(n_components=None).eigenvalues_, columns)
-        usual = choose_gamma(fit.whitening, fit.tuned).gamma
-        told = {"participation_ratio": participation_ratio(fit.whitening), "spectemp": spectemp, "usual_gamma": usual}
     return {
         "model": encoder.name,
         "pooling": encoder.pooling,
@@ -244,7 +238,7 @@ def measured(
         else None,
         "build_us": 1e6 * built / index.size,
         "search_ms": 1000 * seconds / max(1, len(timed)),
-        **told,
+        "participation_ratio": participation_ratio(fit.whitening) if name == "spectrum" else None,
     }, scored
 
 

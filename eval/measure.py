@@ -65,20 +65,3 @@ class Exact:
             scores = np.einsum("qd,qkd->qk", self.queries[part], self.documents[ids[part]])
             found += int(((scores >= self.last[part, None] - TIE) & (ids[part] >= 0)).sum())
         return found / ids.size
-
-
-def spectemp(eigenvalues: np.ndarray, k: int) -> float:
-    """SpecTemp's power of the scaling for k columns: min(1, SNR(k) / SNR(knee)), as read in the paper.
-
-    SNR is the eigenvalue over the noise, less 1; the noise is the mean of the last tenth, the knee where the curve lies
-    furthest below its chord (Kneedle).
-
-    References:
-      SpecTemp, arXiv:2603.19339.
-    """
-    d = len(eigenvalues)
-    noise = max(float(eigenvalues[-max(1, d // 10) :].mean()), np.finfo(float).tiny)
-    snr = eigenvalues / noise - 1
-    x, y = np.linspace(0, 1, d), (snr - snr[-1]) / max(snr[0] - snr[-1], np.finfo(float).tiny)
-    knee = int(np.argmax(1 - x - y))
-    return float(np.clip(snr[k - 1] / max(snr[knee], np.finfo(float).tiny), 0, 1))

@@ -188,10 +188,7 @@ class CodeRow(Row):
     rescored_mrr_at_10: float | None = None  # of the first results, rescored by float16 vectors
     sts: float | None = None  # mean of the tasks, with both sides coded; None for codes that FAISS trains
     sts_versus_raw: Estimate | None = None  # difference of `sts` to float32 vectors
-    isoscore: float | None = None  # of the vectors that the code was fitted on, in older runs
     participation_ratio: float | None = None  # of the same vectors
-    usual_gamma: float | None = None  # the default γ at the time of the run
-    spectemp: float | None = None  # SpecTemp's γ for the code's k columns
     versus_raw: Estimate | None = None  # difference of the MRR@10 to float32 vectors
     versus_spectrum: Estimate | None = None  # to the spectrum code of this fit with as many bytes, or the next more
     accuracy: dict[str, Estimate] | None = None  # of classified pairs by task, in per cent
@@ -365,7 +362,6 @@ class RetrievalHeader(Header):
 @dataclass(frozen=True, kw_only=True)
 class CodesHeader(Header):
     program: str = "eval.codes"
-    isoscore: float | None = None  # of the encoder's vectors of the shipped sentences, in older runs
     participation_ratio: float | None = None  # of the same vectors
     dataset: Dataset
     tasks: tuple[str, ...]

@@ -19,52 +19,39 @@ def run(folder):  # noqa: F811
     raw, row = made.rows[0], next(row for row in made.rows if row.code == "spectrum")
     scores = {4: (0.3, 0.5, 0.4), 8: (0.5, 0.6, 0.7)}
     rows = [
-        dataclasses.replace(
-            row, bytes=size, gamma=gamma, mrr_at_10=score, isoscore=0.15, spectemp=0.25, usual_gamma=1.0
-        )
+        dataclasses.replace(row, bytes=size, gamma=gamma, mrr_at_10=score)
         for size, of_size in scores.items()
         for gamma, score in zip((0.0, 0.5, 1.0), of_size, strict=True)
     ]
-    return dataclasses.replace(made.with_header(isoscore=0.3, participation_ratio=None), rows=[raw, *rows])
+    return dataclasses.replace(made.with_header(participation_ratio=20.0), rows=[raw, *rows])
 
 
 def test_a_rule_loses_what_the_best_gamma_has_more(run):
     found = compared.regrets(run)
     assert found["γ = 0"] == pytest.approx([20, 20])
-    assert found["SpecTemp"] == pytest.approx([10, 15])  # between γ = 0 and 0.5
     assert found["0.5"] == pytest.approx([0, 10])
-    assert found["rule before"] == pytest.approx([10, 0])
-    assert found["rule"] == pytest.approx([10, 15])  # an IsoScore of 0.3: γ = 0.25
-    cells = compared.regret_table([run, run.with_header(participation_ratio=2.0)]).rows
-    place = compared.regret_table([run]).columns.index("rule")
-    assert [row[place] for row in cells] == ["15.00", "10.00", "15.00", "12.50"]
+    assert found["0.25"] == found["rule"] == pytest.approx([10, 15])  # between γ = 0 and 0.5
+    assert compared.regrets(run.with_header(participation_ratio=2.0))["rule"] == pytest.approx([10, 0])
 
 
 def test_the_summary_has_the_largest_and_the_mean_of_each_encoder(run):
-    other = run.with_header(isoscore=0.1)
-    heads, cells = (getattr(compared.regret_summary_table([run, other]), name) for name in ("columns", "rows"))
-    assert [row[1] for row in cells] == ["2", "2"]
-    assert {row[heads.index("γ = 0")] for row in cells} == {"20.00 (20.00)"}
-    assert {row[heads.index("SpecTemp")] for row in cells} == {"15.00 (15.00)"}
-
-
-def test_conditions_choose_rows_and_columns(run):
-    whole = compared.regret_table([run])
-    conditions = ["encoder=^largest$|^mean$", "columns=^(encoder|0.5|SpecTemp)$", "plain"]
-    table = tables.table_of([run], "regret_table", conditions)
-    assert (table.columns, table.text_columns, table.caption) == (["encoder", "0.5", "SpecTemp"], 1, "")
-    assert table.rows == [
-        [row[0], *(row[whole.columns.index(name)] for name in ("0.5", "SpecTemp"))] for row in whole.rows[-2:]
-    ]
+    whole = compared.regret_summary_table([run, run])
+    assert [row[1] for row in whole.rows] == ["2", "2"]
+    assert {row[whole.columns.index("γ = 0")] for row in whole.rows} == {"20.00 (20.00)"}
+    table = tables.table_of([run], "regret_summary_table", ["encoder=^all$", "columns=^(encoder|0.5)$", "plain"])
+    assert (table.columns, table.text_columns, table.caption) == (["encoder", "0.5"], 1, "")
+    assert table.rows == [["all", "10.00 (10.00)"]]
     with pytest.raises(InputError, match="COLUMN=PATTERN"):
-        tables.table_of([run], "regret_table", ["encodr=x"])
+        tables.table_of([run], "regret_summary_table", ["encodr=x"])
 
 
 def test_the_smallest_size_that_loses_less_than_half_a_point(run):
-    ends = {4: Estimate(-1.0, -1.5, -0.5), 8: Estimate(-0.2, -0.45, 0.05)}
+    ends = {4: Estimate(-1.0, -1.4, -0.6), 8: Estimate(-0.2, -0.45, 0.05)}
     rows = [dataclasses.replace(row, versus_raw=ends.get(row.bytes)) for row in run.rows]
     (line,) = compared.tasks_table([dataclasses.replace(run, rows=rows)]).rows
     assert line[-3:] == ["-1.00∗", "-0.20 ", "8"]
+    rows = [dataclasses.replace(row, versus_raw=Estimate(-0.4, -1.4, 0.6)) for row in run.rows]
+    assert compared.tasks_table([dataclasses.replace(run, rows=rows)]).rows[0][-1] == "cannot tell below 1.3"
     rows = [dataclasses.replace(row, versus_raw=ends[4]) for row in run.rows]
     assert compared.tasks_table([dataclasses.replace(run, rows=rows)]).rows[0][-1] == "none"
 
