@@ -23,12 +23,12 @@ from jaxwhiten import io
 from jaxwhiten.codes import Code, SpectrumCode
 from jaxwhiten.encoding import similarity, stream
 from jaxwhiten.encoding.headed import Headed
-from jaxwhiten.encoding.loading import read_parts, tokenizer_for
+from jaxwhiten.encoding.loading import read_parts
 from jaxwhiten.encoding.precision import encode_at
 from jaxwhiten.encoding.stream import BLOCK, EncodeOptions, ReadyHead, progress
-from jaxwhiten.engines import DEFAULT, FASTEST, Engine, chosen, engine_class, engine_for, length_ladder
+from jaxwhiten.engines import DEFAULT, FASTEST, chosen, engine_class, engine_for, length_ladder
 from jaxwhiten.errors import InputError
-from jaxwhiten.head import AUTO, Head, Settings, Step, Tables, Truncate, canonical, longest_text
+from jaxwhiten.head import AUTO, Head, Settings, Step, Truncate, canonical, longest_text
 from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.models import folders
@@ -63,36 +63,6 @@ class Encoder(Headed):
       dtype: Dtype of matrix products: `"float32"`, `"bfloat16"` or `"int8"`.
       dimension: Width d of the vectors of the default head.
     """
-
-    def __init__(
-        self,
-        model: TransformerEncoder,
-        tokenizer_folder: str | Path,
-        *,
-        pooling: str = "mean",
-        max_length: int | None = None,
-        name: str = "",
-        head: Head | None = None,
-        prompts: Mapping[str, str] | None = None,
-        default_prompt_name: str | None = None,
-        similarity_fn_name: str = "cosine",
-        device: Any = None,
-        engine: str | Engine = DEFAULT,
-        tuned: bool | None = None,
-    ):
-        self.config, self.prompts, self._bare = model.config, dict(prompts or {}), False
-        self._tuned, self._ratios = tuned, {}
-        self.similarity_fn_name = similarity.check_similarity(similarity_fn_name)
-        self.name, self._default_prompt_name = name or str(tokenizer_folder), default_prompt_name
-        self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
-        self.max_length = max_length = self.tokenizer.max_length
-        self._tables = Tables(self.tokenizer.mask_token_id, {})
-        engine = engine_for(engine, model, max_length, device) if isinstance(engine, str) else engine
-        self.executor, self.engine, self.dtype = engine, engine.name, engine.dtype
-        head = head or Head.named(pooling, self._tables)
-        if default_prompt_name is not None:
-            head = head.with_prompt(prompt_named(self.prompts, default_prompt_name))
-        self._set_head(head)
 
     @classmethod
     def from_pretrained(
@@ -322,9 +292,12 @@ class Encoder(Headed):
 
     def moments(self, sentences: Texts, *, prompt: str | None = None) -> Moments:
         """Moments of the vectors of sentences, read once in bounded memory; vectors stay on an accelerator."""
-        found = stream.all_moments(sentences, self.tokenizer, self.executor, self._named(self.pooling, prompt))
-        found.provenance = self.encoding(prompt=prompt)
-        return found
+        total, heads = Moments(), {"": self._named(self.pooling, prompt)}
+        run = stream.Run(self.tokenizer, self.executor, heads, progress(sentences))
+        for found in run.in_blocks(text_blocks(sentences, BLOCK)):
+            total.merge(Moments().update(found[""]))
+        total.provenance = self.encoding(prompt=prompt)
+        return total
 
     def whiten(self, rows: Texts | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
         """Fits a whitening and appends it to this encoder, as `with_whitening` does.

@@ -7,19 +7,22 @@ import copy
 import dataclasses
 import functools
 import hashlib
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from jaxwhiten.codes import Code
+from jaxwhiten.encoding import similarity
+from jaxwhiten.encoding.loading import tokenizer_for
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, Run, progress
-from jaxwhiten.engines import Engine
+from jaxwhiten.engines import DEFAULT, Engine, engine_for
 from jaxwhiten.errors import InputError, ModelError, NonFiniteError
 from jaxwhiten.head import AUTO, Head, Normalize, Step, Tables, Whiten, canonical
 from jaxwhiten.head.vectors import code_steps
-from jaxwhiten.models import EncoderConfig
 from jaxwhiten.space import VectorSpace, check_space
-from jaxwhiten.text import ROLES, BulkTokenizer, Texts, as_texts, prompt_for, text_blocks, uncounted
+from jaxwhiten.text import ROLES, Texts, as_texts, prompt_for, prompt_named, text_blocks, uncounted
 from jaxwhiten.whitening import Moments, Whitening, is_spread, participation_ratio
 
 if TYPE_CHECKING:
@@ -30,25 +33,38 @@ H = TypeVar("H", bound="Headed")
 
 
 class Headed:
-    """The base of `Encoder`: a model in an engine, its tokenizer, and a head that can be exchanged."""
+    """The base of `Encoder`, which describes the arguments: a model in an engine, its tokenizer, and its head."""
 
-    name: str
-    config: EncoderConfig
-    tokenizer: BulkTokenizer
-    prompts: dict[str, str]
-    max_length: int
-    dtype: str
-    engine: str  # the name of the executor's
-    head: Head
-    pooling: str
-    dimension: int
-    executor: Engine
-    _tables: Tables
-    _bare: bool
-    _default_prompt_name: str | None
-    _source: tuple[Any, Whitening | Code] | None  # of `Encoder.shrink`: the encoder before, and what was fitted
-    _tuned: bool | None  # what the caller or the folder says
-    _ratios: dict[Any, float]  # participation ratios by head, shared by encoders that share weights
+    def __init__(
+        self,
+        model: TransformerEncoder,
+        tokenizer_folder: str | Path,
+        *,
+        pooling: str = "mean",
+        max_length: int | None = None,
+        name: str = "",
+        head: Head | None = None,
+        prompts: Mapping[str, str] | None = None,
+        default_prompt_name: str | None = None,
+        similarity_fn_name: str = "cosine",
+        device: Any = None,
+        engine: str | Engine = DEFAULT,
+        tuned: bool | None = None,
+    ):
+        self.config, self.prompts, self._bare = model.config, dict(prompts or {}), False
+        self._tuned = tuned  # what the caller or the folder says
+        self._ratios: dict[Any, float] = {}  # participation ratios by head, shared by encoders that share weights
+        self.similarity_fn_name = similarity.check_similarity(similarity_fn_name)
+        self.name, self._default_prompt_name = name or str(tokenizer_folder), default_prompt_name
+        self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
+        self.max_length = max_length = self.tokenizer.max_length
+        self._tables = Tables(self.tokenizer.mask_token_id, {})
+        engine = engine_for(engine, model, max_length, device) if isinstance(engine, str) else engine
+        self.executor, self.engine, self.dtype = engine, engine.name, engine.dtype
+        head = head or Head.named(pooling, self._tables)
+        if default_prompt_name is not None:
+            head = head.with_prompt(prompt_named(self.prompts, default_prompt_name))
+        self._set_head(head)
 
     def __copy__(self: H) -> H:
         result = object.__new__(type(self))
@@ -67,7 +83,8 @@ class Headed:
     def _set_head(self, head: Head) -> None:
         self._ready: dict[str, ReadyHead] = {}
         self.head, self.pooling = head, head.name
-        self.dimension, self._source = self._checked_width(head), None
+        self.dimension = self._checked_width(head)
+        self._source: tuple[Any, Whitening | Code] | None = None  # of `shrink`: the encoder before, and what was fitted
         for name in ("fingerprint", "_floats"):
             self.__dict__.pop(name, None)
 

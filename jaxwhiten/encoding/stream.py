@@ -25,8 +25,7 @@ from jaxwhiten.errors import InputError, JaxwhitenError, NonFiniteError
 from jaxwhiten.head import AfterPrompt, Head, Heads, Step
 from jaxwhiten.progress import Progress
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.text import BulkTokenizer, TextForm, Texts, TokenIds, text_blocks
-from jaxwhiten.whitening import Moments
+from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds
 
 BLOCK = 16_384  # sentences tokenised and sorted together
 _FEW = 16  # up to this many sentences are encoded without a progress bar
@@ -237,14 +236,6 @@ class Run:
         except NonFiniteError as error:
             raise NonFiniteError.of_texts(error.rows, texts, first) from None
         return {name: out[name] for name in self.heads}
-
-
-def all_moments(sentences: Texts, tokenizer: BulkTokenizer, engine: Engine, head: ReadyHead) -> Moments:
-    """The moments of the vectors of any number of sentences, block by block."""
-    total, run = Moments(), Run(tokenizer, engine, {"": head}, progress(sentences))
-    for found in run.in_blocks(text_blocks(sentences, BLOCK)):
-        total.merge(Moments().update(found[""]))
-    return total
 
 
 def progress(sentences: Any = (), show: bool | None = None) -> tqdm:
