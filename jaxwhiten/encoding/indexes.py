@@ -54,7 +54,9 @@ def _recorded(
             f"{path}: does not record its encoder, so queries cannot be encoded. Rebuild it with `jaxwhiten index`."
         )
     encoding = index.encoding if model else located(index.encoding, path)
-    return encoder_of({**encoding, "model": model or encoding["model"]}, engine=engine)
+    encoder = encoder_of({**encoding, "model": model or encoding["model"]}, engine=engine)
+    bare = encoder.before_whitening()  # of a folder whose whitening or code the index itself has
+    return bare if bare.space().head == encoding.get("head") else encoder
 
 
 def load_index(path: str | os.PathLike[str], *, model: str | None = None) -> search.Index:

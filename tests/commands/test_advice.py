@@ -14,7 +14,7 @@ from tests.commands.conftest import generated
 from tests.conftest import ROOT
 
 PACKAGE = ROOT / "jaxwhiten"
-_COMMAND = re.compile(r"`jaxwhiten ([^`]+)`|^ *(?:Next: )?jaxwhiten ((?:fit|search) .+)$", re.MULTILINE)
+_COMMAND = re.compile(r"(?<!folder of )`jaxwhiten ([^`]+)`|^ *(?:Next: )?jaxwhiten ((?:fit|search) .+)$", re.MULTILINE)
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 # What a reader adds to a command that a message names alone, and types for the words in capitals and for `{}`.
 MODEL = "--model {model} --pooling mean"

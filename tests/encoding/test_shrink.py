@@ -9,6 +9,7 @@ import pytest
 import jaxwhiten
 from jaxwhiten import Encoder, Whitening
 from jaxwhiten.errors import InputError
+from jaxwhiten.head import Normalize
 from jaxwhiten.search import build_index
 from jaxwhiten.search import load_index as load_vectors
 from tests.commands.conftest import generated
@@ -39,6 +40,20 @@ def test_the_five_lines(encoder, tmp_path, how):
         assert mine[0].score == pytest.approx(other[0].score, abs=1e-5)
     again.save(tmp_path / "again")
     assert jaxwhiten.load_index(tmp_path / "again").search(TEXTS[3], k=1)[0].id == "d3"
+
+
+def test_an_index_takes_the_folder_of_its_encoder_or_of_the_shrunk_one(encoder, tmp_path):
+    normalized = encoder.then(Normalize())
+    small = normalized.shrink(TEXTS, bytes=8)
+    index = small.index(TEXTS)
+    index.save(tmp_path / "idx")
+    small.save(tmp_path / "small")
+    normalized.save(tmp_path / "whole")
+    for folder in ("small", "whole"):
+        found = jaxwhiten.load_index(tmp_path / "idx", model=str(tmp_path / folder)).search(TEXTS[:3], k=2)
+        assert [[hit.id for hit in hits] for hits in found] == [
+            [hit.id for hit in hits] for hits in index.search(TEXTS[:3], k=2)
+        ]
 
 
 def test_documents_are_codes_and_queries_are_floats(encoder):
