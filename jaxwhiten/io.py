@@ -288,8 +288,9 @@ def sha256_once(path: Path) -> str:
     """`sha256_file`, kept in the cache for as long as the file has the same place, size and time of modification."""
     about = path.stat()
     kept = cache_dir("hashes", content_key(os.fspath(path.resolve()), about.st_size, about.st_mtime_ns))
-    with contextlib.suppress(OSError):
-        return kept.read_text(encoding="ascii")
+    with contextlib.suppress(OSError, ValueError):
+        if len(digest := kept.read_text(encoding="ascii")) == 64:  # else damaged
+            return digest
     digest = sha256_file(path)
     with contextlib.suppress(OSError):
         write_text(kept, digest)

@@ -126,5 +126,9 @@ def test_a_file_is_hashed_once_for_its_size_and_time(tmp_path, monkeypatch):
     assert first == io.sha256_file(file)
     monkeypatch.setattr(io, "sha256_file", lambda path: "again")
     assert io.sha256_once(file) == first
+    (kept,) = (tmp_path / "cache" / "hashes").iterdir()
+    kept.write_text("damaged")
+    assert io.sha256_once(file) == "again"
+    kept.write_text(first)
     file.write_bytes(b"other")
     assert io.sha256_once(file) == "again"
