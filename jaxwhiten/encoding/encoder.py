@@ -291,10 +291,9 @@ class Encoder(Headed):
         return similarity.similarity_pairwise(embeddings1, embeddings2, self.similarity_fn_name)
 
     def moments(self, sentences: Texts, *, prompt: str | None = None) -> Moments:
-        """Moments of the vectors of sentences, read once in bounded memory; vectors stay on an accelerator."""
-        total, heads = Moments(), {"": self._named(self.pooling, prompt)}
-        run = stream.Run(self.tokenizer, self.executor, heads, progress(sentences))
-        for found in run.in_blocks(text_blocks(sentences, BLOCK)):
+        """Moments of the vectors of sentences, read once in bounded memory."""
+        total, heads, texts = Moments(), {"": self._named(self.pooling, prompt)}, text_blocks(sentences, BLOCK)
+        for found in stream.Run(self.tokenizer, self.executor, heads, progress(sentences)).in_blocks(texts):
             total.merge(Moments().update(found[""]))
         total.provenance = self.encoding(prompt=prompt)
         return total
