@@ -292,7 +292,7 @@ class Encoder(Headed):
 
     def moments(self, sentences: Texts, *, prompt: str | None = None) -> Moments:
         """Moments of the vectors of sentences, read once in bounded memory."""
-        total, heads, texts = Moments(), {"": self._named(self.pooling, prompt)}, text_blocks(sentences, BLOCK)
+        total, heads, texts = Moments(), {"": self._named(self.pooling, prompt)}, text_blocks(sentences, stream.BLOCK)
         for found in stream.Run(self.tokenizer, self.executor, heads, progress(sentences)).in_blocks(texts):
             total.merge(Moments().update(found[""]))
         total.provenance = self.encoding(prompt=prompt)
