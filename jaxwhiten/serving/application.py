@@ -125,7 +125,7 @@ class Service:
         if width not in (None, rows.shape[1], *self.widths):
             reason = f"use one of {self.widths}" if self.widths else "the model has no whitening: omit `dimensions`"
             raise Refused(422, f"dimensions={width}: vectors have {rows.shape[1]}; {reason}.", "dimensions")
-        return rows if width is None else normalize(rows[:, :width])
+        return rows if width in (None, rows.shape[1]) else normalize(rows[:, :width])
 
     async def search(self, asked: Search) -> Response:
         """The documents nearest to a text or a vector."""
@@ -219,8 +219,10 @@ def application(
     gets: dict[str, Any] = {"/v1/models": service.list_models, "/v1/code": service.code}
     gets |= {"/health": service.health, "/metrics": service.metrics}
     refused: Any = {status: {"description": "Refused"} for status in (400, 401, 404, 408, 413, 422, 429, 503)}
+    other = {"/metrics": "text/plain", "/v1/code": "application/octet-stream"}
     for path, call in (posts | gets).items():
-        app.add_api_route(path, call, methods=["POST" if path in posts else "GET"], responses=refused)
+        done = {200: {"content": {other[path]: {}}}} if path in other else {}
+        app.add_api_route(path, call, methods=["POST" if path in posts else "GET"], responses=refused | done)
     service.paths = {*posts, *gets}
     app.add_middleware(Guard, key=key, limits=limits, count=service.count)
     if origins:

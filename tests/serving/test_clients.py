@@ -1,0 +1,84 @@
+"""The clients that people have: openai, LangChain's, huggingface_hub's, and generated requests."""
+
+import os
+
+import httpx2
+import numpy as np
+import pytest
+
+from jaxwhiten.arrays import normalize
+from tests.serving.conftest import TEXTS
+
+NAME = "jaxwhiten-tiny"
+EXAMPLES = int(os.environ.get("JAXWHITEN_FUZZ_EXAMPLES", 60))  # of each path
+
+
+def test_openai(plain, coded):
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(base_url=f"{plain.url}/v1", api_key="none", max_retries=0)
+    expected = plain.encoder.encode(TEXTS[:3])
+    for how in ({}, {"encoding_format": "float"}, {"encoding_format": "base64"}, {"dimensions": 256, "user": "me"}):
+        answer = client.embeddings.create(model=NAME, input=TEXTS[:3], **how)
+        found = [item.embedding for item in answer.data]
+        if how.get("encoding_format") == "base64":
+            assert all(isinstance(text, str) for text in found)
+            continue
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert answer.usage.total_tokens > 0
+    assert [model.id for model in client.models.list()] == [NAME, f"{NAME}:query"]
+    for wrong, error in ({"input": [1, 2]}, openai.BadRequestError), ({"model": "gpt"}, openai.NotFoundError):
+        with pytest.raises(error) as caught:
+            client.embeddings.create(**{"model": NAME, "input": "a", **wrong})
+        assert caught.value.body["param"] in wrong
+    client = openai.OpenAI(base_url=f"{coded.url}/v1", api_key="none", max_retries=0)
+    answer = client.embeddings.create(model="small", input=TEXTS[:3], extra_body={"output_dtype": "code"})
+    np.testing.assert_array_equal([item.embedding for item in answer.data], coded.encoder.encode_document(TEXTS[:3]))
+
+
+def test_langchain(coded):
+    langchain = pytest.importorskip("langchain_openai")
+    how = {"base_url": f"{coded.url}/v1", "api_key": "none", "max_retries": 0}
+    documents = langchain.OpenAIEmbeddings(model="small", check_embedding_ctx_length=False, **how)
+    expected = normalize(coded.encoder.encode_document(TEXTS[:3]).decode())
+    np.testing.assert_allclose(documents.embed_documents(TEXTS[:3]), expected, atol=1e-5)
+    queries = langchain.OpenAIEmbeddings(model="small:query", check_embedding_ctx_length=False, **how)
+    expected = coded.encoder.without_code().encode_query(TEXTS[0])
+    np.testing.assert_allclose(queries.embed_query(TEXTS[0]), expected, atol=1e-5)
+
+
+def test_the_client_of_text_embeddings_inference(plain, monkeypatch):
+    from huggingface_hub import InferenceClient, constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    client = InferenceClient(plain.url)
+    expected = normalize(plain.encoder.encode(TEXTS[:3]))
+    np.testing.assert_allclose(client.feature_extraction(TEXTS[:3]), expected, atol=1e-6)
+    found = client.feature_extraction(TEXTS[0], normalize=False, truncate=True, prompt_name="query")
+    np.testing.assert_allclose(found, [plain.encoder.encode_query(TEXTS[0])], atol=1e-6)
+
+
+@pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(2_500, marks=pytest.mark.slow)])
+def test_generated_requests_get_the_answers_described(coded, examples):
+    """No error of the server, and no status, type or shape that its OpenAPI description lacks."""
+    schemathesis = pytest.importorskip("schemathesis")
+    from hypothesis import HealthCheck, given, settings
+    from schemathesis import checks
+
+    schema = schemathesis.openapi.from_dict(httpx2.get(f"{coded.url}/openapi.json").json())
+    schema.config.update(base_url=coded.url)
+    names = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
+    named = [getattr(checks, name) if hasattr(checks, name) else checks.CHECKS.get_one(name) for name in names]
+    seen = set()
+    for operation in schema.get_all_operations():
+        case = operation.ok().as_strategy()
+
+        @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+        @given(case=case)
+        def try_it(case):
+            answer = case.call()
+            seen.add((case.path, answer.status_code))
+            case.validate_response(answer, checks=named)
+
+        try_it()
+    assert {path for path, _ in seen} >= {"/v1/embeddings", "/embed", "/search", "/add", "/update", "/remove"}
+    assert ("/v1/embeddings", 404) in seen
