@@ -27,8 +27,10 @@ def quiet(silent: bool = True) -> Iterator[None]:
 
 def say(text: object) -> None:
     """Prints a line on stderr, above a bar."""
-    if not _silent:
+    if not _silent and sys.stderr.isatty():
         tqdm.write(str(text), sys.stderr)
+    elif not _silent:
+        print(text, file=sys.stderr)
 
 
 def note(text: object) -> None:

@@ -15,6 +15,13 @@ def test_lines_in_a_file(capsys, monkeypatch):
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1].startswith("encode: 8 of 10 texts, ")
     assert lines[-1].endswith(" left")
+    with Progress(total=10, desc="encode", unit="text") as bar:
+        bar.update(5)
+        capsys.readouterr()
+        progress.note("few rows")  # and not the line before again
+    assert capsys.readouterr().err == "note: few rows\n"
+    with progress.quiet():
+        progress.note("few rows")
     with Progress(show=False, total=10) as bar:
         bar.update(5)
     assert capsys.readouterr().err == ""

@@ -67,5 +67,7 @@ def run(args: argparse.Namespace) -> Report:
     size = encoder.dimension * np.dtype(parts.plan.dtype).itemsize
     if done["dead"]:
         note(f"{done['dead']:,} invalid rows skipped, see {args.output}/dead-letters.jsonl")
-    text = f"{args.output}: {done['rows']:,} {encoder.dimension}-dimensional vectors, {size} bytes each"
-    return Report(text, {"output": args.output, **done, "dimensions": encoder.dimension, "bytes": size})
+    what = (
+        f"codes of {size} bytes" if encoder.head.code else f"{encoder.dimension}-dimensional vectors, {size} bytes each"
+    )
+    return Report(f"{args.output}: {done['rows']:,} {what}", {"output": args.output, **done, "bytes": size})
