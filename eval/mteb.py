@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import sys
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Scores encoders on two of MTEB's tasks, by MTEB and by our programs.")
     parser.add_argument("data", type=Path, help="the folder of the data")
     parser.add_argument("--model", action="append", required=True, help="NAME=MODEL, a model ID or folder; repeatable")
+    parser.add_argument("--task", action="append", choices=(BANKING, STS), help="repeatable; default: both")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the JSON file to write")
     args = parser.parse_args()
     tasks, store, rows = read(args.data), EmbeddingStore(), list[dict[str, Any]]()
@@ -91,17 +93,20 @@ def main() -> None:
         encoder = Encoder.from_pretrained(model)
         if "query" in encoder.prompts:
             encoder = Encoder.from_pretrained(model, default_prompt_name="query")
-        banking, sts = tasks[BANKING], tasks[STS]["test"]
-        x = {split: store.encode(encoder, columns["text"]) for split, columns in banking.items()}
-        pairs = [store.encode(encoder, sts[side]) for side in ("sentence1", "sentence2")]
-        moments = {BANKING: Moments().update(x["train"]), STS: Moments().update(np.concatenate(pairs))}
-        for task, gamma in [(task, gamma) for task in tasks for gamma in (None, *GAMMAS)]:
-            whitening = None if gamma is None else Whitening.from_moments(moments[task], gamma=gamma)
-            change = np.asarray if whitening is None else whitening.transform
-            if task == BANKING:
-                ours = accuracy(change(x["train"]), change(x["test"]), banking)
+        for task, gamma in itertools.product(args.task or tasks, (None, *GAMMAS)):
+            splits, sides = tasks[task], ("sentence1", "sentence2")
+            texts = [splits["test"][side] for side in sides] if task == STS else [of["text"] for of in splits.values()]
+            x = [store.encode(encoder, part) for part in texts]
+            if gamma is None:
+                whitening = None
             else:
-                ours = 100 * metrics.spearman(metrics.cosine_pairs(*map(change, pairs)), np.array(sts["score"]))
+                fitted_on = np.concatenate(x) if task == STS else x[0]
+                whitening = Whitening.from_moments(Moments().update(fitted_on), gamma=gamma)
+                x = [whitening.transform(part) for part in x]
+            if task == BANKING:
+                ours = accuracy(*x, splits)
+            else:
+                ours = 100 * metrics.spearman(metrics.cosine_pairs(*x), np.array(splits["test"]["score"]))
             found = {"encoder": name or model, "task": task, "gamma": gamma, "ours": ours}
             found["mteb"] = theirs(Stored(encoder, whitening), task, tasks[task]) if gamma in (None, 1.0) else None
             rows.append(found)

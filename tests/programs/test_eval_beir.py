@@ -3,6 +3,7 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 
 from eval import beir, mteb
@@ -54,3 +55,17 @@ def test_every_folder_is_scored_as_by_the_command(folders, tiny_model, tmp_path,
 def test_published_figures_have_a_column_of_their_own():
     rows = [{"encoder": "all-MiniLM-L6-v2", "task": mteb.BANKING, "gamma": None, "ours": 1.0, "mteb": 2.0}]
     assert mteb.mteb_table({"rows": rows}).rows == [[mteb.BANKING, "all-MiniLM-L6-v2", "raw", "2.00", "1.00", "80.0"]]
+
+
+def test_local_rows_of_mtebs_tasks_and_few_rows_of_each_class(tmp_path):
+    (folder := tmp_path / "classification/banking77").mkdir(parents=True)
+    for split in ("train", "test"):
+        (folder / f"{split}.csv").write_text('text,category\n"two\nlines",b\none,a\n')
+    (tmp_path / "sts_zh").mkdir()
+    (tmp_path / "sts_zh/STS-B.test.data").write_text("女孩\t男孩\t2\n")
+    tasks = mteb.read(tmp_path)
+    assert tasks[mteb.BANKING]["test"] == {"text": ["two\nlines", "one"], "label": [1, 0]}
+    assert tasks[mteb.STS]["test"] == {"sentence1": ["女孩"], "sentence2": ["男孩"], "score": [2.0]}
+    x = np.repeat(np.eye(2), 20, axis=0) + 0.01 * np.random.default_rng(0).standard_normal((40, 2))
+    splits = {split: {"label": [0] * 20 + [1] * 20} for split in ("train", "test")}
+    assert mteb.accuracy(x, x, splits) == 100
