@@ -107,9 +107,9 @@ class Encoder(Headed):
         """
         folder = folders.resolve_folder(model, revision=revision)
         pooling = canonical(pooling)
+        dtype = dtype or "float32"
         engine = chosen(engine, folder, dtype, device)
-        products, loaded = engine_class(engine).checked_dtype(dtype)
-        module, config, weights_folder = engine_class(engine).load(folder, loaded)
+        module, config, weights_folder = engine_class(engine).load(folder, dtype)
         said, head = read_parts(folder, config, str(model), pooling, bare)
         max_length = longest_text(weights_folder, config) if max_length is None else max_length
         truncate_dim = said.truncate_dim if truncate_dim is None else truncate_dim
@@ -123,7 +123,7 @@ class Encoder(Headed):
             prompts={**said.prompts, **(prompts or {})},
             default_prompt_name=default_prompt_name or said.default_prompt_name,
             similarity_fn_name=similarity_fn_name or said.similarity_fn_name or "cosine",
-            engine=engine_for(engine, module, max_length, device, products, folder),
+            engine=engine_for(engine, module, max_length, device, dtype, folder),
             tuned=said.tuned if tuned is None else tuned,
         )
         encoder._bare = bare

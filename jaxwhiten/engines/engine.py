@@ -34,16 +34,12 @@ class Engine(Protocol):
         """Why `"auto"` does not choose the engine for a folder; empty where nobody needs to know, None if it does."""
 
     @staticmethod
-    def checked_dtype(dtype: str | None) -> tuple[str, str]:
-        """The dtype of matrix products, None for the default, and the dtype in which to load the model."""
-
-    @staticmethod
     def installed() -> str:
         """A description of what the engine runs on; MissingDependencyError if a package is missing."""
 
     @staticmethod
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
-        """The model of a folder for this engine, its configuration, and the folder of its weights."""
+        """The model of a folder for products of a dtype, its configuration, and the folder of its weights."""
 
     def __init__(self, model: Any, max_length: int, device: Any, dtype: str, folder: Path | None) -> None: ...
 
@@ -112,15 +108,13 @@ def engine_for(
     model: Any,
     max_length: int,
     device: Any = None,
-    dtype: str | None = None,
+    dtype: str = "float32",
     folder: Path | None = None,
 ) -> Engine:
     """An engine with a model; a table of token vectors has its own engine under the name of JAX's.
 
-    `device` is as in `forward.local_devices`, and `dtype` checked, or None for the default.
-    `folder` is the model's, for engines with files of their own.
+    `device` is as in `forward.local_devices`. `folder` is the model's, for engines with files of their own.
     """
-    dtype = dtype or engine_class(name).checked_dtype(None)[0]
     if model.module != STATIC:
         return engine_class(name)(model, max_length, device, dtype, folder)
     if name != DEFAULT:

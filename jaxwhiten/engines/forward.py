@@ -96,11 +96,6 @@ class JAXEngine:
         return None
 
     @staticmethod
-    def checked_dtype(dtype: str | None) -> tuple[str, str]:
-        """The dtype of matrix products and of the loaded model, which are the same."""
-        return dtype or "float32", dtype or "float32"
-
-    @staticmethod
     def installed() -> str:
         return hardware.describe()
 

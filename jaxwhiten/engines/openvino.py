@@ -170,15 +170,6 @@ class OpenVINOEngine:
             return str(error)
 
     @staticmethod
-    def checked_dtype(dtype: str | None) -> tuple[str, str]:
-        """The dtype of matrix products, and the dtype of the model."""
-        if dtype is not None:
-            check_name("dtype", dtype, OpenVINOEngine.dtypes)
-        if not has_bfloat16() and dtype == "bfloat16":  # in this order: without OpenVINO, that is the error
-            raise InputError("This CPU has no instructions for bfloat16: use dtype='float32'.")
-        return dtype or "float32", "float32"
-
-    @staticmethod
     def is_out_of_memory(error: Exception) -> bool:
         return isinstance(error, MemoryError) or any(s in str(error) for s in ("bad_alloc", "bad alloc", "allocate"))
 
@@ -192,6 +183,9 @@ class OpenVINOEngine:
 
     @staticmethod
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
+        check_name("dtype", dtype, OpenVINOEngine.dtypes)
+        if not has_bfloat16() and dtype == "bfloat16":  # in this order: without OpenVINO, that is the error
+            raise InputError("This CPU has no instructions for bfloat16: use dtype='float32'.")
         return load(folder)
 
     def model(self) -> Any:
