@@ -127,7 +127,8 @@ def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
 
 def text_column(path: str, format: str, columns: Sequence[str] | None, ids: str | None) -> str:
     """The column of the sentences (`tables.Column`): as given, or the only one, or one with a default name."""
-    from jaxwhiten.datasets.tables import check_header, read_header
+    from jaxwhiten.datasets.sts import check_header
+    from jaxwhiten.datasets.tables import read_header
 
     if columns:
         return "+".join(columns)

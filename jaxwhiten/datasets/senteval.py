@@ -20,7 +20,7 @@ from jaxwhiten.errors import DataError, DataNotFoundError
 from jaxwhiten.io import PathLike
 
 _LIMIT = 100_000  # lines; the longest file of the protocol has 5,749
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _STSB_PLACES = (5, 6, 4)
 _SICK_COLUMNS = ("sentence_A", "sentence_B", "relatedness_score")
 
@@ -39,7 +39,7 @@ def task_folder(spec: TaskSpec, data_dir: PathLike) -> Path | None:
 def _gold(text: str, path: Path, line: int, spec: TaskSpec) -> float:
     """A gold score, which must be a number within the task's range."""
     text = text.strip()
-    if not _NUMBER.fullmatch(text):
+    if not NUMBER.fullmatch(text):
         raise DataError(
             f"{path}, line {line}: gold score {text[:40]!r} is not a number; the file is damaged or its rows"
             " are shifted."

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask, data_folder
-from jaxwhiten.datasets.senteval import load_sample, read_task
-from jaxwhiten.datasets.tables import Column, Table, check_header, is_finite, is_row, parts_of, read_header, read_table
+from jaxwhiten.datasets.senteval import NUMBER, load_sample, read_task
+from jaxwhiten.datasets.tables import Column, Table, parts_of, read_header, read_table, table_format
 from jaxwhiten.errors import DataError, InputError, check_name
 from jaxwhiten.io import PathLike, cache_dir
 
 _COLUMNS = ("sentence1", "sentence2", "score")
+_NAME = 3  # words of a column's name
 # Usual names of columns, those of data sets on the hub among them.
 SENTENCES = (
     *(("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("sentence_A", "sentence_B")),
@@ -63,7 +64,7 @@ def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pair
     if len(columns) not in (0, 3):
         raise InputError(f"columns={','.join(map(str, columns))!r}: expected three names, as {','.join(_COLUMNS)}.")
     header = read_header(source)
-    bare = not columns and len(header) == 3 and is_finite(header[2]) and is_row(header)
+    bare = not columns and len(header) == 3 and NUMBER.fullmatch(header[2].strip()) and is_row(header)
     if not bare and not columns:
         check_header(source, header)
     names = _COLUMNS if bare else columns or pair_columns(source, header)
@@ -71,6 +72,21 @@ def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pair
     first, second = (table.texts(column) for column in _COLUMNS[:2])
     told = ("column 1", "column 2", "column 3") if bare else tuple("+".join(parts_of(name, header)) for name in names)
     return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first), told)
+
+
+def is_row(header: Sequence[str]) -> bool:
+    """Whether a first line is a row rather than names: it has a number with other cells, or a cell of four words."""
+    numbers = [NUMBER.fullmatch(cell.strip()) is not None for cell in header]
+    return (any(numbers) and not all(numbers)) or any(len(cell.split()) > _NAME for cell in header)
+
+
+def check_header(source: PathLike | Table, header: Sequence[str]) -> None:
+    """Raises DataError for a first line of TSV or CSV that is a row, which would be lost as names of columns."""
+    if not isinstance(source, Table) and table_format(source) in ("tsv", "csv") and is_row(header):
+        raise DataError(
+            f"{source}, line 1: {', '.join(header)[:80]!r} looks like a row: add a line with the names of the columns,"
+            " or specify the column if this is its name."
+        )
 
 
 def pair_columns(source: PathLike | Table, header: Sequence[str]) -> tuple[str, ...]:

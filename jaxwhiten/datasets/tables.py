@@ -34,7 +34,6 @@ from jaxwhiten.io import PathLike
 FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
 _BATCH, _BATCH_BYTES = 65_536, 64 << 20
-_NAME = 3  # words of a column's name
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _HELP = "Specify the column names of this file."
 csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
@@ -95,29 +94,6 @@ def check_columns(path: Path, header: Sequence[str], names: Sequence[str]) -> No
             problem = "no column" if name not in counts else "more than one column"
             known = ", ".join(header[:20])[:400]
             raise DataError(f"{path}, line 1: {problem} {name!r}; the columns are {known}. {_HELP}")
-
-
-def is_row(header: Sequence[str]) -> bool:
-    """Whether a first line is a row rather than names: it has a number with other cells, or a cell of four words."""
-    numbers = [is_finite(cell) for cell in header]
-    return (any(numbers) and not all(numbers)) or any(len(cell.split()) > _NAME for cell in header)
-
-
-def is_finite(cell: str) -> bool:
-    """Whether a cell is a finite number."""
-    try:
-        return bool(np.isfinite(float(cell)))
-    except ValueError:
-        return False
-
-
-def check_header(path: PathLike | Table, header: Sequence[str]) -> None:
-    """Raises DataError for a first line of TSV or CSV that is a row, which would be lost as names of columns."""
-    if not isinstance(path, Table) and table_format(path) in ("tsv", "csv") and is_row(header):
-        raise DataError(
-            f"{path}, line 1: {', '.join(header)[:80]!r} looks like a row: add a line with the names of the columns,"
-            " or specify the column if this is its name."
-        )
 
 
 # The names of a table's columns, and a function from the names to read to line and values of every row.
@@ -391,7 +367,7 @@ def as_table(rows: Any) -> Table | PathLike:
         return rows
     names = list(rows) if isinstance(rows, Mapping) else getattr(rows, "column_names", getattr(rows, "columns", None))
     if names is not None:
-        columns = {str(name): _listed(rows[name]) for name in names}
+        columns = {str(name): list(getattr(rows[name], "to_pylist", rows[name].__iter__)()) for name in names}
     elif isinstance(rows, bytes) or not isinstance(rows, Iterable):
         raise InputError(f"Expected rows: a path, a table, tuples or dicts; got {type(rows).__name__}.")
     else:
@@ -410,7 +386,3 @@ def as_table(rows: Any) -> Table | PathLike:
             if not isinstance(value, str | int | float | np.number) or value != value:
                 raise InputError(f"Row {number}: {name} is {value!r:.60}, expected text or a number.")
     return Table(columns, Path("rows"), np.arange(len(next(iter(columns.values())))), 0)
-
-
-def _listed(column: Any) -> list[Any]:
-    return column.to_pylist() if hasattr(column, "to_pylist") else list(column)

@@ -12,8 +12,8 @@ import numpy as np
 from jaxwhiten.datasets.examples import Examples, examples_of, linked_groups, nli_triplets, text_examples
 from jaxwhiten.datasets.nli import LABELS, label_codes
 from jaxwhiten.datasets.retrieval import SEARCHES
-from jaxwhiten.datasets.sts import SCORES, SENTENCES
-from jaxwhiten.datasets.tables import Column, Table, as_table, check_header, parts_of, read_header, read_table
+from jaxwhiten.datasets.sts import SCORES, SENTENCES, check_header
+from jaxwhiten.datasets.tables import Column, Table, as_table, parts_of, read_header, read_table
 from jaxwhiten.datasets.textfile import split_name
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
