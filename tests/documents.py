@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # The blocks of these pages start a cluster, or servers; tests/test_distributed.py and tests/export run them.
-ELSEWHERE = {"devices.md", "databases.md"}
+ELSEWHERE = {"devices.md", "databases.md", "serve.md"}
 # Engines pickle classes of the library, which the checks of types in this process forbid: such a block runs alone.
 ENGINES = {"ray", "apache_beam", "pyspark"}
 
