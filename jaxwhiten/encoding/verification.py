@@ -146,8 +146,10 @@ def distinct(encoder: Encoder) -> Measured:
 
 def tokens(subject: Subject) -> Measured:
     found = subject.encoder.tokenizer(TEXTS, subject.encoder.head.form.with_prompt(""))
-    expected = [subject.ids(text) for text in TEXTS]
-    return _apart(found.flat, np.concatenate(expected), "IDs compared with transformers' tokenizer", 0.0)
+    rows = np.split(found.flat, found.starts[1:])
+    apart = [text for text, ids in zip(TEXTS, rows, strict=True) if ids.tolist() != list(subject.ids(text))]
+    what = "fraction of texts whose IDs are not those of transformers' tokenizer"
+    return len(apart) / len(TEXTS), 0.0, what + (f": {apart[0]!r:.40}" if apart else "")
 
 
 def neighbours(subject: Subject) -> Measured:

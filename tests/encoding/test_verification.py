@@ -94,6 +94,15 @@ def test_faults_of_a_model(folder, encoder, name, kind):
     assert not check(name, with_model(encoder, kind), folder)
 
 
+def test_a_text_with_other_ids_is_named(folder, encoder, monkeypatch):
+    ids = Subject.ids
+    odd = verification.TEXTS[2]
+    monkeypatch.setattr(Subject, "ids", lambda self, text: ids(self, text)[: -1 if text == odd else None])
+    part, allowed, what = CHECKS["tokens"](Subject(encoder, folder))
+    assert part == 1 / len(verification.TEXTS) > allowed
+    assert repr(odd)[:20] in what
+
+
 @pytest.fixture(scope="module")
 def wordless(tiny_model, tmp_path_factory):
     """A folder whose vectors do not depend on the words: zeroed embeddings leave positions."""
