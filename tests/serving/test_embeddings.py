@@ -250,7 +250,9 @@ def test_an_error_is_its_own_callers(slow):
 
 
 def test_a_late_answer_is_an_error(slow):
-    answers = [slow.ask("one"), slow.ask("two")]
+    answers = [slow.ask("one")]
+    until(lambda: slow.batches)
+    answers += [slow.ask("two")]
     for answer in answers:
         assert answer.result().status_code == 503
         assert answer.result().headers["Retry-After"] == "5"
