@@ -109,6 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         from jaxwhiten.progress import quiet
 
+        _cut().clear()
         with warnings.catch_warnings(), quiet(args.quiet):
             warnings.showwarning = functools.partial(show_warning, flags=flags)
             check_outputs(args)
@@ -155,16 +156,21 @@ def say(error: Exception, who: str = "", flags: Mapping[str, str] = MappingProxy
     return getattr(error, "exit_code", 1)
 
 
+def _cut() -> dict[tuple[int, str], int]:
+    """How many texts were cut, since this was last cleared."""
+    text = sys.modules.get("jaxwhiten.text.tokenization")
+    return text.COUNTS if text else {}
+
+
 def say_cut() -> None:
     """Reports on stderr how many texts were longer than their encoder reads, in one line for each length."""
-    if text := sys.modules.get("jaxwhiten.text.tokenization"):
-        from jaxwhiten.progress import note
+    from jaxwhiten.progress import note
 
-        for (length, kind), cut in text.COUNTS.items():
-            if kind == "cut" and cut:
-                n = text.COUNTS[length, "all"]
-                note(f"{cut:,} of {n:,} texts were cut at {length} tokens")
-        text.COUNTS.clear()
+    counts = _cut()
+    for (length, kind), cut in counts.items():
+        if kind == "cut" and cut:
+            note(f"{cut:,} of {counts[length, 'all']:,} texts were cut at {length} tokens")
+    counts.clear()
 
 
 def show_warning(

@@ -48,6 +48,7 @@ COMMANDS = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_texts_that_are_cut_are_counted_once(run, model, texts, tmp_path, name, monkeypatch):
     monkeypatch.setattr(distillation, "ENOUGH", 10)
+    Encoder.from_pretrained(model).encode([" ".join("abcdefghijklmnop")])  # of before the command
     places = {"TEXTS": texts / "texts.txt", "PAIRS": texts / "pairs.tsv", "MODEL": model, "OUT": tmp_path / "out"}
     for index, more in (("INDEX", []), ("SPECTRUM", ["--codes", "spectrum", "--bytes", "4"])):
         if index in COMMANDS[name]:
