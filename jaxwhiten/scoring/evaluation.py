@@ -25,6 +25,7 @@ from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 
 Encode = Callable[[Encoder, list[str], str | None], np.ndarray]
 Form = tuple[str, int, int | None, Any]  # name, dimensions, bytes, and what is scored
+_Measured = tuple[list[dict[str, float]], list[dict[str, np.ndarray]]]  # of each form, by measure: scores, resamples
 _DEEP = 100  # results per query
 _HELD = 1 << 25  # similarities held at once
 
@@ -78,8 +79,8 @@ def evaluate(
     if isinstance(given, ScoredPairs):
         if sizes or ks or whitening or versus:
             raise InputError("Vectors are compared unchanged: pass sentences to score bytes, k or versus.")
-        forms = [(RAW, *_size(encoder), encoder.similarity_pairwise(given.first, given.second))]
-        rows = _correlations(forms, given.gold, resamples, seed)
+        forms: list[Form] = [(RAW, *_size(encoder), encoder.similarity_pairwise(given.first, given.second))]
+        rows = _rows(forms, *_correlations(forms, given.gold, resamples, seed))
         return Evaluation("", {"pairs": len(given.gold)}, rows, 0, "", *about)
     encode = encode or encoded
     raw = encoder.without_code().before_whitening()
@@ -88,8 +89,9 @@ def evaluate(
     forms = [(name, *_size(way), scored.compare(way)) for name, way in ways]
     if versus is not None:
         forms.append((Path(versus.name).name, *_size(versus), compared(versus, given, encode)))
+    forms += by_words(scored.data)
     own = max((i for i, (_, way) in enumerate(ways) if way.head is encoder.head), default=0)
-    rows = scored.rows([*forms, *by_words(scored.data)], resamples, seed, own)
+    rows = _rows(forms, *scored.measured(forms, resamples, seed), own)
     fitted = f"fitted on {scored.fitted_on}" if len(ways) > 1 + own else ""
     return Evaluation(scored.name, scored.counts, rows, own, fitted, *about, versus=len(ways) if versus else None)
 
@@ -152,9 +154,9 @@ class _Pairs:
         made = way.head.finished(self.vectors, self.raw.head)
         return way.similarity_pairwise(made[self.left], made[self.right])
 
-    def rows(self, forms: Sequence[Form], resamples: int, seed: int, own: int) -> tuple[Row, ...]:
+    def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> _Measured:
         """Correlations of the similarities with the scores."""
-        return _correlations(forms, self.data.score, resamples, seed, own)
+        return _correlations(forms, self.data.score, resamples, seed)
 
 
 class _Search:
@@ -185,7 +187,7 @@ class _Search:
         ]
         return self.data.others(np.concatenate(parts))
 
-    def rows(self, forms: Sequence[Form], resamples: int, seed: int, own: int) -> tuple[Row, ...]:
+    def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> _Measured:
         """Means over the queries of every measure; forms share the resamples."""
         gold, found = self.data.gold, [form[-1] for form in forms]
         of_queries = {
@@ -197,7 +199,7 @@ class _Search:
         table = 100 * np.stack(list(of_queries.values()), axis=1)  # [forms, measures, queries]
         drawn = mean_resamples(table.reshape(-1, table.shape[-1]), resamples, seed).reshape(*table.shape[:2], -1)
         values = [dict(zip(of_queries, row, strict=True)) for row in table.mean(axis=2).tolist()]
-        return _rows(forms, values, [dict(zip(of_queries, row, strict=True)) for row in drawn], own)
+        return values, [dict(zip(of_queries, row, strict=True)) for row in drawn]
 
 
 def _ways(
@@ -239,27 +241,23 @@ def _size(way: Encoder) -> tuple[int, int]:
     return code.affine.outputs, code.nbytes
 
 
-def _correlations(
-    forms: Sequence[Form], gold: Float[np.ndarray, " n"], resamples: int, seed: int, own: int = 0
-) -> tuple[Row, ...]:
+def _correlations(forms: Sequence[Form], gold: Float[np.ndarray, " n"], resamples: int, seed: int) -> _Measured:
     """Correlations of similarities with the scores, or how well they separate two labels; forms share the resamples."""
     if len(np.unique(gold)) == 2:
-        return _separations(forms, gold, resamples, seed, own)
+        return _separations(forms, gold, resamples, seed)
     drawn = spearman_resamples(np.stack([form[-1] for form in forms]), gold, resamples, seed)
     values = [{"spearman": 100 * spearman(form[-1], gold), "pearson": _pearson(form[-1], gold)} for form in forms]
-    return _rows(forms, values, [{"spearman": of_form} for of_form in drawn], own)
+    return values, [{"spearman": of_form} for of_form in drawn]
 
 
-def _separations(
-    forms: Sequence[Form], gold: Float[np.ndarray, " n"], resamples: int, seed: int, own: int
-) -> tuple[Row, ...]:
+def _separations(forms: Sequence[Form], gold: Float[np.ndarray, " n"], resamples: int, seed: int) -> _Measured:
     """Average precision and ROC AUC of pairs with two labels; pairs are drawn within each label."""
     names, once = ("average_precision", "roc_auc"), np.ones((len(gold), 1), np.float32)
     blocks = [np.stack([binary_scores(form[-1], gold, c) for form in forms]) for c in draws(gold, resamples, seed)]
     whole = [binary_scores(form[-1], gold, once) for form in forms]
     values = [{name: 100 * float(score[0]) for name, score in zip(names, row, strict=True)} for row in whole]
     drawn = 100 * np.concatenate(blocks, axis=2)
-    return _rows(forms, values, [dict(zip(names, of_form, strict=True)) for of_form in drawn], own)
+    return values, [dict(zip(names, of_form, strict=True)) for of_form in drawn]
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:
@@ -268,7 +266,7 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _rows(
-    forms: Sequence[Form], values: Sequence[dict[str, float]], drawn: Sequence[dict[str, np.ndarray]], own: int
+    forms: Sequence[Form], values: Sequence[dict[str, float]], drawn: Sequence[dict[str, np.ndarray]], own: int = 0
 ) -> tuple[Row, ...]:
     """Rows with intervals, and the paired differences of the first measure to the first form and to form `own`."""
     first, rows = next(iter(values[0])), list[Row]()
