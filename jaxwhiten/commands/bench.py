@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.datasets import load_sts
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.engines import DEFAULT, ENGINES, chosen, engine_class
-    from jaxwhiten.head import says_head
+    from jaxwhiten.head import own_pooling
     from jaxwhiten.metrics import cosine_pairs
     from jaxwhiten.models.folders import resolve_folder
     from jaxwhiten.progress import note
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> Report:
     pairs = load_sts("sts_sample").splits["test"]
     texts = list(nonempty(sentences(args.input), args.input)) if args.input else [*pairs.sentence1, *pairs.sentence2]
     folder, queries = resolve_folder(args.model), texts[: _QUERIES // _ROUNDS]
-    pooling = "auto" if says_head(folder) else "mean"
+    pooling = own_pooling(folder)
     encoders, vectors = dict[tuple[str, str], Any](), dict[tuple[str, str], Any]()
     for engine in ENGINES:
         for dtype in engine_class(engine).dtypes:

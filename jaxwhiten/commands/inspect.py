@@ -56,11 +56,11 @@ def run(args: argparse.Namespace) -> Report:
 def _model(folder: Path) -> dict[str, Any]:
     """The facts of a model, and the modules in its files that no vector depends on, with their numbers of tensors."""
     from jaxwhiten.encoding.loading import read_parts
-    from jaxwhiten.head import AUTO, longest_text, says_head
+    from jaxwhiten.head import longest_text, own_pooling
     from jaxwhiten.models.loading import look_at
 
     config, unused = look_at(folder)
-    settings, head = read_parts(folder, config, str(folder), AUTO if says_head(folder) else "mean", bare=False)
+    settings, head = read_parts(folder, config, str(folder), own_pooling(folder), bare=False)
     told = {name: getattr(config, name) for name in ("model_type", "num_layers", "hidden_size", "parameters")}
     told |= {"head": head and head.summary, "max_length": longest_text(folder, config)}
     told["prompts"] = dict(settings.prompts)

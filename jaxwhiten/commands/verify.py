@@ -102,11 +102,10 @@ def _model(name: str, encoders: list[Encoder]) -> str:
     """Loads a model, and appends it to `encoders`."""
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.engines import DEFAULT
-    from jaxwhiten.head import says_head
+    from jaxwhiten.head import own_pooling
     from jaxwhiten.models.folders import resolve_folder
 
-    pooling = "auto" if says_head(resolve_folder(name)) else "mean"
-    encoder = Encoder.from_pretrained(name, pooling=pooling, engine=DEFAULT)
+    encoder = Encoder.from_pretrained(name, pooling=own_pooling(resolve_folder(name)), engine=DEFAULT)
     encoders.append(encoder)
     config = encoder.config
     return (

@@ -1,6 +1,6 @@
 """A head is the list of steps after the hidden states, from the mix of layers and the pooling to whitening and code."""
 
-from jaxwhiten.head.folder import Settings, longest_text, modules_of, read_head, says_head, write_folder
+from jaxwhiten.head.folder import Settings, longest_text, modules_of, own_pooling, read_head, says_head, write_folder
 from jaxwhiten.head.head import (
     AUTO,
     POOLINGS,
@@ -34,5 +34,14 @@ from jaxwhiten.head.vectors import Dense, Normalize, Quantise, Truncate, Whiten,
 __all__ = ["AUTO", "CODE_FILE", "AfterPrompt", "Dense", "Head", "Heads", "LayerMix", "Mean", "Module", "Normalize"]
 __all__ += ["POOLINGS", "STEPS", "Pooling", "PoolingWarning", "Quantise", "Settings", "States", "Step", "Tables"]
 __all__ += ["WHITENING_FILE", "Target", "Truncate", "VectorStep", "Whiten", "array", "as_pytrees", "at_pooling"]
-__all__ += ["canonical", "code_steps", "dense_module", "leaves", "longest_text", "modules_of", "read_head"]
+__all__ += [
+    "canonical",
+    "code_steps",
+    "dense_module",
+    "leaves",
+    "longest_text",
+    "modules_of",
+    "own_pooling",
+    "read_head",
+]
 __all__ += ["run", "says_head", "step", "write_folder", "write_steps"]

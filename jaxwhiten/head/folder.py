@@ -19,7 +19,7 @@ from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.codes import load_code
 from jaxwhiten.errors import FormatError, InputError, MismatchError, ModelError
-from jaxwhiten.head.head import Head
+from jaxwhiten.head.head import AUTO, Head
 from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
 from jaxwhiten.head.states import TokenWeights
 from jaxwhiten.head.steps import CODE_FILE, STEPS, Found, Module, StateStep, Step, Target, read_optional
@@ -93,6 +93,11 @@ class Settings:
 def says_head(folder: Path) -> bool:
     """Whether a model folder describes the steps after its Transformer."""
     return (folder / "modules.json").is_file() or (folder / "1_Pooling" / "config.json").is_file()
+
+
+def own_pooling(folder: Path) -> str:
+    """The pooling that gives a folder's own vectors: `"auto"`, or the mean if it describes no head."""
+    return AUTO if says_head(folder) else "mean"
 
 
 def longest_text(folder: Path, config: EncoderConfig) -> int:
