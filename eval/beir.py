@@ -35,8 +35,9 @@ def rows(encoder: Encoder, folder: Path) -> dict[str, Any]:
     how = {"encode": lambda own, texts, role: store.encode(own, texts, prompt=own.prompt_for(role))}
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        found = evaluate(encoder, folder, bytes=BYTES, **how)
-        reduced = [row for row in evaluate(encoder, folder, k=PCA, gamma=0.0, **how).rows if row.name == "whitened"]
+        data = read_own(folder)
+        found = evaluate(encoder, data, bytes=BYTES, **how)
+        reduced = [row for row in evaluate(encoder, data, k=PCA, gamma=0.0, **how).rows if row.name == "whitened"]
     shown = [{**records.to_json(row), "name": "PCA" if row in reduced else row.name} for row in (*found.rows, *reduced)]
     return {"counts": found.counts, "notes": list({str(warning.message) for warning in told}), "rows": shown}
 

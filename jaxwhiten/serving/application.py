@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import json
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
@@ -24,6 +23,7 @@ from starlette.responses import Response
 from jaxwhiten._version import __version__
 from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import CodedArray
+from jaxwhiten.codes import UBinary
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, JaxwhitenError
 from jaxwhiten.io import PathLike
@@ -98,7 +98,7 @@ class Service:
         rows = rows if kind == "code" else self.leading(rows, asked.dimensions)
         decode: Any = {"code": "/v1/code"} if kind == "code" else {"dimensions": rows.shape[1]}
         if kind == "ubinary":
-            rows = np.packbits(rows > 0, axis=1)
+            rows = UBinary.quantise(rows, {})
         elif kind == "int8":
             scales = np.maximum(np.abs(rows).max(axis=1) / 127, np.finfo(np.float32).tiny)
             rows, decode["scales"] = np.rint(rows / scales[:, None]).astype(np.int8), scales.tolist()
@@ -184,7 +184,7 @@ def _widths(encoder: Encoder) -> Sequence[int]:
     if encoder.head.whitening is not None:
         return range(1, encoder.dimension + 1)
     with contextlib.suppress(OSError, ValueError, JaxwhitenError):  # an encoder made in memory has no folder
-        config = json.loads((folders.resolve_folder(encoder.name) / "config.json").read_text(encoding="utf-8"))
+        config = folders.read_json(folders.resolve_folder(encoder.name) / "config.json")
         return sorted(config.get("matryoshka_dimensions", ()))
     return ()
 
