@@ -25,8 +25,7 @@ def asked(data: RetrievalData, wanted: int) -> tuple[np.ndarray, list[str], metr
     """At most `wanted` queries with gold (0: all), spread evenly: their numbers, texts, and gold."""
     rows = np.flatnonzero(np.diff(data.gold.indptr))
     rows = rows[sample_rows(len(rows), wanted)]
-    gold = [data.gold.ids[slice(*data.gold.indptr[i : i + 2])] for i in rows]
-    return rows, [data.queries[i] for i in rows], metrics.Gold.from_lists(gold)
+    return rows, [data.queries[i] for i in rows], data.gold.of(rows)
 
 
 def batched_seconds(index: Index, queries: np.ndarray, k: int, prepared: bool) -> float:

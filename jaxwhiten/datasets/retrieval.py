@@ -33,8 +33,8 @@ _EXAMPLES = 5
 # Usual names of the columns of queries and their relevant documents.
 SEARCHES = (("query", "document"), ("query", "positive"), ("anchor", "positive"), ("question", "answer"))
 
-# Query id, document id, query, document, whether they are duplicates.
-Row = tuple[str, str, str, str | None, bool]
+# Query id, document id, query, document, and how relevant it is: 0 or less for not at all; True is 1.
+Row = tuple[str, str, str, str | None, float | bool]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class RetrievalData:
     document_ids: list[str]  # in the source
     queries: list[str]
     query_ids: list[str]
-    gold: Gold  # indices of the relevant documents of each query, often none; those missing have the highest
+    gold: Gold  # indices and grades of each query's relevant documents, often none; those missing have the highest
     counts: Mapping[str, int]  # rows, malformed rows, ids with two texts, empty texts, queries without gold
     conflicts: Sequence[str] = ()  # examples of ids with different texts; the first text was kept
     own: Int[np.ndarray, " q"] | None = None  # the document with each query's id in a BEIR folder, or −1
@@ -55,9 +55,8 @@ class RetrievalData:
         """These documents with the queries that have relevant ones among them."""
         rows = np.flatnonzero(np.diff(self.gold.indptr))
         texts, ids = ([side[row] for row in rows] for side in (self.queries, self.query_ids))
-        gold = Gold(np.concatenate([[0], self.gold.indptr[rows + 1]]), self.gold.ids)
         own = None if self.own is None else self.own[rows]
-        return dataclasses.replace(self, queries=texts, query_ids=ids, gold=gold, own=own)
+        return dataclasses.replace(self, queries=texts, query_ids=ids, gold=self.gold.of(rows), own=own)
 
     def others(self, ids: Int[np.ndarray, "q k"]) -> Int[np.ndarray, "q m"]:
         """The results of every query but for its own document, as BEIR has it; one fewer if any query has one."""
@@ -91,23 +90,24 @@ def from_pairs(
     """Builds retrieval data from question pairs, following the paper.
 
     The first questions are the queries and the second questions the documents, both by id with the first text of an id.
-    The gold of a query are the documents of its rows marked as duplicates. Empty texts become `"."` and are counted, in
-    addition to the `counts` of the reader. `corpus` gives ids and texts of documents, which need not occur in a row; a
-    document of a row whose text is None is relevant and never found.
+    The gold of a query are the documents of its rows with a grade above 0, the highest where rows repeat. Empty texts
+    become `"."` and are counted, in addition to the `counts` of the reader. `corpus` gives ids and texts of documents,
+    which need not occur in a row; a document of a row whose text is None is relevant and never found.
     """
     queries, documents = _Side("query"), _Side("document")
     for key, text in corpus:
         documents.add(key, text)
-    total, golden = 0, []
-    for query_id, document_id, query, document, duplicate in rows:
+    total, grades = 0, dict[tuple[int, int], float]()
+    for query_id, document_id, query, document, grade in rows:
         total += 1
         pair = queries.add(query_id, query), documents.add(document_id, document)
-        if duplicate:
-            golden.append(pair)
+        if grade > 0:
+            grades[pair] = max(grade, grades.get(pair, 0))
     if not total:
         raise DataError(f"{name}: contains no pairs.")
-    pairs = np.unique(np.array(golden, dtype=np.int64).reshape(-1, 2), axis=0)
-    gold = Gold.from_pairs(pairs[:, 0], pairs[:, 1], len(queries.texts))
+    pairs = np.array(sorted(grades), dtype=np.int64).reshape(-1, 2)
+    of_pairs = np.array([grades[pair] for pair in sorted(grades)], dtype=np.float64)
+    gold = Gold.from_pairs(pairs[:, 0], pairs[:, 1], len(queries.texts), of_pairs if (of_pairs != 1).any() else None)
     missing = documents.texts.count(None)  # after the corpus
     documents.texts = documents.texts[: len(documents.texts) - missing]
     for side in (queries, documents):
@@ -176,7 +176,8 @@ def read_own(source: PathLike | Table) -> RetrievalData:
 
     A BEIR folder has `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, or a single other file of judgements;
     queries without judgements are ignored. Judged documents that the corpus lacks are counted, with a warning, and
-    never found. A row of a table names a relevant document of a query, unless its `label` is 0.
+    never found. A row of a table names a relevant document of a query, unless its `label` is 0. Scores and labels above
+    1 are grades, the gains of nDCG.
 
     Raises:
       DataError: A file is missing or damaged, or a judgement names a missing query; the message names file and line.
@@ -188,9 +189,9 @@ def read_own(source: PathLike | Table) -> RetrievalData:
         return read_pairs_file(str(source))
     columns = dict(zip(("query", "document", "label"), (*names, "label"), strict=True))
     table = read_table(source, {name: column for name, column in columns.items() if column in header})
-    relevant = table.numbers("label") > 0 if "label" in table else np.ones(len(table.lines), bool)
-    pairs = zip(table.texts("query"), table.texts("document"), relevant.tolist(), strict=True)
-    return from_pairs(table.path.name, ((query, document, query, document, label) for query, document, label in pairs))
+    grades = table.numbers("label") if "label" in table else np.ones(len(table.lines))
+    pairs = zip(table.texts("query"), table.texts("document"), grades.tolist(), strict=True)
+    return from_pairs(table.path.name, ((query, document, query, document, grade) for query, document, grade in pairs))
 
 
 def _read_beir(folder: Path) -> RetrievalData:
@@ -198,11 +199,11 @@ def _read_beir(folder: Path) -> RetrievalData:
     path = found[0] if len(found) == 1 else folder / "qrels" / "test.tsv"
     judged = read_table(path, {"query": "query-id", "document": "corpus-id", "score": "score"})
     texts = {"query": _by_id(folder / "queries.jsonl"), "document": _by_id(folder / "corpus.jsonl")}
-    relevant, rows = judged.numbers("score") > 0, list[Row]()
+    grades, rows = judged.numbers("score").tolist(), list[Row]()
     for row, (query, document) in enumerate(zip(judged["query"], judged["document"], strict=True)):
         if query not in texts["query"]:
             raise DataError(f"{judged.where(row)}: the query {query!r:.80} is not in {folder / 'queries.jsonl'}.")
-        rows.append((query, document, texts["query"][query], texts["document"].get(document), bool(relevant[row])))
+        rows.append((query, document, texts["query"][query], texts["document"].get(document), grades[row]))
     data = from_pairs(folder.name, rows, corpus=texts["document"].items())
     if missing := data.counts["judged_documents_missing"]:
         warnings.warn(f"{path}: {missing:,} judged documents are not in the corpus: never found.", stacklevel=4)

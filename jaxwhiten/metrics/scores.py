@@ -21,6 +21,7 @@ class Gold(NamedTuple):
 
     indptr: Int[np.ndarray, " q+1"]
     ids: Int[np.ndarray, " m"]
+    grades: Real[np.ndarray, " m"] | None = None  # how relevant each id is, above 0; None if all are 1
 
     @classmethod
     def from_lists(cls, lists: Iterable[Sequence[int] | np.ndarray]) -> Gold:
@@ -30,13 +31,27 @@ class Gold(NamedTuple):
         return cls(np.concatenate([[0], np.cumsum(sizes)]), np.concatenate([np.zeros(0, np.int64), *arrays]))
 
     @classmethod
-    def from_pairs(cls, queries: Int[np.ndarray, " m"], ids: Int[np.ndarray, " m"], n_queries: int) -> Gold:
-        """From rows (query number, relevant id), in any order."""
+    def from_pairs(
+        cls,
+        queries: Int[np.ndarray, " m"],
+        ids: Int[np.ndarray, " m"],
+        n_queries: int,
+        grades: Real[np.ndarray, " m"] | None = None,
+    ) -> Gold:
+        """From rows (query number, relevant id, and its grade if they have one), in any order."""
         order = np.argsort(queries, kind="stable")
         sizes = np.bincount(queries, minlength=n_queries)
         if len(sizes) > n_queries:
             raise InputError(f"Query number {int(queries.max())} in the gold, but there are {n_queries} queries.")
-        return cls(np.concatenate([[0], np.cumsum(sizes)]), np.asarray(ids)[order].astype(np.int64))
+        grades = None if grades is None else grades[order]
+        return cls(np.concatenate([[0], np.cumsum(sizes)]), np.asarray(ids)[order].astype(np.int64), grades)
+
+    def of(self, queries: Int[np.ndarray, " r"]) -> Gold:
+        """The relevant ids of some queries, by their numbers."""
+        parts = [np.arange(*self.indptr[query : query + 2]) for query in queries]
+        at = np.concatenate([np.zeros(0, np.int64), *parts])
+        grades = None if self.grades is None else self.grades[at]
+        return Gold(np.cumsum([0, *map(len, parts)]), self.ids[at], grades)
 
 
 def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
@@ -88,8 +103,11 @@ def cosine_pairs(a: Shaped[np.ndarray, "n _d"], b: Shaped[np.ndarray, "n _e"]) -
 GoldLike = Gold | Sequence[Sequence[int] | np.ndarray]
 
 
-def _hits(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """A mask of the relevant results among the first k, and the number of relevant ids, for each query with gold."""
+def _gains(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The grade of each of the first k results, 0 if it is not relevant, in a row for each query with gold.
+
+    And the row and the grade of every relevant id, by rising row.
+    """
     gold = gold if isinstance(gold, Gold) else Gold.from_lists(gold)
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}.")
@@ -104,11 +122,12 @@ def _hits(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.nd
     # Each (query, id) becomes one integer, so that one sorted search tests membership.
     names, numbers = np.unique(np.concatenate([gold.ids, top.ravel()]), return_inverse=True)
     owners = np.repeat(np.arange(n), np.diff(gold.indptr))
-    keys = np.unique(owners * len(names) + numbers[: len(gold.ids)])
-    relevant = np.bincount(keys // max(1, len(names)), minlength=n)
-    used = np.flatnonzero(relevant)
+    keys, first = np.unique(owners * len(names) + numbers[: len(gold.ids)], return_index=True)
+    grades = np.ones(len(keys)) if gold.grades is None else gold.grades[first]
+    used, rows = np.unique(owners[first], return_inverse=True)
     wanted = used[:, None] * len(names) + numbers[len(gold.ids) :].reshape(top.shape)[used]
-    return np.isin(wanted, keys) & (top[used] >= 0), relevant[used]
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where((keys[at] == wanted) & (top[used] >= 0), grades[at], 0), rows, grades
 
 
 def reciprocal_ranks(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:
@@ -122,8 +141,8 @@ def reciprocal_ranks(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10
     Returns:
       One number per query with relevant ids.
     """
-    hits, _ = _hits(ranked, gold, k)
-    ranks: np.ndarray = (hits / np.arange(1, hits.shape[1] + 1)).max(axis=1, initial=0.0)
+    gains, *_ = _gains(ranked, gold, k)
+    ranks: np.ndarray = ((gains > 0) / np.arange(1, gains.shape[1] + 1)).max(axis=1, initial=0.0)
     return ranks
 
 
@@ -132,18 +151,24 @@ def recalls(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Floa
 
     If `gold` is the first k ids of an exact search, the mean is the recall of an approximate index.
     """
-    hits, relevant = _hits(ranked, gold, k)
-    shares: np.ndarray = hits.sum(axis=1) / relevant
+    gains, rows, _ = _gains(ranked, gold, k)
+    shares: np.ndarray = (gains > 0).sum(axis=1) / np.bincount(rows, minlength=len(gains))
     return shares
 
 
 def discounted_gains(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:
-    """NDCG@k of each query, with gains 0 and 1 and the discount 1 / log2(rank + 1); as for `reciprocal_ranks`.
+    """NDCG@k of each query, with the grade as gain and the discount 1 / log2(rank + 1); as for `reciprocal_ranks`.
+
+    This is trec_eval's `ndcg_cut`, which BEIR reports. Without grades a gain is 0 or 1.
 
     References:
       Järvelin & Kekäläinen 2002, "Cumulated Gain-Based Evaluation of IR Techniques", section 2.
     """
-    hits, relevant = _hits(ranked, gold, k)
+    gains, rows, grades = _gains(ranked, gold, k)
     discount = 1 / np.log2(np.arange(2, k + 2))
-    gains: np.ndarray = hits @ discount[: hits.shape[1]] / np.cumsum(discount)[np.minimum(relevant, k) - 1]
-    return gains
+    best = grades[np.lexsort((-grades, rows))]
+    place = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    counted = place < k
+    ideal = np.bincount(rows[counted], best[counted] * discount[place[counted]], minlength=len(gains))
+    found: np.ndarray = gains @ discount[: gains.shape[1]] / ideal
+    return found

@@ -46,8 +46,8 @@ def evaluate(
     """Scores an encoder on your own data: its vectors raw, with its own whitening and code, and in fewer bytes.
 
     TF-IDF and BM25 are scored with them. Similarities of pairs are correlated with their scores; if these are two
-    labels, scored by average precision and ROC AUC. Searches are scored by nDCG@10, MRR@10 and recall, with relevant or
-    not as the gain.
+    labels, scored by average precision and ROC AUC. Searches are scored by nDCG@10, whose gains are the grades of the
+    judgments, and MRR@10 and recall of all that are relevant.
 
     Args:
       encoder: The encoder. Pairs are compared by its `similarity_fn_name`, searches by cosine.

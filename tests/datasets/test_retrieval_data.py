@@ -175,6 +175,7 @@ def test_a_folder_in_beirs_form(beir):
     assert (data.name, data.document_ids, data.query_ids) == ("beir", ["d1", "d2", "d3"], ["2"])
     assert data.documents == ["Jays are birds.", "JAX is a library.", "."]
     assert gold_of(data, "2") == ["d1"]
+    assert data.gold.grades.tolist() == data.with_gold().gold.grades.tolist() == [2]
     assert data.counts["rows"] == 2
 
 

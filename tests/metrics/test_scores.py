@@ -98,6 +98,40 @@ def test_retrieval_measures(k):
     assert ranks.mean() == pytest.approx(mrr)
 
 
+def test_grades_are_the_gains_of_ndcg():
+    """By hand: gains 0, 3, 1 in the places of 3, 2, 1 and the missing 2; log2(2), log2(3) and log2(4) divide them."""
+    gold = metrics.Gold(np.array([0, 3, 4]), np.array([1, 2, 9, 5]), np.array([3, 1, 2, 2]))
+    found = metrics.discounted_gains(np.array([[3, 1, 2], [5, -1, -1]]), gold)
+    wanted = (3 / math.log2(3) + 1 / 2) / (3 + 2 / math.log2(3) + 1 / 2)
+    assert found.tolist() == pytest.approx([wanted, 1])
+    assert found[0] == pytest.approx(0.50249, abs=1e-5)
+    assert metrics.discounted_gains(np.array([[3, 1, 2], [5, -1, -1]]), gold, 2)[0] == pytest.approx(
+        3 / math.log2(3) / (3 + 2 / math.log2(3))
+    )
+    assert metrics.recalls(np.array([[3, 1, 2], [5, -1, -1]]), gold, 2).tolist() == pytest.approx([1 / 3, 1])
+    assert metrics.reciprocal_ranks(np.array([[3, 1, 2], [5, -1, -1]]), gold).tolist() == [1 / 2, 1]
+
+
+def test_graded_ndcg_equals_trec_eval():
+    trec = pytest.importorskip("pytrec_eval")
+    rng = np.random.default_rng(0)
+    ranked = np.stack([rng.permutation(40)[:15] for _ in range(50)])
+    queries, ids = (side.ravel() for side in np.indices((50, 40)))
+    grades = rng.integers(-1, 4, size=2000) * (rng.random(2000) < 0.3)
+    kept = grades > 0
+    gold = metrics.Gold.from_pairs(queries[kept], ids[kept], 50, grades[kept])
+    judged = {f"{q}": {f"{i}": int(grades[40 * q + i]) for i in range(40)} for q in range(50)}
+    run = {f"{q}": {f"{i}": float(-place) for place, i in enumerate(row)} for q, row in enumerate(ranked)}
+    theirs = trec.RelevanceEvaluator(judged, {"ndcg_cut.10"}).evaluate(run)
+    assert metrics.discounted_gains(ranked, gold).tolist() == pytest.approx(
+        [theirs[f"{q}"]["ndcg_cut_10"] for q in range(50)]
+    )
+    some = np.array([3, 0, 49])
+    np.testing.assert_allclose(
+        metrics.discounted_gains(ranked[some], gold.of(some)), metrics.discounted_gains(ranked, gold)[some]
+    )
+
+
 def test_queries_without_gold_do_not_count():
     ranked = np.arange(6).reshape(2, 3)
     for measure in (metrics.reciprocal_ranks, metrics.recalls, metrics.discounted_gains):
