@@ -31,6 +31,7 @@ def things(tiny_model, cross_encoder):
         "Encoder.shrink": (encoder.shrink(TEXTS, bytes=4), lambda own, at: own.encode(TEXTS[at::8])),
         "CrossEncoder": (cross, lambda own, at: own.predict([(TEXTS[at], text) for text in TEXTS[:9]])),
         "Whitening": (Whitening().fit(X), lambda own, at: own.inverse_transform(own.transform(X[at::8]))),
+        "Moments": (Moments().update(X), lambda own, at: own.covariance(ddof=at)),
     }
     for name, code in CODES.items():
         found[name] = code.fit(X), lambda own, at: own.decode(own.encode(X[at::8]))
@@ -70,7 +71,7 @@ def test_threads_have_moments_of_their_own():
 
 
 @pytest.mark.parametrize("copied", [lambda own: pickle.loads(pickle.dumps(own)), copy.deepcopy])
-@pytest.mark.parametrize("name", ["Whitening", *CODES])
+@pytest.mark.parametrize("name", ["Whitening", "Moments", *CODES])
 def test_a_copy_computes_the_same(things, name, copied):
     own, use = things[name]
     np.testing.assert_array_equal(use(copied(own), 0), use(own, 0))
