@@ -1,17 +1,16 @@
 """Encoders on every BEIR folder below a folder: nDCG@10 of all sizes of vectors, lexical baselines, and the means.
 
-`python -m eval.beir DIR --model NAME=MODEL [--model ...] -o runs/beir.json`
+`python -m eval.beir DIR --model NAME=MODEL [--model ...] [--check] -o runs/beir.json`
 
 The figures are those of `jaxwhiten score FOLDER --bytes 24,48,96` and `jaxwhiten score FOLDER -k 128 --gamma 0`. With
---check NAME a model is also scored by sentence-transformers and pytrec_eval. The means count as MTEB's leaderboard
-does: the parts of a folder such as cqadupstack are one data set.
+--check, raw vectors are also scored by sentence-transformers and pytrec_eval.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -24,118 +23,107 @@ from eval.report import Table
 from jaxwhiten import Encoder, evaluate, io, records
 from jaxwhiten.datasets import RetrievalData, read_own
 from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten.text.tokenization import COUNTS
 
 BYTES, PCA = (24, 48, 96), 128
-_HEADS = ("data", "encoder", "vectors", "bytes")
+Rows = list[dict[str, Any]]  # what `records.to_json` makes of a `jaxwhiten.scoring.Row`, with further fields
 
 
-def rows(encoder: Encoder, folder: Path) -> dict[str, Any]:
-    """Every form of an encoder's vectors on a folder, as `evaluate` has them, and what is said of the texts."""
-    store = EmbeddingStore()
-    how = {"encode": lambda own, texts, role: store.encode(own, texts, prompt=own.prompt_for(role))}
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        data = read_own(folder)
-        found = evaluate(encoder, data, bytes=BYTES, **how)
-        reduced = [row for row in evaluate(encoder, data, k=PCA, gamma=0.0, **how).rows if row.name == "whitened"]
-    shown = [{**records.to_json(row), "name": "PCA" if row in reduced else row.name} for row in (*found.rows, *reduced)]
-    return {"counts": found.counts, "notes": list({str(warning.message) for warning in told}), "rows": shown}
+def searches(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterator[tuple[str, Rows]]:
+    """The rows of each folder: those of `evaluate`, with PCA; the first has the number of documents that were cut."""
+    for place in sorted(path.parent for path in folder.rglob("corpus.jsonl")):
+        data = read_own(place)
+        COUNTS.clear()
+        stored(encoder, data.documents, "document")
+        about: dict[str, Any] = {"documents": len(data.documents), "cut": COUNTS[encoder.max_length, "cut"]}
+        if check:
+            about["theirs"] = by_sentence_transformers(model, data)
+        found = [*evaluate(encoder, data, bytes=BYTES, encode=stored).rows]
+        found += evaluate(encoder, data, k=PCA, gamma=0.0, encode=stored).rows[1:2]
+        first, *rest = (records.to_json(row) for row in found)
+        rest[-1]["name"] = "PCA"
+        yield f"{place.relative_to(folder) if place != folder else folder.name}", [first | about, *rest]
 
 
-def checked(model: str, data: RetrievalData) -> dict[str, float]:
-    """nDCG@10 by sentence-transformers' vectors and pytrec_eval."""
+def stored(encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:
+    """The vectors of texts from the cache, with the prompt of their role."""
+    vectors: np.ndarray = EmbeddingStore().encode(encoder, texts, prompt=encoder.prompt_for(role) if role else None)
+    return vectors
+
+
+def by_sentence_transformers(model: str, data: RetrievalData) -> float:
+    """nDCG@10 × 100 of a folder's vectors by sentence-transformers, computed by pytrec_eval."""
     import pytrec_eval
     from sentence_transformers import SentenceTransformer
 
     encoder, data = SentenceTransformer(model), data.with_gold()
     documents = encoder.encode_document(data.documents, normalize_embeddings=True)
     scores = encoder.encode_query(data.queries, normalize_embeddings=True) @ documents.T
-    judged = {str(q): {str(i): 1 for i in ids} for q, ids in enumerate(np.split(data.gold.ids, data.gold.indptr[1:-1]))}
+    judged = {}
+    for query, (start, end) in enumerate(zip(data.gold.indptr[:-1], data.gold.indptr[1:], strict=True)):
+        grades = np.ones(end - start) if data.gold.grades is None else data.gold.grades[start:end]
+        judged[f"{query}"] = {f"{i}": int(grade) for i, grade in zip(data.gold.ids[start:end], grades, strict=True)}
     best = data.others(np.argsort(-scores, axis=1)[:, :101])
-    run = {str(q): {str(i): float(scores[q, i]) for i in ids} for q, ids in enumerate(best)}
+    run = {f"{query}": {f"{i}": float(scores[query, i]) for i in ids} for query, ids in enumerate(best)}
     found = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10"}).evaluate(run)
-    return {"ndcg_at_10": 100 * fmean(of_query["ndcg_cut_10"] for of_query in found.values())}
+    return 100 * fmean(of_query["ndcg_cut_10"] for of_query in found.values())
 
 
-def means(folders: dict[str, Any]) -> list[dict[str, Any]]:
-    """The mean nDCG@10 of each form over the data sets; parts of one folder are one data set."""
-    forms: dict[tuple[Any, ...], dict[str, list[float]]] = {}
-    for name, found in folders.items():
-        for row in found["rows"]:
-            of_form = forms.setdefault((row["name"], row.get("bytes")), {})
-            of_form.setdefault(name.partition("/")[0], []).append(row["scores"]["ndcg_at_10"])
-    return [
-        {"name": name, "bytes": size, "datasets": len(parts), "ndcg_at_10": fmean(map(fmean, parts.values()))}
-        for (name, size), parts in forms.items()
-    ]
+def scores_table(result: dict[str, Any]) -> Table:
+    """Every form of every encoder by data set, with published figures; a baseline stands once for each data set.
 
-
-def beir_table(result: dict[str, Any]) -> Table:
-    """Every form of every encoder by data set, with published figures; a baseline stands once for each data set."""
+    The means over several data sets count as MTEB's leaderboard does: parts of a folder such as cqadupstack are one.
+    """
     cells, known = [], {row.setting["model"]: row.figures for row in published.read("tasks")}
-    for encoder, found in result["encoders"].items():
-        for data, of_data in found["folders"].items():
-            for row in of_data["rows"]:
-                words, change, scores = row.get("bytes") is None, row.get("versus_raw"), row["scores"]
-                what = ["words", row["name"]] if words else [encoder, row["name"]]
-                there = known.get(row["name"] if words else encoder if row["name"] == "raw" else "", {})
-                ends = "{:+.1f} to {:+.1f}".format(*change[1]) if change and not words else ""
-                figures = [f"{scores[name]:.1f}" for name in ("ndcg_at_10", "recall_at_100")]
-                size = "" if words else f"{row['bytes']:,}"
-                line = [data, *what, size, figures[0], ends, figures[1], f"{there.get(data, '')}"]
-                cells += [line] if line not in cells else []
-            if checked := of_data.get("checked"):
-                what, figure = "raw, by sentence-transformers", f"{checked['ndcg_at_10']:.1f}"
-                cells.append([data, encoder, what, "", figure, "", "", ""])
-    return Table([*_HEADS, "nDCG@10", "− raw, 95%", "recall@100", "published"], cells, 3)
+    forms: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    for row in result["rows"]:
+        words, change, scores = row.get("bytes", 0) is None, row.get("versus_raw"), row["scores"]
+        encoder, model = ("words", row["name"]) if words else (row["encoder"], row["encoder"].partition(",")[0])
+        what, score = (
+            [encoder, row["name"], f"{row['bytes']:,}" if row.get("bytes") else ""],
+            next(iter(scores.values())),
+        )
+        forms.setdefault(tuple(what), {}).setdefault(row["data"].partition("/")[0], []).append(score)
+        there = known.get(model, {}).get(row["data"], "") if words or row["name"] == "raw" else ""
+        ends = "{:+.1f} to {:+.1f}".format(*change[1]) if change and not words else ""
+        figures = [f"{value:.1f}" if value else "" for value in (scores.get("recall_at_100"), row.get("theirs"))]
+        line = [row["data"], *what, f"{score:.1f}", ends, *figures, f"{there}"]
+        cells += [line] if line not in cells else []
+    for what, sets in forms.items():
+        if len(sets) > 1:
+            cells.append([f"{len(sets)} data sets", *what, f"{fmean(map(fmean, sets.values())):.1f}", *[""] * 4])
+    heads = ["data", "encoder", "vectors", "bytes", "ours", "− raw, 95%", "recall@100", "theirs", "published"]
+    return Table(heads, cells, 3)
 
 
-def means_table(result: dict[str, Any]) -> Table:
-    """The means over data sets."""
-    cells = [
-        [f"{row['datasets']} data sets", encoder, row["name"], f"{row['bytes'] or ''}", f"{row['ndcg_at_10']:.1f}"]
-        for encoder, found in result["encoders"].items()
-        for row in found["means"]
-    ]
-    return Table([*_HEADS, "nDCG@10"], cells, 3)
+VIEWS = {"scores_table": scores_table}
 
 
-VIEWS = {"beir_table": beir_table, "means_table": means_table}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Scores encoders on every BEIR folder below a folder.")
-    parser.add_argument("folder", type=Path, help="a BEIR folder, or a folder of them")
+def program(
+    name: str, about: str | None, scored: Callable[[Path, str, Encoder, bool], Iterator[tuple[str, Rows]]]
+) -> None:
+    """Scores encoders on the data below a folder, and writes JSON and a table."""
+    parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
+    parser.add_argument("folder", type=Path, help="the folder of the data")
     parser.add_argument("--model", action="append", required=True, help="NAME=MODEL, a model ID or folder; repeatable")
-    parser.add_argument("--engine", default="jax", help="jax or openvino; default: jax")
     parser.add_argument("--dtype", default="float32", help="float32 or bfloat16; default: float32")
-    parser.add_argument("--check", default="", metavar="NAME", help="score this model by sentence-transformers, too")
+    parser.add_argument("--check", action="store_true", help="compare with the scores by other programs")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the JSON file to write")
     args = parser.parse_args()
-    folders = sorted(path.parent for path in args.folder.rglob("corpus.jsonl"))
-    encoders: dict[str, Any] = {}
+    result: dict[str, Any] = {"command": f"python -m {name} DIR", "versions": versions(), "encoders": {}, "rows": []}
     for given in args.model:
-        name, _, model = given.rpartition("=")
-        encoder, found = Encoder.from_pretrained(model, engine=args.engine, dtype=args.dtype), dict[str, Any]()
-        for folder in folders:
-            at = str(folder.relative_to(args.folder)) if folder != args.folder else folder.name
-            say(f"{name or model}: {at}")
-            found[at] = rows(encoder, folder)
-            if args.check and args.check == name:
-                found[at]["checked"] = checked(model, read_own(folder))
-        about = {
-            "max_length": encoder.max_length,
-            "dtype": encoder.dtype,
-            "pooling": encoder.pooling,
-            "prompts": encoder.prompts,
-        }
-        encoders[name or model] = {**about, "folders": found, "means": means(found)}
-        result = {"command": "python -m eval.beir DIR", "versions": versions(), "encoders": encoders}
-        io.write_json(args.output, result)
-    tables = [view(result) for view in VIEWS.values()]
-    io.write_text(args.output.with_suffix(".md"), "\n\n".join(table.markdown() for table in tables) + "\n")
-    sys.stdout.write("\n\n".join(table.text() for table in tables) + "\n")
+        model = given.rpartition("=")[2]
+        who, encoder = given.rpartition("=")[0] or model, Encoder.from_pretrained(model, dtype=args.dtype)
+        how = {"max_length": encoder.max_length, "dtype": encoder.dtype, "prompts": encoder.prompts}
+        result["encoders"][who] = how
+        for data, rows in scored(args.folder, model, encoder, args.check):
+            say(f"{who}: {data}")
+            result["rows"] += [{"encoder": who, "data": data, **row} for row in rows]
+            io.write_json(args.output, result)
+    table = scores_table(result)
+    io.write_text(args.output.with_suffix(".md"), f"{table.markdown()}\n")
+    sys.stdout.write(f"{table.text()}\n")
 
 
 if __name__ == "__main__":
-    main()
+    program("eval.beir", __doc__, searches)

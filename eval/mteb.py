@@ -1,64 +1,54 @@
-"""Banking77 and the Chinese STS-B by MTEB's own evaluators and by our programs, from local files.
+"""Banking77 and the Chinese STS-B by our programs, and with --check by MTEB's own evaluators, from local files.
 
-`python -m eval.mteb DATA --model NAME=MODEL [--model ...] -o runs/mteb.json`
+`python -m eval.mteb DATA --model NAME=MODEL [--model ...] [--check] -o runs/mteb.json`
 
 DATA has classification/banking77 (train.csv, test.csv: text, category) and sts_zh (STS-B.test.data: two sentences and a
-score, split by tabs). Encoders with a prompt named query use it on every text.
+score, split by tabs), or one of them. Encoders with a prompt named query use it on every text.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
-import itertools
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eval import published
+from eval.beir import Rows, program, stored
 from eval.classification import fit, predict
-from eval.common import say, versions
-from eval.report import Table
-from jaxwhiten import Encoder, Moments, Whitening, io, metrics
-from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten import Encoder, Moments, Whitening, metrics
+from jaxwhiten.datasets.tables import read_table
 from jaxwhiten.export.mteb import MTEBEncoder
 
 BANKING, STS = "Banking77Classification", "STSB"
 GAMMAS = (0.25, 1.0)
 DRAWS, SHOTS = 10, 8  # MTEB's: training sets, and rows of each class in them
 _PENALTY = 1.0  # of scikit-learn's logistic regression, over all rows
+Splits = dict[str, dict[str, list[Any]]]  # the columns of each split, as MTEB names them
 
 
-class Stored(MTEBEncoder):
-    """The model for MTEB, with vectors from the cache."""
-
-    def encode(self, inputs: Any, **about: Any) -> np.ndarray:
-        """The vector of each text of MTEB's batches."""
-        texts = [text for batch in inputs for text in batch["text"]]
-        vectors: np.ndarray = self._whitened(EmbeddingStore().encode(self.encoder, texts))
-        return vectors
-
-
-def read(folder: Path) -> dict[str, dict[str, dict[str, list[Any]]]]:
-    """The columns of each split of each task, as MTEB names them."""
-    banking = {}
-    for split in ("train", "test"):
-        with (folder / "classification/banking77" / f"{split}.csv").open(encoding="utf-8", newline="") as file:
-            found = list(csv.DictReader(file))
-        banking[split] = {"text": [row["text"] for row in found], "label": [row["category"] for row in found]}
-    names = sorted(set(banking["train"]["label"]))
-    for columns in banking.values():
-        columns["label"] = [names.index(label) for label in columns["label"]]
-    lines = (folder / "sts_zh/STS-B.test.data").read_text(encoding="utf-8").splitlines()
-    first, second, score = zip(*(line.split("\t") for line in lines if line), strict=True)
-    sts = {"sentence1": list(first), "sentence2": list(second), "score": [float(value) for value in score]}
-    return {BANKING: banking, STS: {"test": sts}}
+def read(folder: Path) -> Iterator[tuple[str, Splits]]:
+    """The tasks that are there."""
+    if (at := folder / "classification/banking77").is_dir():
+        tables = {
+            split: read_table(at / f"{split}.csv", {"text": "text", "label": "category"}) for split in ("train", "test")
+        }
+        names = sorted(set(tables["train"]["label"]))
+        yield (
+            BANKING,
+            {
+                split: {"text": table.texts("text"), "label": [*map(names.index, table["label"])]}
+                for split, table in tables.items()
+            },
+        )
+    if (path := folder / "sts_zh/STS-B.test.data").is_file():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        first, second, score = (list(side) for side in zip(*(line.split("\t") for line in lines if line), strict=True))
+        yield STS, {"test": {"sentence1": first, "sentence2": second, "score": [*map(float, score)]}}
 
 
-def theirs(model: MTEBEncoder, name: str, splits: dict[str, dict[str, list[Any]]]) -> float:
-    """MTEB's main score in points, with its download replaced by the local rows."""
+def theirs(model: MTEBEncoder, name: str, splits: Splits) -> float:
+    """MTEB's main score × 100, with its download replaced by the local rows."""
     import datasets
     import mteb
 
@@ -69,7 +59,7 @@ def theirs(model: MTEBEncoder, name: str, splits: dict[str, dict[str, list[Any]]
     return 100 * float(found[0].scores["test"][0]["main_score"])
 
 
-def accuracy(train: np.ndarray, test: np.ndarray, splits: dict[str, dict[str, list[Any]]]) -> float:
+def accuracy(train: np.ndarray, test: np.ndarray, splits: Splits) -> float:
     """Percent right by logistic regression on few rows of each class, the mean over draws."""
     label, gold = (np.array(splits[split]["label"]) for split in ("train", "test"))
     rng, right = np.random.default_rng(0), []
@@ -80,55 +70,30 @@ def accuracy(train: np.ndarray, test: np.ndarray, splits: dict[str, dict[str, li
     return 100 * float(np.mean(right))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Scores encoders on two of MTEB's tasks, by MTEB and by our programs.")
-    parser.add_argument("data", type=Path, help="the folder of the data")
-    parser.add_argument("--model", action="append", required=True, help="NAME=MODEL, a model ID or folder; repeatable")
-    parser.add_argument("--task", action="append", choices=(BANKING, STS), help="repeatable; default: both")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="the JSON file to write")
-    args = parser.parse_args()
-    tasks, store, rows = read(args.data), EmbeddingStore(), list[dict[str, Any]]()
-    for given in args.model:
-        name, _, model = given.rpartition("=")
-        encoder = Encoder.from_pretrained(model)
-        if "query" in encoder.prompts:
-            encoder = Encoder.from_pretrained(model, default_prompt_name="query")
-        for task, gamma in itertools.product(args.task or tasks, (None, *GAMMAS)):
-            splits, sides = tasks[task], ("sentence1", "sentence2")
-            texts = [splits["test"][side] for side in sides] if task == STS else [of["text"] for of in splits.values()]
-            x = [store.encode(encoder, part) for part in texts]
-            if gamma is None:
-                whitening = None
+def tasks(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterator[tuple[str, Rows]]:
+    """Raw and whitened vectors; whitenings are fitted on the training rows of Banking77, and on all pairs of STS-B."""
+    if "query" in encoder.prompts:
+        encoder = Encoder.from_pretrained(model, dtype=encoder.dtype, default_prompt_name="query")
+    for task, splits in read(folder):
+        sides = (
+            [splits["test"][f"sentence{n}"] for n in (1, 2)] if task == STS else [of["text"] for of in splits.values()]
+        )
+        raw, rows = [stored(encoder, side) for side in sides], Rows()
+        moments = Moments().update(np.concatenate(raw) if task == STS else raw[0])
+        for gamma in (None, *GAMMAS):
+            whitening = None if gamma is None else Whitening.from_moments(moments, gamma=gamma)
+            x = [side if whitening is None else whitening.transform(side) for side in raw]
+            if task == STS:
+                scores = {
+                    "spearman": 100 * metrics.spearman(metrics.cosine_pairs(*x), np.array(splits["test"]["score"]))
+                }
             else:
-                fitted_on = np.concatenate(x) if task == STS else x[0]
-                whitening = Whitening.from_moments(Moments().update(fitted_on), gamma=gamma)
-                x = [whitening.transform(part) for part in x]
-            if task == BANKING:
-                ours = accuracy(*x, splits)
-            else:
-                ours = 100 * metrics.spearman(metrics.cosine_pairs(*x), np.array(splits["test"]["score"]))
-            found = {"encoder": name or model, "task": task, "gamma": gamma, "ours": ours}
-            found["mteb"] = theirs(Stored(encoder, whitening), task, tasks[task]) if gamma in (None, 1.0) else None
-            rows.append(found)
-            say(f"{found}")
-        command = "python -m eval.mteb DATA"
-        io.write_json(args.output, {"command": command, "versions": versions(), "rows": rows})
-    sys.stdout.write(mteb_table({"rows": rows}).text() + "\n")
+                scores = {"accuracy": accuracy(x[0], x[1], splits)}
+            rows.append({"name": "raw" if gamma is None else f"whitened, γ = {gamma:g}", "scores": scores})
+            if check and gamma != GAMMAS[0]:
+                rows[-1]["theirs"] = theirs(MTEBEncoder(encoder, whitening), task, splits)
+        yield task, rows
 
-
-def mteb_table(result: dict[str, Any]) -> Table:
-    """Main scores by MTEB's evaluators and by our programs, with published figures of raw vectors."""
-    known = {row.setting["model"]: row.figures for row in published.read("tasks")}
-    cells = []
-    for row in result["rows"]:
-        there = known.get(row["encoder"], {}).get(row["task"], "") if row["gamma"] is None else ""
-        vectors = "raw" if row["gamma"] is None else f"whitened, γ = {row['gamma']:g}"
-        by_mteb = "" if row["mteb"] is None else f"{row['mteb']:.2f}"
-        cells.append([row["task"], row["encoder"], vectors, by_mteb, f"{row['ours']:.2f}", f"{there}"])
-    return Table(("task", "encoder", "vectors", "MTEB", "ours", "published"), cells, 3)
-
-
-VIEWS = {"mteb_table": mteb_table}
 
 if __name__ == "__main__":
-    main()
+    program("eval.mteb", __doc__, tasks)

@@ -37,7 +37,7 @@ from typing import Any
 from benchmarks import tables as benchmarks
 from benchmarks.cut import cut
 from configs import launch
-from eval import beir, compared, mteb, report
+from eval import beir, compared, report
 from eval.common import say
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, unknown_name
@@ -120,8 +120,8 @@ def table_of(
             raise unknown_name("table", view, compared.VIEWS)
         return cut(compared.VIEWS[view](run), conditions)
     if isinstance(run, dict):
-        views = beir.VIEWS | mteb.VIEWS
-        return cut(views[view](run), conditions) if view in views else benchmarks.table_of(run, view, conditions)
+        found = beir.VIEWS.get(view)
+        return cut(found(run), conditions) if found else benchmarks.table_of(run, view, conditions)
     module = getattr(report, run.header.program.removeprefix("eval."))
     views = [name for name in vars(module) if name.endswith("_table") and not name.startswith("_")]
     if view not in views:

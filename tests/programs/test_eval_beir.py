@@ -34,27 +34,28 @@ def test_every_folder_is_scored_as_by_the_command(folders, tiny_model, tmp_path,
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
     out = tmp_path / "beir.json"
     monkeypatch.setattr(sys, "argv", ["beir", str(folders), "--model", f"tiny={tiny_model}", "-o", str(out)])
-    beir.main()
+    beir.program("eval.beir", beir.__doc__, beir.searches)
     result = json.loads(out.read_text())
-    found = result["encoders"]["tiny"]
-    assert list(found["folders"]) == ["first", "parts/a", "parts/b"]
+    assert list(dict.fromkeys(row["data"] for row in result["rows"])) == ["first", "parts/a", "parts/b"]
     wanted = evaluate(Encoder.from_pretrained(tiny_model), folders / "first", bytes=4)
-    rows = found["folders"]["first"]["rows"]
+    rows = [row for row in result["rows"] if row["data"] == "first"]
+    assert (rows[0]["documents"], rows[0]["cut"]) == (20, 0)
     assert [row["scores"] for row in rows if row["name"] != "PCA"] == [
         pytest.approx(row.scores, abs=1e-3) for row in wanted.rows
     ]
-    means = {row["name"]: row for row in found["means"]}
-    raw = [of["rows"][0]["scores"]["ndcg_at_10"] for of in found["folders"].values()]
-    assert means["raw"]["datasets"] == 2
-    assert means["raw"]["ndcg_at_10"] == pytest.approx((raw[0] + (raw[1] + raw[2]) / 2) / 2)
+    raw = [row["scores"]["ndcg_at_10"] for row in result["rows"] if row["name"] == "raw"]
     assert "2 data sets" in capsys.readouterr().out
-    lines = [row for row in beir.beir_table(result).rows if row[0] == "first"]
-    assert [row[1:3] for row in lines if not row[3]] == [["words", "TF-IDF"], ["words", "BM25"]]
+    table = beir.scores_table(result).rows
+    means = {row[2]: row[4] for row in table if row[0] == "2 data sets"}
+    assert means["raw"] == f"{(raw[0] + (raw[1] + raw[2]) / 2) / 2:.1f}"
+    assert [row[1:3] for row in table if row[0] == "first" and not row[3]] == [["words", "TF-IDF"], ["words", "BM25"]]
 
 
 def test_published_figures_have_a_column_of_their_own():
-    rows = [{"encoder": "all-MiniLM-L6-v2", "task": mteb.BANKING, "gamma": None, "ours": 1.0, "mteb": 2.0}]
-    assert mteb.mteb_table({"rows": rows}).rows == [[mteb.BANKING, "all-MiniLM-L6-v2", "raw", "2.00", "1.00", "80.0"]]
+    row = {"encoder": "all-MiniLM-L6-v2", "data": mteb.BANKING, "name": "raw", "scores": {"accuracy": 1.0}}
+    table = beir.scores_table({"rows": [row | {"theirs": 2.0}, row | {"name": "whitened, γ = 1"}]})
+    assert list(table.columns)[-2:] == ["theirs", "published"]
+    assert [line[4:] for line in table.rows] == [["1.0", "", "", "2.0", "80.0"], ["1.0", "", "", "", ""]]
 
 
 def test_local_rows_of_mtebs_tasks_and_few_rows_of_each_class(tmp_path):
@@ -63,7 +64,7 @@ def test_local_rows_of_mtebs_tasks_and_few_rows_of_each_class(tmp_path):
         (folder / f"{split}.csv").write_text('text,category\n"two\nlines",b\none,a\n')
     (tmp_path / "sts_zh").mkdir()
     (tmp_path / "sts_zh/STS-B.test.data").write_text("女孩\t男孩\t2\n")
-    tasks = mteb.read(tmp_path)
+    tasks = dict(mteb.read(tmp_path))
     assert tasks[mteb.BANKING]["test"] == {"text": ["two\nlines", "one"], "label": [1, 0]}
     assert tasks[mteb.STS]["test"] == {"sentence1": ["女孩"], "sentence2": ["男孩"], "score": [2.0]}
     x = np.repeat(np.eye(2), 20, axis=0) + 0.01 * np.random.default_rng(0).standard_normal((40, 2))
