@@ -23,7 +23,6 @@ from eval.report import Table
 from jaxwhiten import Encoder, evaluate, io, records
 from jaxwhiten.datasets import RetrievalData, read_own
 from jaxwhiten.encoding import EmbeddingStore
-from jaxwhiten.text.tokenization import COUNTS
 
 BYTES, PCA = (24, 48, 96), 128
 Rows = list[dict[str, Any]]  # what `records.to_json` makes of a `jaxwhiten.scoring.Row`, with further fields
@@ -33,9 +32,9 @@ def searches(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterato
     """The rows of each folder: those of `evaluate`, with PCA; the first has the number of documents that were cut."""
     for place in sorted(path.parent for path in folder.rglob("corpus.jsonl")):
         data = read_own(place)
-        COUNTS.clear()
-        stored(encoder, data.documents, "document")
-        about: dict[str, Any] = {"documents": len(data.documents), "cut": COUNTS[encoder.max_length, "cut"]}
+        prompt = encoder.prompt_for("document")
+        form = (encoder.head if prompt is None else encoder.head.with_prompt(prompt)).form
+        about = {"documents": len(data.documents), "cut": encoder.tokenizer(data.documents, form).cut}
         if check:
             about["theirs"] = by_sentence_transformers(model, data)
         found = [*evaluate(encoder, data, bytes=BYTES, encode=stored).rows]

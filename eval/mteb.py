@@ -8,7 +8,9 @@ score, split by tabs), or one of them. Encoders with a prompt named query use it
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,6 @@ import numpy as np
 from eval.beir import Rows, program, stored
 from eval.classification import fit, predict
 from jaxwhiten import Encoder, Moments, Whitening, metrics
-from jaxwhiten.datasets.tables import read_table
 from jaxwhiten.export.mteb import MTEBEncoder
 
 BANKING, STS = "Banking77Classification", "STSB"
@@ -30,17 +31,12 @@ Splits = dict[str, dict[str, list[Any]]]  # the columns of each split, as MTEB n
 def read(folder: Path) -> Iterator[tuple[str, Splits]]:
     """The tasks that are there."""
     if (at := folder / "classification/banking77").is_dir():
-        tables = {
-            split: read_table(at / f"{split}.csv", {"text": "text", "label": "category"}) for split in ("train", "test")
-        }
-        names = sorted(set(tables["train"]["label"]))
-        yield (
-            BANKING,
-            {
-                split: {"text": table.texts("text"), "label": [*map(names.index, table["label"])]}
-                for split, table in tables.items()
-            },
-        )
+        files = {split: (at / f"{split}.csv").read_text(encoding="utf-8") for split in ("train", "test")}
+        found = {split: [*csv.DictReader(StringIO(text, newline=""))] for split, text in files.items()}
+        names = sorted({row["category"] for row in found["train"]})
+        texts = {split: [row["text"] for row in rows] for split, rows in found.items()}
+        labels = {split: [names.index(row["category"]) for row in rows] for split, rows in found.items()}
+        yield BANKING, {split: {"text": texts[split], "label": labels[split]} for split in found}
     if (path := folder / "sts_zh/STS-B.test.data").is_file():
         lines = path.read_text(encoding="utf-8").splitlines()
         first, second, score = (list(side) for side in zip(*(line.split("\t") for line in lines if line), strict=True))
