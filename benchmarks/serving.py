@@ -1,10 +1,12 @@
 """Requests over HTTP: 1, 8 and 32 clients that send single queries or documents, beside other servers.
 
-    python -m benchmarks.serving [--seconds 10] [--clients 1,8,32] [--model sentence-transformers/all-MiniLM-L6-v2]
+    python -m benchmarks.serving [--seconds 2] [--rounds 3] [--clients 1,8,32] [--model FOLDER]
 
-Each server runs alone in a process of its own; its vectors must agree with ours (cosine 0.999). Peers are a plain
-FastAPI program and LitServe around sentence-transformers, if installed, and `infinity_emb`, if it is on the path. The
-first rows are `Encoder.encode` without a server.
+A query has 8 to 20 tokens, a document close to 256. Each server is a process of its own, stopped (SIGSTOP) while others
+are measured, and the rounds are interleaved. Peers are a plain FastAPI program and LitServe around
+sentence-transformers, if installed, and `infinity_emb`, if it is on the path. Answers are read at once and compared
+with `Encoder.encode` afterwards: one with a cosine below 0.999 is an error. `Encoder.encode` in a loop is measured in
+the same rounds.
 """
 
 from __future__ import annotations
@@ -14,30 +16,35 @@ import contextlib
 import http.client
 import importlib.util
 import json
+import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import save
+from benchmarks.harness import median, rotated, save
 from jaxwhiten import Encoder, normalize
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.models import resolve_folder
 
+OURS, ALONE = "jaxwhiten", "Encoder.encode, no server"
 _ENCODE = """
 import sys
 from sentence_transformers import SentenceTransformer
 model = SentenceTransformer(sys.argv[1], device="cpu")
-def answer(texts):
-    texts = [texts] if isinstance(texts, str) else texts
-    rows = model.encode(texts, show_progress_bar=False, normalize_embeddings=True).tolist()
+def vectors(texts):
+    return model.encode(texts, show_progress_bar=False, normalize_embeddings=True).tolist()
+def answer(rows):
     return {"data": [{"index": i, "embedding": row} for i, row in enumerate(rows)]}
 """
 _FASTAPI = (
@@ -48,127 +55,207 @@ from fastapi import FastAPI
 app = FastAPI()
 @app.post("/v1/embeddings")
 def embeddings(asked: dict):
-    return answer(asked["input"])
+    texts = asked["input"]
+    return answer(vectors([texts] if isinstance(texts, str) else texts))
 uvicorn.run(app, port=int(sys.argv[2]), access_log=False, log_level="error")
 """
 )
+# It collects up to 32 requests, each of one text, as its documentation shows.
 _LITSERVE = """
 import sys
 import litserve
 class Api(litserve.LitAPI):
     def setup(self, device):
-        names = {"__name__": "peer"}
-        exec(ENCODE, names)
-        self.answer = names["answer"]
+        self.peer = {"__name__": "peer"}
+        exec(ENCODE, self.peer)
     def decode_request(self, request):
         return request["input"]
-    def predict(self, x):
-        return self.answer(x)
-    def encode_response(self, output):
+    def batch(self, inputs):
+        return list(inputs)
+    def predict(self, texts):
+        return self.peer["vectors"](texts)
+    def unbatch(self, output):
         return output
+    def encode_response(self, output):
+        return self.peer["answer"]([output])
 if __name__ == "__main__":
-    server = litserve.LitServer(Api(api_path="/v1/embeddings"), accelerator="cpu")
-    server.run(port=int(sys.argv[2]), generate_client_file=False, log_level="error")
+    api = Api(max_batch_size=32, batch_timeout=0.001, api_path="/v1/embeddings")
+    litserve.LitServer(api, accelerator="cpu").run(port=int(sys.argv[2]), generate_client_file=False, log_level="error")
 """.replace("ENCODE", repr(_ENCODE))
 
 
-def servers(model: str, folder: str) -> dict[str, list[str]]:
-    """The command line of each server, with PORT for its port."""
+class Server(NamedTuple):
+    """A running server."""
+
+    port: int
+    process: subprocess.Popen[bytes]
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the process and its workers."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+def commands(model: str, folder: str, programs: Path) -> dict[str, list[str]]:
+    """The command line of each server that is here, with PORT for its port; peers become files below `programs`."""
     ours = [sys.executable, "-m", "jaxwhiten.commands.cli", "serve", model, "--name", "model", "--port", "PORT"]
-    found = {"jaxwhiten": ours}
+    found = {OURS: ours}
     for name, package, program in (("FastAPI", "fastapi", _FASTAPI), ("LitServe", "litserve", _LITSERVE)):
         if all(map(importlib.util.find_spec, (package, "sentence_transformers"))):
-            found[f"{name}, sentence-transformers"] = [sys.executable, "-c", program, folder, "PORT"]
+            (path := programs / f"{name}.py").write_text(program)  # LitServe's workers import it
+            found[f"{name}, sentence-transformers"] = [sys.executable, str(path), folder, "PORT"]
     if program := shutil.which("infinity_emb"):
-        options = ["--served-model-name", "model", "--url-prefix", "/v1", "--port", "PORT"]
+        options = ["--served-model-name", "model", "--url-prefix", "/v1", "--device", "cpu", "--port", "PORT"]
         found["infinity"] = [program, "v2", "--model-id", folder, *options]
     return found
 
 
 @contextlib.contextmanager
-def running(command: list[str]) -> Iterator[int]:
-    """Starts a server; its port, once it answers."""
+def running(command: list[str]) -> Iterator[Server]:
+    """Starts a server and waits until it answers."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = [str(port) if word == "PORT" else word for word in command]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    env = os.environ | {"HF_HUB_OFFLINE": "1", "INFINITY_ANONYMOUS_USAGE_STATS": "0"}
+    if command[0] != sys.executable:
+        env.pop("PYTHONPATH", None)
+    silent: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    server = Server(port, subprocess.Popen(words, **silent, env=env, start_new_session=True))
     try:
         for _ in range(600):
-            with contextlib.suppress(OSError, http.client.HTTPException, ValueError, KeyError):
-                if ask(http.client.HTTPConnection("127.0.0.1", port, timeout=60), "warm up") is not None:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if vector_of(ask(connect(port), "warm up")) is not None:
                     break
-            if process.poll() is not None:
-                raise SystemExit(f"{command[0]} ended with {process.returncode} before it answered")
+            if server.process.poll() is not None:
+                raise SystemExit(f"{command[0]} ended with {server.process.returncode} before it answered")
             time.sleep(0.2)
-        yield port
+        else:
+            raise SystemExit(f"{command[0]} did not answer")
+        yield server
     finally:
-        process.send_signal(signal.SIGTERM)
+        server.signal(signal.SIGCONT)
+        server.signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(20)
-        process.kill()
+            server.process.wait(20)
+        server.signal(signal.SIGKILL)
 
 
-def ask(connection: http.client.HTTPConnection, text: str) -> np.ndarray | None:
-    """The vector of a text; None if the answer is an error."""
+def connect(port: int) -> http.client.HTTPConnection:
+    """A connection that stays open."""
+    return http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+
+
+def ask(connection: http.client.HTTPConnection, text: str) -> bytes:
+    """The answer to a text, empty if its status is an error."""
     body = json.dumps({"model": "model", "input": text})
     connection.request("POST", "/v1/embeddings", body, {"Content-Type": "application/json"})
     answer = connection.getresponse()
     content = answer.read()
-    return np.array(json.loads(content)["data"][0]["embedding"]) if answer.status == 200 else None
+    return content if answer.status == 200 else b""
 
 
-def load(port: int, clients: int, texts: list[str], right: np.ndarray, seconds: float) -> dict[str, Any]:
-    """What clients that ask one text after another see in some seconds; a wrong vector is an error."""
+def vector_of(answer: bytes | np.ndarray) -> np.ndarray | None:
+    """The vector of an answer, None of an error."""
+    if isinstance(answer, np.ndarray):
+        return answer
+    return np.array(json.loads(answer)["data"][0]["embedding"]) if answer else None
+
+
+def load(
+    clients: Sequence[Callable[[str], Any]], texts: list[str], right: np.ndarray, seconds: float
+) -> dict[str, Any]:
+    """What clients that ask one text after another see in some seconds."""
     taken: list[float] = []
-    errors: list[int] = []
+    answers: list[tuple[int, Any]] = []
     end = time.perf_counter() + seconds
 
-    def client(number: int) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    def work(number: int) -> None:
         place = number * 37
         while (start := time.perf_counter()) < end:
             place = (place + 1) % len(texts)
-            found = ask(connection, texts[place])
+            answers.append((place, clients[number](texts[place])))
             taken.append(time.perf_counter() - start)
-            if found is None or normalize(found[None])[0] @ right[place] < 0.999:
-                errors.append(place)
 
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(clients))]
+    start = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    rate = len(taken) / (time.perf_counter() - start)
+    found = [(right[place], vector_of(answer)) for place, answer in answers]
+    cosines = [0.0 if vector is None else float(normalize(vector[None])[0] @ row) for row, vector in found]
     p50, p99 = (1000 * np.quantile(taken, [0.5, 0.99])).tolist()
-    return {"per_second": len(taken) / seconds, "p50_ms": p50, "p99_ms": p99, "errors": len(errors)}
+    times = {"per_second": rate, "p50_ms": p50, "p99_ms": p99}
+    return times | {"errors": sum(c < 0.999 for c in cosines), "answers": len(taken), "min_cosine": min(cosines)}
+
+
+def measure(
+    server: Server | None, encoder: Encoder, clients: int, texts: list[str], right: np.ndarray, seconds: float
+) -> dict[str, Any]:
+    """`load` on a server that is stopped, or on the encoder of this process."""
+    if server is None:
+        return load([encoder.encode], texts, right, seconds)
+    server.signal(signal.SIGCONT)
+    try:
+        return load([partial(ask, connect(server.port)) for _ in range(clients)], texts, right, seconds)
+    finally:
+        server.signal(signal.SIGSTOP)
+
+
+def summary(rounds: list[dict[str, Any]], ours: list[dict[str, Any]]) -> dict[str, Any]:
+    """The rounds of a contestant, and how many times as fast ours is, round by round."""
+    ratios = [b["per_second"] / a["per_second"] for a, b in zip(rounds, ours, strict=True)]
+    speed = {"median": median(ratios), "low": min(ratios), "high": max(ratios)}
+    found = {key: median([one[key] for one in rounds]) for key in ("per_second", "p50_ms", "p99_ms")}
+    found |= {key: sum(one[key] for one in rounds) for key in ("errors", "answers")}
+    return {**found, "min_cosine": min(one["min_cosine"] for one in rounds), "speed_of_ours": speed, "rounds": rounds}
+
+
+def texts_of(encoder: Encoder) -> dict[str, list[str]]:
+    """Queries of 8 to 20 tokens, and documents that are as close to 256 tokens as whole sentences allow."""
+    pairs = load_sts("sts_sample").splits["test"]
+    sentences = [*pairs.sentence1, *pairs.sentence2]
+    lengths = encoder.tokenizer(sentences).lengths
+    documents = []
+    for start in range(0, 400, 10):
+        places = np.arange(start, start + 60) % len(sentences)
+        within = 2 + np.cumsum(lengths[places] - 2) <= 256
+        documents.append(" ".join(sentences[i] for i in places[within]))
+    queries = [text for text, length in zip(sentences, lengths, strict=True) if 8 <= length <= 20]
+    return {"queries": queries, "documents": documents}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", default="1,8,32")
     parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2")
     args = parser.parse_args()
     encoder = Encoder.from_pretrained(args.model).warm_up()
-    pairs = load_sts("sts_sample").splits["test"]
-    sentences = [*pairs.sentence1, *pairs.sentence2]
-    queries = [text for text in sentences if 8 <= len(encoder.tokenizer([text]).flat) <= 20]
-    documents = [" ".join(sentences[(i + j) % len(sentences)] for j in range(40)) for i in range(0, 400, 10)]
-    rows: dict[str, Any] = {}
-    for kind, texts in {"queries": queries, "documents": documents}.items():
-        alone = []
-        for text in texts[:100]:
-            start = time.perf_counter()
-            encoder.encode(text)
-            alone.append(time.perf_counter() - start)
-        rows[f"{kind}, Encoder.encode"] = {"p50_ms": 1000 * float(np.median(alone))}
-    right = {"queries": normalize(encoder.encode(queries)), "documents": normalize(encoder.encode(documents))}
-    for name, command in servers(args.model, str(resolve_folder(args.model))).items():
-        with running(command) as port:
-            for clients in map(int, args.clients.split(",")):
-                for kind, texts in {"queries": queries, "documents": documents}.items():
-                    found = load(port, clients, texts, right[kind], args.seconds)
-                    rows[f"{kind}, {clients} clients, {name}"] = found
-                    print(f"{kind}, {clients} clients, {name}: {found}", flush=True)
+    texts = texts_of(encoder)
+    right = {kind: normalize(encoder.encode(of)) for kind, of in texts.items()}
+    cells: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
+    with contextlib.ExitStack() as stack:
+        servers = {}
+        programs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for name, command in commands(args.model, str(resolve_folder(args.model)), programs).items():
+            servers[name] = stack.enter_context(running(command))
+            servers[name].signal(signal.SIGSTOP)
+        for number in range(-1, args.rounds):  # the first is not counted
+            for kind, clients in ((kind, int(n)) for kind in texts for n in args.clients.split(",")):
+                names = [*servers, ALONE] if clients == 1 else list(servers)
+                for name in rotated(names, max(number, 0)):
+                    seconds = args.seconds if number >= 0 else 0.3
+                    found = measure(servers.get(name), encoder, clients, texts[kind], right[kind], seconds)
+                    if number >= 0:
+                        cells.setdefault((kind, clients), {}).setdefault(name, []).append(found)
+    rows = []
+    for (kind, clients), found in cells.items():
+        for name, rounds in found.items():
+            rows.append({"texts": kind, "clients": clients, "server": name} | summary(rounds, found[OURS]))
+            print(*(f"{key} {value}" for key, value in rows[-1].items() if key != "rounds"), sep=", ", flush=True)
     save("serving", {"seconds": args.seconds, "rows": rows})
 
 

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
         raise InputError("`writable` changes an index: specify it with `index`.")
 
     from jaxwhiten.encoding import Encoder
-    from jaxwhiten.serving import Limits, application, listen
+    from jaxwhiten.serving import application, listen
     from jaxwhiten.serving import run as serve
 
     key = os.environ.get(KEY) or None
@@ -47,8 +47,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
         if key is None and not ipaddress.ip_address(listening.getsockname()[0]).is_loopback:
             warnings.warn(f"{url} is open to the network: set {KEY}, an access key.", stacklevel=2)
         encoder = Encoder.from_pretrained(args.model, engine=args.engine)
-        limits = Limits(queue=args.queue, seconds=args.timeout)
         how = {"name": args.name, "index": args.index, "writable": args.writable, "origins": args.allow_origin}
-        app = application(encoder, key=key, limits=limits, **how)
+        app = application(encoder, key=key, queue=args.queue, seconds=args.timeout, **how)
         yield Report(f"Serving {args.model} on {url}", {"model": args.model, "url": url})
         serve(app, listening)

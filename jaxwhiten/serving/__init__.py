@@ -2,10 +2,10 @@
 
 from jaxwhiten.errors import optional
 
-for _package in ("fastapi", "uvicorn", "prometheus_client"):
+for _package in ("fastapi", "orjson", "uvicorn", "prometheus_client"):
     optional(_package, "serve", "Serving", _package.replace("_", "-"))
 
 from jaxwhiten.serving.application import application
-from jaxwhiten.serving.server import Limits, listen, run
+from jaxwhiten.serving.server import listen, run
 
-__all__ = ["Limits", "application", "listen", "run"]
+__all__ = ["application", "listen", "run"]

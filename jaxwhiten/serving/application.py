@@ -6,16 +6,16 @@ import asyncio
 import base64
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from pydantic_core import to_json
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
@@ -31,57 +31,20 @@ from jaxwhiten.models import folders
 from jaxwhiten.serving.batching import Batcher, Way
 from jaxwhiten.serving.documents import Documents
 from jaxwhiten.serving.protocol import CHANGES, Change, Embed, Embeddings, Refused, Search, refusal
-from jaxwhiten.serving.server import Guard, Limits
+from jaxwhiten.serving.server import Guard
 from jaxwhiten.text import prompt_named
-
-_CHUNK = 32  # texts of one caller that are encoded before others have their turn
-_LONG = 20_000  # characters that are tokenized in a thread, while other requests are read
 
 
 class Service:
     """An encoder, its queue and its index, with a method for each path."""
 
-    def __init__(self, encoder: Encoder, name: str, index: Documents | None, limits: Limits):
-        self.encoder, self.floats, self.index, self.limits = encoder, encoder.without_code(), index, limits
+    def __init__(self, encoder: Encoder, name: str, index: Documents | None, queue: int):
+        self.encoder, self.floats, self.index = encoder, encoder.without_code(), index
         self.models, self.widths = {name: "document", f"{name}:query": "query"}, _widths(self.floats)
-        self.registry, self.queue = CollectorRegistry(), 0
-        how: Any = {"registry": self.registry, "namespace": "jaxwhiten"}
-        self.requests = Counter("requests", "Requests answered", ["path", "status"], **how)
-        self.seconds = Histogram("request_seconds", "Seconds from request to answer", ["path"], **how)
-        Gauge("queue_texts", "Texts that wait or are encoded", **how).set_function(lambda: self.queue)
-        tokens = Counter("tokens", "Tokens encoded", **how)
-        batches = Histogram("batch_texts", "Texts encoded together", buckets=[2**n for n in range(11)], **how)
-        self.batcher = Batcher([*{self.floats, encoder}], batches, tokens)
-        self.paths: set[str] = set()
-
-    def count(self, path: str, status: int, seconds: float) -> None:
-        path = path if path in self.paths else "other"
-        self.requests.labels(path, status).inc()
-        self.seconds.labels(path).observe(seconds)
-
-    @contextlib.asynccontextmanager
-    async def living(self, app: FastAPI) -> AsyncIterator[None]:
-        self.batcher.start()
-        yield
-        await asyncio.to_thread(self.batcher.close)
-
-    async def encode(self, way: Way, texts: str | list[str]) -> tuple[np.ndarray, int, int]:
-        """Vectors, the number of tokens, and that of truncated texts."""
-        texts = [texts] if isinstance(texts, str) else texts
-        if self.queue and self.queue + len(texts) > self.limits.queue:
-            raise Refused(429, "The queue is full: retry later.", wait=1 + self.queue // 100)
-        parts, tokens, cut = [], 0, 0
-        self.queue += len(texts)
-        try:
-            for start in range(0, len(texts), _CHUNK):
-                chunk = texts[start : start + _CHUNK]
-                long = sum(map(len, chunk)) > _LONG
-                found = await asyncio.to_thread(way.tokenize, chunk) if long else way.tokenize(chunk)
-                parts.append(await asyncio.wrap_future(self.batcher.submit(way, chunk, len(found.flat))))
-                tokens, cut = tokens + len(found.flat), cut + found.cut
-        finally:
-            self.queue -= len(texts)
-        return np.concatenate(parts), tokens, cut
+        self.registry = CollectorRegistry()
+        self.batcher = Batcher(queue, self.registry)
+        ways = [Way(one, encoder.prompt_for("document")) for one in (encoder, self.floats)]
+        self.batcher.warm_up([*ways, index.query] if index else ways)
 
     async def embeddings(self, asked: Embeddings) -> Response:
         """Vectors, as OpenAI's API; with `output_dtype`, in bytes."""
@@ -94,17 +57,17 @@ class Service:
             raise Refused(400, f"To get codes, {advice}.", "output_dtype")
         coded = kind == "code" or (kind == "float" and role == "document")
         way = Way(self.encoder if coded else self.floats, self.encoder.prompt_for(role))
-        rows, tokens, cut = await self.encode(way, asked.input)
-        rows = rows if kind == "code" else self.leading(rows, asked.dimensions)
+        rows, tokens, cut = await self.batcher.encode(way, _listed(asked.input))
+        rows = np.asarray(rows) if kind == "code" else self.leading(rows, asked.dimensions)
         decode: Any = {"code": "/v1/code"} if kind == "code" else {"dimensions": rows.shape[1]}
         if kind == "ubinary":
             rows = UBinary.quantise(rows, {})
         elif kind == "int8":
             scales = np.maximum(np.abs(rows).max(axis=1) / 127, np.finfo(np.float32).tiny)
-            rows, decode["scales"] = np.rint(rows / scales[:, None]).astype(np.int8), scales.tolist()
-        items = rows.tolist()
+            rows, decode["scales"] = np.rint(rows / scales[:, None]).astype(np.int8), scales
+        items: Any = list(np.ascontiguousarray(rows))
         if kind == "float" and asked.encoding_format == "base64":
-            items = [base64.b64encode(row.tobytes()).decode() for row in rows.astype("<f4", copy=False)]
+            items = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in rows]
         data = [{"object": "embedding", "index": i, "embedding": item} for i, item in enumerate(items)]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens, "truncated": cut}
         return _json({"object": "list", "data": data, "model": asked.model, "usage": usage, "decode": decode})
@@ -113,11 +76,11 @@ class Service:
         """Vectors, as text-embeddings-inference."""
         name, prompt = asked.prompt_name, self.encoder.prompt_for("document")
         way = Way(self.encoder, prompt if name is None else prompt_named(self.encoder.prompts, name))
-        rows, _, cut = await self.encode(way, asked.inputs)
+        rows, _, cut = await self.batcher.encode(way, _listed(asked.inputs))
         if asked.truncate is False and cut:
             raise Refused(422, f"inputs: {cut} texts have more than {self.encoder.max_length} tokens.")
         rows = self.leading(rows, asked.dimensions)
-        return _json((rows if asked.normalize is False else normalize(rows)).tolist())
+        return _json(np.ascontiguousarray(rows if asked.normalize is False else normalize(rows)))
 
     def leading(self, rows: np.ndarray, width: int | None) -> np.ndarray:
         """The leading columns, which like decoded codes have unit length."""
@@ -134,7 +97,7 @@ class Service:
         if (asked.text is None) == (asked.vector is None):
             raise InputError("Specify either `text` or `vector`.")
         if asked.text is not None:
-            rows = (await self.encode(self.index.query, asked.text))[0]
+            rows = (await self.batcher.encode(self.index.query, [asked.text]))[0]
         else:
             with np.errstate(over="ignore"):  # infinities are rejected
                 rows = np.array([asked.vector], np.float32)
@@ -148,7 +111,8 @@ class Service:
             raise InputError(f"{name}: expected {CHANGES[name]}.")
         how: dict[str, Any] = {"ids": asked.ids}
         if asked.texts:
-            how |= {"vectors": (await self.encode(self.index.document, asked.texts))[0], "documents": asked.texts}
+            vectors, _, _ = await self.batcher.encode(self.index.document, asked.texts)
+            how |= {"vectors": vectors, "documents": asked.texts}
         return _json({"documents": await asyncio.to_thread(self.index.change, name, how)})
 
     async def list_models(self) -> Response:
@@ -165,9 +129,7 @@ class Service:
             return Response(path.read_bytes(), media_type="application/octet-stream")
 
     async def health(self) -> Response:
-        """Whether the encoder is compiled, so that no request waits for it."""
-        if not self.batcher.ready.is_set():
-            raise Refused(503, "The encoder is being compiled.", wait=1)
+        """That the encoder is compiled: the server answers nothing before."""
         return _json({"status": "ok"})
 
     async def metrics(self) -> Response:
@@ -175,8 +137,12 @@ class Service:
         return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
 
 
+def _listed(texts: str | list[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else texts
+
+
 def _json(content: Any) -> Response:
-    return Response(to_json(content), media_type="application/json")
+    return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
 
 
 def _widths(encoder: Encoder) -> Sequence[int]:
@@ -184,8 +150,8 @@ def _widths(encoder: Encoder) -> Sequence[int]:
     if encoder.head.whitening is not None:
         return range(1, encoder.dimension + 1)
     with contextlib.suppress(OSError, ValueError, JaxwhitenError):  # an encoder made in memory has no folder
-        config = folders.read_json(folders.resolve_folder(encoder.name) / "config.json")
-        return sorted(config.get("matryoshka_dimensions", ()))
+        folder = folders.transformer_folder(folders.resolve_folder(encoder.name))
+        return sorted(folders.read_json(folder / "config.json").get("matryoshka_dimensions", ()))
     return ()
 
 
@@ -197,9 +163,10 @@ def application(
     writable: bool = False,
     key: str | None = None,
     origins: Sequence[str] = (),
-    limits: Limits | None = None,
+    queue: int = 4096,
+    seconds: float = 60.0,
 ) -> FastAPI:
-    """The ASGI application of an encoder.
+    """The ASGI application of an encoder, which is compiled first.
 
     Args:
       name: Name of the model in requests; by default the last part of the encoder's.
@@ -207,24 +174,24 @@ def application(
       writable: Whether requests may change the index.
       key: Access key that requests must carry.
       origins: Origins of web pages that may call it, such as `https://example.org`.
+      queue: Texts that may wait before callers get status 429.
+      seconds: Time to answer a request, before its caller gets status 503.
     """
-    limits = limits or Limits()
-    service = Service(encoder, name or Path(encoder.name).name, Documents(index, encoder) if index else None, limits)
-    errors: Any = dict.fromkeys((RequestValidationError, HTTPException, JaxwhitenError, Exception), refusal)
-    how: Any = {"exception_handlers": errors, "redirect_slashes": False, "docs_url": None, "redoc_url": None}
-    app = FastAPI(title="jaxwhiten", version=__version__, lifespan=service.living, **how)
+    service = Service(encoder, name or Path(encoder.name).name, Documents(index, encoder) if index else None, queue)
     posts: dict[str, Any] = {"/v1/embeddings": service.embeddings, "/embed": service.embed, "/": service.embed}
     posts |= {"/search": service.search} if index else {}
-    posts |= {f"/{name}": partial(service.change, name) for name in CHANGES} if index and writable else {}
+    posts |= {f"/{change}": partial(service.change, change) for change in CHANGES} if index and writable else {}
     gets: dict[str, Any] = {"/v1/models": service.list_models, "/v1/code": service.code}
     gets |= {"/health": service.health, "/metrics": service.metrics}
+    errors: Any = dict.fromkeys((RequestValidationError, HTTPException, JaxwhitenError, Exception), refusal)
+    how: Any = {"exception_handlers": errors, "redirect_slashes": False, "docs_url": None, "redoc_url": None}
+    app = FastAPI(title="jaxwhiten", version=__version__, **how)
     refused: Any = {status: {"description": "Refused"} for status in (400, 401, 404, 408, 413, 422, 429, 503)}
     other = {"/metrics": "text/plain", "/v1/code": "application/octet-stream"}
     for path, call in (posts | gets).items():
         done: Any = {200: {"content": {other[path]: {}}}} if path in other else {}
         app.add_api_route(path, call, methods=["POST" if path in posts else "GET"], responses=refused | done)
-    service.paths = {*posts, *gets}
-    app.add_middleware(Guard, key=key, limits=limits, count=service.count)
+    app.add_middleware(Guard, key=key, seconds=seconds, paths={*posts, *gets}, registry=service.registry)
     if origins:
         headers = ["Authorization", "Content-Type"]
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["POST"], allow_headers=headers)

@@ -1,23 +1,25 @@
-"""One thread encodes the texts of concurrent callers together, as many as fit a number of tokens.
+"""Encodes the texts of concurrent callers together, as many as fit a number of tokens.
 
-An idle thread does not wait for further callers.
+An idle encoder does not wait for further callers.
 """
 
 from __future__ import annotations
 
-import queue
-import threading
+import asyncio
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from prometheus_client import Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from jaxwhiten.encoding import Encoder
+from jaxwhiten.serving.protocol import Refused
 from jaxwhiten.text import TokenIds
 
 _TOKENS = 4096  # of a batch, so that nobody waits long for the next one
+_CHUNK = 32  # texts of one caller that are encoded before others have their turn
+_LONG = 20_000  # characters that are tokenized in a thread, while other requests are read
 
 
 class Way(NamedTuple):
@@ -39,60 +41,74 @@ class _Job(NamedTuple):
     way: Way
     texts: Sequence[str]
     tokens: int
-    vectors: Future[np.ndarray]
+    vectors: asyncio.Future[np.ndarray]
 
 
 class Batcher:
-    """The thread. It compiles the `encoders` first, and notes the texts of each batch and all tokens."""
+    """The thread that encodes, and the texts that wait for it, at most `limit`."""
 
-    def __init__(self, encoders: Sequence[Encoder], texts: Histogram, tokens: Counter):
-        self._encoders, self._texts, self._tokens, self.ready = encoders, texts, tokens, threading.Event()
-        self._arriving: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
-        self.start = self._thread.start
+    def __init__(self, limit: int, registry: CollectorRegistry):
+        self._limit, self._queue, self._jobs = limit, 0, list[_Job]()
+        self._thread = ThreadPoolExecutor(1, "batches")
+        self._running: asyncio.Task[None] | None = None
+        self._tokens = Counter("jaxwhiten_tokens", "Tokens encoded", registry=registry)
+        sizes = [2**n for n in range(11)]
+        self._texts = Histogram("jaxwhiten_batch_texts", "Texts encoded together", buckets=sizes, registry=registry)
+        queue = Gauge("jaxwhiten_queue_texts", "Texts that wait or are encoded", registry=registry)
+        queue.set_function(lambda: self._queue)
 
-    def close(self) -> None:
-        """Encodes what waits, and ends the thread."""
-        self._arriving.put(None)
-        self._thread.join()
+    def warm_up(self, ways: Sequence[Way]) -> None:
+        """Compiles the programs of single texts of any length, and one of several batches."""
+        for way in ways:
+            way.encoder.warm_up(way.encoder.max_length)
+            way.encode(["warm up " * 2**n for n in range(8)] * 16)
 
-    def submit(self, way: Way, texts: Sequence[str], tokens: int) -> Future[np.ndarray]:
-        """The result of `Way.encode` for a few texts, unless the future is cancelled before they are encoded."""
-        vectors: Future[np.ndarray] = Future()
-        self._arriving.put(_Job(way, texts, tokens, vectors))
-        return vectors
+    async def encode(self, way: Way, texts: Sequence[str]) -> tuple[np.ndarray, int, int]:
+        """Vectors, the number of tokens, and that of truncated texts; refused if the queue is full."""
+        if self._queue and self._queue + len(texts) > self._limit:
+            raise Refused(429, "The queue is full: retry later.", wait=1 + self._queue // 100)
+        self._queue += len(texts)
+        try:
+            chunks = [await self._chunk(way, texts[i : i + _CHUNK]) for i in range(0, len(texts), _CHUNK)]
+        finally:
+            self._queue -= len(texts)
+        vectors, tokens, cut = zip(*chunks, strict=True)
+        return np.concatenate(vectors), sum(tokens), sum(cut)
 
-    def _run(self) -> None:
-        for encoder in self._encoders:
-            encoder.warm_up()
-        self.ready.set()
-        jobs, closed = list[_Job](), False
-        while True:
-            while not self._arriving.empty() or not (jobs or closed):
-                job = self._arriving.get()
-                closed = job is None
-                jobs += [job] if job else []
-            if not jobs:
-                return
-            batch, left, room = list[_Job](), list[_Job](), _TOKENS
+    async def _chunk(self, way: Way, texts: Sequence[str]) -> tuple[np.ndarray, int, int]:
+        long = sum(map(len, texts)) > _LONG
+        found = await asyncio.to_thread(way.tokenize, texts) if long else way.tokenize(texts)
+        job = _Job(way, texts, len(found.flat), asyncio.get_running_loop().create_future())
+        self._jobs.append(job)
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run())
+        return await job.vectors, job.tokens, found.cut
+
+    async def _run(self) -> None:
+        """Encodes until no job waits; those whose callers gave up are dropped."""
+        while jobs := [job for job in self._jobs if not job.vectors.done()]:
+            batch, self._jobs, room = list[_Job](), list[_Job](), _TOKENS
             for job in jobs:
                 fits = not batch or (job.way == batch[0].way and job.tokens <= room)
-                (batch if fits else left).append(job)
+                (batch if fits else self._jobs).append(job)
                 room -= job.tokens if fits else 0
-            jobs = left
-            self._encode([job for job in batch if job.vectors.set_running_or_notify_cancel()])
+            await self._encode(batch)
 
-    def _encode(self, batch: list[_Job]) -> None:
+    async def _encode(self, batch: list[_Job]) -> None:
         """Encodes jobs of one way; if that fails, each alone, so that only its own caller sees an error."""
         texts = [text for job in batch for text in job.texts]
         try:
-            vectors = batch[0].way.encode(texts) if batch else np.empty(0)
+            vectors = await asyncio.get_running_loop().run_in_executor(self._thread, batch[0].way.encode, texts)
         except Exception as error:
             for job in batch:
-                self._encode([job]) if len(batch) > 1 else job.vectors.set_exception(error)
+                if len(batch) > 1:
+                    await self._encode([job])
+                elif not job.vectors.done():
+                    job.vectors.set_exception(error)
             return
         self._texts.observe(len(texts))
         self._tokens.inc(sum(job.tokens for job in batch))
         for job in batch:
-            job.vectors.set_result(vectors[: len(job.texts)])
-            vectors = vectors[len(job.texts) :]
+            own, vectors = vectors[: len(job.texts)], vectors[len(job.texts) :]
+            if not job.vectors.done():
+                job.vectors.set_result(own)

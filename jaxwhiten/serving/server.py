@@ -7,40 +7,38 @@ import hmac
 import signal
 import socket
 import time
-from dataclasses import dataclass
+from collections.abc import Set
 from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.requests import Request
 
 from jaxwhiten.serving.protocol import Refused, refusal
 
-
-@dataclass(frozen=True)
-class Limits:
-    """What callers may ask for: texts that wait in the queue, seconds to an answer, bytes of a request."""
-
-    queue: int = 4096
-    seconds: float = 60.0
-    body: int = 8 << 20
+_BODY = 8 << 20  # bytes of a request
 
 
 class Guard:
     """ASGI middleware: checks the key of requests, except to `/health`, limits their size and time, and counts them."""
 
-    def __init__(self, app: Any, key: str | None, limits: Limits, count: Any):
-        self.app, self.key, self.limits, self.count = app, key, limits, count
+    def __init__(self, app: Any, key: str | None, seconds: float, paths: Set[str], registry: CollectorRegistry):
+        self.app, self.seconds, self.paths = app, seconds, paths
+        self.expected = f"Bearer {key}".encode() if key else None
+        self.requests = Counter("jaxwhiten_requests", "Requests answered", ["path", "status"], registry=registry)
+        about = "Seconds from request to answer"
+        self.times = Histogram("jaxwhiten_request_seconds", about, ["path"], registry=registry)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        start, seen, whole, status = time.perf_counter(), 0, False, 0
+        start, seen, whole, status, path = time.perf_counter(), 0, False, 0, scope["path"]
 
         async def limited() -> Any:
             nonlocal seen, whole
             message = await receive()
             seen, whole = seen + len(message.get("body", b"")), not message.get("more_body")
-            if seen > self.limits.body:
-                raise Refused(413, f"The body is longer than {self.limits.body:,} bytes.")
+            if seen > _BODY:
+                raise Refused(413, f"The body is longer than {_BODY:,} bytes.")
             return message
 
         async def noted(message: Any) -> None:
@@ -50,13 +48,9 @@ class Guard:
 
         try:
             given = dict(scope["headers"]).get(b"authorization", b"")
-            if (
-                self.key
-                and scope["path"] != "/health"
-                and not hmac.compare_digest(given, f"Bearer {self.key}".encode())
-            ):
+            if self.expected and path != "/health" and not hmac.compare_digest(given, self.expected):
                 raise Refused(401, "Expected the access key as `Authorization: Bearer KEY`.", code="invalid_api_key")
-            async with asyncio.timeout(self.limits.seconds):
+            async with asyncio.timeout(self.seconds):
                 await self.app(scope, limited, noted)
         except (Refused, TimeoutError) as error:
             late = Refused(503, "Not answered in time.", wait=5) if whole else Refused(408, "The body came too late.")
@@ -64,7 +58,9 @@ class Guard:
                 told = await refusal(Request(scope), error if isinstance(error, Refused) else late)
                 await told(scope, receive, noted)
         finally:
-            self.count(scope["path"], status or 500, time.perf_counter() - start)
+            known = path if path in self.paths else "other"
+            self.requests.labels(known, status or 500).inc()
+            self.times.labels(known).observe(time.perf_counter() - start)
 
 
 def listen(host: str = "127.0.0.1", port: int = 8000) -> tuple[socket.socket, str]:

@@ -15,6 +15,7 @@ import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
+from jaxwhiten.errors import ModelError
 from tests.conftest import ONE_DEVICE, ROOT
 from tests.serving.conftest import TEXTS
 
@@ -89,3 +90,33 @@ def test_a_taken_port_is_an_error(capsys):
     with listening:
         assert cli.main(["serve", "jaxwhiten-tiny", "--port", url.rpartition(":")[2]]) == 1
     assert "in use" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("at", ["warm_up", "encode"])
+def test_an_encoder_that_does_not_run_is_an_error_at_once(tiny, tmp_path, monkeypatch, capsys, at):
+    tiny.save(tmp_path / "model")
+
+    def fail(*_, **how):
+        raise ModelError("no such operator")
+
+    monkeypatch.setattr(Encoder, at, fail)
+    assert cli.main(["serve", str(tmp_path / "model"), "--port", "0"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "error: no such operator\n")
+
+
+def test_no_answer_before_the_encoder_is_compiled(tiny, monkeypatch):
+    from jaxwhiten import serving
+
+    listening, url = serving.listen(port=0)
+
+    def probe(*_):
+        with pytest.raises(httpx2.TimeoutException):
+            httpx2.get(f"{url}/health", timeout=0.2)
+        probed.append(True)
+
+    probed = []
+    monkeypatch.setattr(Encoder, "warm_up", probe)
+    with listening:
+        serving.application(tiny)
+    assert probed

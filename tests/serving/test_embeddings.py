@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from jaxwhiten import Encoder
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import load_code
 from tests.serving.conftest import PAIRS, TEXTS, served
@@ -140,6 +141,25 @@ def test_dimensions_of_a_whitening_are_its_leading_columns(coded):
     assert str(wide - 1) in message
 
 
+def test_dimensions_that_a_folder_declares(tiny, tmp_path):
+    tiny.save(tmp_path / "matryoshka")
+    path = tmp_path / "matryoshka" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"matryoshka_dimensions": [64, 16]}))
+    encoder = Encoder.from_pretrained(tmp_path / "matryoshka")
+    with served(encoder) as server:
+        for path, how in (
+            ("/v1/embeddings", {"model": "matryoshka", "input": TEXTS[:4]}),
+            ("/embed", {"inputs": TEXTS[:4]}),
+        ):
+            answer = server.post(path, dimensions=16, **how)
+            found = vectors(answer) if path != "/embed" else answer.json()
+            expected = normalize(encoder.encode_document(TEXTS[:4])[:, :16])
+            np.testing.assert_allclose(found, expected, atol=1e-5)
+            answer = server.post(path, dimensions=17, **how)
+            assert answer.status_code == (422 if path == "/embed" else 400)
+            assert "use one of [16, 64]" in answer.text
+
+
 def test_long_texts_are_counted_or_refused(plain):
     long = "music " * 100
     usage = plain.post("/v1/embeddings", model=NAME, input=["short", long]).json()["usage"]
@@ -217,11 +237,12 @@ def slow(tiny, monkeypatch):
     """A server whose encoder waits, with a short queue."""
     encoder = tiny.without_code().with_pooling("mean")
     control = Slow(encoder, monkeypatch)
-    from jaxwhiten.serving import Limits
-
-    with served(encoder, limits=Limits(queue=8, seconds=3.0), name="slow") as server, ThreadPoolExecutor(16) as pool:
+    control.go.set()
+    with served(encoder, queue=8, seconds=3.0, name="slow") as server, ThreadPoolExecutor(16) as pool:
         control.ask = lambda *texts: pool.submit(server.post, "/v1/embeddings", model="slow", input=list(texts))
         control.server = server
+        control.go.clear()
+        control.batches.clear()  # of warming up
         yield control
         control.go.set()
 
