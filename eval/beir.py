@@ -113,7 +113,12 @@ def program(
     for given in args.model:
         model = given.rpartition("=")[2]
         who, encoder = given.rpartition("=")[0] or model, Encoder.from_pretrained(model, dtype=args.dtype)
-        how = {"max_length": encoder.max_length, "dtype": encoder.dtype, "prompts": encoder.prompts}
+        how = {
+            "max_length": encoder.max_length,
+            "engine": encoder.engine,
+            "dtype": encoder.dtype,
+            "prompts": encoder.prompts,
+        }
         result["encoders"][who] = how
         for data, rows in scored(args.folder, model, encoder, args.check):
             say(f"{who}: {data}")
