@@ -69,9 +69,10 @@ class Searched:
 
 @dataclass(frozen=True)
 class Scored:
-    """The scores of a code: reciprocal ranks of queries; by task cosines of STS pairs, and correct classes (0 or 1)."""
+    """The scores of a code: reciprocal ranks of queries, by task cosines of STS pairs, and correct classes (0 or 1)."""
 
     ranks: np.ndarray
+    rescored: np.ndarray | None  # the ranks after rescoring
     cosines: Mapping[str, np.ndarray]
     correct: Mapping[str, np.ndarray]
 
@@ -210,14 +211,15 @@ def measured(
         index, queries, _ = coded(name, size, fit, searched, seed)
         found.append(first(index, queries, searched))
     ranks = np.mean([metrics.reciprocal_ranks(ids, searched.gold, FIRST) for ids in found], axis=0)
-    scored = Scored(ranks, {}, {})
+    again = rescored(ids[:, : config.rescore], searched) if config.rescore and name != RAW else None
+    once_more = None if again is None else metrics.reciprocal_ranks(again, searched.gold, FIRST)
+    scored = Scored(ranks, once_more, {}, {})
     if searched.tasks and name not in TRAINED:
         x = both_sides(name, size, fit, searched.sentences)
         scored = replace(scored, cosines={task.name: task.similarity(x) for task in searched.tasks})
     if searched.pair_tasks and name not in TRAINED:
         x = both_sides(name, size, fit, searched.pairs)
         scored = replace(scored, correct={task.name: classification.correct(x, task) for task in searched.pair_tasks})
-    again = rescored(ids[:, : config.rescore], searched) if config.rescore and name != RAW else None
     return {
         "model": encoder.name,
         "pooling": encoder.pooling,
@@ -232,7 +234,7 @@ def measured(
         "mrr_at_10": float(scored.ranks.mean()),
         "recall_at_10": float(np.mean([metrics.recalls(ids, searched.gold, FIRST).mean() for ids in found])),
         "ndcg_at_10": float(np.mean([metrics.discounted_gains(ids, searched.gold, FIRST).mean() for ids in found])),
-        "rescored_mrr_at_10": None if again is None else metrics.reciprocal_ranks(again, searched.gold, FIRST).mean(),
+        "rescored_mrr_at_10": None if once_more is None else float(once_more.mean()),
         "sts": float(np.mean([task.score(scored.cosines[task.name]) for task in searched.tasks]))
         if scored.cosines
         else None,
@@ -323,6 +325,7 @@ def intervals(
     found: dict[str, Any] = {"accuracy": {name: points(right) for name, right in scored.correct.items()} or None}
     if scored is not raw:
         found["versus_raw"] = points(scored.ranks - raw.ranks)
+        found["rescored_versus_raw"] = None if scored.rescored is None else points(scored.rescored - raw.ranks)
         found["versus_spectrum"] = None if spectrum is None else points(scored.ranks - spectrum)
         changed = {name: points(right - raw.correct[name]) for name, right in scored.correct.items()}
         found["accuracy_versus_raw"] = changed or None

@@ -11,9 +11,12 @@ from benchmarks import plots
 from configs import launch
 from eval import report
 from eval.common import say
+from eval.report.front import draw_quality
 from eval.tables import load
 
 FOLDER = Path("docs/images")
+# README's picture, light and dark: a panel for each run.
+QUALITY = {"Sentences of Wikipedia": "tasks/minilm-wikipedia-7000", "Captions (SNLI)": "tasks/minilm-snli"}
 IMAGES = {
     "codes": ("tasks/minilm-wikipedia-7000", report.codes.PLOTS["quality_by_bytes.png"]),
     "engines-memory": ("benchmarks/engines_scale", (plots.engines_memory,)),
@@ -26,6 +29,10 @@ def main() -> None:
         path, run = FOLDER / f"{name}.png", load(of)
         drawn = run is not None and draw(run, path)
         say(f"{path}: " + ("drawn" if drawn else f"left as it was, the run {of} is not there"))
+    runs = {title: load(of) for title, of in QUALITY.items()}
+    for name, dark in (("quality", False), ("quality-dark", True)):
+        if all(runs.values()):
+            draw_quality(runs, FOLDER / f"{name}.png", dark)
 
 
 if __name__ == "__main__":

@@ -58,12 +58,15 @@ WITH_COMMANDS = [page for page in PAGES if blocks(page, "sh")]
 @pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=name)
 def test_the_commands_run(page, minilm, tmp_path):
-    """Blocks of `sh` run as they stand, in a folder with the files they name; what cannot run here is in `console`."""
+    """Blocks of `sh` run as they stand, in a folder with the files they name; what cannot run here is in `bash`."""
     pairs = load_sts("sts_sample").splits["test"]
     (tmp_path / "sentences.txt").write_text("".join(f"{line}\n" for line in pairs.sentence1 + pairs.sentence2))
     (tmp_path / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in pairs.sentence1))
     rows = zip(pairs.sentence1, pairs.sentence2, strict=True)
     (tmp_path / "pairs.tsv").write_text("anchor\tpositive\n" + "".join(f"{a}\t{b}\n" for a, b in rows))
+    kinds = ["neutral" if 1 < score < 4 else "entailment" if score >= 4 else "contradiction" for score in pairs.score]
+    nli = zip(pairs.sentence1, pairs.sentence2, kinds, strict=True)
+    (tmp_path / "nli.tsv").write_text("premise\thypothesis\tlabel\n" + "".join("\t".join(row) + "\n" for row in nli))
     (tmp_path / "searches.tsv").write_text(
         "query\tdocument\n" + "".join(f"{a}\t{b}\n" for a, b in zip(pairs.sentence1, pairs.sentence2, strict=True))
     )
@@ -89,7 +92,7 @@ def test_the_commands_run(page, minilm, tmp_path):
 def test_there_is_code_to_run():
     commands = {"search", "score", "fine-tune", "train-without-labels", "rerank", "static", "verify", "troubleshooting"}
     assert {"README.md", *(f"docs/guides/{page}.md" for page in commands)} <= set(map(name, WITH_COMMANDS))
-    assert {"README.md", "docs/start/choosing.md", "docs/guides/corpora.md", "docs/guides/libraries.md"} <= set(
+    assert {"README.md", "docs/start/quickstart.md", "docs/guides/corpora.md", "docs/guides/libraries.md"} <= set(
         map(name, WITH_CODE)
     )
 
@@ -108,7 +111,7 @@ def test_links_lead_somewhere(page):
         file, _, anchor = target.partition("#")
         path = page.parent / file if file else page
         assert path.exists(), f"{name(page)} links to {target}"
-        if anchor:
+        if anchor and path.suffix == ".md":
             assert anchor in anchors(path), f"{name(page)} links to {target}"
 
 
@@ -119,7 +122,7 @@ def test_commands_and_files_named_are_there(page):
         assert (ROOT / (program.replace(".", "/") + ".py")).is_file(), program
     for config in re.findall(r"\bconfigs/\w+\.py", text):
         assert (ROOT / config).is_file(), config
-    shell = "\n".join(code for language in ("sh", "console") for _, code in blocks(page, language))
+    shell = "\n".join(code for language in ("sh", "bash", "console") for _, code in blocks(page, language))
     inline = re.findall(r"`jaxwhiten ([a-z][a-z-]*)\b", text)
     for command in inline + re.findall(r"^(?:\$ )?(?:.*\| )?jaxwhiten ([a-z][a-z-]*)\b", shell, re.MULTILINE):
         assert command in cli.COMMANDS, command
@@ -130,7 +133,6 @@ def test_commands_and_files_named_are_there(page):
 # Tables with figures, by their heads, that no run in docs/runs or benchmarks/results makes. A table that gets a run
 # leaves this list, and none comes to it.
 WITHOUT_A_RUN = {
-    "docs/start/choosing.md": ["| encoder | pooling | γ | k |"],  # advice, in figures of evidence/sts.md
     "docs/evidence/index.md": ["| claim |"],  # README, claim by claim
     "docs/explanations/files.md": ["| folder |"],  # versions, not figures
 }

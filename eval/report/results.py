@@ -186,6 +186,7 @@ class CodeRow(Row):
     build_us: float  # microseconds per document to fit or train, code and add
     search_ms: float
     rescored_mrr_at_10: float | None = None  # of the first results, rescored by float16 vectors
+    rescored_versus_raw: Estimate | None = None  # difference of that to float32 vectors
     sts: float | None = None  # mean of the tasks, with both sides coded; None for codes that FAISS trains
     sts_versus_raw: Estimate | None = None  # difference of `sts` to float32 vectors
     participation_ratio: float | None = None  # of the same vectors

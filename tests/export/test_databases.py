@@ -17,7 +17,7 @@ from jaxwhiten.commands import cli, export
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import databases
-from jaxwhiten.export.databases import DATABASES, code_of, front, save_database, turn
+from jaxwhiten.export.databases import DATABASES, front, save_database, turn
 from tests.documents import blocks
 
 CLIENTS = {
@@ -139,9 +139,7 @@ def test_a_client_that_is_missing_is_named(encoder, tmp_path, monkeypatch):
 
 
 def test_the_page_shows_what_is_written():
-    """The page has the columns of every database for the 381 directions that all-MiniLM-L6-v2's vectors vary in, and
-    the code that `jaxwhiten export` writes for pgvector."""
+    """The page has the columns of every database for the 381 directions that all-MiniLM-L6-v2's vectors vary in."""
     text = PAGE.read_text(encoding="utf-8")
     columns = {name: int(count) for name, count in re.findall(r"^\| ([\w-]+) \| .*? \| (\d+) \|", text, re.MULTILINE)}
     assert columns == {name: database.columns(48, 381) for name, database in DATABASES.items()}
-    assert code_of("pgvector", columns["pgvector"], 48).strip() in text

@@ -1,0 +1,84 @@
+"""README's picture: quality of search against bytes per vector, for two runs of `eval.codes`, light or dark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from eval.report.results import CodeRow, Estimate
+from eval.report.run import CodesRun
+from jaxwhiten.plots import new_figure
+
+# Each code with its name and its colours on white and on black.
+_CODES = {
+    "spectrum": ("jaxwhiten", "#0072B2", "#56B4E9"),
+    "opq": ("OPQ", "#009E73", "#2BC79B"),
+    "pq": ("PQ", "#D55E00", "#E69F00"),
+    "ubinary": ("binary", "#B0508A", "#CC79A7"),
+    "int8": ("int8", "#666666", "#aaaaaa"),
+}
+_LIGHT_INK, _DARK_INK = "#333333", "#dddddd"
+_DARK: dict[Any, Any] = {
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _DARK_INK),
+    "axes.titlecolor": _DARK_INK,
+    "grid.color": "#3a3d44",
+}
+
+
+def draw_quality(runs: Mapping[str, CodesRun], path: Path, dark: bool = False) -> None:
+    """A panel for each run, with its title; bands and bars are intervals of the difference to float32."""
+    with new_figure(path, 8.4, 3.7, **(_DARK if dark else {})) as figure:
+        for axis, (title, run) in zip(figure.subplots(1, len(runs)), runs.items(), strict=True):
+            _draw(axis, run, dark)
+            axis.set(title=title, xlabel="bytes per text in memory")
+        figure.axes[0].set_ylabel("MRR@10 × 100")
+
+
+def _draw(axis: Any, run: CodesRun, dark: bool) -> None:
+    of_code: dict[str, list[CodeRow]] = {}
+    for row in sorted((row for row in run.rows if row.whitening in ("none", "documents")), key=attrgetter("bytes")):
+        of_code.setdefault(row.code, []).append(row)
+    (raw,) = of_code["float32"]
+    level, ink = 100 * raw.mrr_at_10, _DARK_INK if dark else _LIGHT_INK
+    axis.axhline(level, ls=":", lw=1, color=ink)
+    axis.plot([raw.bytes], [level], "s", ms=5, color=ink)
+    _name(axis, "float32", (raw.bytes, level), ink, (-22, 6))
+    for code, (name, *colours) in _CODES.items():
+        rows, colour = of_code[code], colours[dark]
+        found = [(row.bytes, _at(level, row.versus_raw)) for row in rows if row.versus_raw is not None]
+        if len(found) > 1:
+            sizes, (centre, low, high) = [size for size, _ in found], zip(*(ends for _, ends in found), strict=True)
+            axis.fill_between(sizes, low, high, color=colour, alpha=0.22, lw=0)
+            axis.plot(sizes, centre, "o-", ms=4, lw=1.8, color=colour)
+        else:
+            _point(axis, *found[0], colour, colour)
+        size, (centre, *_) = found[-1]
+        _name(axis, name, (size, centre), colour, (7, -4 if len(found) > 1 else -10))
+        if code in ("spectrum", "ubinary") and rows[0].rescored_mrr_at_10:
+            again = 100 * rows[0].rescored_mrr_at_10
+            paired = rows[0].rescored_versus_raw
+            _point(axis, rows[0].bytes, _at(level, paired) if paired else (again, again, again), colour, "none")
+    axis.set_xscale("log", base=2)
+    ticks = [24, 48, 96, 192, 384, 768, 1536]
+    axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axis.set_xlim(19, 2100)
+    axis.minorticks_off()
+
+
+def _at(level: float, found: Estimate) -> tuple[float, float, float]:
+    """Value, lower and upper end of a difference to float32, as scores."""
+    return level + found.value, level + found.low, level + found.high
+
+
+def _point(axis: Any, size: int, ends: tuple[float, float, float], colour: str, fill: str) -> None:
+    centre, low, high = ends
+    axis.errorbar(
+        [size], [centre], [[centre - low], [high - centre]], fmt="D", ms=4.5, capsize=2, lw=1, color=colour, mfc=fill
+    )
+
+
+def _name(axis: Any, name: str, where: tuple[float, float], colour: str, offset: tuple[float, float]) -> None:
+    axis.annotate(name, where, offset, textcoords="offset points", color=colour, weight="bold")
