@@ -147,6 +147,9 @@ def block_rows(d: int, itemsize: int, budget: int = BLOCK_BYTES) -> int:
 def normalize(x: Shaped[Any, "*batch _d"]) -> Float[np.ndarray, "*batch d"]:
     """Scales vectors to unit length along the last axis, in float32 or float64; zeros stay zero, codes are decoded.
 
+    >>> normalize(np.array([[3.0, 4.0]]))
+    array([[0.6, 0.8]])
+
     Raises:
       InputError: Bytes without their code.
       NonFiniteError: A vector holds NaN or an infinity; the message names its row.

@@ -21,6 +21,10 @@ class CodedArray(np.ndarray):
     """Codes [n, bytes] or one code [bytes], in uint8 or int8, with the fitted `jaxwhiten.codes.Code` as `code`.
 
     Rows, copies, stacks and pickles keep the code. Arithmetic, other dtypes and `np.asarray` give plain numbers.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32)
+    >>> SpectrumCode(bytes=4).fit(rows).encode(rows)[:2].decode().shape
+    (2, 8)
     """
 
     code: Any

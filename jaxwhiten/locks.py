@@ -48,6 +48,9 @@ def locked(folder: str | os.PathLike[str], timeout: int | float = _SECONDS, *, o
     With `outside`, the lock is a file next to the folder, which may be renamed meanwhile; it is removed with the lock,
     and is not reentrant.
 
+    >>> with locked("idx"):  # no other process changes the folder meanwhile
+    ...     build_index(np.eye(4, dtype=np.float32)).save("idx")
+
     Raises:
       OutputError: Another writer has held it for `timeout` seconds, or the folder cannot be written to.
     """

@@ -36,7 +36,11 @@ FEATURES: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def cosine(u: Float[Array, "*b d"], v: Float[Array, "*b d"]) -> Float[Array, "*b"]:
-    """Row-wise cosine similarity; 0, with a finite gradient, if either row is zero."""
+    """Row-wise cosine similarity; 0, with a finite gradient, if either row is zero.
+
+    >>> cosine(jnp.eye(2), jnp.array([[2.0, 0.0], [1.0, 0.0]])).tolist()
+    [1.0, 0.0]
+    """
     return jnp.sum(normalize_on_device(u) * normalize_on_device(v), axis=-1)
 
 
@@ -46,6 +50,10 @@ def multiple_negatives_ranking(
     """Cross-entropy of identifying each anchor's positive among all positives and hard negatives of the batch.
 
     Every row of `negatives` is a candidate for every anchor. `scale` is an inverse temperature.
+
+    >>> u = jnp.eye(4)
+    >>> bool(multiple_negatives_ranking(u, u) < 1 < multiple_negatives_ranking(u, u[::-1]))
+    True
 
     References:
       Henderson et al., Efficient Natural Language Response Suggestion for Smart Reply (2017), section 4.4; with
@@ -59,6 +67,9 @@ def multiple_negatives_ranking(
 
 def simcse(first: Float[Array, "b d"], second: Float[Array, "b d"], *, temperature: float = 0.05) -> Scalar:
     """Unsupervised SimCSE: two encodings of a sentence with independent dropout are a positive pair.
+
+    >>> bool(simcse(jnp.eye(4), jnp.eye(4)) < 1e-6)
+    True
 
     References:
       Gao, Yao and Chen, SimCSE (EMNLP 2021), section 3, equation 4.
@@ -77,7 +88,11 @@ def parse_concatenation(concatenation: str) -> tuple[str, ...]:
 def init_classifier(
     key: Array, dimension: int, classes: int, *, concatenation: str = "(u,v,|u-v|)"
 ) -> dict[str, Array]:
-    """The initial `kernel` and `bias` of `softmax_classification`, uniform in ±1/√inputs."""
+    """The initial `kernel` and `bias` of `softmax_classification`, uniform in ±1/√inputs.
+
+    >>> init_classifier(jax.random.key(0), dimension=4, classes=3)["kernel"].shape
+    (3, 4, 3)
+    """
     parts = len(parse_concatenation(concatenation))
     bound = (parts * dimension) ** -0.5
     kernel_key, bias_key = jax.random.split(key)
@@ -100,6 +115,11 @@ def softmax_classification(
 
     The kernel holds one [d, classes] slab per feature, in the order of `concatenation`.
 
+    >>> head = init_classifier(jax.random.key(0), dimension=4, classes=3)
+    >>> loss = softmax_classification(jnp.eye(4), jnp.eye(4), jnp.array([0, 1, 2, 0]), **head)
+    >>> loss.shape
+    ()
+
     References:
       Reimers and Gurevych, Sentence-BERT (EMNLP 2019), section 3, classification objective; table 6 for the
       concatenations.
@@ -116,7 +136,6 @@ def softmax_classification(
 def cosine_regression(u: Float[Array, "b d"], v: Float[Array, "b d"], gold: Float[Array, " b"]) -> Scalar:
     """Mean squared error between the cosine of each pair and its gold score in [0, 1].
 
-    >>> import jax.numpy as jnp
     >>> float(cosine_regression(jnp.eye(2), jnp.eye(2), jnp.array([1.0, 0.0])))
     0.5
 
@@ -131,7 +150,6 @@ def triplet(
 ) -> Scalar:
     """Mean of max(‖a − p‖ − ‖a − n‖ + margin, 0) with Euclidean distances.
 
-    >>> import jax.numpy as jnp
     >>> a, p, n = jnp.array([[0.0, 0.0]]), jnp.array([[3.0, 4.0]]), jnp.array([[0.0, 2.0]])
     >>> float(triplet(a, p, n))
     4.0
@@ -152,6 +170,10 @@ def cosent(u: Float[Array, "b d"], v: Float[Array, "b d"], gold: Float[Array, " 
 
     The loss depends only on the order of the gold scores, like Spearman's correlation.
 
+    >>> u, v, gold = jnp.eye(2), jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.array([1.0, 0.0])
+    >>> bool(cosent(u, v, gold) < 1 < cosent(u, v, 1 - gold))
+    True
+
     References:
       Su, CoSENT (kexue.fm 8847), equation 5; Huang et al., CoSENT (IEEE/ACM TASLP 2024).
     """
@@ -164,6 +186,9 @@ def cosent(u: Float[Array, "b d"], v: Float[Array, "b d"], gold: Float[Array, " 
 def vector_regression(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> Scalar:
     """Mean squared error between a student's vectors and its teacher's, over rows and components.
 
+    >>> float(vector_regression(jnp.eye(2), jnp.zeros((2, 2))))
+    0.5
+
     References:
       Reimers and Gurevych, Making Monolingual Sentence Embeddings Multilingual (EMNLP 2020), section 3, equation 1.
     """
@@ -172,6 +197,9 @@ def vector_regression(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> S
 
 def cosine_distance(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> Scalar:
     """Mean of 1 − cos between a student's vectors and its teacher's, which compares only directions.
+
+    >>> float(cosine_distance(jnp.eye(2), 3 * jnp.eye(2)))
+    0.0
 
     References:
       Zhang et al., Jasper and Stella: distillation of SOTA embedding models (2024), the cosine loss.
@@ -184,6 +212,10 @@ def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None 
 
     Works with every loss; the kernel of a softmax classifier is truncated too. Without `weights` all prefixes have
     weight 1.
+
+    >>> loss = matryoshka(lambda columns, labels, head: multiple_negatives_ranking(*columns), dims=(2, 4))
+    >>> loss([jnp.eye(4), jnp.eye(4)], None, {}).shape
+    ()
 
     References:
       Kusupati et al., Matryoshka Representation Learning (NeurIPS 2022), section 3, equation 1.

@@ -59,6 +59,9 @@ def _setting(default: Any, help: str, *, shown_only: bool = False) -> Any:
 class TrainingOptions:
     """The settings of a training run.
 
+    >>> TrainingOptions(epochs=2).resolved(per_epoch=50).steps
+    100
+
     References:
       Kingma and Ba, Adam (ICLR 2015), algorithm 1; Loshchilov and Hutter, AdamW (ICLR 2019), algorithm 2.
     """

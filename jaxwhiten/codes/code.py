@@ -47,7 +47,12 @@ class Plan(NamedTuple):
 
 
 class Quantiser(NamedTuple):
-    """A code as a product quantiser."""
+    """A code as a product quantiser.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
+    >>> SpectrumCode(bytes=4).fit(rows).quantiser().bits
+    8
+    """
 
     name: str  # of the code
     affine: Affine  # maps a vector to coordinates, grouped by byte and padded with zeros
@@ -93,6 +98,11 @@ class Code(Estimator):
 
     `transform` gives the mapped vectors before quantisation; queries are compared in this form. Threads may share a
     fitted code; one thread at a time may fit it.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
+    >>> code = SpectrumCode(bytes=4).fit(rows)
+    >>> code.scores(rows[:2], code.encode(rows)).argmax(axis=1)
+    array([0, 1])
     """
 
     dtype: ClassVar[type[np.generic]] = np.uint8  # of sentence-transformers; `encode` always gives uint8
@@ -230,13 +240,23 @@ class Code(Estimator):
 
 
 def make_code(name: str, **params: Any) -> Any:
-    """Makes the code of that name in `CODES` from arguments of its constructor; it is not fitted yet."""
+    """Makes the code of that name in `CODES` from arguments of its constructor; it is not fitted yet.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
+    >>> make_code("int8").fit(rows).nbytes
+    8
+    """
     check_name("code", name, CODES)
     return CODES[name]().set_params(**params)
 
 
 def load_fitted(path: PathLike, kinds: tuple[type[Any], ...] = (Moments, Whitening, Code)) -> Any:
     """Loads a fitted file: `Moments`, a `Whitening` or a code, as far as they are among `kinds`.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
+    >>> Moments().update(rows).save("moments.safetensors")
+    >>> load_fitted("moments.safetensors")
+    Moments(n=400, d=8)
 
     Raises:
       FormatError: The file is missing, damaged, of another kind, or of a code that this version does not know.
@@ -248,7 +268,13 @@ def load_fitted(path: PathLike, kinds: tuple[type[Any], ...] = (Moments, Whiteni
 
 
 def load_code(path: PathLike) -> Code:
-    """Loads a fitted code from the file that its `save` wrote; FormatError as for `load_fitted`."""
+    """Loads a fitted code from the file that its `save` wrote; FormatError as for `load_fitted`.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
+    >>> SpectrumCode(bytes=4).fit(rows).save("code.safetensors")
+    >>> load_code("code.safetensors").nbytes
+    4
+    """
     code: Code = load_fitted(path, (Code,))
     return code
 

@@ -33,7 +33,12 @@ class Measure(NamedTuple):
 
 
 class Drift(NamedTuple):
-    """How n new vectors differ from the vectors of the fit."""
+    """How n new vectors differ from the vectors of the fit.
+
+    >>> rows = np.random.default_rng(0).normal(size=(2000, 8))
+    >>> drift(Whitening().fit(rows[:1000]), rows[1000:]).n
+    1000
+    """
 
     n: int
     measures: tuple[Measure, ...]  # mean shift, divergence, variance outside the axes, and the loss of a code
@@ -57,6 +62,11 @@ def drift(fitted: Whitening | SpectrumCode, new: Float[np.ndarray, "n d"] | Iter
     passed if the lower end of the 95 % interval passes it: a jackknife over groups of the new vectors, widened for the
     rows of the fit. The limits are rules of thumb; for the loss, 10 % above its expectation is "refit soon" and 50 % is
     "refit now".
+
+    >>> rows = np.random.default_rng(0).normal(size=(2000, 8)) * np.arange(8, 0, -1)
+    >>> fitted = Whitening().fit(rows[:1000])
+    >>> drift(fitted, rows[1000:]).verdict, drift(fitted, rows[1000:] + 9).verdict
+    ('fine', 'refit now')
 
     Args:
       new: At least `LEAST` raw vectors, drawn independently; or blocks of them, which are read once.

@@ -123,26 +123,42 @@ class BinaryCode(PlainCode):
 
 
 class Int8(ScalarCode):
-    """`precision="int8"` of sentence-transformers: one byte per column, −128 for the lowest value."""
+    """`precision="int8"` of sentence-transformers: one byte per column, −128 for the lowest value.
+
+    >>> Int8().fit(np.array([[0.0], [1.0]])).encode(np.array([[0.5]])).tolist()  # −1 as a byte
+    [[255]]
+    """
 
     name = "int8"
     dtype, flip = np.int8, np.uint8(128)
 
 
 class UInt8(ScalarCode):
-    """`precision="uint8"` of sentence-transformers: one byte per column, 0 for the lowest value."""
+    """`precision="uint8"` of sentence-transformers: one byte per column, 0 for the lowest value.
+
+    >>> UInt8().fit(np.array([[0.0], [1.0]])).encode(np.array([[0.5]])).tolist()
+    [[127]]
+    """
 
     name = "uint8"
 
 
 class Binary(BinaryCode):
-    """`precision="binary"` of sentence-transformers: the bytes of `ubinary` minus 128, as int8."""
+    """`precision="binary"` of sentence-transformers: the bytes of `ubinary` minus 128, as int8.
+
+    >>> Binary().fit(np.eye(8)).encode(np.eye(8)[:1]).tolist()
+    [[0]]
+    """
 
     name = "binary"
     dtype, flip = np.int8, np.uint8(128)
 
 
 class UBinary(BinaryCode):
-    """`precision="ubinary"` of sentence-transformers: one bit per column, set if the column is above zero."""
+    """`precision="ubinary"` of sentence-transformers: one bit per column, set if the column is above zero.
+
+    >>> UBinary().fit(np.eye(8)).encode(np.eye(8)[:1]).tolist()
+    [[128]]
+    """
 
     name = "ubinary"

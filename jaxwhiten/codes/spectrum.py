@@ -67,6 +67,10 @@ class SpectrumCode(Code):
 
     Unlike in `Whitening`, the mean is always subtracted entirely, because the points are centered at it.
 
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
+    >>> SpectrumCode(bytes=4).fit(rows).encode(rows).shape
+    (400, 4)
+
     Args:
       bytes: Bytes of a vector's code, from 1 to the number of axes.
       gamma: Power of the scaling, 0 to 1. None takes γ of the whitening that the code is fitted from, else

@@ -25,6 +25,10 @@ SCORES = (*_KINDS, "is_duplicate")
 def load_sts(task: str, data_dir: PathLike | None = None) -> STSTask:
     """Loads an STS task and checks it against the row counts of the protocol.
 
+    >>> pairs = load_sts("sts_sample").splits["test"]
+    >>> len(pairs.score), pairs.sentence1[0]
+    (390, 'A bus crash in the Andes killed 21 people on Friday.')
+
     Args:
       task: One of `STS_TASKS`, or `"sts_sample"`.
       data_dir: A SentEval-style folder: the one that holds `downstream`, or `downstream` itself, or its `STS`. By

@@ -41,6 +41,10 @@ class CrossEncoder:
 
     Usually made by `from_pretrained`; the constructor is for models made in memory. Threads may share it.
 
+    >>> cross = CrossEncoder.from_pretrained("cross")  # a folder
+    >>> [hit["corpus_id"] for hit in cross.rank("a dog", ["It rains.", "A dog runs."], top_k=1)]
+    [1]
+
     Args:
       model: A Flax NNX classifier (`jaxwhiten.models.PairClassifier`).
       tokenizer_folder: The folder of its tokenizer.

@@ -46,7 +46,12 @@ _UNUSED = ("[unused", "<unused")
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """A teacher's tokens with their vectors, and frequencies in a corpus; one serves every setting of `distil`."""
+    """A teacher's tokens with their vectors, and frequencies in a corpus; one serves every setting of `distil`.
+
+    >>> vocabulary = Vocabulary.read(Encoder.from_pretrained("jaxwhiten-tiny"))
+    >>> distil(vocabulary, k=64).encode("It rains.").shape
+    (64,)
+    """
 
     teacher: Encoder
     tokenizer: BulkTokenizer  # the teacher's, without special tokens
@@ -121,6 +126,10 @@ def distil(
 ) -> Encoder:
     """A static encoder from a vocabulary.
 
+    >>> vocabulary = Vocabulary.read(Encoder.from_pretrained("jaxwhiten-tiny"))
+    >>> [distil(vocabulary, k).dimension for k in (64, 128)]
+    [64, 128]
+
     Args:
       vocabulary: From `Vocabulary.read`.
       k: Number of dimensions kept.
@@ -166,6 +175,9 @@ def distil_static(
     **how: Any,
 ) -> Encoder:
     """A static encoder of k dimensions that replaces a teacher: `Vocabulary.read`, then `distil`.
+
+    >>> distil_static(Encoder.from_pretrained("jaxwhiten-tiny"), k=64).encode("It rains.").shape
+    (64,)
 
     Args:
       teacher: Any encoder with a tokenizer.

@@ -45,6 +45,9 @@ class Encoder(Headed):
 
     Usually made by `from_pretrained`; the constructor is for models made in memory. Threads may share it.
 
+    >>> Encoder.from_pretrained("jaxwhiten-tiny").encode(["A dog runs.", "It rains."]).shape
+    (2, 256)
+
     Args:
       model: A Flax NNX encoder (`jaxwhiten.models`).
       tokenizer_folder: The folder of its tokenizer.

@@ -63,6 +63,10 @@ def load_index(path: str | os.PathLike[str], *, model: str | None = None) -> sea
     """`jaxwhiten.search.load_index`, whose index also searches for texts, by the encoder that it records.
 
     The encoder is loaded for the first text; `model` is its current location, if it has moved.
+
+    >>> Encoder.from_pretrained("jaxwhiten-tiny").index(["A dog runs.", "It rains."]).save("idx")
+    >>> load_index("idx").search("a dog", k=1)[0].text
+    'A dog runs.'
     """
     index = search.load_index(path)
     encoder = functools.cache(lambda: _recorded(index, path, model))

@@ -36,6 +36,10 @@ _ARRAY, _SIDECAR = "embeddings.npy", "embeddings.json"
 class EmbeddingStore:
     """A folder of embeddings.
 
+    >>> encoder, store = Encoder.from_pretrained("jaxwhiten-tiny"), EmbeddingStore("cache")
+    >>> np.array_equal(store.encode(encoder, ["It rains."]), encoder.encode(["It rains."]))
+    True
+
     Args:
       folder: The folder; by default `embeddings` in the cache folder (`jaxwhiten.io.cache_dir`).
       shard_rows: Sentences encoded between two writes, which is the most that a killed run loses.

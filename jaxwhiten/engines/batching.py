@@ -174,7 +174,11 @@ class Layout:
 
 @functools.lru_cache(maxsize=16)
 def length_ladder(max_length: int) -> Int[np.ndarray, " rungs"]:
-    """Padded lengths: eight steps of 8 up to 64, four of 16 up to 128, and so on; the last is `max_length`."""
+    """Padded lengths: eight steps of 8 up to 64, four of 16 up to 128, and so on; the last is `max_length`.
+
+    >>> length_ladder(64)
+    array([ 8, 16, 24, 32, 40, 48, 56, 64])
+    """
     rungs: list[int] = []
     step, top = 8, 64
     while not rungs or rungs[-1] < max_length:

@@ -67,6 +67,8 @@ def push_to_hub(
 ) -> str:
     """Uploads an encoder with its head, its whitening and a model card to the Hugging Face hub, in one commit.
 
+    >>> push_to_hub(Encoder.from_pretrained("jaxwhiten-tiny"), "NAME/my-encoder")  # doctest: +SKIP
+
     Args:
       repo_id: `"NAME"` or `"ORGANISATION/NAME"`; made if missing.
       token: Access token of the hub; by default the one from `hf auth login` or `HF_TOKEN`.

@@ -23,7 +23,11 @@ Counts = Float32[np.ndarray, "n b"]
 
 
 class Interval(NamedTuple):
-    """A confidence interval."""
+    """A confidence interval.
+
+    >>> Interval(0.1, 0.4).low
+    0.1
+    """
 
     low: float
     high: float
@@ -31,6 +35,9 @@ class Interval(NamedTuple):
 
 def draws(groups: Shaped[np.ndarray, " n"], n_resamples: int, seed: int) -> Iterator[Counts]:
     """Blocks of resamples: how often each of n items is drawn. Every group is drawn from on its own, with replacement.
+
+    >>> [counts.sum(axis=0).tolist() for counts in draws(np.zeros(5), 3, seed=0)]
+    [[5.0, 5.0, 5.0]]
 
     References:
       Efron & Tibshirani 1993, chapters 6 and 13.
@@ -67,7 +74,11 @@ def _ranks(values: Real[np.ndarray, " n"]) -> Callable[[Counts], Counts]:
 def correlations(
     similarity: Real[np.ndarray, "m n"], gold: Real[np.ndarray, " n"]
 ) -> Callable[[Counts], Float[np.ndarray, "m b"]]:
-    """A function from counts of n draws each to the Spearman × 100 of every row with `gold`; NaN if it is undefined."""
+    """A function from counts of n draws each to the Spearman × 100 of every row with `gold`; NaN if it is undefined.
+
+    >>> correlations(np.array([[1.0, 2.0, 3.0]]), np.array([1.0, 3.0, 2.0]))(np.ones((3, 1), np.float32))
+    array([[50.]])
+    """
     of_gold, of_rows = _ranks(gold), [_ranks(row) for row in similarity]
 
     def correlate(counts: Counts) -> Float[np.ndarray, "m b"]:
@@ -89,6 +100,9 @@ def spearman_resamples(
     """Spearman × 100 of every row of similarities with the gold scores of the same pairs, in each bootstrap resample.
 
     Rows share the resamples: the difference of two rows is a paired bootstrap. NaN if a correlation is undefined.
+
+    >>> spearman_resamples(np.array([[1.0, 2.0, 3.0]]), np.arange(3.0), n_resamples=10).shape
+    (1, 10)
     """
     correlate = correlations(similarity, gold)
     return np.concatenate([correlate(counts) for counts in draws(np.zeros(len(gold)), n_resamples, seed)], axis=1)
@@ -97,7 +111,11 @@ def spearman_resamples(
 def mean_resamples(
     values: Real[np.ndarray, "m n"], n_resamples: int = 10_000, seed: int = 0
 ) -> Float[np.ndarray, "m r"]:
-    """As `spearman_resamples`, of the mean of every row, such as the scores of n queries."""
+    """As `spearman_resamples`, of the mean of every row, such as the scores of n queries.
+
+    >>> mean_resamples(np.array([[1.0, 2.0, 3.0]]), n_resamples=10).shape
+    (1, 10)
+    """
     n = values.shape[1]
     return np.concatenate([values @ counts / n for counts in draws(np.zeros(n), n_resamples, seed)], axis=1)
 
@@ -106,6 +124,9 @@ def percentile_interval(samples: Real[np.ndarray, " r"]) -> Interval:
     """The percentile interval that contains 95% of the samples (Efron & Tibshirani 1993, chapter 13).
 
     NaN samples are ignored; if all are NaN, both ends are NaN.
+
+    >>> percentile_interval(np.arange(201.0)).high
+    195.0
     """
     defined = samples[~np.isnan(samples)]
     if not len(defined):

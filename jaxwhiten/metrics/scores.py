@@ -17,7 +17,11 @@ UNDEFINED = "undefined: all cosines are equal"  # the text of a correlation that
 
 
 class Gold(NamedTuple):
-    """The relevant ids of every query, in compressed sparse rows: `ids[indptr[q]:indptr[q + 1]]` belong to query q."""
+    """The relevant ids of every query, in compressed sparse rows: `ids[indptr[q]:indptr[q + 1]]` belong to query q.
+
+    >>> Gold.from_lists([[2], [0, 1]]).indptr
+    array([0, 1, 3])
+    """
 
     indptr: Int[np.ndarray, " q+1"]
     ids: Int[np.ndarray, " m"]
@@ -58,6 +62,9 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
     """Spearman's rank correlation; ties get the average of their ranks.
 
     NaN, without a warning, if it is undefined: fewer than two items, or x or y constant.
+
+    >>> spearman(np.array([1, 2, 3]), np.array([1, 8, 9]))
+    1.0
     """
     from scipy.stats import rankdata  # half a second that only scores need
 
@@ -81,6 +88,10 @@ def binary_scores(
 
     Pairs of equal similarity share their place.
 
+    >>> precision, area = binary_scores(np.array([0.9, 0.2]), np.array([1, 0]), np.ones((2, 1)))
+    >>> precision, area
+    (array([1.]), array([1.]))
+
     References:
       Fawcett 2006, "An introduction to ROC analysis", section 7, on the area and its ties.
     """
@@ -96,7 +107,11 @@ def binary_scores(
 
 
 def cosine_pairs(a: Shaped[np.ndarray, "n _d"], b: Shaped[np.ndarray, "n _e"]) -> Float[np.ndarray, " n"]:
-    """Cosine of each row of `a` with the same row of `b`, in the arrays' precision; 0 for a zero vector."""
+    """Cosine of each row of `a` with the same row of `b`, in the arrays' precision; 0 for a zero vector.
+
+    >>> cosine_pairs(np.eye(2), np.array([[2.0, 0.0], [1.0, 0.0]]))
+    array([1., 0.])
+    """
     return np.einsum("nd,nd->n", *map(normalize, comparable(a, b)))
 
 
@@ -133,6 +148,9 @@ def _gains(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.n
 def reciprocal_ranks(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:
     """1 / rank of the first relevant result among the first k, 0 if there is none; their mean is MRR@k.
 
+    >>> reciprocal_ranks(np.array([[7, 3], [5, 6]]), [[3], [9]])
+    array([0.5, 0. ])
+
     Args:
       ranked: Ids returned for each query, best first, distinct within a row; −1 for a missing result.
       gold: The relevant ids of each query.
@@ -150,6 +168,9 @@ def recalls(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Floa
     """The fraction of each query's relevant ids among the first k results; arguments as for `reciprocal_ranks`.
 
     If `gold` is the first k ids of an exact search, the mean is the recall of an approximate index.
+
+    >>> recalls(np.array([[7, 3]]), [[3, 4]])
+    array([0.5])
     """
     gains, rows, _ = _gains(ranked, gold, k)
     shares: np.ndarray = (gains > 0).sum(axis=1) / np.bincount(rows, minlength=len(gains))
@@ -160,6 +181,9 @@ def discounted_gains(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10
     """NDCG@k of each query, with the grade as gain and the discount 1 / log2(rank + 1); as for `reciprocal_ranks`.
 
     This is trec_eval's `ndcg_cut`, which BEIR reports. Without grades a gain is 0 or 1.
+
+    >>> discounted_gains(np.array([[7, 3]]), [[3]]).round(3)
+    array([0.631])
 
     References:
       Järvelin & Kekäläinen 2002, "Cumulated Gain-Based Evaluation of IR Techniques", section 2.

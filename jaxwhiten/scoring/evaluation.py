@@ -49,6 +49,10 @@ def evaluate(
     labels, scored by average precision and ROC AUC. Searches are scored by nDCG@10, whose gains are the grades of the
     judgments, and MRR@10 and recall of all that are relevant.
 
+    >>> encoder, pairs = Encoder.from_pretrained("jaxwhiten-tiny"), load_sts("sts_sample").splits["test"]
+    >>> round(evaluate(encoder, pairs, resamples=100).score, 1)  # Spearman × 100
+    34.2
+
     Args:
       encoder: The encoder. Pairs are compared by its `similarity_fn_name`, searches by cosine.
       data: Scored pairs: a table (.csv, .tsv, .jsonl, .parquet), `jaxwhiten.load_sts(...).splits[...]`,

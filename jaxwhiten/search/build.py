@@ -41,6 +41,11 @@ def build_index(
 ) -> Index:
     """Builds an index of the named backend.
 
+    >>> vectors = np.eye(4, dtype=np.float32)
+    >>> scores, ids = build_index(vectors).search(vectors[2:3], k=1)
+    >>> ids.tolist(), scores.tolist()
+    ([[2]], [[1.0]])
+
     Args:
       vectors: Raw document vectors; a memory map is read block by block. Codes are decoded, and queries are then
         vectors of `Encoder.without_code`. With `codes=vectors.code` codes are stored unchanged, and queries are raw.

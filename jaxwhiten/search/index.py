@@ -47,7 +47,11 @@ DOCUMENTS, _FITTED = "documents.jsonl", "fitted.safetensors"
 
 
 class Hit(NamedTuple):
-    """One result: the document's id, its score (a cosine), and its text if the index keeps texts."""
+    """One result: the document's id, its score (a cosine), and its text if the index keeps texts.
+
+    >>> Hit(id=3, score=0.9, text="A dog runs.").text
+    'A dog runs.'
+    """
 
     id: int | str
     score: float
@@ -60,6 +64,11 @@ class Index(About):
 
     Threads may share it. Searches run in parallel; a change waits for searches and other changes. A change that raises
     leaves the index unchanged.
+
+    >>> index = build_index(np.eye(4, dtype=np.float32), ids=["a", "b", "c", "d"])
+    >>> index.remove(["a"])
+    >>> index.ids.tolist()
+    ['b', 'c', 'd']
     """
 
     store: Backend  # holds the vectors
@@ -303,6 +312,10 @@ def load_index(path: str | os.PathLike[str]) -> Index:
     Every file is verified against the header before a backend reads it, so that damage is reported instead of crashing.
     This does not protect against an attacker who writes both header and files. FAISS does not claim that its reader is
     safe on hostile files, so load only folders from sources that you trust.
+
+    >>> build_index(np.eye(4, dtype=np.float32)).save("idx")
+    >>> load_index("idx").stored
+    '4 dimensions, faiss-flat'
 
     Raises:
       FormatError: The folder is missing, damaged, of another kind or from a newer version.

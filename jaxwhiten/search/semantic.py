@@ -24,6 +24,9 @@ def semantic_search(
 
     To search a corpus repeatedly, use `build_index`, which keeps it on the device.
 
+    >>> semantic_search(np.eye(2), np.eye(2), top_k=1)
+    [[{'corpus_id': 0, 'score': 1.0}], [{'corpus_id': 1, 'score': 1.0}]]
+
     Args:
       query_embeddings: [q, d], or one vector [d]; floats, or codes from `encode`.
       corpus_embeddings: [n, d]; floats or codes.
@@ -54,6 +57,10 @@ def paraphrase_mining(
 ) -> list[list[float | int]]:
     """The most similar pairs of sentences, each once.
 
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> [pair[1:] for pair in paraphrase_mining(encoder, ["A dog runs.", "It rains.", "A dog ran."], max_pairs=1)]
+    [[0, 2]]
+
     Args:
       top_k: The number of nearest sentences considered for each sentence.
       max_pairs: The maximum number of pairs returned.
@@ -70,7 +77,11 @@ def paraphrase_mining(
 def paraphrase_mining_embeddings(
     embeddings: Any, *, top_k: int = 100, max_pairs: int = 500_000, score_function: str = "cosine"
 ) -> list[list[float | int]]:
-    """`paraphrase_mining` for vectors [n, d]."""
+    """`paraphrase_mining` for vectors [n, d].
+
+    >>> paraphrase_mining_embeddings(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), max_pairs=1)
+    [[1.0, 0, 2]]
+    """
     vectors = np.asarray(as_floats(embeddings), np.float32)
     if len(vectors) < 2:
         return []

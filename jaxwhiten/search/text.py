@@ -15,7 +15,13 @@ from jaxwhiten.text import Texts, as_texts
 
 
 def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> list[Hit]:
-    """Reorders results by a `CrossEncoder` and takes its scores; MismatchError if the index keeps no texts."""
+    """Reorders results by a `CrossEncoder` and takes its scores; MismatchError if the index keeps no texts.
+
+    >>> cross = CrossEncoder.from_pretrained("cross")  # a folder
+    >>> hits = Encoder.from_pretrained("jaxwhiten-tiny").index(["A dog runs.", "It rains."]).search("a dog", k=2)
+    >>> sorted(hit.id for hit in rerank_hits(cross, "a dog", hits))
+    [0, 1]
+    """
     texts = [hit.text for hit in hits if hit.text is not None]
     if len(texts) < len(hits):
         raise MismatchError("The index stores no documents, which a cross-encoder reads: rebuild it with documents.")
@@ -27,6 +33,12 @@ def add_text(index: Index, encoder: Any, texts: Texts, ids: Any = None, *, repla
 
     The encoder is checked as in `search_text`; sentences get the prompt of a document. `ids` are as for `Index.add`, or
     with `replace` as for `Index.update`.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> index = encoder.index(["A dog runs."])
+    >>> add_text(index, encoder, ["It rains."])
+    >>> index.ids.tolist()
+    [0, 1]
     """
     if not (texts := as_texts(texts, "document")):
         return
@@ -78,6 +90,10 @@ def query_vectors(index: Index, encoder: Any, queries: Sequence[str]) -> Float[n
 
 def search_text(index: Index, encoder: Any, queries: Texts, k: int = 10) -> list[list[Hit]]:
     """The k best documents for each sentence, best first.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> search_text(encoder.index(["A dog runs.", "It rains."]), encoder, ["a dog"], k=1)[0][0].id
+    0
 
     Args:
       index: An index that records how its documents were encoded.

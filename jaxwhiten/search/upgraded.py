@@ -123,6 +123,11 @@ class Upgraded:
     The old index finds candidates; the new encoder embeds the candidates that it has not embedded yet and ranks them by
     cosine. Embedded texts are kept. Threads may share it. docs/evidence/upgrade.md says when to keep the old encoder.
 
+    >>> old, new = (Encoder.from_pretrained("jaxwhiten-tiny", pooling=pooling) for pooling in ("cls", "mean"))
+    >>> upgraded = Upgraded(old.index(["A dog runs.", "It rains."]), old, new, candidates=2)
+    >>> upgraded.search(["a dog"], k=1)[0][0].id, upgraded.share
+    (0, 1.0)
+
     Args:
       index: An index that keeps texts, of any backend and any code.
       old: The encoder of its documents.

@@ -61,11 +61,14 @@ def train(
 ) -> Encoder:
     """Fine-tunes an encoder, through its head and with its prompts, and returns the trained one.
 
-        tuned = jaxwhiten.train(encoder, [("How do I log in?", "Use the form."), ...])
-        tuned.save("tuned")
-
     A fraction of the rows is held out, and the checkpoint with the best score on them is returned. A whitening or a
-    code is left out: fit it again on the trained encoder.
+    code is removed: refit it on the trained encoder.
+
+    >>> rows = [("A dog runs.", "A dog ran."), ("It rains.", "It is raining.")]
+    >>> options = TrainingOptions(steps=1, batch_size=2, held_out=0.0)
+    >>> tuned = train(Encoder.from_pretrained("jaxwhiten-tiny"), rows, options=options)
+    >>> tuned.save("tuned").name
+    'tuned'
 
     Args:
       encoder: A transformer encoder; it stays unchanged.

@@ -42,6 +42,10 @@ class Moments(Saved):
     `Moments()` starts empty. `update` and `merge` change it in place and return it. Moments of the parts of a corpus
     merge to the moments of the whole corpus, in any order. Threads have their own each, which are merged at the end.
 
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8))
+    >>> Moments().update(rows[:100]).merge(Moments().update(rows[100:]))
+    Moments(n=400, d=8)
+
     Attributes:
       n: Number of rows seen.
       mean: float64 [d], the mean μ of the rows; empty before the first row.
@@ -324,6 +328,9 @@ def merge_moments(moments: Moments) -> Moments:
 
     Collective: every process has to call it. Memory is two summaries, however many processes there are. `moments` is
     empty if this process has no rows, and is not changed. The result is bit-equal in all processes.
+
+    >>> merge_moments(Moments().update(np.eye(4)))  # in a job of one process
+    Moments(n=4, d=4)
     """
     from jaxwhiten.runtime import distributed
 

@@ -32,7 +32,11 @@ class Choice(NamedTuple):
 
 
 def participation_ratio(fitted: Moments | Whitening | Float64[np.ndarray, " d"]) -> float:
-    """tr(Σ)² / tr(Σ²) of raw vectors or of variances: as many equal variances are spread as widely; NaN without any."""
+    """tr(Σ)² / tr(Σ²) of raw vectors or of variances: as many equal variances are spread as widely; NaN without any.
+
+    >>> round(participation_ratio(np.array([1.0, 1.0, 0.0, 0.0])), 6)
+    2.0
+    """
     if isinstance(fitted, Moments):
         sigma, total = fitted.M2, fitted.M2.trace()
     else:
@@ -42,7 +46,11 @@ def participation_ratio(fitted: Moments | Whitening | Float64[np.ndarray, " d"])
 
 
 def is_spread(ratio: float, dimension: int) -> bool:
-    """Whether an encoder counts as fine-tuned for similarity, by the participation ratio of varied sentences."""
+    """Whether an encoder counts as fine-tuned for similarity, by the participation ratio of varied sentences.
+
+    >>> is_spread(114.0, 384), is_spread(10.0, 256)
+    (True, False)
+    """
     return ratio >= min(_SPREAD, dimension / _NARROW)
 
 
@@ -51,6 +59,10 @@ def choose_gamma(fitted: Moments | Whitening, tuned: bool | None = None) -> Choi
 
     Vectors of an unknown encoder count as those of a fine-tuned one, with a warning if they spread over few directions.
     For the evidence see docs/evidence/gamma.md.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8))
+    >>> choose_gamma(Moments().update(rows), tuned=False).gamma
+    1.0
 
     Args:
       fitted: The moments or the whitening of the vectors, whose provenance records the answer of their encoder.
@@ -88,6 +100,10 @@ def spectrum(whitening: Whitening) -> dict[str, Any]:
 
     The condition is the largest eigenvalue over the smallest one above the floor. `explained` has the share of the
     variance that the first k directions hold, for powers of two and d. `before` is of raw vectors, `after` of whitened.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8))
+    >>> spectrum(Whitening().fit(rows))["rank"]
+    8
     """
     values = whitening.with_params(shrinkage=None, n_components=None).eigenvalues_
     d, rank, total = len(values), whitening.rank_, float(values.sum())

@@ -42,6 +42,10 @@ class Whitening(Estimator):
     the rows' dtype, is rounding and becomes zero. Rows that are all equal map to zero. Changed parameters act at once,
     without another fit. Threads may share a fitted one; one thread at a time may fit it.
 
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
+    >>> np.allclose(np.cov(Whitening().fit_transform(rows).T, ddof=0), np.eye(8), atol=1e-4)
+    True
+
     Args:
       n_components: k, the number of columns kept; None keeps all.
       beta: Fraction of the mean to subtract, 0 to 1.

@@ -1,0 +1,57 @@
+"""The examples in docstrings run, and every exported name that computes has one."""
+
+import doctest
+import importlib
+import inspect
+import shutil
+import warnings
+
+import jax
+import numpy as np
+import pytest
+
+PACKAGES = ["", ".codes", ".encoding", ".losses", ".metrics", ".metrics.bootstrap", ".search", ".whitening"]
+
+
+def _public(package):
+    """The callables that a package exports, but for warnings and types."""
+    module = importlib.import_module(f"jaxwhiten{package}")
+    names = getattr(module, "__all__", None) or [n for n, found in vars(module).items() if _own(module, found)]
+    found = {name: getattr(module, name) for name in names if not name.startswith("_")}
+    return {name: one for name, one in found.items() if inspect.isroutine(one) or _is_class(one)}
+
+
+def _own(module, found):
+    return getattr(found, "__module__", None) == module.__name__
+
+
+def _is_class(one):
+    return inspect.isclass(one) and not issubclass(one, Warning)
+
+
+NAMES = {f"jaxwhiten{package}": _public(package) for package in PACKAGES}
+ONCE = {id(one): (package, name) for package, names in reversed(NAMES.items()) for name, one in names.items()}
+
+
+def _examples(own):
+    """The docstrings of a function, or of a class and its methods, that have an example."""
+    methods = [one for one in vars(own).values() if inspect.isfunction(one)] if inspect.isclass(own) else []
+    texts = [inspect.getdoc(one) or "" for one in (own, *methods)]
+    return [text for text in texts if ">>>" in text]
+
+
+@pytest.mark.parametrize(("package", "name"), sorted(ONCE.values()))
+def test_the_examples_of_a_name_run(package, name, cross_encoder, tmp_path, monkeypatch):
+    """As a reader would type them, in a folder of their own; `np` and the exported names are imported."""
+    examples = _examples(NAMES[package][name])
+    assert examples, f"{name} has no example"
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(cross_encoder, "cross")
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    written, globs = [], {"np": np, "jax": jax, "jnp": jax.numpy, **NAMES["jaxwhiten"], **NAMES[package]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # where a few rows are enough to show how it is written
+        for text in examples:
+            test = doctest.DocTestParser().get_doctest(text, globs.copy(), name, None, None)
+            runner.run(test, out=written.append)
+    assert not runner.failures, "".join(written)
