@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
+from eval import published
 from eval.report import views
 from eval.report.plots import plot_scores, plot_similarity, plot_spectrum
 from eval.report.results import SIGNIFICANT, Estimate, STSRow
@@ -88,8 +90,19 @@ def average_table(run: STSRun) -> Table:
         "dimensions": "k",
         run.header.scored[-1]: lambda row: number(row.average(run.header.aggregate)),
         "interval": lambda row: ends(row.average_interval),
+        "BERT-base, published": lambda row: _of_bert_base(row, run),
     }
     return views.table(run.rows, columns, 4, _caption(run), notes=_transductive(run))
+
+
+def _of_bert_base(row: STSRow, run: STSRun) -> str:
+    """The average that others publish for BERT-base under a row's pooling and whitening, whitened to a third of it."""
+    setting = {"model": "bert-base-uncased", "pooling": row.pooling, "whitening": row.whitening}
+    setting |= {"k": "768" if row.whitening == "none" else "256", "aggregate": run.header.aggregate}
+    for known in published.read():
+        if setting.items() <= known.setting.items() and set(run.header.tasks) <= set(known.figures):
+            return number(fmean(known.figures[task] for task in run.header.tasks))
+    return ""
 
 
 def _vectors(row: STSRow) -> str:

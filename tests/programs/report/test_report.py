@@ -249,3 +249,14 @@ def test_only_views_are_removed(tmp_path):
         (tmp_path / name).write_text("")
     report.remove_views(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"mine.png", "results.json"}
+
+
+def test_published_averages_have_a_column_of_their_own():
+    """By hand from the table of Su et al. 2021: BERT-base raw, and whitened to 256 dimensions on the test sentences."""
+    table = report.sts.average_table(report.Run.load("docs/runs/miniature/raw"))
+    found = {(line[1], line[2], line[3], line[4]): line[-1] for line in table.rows}
+    raw = (57.85 + 61.96 + 62.50 + 70.96 + 69.79 + 59.04 + 63.75) / 7
+    whitened = (63.90 + 73.75 + 69.09 + 74.59 + 74.42 + 71.43 + 62.23) / 7
+    assert found["first_last_avg", "raw", "", "256"] == f"{raw:.2f}"
+    assert found["first_last_avg", "whitened", "the test sentences †", "256"] == f"{whitened:.2f}"
+    assert {line[-1] for line in table.rows if line[1] in ("tfidf", "mean", "layers:0")} == {""}
