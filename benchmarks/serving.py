@@ -6,7 +6,7 @@ A query has 8 to 20 tokens, a document close to 256. Each server is a process of
 are measured, and the rounds are interleaved. Peers are a plain FastAPI program and LitServe around
 sentence-transformers, if installed, and `infinity_emb`, if it is on the path. Answers are read at once and compared
 with `Encoder.encode` afterwards: one with a cosine below 0.999 is an error. `Encoder.encode` in a loop is measured in
-the same rounds.
+the same rounds. Other programs on the machine lengthen all times, but hardly the server's CPU time of an answer.
 """
 
 from __future__ import annotations
@@ -96,10 +96,14 @@ class Server(NamedTuple):
             os.killpg(self.process.pid, number)
 
 
+def ours(model: str) -> list[str]:
+    """The command line of our server, with PORT for its port."""
+    return [sys.executable, "-m", "jaxwhiten.commands.cli", "serve", model, "--name", "model", "--port", "PORT"]
+
+
 def commands(model: str, folder: str, programs: Path) -> dict[str, list[str]]:
     """The command line of each server that is here, with PORT for its port; peers become files below `programs`."""
-    ours = [sys.executable, "-m", "jaxwhiten.commands.cli", "serve", model, "--name", "model", "--port", "PORT"]
-    found = {OURS: ours}
+    found = {OURS: ours(model)}
     for name, package, program in (("FastAPI", "fastapi", _FASTAPI), ("LitServe", "litserve", _LITSERVE)):
         if all(map(importlib.util.find_spec, (package, "sentence_transformers"))):
             (path := programs / f"{name}.py").write_text(program)  # LitServe's workers import it
@@ -138,6 +142,16 @@ def running(command: list[str]) -> Iterator[Server]:
         with contextlib.suppress(subprocess.TimeoutExpired):
             server.process.wait(20)
         server.signal(signal.SIGKILL)
+
+
+def cpu_seconds(group: int) -> float:
+    """The CPU time that the processes of a group have used."""
+    total = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()  # of proc(5), from the third on
+            total += sum(map(int, fields[11:13])) if int(fields[2]) == group else 0
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def connect(port: int) -> http.client.HTTPConnection:
@@ -193,21 +207,23 @@ def load(
 def measure(
     server: Server | None, encoder: Encoder, clients: int, texts: list[str], right: np.ndarray, seconds: float
 ) -> dict[str, Any]:
-    """`load` on a server that is stopped, or on the encoder of this process."""
+    """`load` on a server that is stopped, with the CPU time of an answer, or on the encoder of this process."""
     if server is None:
         return load([encoder.encode], texts, right, seconds)
     server.signal(signal.SIGCONT)
-    try:
-        return load([partial(ask, connect(server.port)) for _ in range(clients)], texts, right, seconds)
-    finally:
-        server.signal(signal.SIGSTOP)
+    before = cpu_seconds(server.process.pid)
+    found = load([partial(ask, connect(server.port)) for _ in range(clients)], texts, right, seconds)
+    used = cpu_seconds(server.process.pid) - before
+    server.signal(signal.SIGSTOP)
+    return found | {"cpu_ms": 1000 * used / found["answers"]}
 
 
 def summary(rounds: list[dict[str, Any]], ours: list[dict[str, Any]]) -> dict[str, Any]:
     """The rounds of a contestant, and how many times as fast ours is, round by round."""
     ratios = [b["per_second"] / a["per_second"] for a, b in zip(rounds, ours, strict=True)]
     speed = {"median": median(ratios), "low": min(ratios), "high": max(ratios)}
-    found = {key: median([one[key] for one in rounds]) for key in ("per_second", "p50_ms", "p99_ms")}
+    means = [key for key in ("per_second", "p50_ms", "p99_ms", "cpu_ms") if key in rounds[0]]
+    found = {key: median([one[key] for one in rounds]) for key in means}
     found |= {key: sum(one[key] for one in rounds) for key in ("errors", "answers")}
     return {**found, "min_cosine": min(one["min_cosine"] for one in rounds), "speed_of_ours": speed, "rounds": rounds}
 

@@ -67,6 +67,7 @@ def listen(host: str = "127.0.0.1", port: int = 8000) -> tuple[socket.socket, st
     """A socket that listens, and its URL; port 0 is any free one. OSError if the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=2048)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or bodies wait for the ACK of their headers
     shown, number = listening.getsockname()[:2]
     return listening, f"http://{f'[{shown}]' if ':' in shown else shown}:{number}"
 

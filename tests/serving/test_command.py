@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -103,6 +104,17 @@ def test_an_encoder_that_does_not_run_is_an_error_at_once(tiny, tmp_path, monkey
     assert cli.main(["serve", str(tmp_path / "model"), "--port", "0"]) == 2
     out, err = capsys.readouterr()
     assert (out, err) == ("", "error: no such operator\n")
+
+
+def test_connections_send_at_once():
+    """Nagle's algorithm would hold a body back until the client acknowledges its headers, up to 40 ms."""
+    from jaxwhiten import serving
+
+    listening, _ = serving.listen(port=0)
+    with listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_no_answer_before_the_encoder_is_compiled(tiny, monkeypatch):
