@@ -63,6 +63,8 @@ class ReadyHead(NamedTuple):
             raise InputError("Codes can be neither truncated nor normalized: use precision='float32' for vectors.")
         if truncate_dim is not None and not 1 <= truncate_dim <= self.width:
             raise InputError(f"truncate_dim={truncate_dim}: the vectors have {self.width} dimensions.")
+        if truncate_dim is None and not unit_length:
+            return self
         return self._replace(truncate_dim=truncate_dim, unit_length=unit_length)
 
     def empty(self, n: int) -> np.ndarray:

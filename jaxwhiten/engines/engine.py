@@ -30,10 +30,6 @@ class Engine(Protocol):
     in_flight: int  # batches to start before waiting for the oldest
 
     @staticmethod
-    def why_not(folder: Path, dtype: str | None, device: Any) -> str | None:
-        """Why `"auto"` does not choose the engine for a folder; empty where nobody needs to know, None if it does."""
-
-    @staticmethod
     def installed() -> str:
         """A description of what the engine runs on; MissingDependencyError if a package is missing."""
 
@@ -74,18 +70,16 @@ class Engine(Protocol):
 def chosen(name: str, folder: Path, dtype: str | None = None, device: Any = None) -> str:
     """The engine for a folder: as named, or for `"auto"` $JAXWHITEN_ENGINE, else the fastest that takes the folder.
 
-    If that is JAX because another engine does not take it, a warning says why.
+    If that is JAX because OpenVINO does not take it, a warning says why.
     """
     if name == FASTEST:
         name = INT8 if dtype == "int8" else os.environ.get("JAXWHITEN_ENGINE") or FASTEST
     if name != FASTEST:
         return name
-    reasons = {other: engine_class(other).why_not(folder, dtype, device) for other in ENGINES if other != DEFAULT}
-    if fastest := next((other for other, reason in reasons.items() if reason is None), None):
-        return fastest
-    for other, reason in reasons.items():
-        if reason:
-            warnings.warn(f"The engine is {DEFAULT}, not {other}: {reason}", stacklevel=3)
+    if (reason := engine_class(INT8).why_not(folder, dtype, device)) is None:
+        return INT8
+    if reason:
+        warnings.warn(f"The engine is {DEFAULT}, not {INT8}: {reason}", stacklevel=3)
     return DEFAULT
 
 

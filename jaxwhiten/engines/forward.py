@@ -92,10 +92,6 @@ class JAXEngine:
         self._model = graph, self.place(state)
 
     @staticmethod
-    def why_not(folder: Path, dtype: str | None, device: Any) -> str | None:
-        return None
-
-    @staticmethod
     def installed() -> str:
         return hardware.describe()
 

@@ -50,7 +50,7 @@ _CONVERTER = "openvino.tools.ovc"  # takes a third of the import
 _PURPOSE = "The engine OpenVINO"
 _EXTRA = "cpu"
 _MOST_BYTES = 1e9  # of weights; JAX reads larger models with less memory, and ONNX holds up to 2 GB
-_FEW_TOKENS = 64  # a single batch of up to this many tokens has its own program in float32
+_FEW_TOKENS = 64  # a single sentence of up to this many tokens needs no plan
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
 
 
@@ -75,13 +75,6 @@ def core() -> Any:
 def has_bfloat16() -> bool:
     """Whether this CPU has instructions for bfloat16 products."""
     return "BF16" in core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-
-
-class _How(NamedTuple):
-    """The use that a graph is compiled for: a single batch, on one stream; few tokens (`Graph.apart`)."""
-
-    alone: bool = False
-    few: bool = False
 
 
 class _Compiled(NamedTuple):
@@ -155,6 +148,7 @@ class OpenVINOEngine:
 
     @staticmethod
     def why_not(folder: Path, dtype: str | None, device: Any) -> str | None:
+        """Why `"auto"` does not choose OpenVINO for a folder; empty where nobody needs to know, None if it does."""
         if device not in (None, "cpu") or has_accelerator() or checkpoint.static_folder(folder) is not None:
             return ""
         config = folders.load_config(folders.transformer_folder(folder))
@@ -229,11 +223,10 @@ class OpenVINOEngine:
         return self._started(ids.astype(np.int64), mask, heads, alone)
 
     def _started(self, ids: np.ndarray, mask: np.ndarray, heads: Heads, alone: bool) -> _Handle:
-        how = _How(alone, alone and self.dtype == "float32" and ids.size <= _FEW_TOKENS)
-        wanted, (latest, program) = (*how, *heads, *heads.values()), self._latest
+        wanted, (latest, program) = (alone, *heads, *heads.values()), self._latest
         if program is None or len(wanted) != len(latest) or not all(map(operator.is_, wanted, latest)):
             with self._lock:
-                program = self._program(heads, how)
+                program = self._program(heads, alone)
             self._latest = wanted, program
         request = program.compiled.request()
         inputs = {"input_ids": ids, "attention_mask": mask}
@@ -252,22 +245,22 @@ class OpenVINOEngine:
         program.compiled.idle.append(request)
         return {name: _finished(pooled[head.pooled], head) for name, head in program.heads.items()}
 
-    def _program(self, heads: Heads, how: _How) -> _Program:
+    def _program(self, heads: Heads, alone: bool) -> _Program:
         """The program for heads; heads with the same pooling share its output."""
-        key = how, *((name, _key(steps)) for name, steps in heads.items())
+        key = alone, *((name, _key(steps)) for name, steps in heads.items())
         if key not in self._programs:
             poolings: dict[Any, tuple[Step, ...]] = {}
             parts: dict[str, _Head] = {}
             for name, steps in heads.items():
                 pooled, rest = at_pooling(steps)
                 rest, code = before_code(rest)
-                if how.few and not list(leaves(rest)):  # such as unit length: one request fewer
+                if self.dtype == "float32" and not list(leaves(rest)):  # such as unit length: nothing is left to do
                     pooled, rest = (*pooled, *rest), ()
                 poolings.setdefault(_key(pooled), pooled)
                 number, width = list(poolings).index(_key(pooled)), _width(pooled, self.config.hidden_size)
                 tail = self._once(("tail", _key(rest), width), self._tail, rest, width) if rest else None
                 parts[name] = _Head(number, tail, code)
-            compiled = self._once(("poolings", how, *poolings), self._encoder, list(poolings.values()), how)
+            compiled = self._once(("poolings", alone, *poolings), self._encoder, list(poolings.values()), alone)
             self._programs[key] = _Program(compiled, parts)
         program: _Program = self._programs[key]
         return program
@@ -277,16 +270,16 @@ class OpenVINOEngine:
             self._programs[key] = make(*of)
         return self._programs[key]
 
-    def _encoder(self, poolings: list[tuple[Step, ...]], how: _How) -> _Compiled:
+    def _encoder(self, poolings: list[tuple[Step, ...]], alone: bool) -> _Compiled:
         """The compiled graph from tokens to pooled vectors."""
 
         def made() -> Any:
-            model, hidden_states = self.uncompiled(poolings, how.few)
+            model, hidden_states = self.uncompiled(poolings)
             return model if self._quantised is None else self._quantised.put_into(model, hidden_states, core())
 
-        of = [self._max_length, how.few, self._quantised and self._quantised.digest]
+        of = [self._max_length, self._quantised and self._quantised.digest]
         with self._naming():
-            return self._compiled((*of, *map(_key, poolings)), made, self._hints(how.alone))
+            return self._compiled((*of, *map(_key, poolings)), made, self._hints(alone))
 
     def _tail(self, steps: tuple[Step, ...], width: int) -> Callable[[np.ndarray], np.ndarray]:
         """The steps on vectors of a width, compiled unless NumPy is as fast."""
@@ -324,11 +317,11 @@ class OpenVINOEngine:
             where, reason = self._quantised.folder / GRAPH, " ".join(str(error).split())[-200:]
             raise ModelError(f"{where}: not the int8 weights of this model ({reason}): export them again.") from error
 
-    def uncompiled(self, poolings: list[tuple[Step, ...]], apart: bool = False) -> tuple[Any, list[str]]:
+    def uncompiled(self, poolings: list[tuple[Step, ...]]) -> tuple[Any, list[str]]:
         """The float32 graph from tokens to pooled vectors before compilation, and the names of its hidden states."""
         from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
 
-        graph = Graph(_PURPOSE, _EXTRA, apart)
+        graph = Graph(_PURPOSE, _EXTRA)
         encoder = EncoderGraph(graph, self.model(), self._max_length)
         outputs = {}
         for number, steps in enumerate(poolings):

@@ -125,7 +125,8 @@ class BulkTokenizer:
             found = self._encoded(self._around(form.template), sentences)
         else:
             found = (self._table or functools.partial(self._encoded, self._tokenizer))(sentences)
-        COUNTS.update({(self.max_length, "all"): len(sentences), (self.max_length, "cut"): found.cut})
+        COUNTS[self.max_length, "all"] += len(sentences)
+        COUNTS[self.max_length, "cut"] += found.cut
         return found
 
     def _encoded(self, tokenizer: Any, sentences: Sequence[str]) -> TokenIds:
@@ -136,7 +137,7 @@ class BulkTokenizer:
                 rows = tokenizer.encode_batch_fast(list(sentences))
             ids = [row.ids for row in rows]
             full = (row for row, own in zip(rows, ids, strict=True) if len(own) == self.max_length)
-            return dataclasses.replace(self._checked(ids), cut=sum(bool(row.overflowing) for row in full))
+            return self._checked(ids, sum(bool(row.overflowing) for row in full))
 
     @functools.cached_property
     def _table(self) -> WordTable | None:
@@ -181,15 +182,15 @@ class BulkTokenizer:
             tokenizer.enable_truncation(**self._truncation)
         return tokenizer
 
-    def _checked(self, ids: list[list[int]]) -> TokenIds:
+    def _checked(self, ids: list[list[int]], cut: int = 0) -> TokenIds:
         """The ids as arrays. Beyond the last row of an embedding, JAX would return NaN or another token's row."""
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        flat = np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum()))  # OverflowError beyond int32
-        if lengths.max(initial=0) > self.max_length:
-            raise ValueError(f"a sentence of {lengths.max()} tokens, more than {self.max_length}")
+        lengths = list(map(len, ids))
+        flat = np.fromiter(chain.from_iterable(ids), np.int32, sum(lengths))  # OverflowError beyond int32
+        if (longest := max(lengths, default=0)) > self.max_length:
+            raise ValueError(f"a sentence of {longest} tokens, more than {self.max_length}")
         if self._model_vocab is not None and flat.max(initial=0) >= self._model_vocab:
             raise ValueError(f"the token id {flat.max()}; the model's embedding has {self._model_vocab} rows")
-        return TokenIds(flat, lengths)
+        return TokenIds(flat, np.array(lengths, np.int64), cut)
 
     @property
     def around(self) -> tuple[list[int], list[int]]:
