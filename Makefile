@@ -159,7 +159,7 @@ codes: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/codes.md; need
 	  for data in $(TASKS); do \
 	    case $$data in quora*) options=--config.queries=0;; sts) options=--config.tasks=$(STS);; \
 	      snli) options=--config.classify=SNLI;; *) options=;; esac; \
-	    $(BIN)/python -m eval.codes --config configs/code_tasks.py --config.model=$${encoder#*:} \
+	    $(BIN)/python -m eval.codes --config configs/codes.py --config.model=$${encoder#*:} \
 	      --config.dataset=$${data#*:} $$options --config.out=runs/tasks/$${encoder%%:*}-$${data%%:*}; \
 	  done; \
 	done

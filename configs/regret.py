@@ -4,14 +4,12 @@ Command: `python -m eval.codes --config configs/regret.py --config.model=NAME --
 encoders × corpora. The table is in docs/evidence/gamma.md.
 """
 
-from configs import code_tasks
+from configs import codes
 
 
 def get_config():
-    config = code_tasks.get_config()
-    config.queries = 2000
+    config = codes.get_config()
     config.codes = "spectrum"
-    config.bytes = "24,48,96"
     config.gamma = "0,0.25,0.5,1"
     config.seeds = 1
     config.rescore = 0

@@ -3,8 +3,7 @@
 `python -m eval.codes [--config configs/codes.py] [--config.key=value ...]`
 
 Queries stay float32 and documents are coded; a code at the end of the model is ignored. Codes are fitted on the
-documents and, if `outside` names text, on sentences of that text, without seeing the documents. The spectrum code is
-also fitted on the other text with only the mean of the documents.
+documents and, if `outside` names text, on sentences of that text, without seeing the documents.
 With `classify`, pairs of decoded vectors are classified, too. With several `seeds` the scores of a spectrum code are
 means over as many sets of codebooks. Writes `results.json`, `run.json`, `results.md` and a plot to the folder `out`.
 """
@@ -12,9 +11,8 @@ means over as many sets of codebooks. Writes `results.json`, `run.json`, `result
 from __future__ import annotations
 
 import itertools
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,10 +27,8 @@ from eval.common import Notes, header_fields, load_encoder, make_folder, say
 from eval.comparators import COMPARATORS, Comparator
 from eval.driver import driven
 from eval.intervals import estimate, resampled, with_ends
-from eval.methods import make_method
 from eval.report import codes as views
 from eval.report import results
-from eval.scoring import with_params
 from eval.searches import load_search
 from eval.settings import choices, fractions, integers
 from eval.tasks import TaskIndex, index_sentences
@@ -45,9 +41,7 @@ from jaxwhiten.search import Index, build_index
 from jaxwhiten.whitening import choose_gamma, participation_ratio
 
 TRAINED = COMPARATORS
-FLOATS = ("whitening", "pca", "truncation", "random-projection")  # two bytes per dimension
 RAW = "float32"
-OWN_MEAN = "outside+mean"  # axes and variances of other text about the mean of the documents
 FIRST, DEEP = 10, 100
 AGGREGATE = "wmean"  # of STS tasks
 
@@ -84,12 +78,11 @@ class Fit:
     name: str
     rows: np.ndarray
     whitening: Whitening
-    tuned: bool  # the encoder
 
 
 def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
     """The run after each code."""
-    names = choices("codes", config.codes, (*CODES, *TRAINED, *FLOATS))
+    names = choices("codes", config.codes, (*CODES, *TRAINED))
     names = tuple(sorted(names, key=lambda name: name != "spectrum"))  # the others are compared with it
     sizes = sorted(integers("bytes", config.bytes))
     rotated = sorted(set(sizes) & set(integers("opq_bytes", config.opq_bytes)))
@@ -117,8 +110,7 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
     spectra: dict[tuple[str, float], dict[int, np.ndarray]] = {}
     known: set = set()
     for fit in fits(fitted_on, gammas, encoder.tuned):
-        of_fit = names if fit.name != OWN_MEAN else tuple(name for name in names if name == "spectrum")
-        for name, size in settings(of_fit, sizes, rotated, first=raw is None):
+        for name, size in settings(names, sizes, rotated, first=raw is None):
             found = measured(name, size, fit, searched, encoder, config, known)
             if found is None:
                 continue
@@ -170,11 +162,7 @@ def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float], tuned: bo
         moments = Moments().update(rows)
         for gamma in gammas or (choose_gamma(moments, tuned).gamma,):
             with Notes().of("", ""):  # few rows are expected: small k and γ are compared
-                fit = Fit(name, rows, Whitening.from_moments(moments, gamma=gamma), tuned)
-                yield fit
-                if name == "outside":
-                    mean = Moments().update(fitted_on["documents"]).mean
-                    yield replace(fit, name=OWN_MEAN, whitening=fit.whitening.with_mean(mean))
+                yield Fit(name, rows, Whitening.from_moments(moments, gamma=gamma))
 
 
 def settings(names: tuple[str, ...], sizes: list[int], rotated: list[int], first: bool) -> Iterator[tuple[str, int]]:
@@ -204,8 +192,6 @@ def measured(
     known.add(key)
     built = time.perf_counter() - started
     ids = first(index, queries, searched)
-    timed = queries[: config.timed]
-    seconds = measure.batched_seconds(index, timed, FIRST, prepared=True) if len(timed) else math.nan
     found = [ids]
     for seed in range(1, config.seeds if name == "spectrum" else 1):
         index, queries, _ = coded(name, size, fit, searched, seed)
@@ -226,7 +212,7 @@ def measured(
         "whitening": "none" if name == RAW else fit.name,
         "k": queries.shape[1],
         "beta": None,
-        "gamma": fit.whitening.gamma if name in ("spectrum", "whitening", *TRAINED) else None,
+        "gamma": fit.whitening.gamma if name in ("spectrum", *TRAINED) else None,
         "n_fit": 0 if name == RAW else len(fit.rows),
         "transductive": False,
         "code": name,
@@ -239,8 +225,7 @@ def measured(
         if scored.cosines
         else None,
         "build_us": 1e6 * built / index.size,
-        "search_ms": 1000 * seconds / max(1, len(timed)),
-        "participation_ratio": participation_ratio(fit.whitening) if name == "spectrum" else None,
+        **(of_the_code(size, fit) if name == "spectrum" else {}),
     }, scored
 
 
@@ -254,32 +239,14 @@ def coded(
 ) -> tuple[Index | Comparator, np.ndarray, int]:
     """An exact index of the coded documents, the queries for it, and the bytes per document."""
     documents, queries = searched.documents, searched.queries
-    if name in (RAW, *FLOATS):
-        change = reduction(name, size // 2, fit)
-        stored = change(documents)
-        if name != RAW:
-            stored = jaxwhiten.normalize(stored).astype(np.float16).astype(np.float32)
-        index = build_index(stored, "faiss-flat")
-        return index, index.prepare(change(queries)), stored.shape[1] * (4 if name == RAW else 2)
+    if name == RAW:
+        index = build_index(documents, "faiss-flat")
+        return index, index.prepare(queries), documents.shape[1] * 4
     if name in COMPARATORS:
         found = Comparator(name, size, fit.rows, fit.whitening, documents)
         return found, found.prepare(queries), found.bytes
     index = build_index(documents, "faiss-flat", codes=computed(name, size, fit, seed))
     return index, index.prepare(queries), index.codes["bytes"]
-
-
-def reduction(name: str, k: int, fit: Fit) -> Callable[[np.ndarray], np.ndarray]:
-    """The map of vectors to k dimensions."""
-    d = fit.rows.shape[1]
-    if name == RAW:
-        return lambda x: x
-    if not 1 <= k <= d:
-        raise InputError(f"the vectors have {d} dimensions, not {k}")
-    if name == "truncation":
-        return lambda x: x[:, :k]
-    if name == "random-projection":
-        return make_method(name, n_components=k).fit(fit.rows).transform
-    return with_params(fit.whitening, n_components=k, **({"gamma": 0.0} if name == "pca" else {})).transform
 
 
 def computed(name: str, size: int, fit: Fit, seed: int = 0) -> Code:
@@ -289,6 +256,16 @@ def computed(name: str, size: int, fit: Fit, seed: int = 0) -> Code:
     code = SpectrumCode(bytes=size)
     code._seed = seed
     return code.fit(fit.whitening)
+
+
+def of_the_code(size: int, fit: Fit) -> dict[str, float]:
+    """What a spectrum code says of itself: its distortion, the bound of that, and the spread of its vectors."""
+    code = computed("spectrum", size, fit)
+    return {
+        "participation_ratio": participation_ratio(fit.whitening),
+        "distortion": code.distortion_,
+        "bound": code.bound_,
+    }
 
 
 def rescored(ids: np.ndarray, searched: Searched) -> np.ndarray:
@@ -302,8 +279,8 @@ def rescored(ids: np.ndarray, searched: Searched) -> np.ndarray:
 
 def both_sides(name: str, size: int, fit: Fit, vectors: np.ndarray) -> np.ndarray:
     """The vectors as a comparison sees them if neither side stays float32."""
-    if name in (RAW, *FLOATS):
-        return reduction(name, size // 2, fit)(vectors)
+    if name == RAW:
+        return vectors
     code = computed(name, size, fit)
     return code.decode(code.encode(vectors))
 

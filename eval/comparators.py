@@ -1,5 +1,6 @@
-"""Codes of others, for comparison with the codes of an index: `pq`, `opq`, `rabitq`, `eden`, `sq4` and `sq8` of FAISS,
-and the indexes of the packages `rabitqlib` and `turbovec`, where they are installed.
+"""Codes of others, for comparison with the codes of an index: `pq`, `opq`, `lsq`, `rabitq` and `eden` of FAISS, the
+indexes of the packages `rabitqlib` and `turbovec`, where they are installed, and `scalar`, which rounds every axis by
+itself.
 
 They are searched after the whitening, by the distance to the decoded vectors. `rabitq` and `eden` are behind a random
 rotation, as their authors have it, and the rotation of `opq` is trained for as many rounds as FAISS does by default.
@@ -15,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import Whitening
+from jaxwhiten.codes import gaussian
 from jaxwhiten.errors import InputError
 
-COMPARATORS = ("pq", "opq", "rabitq", "eden", "sq4", "sq8", "rabitqlib", "turbovec")
+COMPARATORS = ("scalar", "pq", "opq", "lsq", "rabitq", "eden", "rabitqlib", "turbovec")
 # Bytes added to every vector, for the fewest bits a dimension and for more, and the most bits.
 _FACTORS = {"rabitq": (8, 20, 9), "eden": (8, 8, 8), "rabitqlib": (16, 24, 9), "turbovec": (4, 4, 4)}
 _SEED = 1234
@@ -37,23 +39,20 @@ def factory(name: str, size: int, k: int) -> tuple[str, int, int]:
     Raises:
       InputError: The code does not fit into `size` bytes.
     """
+    if name in ("scalar", "lsq"):
+        return f"LSQ{size}x8", k, size
     if name in ("pq", "opq"):
         if size > k:
             raise InputError(f"it cuts vectors into {size} parts: they have {k} columns")
         return f"OPQ{size}," * (name == "opq") + f"PQ{size}x8np", math.ceil(k / size) * size, size
-    if name in _FACTORS:
-        one, more, most = _FACTORS[name]
-        least = 2 if name == "turbovec" else 1
-        bits = next((b for b in range(most, least, -1) if -(-k * b // 8) + more <= size), least)
-        columns = k if bits > least else min(k, 8 * (size - one) // least)
-        columns = max(64, columns) if name == "rabitqlib" else columns - columns % 8 if name == "turbovec" else columns
-        kind = {"rabitq": "RaBitQ", "eden": "EDEN"}.get(name, "")
-        found = f"RR{columns},{kind}{bits if bits > 1 else ''}" if kind else str(bits)
-        used = -(-columns * bits // 8) + (more if bits > least else one)
-    else:
-        bits = int(name.removeprefix("sq"))
-        columns, found = min(k, 8 * size // bits), f"SQ{bits}"
-        used = -(-columns * bits // 8)
+    one, more, most = _FACTORS[name]
+    least = 2 if name == "turbovec" else 1
+    bits = next((b for b in range(most, least, -1) if -(-k * b // 8) + more <= size), least)
+    columns = k if bits > least else min(k, 8 * (size - one) // least)
+    columns = max(64, columns) if name == "rabitqlib" else columns - columns % 8 if name == "turbovec" else columns
+    kind = {"rabitq": "RaBitQ", "eden": "EDEN"}.get(name, "")
+    found = f"RR{columns},{kind}{bits if bits > 1 else ''}" if kind else str(bits)
+    used = -(-columns * bits // 8) + (more if bits > least else one)
     if columns < 1:
         raise InputError(f"it needs more than {size} bytes")
     return found, columns, used
@@ -96,6 +95,37 @@ class _TurboVec(_RaBitQLib):
 _PACKAGES = {"rabitqlib": _RaBitQLib, "turbovec": _TurboVec}
 
 
+class _Scalar:
+    """Lloyd-Max levels on each axis, with bits where they lower the error most: the spectrum code before codebooks."""
+
+    def __init__(self, columns: int, size: int) -> None:
+        import faiss
+
+        self._bits, self._index = 8 * size, faiss.IndexFlatL2(columns)
+
+    def train(self, x: np.ndarray) -> None:
+        from scipy.special import ndtri
+
+        normal = ndtri((np.arange(1 << 13) + 0.5) / (1 << 13)).astype(np.float32)[:, None]
+        starts = [normal[(2 * np.arange(n) + 1) * len(normal) // (2 * n)] * 3**0.5 for n in 2 ** np.arange(9)]
+        levels = [np.sort(gaussian.lloyd(normal, start, 20)[:, 0]) for start in starts]
+        errors = [np.square(normal - a[gaussian.nearest(normal, a[None, :, None])]).mean() for a in levels]
+        gains = -np.diff(errors)[:, None] * x.var(axis=0)
+        chosen = np.argsort(-gains, axis=None, kind="stable")[: self._bits]
+        self._levels = [
+            levels[bits] * spread
+            for bits, spread in zip(np.bincount(chosen % x.shape[1], minlength=x.shape[1]), x.std(axis=0), strict=True)
+        ]
+
+    def add(self, x: np.ndarray) -> None:
+        nearest = (np.searchsorted((a[1:] + a[:-1]) / 2, column) for a, column in zip(self._levels, x.T, strict=True))
+        decoded = [a[found] for a, found in zip(self._levels, nearest, strict=True)]
+        self._index.add(np.ascontiguousarray(np.stack(decoded, axis=1), np.float32))
+
+    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._index.search(queries, k)
+
+
 class Comparator:
     """Documents in a code that is trained on rows of a fit, with the part of an index that a search needs.
 
@@ -118,11 +148,12 @@ class Comparator:
         faiss.copy_array_to_vector(np.pad(bias, (0, more))[:columns], linear.b)
         linear.is_trained = True
         self._chain, self.size = (linear, faiss.NormalizationTransform(columns, 2.0)), len(documents)
-        self._index: Any = (
-            _PACKAGES[name](columns, int(kind))
-            if name in _PACKAGES
-            else faiss.index_factory(columns, kind, faiss.METRIC_L2)
-        )
+        if name == "scalar":
+            self._index: Any = _Scalar(columns, size)
+        elif name in _PACKAGES:
+            self._index = _PACKAGES[name](columns, int(kind))
+        else:
+            self._index = faiss.index_factory(columns, kind, faiss.METRIC_L2)
         if name == "opq":
             rotation = faiss.downcast_VectorTransform(self._index.chain.at(0))
             self._rotating = rotation.pq = faiss.ProductQuantizer(columns, size, 8)  # only pointed to

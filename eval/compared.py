@@ -61,67 +61,118 @@ def _enough(found: dict[int, Estimate | None]) -> str:
 
 
 def rivals_table(runs: Sequence[CodesRun]) -> Table:
-    """The difference of every code to float32 by encoder, task and size; a code of fewer bytes stands at the next size.
+    """The difference of every code to float32 by task and size, and the mean over the tasks that all of its codes have.
 
-    Codes are those that are fitted on the documents, and those that have no fit.
+    Codes are those that are fitted on the documents, and those that have no fit; one of fewer bytes stands at the next
+    size. A row of a later run of the same task takes the place of an earlier one. The arrows are those of the paired
+    difference to the spectrum code, whose expected loss of variance, in per cent, stands beside its bound.
     """
     sizes = sorted(set.intersection(*({row.bytes for row in run.rows if row.code == _CODE} for run in runs)))
-    cells = []
+    tasks: dict[str, dict[tuple[int, str], CodeRow]] = {}
     for run in runs:
-        found: dict[str, dict[int, str]] = {}
+        found = tasks.setdefault(f"{run.header.dataset.name}, {100 * run.rows[0].mrr_at_10:.2f}", {})
         for row in run.rows[1:]:
             size = next((size for size in sizes if row.bytes <= size), None)
             if size is not None and row.versus_raw is not None and row.whitening in ("documents", "none"):
-                found.setdefault(row.code, {})[size] = f"{row.versus_raw.value:+.2f}{row.versus_raw.mark}"
-        task, raw = run.header.dataset.name, f"{100 * run.rows[0].mrr_at_10:.2f}"
-        cells += [[task, raw, code, *(shown.get(size, "") for size in sizes)] for code, shown in found.items()]
-    heads = ["task", "float32", "code", *(f"{size} B" for size in sizes)]
-    caption = f"{runs[0].header.model}: difference to float32, in points. {SIGNIFICANT}: its interval leaves out 0."
-    return Table(heads, cells, 3, caption)
+                found[size, row.code] = row
+    codes = list(dict.fromkeys([_CODE, "scalar", *(code for found in tasks.values() for _, code in found)]))
+    codes = [code for code in codes if any(code == held for found in tasks.values() for _, held in found)]
+    cells = [
+        [task, f"{size}", _lost(found[size, _CODE]), *(_beside(found.get((size, code))) for code in codes)]
+        for task, found in tasks.items()
+        for size in sizes
+    ]
+    for size in sizes:
+        means = (
+            [found[size, code].versus_raw.value if (size, code) in found else np.nan for found in tasks.values()]
+            for code in codes
+        )
+        cells.append(["mean", f"{size}", "", *("" if np.isnan(of).any() else f"{fmean(of):+.2f}" for of in means)])
+    caption = (
+        f"{runs[0].header.model}: difference to float32, in points. {_MARKS[1]} and {_MARKS[-1]}: the interval of the"
+        " paired difference to the spectrum code leaves out 0."
+    )
+    return Table(["task, float32", "bytes", "lost, bound", *codes], cells, 1, caption)
 
 
-RULES: dict[str, Callable[[CodesHeader], float]] = {
-    "γ = 0": lambda header: 0.0,
-    "0.25": lambda header: 0.25,
-    "0.5": lambda header: 0.5,
-    "1": lambda header: 1.0,
-    "rule": lambda header: 0.25 if is_spread(header.participation_ratio or 0.0, header.dimension) else 1.0,
+_MARKS = {1: "↑", 0: "", -1: "↓"}
+
+
+def _beside(row: CodeRow | None) -> str:
+    if row is None or row.versus_raw is None:
+        return ""
+    if row.code == _CODE:
+        return f"{row.versus_raw.value:+.2f} ({row.versus_raw.low:+.2f} to {row.versus_raw.high:+.2f})"
+    versus = row.versus_spectrum
+    return f"{row.versus_raw.value:+.2f}{_MARKS[0 if versus is None else int(versus.low > 0) - int(versus.high < 0)]}"
+
+
+def _lost(row: CodeRow) -> str:
+    return "" if row.distortion is None else f"{100 * row.distortion:.1f}, {100 * (row.bound or 0.0):.1f}"
+
+
+GAMMAS = (0.0, 0.25, 0.5, 1.0)
+_ISOSCORE = 0.2  # from which the old rule called vectors those of a tuned encoder
+
+
+def _rows(run: CodesRun) -> list[CodeRow]:
+    return [row for row in run.rows if row.code == _CODE]
+
+
+def _tuned(run: CodesRun) -> bool:
+    return is_spread(run.header.participation_ratio or 0.0, run.header.dimension)
+
+
+def _old(ratio: float | None, dimension: int) -> float:
+    return 0.25 if ((ratio or 0.0) - 1) / (dimension - 1) > _ISOSCORE else 1.0
+
+
+RULES: dict[str, Callable[[CodesRun], float]] = {
+    **{f"γ = {gamma:g}": lambda _, gamma=gamma: gamma for gamma in GAMMAS},
+    "old rule": lambda run: _old(run.header.participation_ratio, run.header.dimension),
+    "old rule, bare vectors": lambda run: _old(_rows(run)[0].participation_ratio, run.header.dimension),
+    "rule": lambda run: 0.25 if _tuned(run) else 1.0,
 }
 
 
-def regrets(run: CodesRun) -> dict[str, list[float]]:
-    """By rule, the loss of each size against the best γ of the run, × 100; between measured γ by interpolation."""
-    rows = [row for row in run.rows if row.code == _CODE]
-    sizes = sorted({row.bytes for row in rows})
-    found: dict[str, list[float]] = {name: [] for name in RULES}
-    for size in sizes:
-        of_size = sorted((row for row in rows if row.bytes == size), key=lambda row: row.gamma or 0.0)
-        gammas, scores = ([getattr(row, name) for row in of_size] for name in ("gamma", "mrr_at_10"))
-        for name, rule in RULES.items():
-            reached = np.interp(rule(run.header), gammas, scores)
-            found[name].append(100 * float(max(scores) - reached))
-    return found
+def regrets(run: CodesRun) -> dict[float, list[float]]:
+    """By γ, the loss of each size against the best γ of the run, × 100."""
+    best: dict[int, float] = {}
+    for row in _rows(run):
+        best[row.bytes] = max(best.get(row.bytes, 0.0), row.mrr_at_10)
+    return {
+        gamma: [100 * (best[row.bytes] - row.mrr_at_10) for row in _rows(run) if row.gamma == gamma] for gamma in GAMMAS
+    }
 
 
-def _who(run: CodesRun) -> str:
-    return f"{run.header.model.rpartition('/')[2]}, {run.header.config['pooling']}"
+def _left_out(run: CodesRun, runs: Sequence[CodesRun]) -> float | None:
+    """The γ that costs least on the other encoders of this kind; None if there are none."""
+    others = [other for other in runs if other.header.model != run.header.model and _tuned(other) == _tuned(run)]
+    cost = {gamma: [lost for other in others for lost in regrets(other)[gamma]] for gamma in GAMMAS}
+    return min(GAMMAS, key=lambda gamma: fmean(cost[gamma])) if others else None
 
 
-def _shown(worst: Sequence[dict[str, float]]) -> list[str]:
-    return [f"{max(lost[rule] for lost in worst):.2f} ({fmean(lost[rule] for lost in worst):.2f})" for rule in RULES]
+def regret_table(runs: Sequence[CodesRun]) -> Table:
+    """The mean and the largest regret of each rule for γ by encoder, over its corpora and sizes.
 
-
-def regret_summary_table(runs: Sequence[CodesRun]) -> Table:
-    """The largest and the mean regret of each rule for γ by encoder, over its corpora with the worst size of each."""
-    found: dict[str, list[dict[str, float]]] = {}
+    `others` takes the γ that costs least on the other encoders of the kind.
+    """
+    found: dict[str, list[tuple[str, list[float]]]] = {}
     for run in runs:
-        worst = {name: max(lost) for name, lost in regrets(run).items()}
-        found.setdefault(_who(run), []).append(worst)
-    cells = [[who, f"{len(worst)}", *_shown(worst)] for who, worst in found.items()]
-    total = [lost for worst in found.values() for lost in worst]
-    cells.append(["all", f"{len(total)}", *_shown(total)])
-    caption = "Points of MRR@10 lost against the best γ of the same encoder, corpus and size: the largest (the mean)."
-    return Table(["encoder", "corpora", *RULES], cells, 1, caption)
+        who = f"{run.header.model.rpartition('/')[2]}, {run.header.config['pooling']}"
+        chosen = {name: rule(run) for name, rule in RULES.items()} | {"others": _left_out(run, runs)}
+        for name, gamma in chosen.items():
+            lost = [] if gamma is None else regrets(run)[gamma]
+            for line in (who, "all"):
+                found.setdefault(line, []).append((name, lost))
+    names, cells = [*RULES, "others"], []
+    for who in sorted(found, key=lambda who: who == "all"):
+        lost = {name: [x for rule, part in found[who] if rule == name for x in part] for name in names}
+        cells.append(
+            [who, f"{len(lost['rule'])}", *(f"{fmean(x):.2f} ({max(x):.2f})" if x else "" for x in lost.values())]
+        )
+    caption = "Points of MRR@10 lost against the best γ of the same encoder, corpus and size: the mean (the largest)."
+    return Table(["encoder", "cells", *names], cells, 1, caption)
 
 
 UpgradeRun = Run[UpgradeHeader, UpgradeRow]
@@ -162,6 +213,6 @@ def upgrade_table(runs: Sequence[UpgradeRun]) -> Table:
 VIEWS: dict[str, Callable[[Sequence[Any]], Table]] = {
     "tasks_table": tasks_table,
     "rivals_table": rivals_table,
-    "regret_summary_table": regret_summary_table,
+    "regret_table": regret_table,
     "upgrade_table": upgrade_table,
 }

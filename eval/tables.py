@@ -53,7 +53,7 @@ def keep(run: report.Run, folder: Path) -> report.Run:
       The saved run.
     """
     config = run.header.config
-    own = {key: "" for key in ("data_dir", "cache") if key in config}  # folders of the machine it was made on
+    own = {key: "" for key in ("data_dir", "cache", "out") if key in config}  # folders of the machine it was made on
     own |= {key: Path(config[key]).name for key in ("dataset", "outside", "corpus") if key in config}
     without = {name: value for name, value in (("examples", ()), ("similarity", None)) if hasattr(run.header, name)}
     if hasattr(run.header, "dataset"):

@@ -5,35 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from eval.report import views
 from eval.report.plots import new_panels, scale_amounts
-from eval.report.results import SIGNIFICANT, CodeRow, Estimate
+from eval.report.results import CodeRow
 from eval.report.run import CodesRun
-from eval.report.table import Table, number
-from eval.report.views import change, ends, figure
+from eval.report.table import Table
+from eval.report.views import ends, figure
 from jaxwhiten.plots import COLOURS
 
 _SETTING: views.Columns = {"fitted on": "whitening", "code": "code", "bytes": "bytes"}
 _FIGURES: views.Columns = {
     "MRR@10 − raw": lambda row: ends(row.versus_raw, signed=True),
+    "MRR@10 − spectrum": lambda row: ends(row.versus_spectrum, signed=True),
     "MRR@10": figure("mrr_at_10", 4),
     "nDCG@10": figure("ndcg_at_10", 4),
     "recall@10": figure("recall_at_10", 4),
     "rescored MRR@10": figure("rescored_mrr_at_10", 4),
     "STS": figure("sts"),
     "build µs": figure("build_us", 1),
-    "search ms": figure("search_ms", 3),
 }
 _PANELS = {
     "documents": "fitted on documents",
     "outside": "fitted on other text",
-    "outside+mean": "other text, about the documents' mean",
 }
-AHEAD = "↑"  # of the spectrum code at equal bytes
 _TICKS = (0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # points, above and below the best codes
 _MARKERS = "osD^vPX*<>hd"
 
@@ -44,41 +41,11 @@ def _raw(run: CodesRun) -> CodeRow | None:
 
 def _caption(run: CodesRun) -> str:
     data, protocol = run.header.dataset, run.header.protocol
-    outside = f"; outside: on {protocol['outside']}, the documents never seen, or but for their mean"
+    outside = f"; outside: on {protocol['outside']}, the documents never seen"
     return (
         f"{data.name}: {data.documents:,} documents, {protocol['quality']}. {run.header.model}, at most"
         f" {protocol['max_length']} tokens. documents: fitted on the documents{outside if protocol['outside'] else ''}."
     )
-
-
-def bytes_table(run: CodesRun) -> Table | None:
-    """Differences of the MRR@10 to float32, × 100: a row per code and fit, a column per size.
-
-    `AHEAD` marks a code that leads the spectrum code of as many bytes. Cells with fewer bytes than the column name
-    their bytes. None if no row has a difference.
-    """
-    raw = _raw(run)
-    if raw is None:
-        return None
-    caption = (
-        f"MRR@10 x 100 as difference to float32 ({raw.bytes:,} bytes: {100 * raw.mrr_at_10:.2f}). {SIGNIFICANT}: its"
-        f" {run.header.level:.0%} interval leaves out 0 (paired bootstrap over queries). {AHEAD}: so does that of its"
-        " lead over the spectrum code of as many bytes, or the next more."
-    )
-    return _by_size(run, attrgetter("versus_raw"), caption)
-
-
-def spectrum_table(run: CodesRun) -> Table | None:
-    """Differences of the MRR@10, × 100, to the spectrum code with as many bytes, or the next more; None if no row has
-    one.
-
-    A row per code and fit, a column per size.
-    """
-    caption = (
-        "MRR@10 x 100 as difference to the spectrum code of the same fit that has as many bytes, or else the next"
-        f" more. {SIGNIFICANT}: its {run.header.level:.0%} interval leaves out 0 (paired bootstrap over queries)."
-    )
-    return _by_size(run, attrgetter("versus_spectrum"), caption, ahead=False)
 
 
 def _code_name(run: CodesRun) -> Callable[[CodeRow], str]:
@@ -87,52 +54,12 @@ def _code_name(run: CodesRun) -> Callable[[CodeRow], str]:
     return lambda row: f"{row.code}, γ = {row.gamma:g}" if several and row.gamma is not None else row.code
 
 
-def _by_size(
-    run: CodesRun, difference: Callable[[CodeRow], Estimate | None], caption: str, ahead: bool = True
-) -> Table | None:
-    rows = [(row, value) for row in run.rows if (value := difference(row)) is not None]
-    if not rows:
-        return None
-    held = sorted({row.bytes for row in run.rows if row.code == "spectrum"})
-    column = {row.bytes: next((size for size in held if size >= row.bytes), row.bytes) for row, _ in rows}
-    sizes = sorted(set(column.values()))
-    name, lines = _code_name(run), dict[tuple[str, str], dict[int, str]]()
-    for row, value in rows:
-        shown, lead = change(value), row.versus_spectrum
-        shown += AHEAD if ahead and lead is not None and lead.low > 0 else ""
-        shown += f" ({row.bytes} B)" if column[row.bytes] != row.bytes else ""
-        lines.setdefault((row.whitening, name(row)), {})[column[row.bytes]] = shown
-    cells = [[*key, *(found.get(size, "") for size in sizes)] for key, found in lines.items()]
-    heads = ["fitted on", "code", *(f"{size} B" for size in sizes)]
-    return Table(heads, cells, 2, f"{_caption(run)} {caption}", groups=[fit for fit, *_ in lines])
-
-
-def classification_table(run: CodesRun) -> Table | None:
-    """Accuracy on pairs of decoded vectors and its difference to float32, in per cent: two columns per task."""
-    rows = [row for row in run.rows if row.accuracy]
-    if not rows:
-        return None
-    columns: dict[str, Any] = {**_SETTING}
-    for task in dict.fromkeys(name for row in rows for name in row.accuracy or {}):
-        columns[task] = lambda row, task=task: _accuracy((row.accuracy or {}).get(task))
-        columns[f"{task} − raw"] = lambda row, task=task: change((row.accuracy_versus_raw or {}).get(task))
-    caption = (
-        f"{run.header.model}: accuracy, {run.header.protocol['classified']}. {SIGNIFICANT}: the"
-        f" {run.header.level:.0%} interval of the paired difference to float32 leaves out 0."
-    )
-    return views.table(rows, columns, 2, caption, group=["whitening"], key_columns=3)
-
-
-def _accuracy(found: Estimate | None) -> str:
-    return f"{number(found.value)} ({ends(found)})" if found else number(None)
-
-
 def figures_table(run: CodesRun) -> Table:
     """All measurements, one line per code, size and fit."""
     protocol = run.header.protocol
     caption = (
         f"{_caption(run)} Rescored: {protocol['rescored'] or 'not run'}. STS: {protocol['sts'] or 'not run'}. build:"
-        " fitting, coding and adding, per document; search: one batched search for 10 results, per query."
+        " fitting, coding and adding, per document."
     )
     return views.table(run.rows, {**_SETTING, **_FIGURES}, 2, caption, group=["whitening"], key_columns=3)
 
@@ -181,10 +108,7 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
 PLOTS: views.Plots = {"quality_by_bytes.png": (plot_codes, "Quality of search against bytes per vector")}
 VIEWS = views.Views(
     {
-        "Quality": bytes_table,
-        "Beside the spectrum code": spectrum_table,
-        "Classification": classification_table,
-        "All figures": figures_table,
+        "Quality against bytes": figures_table,
     },
     PLOTS,
 )

@@ -184,12 +184,13 @@ class CodeRow(Row):
     recall_at_10: float
     ndcg_at_10: float
     build_us: float  # microseconds per document to fit or train, code and add
-    search_ms: float
     rescored_mrr_at_10: float | None = None  # of the first results, rescored by float16 vectors
     rescored_versus_raw: Estimate | None = None  # difference of that to float32 vectors
     sts: float | None = None  # mean of the tasks, with both sides coded; None for codes that FAISS trains
     sts_versus_raw: Estimate | None = None  # difference of `sts` to float32 vectors
     participation_ratio: float | None = None  # of the same vectors
+    distortion: float | None = None  # expected share of the variance that a spectrum code loses
+    bound: float | None = None  # Shannon's for any code of as many bytes
     versus_raw: Estimate | None = None  # difference of the MRR@10 to float32 vectors
     versus_spectrum: Estimate | None = None  # to the spectrum code of this fit with as many bytes, or the next more
     accuracy: dict[str, Estimate] | None = None  # of classified pairs by task, in per cent

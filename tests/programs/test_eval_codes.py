@@ -1,7 +1,5 @@
 """`python -m eval.codes` from question pairs to its table and plot; the figures held against plain NumPy."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,6 @@ from configs import codes as settings
 from eval import classification, codes, measure, tables
 from eval.report import Run
 from eval.report import codes as views
-from eval.report.results import Estimate
 from jaxwhiten import Encoder, Moments, Whitening, metrics, normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.errors import InputError
@@ -29,7 +26,8 @@ def folder(tiny_model, tmp_path_factory):
     text.write_text("".join(f"{passage.capitalize()}. More of it.\n" for passage in generated(400)))
     config = settings.get_config()
     config.update({"model": str(tiny_model), "dataset": str(generate(folder / "pairs.tsv", 500)), "queries": 100})
-    config.update({"outside": str(text), "bytes": "4,8", "codes": "spectrum,pq,sq8,ubinary,pca", "rescore": 20})
+    config.update({"outside": str(text), "bytes": "4,8", "codes": "spectrum,pq,scalar,ubinary", "rescore": 20})
+    config.update({"pooling": "mean", "seeds": 1})
     config.update({"bootstrap": 100, "cache": str(folder / "cache"), "out": str(folder / "runs" / "tiny")})
     codes.main(config)
     return folder
@@ -38,12 +36,10 @@ def folder(tiny_model, tmp_path_factory):
 def test_the_rows(folder):
     run = Run.load(folder / "runs" / "tiny")
     found = [(row.whitening, row.code, row.bytes) for row in run.rows]
-    of_fit = [("spectrum", 4), ("spectrum", 8), ("pq", 4), ("pq", 8), ("sq8", 4), ("sq8", 8), ("ubinary", 4)]
-    of_fit += [("pca", 4), ("pca", 8)]
+    of_fit = [("spectrum", 4), ("spectrum", 8), ("pq", 4), ("pq", 8), ("scalar", 4), ("scalar", 8), ("ubinary", 4)]
     fits = ("documents", "outside")
-    own_mean = [("outside+mean", code, size) for code, size in of_fit if code == "spectrum"]
     wanted = [(fit, code, size) for fit in fits for code, size in of_fit]
-    assert found == [("none", "float32", 128), *wanted, *own_mean]
+    assert found == [("none", "float32", 128), *wanted]
     assert run.header.complete
     assert all(row.versus_raw.low <= row.versus_raw.value <= row.versus_raw.high for row in run.rows[1:])
     difference = 100 * (run.rows[1].mrr_at_10 - run.rows[0].mrr_at_10)
@@ -52,6 +48,7 @@ def test_the_rows(folder):
     for row in run.rows:
         if row.code in ("spectrum", "float32"):
             assert row.versus_spectrum is None
+            assert row.code == "float32" or 0 < row.bound < row.distortion < 1
         else:
             lead = 100 * (row.mrr_at_10 - spectra[row.whitening, row.bytes])
             assert row.versus_spectrum.low <= row.versus_spectrum.value <= row.versus_spectrum.high
@@ -65,27 +62,18 @@ def test_a_code_is_held_against_a_spectrum_code_of_no_fewer_bytes():
     assert [id(x) for x in found] == [id(x) for x in (four, four, eight, eight, None)]
 
 
-def test_tables_mark_who_leads_at_equal_bytes(folder):
+def test_the_table_has_both_intervals_of_each_code(folder):
     run = Run.load(folder / "runs" / "tiny")
-    lead, behind = Estimate(0.4, 0.1, 0.7), Estimate(-1.0, -2.0, 0.0)
-    places = {row.code: i for i, row in enumerate(run.rows) if (row.whitening, row.bytes) == ("documents", 8)}
-    rows = [dataclasses.replace(row, versus_spectrum=row.versus_spectrum and behind) for row in run.rows]
-    rows[places["pq"]] = dataclasses.replace(rows[places["pq"]], versus_spectrum=lead)
-    rows[places["sq8"]] = dataclasses.replace(rows[places["sq8"]], versus_spectrum=lead, bytes=7)
-    run = dataclasses.replace(run, rows=rows)
-    table = views.bytes_table(run)
-    assert table.columns == ["fitted on", "code", "4 B", "8 B"]
-    marked = {(row[0], row[1]): row[3] for row in table.rows if views.AHEAD in row[2] + row[3]}
-    value = f"{rows[places['sq8']].versus_raw.value:+.2f}{rows[places['sq8']].versus_raw.mark}"
-    assert marked.keys() == {("documents", "pq"), ("documents", "sq8")}
-    assert marked["documents", "sq8"] == f"{value}{views.AHEAD} (7 B)"
-    leads = views.spectrum_table(run)
-    assert all(row[1] != "spectrum" for row in leads.rows)
-    assert ["documents", "pq", "-1.00 ", "+0.40∗"] in [list(row) for row in leads.rows]
+    table = views.figures_table(run)
+    lines = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert [line["code"] for line in lines] == [row.code for row in run.rows]
+    for line, row in zip(lines, run.rows, strict=True):
+        for column, found in (("raw", row.versus_raw), ("spectrum", row.versus_spectrum)):
+            shown = f"{found.low:+.2f} to {found.high:+.2f}" if found else "–"
+            assert line[f"MRR@10 − {column}"] == shown
 
 
 def test_the_figures_are_those_of_plain_numpy(folder, tiny_model):
-    config = settings.get_config()
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=64)
     data = codes.load_search(str(folder / "pairs.tsv"), None)
     scored = np.flatnonzero(np.diff(data.gold.indptr))
@@ -104,14 +92,13 @@ def test_the_figures_are_those_of_plain_numpy(folder, tiny_model):
     run = Run.load(folder / "runs" / "tiny")
     (row,) = [row for row in run.rows if (row.whitening, row.code, row.bytes) == ("documents", "spectrum", 8)]
     assert row.mrr_at_10 == pytest.approx(np.mean(ranks), abs=0.01)  # documents of equal codes are ties
-    assert config.pooling == run.header.config["pooling"]
 
 
 def test_scores_of_a_spectrum_code_are_means_over_seeds(folder, tiny_model):
     config, out = settings.get_config(), folder / "runs" / "seeds"
     config.update({"model": str(tiny_model), "dataset": str(folder / "pairs.tsv"), "queries": 50, "rescore": 0})
     config.update({"bytes": "4", "codes": "spectrum", "gamma": "0.5", "bootstrap": 100, "out": str(out)})
-    config.update({"seeds": 2, "cache": str(folder / "cache")})
+    config.update({"pooling": "mean", "seeds": 2, "cache": str(folder / "cache")})
     codes.main(config)
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=64)
     _, asked, gold = measure.asked(codes.load_search(str(folder / "pairs.tsv"), None), 50)
@@ -129,11 +116,10 @@ def test_scores_of_a_spectrum_code_are_means_over_seeds(folder, tiny_model):
 def test_the_table_is_made_from_what_is_kept(folder, monkeypatch):
     monkeypatch.chdir(folder)
     page = folder / "page.md"
-    page.write_text("<!-- table tiny bytes_table plain -->\n<!-- end -->\n")
+    page.write_text("<!-- table tiny figures_table plain -->\n<!-- end -->\n")
     assert tables.fill(page) == []
     lines = page.read_text().splitlines()
-    assert "| fitted on | code | 4 B | 8 B |" in lines
-    assert sum(line.startswith("| outside | spectrum |") for line in lines) == 1
+    assert sum(line.startswith("| outside | spectrum |") for line in lines) == 2
     files = {path.name for path in (folder / "runs" / "tiny").iterdir()}
     assert {"results.json", "run.json", "results.md", "quality_by_bytes.png"} <= files
 
@@ -145,16 +131,15 @@ def test_mistakes_are_named(folder, tiny_model):
         codes.main(config)
 
 
-def test_every_gamma_has_a_row_and_a_line(folder, tiny_model):
+def test_every_gamma_has_a_row(folder, tiny_model):
     config = settings.get_config()
     config.update({"model": str(tiny_model), "dataset": str(folder / "pairs.tsv"), "queries": 50, "rescore": 0})
     config.update({"bytes": "4", "codes": "spectrum", "gamma": "0.5,1", "bootstrap": 100})
+    config.update({"pooling": "mean", "seeds": 1})
     config.update({"cache": str(folder / "cache"), "out": str(folder / "runs" / "gamma")})
     codes.main(config)
     run = Run.load(folder / "runs" / "gamma")
     assert [row.gamma for row in run.rows if row.code == "spectrum"] == [0.5, 1.0]
-    lines = [line for line in views.bytes_table(run).rows if "spectrum" in line[1]]
-    assert [line[1] for line in lines] == ["spectrum, γ = 0.5", "spectrum, γ = 1"]
 
 
 def test_logistic_regression_is_that_of_scikit_learn():
@@ -186,10 +171,10 @@ def test_pairs_are_classified_by_what_their_vectors_say():
 def test_accuracies_are_in_the_rows_and_their_table(folder, tiny_model, real_data):
     config = settings.get_config()
     config.update({"model": str(tiny_model), "dataset": str(folder / "pairs.tsv"), "queries": 50, "rescore": 0})
+    config.update({"pooling": "mean", "seeds": 1})
     config.update({"bytes": "4", "codes": "spectrum,ubinary", "classify": "MRPC", "bootstrap": 100})
     config.update({"cache": str(folder / "cache"), "out": str(folder / "runs" / "pairs"), "data_dir": str(real_data)})
     codes.main(config)
     run = Run.load(folder / "runs" / "pairs")
     assert all(0 < row.accuracy["MRPC"].low <= row.accuracy["MRPC"].value <= 100 for row in run.rows)
-    table = views.classification_table(run)
-    assert [row[1] for row in table.rows] == ["float32", "spectrum", "ubinary"]
+    assert [row.code for row in run.rows] == ["float32", "spectrum", "ubinary"]

@@ -14,35 +14,47 @@ from tests.programs.test_eval_codes import folder  # noqa: F401
 
 @pytest.fixture
 def run(folder):  # noqa: F811
-    """A run in which γ of 0, 0.5 and 1 score 0.3, 0.5 and 0.4 in 4 bytes, 0.5, 0.6 and 0.7 in 8."""
+    """A run in which γ of 0, 0.25, 0.5 and 1 score 0.3, 0.4, 0.5 and 0.4 in 4 bytes, 0.5, 0.5, 0.6 and 0.7 in 8."""
     made = Run.load(folder / "runs" / "tiny")
     raw, row = made.rows[0], next(row for row in made.rows if row.code == "spectrum")
-    scores = {4: (0.3, 0.5, 0.4), 8: (0.5, 0.6, 0.7)}
+    scores = {4: (0.3, 0.4, 0.5, 0.4), 8: (0.5, 0.5, 0.6, 0.7)}
     rows = [
         dataclasses.replace(row, bytes=size, gamma=gamma, mrr_at_10=score)
         for size, of_size in scores.items()
-        for gamma, score in zip((0.0, 0.5, 1.0), of_size, strict=True)
+        for gamma, score in zip(compared.GAMMAS, of_size, strict=True)
     ]
     return dataclasses.replace(made.with_header(participation_ratio=20.0), rows=[raw, *rows])
 
 
-def test_a_rule_loses_what_the_best_gamma_has_more(run):
+def test_a_gamma_loses_what_the_best_one_has_more(run):
     found = compared.regrets(run)
-    assert found["γ = 0"] == pytest.approx([20, 20])
-    assert found["0.5"] == pytest.approx([0, 10])
-    assert found["0.25"] == found["rule"] == pytest.approx([10, 15])  # between γ = 0 and 0.5
-    assert compared.regrets(run.with_header(participation_ratio=2.0))["rule"] == pytest.approx([10, 0])
+    assert found[0.0] == pytest.approx([20, 20])
+    assert found[0.5] == pytest.approx([0, 10])
+    assert found[1.0] == pytest.approx([10, 0])
 
 
-def test_the_summary_has_the_largest_and_the_mean_of_each_encoder(run):
-    whole = compared.regret_summary_table([run, run])
-    assert [row[1] for row in whole.rows] == ["2", "2"]
-    assert {row[whole.columns.index("γ = 0")] for row in whole.rows} == {"20.00 (20.00)"}
-    table = tables.table_of([run], "regret_summary_table", ["encoder=^all$", "columns=^(encoder|0.5)$", "plain"])
-    assert (table.columns, table.text_columns, table.caption) == (["encoder", "0.5"], 1, "")
-    assert table.rows == [["all", "10.00 (10.00)"]]
+def test_the_regret_of_a_rule_is_the_mean_and_the_largest_of_each_encoder(run):
+    other = run.with_header(model="other", dimension=128)  # 20 is too little spread among as many dimensions
+    table = compared.regret_table([run, other])
+    (_, first), (_, second), (_, whole) = ((row[0], dict(zip(table.columns, row, strict=True))) for row in table.rows)
+    assert [line["cells"] for line in (first, second, whole)] == ["2", "2", "4"]
+    assert first["γ = 0"] == whole["γ = 0"] == "20.00 (20.00)"
+    assert (first["rule"], second["rule"]) == ("15.00 (20.00)", "5.00 (10.00)")  # γ = 0.25, and γ = 1
+    assert first["others"] == second["others"] == ""  # there is no other encoder of either kind
+    # The same for the one of the kind: the best γ of the other is 0.5 or 1, which cost as much.
+    assert compared.regret_table([run, run.with_header(model="other")]).rows[0][-1] == "5.00 (10.00)"
+    cut = tables.table_of([run], "regret_table", ["encoder=^all$", "columns=^(encoder|γ_=_0.5)$", "plain"])
+    assert (cut.columns, cut.text_columns, cut.caption) == (["encoder", "γ = 0.5"], 1, "")
+    assert cut.rows == [["all", "5.00 (10.00)"]]
     with pytest.raises(InputError, match="COLUMN=PATTERN"):
-        tables.table_of([run], "regret_summary_table", ["encodr=x"])
+        tables.table_of([run], "regret_table", ["encodr=x"])
+
+
+def test_the_old_rule_asked_the_isoscore(run):
+    rules = {name: rule(run) for name, rule in compared.RULES.items()}
+    d = run.header.dimension
+    assert rules["old rule"] == (0.25 if (20 - 1) / (d - 1) > 0.2 else 1.0)
+    assert compared.RULES["old rule"](run.with_header(participation_ratio=1.5)) == 1.0
 
 
 def test_the_smallest_size_that_loses_less_than_half_a_point(run):
@@ -81,18 +93,25 @@ def test_a_database_has_a_row_with_every_map(monkeypatch):
     assert table.rows == [["e, d", "48", "x", "50.0", "40.0", "10.0∗", "20.0", "", "30.0"]]
 
 
-def test_rivals_stand_at_their_size_and_a_size_is_enough_within_half_a_point(run):
+def test_rivals_stand_at_their_size_beside_the_spectrum_code(run):
     raw, row = run.rows[0], run.rows[1]
     near, far = Estimate(-0.2, -0.45, 0.05), Estimate(-0.4, -0.6, -0.2)
+    row = dataclasses.replace(row, distortion=0.4, bound=0.3)
     rows = [
         raw,
         dataclasses.replace(row, bytes=4, versus_raw=far),
         dataclasses.replace(row, bytes=8, versus_raw=near),
-        dataclasses.replace(row, code="ubinary", bytes=3, versus_raw=far, whitening="none"),
+        dataclasses.replace(row, code="ubinary", bytes=3, versus_raw=far, versus_spectrum=far, whitening="none"),
         dataclasses.replace(row, code="pq", bytes=9, versus_raw=far),
     ]
     made = dataclasses.replace(run, rows=rows)
     table = compared.rivals_table([made])
-    assert table.columns[2:] == ["code", "4 B", "8 B"]
-    assert [cells[2:] for cells in table.rows] == [["spectrum", "-0.40∗", "-0.20 "], ["ubinary", "-0.40∗", ""]]
+    assert table.columns[1:] == ["bytes", "lost, bound", "spectrum", "ubinary"]
+    four, eight = (
+        ["4", "40.0, 30.0", "-0.40 (-0.60 to -0.20)", "-0.40↓"],
+        ["8", "40.0, 30.0", "-0.20 (-0.45 to +0.05)", ""],
+    )
+    assert [cells[1:] for cells in table.rows] == [four, eight, ["4", "", "-0.40", "-0.40"], ["8", "", "-0.20", ""]]
     assert compared.tasks_table([made]).rows[0][-1] == "8"
+    later = dataclasses.replace(made, rows=[raw, dataclasses.replace(rows[1], versus_raw=near), rows[2]])
+    assert compared.rivals_table([made, later]).rows[0][3:] == ["-0.20 (-0.45 to +0.05)", "-0.40↓"]
