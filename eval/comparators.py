@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import Whitening
-from jaxwhiten.codes import gaussian
 from jaxwhiten.errors import InputError
 
 COMPARATORS = ("scalar", "pq", "opq", "lsq", "rabitq", "eden", "rabitqlib", "turbovec")
@@ -106,10 +105,16 @@ class _Scalar:
     def train(self, x: np.ndarray) -> None:
         from scipy.special import ndtri
 
-        normal = ndtri((np.arange(1 << 13) + 0.5) / (1 << 13)).astype(np.float32)[:, None]
-        starts = [normal[(2 * np.arange(n) + 1) * len(normal) // (2 * n)] * 3**0.5 for n in 2 ** np.arange(9)]
-        levels = [np.sort(gaussian.lloyd(normal, start, 20)[:, 0]) for start in starts]
-        errors = [np.square(normal - a[gaussian.nearest(normal, a[None, :, None])]).mean() for a in levels]
+        normal = ndtri((np.arange(1 << 13) + 0.5) / (1 << 13))
+        levels, errors = [], []
+        for count in 2 ** np.arange(9):
+            values = normal[(2 * np.arange(count) + 1) * len(normal) // (2 * count)] * 3**0.5  # by Panter and Dite
+            for _ in range(20):
+                nearest = np.searchsorted((values[1:] + values[:-1]) / 2, normal)
+                held = np.bincount(nearest, minlength=count)
+                values = np.where(held, np.bincount(nearest, normal, count) / np.maximum(held, 1), values)
+            levels.append(values)
+            errors.append(np.square(normal - values[np.searchsorted((values[1:] + values[:-1]) / 2, normal)]).mean())
         gains = -np.diff(errors)[:, None] * x.var(axis=0)
         chosen = np.argsort(-gains, axis=None, kind="stable")[: self._bits]
         self._levels = [
