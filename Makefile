@@ -82,8 +82,12 @@ ci-extras: ## Print the extras that CI installs for every test
 wheel: ## Build wheel and sdist into dist/, check them, and run README's commands in an empty environment
 	@PYTHON=$(PYTHON) ci/wheel.sh
 
-lint: $(call stamp,dev) ## ruff, and import-linter: the way imports run
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports
+# Turns of phrase that the documents do without, see "Style" in CONTRIBUTING.md.
+TURNS := \b(holds?|leaves? out) 0\b|\bof as many\b|\b[Uu]n-tuned\b|\bper cent\b|[0-9] %
+
+lint: $(call stamp,dev) ## ruff, import-linter (the way imports run), typos, and turns of phrase in the documents
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports && $(BIN)/typos
+	@! grep -rnE '$(TURNS)' --include='*.md' README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs
 
 mutation: $(call stamp,cpu-test-mutation) ## Faults planted in chosen modules, and those that no test notices, into ci/mutation.json
 	@$(BIN)/python ci/mutation.py $(MUTANTS)

@@ -84,7 +84,7 @@ class NotFittedError(_BadInputError, ValueError, AttributeError):
 def not_fitted(estimator: object) -> NotFittedError:
     """The error for an estimator used before `fit`.
 
-    If scikit-learn is imported, the error is also a `sklearn.exceptions.NotFittedError`, which its tools recognise.
+    If scikit-learn is imported, the error is also a `sklearn.exceptions.NotFittedError`, which its tools recognize.
     """
     message = f"This {type(estimator).__name__} instance is not fitted yet: call fit, partial_fit or load first."
     sklearn_exceptions = sys.modules.get("sklearn.exceptions")

@@ -1,7 +1,7 @@
-"""The contract of every code: it is fitted once, maps vectors to bytes and back, and is a product quantiser for FAISS.
+"""The contract of every code: it is fitted once, maps vectors to bytes and back, and is a product quantizer for FAISS.
 
 A code is a linear map, optional scaling to unit length, and a quantiser of the mapped columns. Every column lies in one
-byte, so that a code is a product quantiser whose centroids are the 256 values of a byte, decoded.
+byte, so that a code is a product quantizer whose centroids are the 256 values of a byte, decoded.
 
 References:
   Jégou, Douze, Schmid 2011, "Product quantization for nearest neighbor search", section II.B. Here the centroids are
@@ -38,7 +38,7 @@ CODES: dict[str, type[Code]] = {}
 class Plan(NamedTuple):
     """The operations of a fitted code under its current parameters."""
 
-    affine: Affine  # applied to vectors before they are quantised
+    affine: Affine  # applied to vectors before they are quantized
     constants: Constants  # of `quantise`
     byte: Int[np.ndarray, " k"]  # in which each mapped column lies; −1 for a column that is not coded
     high: Bool[np.ndarray, " k"] | None = None  # whether in the byte's high half; None if columns span both halves
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
 
 class Quantiser(NamedTuple):
-    """A code as a product quantiser.
+    """A code as a product quantizer.
 
     >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
     >>> SpectrumCode(bytes=4).fit(rows).quantiser().bits
@@ -94,9 +94,9 @@ class Quantiser(NamedTuple):
 
 
 class Code(Estimator):
-    """A code of vectors. A subclass defines what it learns, the `plan` that follows from it, and how to quantise.
+    """A code of vectors. A subclass defines what it learns, the `plan` that follows from it, and how to quantize.
 
-    `transform` gives the mapped vectors before quantisation; queries are compared in this form. Threads may share a
+    `transform` gives the mapped vectors before quantization; queries are compared in this form. Threads may share a
     fitted code; one thread at a time may fit it.
 
     >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
@@ -118,13 +118,13 @@ class Code(Estimator):
     def plan(self) -> Plan:
         """The operations under the current parameters."""
 
-    affine = property(lambda self: self.plan.affine, doc="What is done to vectors before they are quantised.")
+    affine = property(lambda self: self.plan.affine, doc="What is done to vectors before they are quantized.")
     whitening = property(lambda self: self.plan.whitening, doc="The whitening in front of the code, if there is one.")
 
     @classmethod
     @abstractmethod
     def quantise(cls, x: Any, constants: Constants) -> Any:
-        """Quantises mapped rows to uint8 [n, bytes], in NumPy, or in JAX for a JAX array, also under `jit`."""
+        """Quantizes mapped rows to uint8 [n, bytes], in NumPy, or in JAX for a JAX array, also under `jit`."""
 
     @classmethod
     @abstractmethod
@@ -203,7 +203,7 @@ class Code(Estimator):
         return out
 
     def quantiser(self, *, mapped: bool = False, halves: bool = False) -> Quantiser:
-        """This code as a product quantiser, which FAISS and the JAX index search.
+        """This code as a product quantizer, which FAISS and the JAX index search.
 
         `mapped` is whether vectors come mapped by `transform`, and not raw; `halves` is whether each half of a byte,
         low bits first, has its own centroids, as fast scans need.

@@ -1,4 +1,4 @@
-"""A product quantiser for normal vectors of known variances: axes dealt out to bytes, and a codebook for each byte.
+"""A product quantizer for normal vectors of known variances: axes dealt out to bytes, and a codebook for each byte.
 
 References:
   Cover, Thomas 2006, "Elements of Information Theory", theorem 10.3.3 (reverse water-filling).
@@ -20,7 +20,7 @@ _ROWS = 512  # rows at a time: their scores stay in the cache
 
 
 class Design(NamedTuple):
-    """A product quantiser for N(0, diag(λ)) along the first k axes, scaled so that their variances have the sum 1."""
+    """A product quantizer for N(0, diag(λ)) along the first k axes, scaled so that their variances have the sum 1."""
 
     group: Int[np.ndarray, " k"]  # of each axis
     centroids: Float32[np.ndarray, "groups points width"]  # in the order of a group's axes, then zeros

@@ -1,7 +1,7 @@
 """The plain codes of sentence-transformers: one byte or one bit per column.
 
 They give the bytes of `sentence_transformers.quantize_embeddings`, but ranges are fitted once and kept. A whitening in
-front of the code centres and rotates vectors.
+front of the code centers and rotates vectors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A code that follows from mean and covariance alone: a vector quantiser for a normal distribution."""
+"""A code that follows from mean and covariance alone: a vector quantizer for a normal distribution."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _plan(whitening: Whitening, made: Design, halves: bool) -> Plan:
 
 @parameters
 class SpectrumCode(Code):
-    """A byte code of whitened vectors: each byte chooses a point of a vector quantiser for a normal distribution.
+    """A byte code of whitened vectors: each byte chooses a point of a vector quantizer for a normal distribution.
 
     Rows are whitened to the target variances λ^(1−γ) and scaled to unit length. Reverse water-filling says how many
     bits each axis deserves; axes are dealt out to bytes so that all bytes carry the same number, and the 256 points of

@@ -174,13 +174,13 @@ def search_columns(header: Sequence[str]) -> tuple[str, str] | None:
 def read_own(source: PathLike | Table) -> RetrievalData:
     """Reads a BEIR folder, a table of queries and documents (`SEARCHES`), or a file in Quora's columns.
 
-    A BEIR folder has `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, or a single other file of judgements;
-    queries without judgements are ignored. Judged documents that the corpus lacks are counted, with a warning, and
+    A BEIR folder has `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, or a single other file of judgments;
+    queries without judgments are ignored. Judged documents that the corpus lacks are counted, with a warning, and
     never found. A row of a table names a relevant document of a query, unless its `label` is 0. Scores and labels above
     1 are grades, the gains of nDCG.
 
     Raises:
-      DataError: A file is missing or damaged, or a judgement names a missing query; the message names file and line.
+      DataError: A file is missing or damaged, or a judgment names a missing query; the message names file and line.
     """
     if not isinstance(source, Table) and Path(source).is_dir():
         return _read_beir(Path(source))

@@ -124,7 +124,7 @@ class CrossEncoder:
 
         Args:
           pairs: Pairs of sentences: rows of two, or an iterator such as `zip(table["a"], table["b"])`.
-          apply_softmax: Whether to normalise the scores of several labels to sum 1.
+          apply_softmax: Whether to normalize the scores of several labels to sum 1.
           show_progress: As in `Encoder.encode`.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Scores of vectors against human judgements: arrays in, numbers out."""
+"""Scores of vectors against human judgments: arrays in, numbers out."""
 
 from jaxwhiten.metrics.scores import (
     UNDEFINED,

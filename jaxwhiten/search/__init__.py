@@ -1,4 +1,4 @@
-"""Nearest-neighbour search: one interface over FAISS and JAX; index folders remember how they were made."""
+"""Nearest-neighbor search: one interface over FAISS and JAX; index folders remember how they were made."""
 
 from jaxwhiten.locks import locked
 from jaxwhiten.search.backend import BACKENDS

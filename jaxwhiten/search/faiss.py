@@ -44,7 +44,7 @@ class IvfOptions:
 
 @dataclass
 class HnswOptions:
-    """Options of a graph: neighbours per vector, and numbers of candidates while building and searching."""
+    """Options of a graph: neighbors per vector, and numbers of candidates while building and searching."""
 
     m: int = within(32, 2, 512)
     ef_construction: int = within(40, 1, 1 << 16)

@@ -192,10 +192,10 @@ class Index(About):
 
         Args:
           queries: A text or a list of texts, if the index is by `Encoder.index` or `jaxwhiten.load_index`. Or raw
-            vectors, encoded like the documents; the index whitens and normalises them. What `Encoder.encode`
+            vectors, encoded like the documents; the index whitens and normalizes them. What `Encoder.encode`
             returned is checked; other arrays do not know their space.
           k: The number of documents, in 1..size.
-          prepared: Whether vectors are already whitened and normalised (`prepare`), as in the paper's timing. Their
+          prepared: Whether vectors are already whitened and normalized (`prepare`), as in the paper's timing. Their
             candidates are not rescored.
 
         Returns:

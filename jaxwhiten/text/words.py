@@ -73,7 +73,7 @@ class _Numbers(dict[str, int]):
 
 
 class _Characters(dict[str, str]):
-    """The tokenizer's normalised form of characters that are not ASCII, with spaces around punctuation."""
+    """The tokenizer's normalized form of characters that are not ASCII, with spaces around punctuation."""
 
     def __init__(self, tokenizer: Any):
         super().__init__()

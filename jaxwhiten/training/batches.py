@@ -24,7 +24,7 @@ Collate = Callable[[Int[np.ndarray, " b"], int, np.random.Generator], Batch]
 def choose_buckets(
     lengths: Int[np.ndarray, " n"], ladder: Int[np.ndarray, " rungs"], buckets: int
 ) -> Int[np.ndarray, " buckets"]:
-    """The rungs of the ladder, at most `buckets` of them, that minimise the number of padded tokens."""
+    """The rungs of the ladder, at most `buckets` of them, that minimize the number of padded tokens."""
     if buckets < 1 or lengths.max() > ladder[-1]:
         raise InputError(f"Cannot put rows of up to {lengths.max()} tokens in {buckets} buckets up to {ladder[-1]}.")
     rung = np.searchsorted(ladder, lengths)

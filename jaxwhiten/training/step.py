@@ -58,7 +58,7 @@ def data_mesh(options: TrainingOptions) -> Mesh:
 
 
 class TrainState(NamedTuple):
-    """Parameters, optimiser state and number of steps taken; the recipe determines everything else of a run."""
+    """Parameters, optimizer state and number of steps taken; the recipe determines everything else of a run."""
 
     step: Int[Array, ""]
     params: Params

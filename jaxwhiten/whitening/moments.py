@@ -98,7 +98,7 @@ class Moments(Saved):
         return self._merge(total)
 
     def merge(self, other: Moments, where: object = "the other moments") -> Moments:
-        """Adds the rows that `other` summarises, which has as many columns or is empty; `other` is not changed.
+        """Adds the rows that `other` summarizes, which has as many columns or is empty; `other` is not changed.
 
         `where` names the other summary in messages, such as its file.
 

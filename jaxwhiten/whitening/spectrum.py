@@ -96,7 +96,7 @@ def _isotropy(mean: np.ndarray, variances: np.ndarray) -> dict[str, float]:
 
 
 def spectrum(whitening: Whitening) -> dict[str, Any]:
-    """Summarises a fitted whitening, without vectors.
+    """Summarizes a fitted whitening, without vectors.
 
     The condition is the largest eigenvalue over the smallest one above the floor. `explained` has the share of the
     variance that the first k directions hold, for powers of two and d. `before` is of raw vectors, `after` of whitened.
