@@ -1,15 +1,15 @@
 """All that is to be measured on a machine with a GPU or a TPU, in one command and under ten minutes.
 
-    python -m benchmarks.accelerator [--quick] [--seconds 600]
+    python -m benchmarks.accelerator [--only parity,codes,encode,train_throughput,whitening_fit,search_scale]
 
-1. Vectors of real weights on the device beside those of the CPU, float32 and bfloat16, short and long texts.
-2. Sentences a second in bfloat16 beside sentence-transformers, SDPA and FlashAttention 2, batches of 32 and 256
-   (`benchmarks.encode` has the share of the device's matmul rate).
-3. The benchmarks of search and training, each in a process of its own.
+- `parity`: vectors of real weights on the device beside those of the CPU, float32 and bfloat16, short and long texts.
+- `codes`: a million vectors coded in 48 bytes, and searched exactly as codes, beside FAISS on the CPU.
+- The others are benchmarks of their own, with arguments that suit an accelerator. Where PyTorch, sentence-transformers
+  and the GPU build of FAISS are installed, they run on the same device.
 
-A part that cannot run, such as a peer that is not installed, is reported and left out; nothing else fails for it. On a
-CPU everything runs too, which shows that the command works, and nothing of an accelerator. `--quick` takes few
-sentences.
+Each runs in a process of its own, since JAX keeps most of a GPU's memory until its process ends, and writes its own
+results. One that cannot run is reported, and the others follow. On a CPU everything runs with few rows, which shows
+that the command works, and nothing of an accelerator.
 """
 
 from __future__ import annotations
@@ -18,115 +18,113 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
 from benchmarks.harness import interleave, median, ratio, save
-from jaxwhiten import Encoder
-from jaxwhiten.datasets import load_sts
-from jaxwhiten.runtime import hardware
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-BATCHES = (32, 256)
+# What each benchmark is given, on an accelerator and on a CPU.
+OTHERS = {
+    "encode": ("--tokens 200000 --rounds 3", "--tokens 2000 --rounds 1 --no-base"),
+    "train_throughput": ("--rows 5000 --batch-size 128 --rounds 3", "--rows 64 --steps 2 --rounds 1"),
+    "whitening_fit": ("--rounds 3", "--rows 4000 --width 64 --rounds 1"),
+    "search_scale": (
+        "--queries 100000 --rounds 3",
+        "--documents 3000 --queries 3000 --sample 50 --rounds 1 --slices 2",
+    ),
+}
 
 
 def sentences(count: int) -> list[str]:
     """Sentences of sts_sample, over again."""
+    from jaxwhiten.datasets import load_sts
+
     pairs = load_sts("sts_sample").splits["test"]
     texts = [*pairs.sentence1, *pairs.sentence2]
     return (texts * -(-count // len(texts)))[:count]
 
 
-def parity(texts: list[str]) -> dict[str, float]:
-    """Largest difference from the CPU's float32 vectors, relative to their largest component.
+def parity(few: bool) -> dict[str, Any]:
+    """Largest difference from the CPU's float32 vectors, relative to their largest component, and least cosine.
 
     Long texts are ones whose attention a kernel computes (`jaxwhiten.models.attention`), in bfloat16.
     """
-    encoders = {dtype: Encoder.from_pretrained(MODEL, dtype=dtype) for dtype in ("float32", "bfloat16")}
-    cpu = Encoder.from_pretrained(MODEL, device="cpu")
-    found = {}
-    for kind, chosen in {"": texts, ", long": [" ".join(texts[i : i + 20]) for i in range(0, len(texts), 20)]}.items():
+    from jaxwhiten import Encoder, metrics
+
+    texts = sentences(64 if few else 780)
+    encoders = {dtype: Encoder.from_pretrained(MODEL, dtype=dtype, engine="jax") for dtype in ("float32", "bfloat16")}
+    cpu = Encoder.from_pretrained(MODEL, device="cpu", engine="jax")
+    found: dict[str, Any] = {}
+    joined = [" ".join(texts[i : i + 20]) for i in range(0, len(texts), 20)]
+    for kind, chosen in {"short": texts, "long": joined}.items():
         expected = cpu.encode(chosen, show_progress=False)
         for dtype, encoder in encoders.items():
             vectors = encoder.encode(chosen, show_progress=False)
-            found[dtype + kind] = float(np.abs(vectors - expected).max() / np.abs(expected).max())
-    return found
+            found[f"{dtype}, {kind}"] = {
+                "texts": len(chosen),
+                "largest_difference": float(np.abs(vectors - expected).max() / np.abs(expected).max()),
+                "least_cosine": float(metrics.cosine_pairs(vectors, expected).min()),
+            }
+    return {"model": MODEL, "vectors": found}
 
 
-def encode(texts: list[str], rounds: int) -> dict[str, Any]:
-    """Rates beside sentence-transformers on the same kind of device."""
-    encoder = Encoder.from_pretrained(MODEL, dtype="bfloat16")
-    contestants: dict[str, Callable[[], object]] = {"jaxwhiten": lambda: encoder.encode(texts, show_progress=False)}
-    left_out = {}
-    try:
-        import torch
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        left_out["sentence-transformers"] = str(error)
-    else:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        for attention in ("sdpa", "flash_attention_2"):
-            try:
-                how = {"attn_implementation": attention, "dtype": torch.bfloat16}
-                model = SentenceTransformer(MODEL, device=device, model_kwargs=how)
-                model.encode(texts[:32], show_progress_bar=False)
-            except Exception as error:
-                left_out[f"sentence-transformers, {attention}"] = f"{type(error).__name__}: {error}"[:200]
-                continue
-            for size in BATCHES:
-                contestants[f"sentence-transformers, {attention}, {size}"] = lambda model=model, size=size: (
-                    model.encode(texts, batch_size=size, show_progress_bar=False)
-                )
-    seconds = interleave(contestants, rounds)
+def codes(few: bool) -> dict[str, Any]:
+    """A million vectors in 48 bytes each: coded, and searched by 1,000 queries, in JAX and by FAISS on the CPU."""
+    from benchmarks.whitening_fit import bert_like
+    from jaxwhiten.codes import SpectrumCode
+    from jaxwhiten.search import build_index
+
+    rows, queries = (4_000, 100) if few else (1_000_000, 1_000)
+    x = bert_like(rows + queries, 384)
+    x, q = x[:rows], x[rows:]
+    code = SpectrumCode(bytes=48).fit(x[:100_000])
+    start = time.perf_counter()
+    coded = code.encode(x)
+    first = time.perf_counter() - start
+    encode = interleave({"encode": lambda: code.encode(x)}, 1 if few else 2, warmup=0)["encode"]
+    indexes = {name: build_index(coded, name, codes=coded.code) for name in ("jax", "faiss-flat")}
+    found = {name: index.search(q, 10) for name, index in indexes.items()}
+    seconds = interleave({name: lambda i=index: i.search(q, 10) for name, index in indexes.items()}, 1 if few else 5)
     return {
-        "left_out": left_out,
-        "sentences_per_second": {name: len(texts) / median(of) for name, of in seconds.items()},
-        "ratio": {name: ratio(seconds, "jaxwhiten", name) for name in contestants if name != "jaxwhiten"},
+        "rows": rows,
+        "queries": queries,
+        "encode_seconds": {"first": first, "later": encode},
+        "rows_per_second": rows / median(encode),
+        "search_seconds": seconds,
+        "queries_per_second": {name: queries / median(of) for name, of in seconds.items()},
+        "ratio": ratio(seconds, "jax", "faiss-flat"),
+        "same_neighbours": float((found["jax"][1] == found["faiss-flat"][1]).mean()),
     }
-
-
-def program(name: str, arguments: list[str], seconds: float) -> dict[str, Any]:
-    """Another benchmark, which writes its own results."""
-    command = [sys.executable, "-m", f"benchmarks.{name}", *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=max(seconds, 1))
-    except subprocess.TimeoutExpired:
-        return {"left_out": "there was no time for it"}
-    return {"code": done.returncode, "said": (done.stdout if done.returncode == 0 else done.stderr)[-2000:]}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="few sentences, and no other benchmark")
-    parser.add_argument("--seconds", type=float, default=600, help="after which nothing further is started")
-    args = parser.parse_args()
-    start, few = time.monotonic(), args.quick or jax.default_backend() == "cpu"
-    many, rounds = (64, 1) if args.quick else (2_000, 2) if few else (200_000, 3)
-    parts: dict[str, Callable[[], dict[str, Any]]] = {
-        "parity": lambda: parity(sentences(min(many, 780))),
-        "encode": lambda: encode(sentences(many), rounds),
-    }
-    if not args.quick:
-        small = ["--documents", "20000", "--queries", "2000", "--rounds", "1"]
-        others = {"search_scale": small if few else ["--rounds", "1"], "train_throughput": ["--rounds", "1"]}
-        for name, arguments in others.items():
-            parts[name] = lambda name=name, arguments=arguments: program(
-                name, arguments, args.seconds - (time.monotonic() - start)
-            )
-    results: dict[str, Any] = {"device": hardware.describe(), "kind": jax.devices()[0].device_kind}
-    for name, run in parts.items():
-        if time.monotonic() - start > args.seconds:
-            results[name] = {"left_out": "there was no time for it"}
-            continue
-        try:
-            results[name] = run()
-        except Exception as error:  # the other parts are worth having
-            results[name] = {"left_out": f"{type(error).__name__}: {error}"[:500]}
-        print(f"{name}: {results[name]}", flush=True)
-    save("accelerator", results)
+    own = {"parity": parity, "codes": codes}
+    parser.add_argument("--only", default=",".join([*own, *OTHERS]), help="names, comma-separated; default: all")
+    names = parser.parse_args().only.split(",")
+    if len(names) == 1 and names[0] in own:
+        import jax
+
+        from jaxwhiten.runtime import hardware
+
+        found = own[names[0]](jax.default_backend() == "cpu")
+        save(f"accelerator_{names[0]}", {"device": hardware.describe(), "kind": jax.devices()[0].device_kind, **found})
+        print(found)
+        return
+    asked = [sys.executable, "-c", "import jax; print(jax.default_backend())"]
+    few = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[-1] == "cpu"
+    failed = []
+    for name in names:
+        module, arguments = ("accelerator", f"--only {name}") if name in own else (name, OTHERS[name][few])
+        print(f"== {name} {arguments}", flush=True)
+        start = time.monotonic()
+        done = subprocess.run([sys.executable, "-m", f"benchmarks.{module}", *arguments.split()])
+        print(f"== {name}: exit {done.returncode} after {time.monotonic() - start:.0f} s", flush=True)
+        failed += [name] if done.returncode else []
+    if failed:
+        raise SystemExit(f"Not measured: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

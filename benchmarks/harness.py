@@ -36,6 +36,7 @@ PACKAGES = (
     "keras-hub",
     "model2vec",
     "faiss-cpu",
+    "faiss-gpu",
     "scikit-learn",
 )
 # What matrix products make use of, as Linux names it.
@@ -122,6 +123,7 @@ def machine() -> dict[str, object]:
     return {
         "cpu": cpu,
         "cores": hardware.cores(),
+        "devices": hardware.describe() if "jax" in sys.modules else None,
         "flags": sorted(_cpu_flags() & FLAGS),
         "load_at_start": LOAD,
         "threads": {name: os.environ[name] for name in THREADS if name in os.environ},

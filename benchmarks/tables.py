@@ -222,6 +222,16 @@ def families_table(result: Result) -> Table:
     return Table((*columns, "pooling", "training", "compared with", "golden cases"), rows, notes=(machine(result),))
 
 
+def device_table(result: Result) -> Table:
+    """Encoding on a GPU, compared with sentence-transformers there."""
+    rows = [
+        [f"{run['texts']}, {run['tokens_a_text']} tokens", f"{run['count']:,}", peer, times(ratio)]
+        for run in result["encode"]
+        for peer, ratio in run["ratio"].items()
+    ]
+    return Table(("texts", "number", "compared with sentence-transformers in", "their time ÷ ours"), rows, 3)
+
+
 def _figure(value: float | str) -> str:
     """An error in one digit, or why there is none."""
     return value if isinstance(value, str) else f"{value:.0e}"
@@ -312,6 +322,7 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "speed_table": speed_table,
     "headline_table": headline_table,
     "encode_table": encode_table,
+    "device_table": device_table,
     "lists_table": lists_table,
     "codes_table": codes_table,
     "latency_table": latency_table,
