@@ -2,8 +2,8 @@
 
     JAXWHITEN_DATA_DIR=... python -m train.sbert --config configs/nli_stsb_small.py
 
-`--config.stages="('stsb',)" --config.stsb.model=jaxwhiten-tiny` is the control, STS-B alone. `make nli-stsb` runs both
-with three seeds; docs/guides/nli-stsb.md has the scores and curves.
+`--config.stages="('stsb',)" --config.stsb.model=jaxwhiten-tiny` is the control, STS-B alone; `eval.stages` gathers the
+runs of several seeds. docs/guides/nli-stsb.md has the scores and the curves.
 """
 
 from ml_collections import ConfigDict
@@ -19,8 +19,8 @@ def get_config():
     config.nli.output = "runs/nli-stsb/nli"
     config.stsb.model = "runs/nli-stsb/nli/model"
     config.stsb.batch_size = 32
-    config.stsb.epochs = 2
+    config.stsb.steps = 90
     config.stsb.learning_rate = 2e-4
-    config.stsb.evaluate_every = 60
+    config.stsb.evaluate_every = 30
     config.stsb.output = "runs/nli-stsb/both"
     return config

@@ -5,11 +5,12 @@ python -m eval.images
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from benchmarks import plots
 from configs import launch
-from eval import report
+from eval import report, stages
 from eval.common import say
 from eval.report.front import draw_quality
 from eval.tables import load
@@ -29,6 +30,8 @@ def main() -> None:
         path, run = FOLDER / f"{name}.png", load(of)
         drawn = run is not None and draw(run, path)
         say(f"{path}: " + ("drawn" if drawn else f"left as it was, the run {of} is not there"))
+    if stages.KEPT.is_file():
+        stages.draw_curves(json.loads(stages.KEPT.read_text(encoding="utf-8")), FOLDER / "nli-stsb.png")
     runs = {title: load(of) for title, of in QUALITY.items()}
     for name, dark in (("quality", False), ("quality-dark", True)):
         if all(runs.values()):

@@ -37,7 +37,7 @@ from typing import Any
 from benchmarks import tables as benchmarks
 from benchmarks.cut import cut
 from configs import launch
-from eval import beir, compared, report
+from eval import beir, compared, report, stages
 from eval.common import say
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, unknown_name
@@ -120,7 +120,7 @@ def table_of(
             raise unknown_name("table", view, compared.VIEWS)
         return cut(compared.VIEWS[view](run), conditions)
     if isinstance(run, dict):
-        found = beir.VIEWS.get(view)
+        found = (beir.VIEWS | stages.VIEWS).get(view)
         return cut(found(run), conditions) if found else benchmarks.table_of(run, view, conditions)
     module = getattr(report, run.header.program.removeprefix("eval."))
     views = [name for name in vars(module) if name.endswith("_table") and not name.startswith("_")]

@@ -1,0 +1,73 @@
+"""NLI first, then STS-B: scores and curves of `configs/nli_stsb_small.py` and of STS-B alone, gathered from their runs.
+
+    python -m eval.stages runs/nli-stsb-0 runs/nli-stsb-1 runs/nli-stsb-2
+
+Each folder has the runs `both` and `alone`, of one seed, and one has `nli`. Writes docs/runs/nli-stsb.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from configs import launch
+from eval.report.table import Table, number
+from jaxwhiten import io
+from jaxwhiten.plots import COLOURS, new_figure
+
+KEPT = Path("docs/runs/nli-stsb.json")
+TEST, DEV = "STS-B test", "STS-B dev"
+NAMES = {"nli": "NLI", "both": "NLI, then STS-B", "alone": "STS-B alone"}
+
+
+def gathered(folders: list[Path]) -> dict[str, Any]:
+    """The runs of each kind: scores before and after, steps, seed, and the curve of the dev score."""
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in NAMES}
+    for folder in folders:
+        for name in NAMES:
+            if not (results := folder / name / "results.json").is_file():
+                continue
+            run = json.loads(results.read_text(encoding="utf-8"))
+            lines = (folder / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+            curve = [(line["step"], line[DEV]) for line in map(json.loads, lines) if DEV in line]
+            kept = {key: run[key] for key in ("before", "after", "seed", "step", "seconds", "hardware")}
+            found[name].append({**kept, "curve": curve})
+    return {"command": "python -m train.sbert --config configs/nli_stsb_small.py", "runs": found}
+
+
+def stages_table(result: dict[str, Any]) -> Table:
+    """Spearman × 100 after each training: the mean of the seeds, and the lowest and the highest."""
+    runs = result["runs"]
+    start = runs["nli"][0]["before"]
+    rows = [["jaxwhiten-tiny", "", number(start[DEV]), number(start[TEST]), ""]]
+    for name, shown in NAMES.items():
+        dev, test = ([run["after"][split] for run in runs[name]] for split in (DEV, TEST))
+        ends = f"{min(test):.2f}–{max(test):.2f}" if len(test) > 1 else ""
+        rows.append([shown, str(len(test)), number(fmean(dev)), number(fmean(test)), ends])
+    return Table(["trained on", "seeds", "dev", "test", "lowest to highest"], rows)
+
+
+def draw_curves(result: dict[str, Any], path: Path) -> None:
+    """The dev score against the steps on STS-B, a line per seed."""
+    with new_figure(path, 6.4, 3.2) as figure:
+        axis = figure.subplots()
+        for name, colour in zip(("both", "alone"), COLOURS, strict=False):
+            for place, run in enumerate(result["runs"][name]):
+                label = None if place else NAMES[name]
+                axis.plot(*zip(*run["curve"], strict=True), "o-", ms=3, lw=1.4, color=colour, label=label)
+        axis.set(xlabel="steps on STS-B", ylabel="STS-B dev, Spearman × 100")
+        axis.legend()
+
+
+VIEWS = {"stages_table": stages_table}
+
+
+def main() -> None:
+    io.write_json(KEPT, gathered([*map(Path, sys.argv[1:])]))
+
+
+if __name__ == "__main__":
+    launch.run_without_config(main)
