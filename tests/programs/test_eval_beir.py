@@ -70,3 +70,19 @@ def test_local_rows_of_mtebs_tasks_and_few_rows_of_each_class(tmp_path):
     x = np.repeat(np.eye(2), 20, axis=0) + 0.01 * np.random.default_rng(0).standard_normal((40, 2))
     splits = {split: {"label": [0] * 20 + [1] * 20} for split in ("train", "test")}
     assert mteb.accuracy(x, x, splits) == 100
+
+
+@pytest.mark.filterwarnings("ignore:.*(specifies no pooling|was fitted on)")
+def test_tasks_are_scored_raw_and_whitened(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "sts_zh").mkdir()
+    texts = generated(40)
+    pairs = [(texts[2 * i], texts[2 * i + 1], float(i % 6)) for i in range(20)]
+    lines = [f"{first}\t{second}\t{score}" for first, second, score in pairs]
+    (tmp_path / "sts_zh/STS-B.test.data").write_text("\n".join(lines))
+    encoder = Encoder.from_pretrained(tiny_model)
+    ((task, rows),) = mteb.tasks(tmp_path, str(tiny_model), encoder, check=False)
+    assert (task, [row["name"] for row in rows]) == (mteb.STS, ["raw", "whitened, γ = 0.25", "whitened, γ = 1"])
+    raw, *_ = evaluate(encoder, tuple(zip(*pairs, strict=True))).rows
+    assert rows[0]["scores"]["spearman"] == pytest.approx(raw.scores["spearman"], abs=1e-3)
+    assert len({row["scores"]["spearman"] for row in rows}) == 3
