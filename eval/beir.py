@@ -78,17 +78,15 @@ def scores_table(result: dict[str, Any]) -> Table:
     for row in result["rows"]:
         words, change, scores = row.get("bytes", 0) is None, row.get("versus_raw"), row["scores"]
         encoder, model = ("words", row["name"]) if words else (row["encoder"], row["encoder"].partition(",")[0])
-        what, score = (
-            [encoder, row["name"], f"{row['bytes']:,}" if row.get("bytes") else ""],
-            next(iter(scores.values())),
-        )
-        forms.setdefault(tuple(what), {}).setdefault(row["data"].partition("/")[0], []).append(score)
+        what = [encoder, row["name"], f"{row['bytes']:,}" if row.get("bytes") else ""]
+        measure, score = next(iter(scores.items()))
+        forms.setdefault((measure, *what), {}).setdefault(row["data"].partition("/")[0], []).append(score)
         there = known.get(model, {}).get(row["data"], "") if words or row["name"] == "raw" else ""
         ends = "{:+.1f} to {:+.1f}".format(*change[1]) if change and not words else ""
         figures = [f"{value:.1f}" if value else "" for value in (scores.get("recall_at_100"), row.get("theirs"))]
         line = [row["data"], *what, f"{score:.1f}", ends, *figures, f"{there}"]
         cells += [line] if line not in cells else []
-    for what, sets in forms.items():
+    for (_, *what), sets in forms.items():
         if len(sets) > 1:
             cells.append([f"{len(sets)} data sets", *what, f"{fmean(map(fmean, sets.values())):.1f}", *[""] * 4])
     heads = ["data", "encoder", "vectors", "bytes", "ours", "− raw, 95%", "recall@100", "theirs", "published"]
