@@ -5,12 +5,15 @@ import importlib
 import inspect
 import shutil
 import warnings
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
-PACKAGES = ["", ".codes", ".encoding", ".losses", ".metrics", ".metrics.bootstrap", ".search", ".whitening"]
+PACKAGES = ["", ".codes", ".datasets", ".encoding", ".losses", ".metrics", ".metrics.bootstrap", ".scoring", ".search"]
+PACKAGES += [".whitening"]
+OTHERS = [".errors", ".export", ".head", ".models", ".training"]  # what their names show runs, too
 
 
 def _public(package):
@@ -25,11 +28,21 @@ def _own(module, found):
     return getattr(found, "__module__", None) == module.__name__
 
 
+def _all(package):
+    module = importlib.import_module(package)
+    return {name: getattr(module, name) for name in getattr(module, "__all__", None) or NAMES[package]}
+
+
 def _is_class(one):
     return inspect.isclass(one) and not issubclass(one, Warning)
 
 
-NAMES = {f"jaxwhiten{package}": _public(package) for package in PACKAGES}
+FILES = {
+    "texts.txt": "A dog runs.\nIt rains.\n",
+    "pairs.tsv": "sentence1\tsentence2\tscore\nA dog runs.\tA dog ran.\t4.5\nA dog runs.\tIt rains.\t0\n",
+    "searches.tsv": "query\tdocument\na dog\tA dog runs.\nrain\tIt rains.\n",
+}
+NAMES = {f"jaxwhiten{package}": _public(package) for package in PACKAGES + OTHERS}
 ONCE = {id(one): (package, name) for package, names in reversed(NAMES.items()) for name, one in names.items()}
 
 
@@ -40,15 +53,23 @@ def _examples(own):
     return [text for text in texts if ">>>" in text]
 
 
-@pytest.mark.parametrize(("package", "name"), sorted(ONCE.values()))
+def _asked():
+    """The names of `PACKAGES`, and those of `OTHERS` that have an example."""
+    asked = {f"jaxwhiten{package}" for package in PACKAGES}
+    return sorted(place for place in ONCE.values() if place[0] in asked or _examples(NAMES[place[0]][place[1]]))
+
+
+@pytest.mark.parametrize(("package", "name"), _asked())
 def test_the_examples_of_a_name_run(package, name, cross_encoder, tmp_path, monkeypatch):
-    """As a reader would type them, in a folder of their own; `np` and the exported names are imported."""
+    """As a reader would type them, in a folder with the files that they name."""
     examples = _examples(NAMES[package][name])
     assert examples, f"{name} has no example"
     monkeypatch.chdir(tmp_path)
     shutil.copytree(cross_encoder, "cross")
+    for file, text in FILES.items():
+        Path(file).write_text(text)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    written, globs = [], {"np": np, "jax": jax, "jnp": jax.numpy, **NAMES["jaxwhiten"], **NAMES[package]}
+    written, globs = [], {"np": np, "jax": jax, "jnp": jax.numpy, **_all("jaxwhiten"), **_all(package)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # where a few rows are enough to show how it is written
         for text in examples:

@@ -25,7 +25,12 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 
 @dataclass(frozen=True)
 class Examples:
-    """Training examples."""
+    """Training examples.
+
+    >>> examples = Examples({"anchor": ["a dog", "rain"], "positive": ["A dog runs.", "It rains."]})
+    >>> len(examples.take(1))
+    1
+    """
 
     columns: Mapping[str, list[str]]  # sentences by name, in the order the objective takes them; all of equal length
     label: Shaped[np.ndarray, " n"] | None = None  # int32 classes or float32 scores in [0, 1]; None without labels
@@ -103,7 +108,12 @@ def sentence_key(text: str) -> str:
 
 
 def nli_triplets(premises: Sequence[str], hypotheses: Sequence[str], labels: Int[np.ndarray, " n"]) -> Examples:
-    """A premise, an entailed and a contradicting hypothesis, for premises that have both; labels are NLI classes."""
+    """A premise, an entailed and a contradicting hypothesis, for premises that have both; labels are NLI classes.
+
+    >>> labels = np.array([NLI_LABELS.index(name) for name in ("entailment", "contradiction")])
+    >>> nli_triplets(["A dog runs."] * 2, ["It moves.", "It sleeps."], labels).columns["negative"]
+    ['It sleeps.']
+    """
     by_premise: dict[str, tuple[list[str], list[str]]] = {}
     for premise, hypothesis, label in zip(premises, hypotheses, labels.tolist(), strict=True):
         if label in (0, 2):
@@ -120,6 +130,9 @@ def nli_triplets(premises: Sequence[str], hypotheses: Sequence[str], labels: Int
 
 def text_examples(where: PathLike, *, split: bool = False, skip_bad_rows: bool = False) -> Examples:
     """The distinct lines of text files, or their sentences, as one column.
+
+    >>> text_examples("texts.txt").columns
+    {'sentence': ['A dog runs.', 'It rains.']}
 
     Args:
       where: A `.txt` file, plain or compressed, a folder of such files, or a pattern with `*`.
@@ -197,7 +210,12 @@ def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[i
 
 
 def write_pairs(path: PathLike, examples: Examples) -> None:
-    """Writes the first two columns as pairs of duplicates in Quora's format, for `read_own`."""
+    """Writes the first two columns as pairs of duplicates in Quora's format, for `read_own`.
+
+    >>> write_pairs("pairs.tsv", Examples({"anchor": ["a dog"], "positive": ["A dog runs."]}))
+    >>> read_own("pairs.tsv").queries
+    ['a dog']
+    """
     number: dict[str, int] = {}
     lines = ["\t".join(COLUMNS)]
     for row, pair in enumerate(zip(*list(examples.columns.values())[:2], strict=True)):

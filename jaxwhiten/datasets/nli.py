@@ -27,7 +27,11 @@ _CODES |= dict.fromkeys(("-", "-1", "", -1), _NO_CLASS)
 
 
 def label_codes(table: Table, labels: Sequence[str | int | float], skip_bad_rows: bool) -> Int8[np.ndarray, " n"]:
-    """Numbers in `LABELS`; -1 for "not entailment", -2 for rows without an agreed label, -3 for unknown labels."""
+    """Numbers in `LABELS`; -1 for "not entailment", -2 for rows without an agreed label, -3 for unknown labels.
+
+    >>> label_codes(read_table("pairs.tsv"), ["entailment", "contradiction"], skip_bad_rows=False)
+    array([0, 2], dtype=int8)
+    """
     codes = np.array(
         [_UNKNOWN if isinstance(label, bool) else _CODES.get(label, _UNKNOWN) for label in labels], dtype=np.int8
     )

@@ -20,7 +20,12 @@ from jaxwhiten.io import PathLike
 
 @dataclass(frozen=True)
 class Pairs:
-    """Sentence pairs of one split, each with its gold score and its subset."""
+    """Sentence pairs of one split, each with its gold score and its subset.
+
+    >>> pairs = Pairs(["A dog runs."], ["It rains."], np.array([0.0]), subset=[""])
+    >>> len(pairs)
+    1
+    """
 
     sentence1: list[str]
     sentence2: list[str]
@@ -34,7 +39,11 @@ class Pairs:
 
 @dataclass(frozen=True)
 class STSTask:
-    """A task of `STS_TASKS` or `"sts_sample"`: pairs by split. STS-B and SICK-R also have `train` and `dev`."""
+    """A task of `STS_TASKS` or `"sts_sample"`: pairs by split. STS-B and SICK-R also have `train` and `dev`.
+
+    >>> list(load_sts("sts_sample").splits)
+    ['test']
+    """
 
     name: str
     splits: Mapping[str, Pairs]
@@ -118,6 +127,10 @@ SAMPLE = "sts_sample"
 
 
 def data_folder(data_dir: PathLike | None) -> Path | None:
-    """The folder to read data from: `data_dir`, else `$JAXWHITEN_DATA_DIR`, else None."""
+    """The folder to read data from: `data_dir`, else `$JAXWHITEN_DATA_DIR`, else None.
+
+    >>> data_folder("data").name
+    'data'
+    """
     folder = data_dir or os.environ.get("JAXWHITEN_DATA_DIR")
     return Path(folder) if folder else None

@@ -50,7 +50,11 @@ def _reason(error: Exception) -> str:
 
 
 def fetch(url: str, path: PathLike, what: str, *, max_bytes: int = MAX_DOWNLOAD) -> Path:
-    """Downloads a file atomically, unless it exists already; `what` describes the file in errors."""
+    """Downloads a file atomically, unless it exists already; `what` describes the file in errors.
+
+    >>> fetch("https://example.org/texts.txt", "texts.txt", "texts").name  # is there already
+    'texts.txt'
+    """
     path = Path(path)
     if path.is_file():
         return path

@@ -39,7 +39,12 @@ Row = tuple[str, str, str, str | None, float | bool]
 
 @dataclass(frozen=True)
 class RetrievalData:
-    """Documents, queries and the relevant documents of each query."""
+    """Documents, queries and the relevant documents of each query.
+
+    >>> data = from_pairs("pets", [("q1", "d1", "a dog", "A dog runs.", True)])
+    >>> data.documents, data.gold.ids
+    (['A dog runs.'], array([0]))
+    """
 
     name: str
     documents: list[str]
@@ -93,6 +98,10 @@ def from_pairs(
     The gold of a query are the documents of its rows with a grade above 0, the highest where rows repeat. Empty texts
     become `"."` and are counted, in addition to the `counts` of the reader. `corpus` gives ids and texts of documents,
     which need not occur in a row; a document of a row whose text is None is relevant and never found.
+
+    >>> rows = [("q1", "d1", "a dog", "A dog runs.", True), ("q1", "d2", "a dog", "It rains.", False)]
+    >>> from_pairs("pets", rows).documents
+    ['A dog runs.', 'It rains.']
     """
     queries, documents = _Side("query"), _Side("document")
     for key, text in corpus:
@@ -178,6 +187,9 @@ def read_own(source: PathLike | Table) -> RetrievalData:
     queries without judgments are ignored. Judged documents that the corpus lacks are counted, with a warning, and
     never found. A row of a table names a relevant document of a query, unless its `label` is 0. Scores and labels above
     1 are grades, the gains of nDCG.
+
+    >>> read_own("searches.tsv").queries
+    ['a dog', 'rain']
 
     Raises:
       DataError: A file is missing or damaged, or a judgment names a missing query; the message names file and line.

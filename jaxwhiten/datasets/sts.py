@@ -57,6 +57,9 @@ def load_sts(task: str, data_dir: PathLike | None = None) -> STSTask:
 def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pairs:
     """Reads scored pairs from a table.
 
+    >>> read_pairs("pairs.tsv").score
+    array([4.5, 0. ])
+
     Args:
       source: A `.tsv`, `.csv`, `.jsonl` or `.parquet` file, or the result of `as_table`.
       columns: Names of both sentences and of the score. By default usual names (`SENTENCES`, `SCORES`), or the columns

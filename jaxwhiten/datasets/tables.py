@@ -43,7 +43,11 @@ Rows = Iterator[tuple[int, Sequence[Any]]]  # the line and the values of each ro
 
 
 class Table(dict[str, list[Any]]):
-    """Columns by name, with the line (Parquet: row) of each row in the file, and the number of bad rows dropped."""
+    """Columns by name, with the line (Parquet: row) of each row in the file, and the number of bad rows dropped.
+
+    >>> read_table("pairs.tsv").numbers("score")
+    array([4.5, 0. ])
+    """
 
     def __init__(self, columns: Mapping[str, list[Any]], path: Path, lines: np.ndarray, skipped: int):
         super().__init__(columns)
@@ -298,7 +302,11 @@ def _folder(path: Path, bad: BadRows, format: str | None) -> _Opened:
 
 
 def read_header(source: PathLike | Table, format: str | None = None) -> list[str]:
-    """Column names of a table, from its first line (JSON lines: the keys of the first object)."""
+    """Column names of a table, from its first line (JSON lines: the keys of the first object).
+
+    >>> read_header("pairs.tsv")
+    ['sentence1', 'sentence2', 'score']
+    """
     return list(_open(source, BadRows(str(source)), format)[0])
 
 
@@ -329,6 +337,9 @@ def read_table(
     header: Sequence[str] = (),
 ) -> Table:
     """Reads named columns of a table; a row of TSV or CSV may be short if the columns read are there.
+
+    >>> read_table("searches.tsv", {"text": "document"})
+    {'text': ['A dog runs.', 'It rains.']}
 
     Args:
       source: A `.tsv`, `.txt` (tabs), `.csv`, `.jsonl` or `.parquet` file, all but Parquet also compressed by gzip,

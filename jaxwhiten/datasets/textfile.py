@@ -37,7 +37,11 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def split_name(path: PathLike) -> tuple[str, str]:
-    """A file's name without its ending, and the ending in lower case, both without that of a compression."""
+    """A file's name without its ending, and the ending in lower case, both without that of a compression.
+
+    >>> split_name("texts.tsv.gz")
+    ('texts', '.tsv')
+    """
     name = Path(path).name
     stem, ending = os.path.splitext(os.path.splitext(name)[0] if name.lower().endswith(PACKED) else name)
     return stem, ending.lower()
@@ -135,7 +139,11 @@ def lines_of(
 
 
 def read_lines(path: PathLike, *, limit: int) -> list[str]:
-    """All lines of a small text file, at most `limit`, so that a wrong file cannot fill the memory."""
+    """All lines of a small text file, at most `limit`, so that a wrong file cannot fill the memory.
+
+    >>> read_lines("texts.txt", limit=10)
+    ['A dog runs.', 'It rains.']
+    """
     result: list[str] = []
     size = 0
     for number, line in numbered_lines(path, max_line=_MAX_SMALL_LINE):
@@ -150,6 +158,9 @@ def read_lines(path: PathLike, *, limit: int) -> list[str]:
 
 def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Path]:
     """The files of a corpus, sorted by name.
+
+    >>> [file.name for file in corpus_files(".")]
+    ['texts.txt']
 
     Args:
       where: A file, a folder (its files with one of these endings, plain or compressed), or a pattern with `*`.
@@ -176,7 +187,11 @@ def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Pa
 
 @dataclass
 class Corpus:
-    """The passages of text files: their non-blank lines."""
+    """The passages of text files: their non-blank lines.
+
+    >>> list(Corpus(corpus_files("texts.txt")).passages())
+    ['A dog runs.', 'It rains.']
+    """
 
     files: Sequence[Path]  # from `corpus_files`
     skip_bad_rows: bool = False  # whether to skip lines that are not clean UTF-8 text, instead of raising an error
@@ -198,5 +213,9 @@ class Corpus:
 
 
 def held_out(passage: str, share: float) -> bool:
-    """Whether a passage is held out, decided by a hash of its text, so that duplicates fall on the same side."""
+    """Whether a passage is held out, decided by a hash of its text, so that duplicates fall on the same side.
+
+    >>> held_out("A dog runs.", 0.1) == held_out("A dog runs.", 0.1)
+    True
+    """
     return zlib.crc32(passage.encode("utf-8", "replace")) < share * 2**32

@@ -220,7 +220,7 @@ class Encoder(Headed):
     def encode_query(
         self, sentences: str | Texts, *, pooling: str | None = None, **options: Unpack[EncodeOptions]
     ) -> np.ndarray:
-        """`encode` with the prompt `query`, or with no prompt at all, not even the default one, if it does not exist.
+        """Encodes with the prompt `query`. If there is none, uses no prompt, not even the default.
 
         A `prompt_name` or `prompt` overrides it.
         """

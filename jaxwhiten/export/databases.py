@@ -60,12 +60,20 @@ DATABASES = {
 
 
 def code_of(database: str, columns: int, size: int) -> str:
-    """The code that opens a database, adds to it and queries it, for vectors of `columns` columns in `size` bytes."""
+    """The code that opens a database, adds to it and queries it, for vectors of `columns` columns in `size` bytes.
+
+    >>> "import psycopg" in code_of("pgvector", columns=384, size=48)
+    True
+    """
     return filled(database, columns=columns, bytes=size)
 
 
 def turn(inputs: int, outputs: int) -> Float64[np.ndarray, "inputs outputs"]:
-    """A fixed random rotation; several are concatenated if there are more outputs than inputs."""
+    """A fixed random rotation; several are concatenated if there are more outputs than inputs.
+
+    >>> np.allclose(turn(8, 8) @ turn(8, 8).T, np.eye(8))
+    True
+    """
     rng = np.random.default_rng(0)
     turns = [np.linalg.qr(rng.standard_normal((inputs, inputs)))[0] for _ in range(-(-outputs // inputs))]
     return np.hstack(turns)[:, :outputs]

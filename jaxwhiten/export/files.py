@@ -25,6 +25,10 @@ def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
 
     The folder is new, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
 
+    >>> folder = save_onnx("onnx", Encoder.from_pretrained("jaxwhiten-tiny"))
+    >>> (folder / "model.onnx").exists()
+    True
+
     Raises:
       InputError: The model, a step of the head or a default prompt cannot be exported, or the dtype is not float32.
       MissingDependencyError: The package onnx is not installed.
@@ -57,6 +61,10 @@ def save_faiss(folder: str | Path, whitening: Whitening) -> Path:
     `IndexFlatIP`. It takes raw vectors as documents and queries; scores are cosines of whitened vectors.
 
     The folder is new, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8))
+    >>> sorted(path.name for path in save_faiss("faiss", Whitening().fit(rows)).iterdir())
+    ['centering.vt', 'index.faiss', 'jaxwhiten.json', 'linear.vt']
 
     Raises:
       NotFittedError: The whitening is not fitted.

@@ -42,6 +42,10 @@ def export_sentence_transformer(
 ) -> Path:
     """Writes an encoder and its head as a folder with a model card, ready to upload.
 
+    >>> folder = export_sentence_transformer("st", Encoder.from_pretrained("jaxwhiten-tiny"))
+    >>> Encoder.from_pretrained(folder).dimension
+    256
+
     Args:
       folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
       name: Name of the model in the card; by default the folder's name.

@@ -38,6 +38,9 @@ class ScoredPairs(NamedTuple):
 def read(data: Any, columns: Sequence[Column] = ()) -> Pairs | RetrievalData | ScoredPairs:
     """Data in any form of `evaluate`; `columns` are the names of both sentences and the score in a table of pairs.
 
+    >>> read((["a dog", "rain"], ["A dog runs.", "A cat."], [5.0, 0.0])).score
+    array([5., 0.])
+
     Raises:
       DataError: A file is missing or damaged, or lacks a column; the message names file and line.
       InputError: There are fewer than two different scores, or an item is not a sentence.

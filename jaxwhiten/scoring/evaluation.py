@@ -68,6 +68,9 @@ def evaluate(
         cache.
       **whitening: Parameters of `jaxwhiten.Whitening`, such as `gamma`.
 
+    Returns:
+      The scores of every form with their intervals; `print` shows a table with a verdict.
+
     Raises:
       InputError: There are fewer than two different scores, an item is not a sentence, or the encoder already includes
         a whitening.
@@ -101,13 +104,22 @@ def evaluate(
 
 
 def encoded(encoder: Encoder, texts: list[str], role: str | None, **how: Any) -> np.ndarray:
-    """The vectors of texts, with the prompt of a `"query"` or a `"document"`, or the default one."""
+    """The vectors of texts, with the prompt of a `"query"` or a `"document"`, or the default one.
+
+    >>> encoded(Encoder.from_pretrained("jaxwhiten-tiny"), ["a dog"], "query").shape
+    (1, 256)
+    """
     vectors: np.ndarray = encoder.encode(texts, prompt=encoder.prompt_for(role) if role else None, **how)
     return vectors
 
 
 def compared(encoder: Encoder, data: Pairs | RetrievalData, encode: Encode = encoded) -> np.ndarray:
-    """The similarity of each pair, or the nearest documents of each query, by an encoder with its own head."""
+    """The similarity of each pair, or the nearest documents of each query, by an encoder with its own head.
+
+    >>> pairs = read((["a dog", "rain"], ["a dog", "A cat."], [5.0, 0.0]))
+    >>> compared(Encoder.from_pretrained("jaxwhiten-tiny"), pairs).shape
+    (2,)
+    """
     return _scored(data, encoder.without_code().before_whitening(), encode).compare(encoder)
 
 
@@ -116,7 +128,12 @@ def _scored(data: Pairs | RetrievalData, raw: Encoder, encode: Encode) -> _Pairs
 
 
 def by_words(data: Pairs | RetrievalData) -> Iterator[Form]:
-    """The lexical baselines, compared as in `compared`."""
+    """The lexical baselines, compared as in `compared`.
+
+    >>> pairs = read((["a dog", "rain"], ["a dog", "A cat."], [5.0, 0.0]))
+    >>> [name for name, *_ in by_words(pairs)]
+    ['TF-IDF', 'BM25']
+    """
     if isinstance(data, RetrievalData):
         counts, n = count([*data.documents, *data.queries]), len(data.documents)
         for name in (TFIDF, BM25):

@@ -36,7 +36,12 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """The scores of one form of the vectors, or of a lexical baseline; × 100, and NaN if undefined."""
+    """The scores of one form of the vectors, or of a lexical baseline; × 100, and NaN if undefined.
+
+    >>> encoder, pairs = Encoder.from_pretrained("jaxwhiten-tiny"), load_sts("sts_sample").splits["test"]
+    >>> evaluate(encoder, pairs, resamples=100).rows[0].bytes
+    1024
+    """
 
     name: str
     dimensions: int  # of the vectors, or the number of different words
@@ -49,7 +54,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of an encoder; `print` shows them as a table with a verdict."""
+    """Scores of an encoder; `print` shows them as a table with a verdict.
+
+    >>> encoder, pairs = Encoder.from_pretrained("jaxwhiten-tiny"), load_sts("sts_sample").splits["test"]
+    >>> evaluate(encoder, pairs, resamples=100).measure
+    'spearman'
+    """
 
     data: str  # its name, empty for pairs in memory
     counts: dict[str, int]  # of pairs, or of documents and queries

@@ -24,7 +24,12 @@ _HELD = 1 << 25  # similarities held at once
 
 
 def count(texts: Sequence[str]) -> csr_matrix:
-    """The count of each lower-cased run of letters and digits (column, in alphabetical order) in each text (row)."""
+    """The count of each lower-cased run of letters and digits (column, in alphabetical order) in each text (row).
+
+    >>> count(["a dog", "a cat, a dog"]).toarray()  # a, cat, dog
+    array([[1., 0., 1.],
+           [2., 1., 1.]])
+    """
     bags = [Counter(re.findall(r"\w+", text.lower())) for text in texts]
     number = {word: column for column, word in enumerate(sorted(set().union(*bags)))}
     pairs = [sorted((number[word], times) for word, times in bag.items()) for bag in bags]
@@ -35,6 +40,11 @@ def count(texts: Sequence[str]) -> csr_matrix:
 
 def weigh(name: str, counts: csr_matrix, fit: csr_matrix) -> tuple[csr_matrix, csr_matrix]:
     """The rows as queries and as documents, whose products are the similarities.
+
+    >>> counts = count(["a dog", "a cat"])
+    >>> queries, documents = weigh(TFIDF, counts, counts)
+    >>> (queries @ documents.T).diagonal()
+    array([1., 1.])
 
     Args:
       name: `TFIDF`: 1 + log of the count, times the smoothed idf, scaled to unit length. `BM25`: k1 = 1.5, b = 0.75.
@@ -55,14 +65,24 @@ def weigh(name: str, counts: csr_matrix, fit: csr_matrix) -> tuple[csr_matrix, c
 
 
 def cosines(x: csr_matrix, left: Int[np.ndarray, " n"], right: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """The cosine of each pair of rows; 0 if a row has no words."""
+    """The cosine of each pair of rows; 0 if a row has no words.
+
+    >>> counts = count(["a dog", "a dog", "rain"])
+    >>> cosines(counts, np.array([0, 0]), np.array([1, 2]))
+    array([1., 0.])
+    """
     norms = _norms(x)
     products = np.asarray(x[left].multiply(x[right]).sum(axis=1)).ravel()
     return products / np.maximum(norms[left] * norms[right], np.finfo(np.float64).tiny)
 
 
 def nearest(queries: csr_matrix, documents: csr_matrix, k: int) -> Int[np.ndarray, "q k"]:
-    """The k documents with the highest products with each query, best first, ties by number; -1 without any product."""
+    """The k documents with the highest products with each query, best first, ties by number; -1 without any product.
+
+    >>> counts = count(["a dog", "a cat"])
+    >>> nearest(counts, counts, k=1).ravel()
+    array([0, 1])
+    """
     ids = [np.zeros((0, k), np.int64)]
     rows = max(1, _HELD // max(1, documents.shape[0]))
     for start in range(0, queries.shape[0], rows):

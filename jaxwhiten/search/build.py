@@ -66,7 +66,12 @@ def build_index(
         `encoding`, or by the vectors; of an unknown encoder it is assumed.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
+    Returns:
+      The index, in memory; `save` writes it.
+
     Raises:
+      InputError: The ids, texts or options do not fit the vectors.
+      NonFiniteError: A vector holds NaN or an infinity.
       MissingDependencyError: The backend's package or device is missing.
     """
     start = time.perf_counter()

@@ -119,7 +119,7 @@ class Index(About):
             self.table = table
 
     def update(self, ids: Any, vectors: Shaped[np.ndarray, "n d"], *, documents: Texts | None = None) -> None:
-        """Replaces the documents of existing ids by raw vectors; otherwise like `add`."""
+        """Replaces the documents of existing ids with new raw vectors and texts; see `add` for the arguments."""
         with self._threads.writing():
             self._check_removes()
             vectors, documents = self._check(vectors, documents)
@@ -310,8 +310,8 @@ def load_index(path: str | os.PathLike[str]) -> Index:
     """Loads an index folder of any backend.
 
     Every file is verified against the header before a backend reads it, so that damage is reported instead of crashing.
-    This does not protect against an attacker who writes both header and files. FAISS does not claim that its reader is
-    safe on hostile files, so load only folders from sources that you trust.
+    This does not protect against an attacker who writes both header and files: load only folders from sources that you
+    trust, because FAISS does not claim that its reader is safe on hostile files.
 
     >>> build_index(np.eye(4, dtype=np.float32)).save("idx")
     >>> load_index("idx").stored
