@@ -27,8 +27,8 @@ from benchmarks.harness import save
 from benchmarks.serving import connect, ours, running, texts_of
 from jaxwhiten import Encoder, normalize
 
-_TIMEOUT = 20  # seconds to an answer, by --timeout
-_QUEUE = 400  # texts that may wait, so that some callers get 429
+_TIMEOUT = 60  # seconds to an answer, by --timeout
+_QUEUE = 600  # texts that may wait, so that some callers get 429
 _HEAD = "POST /v1/embeddings HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
 
 
@@ -76,6 +76,7 @@ class Clients:
             self.wrong += int(np.sum(np.less(cosines, 0.9999)))
             self.least = min(self.least, float(min(cosines)))
             self.in_flight += sent < self.signalled < time.perf_counter()
+        self.end.wait(int(answer.headers.get("Retry-After", 0)))
 
     def good(self, rng: random.Random) -> None:
         """One text, or some."""
@@ -84,7 +85,7 @@ class Clients:
 
     def slow(self, rng: random.Random) -> None:
         """Sends its request in pieces, in time or too late."""
-        pause = rng.choice([0.02, 0.1, 0.1, _TIMEOUT / 10])
+        pause = rng.choice([0.02, 0.1, 0.1, 0.1, _TIMEOUT / 10])
 
         def send(connection: http.client.HTTPConnection, body: bytes) -> None:
             connection.putrequest("POST", "/v1/embeddings")
@@ -124,6 +125,7 @@ class Clients:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 _post(connection, body.encode())
             status = connection.getresponse().status
+        self.end.wait(rng.random())
         with self.lock:
             self.statuses["oversized"][str(status)] += 1
             self.wrong += status not in expected
@@ -153,7 +155,7 @@ def main() -> None:
         clients = Clients(server.port, texts, right)
         memory = {"0%": resident(server.process.pid)}
         jobs = [(kind, 100 * k + i) for k, (kind, count) in enumerate(kinds.items()) for i in range(count)]
-        threads = [threading.Thread(target=clients.run, args=job) for job in jobs]
+        threads = [threading.Thread(target=clients.run, args=job, daemon=True) for job in jobs]
         start = time.perf_counter()
         for thread in threads:
             thread.start()

@@ -208,6 +208,28 @@ def engines_table(result: Result) -> Table:
     return Table(columns, rows, 2, notes=(machine(result),))
 
 
+def serving_table(result: Result) -> Table:
+    """Requests over HTTP: rate and times of each server, and how many times as fast ours is."""
+    rows = []
+    for row in result["rows"]:
+        what = f"{row['texts']}, {row['clients']} client{'s' if row['clients'] > 1 else ''}"
+        figures = [number(row.get(key), 1) for key in ("per_second", "p50_ms", "p99_ms", "cpu_ms")]
+        ratio = "" if row["server"] == "jaxwhiten" else times(row["speed_of_ours"])
+        rows.append([what, row["server"], *figures, str(row["errors"]), ratio])
+    columns = ("texts", "server", "requests/s", "p50, ms", "p99, ms", "CPU ms per request", "errors")
+    return Table((*columns, "jaxwhiten is faster by"), rows, 2, notes=(machine(result),))
+
+
+def serving_faults_table(result: Result) -> Table:
+    """What clients of each kind got."""
+    statuses = sorted({status for answers in result["answers"].values() for status in answers})
+    rows = [
+        [kind, str(count), *(f"{result['answers'].get(kind, {}).get(status, 0):,}" for status in statuses)]
+        for kind, count in result["clients"].items()
+    ]
+    return Table(("clients", "number", *statuses), rows, 1, notes=(machine(result),))
+
+
 def families_table(result: Result) -> Table:
     """Every family: names, and what was measured of it on a random folder."""
     rows = []
@@ -330,6 +352,8 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "long_texts_table": long_texts_table,
     "engines_table": engines_table,
     "families_table": families_table,
+    "serving_table": serving_table,
+    "serving_faults_table": serving_faults_table,
     "database_maps_table": database_maps_table,
     "database_times_table": database_times_table,
 }

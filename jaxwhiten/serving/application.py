@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -25,26 +22,22 @@ from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import UBinary
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.errors import InputError, JaxwhitenError
+from jaxwhiten.errors import JaxwhitenError
 from jaxwhiten.io import PathLike
 from jaxwhiten.models import folders
 from jaxwhiten.serving.batching import Batcher, Way
 from jaxwhiten.serving.documents import Documents
-from jaxwhiten.serving.protocol import CHANGES, Change, Embed, Embeddings, Refused, Search, refusal
+from jaxwhiten.serving.protocol import Embed, Embeddings, Refused, answer, refusal
 from jaxwhiten.serving.server import Guard
 from jaxwhiten.text import prompt_named
 
 
 class Service:
-    """An encoder, its queue and its index, with a method for each path."""
+    """An encoder and its queue, with a method for each path."""
 
-    def __init__(self, encoder: Encoder, name: str, index: Documents | None, queue: int):
-        self.encoder, self.floats, self.index = encoder, encoder.without_code(), index
+    def __init__(self, encoder: Encoder, name: str, batcher: Batcher, registry: CollectorRegistry):
+        self.encoder, self.floats, self.batcher, self.registry = encoder, encoder.without_code(), batcher, registry
         self.models, self.widths = {name: "document", f"{name}:query": "query"}, _widths(self.floats)
-        self.registry = CollectorRegistry()
-        self.batcher = Batcher(queue, self.registry)
-        ways = [Way(one, encoder.prompt_for("document")) for one in (encoder, self.floats)]
-        self.batcher.warm_up([*ways, index.query] if index else ways)
 
     async def embeddings(self, asked: Embeddings) -> Response:
         """Vectors, as OpenAI's API; with `output_dtype`, in bytes."""
@@ -57,7 +50,7 @@ class Service:
             raise Refused(400, f"To get codes, {advice}.", "output_dtype")
         coded = kind == "code" or (kind == "float" and role == "document")
         way = Way(self.encoder if coded else self.floats, self.encoder.prompt_for(role))
-        rows, tokens, cut = await self.batcher.encode(way, _listed(asked.input))
+        rows, tokens, cut = await self.batcher.encode(way, asked.input)
         rows = np.asarray(rows) if kind == "code" else self.leading(rows, asked.dimensions)
         decode: Any = {"code": "/v1/code"} if kind == "code" else {"dimensions": rows.shape[1]}
         if kind == "ubinary":
@@ -70,17 +63,17 @@ class Service:
             items = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in rows]
         data = [{"object": "embedding", "index": i, "embedding": item} for i, item in enumerate(items)]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens, "truncated": cut}
-        return _json({"object": "list", "data": data, "model": asked.model, "usage": usage, "decode": decode})
+        return answer({"object": "list", "data": data, "model": asked.model, "usage": usage, "decode": decode})
 
     async def embed(self, asked: Embed) -> Response:
         """Vectors, as text-embeddings-inference."""
         name, prompt = asked.prompt_name, self.encoder.prompt_for("document")
         way = Way(self.encoder, prompt if name is None else prompt_named(self.encoder.prompts, name))
-        rows, _, cut = await self.batcher.encode(way, _listed(asked.inputs))
+        rows, _, cut = await self.batcher.encode(way, asked.inputs)
         if asked.truncate is False and cut:
             raise Refused(422, f"inputs: {cut} texts have more than {self.encoder.max_length} tokens.")
         rows = self.leading(rows, asked.dimensions)
-        return _json(np.ascontiguousarray(rows if asked.normalize is False else normalize(rows)))
+        return answer(np.ascontiguousarray(rows if asked.normalize is False else normalize(rows)))
 
     def leading(self, rows: np.ndarray, width: int | None) -> np.ndarray:
         """The leading columns, which like decoded codes have unit length."""
@@ -90,35 +83,10 @@ class Service:
             raise Refused(422, f"dimensions={width}: vectors have {rows.shape[1]}; {reason}.", "dimensions")
         return rows if width in (None, rows.shape[1]) else normalize(rows[:, :width])
 
-    async def search(self, asked: Search) -> Response:
-        """The documents nearest to a text or a vector."""
-        assert self.index is not None
-        index = await asyncio.to_thread(self.index.current)
-        if (asked.text is None) == (asked.vector is None):
-            raise InputError("Specify either `text` or `vector`.")
-        if asked.text is not None:
-            rows = (await self.batcher.encode(self.index.query, [asked.text]))[0]
-        else:
-            with np.errstate(over="ignore"):  # infinities are rejected
-                rows = np.array([asked.vector], np.float32)
-        (hits,) = await asyncio.to_thread(lambda: index.hits(rows, min(asked.k, index.size)))
-        return _json({"hits": [hit._asdict() for hit in hits]})
-
-    async def change(self, name: str, asked: Change) -> Response:
-        """Changes documents of the index: those to add may have IDs, and those to remove have no texts."""
-        assert self.index is not None
-        if (asked.texts is None) != (name == "remove") or (asked.ids is None and name != "add"):
-            raise InputError(f"{name}: expected {CHANGES[name]}.")
-        how: dict[str, Any] = {"ids": asked.ids}
-        if asked.texts:
-            vectors, _, _ = await self.batcher.encode(self.index.document, asked.texts)
-            how |= {"vectors": vectors, "documents": asked.texts}
-        return _json({"documents": await asyncio.to_thread(self.index.change, name, how)})
-
     async def list_models(self) -> Response:
         """The names of the model, for documents and for queries."""
         about = {"object": "model", "created": 0, "owned_by": "jaxwhiten"}
-        return _json({"object": "list", "data": [{"id": name, **about} for name in self.models]})
+        return answer({"object": "list", "data": [{"id": name, **about} for name in self.models]})
 
     async def code(self) -> Response:
         """The file of the code, which `jaxwhiten.codes.load_code` reads."""
@@ -130,19 +98,11 @@ class Service:
 
     async def health(self) -> Response:
         """That the encoder is compiled: the server answers nothing before."""
-        return _json({"status": "ok"})
+        return answer({"status": "ok"})
 
     async def metrics(self) -> Response:
         """Counts and times, for Prometheus."""
         return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
-
-
-def _listed(texts: str | list[str]) -> list[str]:
-    return [texts] if isinstance(texts, str) else texts
-
-
-def _json(content: Any) -> Response:
-    return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
 
 
 def _widths(encoder: Encoder) -> Sequence[int]:
@@ -177,21 +137,29 @@ def application(
       queue: Texts that may wait before callers get status 429.
       seconds: Time to answer a request, before its caller gets status 503.
     """
-    service = Service(encoder, name or Path(encoder.name).name, Documents(index, encoder) if index else None, queue)
+    registry = CollectorRegistry()
+    batcher = Batcher(queue, registry)
+    service = Service(encoder, name or Path(encoder.name).name, batcher, registry)
+    ways = [Way(one, encoder.prompt_for("document")) for one in {encoder, service.floats}]
     posts: dict[str, Any] = {"/v1/embeddings": service.embeddings, "/embed": service.embed, "/": service.embed}
-    posts |= {"/search": service.search} if index else {}
-    posts |= {f"/{change}": partial(service.change, change) for change in CHANGES} if index and writable else {}
     gets: dict[str, Any] = {"/v1/models": service.list_models, "/v1/code": service.code}
     gets |= {"/health": service.health, "/metrics": service.metrics}
+    if index:
+        documents = Documents(index, encoder, batcher)
+        ways.append(documents.way("query"))
+        posts |= {"/search": documents.search}
+        if writable:
+            posts |= {"/add": documents.add, "/update": documents.update, "/remove": documents.remove}
+    batcher.warm_up(ways)
     errors: Any = dict.fromkeys((RequestValidationError, HTTPException, JaxwhitenError, Exception), refusal)
     how: Any = {"exception_handlers": errors, "redirect_slashes": False, "docs_url": None, "redoc_url": None}
-    app = FastAPI(title="jaxwhiten", version=__version__, **how)
-    refused: Any = {status: {"description": "Refused"} for status in (400, 401, 404, 408, 413, 422, 429, 503)}
-    other = {"/metrics": "text/plain", "/v1/code": "application/octet-stream"}
-    for path, call in (posts | gets).items():
-        done: Any = {200: {"content": {other[path]: {}}}} if path in other else {}
-        app.add_api_route(path, call, methods=["POST" if path in posts else "GET"], responses=refused | done)
-    app.add_middleware(Guard, key=key, seconds=seconds, paths={*posts, *gets}, registry=service.registry)
+    refused: Any = {status: {"description": "Refused"} for status in (400, 401, 404, 413, 422, 429, 503)}
+    app = FastAPI(title="jaxwhiten", version=__version__, responses=refused, **how)
+    for path, call in posts.items():
+        app.post(path)(call)
+    for path, call in gets.items():
+        app.get(path, response_class=Response)(call)
+    app.add_middleware(Guard, key=key, seconds=seconds, registry=registry)
     if origins:
         headers = ["Authorization", "Content-Type"]
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["POST"], allow_headers=headers)

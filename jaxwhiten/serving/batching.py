@@ -63,8 +63,9 @@ class Batcher:
             way.encoder.warm_up(way.encoder.max_length)
             way.encode(["warm up " * 2**n for n in range(8)] * 16)
 
-    async def encode(self, way: Way, texts: Sequence[str]) -> tuple[np.ndarray, int, int]:
+    async def encode(self, way: Way, texts: str | Sequence[str]) -> tuple[np.ndarray, int, int]:
         """Vectors, the number of tokens, and that of truncated texts; refused if the queue is full."""
+        texts = [texts] if isinstance(texts, str) else texts
         if self._queue and self._queue + len(texts) > self._limit:
             raise Refused(429, "The queue is full: retry later.", wait=1 + self._queue // 100)
         self._queue += len(texts)

@@ -1,11 +1,15 @@
-"""An index folder that other processes may change: its documents, as they are now."""
+"""An index folder that other processes may change: searches and changes of its documents, as they are now."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from starlette.responses import Response
 
 from jaxwhiten import search
 from jaxwhiten.encoding import Encoder
@@ -14,41 +18,70 @@ from jaxwhiten.io import PathLike
 from jaxwhiten.search.header import HEADER
 from jaxwhiten.search.text import of_index
 from jaxwhiten.search.upgraded import read_upgrade
-from jaxwhiten.serving.batching import Way
+from jaxwhiten.serving.batching import Batcher, Way
+from jaxwhiten.serving.protocol import Add, Remove, Search, Update, answer
 
 
 class Documents:
-    """The index of a folder; MismatchError if another encoder encoded its texts."""
+    """The index of a folder, with a method for each path; MismatchError if another encoder encoded its texts."""
 
-    def __init__(self, folder: PathLike, encoder: Encoder):
-        self.folder, self._encoder, self._reading = Path(folder), encoder, threading.Lock()
-        self._seen: tuple[int, ...] = ()
+    def __init__(self, folder: PathLike, encoder: Encoder, batcher: Batcher):
+        self.folder, self._encoder, self._batcher = Path(folder), encoder, batcher
+        self._reading, self._seen = threading.Lock(), tuple[int, ...]()
         if read_upgrade(folder, self.current().encoding):
             raise InputError(f"{folder}: is being upgraded: finish it with `jaxwhiten upgrade`.")
-
-    def _stamp(self) -> tuple[int, ...]:
-        found = os.stat(self.folder / HEADER)
-        return found.st_mtime_ns, found.st_ino, found.st_size
 
     def current(self) -> search.Index:
         """The index, read again if the folder has changed."""
         with self._reading:
-            if (stamp := self._stamp()) != self._seen:
+            found = os.stat(self.folder / HEADER)  # before it is read, so that a change meanwhile is noticed
+            if (stamp := (found.st_mtime_ns, found.st_ino, found.st_size)) != self._seen:
                 self._index = search.load_index(self.folder)
-                self.query, self.document = self._way("query"), self._way("document")
-                self._seen = stamp  # of before, so that a change meanwhile is noticed
+                self._query, self._document = self.way("query"), self.way("document")
+                self._seen = stamp
             return self._index
 
-    def _way(self, role: str) -> Way:
+    def way(self, role: str) -> Way:
+        """How texts of a role are encoded."""
         encoder, pooling = of_index(self._index, self._encoder, role)
         return Way(encoder, encoder.prompt_for(role), pooling)
 
-    def change(self, name: str, how: dict[str, Any]) -> int:
+    async def search(self, asked: Search) -> Response:
+        """The documents nearest to a text or a vector."""
+        index = await asyncio.to_thread(self.current)
+        if (asked.text is None) == (asked.vector is None):
+            raise InputError("Specify either `text` or `vector`.")
+        if asked.text is not None:
+            rows = (await self._batcher.encode(self._query, [asked.text]))[0]
+        else:
+            with np.errstate(over="ignore"):  # infinities are rejected
+                rows = np.array([asked.vector], np.float32)
+        (hits,) = await asyncio.to_thread(lambda: index.hits(rows, min(asked.k, index.size)))
+        return answer({"hits": [hit._asdict() for hit in hits]})
+
+    async def add(self, asked: Add) -> Response:
+        """Adds documents, with or without IDs of their own."""
+        return await self._changed("add", asked.ids, asked.texts)
+
+    async def update(self, asked: Update) -> Response:
+        """Replaces the documents of IDs."""
+        return await self._changed("update", asked.ids, asked.texts)
+
+    async def remove(self, asked: Remove) -> Response:
+        """Removes the documents of IDs."""
+        return await self._changed("remove", asked.ids)
+
+    async def _changed(self, name: str, ids: Any, texts: list[str] | None = None) -> Response:
+        how = {"ids": ids}
+        await asyncio.to_thread(self.current)
+        if texts:
+            how |= {"vectors": (await self._batcher.encode(self._document, texts))[0], "documents": texts}
+        return answer({"documents": await asyncio.to_thread(self._change, name, how)})
+
+    def _change(self, name: str, how: dict[str, Any]) -> int:
         """`Index.add`, `update` or `remove`, saved while other writers wait; returns the number of documents."""
         with search.locked(self.folder):
-            index = self.current()
-            self._seen = ()  # if this raises, what is in memory may not be what is on disk
+            index = search.load_index(self.folder)
             getattr(index, name)(**how)
             index.save(self.folder)
-            self._index, self._seen = index, self._stamp()
         return index.size

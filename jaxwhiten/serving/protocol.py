@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+import orjson
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-from pydantic_core import to_json
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError, check_name
+from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError
 
-_TEXTS = 2048  # of a request, as of OpenAI
-_TOKEN_IDS = (
-    "Token IDs belong to another model's vocabulary, so they are rejected: send text. LangChain's OpenAIEmbeddings does"
-    " with check_embedding_ctx_length=False."
-)
+
+def _no_token_ids(value: Any) -> Any:
+    first = value
+    while isinstance(first, list) and first:
+        first = first[0]
+    if isinstance(value, list) and type(first) is int:
+        raise ValueError(
+            "Token IDs belong to another model's vocabulary, so they are rejected: send text. LangChain's"
+            " OpenAIEmbeddings does with check_embedding_ctx_length=False."
+        )
+    return value
+
+
+_Items = Field(min_length=1, max_length=2048)  # as many as of OpenAI
 Text = Annotated[str, Field(min_length=1)]
-Texts = Annotated[list[Text], Field(min_length=1, max_length=_TEXTS)]
-Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**63)] | str], Field(min_length=1, max_length=_TEXTS)]
+Texts = Annotated[list[Text], _Items]
+Input = Annotated[Text | Texts, BeforeValidator(_no_token_ids)]
+Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**63)] | str], _Items]
 Width = Annotated[int, Field(ge=1)]
 
 
@@ -29,25 +40,9 @@ class _Asked(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _known(cls, value: Any) -> Any:
-        for name in value if isinstance(value, dict) else ():
-            check_name("field", name, cls.model_fields)
-        return value
-
-    @field_validator("input", "inputs", mode="before", check_fields=False)
-    @classmethod
-    def _no_token_ids(cls, value: Any) -> Any:
-        while isinstance(value, list) and value and type(value[0]) in (list, int):
-            if type(value[0]) is int:
-                raise ValueError(_TOKEN_IDS)
-            value = value[0]
-        return value
-
 
 class Embeddings(_Asked):
-    input: Text | Texts
+    input: Input
     model: str
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Width | None = None
@@ -57,7 +52,7 @@ class Embeddings(_Asked):
 
 
 class Embed(_Asked):
-    inputs: Text | Texts
+    inputs: Input
     normalize: bool | None = None
     truncate: bool | None = None
     truncation_direction: Literal["right", "Right"] | None = None
@@ -71,12 +66,23 @@ class Search(_Asked):
     k: Annotated[int, Field(ge=1, le=10_000)] = 10
 
 
-class Change(_Asked):
-    texts: Texts | None = None
+class Add(_Asked):
+    texts: Texts
     ids: Ids | None = None
 
 
-CHANGES = {"add": "`texts`, with or without `ids`", "update": "`texts` and `ids`", "remove": "`ids` alone"}
+class Update(_Asked):
+    texts: Texts
+    ids: Ids
+
+
+class Remove(_Asked):
+    ids: Ids
+
+
+def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """JSON, also of arrays."""
+    return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), status, headers, "application/json")
 
 
 class Refused(HTTPException):
@@ -106,7 +112,7 @@ async def refusal(request: Request, error: Exception) -> Response:
     told = {"error": {**told, "param": getattr(error, "param", None), "code": getattr(error, "code", None)}}
     if path in ("/", "/embed"):
         told = {"error": message, "error_type": _OF_TEI.get(status, "Backend")}
-    return Response(to_json(told), status, error.headers, "application/json")
+    return answer(told, status, error.headers)
 
 
 def _invalid(error: RequestValidationError, status: int) -> Refused:

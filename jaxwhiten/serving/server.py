@@ -7,7 +7,6 @@ import hmac
 import signal
 import socket
 import time
-from collections.abc import Set
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -21,8 +20,8 @@ _BODY = 8 << 20  # bytes of a request
 class Guard:
     """ASGI middleware: checks the key of requests, except to `/health`, limits their size and time, and counts them."""
 
-    def __init__(self, app: Any, key: str | None, seconds: float, paths: Set[str], registry: CollectorRegistry):
-        self.app, self.seconds, self.paths = app, seconds, paths
+    def __init__(self, app: Any, key: str | None, seconds: float, registry: CollectorRegistry):
+        self.app, self.seconds = app, seconds
         self.expected = f"Bearer {key}".encode() if key else None
         self.requests = Counter("jaxwhiten_requests", "Requests answered", ["path", "status"], registry=registry)
         about = "Seconds from request to answer"
@@ -31,12 +30,12 @@ class Guard:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        start, seen, whole, status, path = time.perf_counter(), 0, False, 0, scope["path"]
+        start, seen, status = time.perf_counter(), 0, 0
 
         async def limited() -> Any:
-            nonlocal seen, whole
+            nonlocal seen
             message = await receive()
-            seen, whole = seen + len(message.get("body", b"")), not message.get("more_body")
+            seen += len(message.get("body", b""))
             if seen > _BODY:
                 raise Refused(413, f"The body is longer than {_BODY:,} bytes.")
             return message
@@ -48,19 +47,19 @@ class Guard:
 
         try:
             given = dict(scope["headers"]).get(b"authorization", b"")
-            if self.expected and path != "/health" and not hmac.compare_digest(given, self.expected):
+            if self.expected and scope["path"] != "/health" and not hmac.compare_digest(given, self.expected):
                 raise Refused(401, "Expected the access key as `Authorization: Bearer KEY`.", code="invalid_api_key")
             async with asyncio.timeout(self.seconds):
                 await self.app(scope, limited, noted)
         except (Refused, TimeoutError) as error:
-            late = Refused(503, "Not answered in time.", wait=5) if whole else Refused(408, "The body came too late.")
+            late = Refused(503, f"The request took more than {self.seconds:g} seconds.", wait=5)
             if not status:
                 told = await refusal(Request(scope), error if isinstance(error, Refused) else late)
                 await told(scope, receive, noted)
         finally:
-            known = path if path in self.paths else "other"
-            self.requests.labels(known, status or 500).inc()
-            self.times.labels(known).observe(time.perf_counter() - start)
+            path = getattr(scope.get("route"), "path", "other")
+            self.requests.labels(path, status or 500).inc()
+            self.times.labels(path).observe(time.perf_counter() - start)
 
 
 def listen(host: str = "127.0.0.1", port: int = 8000) -> tuple[socket.socket, str]:

@@ -70,7 +70,7 @@ def test_token_ids_are_refused(plain, ids):
         ({"input": None}, 400, "input", "input: "),
         ({"input": ["a"] * 2049}, 413, "input", "at most 2048 items"),
         ({"input": "a", "model": "mini"}, 404, "model", "jaxwhiten-tiny or jaxwhiten-tiny:query"),
-        ({"input": "a", "dimension": 3}, 400, None, "Did you mean 'dimensions'"),
+        ({"input": "a", "dimension": 3}, 400, "dimension", "not permitted"),
         ({"input": "a", "dimensions": "3"}, 400, "dimensions", "integer"),
         ({"input": "a", "dimensions": 0}, 400, "dimensions", "greater"),
         ({"input": "a", "dimensions": 3}, 400, "dimensions", "no whitening"),
