@@ -130,7 +130,7 @@ class Evaluation:
         counts = ", ".join(f"{count:,} {what}" for what, count in self.counts.items())
         return (
             f"Evaluation({found}, {counts}; {made['model']}, {made['pooling']}, {self.similarity}, up to"
-            f" {made['max_length']} tokens, {made['dtype']})"
+            f" {made['max_length']} tokens, {made['dtype']} by {made['engine']})"
         )
 
     def __str__(self) -> str:
@@ -145,7 +145,8 @@ class Evaluation:
         counts = ", ".join(f"{count:,} {what}" for what, count in self.counts.items())
         fitted = f"; {self.fitted_on}" if self.fitted_on else ""
         unit = ". Scores × 100" if len(names) > 2 else ""
-        about = f"{self.data + ': ' if self.data else ''}{counts}; {self.encoding['model']}{fitted}{unit}"
+        made = "{model}, {dtype} by {engine}".format(**self.encoding)
+        about = f"{self.data + ': ' if self.data else ''}{counts}; {made}{fitted}{unit}"
         return "\n".join([about, "", *lines, *(["", self.verdict] if self.verdict else [])])
 
     def _cells(self, row: Row) -> list[str]:

@@ -61,7 +61,7 @@ def test_the_encoders_own_similarity_and_prompt_are_used(tiny_model, pairs):
 def test_what_is_shown(encoder, pairs):
     shown = repr(evaluate(encoder, pairs, resamples=20))
     assert shown.startswith("Evaluation(Spearman ")
-    assert shown.endswith(f"40 pairs; {encoder.name}, mean, cosine, up to 32 tokens, float32)")
+    assert shown.endswith(f"40 pairs; {encoder.name}, mean, cosine, up to 32 tokens, float32 by jax)")
 
 
 @pytest.mark.parametrize(
