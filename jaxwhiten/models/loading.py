@@ -78,7 +78,14 @@ def _abstract(config: EncoderConfig, dtype: str, remat: bool) -> tuple[nnx.Graph
 
 @functools.lru_cache(maxsize=16)
 def _traced(config: EncoderConfig, dtype: str, remat: bool) -> tuple[nnx.GraphDef[Any], nnx.State[Any, Any]]:
-    return nnx.split(nnx.eval_shape(lambda: init_model(config, seed=0, dtype=dtype, remat=remat)))
+    return nnx.split(nnx.eval_shape(lambda: init_model(config, seed=_OneKey(), dtype=dtype, remat=remat)))
+
+
+class _OneKey(nnx.Rngs):
+    """One key for all parameters: most of the time of tracing a model went into streams of keys."""
+
+    def params(self) -> jax.Array:
+        return jax.random.key(0)
 
 
 def init_model(
