@@ -1,57 +1,35 @@
-"""Notes and progress on stderr: a bar on a terminal, a line every 30 seconds in a file."""
+"""Notes on stderr, and whether there are any, or bars (`jaxwhiten.bars`)."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Iterator
-from typing import Any
 
-from tqdm import tqdm
-
-_LINE = "{desc}: {n_fmt} of {total_fmt} {unit}s, {rate_fmt}, {remaining} left"
-_LINES = {"mininterval": 30, "miniters": 1, "delay": 30, "bar_format": _LINE}
-_silent = False
+silent = False
 
 
 @contextlib.contextmanager
-def quiet(silent: bool = True) -> Iterator[None]:
-    """Neither notes nor progress in the block, if `silent`."""
-    global _silent
-    before, _silent = _silent, silent
+def quiet(wanted: bool = True) -> Iterator[None]:
+    """Neither notes nor progress in the block, if `wanted`."""
+    global silent
+    before, silent = silent, wanted
     try:
         yield
     finally:
-        _silent = before
+        silent = before
 
 
 def say(text: object) -> None:
     """Prints a line on stderr, above a bar."""
-    if not _silent and sys.stderr.isatty():
+    if not silent and sys.stderr.isatty():
+        from tqdm import tqdm
+
         tqdm.write(str(text), sys.stderr)
-    elif not _silent:
+    elif not silent:
         print(text, file=sys.stderr)
 
 
 def note(text: object) -> None:
     """`say`, as a note."""
     say(f"note: {text}")
-
-
-class Progress(tqdm):
-    """A bar of tqdm; `show` is whether there is one, and None leaves a file the lines."""
-
-    def __init__(self, show: bool | None = None, **how: Any):
-        self._lines = show is None and not sys.stderr.isatty()
-        super().__init__(disable=show is False or _silent, **{**how, **(_LINES if self._lines else {})})
-
-    def display(self, msg: str | None = None, pos: int | None = None) -> None:
-        if self._lines:
-            print(self, file=self.fp, flush=True)
-        else:
-            super().display(msg, pos)
-
-    def close(self) -> None:
-        if self._lines:
-            self.disable = True  # no last line, which would end with the one before
-        super().close()

@@ -1,14 +1,14 @@
 """Progress in a file: a line now and then, without control characters."""
 
-from jaxwhiten import progress
-from jaxwhiten.progress import Progress
+from jaxwhiten import bars, progress
+from jaxwhiten.bars import Progress
 
 
 def test_lines_in_a_file(capsys, monkeypatch):
     with Progress(total=10, desc="encode", unit="text") as bar:
         bar.update(5)
     assert capsys.readouterr().err == ""  # nothing before 30 seconds
-    monkeypatch.setattr(progress, "_LINES", {**progress._LINES, "mininterval": 0, "delay": 0})
+    monkeypatch.setattr(bars, "_LINES", {**bars._LINES, "mininterval": 0, "delay": 0})
     with Progress(total=10, desc="encode", unit="text") as bar:
         bar.update(5)
         bar.update(3)

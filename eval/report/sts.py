@@ -53,7 +53,8 @@ def _caption(run: STSRun) -> str:
     header, parameters = run.header, run.parameters()
     parts = [
         f"{'Sample, not a benchmark. ' if header.sample else ''}Spearman × 100, {AGGREGATE_NAMES[header.aggregate]}.",
-        f"{header.model}, {header.dtype} by {header.config.get('engine', 'jax')}, at most {header.protocol['max_length']} tokens.",
+        f"{header.model}, {header.dtype} by {header.config.get('engine', 'jax')},"
+        f" at most {header.protocol['max_length']} tokens.",
     ]
     if len(parameters) == 1:
         parts.append(f"Whitening with {', '.join(f'{name} = {value}' for name, value in parameters[0].items())}.")

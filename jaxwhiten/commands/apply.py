@@ -23,9 +23,9 @@ def run(args: argparse.Namespace) -> Report | None:
     import numpy as np
 
     from jaxwhiten.arrays import as_matrix, normalize, work_dtype
+    from jaxwhiten.bars import Progress
     from jaxwhiten.codes import Code
     from jaxwhiten.commands.vectors import check_output, open_vectors, vector_writer, written
-    from jaxwhiten.progress import Progress
 
     check_output(args.output)
     vectors = open_vectors(args.vectors)

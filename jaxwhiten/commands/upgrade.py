@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import shutil
 
+from jaxwhiten.bars import Progress
 from jaxwhiten.commands.arguments import Report, add, add_model, load_encoder
 from jaxwhiten.errors import InputError
-from jaxwhiten.progress import Progress
 
 _AT_ONCE = 1024  # texts embedded between two updates of the progress bar
 

@@ -15,11 +15,11 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from jaxwhiten.bars import Progress
 from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import TaskSpec
 from jaxwhiten.errors import DataError, DataNotFoundError, OutputError, optional
 from jaxwhiten.io import PathLike, atomic_path, content_key, sha256_file
-from jaxwhiten.progress import Progress
 
 SENTEVAL_URL = "https://huggingface.co/datasets/princeton-nlp/datasets-for-simcse/resolve/main/senteval.tar"
 SENTEVAL_URL_VARIABLE = "JAXWHITEN_SENTEVAL_URL"  # for mirrors

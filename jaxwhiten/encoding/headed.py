@@ -132,10 +132,10 @@ class Headed:
 
     def _judged(self) -> dict[str, Any]:
         """The record of `tuned`, with the participation ratio if that decides."""
-        from jaxwhiten.datasets import load_sts
-
         if self._tuned is not None:
             return {"tuned": self._tuned}
+        from jaxwhiten.datasets import load_sts
+
         own = self.without_code().before_whitening()
         if (key := (own.head.fingerprint, own.head.form)) not in self._ratios:
             pairs, ready = load_sts("sts_sample").splits["test"], own._named(own.pooling)

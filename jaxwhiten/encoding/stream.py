@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
-from tqdm import tqdm
 
 from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.coded import with_code
@@ -23,13 +22,11 @@ from jaxwhiten.engines.batching import Batch, Found
 from jaxwhiten.engines.engine import Engine
 from jaxwhiten.errors import InputError, JaxwhitenError, NonFiniteError
 from jaxwhiten.head import AfterPrompt, Head, Heads, Step
-from jaxwhiten.progress import Progress
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds
 
 BLOCK = 16_384  # sentences tokenised and sorted together
 _FEW = 16  # up to this many sentences are encoded without a progress bar
-_NO_BAR = tqdm(disable=True)  # one for all, because making a bar takes longer than tokenising a sentence
 _FAILURES = (RuntimeError, MemoryError)  # raised by a batch, in any engine
 
 
@@ -93,7 +90,7 @@ ReadyHeads = Mapping[str, ReadyHead]
 
 
 def vectors(
-    engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, bar: tqdm | None = None
+    engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, bar: Any = None
 ) -> dict[str, np.ndarray]:
     """The vectors of all sentences, in their order; NonFiniteError, with all their `rows`, if some are not finite."""
     n, bad, suspects = len(tokens.lengths), set[int](), set[int]()
@@ -183,7 +180,7 @@ class Run:
     tokenizer: BulkTokenizer
     engine: Engine
     heads: ReadyHeads
-    bar: tqdm
+    bar: Any
     max_rows: int | None = None
 
     def __post_init__(self) -> None:
@@ -240,9 +237,18 @@ class Run:
         return {name: out[name] for name in self.heads}
 
 
-def progress(sentences: Any = (), show: bool | None = None) -> tqdm:
+class _NoBar(contextlib.nullcontext[Any]):
+    def __enter__(self) -> _NoBar:
+        return self
+
+    def update(self, n: int) -> None: ...
+
+
+def progress(sentences: Any = (), show: bool | None = None) -> Any:
     """A progress bar over sentences; None shows it on a terminal after a second, unless there are only a few."""
     total = len(sentences) if isinstance(sentences, Sized) else None
     if show is False or (show is None and total is not None and total <= _FEW):
-        return _NO_BAR
+        return _NoBar()
+    from jaxwhiten.bars import Progress  # tqdm's import takes longer than a few sentences
+
     return Progress(show, total=total, desc="encode", unit="text", leave=False, delay=1 if show is None else 0)

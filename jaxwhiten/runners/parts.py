@@ -19,12 +19,12 @@ from typing import Any, TypedDict
 import numpy as np
 
 from jaxwhiten import io
+from jaxwhiten.bars import Progress
 from jaxwhiten.codes import load_code
 from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks, rows, text_hash
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import FormatError, InputError, MismatchError, check_name, optional
-from jaxwhiten.progress import Progress
 from jaxwhiten.records import from_json
 from jaxwhiten.space import JUDGED, check_space
 from jaxwhiten.whitening import Moments, grouped

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import io
+from jaxwhiten.bars import Progress
 from jaxwhiten.errors import optional
 from jaxwhiten.lazy import hidden
-from jaxwhiten.progress import Progress, say
+from jaxwhiten.progress import say
 from jaxwhiten.runtime.distributed import is_writer
 
 METRICS_FILE, PLOT_FILE = "metrics.jsonl", "loss.png"

@@ -214,7 +214,17 @@ def row(name, size, value, low=None, high=None):
     ],
 )
 def test_the_verdict_follows_the_intervals(others, verdict):
-    found = Evaluation("", {"pairs": 9}, (row("raw", 400, 0.0), *others), 0, "", "cosine", {"model": "m"}, 10, 0)
+    found = Evaluation(
+        "",
+        {"pairs": 9},
+        (row("raw", 400, 0.0), *others),
+        0,
+        "",
+        "cosine",
+        {"model": "m", "dtype": "float32", "engine": "jax"},
+        10,
+        0,
+    )
     assert found.verdict.startswith(verdict)
     assert bool(found.verdict) == bool(verdict)
     assert str(found).endswith(found.verdict)

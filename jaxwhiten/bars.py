@@ -1,0 +1,32 @@
+"""Bars of progress on stderr: a bar on a terminal, a line every 30 seconds in a file."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from tqdm import tqdm
+
+from jaxwhiten import progress
+
+_LINE = "{desc}: {n_fmt} of {total_fmt} {unit}s, {rate_fmt}, {remaining} left"
+_LINES = {"mininterval": 30, "miniters": 1, "delay": 30, "bar_format": _LINE}
+
+
+class Progress(tqdm):
+    """A bar of tqdm; `show` is whether there is one, and None leaves a file the lines."""
+
+    def __init__(self, show: bool | None = None, **how: Any):
+        self._lines = show is None and not sys.stderr.isatty()
+        super().__init__(disable=show is False or progress.silent, **{**how, **(_LINES if self._lines else {})})
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
+        if self._lines:
+            print(self, file=self.fp, flush=True)
+        else:
+            super().display(msg, pos)
+
+    def close(self) -> None:
+        if self._lines:
+            self.disable = True  # no last line, which would end with the one before
+        super().close()
