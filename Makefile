@@ -185,16 +185,13 @@ upgrade: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/upgrade.md; 
 TEXT ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-00.txt.gz
 OTHER ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-08.txt.gz
 # What each γ costs, by encoder and corpus.
-ENCODERS ?= minilm:auto:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny
+ENCODERS ?= minilm:sentence-transformers/all-MiniLM-L6-v2 tiny:jaxwhiten-tiny
 regret: $(call stamp,cpu-data-eval) ## The table of the rule for γ of docs/evidence/gamma.md; needs the data folder
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
-	@set -e; for encoder in $(ENCODERS); do \
-	  model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$${pooling%:*}; \
-	  for data in snli wikipedia-7000; do \
-	    $(BIN)/python -m eval.codes --config configs/regret.py --config.model=$$model --config.pooling=$$pooling \
-	      --config.dataset=$$data --config.out=runs/regret/$${encoder%%:*}-$$data; \
-	  done; \
-	done
+	@set -e; for encoder in $(ENCODERS); do for data in snli wikipedia-7000; do \
+	  $(BIN)/python -m eval.codes --config configs/regret.py --config.model=$${encoder#*:} --config.dataset=$$data \
+	    --config.out=runs/regret/$${encoder%%:*}-$$data; \
+	done; done
 
 # Sentences of Wikipedia, every eighth of some length; then each objective with each seed, raw and whitened.
 OBJECTIVES ?= simcse tsdae ct whitenedcse

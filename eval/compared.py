@@ -159,7 +159,8 @@ def regret_table(runs: Sequence[CodesRun]) -> Table:
     """
     found: dict[str, list[tuple[str, list[float]]]] = {}
     for run in runs:
-        who = f"{run.header.model.rpartition('/')[2]}, {run.header.config['pooling']}"
+        pooling = run.header.config["pooling"]
+        who = run.header.model.rpartition("/")[2] + f", {pooling}" * (pooling != "auto")
         chosen = {name: rule(run) for name, rule in RULES.items()} | {"others": _left_out(run, runs)}
         for name, gamma in chosen.items():
             lost = [] if gamma is None else regrets(run)[gamma]
