@@ -234,7 +234,7 @@ def advice(rows: Sequence[results.UpgradeRow]) -> str:
     everything, reads = rows[-1], [row for row in rows if row.method == ON_READ]
     gain = everything.versus_stay
     if gain is None or gain.low <= 0:
-        return "Stay: everything embedded anew gains nothing that is more than chance."
+        return "Stay: re-embedding everything brings no significant gain."
     best = reads[-1] if reads else None
     for read in reads:
         if read.mrr_at_10 >= ENOUGH * everything.mrr_at_10:
@@ -242,7 +242,7 @@ def advice(rows: Sequence[results.UpgradeRow]) -> str:
     if best and best.versus_stay and best.versus_stay.low > 0 and best.versus_stay.value > gain.value / 2:
         return (
             f"Embed on read, then fill: {best.candidates} candidates gain {best.versus_stay.value:+.1f} points of"
-            f" {gain.value:+.1f}, for the old encoder finds {best.old_recall or 0:.0%} of what is wanted."
+            f" {gain.value:+.1f}, because the old encoder finds {best.old_recall or 0:.0%} of the relevant documents."
         )
     return f"Embed everything ({gain.value:+.1f} points): the old encoder finds too little of what is wanted."
 
