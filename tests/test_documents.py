@@ -78,10 +78,15 @@ def test_the_commands_run(page, minilm, tmp_path):
         )
     for folder in ("train", "eval", "configs"):
         (tmp_path / folder).symlink_to(ROOT / folder)
-    for program, what in {"jaxwhiten": "-m jaxwhiten.commands.cli ", "python": ""}.items():
+    programs = {
+        "jaxwhiten": f'exec {sys.executable} -m jaxwhiten.commands.cli "$@"',
+        "python": f'exec {sys.executable} "$@"',
+        "pip": "echo 'a block that installs belongs in bash' >&2; exit 1",  # not into this environment
+    }
+    for program, what in programs.items():
         script = tmp_path / "bin" / program
         script.parent.mkdir(exist_ok=True)
-        script.write_text(f'#!/bin/sh\nexec {sys.executable} {what}"$@"\n')
+        script.write_text(f"#!/bin/sh\n{what}\n")
         script.chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     for line, block in blocks(page, "sh"):
