@@ -188,9 +188,9 @@ OTHER ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-08.txt.gz
 ENCODERS ?= minilm:sentence-transformers/all-MiniLM-L6-v2 tiny:jaxwhiten-tiny
 regret: $(call stamp,cpu-data-eval) ## The table of the rule for γ of docs/evidence/gamma.md; needs the data folder
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
-	@set -e; for encoder in $(ENCODERS); do for data in snli wikipedia-7000; do \
-	  $(BIN)/python -m eval.codes --config configs/regret.py --config.model=$${encoder#*:} --config.dataset=$$data \
-	    --config.out=runs/regret/$${encoder%%:*}-$$data; \
+	@set -e; for encoder in $(ENCODERS); do for data in snli wikipedia-7000 scifact:$(JAXWHITEN_DATA_DIR)/beir/scifact; do \
+	  $(BIN)/python -m eval.codes --config configs/regret.py --config.model=$${encoder#*:} --config.dataset=$${data#*:} \
+	    --config.out=runs/regret/$${encoder%%:*}-$${data%%:*}; \
 	done; done
 
 # Sentences of Wikipedia, every eighth of some length; then each objective with each seed, raw and whitened.
