@@ -50,7 +50,7 @@ tokenizer.enable_truncation(128)
 session = onnxruntime.InferenceSession({graph!r}, providers=["CPUExecutionProvider"])
 rows = tokenizer.encode_batch({sentences!r})
 ids, mask = (np.array([getattr(row, name) for row in rows], np.int64) for name in ("ids", "attention_mask"))
-assert session.run(None, {{"ids": ids, "mask": mask}})[0].shape == (10, 384)
+assert session.run(None, {{"input_ids": ids, "attention_mask": mask}})[0].shape == (10, 384)
 print("cpu")
 """
 PLAIN = """
@@ -64,7 +64,7 @@ how = {{"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "CACHE
 model = openvino.Core().compile_model({graph!r}, "CPU", how)
 rows = tokenizer.encode_batch({sentences!r})
 ids, mask = (np.array([getattr(row, name) for row in rows], np.int64) for name in ("ids", "attention_mask"))
-assert model({{"ids": ids, "mask": mask}})[0].shape == (10, 384)
+assert model({{"input_ids": ids, "attention_mask": mask}})[0].shape == (10, 384)
 print("cpu")
 """
 PARTS = ("import", "load", "first call", "second call")

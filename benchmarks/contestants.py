@@ -10,6 +10,8 @@ import contextlib
 import functools
 import io
 import os
+import shutil
+import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -118,7 +120,27 @@ def onnxruntime(job: Job, int8: bool = False) -> Encode:
             quantize_dynamic(path, small)
         path = small
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return length_sorted(job, lambda ids, mask: session.run(None, {"ids": ids, "mask": mask})[0])
+    return length_sorted(job, lambda ids, mask: session.run(None, {"input_ids": ids, "attention_mask": mask})[0])
+
+
+def fastembed(job: Job) -> Encode:
+    """fastembed, which runs ONNX Runtime, on that graph beside the tokenizer's files, as a model of one's own."""
+    model = local_fastembed(job, normalization=False)
+    return lambda texts: np.stack(list(model.embed(texts)))
+
+
+def local_fastembed(job: Job, normalization: bool) -> Any:
+    """fastembed's model, which asks no hub."""
+    from fastembed import TextEmbedding
+    from fastembed.common.model_description import ModelSource, PoolingType
+
+    graph = exported(job)
+    for file in job.folder.glob("*.json"):
+        shutil.copy(file, graph.parent)
+    name, nowhere = f"jaxwhiten-benchmarks/{uuid.uuid4()}", ModelSource(url="http://localhost/none")
+    how = {"pooling": PoolingType.DISABLED, "normalization": normalization, "dim": 384, "model_file": graph.name}
+    TextEmbedding.add_custom_model(model=name, sources=nowhere, **how)
+    return TextEmbedding(name, specific_model_path=str(graph.parent))
 
 
 def openvino(job: Job, precision: str) -> Encode:
@@ -136,11 +158,13 @@ def openvino(job: Job, precision: str) -> Encode:
                 (tokens.padded(np.array([i]), 1, int(n), 0).astype(np.int64), int(n))
                 for i, n in enumerate(tokens.lengths)
             ]
-            data = nncf.Dataset(samples, lambda it: {"ids": it[0], "mask": np.ones((1, it[1]), np.int64)})
+            data = nncf.Dataset(
+                samples, lambda it: {"input_ids": it[0], "attention_mask": np.ones((1, it[1]), np.int64)}
+            )
             model = nncf.quantize(model, data, model_type=nncf.ModelType.TRANSFORMER, subset_size=len(samples))
     hint = {"INFERENCE_PRECISION_HINT": "bf16" if precision == "bfloat16" else "f32"}
     compiled = core.compile_model(model, "CPU", {**hint, "PERFORMANCE_HINT": "LATENCY"})
-    return length_sorted(job, lambda ids, mask: compiled({"ids": ids, "mask": mask})[0])
+    return length_sorted(job, lambda ids, mask: compiled({"input_ids": ids, "attention_mask": mask})[0])
 
 
 def keras_hub(job: Job) -> Encode:
@@ -187,6 +211,7 @@ CONTESTANTS = {
     "sentence-transformers, backend openvino": Contestant(
         functools.partial(sentence_transformers, backend="openvino"), large=True
     ),
+    "fastembed": Contestant(fastembed, exact=True),
     "ONNX Runtime": Contestant(onnxruntime, exact=True, large=True),
     "ONNX Runtime int8": Contestant(functools.partial(onnxruntime, int8=True), large=True),
     "OpenVINO float32": Contestant(functools.partial(openvino, precision="float32"), exact=True, large=True),
@@ -224,9 +249,9 @@ def exported(job: Job) -> Path:
             MeanPooled(),
             (ids, torch.ones_like(ids)),
             path,
-            input_names=["ids", "mask"],
+            input_names=["input_ids", "attention_mask"],
             output_names=["vectors"],
-            dynamic_axes={"ids": axes, "mask": axes, "vectors": {0: "batch"}},
+            dynamic_axes={"input_ids": axes, "attention_mask": axes, "vectors": {0: "batch"}},
             dynamo=False,
         )
     return path

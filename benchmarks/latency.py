@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contestants import CONTESTANTS, Encode, Job, exported, quiet
+from benchmarks.contestants import CONTESTANTS, Encode, Job, exported, local_fastembed, quiet
 from benchmarks.encode import MINILM, MODEL, texts_of
 from benchmarks.harness import PAUSE, in_words, interleave, median, ratio, rotated, save
 from benchmarks.tables import times
@@ -63,6 +63,11 @@ def encoders(job: Job) -> dict[str, Callable[[str], np.ndarray]]:
 
     peer = SentenceTransformer(str(job.folder), device="cpu")
     found["sentence-transformers"] = lambda text: peer.encode(text, show_progress_bar=False)
+    try:
+        light = local_fastembed(job, normalization=True)
+        found["fastembed"] = lambda text: next(iter(light.embed(text)))
+    except ImportError as error:
+        print(f"  skipped fastembed: {error}", file=sys.stderr)
     graph = exported(job)
     import onnxruntime
     import openvino
@@ -89,7 +94,7 @@ def shortest(job: Job, run: Callable[[dict[str, np.ndarray]], Any]) -> Callable[
 
     def encode(text: str) -> np.ndarray:
         ids = np.array([tokenizer.encode(text).ids], np.int64)
-        vector = run({"ids": ids, "mask": np.ones_like(ids)})[0]
+        vector = run({"input_ids": ids, "attention_mask": np.ones_like(ids)})[0]
         return vector / np.linalg.norm(vector)
 
     return encode
@@ -197,7 +202,7 @@ def long_documents(folder: Path, tokens: int, rounds: int) -> dict[str, Any]:
     long = texts_of("long", tokenizer, 4 * tokens)
     words = " ".join(long).split()
     texts = [" ".join(words[at : at + LENGTH]) for at in range(0, len(words) - LENGTH, LENGTH)][: tokens // LENGTH]
-    names = [name for name, it in CONTESTANTS.items() if it.exact or ("bfloat16" in name and not it.gpu)]
+    names = [name for name, it in CONTESTANTS.items() if it.large and (it.exact or ("bfloat16" in name and not it.gpu))]
     with tempfile.TemporaryDirectory() as scratch:
         job = Job(folder, LENGTH, tokenizer, texts, Path(scratch), "cpu", "float32")
         run: dict[str, Encode] = {name: CONTESTANTS[name].make(job) for name in names}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import gc
 import importlib
 import inspect
 import sys
@@ -37,15 +36,3 @@ def hidden(module: str) -> Iterator[None]:
         yield
     finally:
         del sys.modules[module]
-
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """No garbage collection in the block: importing JAX and Flax makes many objects and no garbage, 0.2 s of search."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

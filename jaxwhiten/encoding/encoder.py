@@ -31,7 +31,6 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.head import AUTO, Head, Settings, Step, Truncate, canonical, longest_text
 from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.head import pooling_names
-from jaxwhiten.lazy import uncollected
 from jaxwhiten.models import folders
 from jaxwhiten.space import with_space
 from jaxwhiten.text import Texts, TokenIds, as_texts, in_role, prompt_named, text_blocks
@@ -113,8 +112,7 @@ class Encoder(Headed):
         pooling = canonical(pooling)
         dtype = dtype or "float32"
         engine = chosen(engine, folder, dtype, device)
-        with uncollected():
-            module, config, weights_folder = engine_class(engine).load(folder, dtype)
+        module, config, weights_folder = engine_class(engine).load(folder, dtype)
         said, head = read_parts(folder, config, str(model), pooling, bare)
         max_length = longest_text(weights_folder, config) if max_length is None else max_length
         truncate_dim = said.truncate_dim if truncate_dim is None else truncate_dim

@@ -1,6 +1,7 @@
 """The engine that is chosen: OpenVINO on a CPU for what it takes, with the vectors of JAX; else JAX, which says why."""
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from jaxwhiten.engines import chosen, engine_class, engine_for, openvino, record
 from jaxwhiten.errors import MissingDependencyError
 from jaxwhiten.head import Head
 from jaxwhiten.models import StaticEncoder
+from jaxwhiten.models.folders import load_config
 from jaxwhiten.text import TokenIds
 from tests.golden import cases
 from tests.tiny import FAMILIES, SENTENCES, write_model, write_tokenizer
@@ -56,6 +58,12 @@ def test_every_golden_family_but_experts_is_taken_with_the_vectors_of_jax(tmp_pa
         found[name] = stream.vectors(engine, tokens, heads)[""]
     scale = max(1.0, float(np.abs(found["jax"]).max()))
     assert np.abs(found["openvino"] - found["jax"]).max() <= 1e-5 * scale
+
+
+def test_the_guide_names_the_families_that_openvino_does_not_take(tmp_path):
+    said = Path("docs/guides/engines.md").read_text(encoding="utf-8").partition("does not take: ")[2].partition(", ")[0]
+    folders = [cases.write_checkpoint(tmp_path / str(number), case) for number, case in enumerate(EXPERTS)]
+    assert {f"`{load_config(folder).model_type}`" for folder in folders} == {said}
 
 
 def test_a_variable_names_the_engine_and_an_argument_comes_first(folder, monkeypatch):
