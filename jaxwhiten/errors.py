@@ -105,13 +105,22 @@ def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:
 
 
 def check_name(what: str, name: object, valid: Iterable[Any]) -> None:
-    """Raises `unknown_name` if a name is not among the valid ones."""
+    """Raises `unknown_name` if a name is not among the valid ones.
+
+    >>> check_name("pooling", "mena", ["mean", "cls"])
+    Traceback (most recent call last):
+    jaxwhiten.errors.InputError: ...
+    """
     if name not in (names := list(valid)):
         raise unknown_name(what, name, names)
 
 
 def is_number(value: Any, kind: Any = numbers.Real) -> bool:
-    """Whether a parameter is a finite number of the given kind; a boolean is no number here."""
+    """Whether a parameter is a finite number of the given kind; a boolean is no number here.
+
+    >>> is_number(0.5), is_number(True), is_number(float("nan"))
+    (True, False, False)
+    """
     return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -142,7 +151,11 @@ def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:
 
 
 def install_command(extra: str) -> str:
-    """The command that installs this package with an extra, from a checkout or from the repository in its metadata."""
+    """The command that installs this package with an extra, from a checkout or from the repository in its metadata.
+
+    >>> "[serve]" in install_command("serve")
+    True
+    """
     return f"pip install '.[{extra}]' in a checkout, or pip install 'jaxwhiten[{extra}] @ git+{_repository()}'"
 
 

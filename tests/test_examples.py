@@ -11,9 +11,9 @@ import jax
 import numpy as np
 import pytest
 
-PACKAGES = ["", ".codes", ".datasets", ".encoding", ".losses", ".metrics", ".metrics.bootstrap", ".scoring", ".search"]
-PACKAGES += [".whitening"]
-OTHERS = [".errors", ".export", ".head", ".models", ".training"]  # what their names show runs, too
+PACKAGES = ["", ".codes", ".datasets", ".encoding", ".export", ".losses", ".metrics", ".metrics.bootstrap", ".scoring"]
+PACKAGES += [".search", ".whitening"]
+OTHERS = [".errors", ".head", ".models", ".training"]  # what their names show runs, too
 
 
 def _public(package):
@@ -69,7 +69,7 @@ def test_the_examples_of_a_name_run(package, name, cross_encoder, tmp_path, monk
     for file, text in FILES.items():
         Path(file).write_text(text)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    written, globs = [], {"np": np, "jax": jax, "jnp": jax.numpy, **_all("jaxwhiten"), **_all(package)}
+    written, globs = [], {"np": np, "jax": jax, "jnp": jax.numpy, "Path": Path, **_all("jaxwhiten"), **_all(package)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # where a few rows are enough to show how it is written
         for text in examples:

@@ -49,6 +49,10 @@ class Int8Report(NamedTuple):
 def save_int8(folder: str | Path, encoder: Any, sentences: Texts, *, cosine: float = COSINE) -> Int8Report:
     """Writes a model folder with int8 weights, for `Encoder.from_pretrained(folder, engine="openvino", dtype="int8")`.
 
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> report = save_int8("int8", encoder, load_sts("sts_sample").splits["test"].sentence1)  # doctest: +SKIP
+    >>> Encoder.from_pretrained("int8", engine="openvino", dtype="int8")  # doctest: +SKIP
+
     Args:
       folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole.
       encoder: A `jaxwhiten.Encoder`.

@@ -24,7 +24,11 @@ def filled(template: str, /, **values: object) -> str:
 
 
 def card(name: str, text: str, base_model: str, header: Mapping[str, str], *tags: str) -> str:
-    """A model card: the header that the hub reads, a title, and the text."""
+    """A model card: the header that the hub reads, a title, and the text.
+
+    >>> card("small", "Text.", "bert-base-uncased", {"license": "apache-2.0"}, "bert").splitlines()[1]
+    'license: apache-2.0'
+    """
     base = f"base_model: {json.dumps(base_model, ensure_ascii=False)}\n" if base_model else ""
     lines = "".join(f"{key}: {value}\n" for key, value in header.items())
     listed = "\n".join(f"- {tag}" for tag in (*tags, "feature-extraction", "jaxwhiten"))
@@ -44,6 +48,10 @@ def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
     """The card of an encoder with unchanged weights, in Markdown with the header that the hub reads.
 
     `scores` are Spearman × 100, by task.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> "up to 64 tokens" in head_card("small", encoder, {"STS-B": 70.0})
+    True
     """
     base = Path(encoder.name).resolve().name if Path(encoder.name).is_dir() else encoder.name
     code, dimension, whitening = encoder.head.code, encoder.without_code().dimension, encoder.head.whitening
@@ -96,6 +104,11 @@ def model_card(
     """The card of a fine-tuned encoder, in Markdown with the header that the hub reads.
 
     `recipe` holds the settings of the run, `scores` scores × 100 by name, `before` the base model's.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> text = model_card("tuned", encoder, base_model="bert", recipe={}, scores={"STS-B": 70.0}, before={})
+    >>> "70.00" in text
+    True
     """
     modules = " > ".join(step.words() for step in encoder.head.steps)
     shown = {**scores, **{f"{task}, base model": score for task, score in before.items()}}

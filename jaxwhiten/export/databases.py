@@ -31,7 +31,11 @@ _BLOCK = 8192  # texts added at once
 
 
 class Database(NamedTuple):
-    """How a database stores vectors; `templates` has the code that uses it."""
+    """How a database stores vectors; `templates` has the code that uses it.
+
+    >>> DATABASES["pgvector"].columns(48, most=384)
+    384
+    """
 
     packages: str  # of its client
     place: str  # the argument of `connect` in examples
@@ -80,7 +84,12 @@ def turn(inputs: int, outputs: int) -> Float64[np.ndarray, "inputs outputs"]:
 
 
 def front(whitening: Whitening, database: str, size: int, gamma: float) -> Whiten:
-    """The map in front of a database: mean and axes of a whitening, with as many columns as fit `size` bytes."""
+    """The map in front of a database: mean and axes of a whitening, with as many columns as fit `size` bytes.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
+    >>> front(Whitening().fit(rows), "qdrant", size=8, gamma=0.25).weight.shape
+    (8, 8)
+    """
     kind, varying = DATABASES[database], min(whitening.n_features_in_, whitening.rank_)
     if (columns := kind.columns(size, varying)) < 1:
         raise InputError(f"No vector of {varying} columns fits {size} bytes of {database}: {kind.quantiser}.")
@@ -96,6 +105,11 @@ def save_database(
     folder: str | Path, encoder: Encoder, database: str, size: int = 48, *, gamma: float | None = None
 ) -> dict[str, Any]:
     """Writes a model folder for a database, and the code that opens the database, adds to it and queries it.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> texts = load_sts("sts_sample").splits["test"].sentence1
+    >>> save_database("pgvector", encoder.whiten(texts), "pgvector")["columns"]
+    384
 
     Args:
       folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It gets `model/`, which

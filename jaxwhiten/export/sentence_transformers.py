@@ -28,6 +28,10 @@ def save_trained(
 
     `base_model` is the model before training, `recipe` the settings of the run, `scores` and `before` the scores × 100
     by name, after training and before. `folder` and `name` are as for `export_sentence_transformer`.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> save_trained("tuned", encoder, base_model="bert", recipe={}, scores={}, before={}).name
+    'tuned'
     """
     folder, results = Path(folder), {"scores": scores, "before": before}
     card = model_card(name or folder.resolve().name, encoder, base_model=base_model, recipe=recipe, **results)

@@ -91,12 +91,20 @@ class Settings:
 
 
 def says_head(folder: Path) -> bool:
-    """Whether a model folder describes the steps after its Transformer."""
+    """Whether a model folder describes the steps after its Transformer.
+
+    >>> says_head(Path("cross"))
+    False
+    """
     return (folder / "modules.json").is_file() or (folder / "1_Pooling" / "config.json").is_file()
 
 
 def own_pooling(folder: Path) -> str:
-    """The pooling that gives a folder's own vectors: `"auto"`, or the mean if it describes no head."""
+    """The pooling that gives a folder's own vectors: `"auto"`, or the mean if it describes no head.
+
+    >>> own_pooling(Path("cross"))
+    'mean'
+    """
     return AUTO if says_head(folder) else "mean"
 
 

@@ -154,7 +154,11 @@ def parse(name: str) -> tuple[str, Maker]:
 
 
 def canonical(name: str) -> str:
-    """The canonical name of a pooling or alias; `"auto"` stays `"auto"`, also in front of a name (`Head.name`)."""
+    """The canonical name of a pooling or alias; `"auto"` stays `"auto"`, also in front of a name (`Head.name`).
+
+    >>> canonical("last_avg")
+    'mean'
+    """
     first, colon, rest = name.partition(":")
     return name if name == AUTO else f"{AUTO}:{parse(rest)[0]}" if first == AUTO and colon else parse(name)[0]
 
@@ -174,6 +178,10 @@ class Head:
 
     `name` is the name of an equivalent pooling; `"auto"` if there is none; or `"auto:NAME"` for a folder's head with
     another pooling. `form` defines how sentences are written before they are tokenised.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> encoder.head.name
+    'mean'
     """
 
     name: str
@@ -307,7 +315,13 @@ class Head:
 
 
 def at_pooling(steps: Steps) -> tuple[Steps, Steps]:
-    """The steps up to and including the pooling, and the steps after it."""
+    """The steps up to and including the pooling, and the steps after it.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> before, after = at_pooling(encoder.then(Normalize()).head.steps)
+    >>> len(before), after
+    (1, (Normalize(),))
+    """
     end = 1 + next(i for i, step in enumerate(steps) if isinstance(step, Pooling))
     return steps[:end], steps[end:]
 

@@ -15,7 +15,12 @@ from jaxwhiten.models import EncoderConfig, checkpoint, folders
 
 @step
 class LayerMix(StateStep):
-    """Weighted mean of hidden states (WeightedLayerPooling); layer 0 is the embedding output, -1 the last layer."""
+    """Weighted mean of hidden states (WeightedLayerPooling); layer 0 is the embedding output, -1 the last layer.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> encoder.with_pooling("layers:0+2").encode("A dog runs.").shape
+    (256,)
+    """
 
     layers: tuple[int, ...]
     weights: Any = array()

@@ -44,7 +44,11 @@ def activated(name: str, x: Float[Any, "*batch d"]) -> Float[Any, "*batch d"]:
 
 
 def dense_module(weight: Float[np.ndarray, "d k"], bias: Float[np.ndarray, " k"] | None = None) -> Module:
-    """The map x W + b as a Dense layer, the module of every linear step in a folder; without a bias, b is zero."""
+    """The map x W + b as a Dense layer, the module of every linear step in a folder; without a bias, b is zero.
+
+    >>> dense_module(np.eye(4, 2, dtype=np.float32)).kind
+    'Dense'
+    """
     offset = np.zeros(weight.shape[1]) if bias is None else bias
     return Dense(weight.T.astype(np.float32), offset.astype(np.float32), None, "Identity").module()
 
@@ -62,7 +66,12 @@ def _check_width(what: str, takes: int, width: int, giver: str = "model") -> Non
 
 @step
 class Whiten(VectorStep):
-    """A fitted whitening: x ↦ x W + b, where W is float32 [d, k] and b float32 [k]."""
+    """A fitted whitening: x ↦ x W + b, where W is float32 [d, k] and b float32 [k].
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
+    >>> Whiten.of(Whitening().fit(rows)).weight.shape
+    (8, 8)
+    """
 
     weight: Any = array()
     bias: Any = array()
@@ -99,6 +108,11 @@ class Dense(VectorStep):
 
     Weights are float32 [outputs, inputs], as in PyTorch. `residual_weight` maps the residual's input; None adds the
     input unchanged.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> layer = Dense(np.eye(64, 256, dtype=np.float32), np.zeros(64, np.float32), "identity")
+    >>> encoder.then(layer).dimension
+    64
     """
 
     weight: Any = array()
@@ -189,6 +203,10 @@ class Dense(VectorStep):
 class Truncate(VectorStep):
     """Keeps the first k columns, as for a Matryoshka encoder.
 
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> encoder.then(Truncate(64)).dimension
+    64
+
     References:
       Kusupati et al. 2022, "Matryoshka Representation Learning", section 3.
     """
@@ -215,7 +233,12 @@ class Truncate(VectorStep):
 
 @step
 class Normalize(VectorStep):
-    """Scales rows to unit length."""
+    """Scales rows to unit length.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> bool(np.isclose(np.linalg.norm(encoder.then(Normalize()).encode("A dog runs.")), 1))
+    True
+    """
 
     kinds = ("Normalize",)
 
@@ -277,7 +300,12 @@ class Quantise(VectorStep):
 
 
 def code_steps(code: Code) -> tuple[Step, ...]:
-    """The steps that apply a fitted code: its linear map, unit length if it has it, and its quantiser."""
+    """The steps that apply a fitted code: its linear map, unit length if it has it, and its quantiser.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
+    >>> len(code_steps(SpectrumCode(bytes=4).fit(rows)))
+    3
+    """
     affine, steps = code.plan.affine, list[Step]()
     if affine.matrix is not None:
         steps.append(Whiten(*affine.kernel, code.whitening))

@@ -72,6 +72,9 @@ class EncoderConfig:
     """Configuration of an encoder. All sizes are counts; rates are probabilities.
 
     The fields up to `pooler` are BERT's. The others describe how families differ from BERT; their defaults are BERT.
+
+    >>> load_config(resolve_folder("jaxwhiten-tiny")).vocab_size
+    10000
     """
 
     model_type: str  # as in `config.json`, such as "bert"

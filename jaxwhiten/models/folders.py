@@ -35,6 +35,9 @@ def resolve_folder(model: str | Path, *, revision: str | None = None) -> Path:
 
     `model` is a folder or a hub id such as `"bert-base-uncased"`, `revision` a commit, which pins the files, or a tag
     or branch.
+
+    >>> resolve_folder("cross").name
+    'cross'
     """
     if not str(model):
         raise ModelError("The name of the model is empty: specify a folder or a Hugging Face model ID.")
@@ -114,7 +117,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def load_config(folder: Path) -> EncoderConfig:
-    """Reads `config.json`; ModelError if keys are missing, or a value is not supported or out of range."""
+    """Reads `config.json`; ModelError if keys are missing, or a value is not supported or out of range.
+
+    >>> load_config(resolve_folder("jaxwhiten-tiny")).num_layers
+    4
+    """
     raw = read_json(folder / "config.json")
     with naming(folder / "config.json"):
         model_type = raw.get("model_type")

@@ -30,6 +30,10 @@ def load_model(
 ) -> tuple[TransformerEncoder, EncoderConfig, Path]:
     """Loads an encoder.
 
+    >>> model, config, folder = load_model("jaxwhiten-tiny")
+    >>> config.hidden_size
+    256
+
     Args:
       model: A local folder or a hub id.
       dtype: Dtype of matrix products, `"float32"` or `"bfloat16"`.
@@ -91,7 +95,12 @@ class _OneKey(nnx.Rngs):
 def init_model(
     config: EncoderConfig, *, seed: int | nnx.Rngs, dtype: str = "float32", remat: bool = False
 ) -> TransformerEncoder:
-    """An encoder with random weights, for training from scratch and for tests; arguments as in `load_model`."""
+    """An encoder with random weights, for training from scratch and for tests; arguments as in `load_model`.
+
+    >>> model = init_model(load_config(resolve_folder("jaxwhiten-tiny")), seed=0)
+    >>> len(model.layers)
+    4
+    """
     rngs = seed if isinstance(seed, nnx.Rngs) else nnx.Rngs(seed)
     return TransformerEncoder(config, dtype=_dtype(dtype), remat=remat, rngs=rngs)
 
@@ -105,6 +114,11 @@ def save_model(model: TransformerEncoder, folder: str | Path, *, dtype: str = "f
     """Writes `config.json` and `model.safetensors` in the Hugging Face layout, with weights in float32 or float16.
 
     The folder is new, empty, or made by jaxwhiten, in which case it is replaced as a whole.
+
+    >>> model, _, _ = load_model("jaxwhiten-tiny")
+    >>> save_model(model, "copy")
+    >>> load_config(Path("copy")).num_layers
+    4
     """
     family = FAMILIES[model.config.model_type]
     tensors = checkpoint.to_tensors(family, nnx.state(model, nnx.Param), dtype)

@@ -37,6 +37,9 @@ def rotary(length: int, head_size: int, theta: float, scaling: RotaryScaling | N
 
     The first and second half of a head are the coordinates of the rotated pairs.
 
+    >>> rotary(length=8, head_size=4, theta=10000.0).cos.shape
+    (8, 2)
+
     References:
       Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.2.
     """
