@@ -32,7 +32,7 @@ def gathered(folders: list[Path]) -> dict[str, Any]:
                 continue
             run = json.loads(results.read_text(encoding="utf-8"))
             lines = (folder / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-            curve = [(line["step"], line[DEV]) for line in map(json.loads, lines) if DEV in line]
+            curve = {line["step"]: line[DEV] for line in map(json.loads, lines) if DEV in line}
             kept = {key: run[key] for key in ("before", "after", "seed", "step", "seconds", "hardware")}
             found[name].append({**kept, "curve": curve})
     return {"command": "python -m train.sbert --config configs/nli_stsb_small.py", "runs": found}
@@ -57,7 +57,15 @@ def draw_curves(result: dict[str, Any], path: Path) -> None:
         for name, colour in zip(("both", "alone"), COLOURS, strict=False):
             for place, run in enumerate(result["runs"][name]):
                 label = None if place else NAMES[name]
-                axis.plot(*zip(*run["curve"], strict=True), "o-", ms=3, lw=1.4, color=colour, label=label)
+                axis.plot(
+                    [int(step) for step in run["curve"]],
+                    [*run["curve"].values()],
+                    "o-",
+                    ms=3,
+                    lw=1.4,
+                    color=colour,
+                    label=label,
+                )
         axis.set(xlabel="steps on STS-B", ylabel="STS-B dev, Spearman × 100")
         axis.legend()
 
