@@ -103,24 +103,20 @@ def program(
     parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
     parser.add_argument("folder", type=Path, help="the folder of the data")
     parser.add_argument("--model", action="append", required=True, help="NAME=MODEL, a model ID or folder; repeatable")
+    parser.add_argument("--engine", default="jax", help="jax or openvino; default: jax")
     parser.add_argument("--dtype", default="float32", help="float32 or bfloat16; default: float32")
     parser.add_argument("--check", action="store_true", help="compare with the scores by other programs")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the JSON file to write")
     args = parser.parse_args()
     result: dict[str, Any] = {"command": f"python -m {name} DIR", "versions": versions(), "encoders": {}, "rows": []}
     for given in args.model:
-        model = given.rpartition("=")[2]
-        who, encoder = given.rpartition("=")[0] or model, Encoder.from_pretrained(model, dtype=args.dtype)
-        how = {
-            "max_length": encoder.max_length,
-            "engine": encoder.engine,
-            "dtype": encoder.dtype,
-            "prompts": encoder.prompts,
-        }
-        result["encoders"][who] = how
+        who, _, model = given.rpartition("=")
+        encoder = Encoder.from_pretrained(model, engine=args.engine, dtype=args.dtype)
+        how = {"max_length": encoder.max_length, "engine": args.engine, "dtype": args.dtype, "prompts": encoder.prompts}
+        result["encoders"][who or model] = how
         for data, rows in scored(args.folder, model, encoder, args.check):
-            say(f"{who}: {data}")
-            result["rows"] += [{"encoder": who, "data": data, **row} for row in rows]
+            say(f"{who or model}: {data}")
+            result["rows"] += [{"encoder": who or model, "data": data, **row} for row in rows]
             io.write_json(args.output, result)
     table = scores_table(result)
     io.write_text(args.output.with_suffix(".md"), f"{table.markdown()}\n")

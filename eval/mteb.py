@@ -69,7 +69,9 @@ def accuracy(train: np.ndarray, test: np.ndarray, splits: Splits) -> float:
 def tasks(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterator[tuple[str, Rows]]:
     """Raw and whitened vectors; whitenings are fitted on the training rows of Banking77, and on all pairs of STS-B."""
     if "query" in encoder.prompts:
-        encoder = Encoder.from_pretrained(model, dtype=encoder.dtype, default_prompt_name="query")
+        encoder = Encoder.from_pretrained(
+            model, engine=encoder.engine, dtype=encoder.dtype, default_prompt_name="query"
+        )
     for task, splits in read(folder):
         sides = (
             [splits["test"][f"sentence{n}"] for n in (1, 2)] if task == STS else [of["text"] for of in splits.values()]
