@@ -1,4 +1,4 @@
-"""Codes of others, for comparison with the codes of an index: `pq`, `opq`, `lsq`, `rabitq` and `eden` of FAISS, the
+"""Codes of others, for comparison with the codes of an index: `pq`, `opq`, `rabitq` and `eden` of FAISS, the
 indexes of the packages `rabitqlib` and `turbovec`, where they are installed, and `scalar`, which rounds every axis by
 itself.
 
@@ -18,7 +18,7 @@ import numpy as np
 from jaxwhiten import Whitening
 from jaxwhiten.errors import InputError
 
-COMPARATORS = ("scalar", "pq", "opq", "lsq", "rabitq", "eden", "rabitqlib", "turbovec")
+COMPARATORS = ("scalar", "pq", "opq", "rabitq", "eden", "rabitqlib", "turbovec")
 # Bytes added to every vector, for the fewest bits a dimension and for more, and the most bits.
 _FACTORS = {"rabitq": (8, 20, 9), "eden": (8, 8, 8), "rabitqlib": (16, 24, 9), "turbovec": (4, 4, 4)}
 _SEED = 1234
@@ -38,8 +38,8 @@ def factory(name: str, size: int, k: int) -> tuple[str, int, int]:
     Raises:
       InputError: The code does not fit into `size` bytes.
     """
-    if name in ("scalar", "lsq"):
-        return f"LSQ{size}x8", k, size
+    if name == "scalar":
+        return "", k, size
     if name in ("pq", "opq"):
         if size > k:
             raise InputError(f"it cuts vectors into {size} parts: they have {k} columns")
