@@ -107,7 +107,7 @@ def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:
 def check_name(what: str, name: object, valid: Iterable[Any]) -> None:
     """Raises `unknown_name` if a name is not among the valid ones.
 
-    >>> check_name("pooling", "mena", ["mean", "cls"])
+    >>> check_name("pooling", "sum", ["mean", "cls"])
     Traceback (most recent call last):
     jaxwhiten.errors.InputError: ...
     """
