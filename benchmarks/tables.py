@@ -133,8 +133,9 @@ def codes_table(result: Result) -> Table:
 
 
 def latency_table(result: Result) -> Table:
-    """Calls one after the other: a query to its vector, and to ids."""
-    parts = {"text to vector": result["query"], "text to ids": result["search"]}
+    """Calls one after the other: a query to its vector, texts of fixed lengths to theirs, and a query to ids."""
+    lengths = {f"{length} tokens to vector": part for length, part in result["lengths"].items()}
+    parts = {"text to vector": result["query"], **lengths, "text to ids": result["search"]}
     rows = [
         [what, name, number(row["p50_ms"]), number(row["p99_ms"]), times(row["times_the_fastest"])]
         for what, part in parts.items()
