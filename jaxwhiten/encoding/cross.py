@@ -84,7 +84,7 @@ class CrossEncoder:
     @property
     def fingerprint(self) -> str:
         """A hash of weights, configuration and tokenizer."""
-        return self.executor.digest(self.tokenizer.to_json().encode(), ())[:24]
+        return self.executor.digest(self.tokenizer, ())[:24]
 
     @classmethod
     def from_pretrained(

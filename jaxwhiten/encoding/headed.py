@@ -113,7 +113,7 @@ class Headed:
     def fingerprint(self) -> str:
         """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
         head = tuple(self.head.contents()) if self.pooling.startswith(AUTO) else ()
-        return self.executor.digest(self.tokenizer.to_json().encode(), head)[:24]
+        return self.executor.digest(self.tokenizer, head)[:24]
 
     @property
     def tuned(self) -> bool:

@@ -15,7 +15,7 @@ from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.head import Heads
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.checkpoint import STATIC
-from jaxwhiten.text import TokenIds
+from jaxwhiten.text import BulkTokenizer, TokenIds
 
 
 @runtime_checkable
@@ -60,8 +60,8 @@ class Engine(Protocol):
     def model(self) -> Any:
         """The Flax module, sharing its parameters."""
 
-    def digest(self, before: bytes, after: Sequence[bytes]) -> str:
-        """SHA-256 of what vectors depend on, with other bytes before it and after it."""
+    def digest(self, tokenizer: BulkTokenizer, after: Sequence[bytes]) -> str:
+        """SHA-256 of what vectors depend on, after the tokenizer and before other bytes."""
 
     def save_beside(self, folder: Path) -> None:
         """Writes the engine's own files to a model folder."""

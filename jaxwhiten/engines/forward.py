@@ -29,7 +29,7 @@ from jaxwhiten.models.loading import contents, load_model
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.runtime import hardware
 from jaxwhiten.runtime.hardware import check_process, cores, keep_compiled
-from jaxwhiten.text import TokenIds
+from jaxwhiten.text import BulkTokenizer, TokenIds
 
 # A single batch leaves a CPU's cores idle in turn; parallel batches fill the gaps. More threads gain little.
 _CPU_BATCHES = 4
@@ -114,8 +114,8 @@ class JAXEngine:
     def save_beside(self, folder: Path) -> None:
         """Does nothing: JAX needs no files of its own."""
 
-    def digest(self, before: bytes, after: Sequence[bytes]) -> str:
-        return hashed(itertools.chain([before], contents(self.config, self._model[1]), after))
+    def digest(self, tokenizer: BulkTokenizer, after: Sequence[bytes]) -> str:
+        return hashed(itertools.chain([tokenizer.to_json().encode()], contents(self.config, self._model[1]), after))
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         return {}

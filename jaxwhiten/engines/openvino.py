@@ -41,7 +41,7 @@ from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.runtime import checks
 from jaxwhiten.runtime.hardware import check_process, cores, has_accelerator
-from jaxwhiten.text import TokenIds
+from jaxwhiten.text import BulkTokenizer, TokenIds
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -185,22 +185,24 @@ class OpenVINOEngine:
     def model(self) -> Any:
         return self._given.read if isinstance(self._given, Unread) else self._given
 
-    def digest(self, before: bytes, after: Sequence[bytes]) -> str:
+    def digest(self, tokenizer: BulkTokenizer, after: Sequence[bytes]) -> str:
         """In float32 that of JAX, whose vectors are equal."""
         own = [] if self.dtype == "float32" else [f"openvino {self.dtype}".encode()]
         own += [] if self._quantised is None else [self._quantised.digest.encode()]
-        return self.weights_digest(before, (*own, *after))
+        return self.weights_digest(tokenizer, (*own, *after))
 
-    def weights_digest(self, before: bytes = b"", after: Sequence[bytes] = ()) -> str:
-        """SHA-256 of configuration and weights between other bytes."""
+    def weights_digest(self, tokenizer: BulkTokenizer | None = None, after: Sequence[bytes] = ()) -> str:
+        """SHA-256 of configuration and weights between a tokenizer and other bytes, kept by what is quick to read."""
 
         def make() -> str:
             from flax import nnx
 
             from jaxwhiten.models.loading import contents
 
+            before = b"" if tokenizer is None else tokenizer.to_json().encode()
             return hashed(itertools.chain([before], contents(self.config, nnx.state(self.model())), after))
 
+        before = b"" if tokenizer is None else tokenizer.to_str().encode()
         key = hashed([before, *(hashed([part]).encode() for part in after)])
         return make() if self._kept is None else self._kept.text(key, make)
 
