@@ -1,6 +1,6 @@
 """Requests over HTTP: 1, 8 and 32 clients that send single queries or documents, beside other servers.
 
-    python -m benchmarks.serving [--seconds 2] [--rounds 3] [--clients 1,8,32] [--model FOLDER]
+    python -m benchmarks.serving [--seconds 1.5] [--rounds 3] [--clients 1,8,32] [--model FOLDER]
 
 A query has 8 to 20 tokens, a document close to 256. Each server is a process of its own, stopped (SIGSTOP) while others
 are measured, and the rounds are interleaved. Peers are a plain FastAPI program and LitServe around
@@ -124,7 +124,7 @@ def running(command: list[str]) -> Iterator[Server]:
     if command[0] != sys.executable:
         env.pop("PYTHONPATH", None)
     silent: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    server = Server(port, subprocess.Popen(words, **silent, env=env, start_new_session=True))
+    server = Server(port, subprocess.Popen(words, **silent, env=env, process_group=0))
     try:
         for _ in range(600):
             with contextlib.suppress(OSError, http.client.HTTPException):
@@ -244,7 +244,7 @@ def texts_of(encoder: Encoder) -> dict[str, list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", default="1,8,32")
     parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2")
