@@ -34,12 +34,18 @@ class Documents:
     def current(self) -> search.Index:
         """The index, read again if the folder has changed."""
         with self._reading:
-            found = os.stat(self.folder / HEADER)  # before it is read, so that a change meanwhile is noticed
-            if (stamp := (found.st_mtime_ns, found.st_ino, found.st_size)) != self._seen:
-                self._index = search.load_index(self.folder)
-                self._query, self._document = self.way("query"), self.way("document")
-                self._seen = stamp
+            if (stamp := self._stamp()) != self._seen:  # of before it is read, so that a change meanwhile is noticed
+                self._keep(search.load_index(self.folder), stamp)
             return self._index
+
+    def _stamp(self) -> tuple[int, ...]:
+        found = os.stat(self.folder / HEADER)
+        return found.st_mtime_ns, found.st_ino, found.st_size
+
+    def _keep(self, index: search.Index, stamp: tuple[int, ...]) -> None:
+        self._index = index
+        self._query, self._document = self.way("query"), self.way("document")
+        self._seen = stamp
 
     def way(self, role: str) -> Way:
         """How texts of a role are encoded."""
@@ -81,7 +87,9 @@ class Documents:
     def _change(self, name: str, how: dict[str, Any]) -> int:
         """`Index.add`, `update` or `remove`, saved while other writers wait; returns the number of documents."""
         with search.locked(self.folder):
-            index = search.load_index(self.folder)
+            index = search.load_index(self.folder)  # a copy of its own: searches go on in the one that is kept
             getattr(index, name)(**how)
             index.save(self.folder)
+            with self._reading:
+                self._keep(index, self._stamp())
         return index.size
