@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import median, rotated, save
+from benchmarks.harness import median, ratio, rotated, save
 from jaxwhiten import Encoder, normalize
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.models import resolve_folder
@@ -220,8 +220,8 @@ def measure(
 
 def summary(rounds: list[dict[str, Any]], ours: list[dict[str, Any]]) -> dict[str, Any]:
     """The rounds of a contestant, and how many times as fast ours is, round by round."""
-    ratios = [b["per_second"] / a["per_second"] for a, b in zip(rounds, ours, strict=True)]
-    speed = {"median": median(ratios), "low": min(ratios), "high": max(ratios)}
+    seconds = {who: [1 / one["per_second"] for one in of] for who, of in {"ours": ours, "peer": rounds}.items()}
+    speed = ratio(seconds, "ours", "peer")
     means = [key for key in ("per_second", "p50_ms", "p99_ms", "cpu_ms") if key in rounds[0]]
     found = {key: median([one[key] for one in rounds]) for key in means}
     found |= {key: sum(one[key] for one in rounds) for key in ("errors", "answers")}

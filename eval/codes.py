@@ -10,6 +10,7 @@ means over as many sets of codebooks. Writes `results.json`, `run.json`, `result
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,7 +72,7 @@ class Scored:
     correct: Mapping[str, np.ndarray]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fit:
     """The data of a fit: its name, its whitening with the γ in use, and rows for codes that need rows."""
 
@@ -249,6 +250,7 @@ def coded(
     return index, index.prepare(queries), index.codes["bytes"]
 
 
+@functools.lru_cache(maxsize=8)  # the seeds of one size
 def computed(name: str, size: int, fit: Fit, seed: int = 0) -> Code:
     """A code that needs no training, fitted."""
     if name != "spectrum":

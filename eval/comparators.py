@@ -94,6 +94,11 @@ class _TurboVec(_RaBitQLib):
 _PACKAGES = {"rabitqlib": _RaBitQLib, "turbovec": _TurboVec}
 
 
+def _nearest(levels: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The number of the nearest of rising levels, for each value."""
+    return np.searchsorted((levels[1:] + levels[:-1]) / 2, values)
+
+
 class _Scalar:
     """Lloyd-Max levels on each axis, with bits where they lower the error most: the spectrum code before codebooks."""
 
@@ -110,11 +115,11 @@ class _Scalar:
         for count in 2 ** np.arange(9):
             values = normal[(2 * np.arange(count) + 1) * len(normal) // (2 * count)] * 3**0.5  # by Panter and Dite
             for _ in range(20):
-                nearest = np.searchsorted((values[1:] + values[:-1]) / 2, normal)
+                nearest = _nearest(values, normal)
                 held = np.bincount(nearest, minlength=count)
                 values = np.where(held, np.bincount(nearest, normal, count) / np.maximum(held, 1), values)
             levels.append(values)
-            errors.append(np.square(normal - values[np.searchsorted((values[1:] + values[:-1]) / 2, normal)]).mean())
+            errors.append(np.square(normal - values[_nearest(values, normal)]).mean())
         gains = -np.diff(errors)[:, None] * x.var(axis=0)
         chosen = np.argsort(-gains, axis=None, kind="stable")[: self._bits]
         self._levels = [
@@ -123,8 +128,7 @@ class _Scalar:
         ]
 
     def add(self, x: np.ndarray) -> None:
-        nearest = (np.searchsorted((a[1:] + a[:-1]) / 2, column) for a, column in zip(self._levels, x.T, strict=True))
-        decoded = [a[found] for a, found in zip(self._levels, nearest, strict=True)]
+        decoded = [levels[_nearest(levels, column)] for levels, column in zip(self._levels, x.T, strict=True)]
         self._index.add(np.ascontiguousarray(np.stack(decoded, axis=1), np.float32))
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -148,8 +148,8 @@ def regrets(run: CodesRun) -> dict[float, list[float]]:
 def _left_out(run: CodesRun, runs: Sequence[CodesRun]) -> float | None:
     """The γ that costs least on the other encoders of this kind; None if there are none."""
     others = [other for other in runs if other.header.model != run.header.model and _tuned(other) == _tuned(run)]
-    cost = {gamma: [lost for other in others for lost in regrets(other)[gamma]] for gamma in GAMMAS}
-    return min(GAMMAS, key=lambda gamma: fmean(cost[gamma])) if others else None
+    lost = [regrets(other) for other in others]
+    return min(GAMMAS, key=lambda gamma: fmean(x for of in lost for x in of[gamma])) if others else None
 
 
 def regret_table(runs: Sequence[CodesRun]) -> Table:
@@ -157,23 +157,21 @@ def regret_table(runs: Sequence[CodesRun]) -> Table:
 
     `others` takes the γ that costs least on the other encoders of the kind.
     """
-    found: dict[str, list[tuple[str, list[float]]]] = {}
+    found: dict[str, dict[str, list[float]]] = {}
     for run in runs:
         pooling = run.header.config["pooling"]
         who = run.header.model.rpartition("/")[2] + f", {pooling}" * (pooling != "auto")
         chosen = {name: rule(run) for name, rule in RULES.items()} | {"others": _left_out(run, runs)}
+        lost = regrets(run)
         for name, gamma in chosen.items():
-            lost = [] if gamma is None else regrets(run)[gamma]
             for line in (who, "all"):
-                found.setdefault(line, []).append((name, lost))
-    names, cells = [*RULES, "others"], []
-    for who in sorted(found, key=lambda who: who == "all"):
-        lost = {name: [x for rule, part in found[who] if rule == name for x in part] for name in names}
-        cells.append(
-            [who, f"{len(lost['rule'])}", *(f"{fmean(x):.2f} ({max(x):.2f})" if x else "" for x in lost.values())]
-        )
+                found.setdefault(line, {}).setdefault(name, []).extend([] if gamma is None else lost[gamma])
+    cells = [
+        [who, f"{len(of_rule['rule'])}", *(f"{fmean(x):.2f} ({max(x):.2f})" if x else "" for x in of_rule.values())]
+        for who, of_rule in sorted(found.items(), key=lambda item: item[0] == "all")
+    ]
     caption = "Points of MRR@10 lost against the best γ of the same encoder, corpus and size: the mean (the largest)."
-    return Table(["encoder", "cells", *names], cells, 1, caption)
+    return Table(["encoder", "cells", *RULES, "others"], cells, 1, caption)
 
 
 UpgradeRun = Run[UpgradeHeader, UpgradeRow]
