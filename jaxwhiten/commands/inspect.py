@@ -63,18 +63,24 @@ def _model(folder: Path) -> dict[str, Any]:
     settings, head = read_parts(folder, config, str(folder), own_pooling(folder), bare=False)
     told = {name: getattr(config, name) for name in ("model_type", "num_layers", "hidden_size", "parameters")}
     told |= {"head": head and head.summary, "max_length": longest_text(folder, config)}
+    if head and head.code:
+        told["codes"] = _design(head.code)
     told["prompts"] = dict(settings.prompts)
     return {"kind": "model", **told, "unused": unused}
 
 
 def _index(folder: str) -> dict[str, Any]:
     """The header of an index."""
-    from jaxwhiten.search.header import read_header
+    from jaxwhiten.codes import Code
+    from jaxwhiten.search.header import FITTED, read_header, verified
     from jaxwhiten.search.upgraded import read_upgrade, share_embedded
 
     header = read_header(folder)
     told = {name: getattr(header, name) for name in ("backend", "options", "size", "dimension", "codes", "rescore")}
     told["codes"] = header.codes and {name: header.codes[name] for name in ("name", "bytes")}
+    if header.codes and (file := header.files.get(FITTED)):
+        fitted = load_fitted(str(verified(Path(folder), file)))[1]
+        told["codes"] = _design(fitted) if isinstance(fitted, Code) else told["codes"]
     told |= {"ids": "own" if "ids.json" in header.files else "numbers", "texts": "documents.jsonl" in header.files}
     told |= {"whitening": header.whitening and header.whitening["k"], "encoding": header.encoding}
     if upgrade := read_upgrade(folder, header.encoding):
@@ -82,14 +88,19 @@ def _index(folder: str) -> dict[str, Any]:
     return {"kind": "index", **told}
 
 
-def _code(code: Code) -> dict[str, Any]:
-    """The facts of a code."""
-    facts = code.provenance
-    told = {"kind": "code", "name": code.name, "bytes": code.nbytes, "rows": facts["n"]}
-    told["dimension"] = facts["dimension"]
+def _design(code: Code) -> dict[str, Any]:
+    """The name and size of a code; with a whitening also γ, the distortion, and the least one of any such code."""
+    facts, told = code.provenance, {"name": code.name, "bytes": code.nbytes}
     if code.whitening is not None:
         told |= {"columns": code.affine.outputs, "gamma": code.whitening.gamma}
         told |= {"distortion": round(facts["distortion"], 4), "bound": round(facts["bound"], 4)}
+    return told
+
+
+def _code(code: Code) -> dict[str, Any]:
+    """The facts of a code."""
+    facts = code.provenance
+    told = {"kind": "code", **_design(code), "rows": facts["n"], "dimension": facts["dimension"]}
     return told | {name: facts[name] for name in ("model", "pooling", "max_length", "corpus") if facts.get(name)}
 
 

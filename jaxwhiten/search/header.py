@@ -19,7 +19,7 @@ from jaxwhiten.locks import LOCK
 from jaxwhiten.records import from_json
 from jaxwhiten.space import VectorSpace
 
-HEADER = "header.json"
+HEADER, FITTED = "header.json", "fitted.safetensors"
 KIND = "index"
 # Files that a killed `save` leaves in a new folder.
 LEFTOVER = re.compile(r"\.lock|\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")

@@ -25,6 +25,7 @@ from jaxwhiten.records import from_json
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
 from jaxwhiten.search.backend import BACKENDS, Backend
 from jaxwhiten.search.header import (
+    FITTED,
     HEADER,
     About,
     Header,
@@ -43,7 +44,7 @@ from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
 
-DOCUMENTS, _FITTED = "documents.jsonl", "fitted.safetensors"
+DOCUMENTS = "documents.jsonl"
 
 
 class Hit(NamedTuple):
@@ -300,7 +301,7 @@ class Index(About):
         if self.rescoring is not None:
             self.rescoring.write(folder)
         if self.fitted is not None:
-            self.fitted.save(folder / _FITTED)
+            self.fitted.save(folder / FITTED)
         if self.documents is not None:
             with open(folder / DOCUMENTS, "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
@@ -343,8 +344,8 @@ def _load(folder: Path, header: Header) -> Index:
     documents = read_documents(files[DOCUMENTS], header.size) if DOCUMENTS in files else None
     table = Ids.read(files.get(_IDS), header.size)
     fitted = rescoring = None
-    if _FITTED in files:
-        fitted = load_fitted(files[_FITTED], (Whitening, Code))
+    if FITTED in files:
+        fitted = load_fitted(files[FITTED], (Whitening, Code))
     try:
         if header.rescore is not None:
             rescoring = Rescoring.read(files, header)

@@ -75,7 +75,7 @@ def test_an_index_of_codes_is_that_of_their_vectors(run, codes, corpus, tiny_mod
     assert (told["backend"], told["size"], told["ids"], told["texts"]) == (backend, 600, "numbers", False)
     assert (told["encoding"]["model"], told["codes"]["bytes"]) == (str(tiny_model), 8)
     shown = run("inspect", tmp_path / "idx").out
-    assert "\n  codes       name spectrum, bytes 8\n  rescore     none\n" in shown
+    assert "\n  codes       name spectrum, bytes 8, columns " in shown
     assert "pooling mean, max_length 32" in shown
 
 

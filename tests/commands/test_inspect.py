@@ -82,3 +82,16 @@ def test_a_model_folder(run, tmp_path, tiny_model):
     assert "model_type  static" in run("inspect", static).out
     done = run("inspect", tmp_path)
     assert (done.code, "no config.json" in done.err) == (2, True)
+
+
+def test_a_code_has_its_distortion_and_the_bound_in_every_place_that_keeps_it(run, tmp_path, tiny_model, corpus):
+    flags = ("--model", tiny_model, "--pooling", "mean", "--bytes", 4)
+    assert run("fit", corpus, *flags, "-o", tmp_path / "model").code == 0
+    assert run("index", corpus, *flags, "-o", tmp_path / "index").code == 0
+    file = json.loads(run("inspect", tmp_path / "model/code.safetensors", "--json").out)
+    assert 0 < file["bound"] < file["distortion"] < 1
+    for folder in ("model", "index"):
+        told = json.loads(run("inspect", tmp_path / folder, "--json").out)["codes"]
+        assert told["bytes"] == 4
+        for name in ("gamma", "columns", "distortion", "bound"):
+            assert told[name] == pytest.approx(file[name], abs=1e-3)
