@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import keeping_tokenizer_threads
+from eval.measure import keeping_tokenizer_threads
 from jaxwhiten import Encoder
 from jaxwhiten.export import save_int8
 from jaxwhiten.text import BulkTokenizer

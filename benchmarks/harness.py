@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import functools
 import gc
 import importlib.metadata
 import json
@@ -14,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import threadpoolctl
 
@@ -175,22 +173,3 @@ def save(name: str, result: Mapping[str, object]) -> Path:
     )
     print(f"wrote {path}")
     return path
-
-
-_TOKENIZER_THREADS = "TOKENIZERS_PARALLELISM"
-
-
-def keeping_tokenizer_threads(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The call of a peer that turns off the threads of all tokenizers, as model2vec does; they are turned on again."""
-
-    @functools.wraps(call)
-    def kept(*args: Any, **kwargs: Any) -> Any:
-        before = os.environ.get(_TOKENIZER_THREADS)
-        try:
-            return call(*args, **kwargs)
-        finally:
-            os.environ.pop(_TOKENIZER_THREADS, None)
-            if before is not None:
-                os.environ[_TOKENIZER_THREADS] = before
-
-    return kept

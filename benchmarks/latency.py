@@ -32,7 +32,7 @@ import numpy as np
 from benchmarks.contestants import CONTESTANTS, Encode, Job, exported, local_fastembed, quiet
 from benchmarks.encode import MINILM, MODEL, texts_of
 from benchmarks.harness import PAUSE, in_words, interleave, median, ratio, rotated, save
-from benchmarks.tables import times
+from eval.report.benchmarks import times
 from jaxwhiten import Encoder, normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import load_sts

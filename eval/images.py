@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks import plots
 from configs import launch
 from eval import report, stages
 from eval.common import say
+from eval.report import plots
 from eval.report.front import draw_quality
 from eval.tables import load
 

@@ -1,7 +1,9 @@
-"""The time of a search, and its recall of the exact results."""
+"""The time of a search and its recall of the exact results, and a fair clock for a peer."""
 
 from __future__ import annotations
 
+import functools
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +16,7 @@ from jaxwhiten.search import Index, build_index
 
 WARM_QUERIES = 1024  # at least one whole batch of every backend, so that nothing is compiled while the clock runs
 TIE = 1e-6
+_TOKENIZER_THREADS = "TOKENIZERS_PARALLELISM"
 
 
 def sample_rows(n: int, wanted: int) -> np.ndarray:
@@ -64,3 +67,19 @@ class Exact:
             scores = np.einsum("qd,qkd->qk", self.queries[part], self.documents[ids[part]])
             found += int(((scores >= self.last[part, None] - TIE) & (ids[part] >= 0)).sum())
         return found / ids.size
+
+
+def keeping_tokenizer_threads(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The call of a peer that turns off the threads of all tokenizers, as model2vec does; they are turned on again."""
+
+    @functools.wraps(call)
+    def kept(*args: Any, **kwargs: Any) -> Any:
+        before = os.environ.get(_TOKENIZER_THREADS)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            os.environ.pop(_TOKENIZER_THREADS, None)
+            if before is not None:
+                os.environ[_TOKENIZER_THREADS] = before
+
+    return kept

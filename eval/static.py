@@ -172,10 +172,8 @@ def peer(name: str, k: int) -> Setting:
     """model2vec's own distillation, with its defaults except the size; float32, so that bytes are comparable."""
     from model2vec.distill import distill
 
-    from benchmarks.harness import keeping_tokenizer_threads
-
     model = distill(str(resolve_folder(name)), pca_dims=k, device="cpu", quantize_to="float32")
-    return Setting(name, PEER, k, keeping_tokenizer_threads(model.encode), model.embedding.nbytes / 1e6)
+    return Setting(name, PEER, k, measure.keeping_tokenizer_threads(model.encode), model.embedding.nbytes / 1e6)
 
 
 def by_sentence_transformers(name: str, teacher: Encoder, size: float, out: Path) -> Setting:

@@ -15,8 +15,8 @@ A `*` in a run's name stands for seeds: scores are means over the runs of that n
 lowest end to their highest.
 
 A run's name with `{A,B}` names several runs, which make one table of `eval/compared.py`. Places named
-`benchmarks/NAME VIEW` hold tables of `benchmarks/tables.py`. In both, conditions on rows are `COLUMN=PATTERN`: regular
-expressions that a row's cell matches.
+`benchmarks/NAME VIEW` hold tables of `eval/report/benchmarks.py`. In both, conditions on rows are `COLUMN=PATTERN`:
+regular expressions that a row's cell matches.
 
 The results of a run are also kept in docs/runs/NAME, without sentences of data sets, and read from there if runs/ no
 longer has the run, so that every table can be made again from the repository.
@@ -34,11 +34,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks import tables as benchmarks
-from benchmarks.cut import cut
 from configs import launch
 from eval import beir, compared, report, stages
 from eval.common import say
+from eval.report import benchmarks
+from eval.report.cut import cut
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, unknown_name
 

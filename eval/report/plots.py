@@ -1,4 +1,4 @@
-"""Plots of runs of `eval.sts`, and an axis that others use, too."""
+"""Plots of runs of `eval.sts` and of the benchmarks, and an axis that others use, too."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ from eval.report.run import STSRun
 from eval.report.table import shorten
 from jaxwhiten import io
 from jaxwhiten.plots import COLOURS, draw_spectra, new_figure
+
+_MEMORY = {
+    "local parts": ("local parts", "driver_mb"),
+    "Ray, one worker": ("Ray", "worker_mb"),
+    "Ray, the driver": ("Ray", "driver_mb"),
+}
 
 
 @contextlib.contextmanager
@@ -140,4 +146,23 @@ def plot_similarity(run: STSRun, path: Path) -> Path | None:
         axes[0].set_ylabel("first sentence of pair   [human score, 0–5]")
         figure.colorbar(image, ax=axes, label="cosine", shrink=0.85, pad=0.01)
         figure.suptitle(f"{run.header.model} on pairs of {about.task}{_title_end(run)}", fontsize=10)
+    return path
+
+
+def engines_memory(result: dict[str, Any], path: Path) -> Path:
+    """Peak memory against rows; hollow points are runs whose rows repeat those of the smallest run."""
+    with new_figure(path, 6.4, 3.4) as figure:
+        axis = figure.subplots()
+        for (label, (runner, key)), colour in zip(_MEMORY.items(), COLOURS, strict=False):
+            rows = [row for row in result["memory"] if row["runner"] == runner]
+            line = [(row["rows"], row[key]) for row in rows if row["distinct"] == row["rows"]]
+            repeated = [(row["rows"], row[key]) for row in rows if row["distinct"] < row["rows"]]
+            axis.plot(*zip(*line, strict=True), marker="o", ms=5, lw=1.6, color=colour, label=label)
+            axis.plot(*zip(*repeated, strict=True), "o", ms=7, mfc="none", color=colour)
+        same = f"{min(row['rows'] for row in result['memory']):,} sentences, repeated"
+        axis.plot([], [], "o", ms=7, mfc="none", color="#555555", label=same)
+        most = max(row[key] for row in result["memory"] for key in ("driver_mb", "worker_mb"))
+        axis.set(xlabel="rows", ylabel="peak resident memory, MB", ylim=(0, 1.15 * most))
+        scale_amounts(axis)
+        figure.legend(loc="outside lower center", ncols=2)
     return path

@@ -7,8 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import harness, plots, search_real, tables, wikipedia
+from benchmarks import harness, search_real, wikipedia
 from eval import tables as places
+from eval.report import benchmarks as tables
+from eval.report import plots
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError
 
 

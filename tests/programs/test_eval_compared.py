@@ -4,9 +4,8 @@ import dataclasses
 
 import pytest
 
-from benchmarks import tables as benchmarks
 from eval import compared, tables
-from eval.report import Run
+from eval.report import Run, benchmarks
 from eval.report.results import Estimate
 from jaxwhiten.errors import InputError
 from tests.programs.test_eval_codes import folder  # noqa: F401

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from eval.report import Table
+from eval.report.table import Table
 from jaxwhiten.errors import InputError
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.cut import cut
-from eval.report import Table
+from eval.report.cut import cut
+from eval.report.table import Table
 from jaxwhiten import io
 from jaxwhiten.errors import unknown_name
 
