@@ -106,12 +106,10 @@ def test_there_is_code_to_run():
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_commands_paste_as_they_stand(page):
-    """Only `console` has prompts, of which the site's copy button takes the commands; README is read elsewhere, too."""
-    pasted = [code for language in ("sh", "bash") for _, code in blocks(page, language)]
-    assert not re.search(r"^\$ ", "\n".join(pasted), re.MULTILINE)
-    if page.name == "README.md":
-        assert blocks(page, "console") == []
-        assert len(page.read_text(encoding="utf-8").split()) <= 750
+    """No block has prompts; what commands print is a block of its own."""
+    text = page.read_text(encoding="utf-8")
+    assert re.findall(r"^(?:```console| *\$ .*)", text, re.MULTILINE) == []
+    assert page.name != "README.md" or len(text.split()) <= 750
 
 
 def anchors(page):
@@ -139,9 +137,9 @@ def test_commands_and_files_named_are_there(page):
         assert (ROOT / (program.replace(".", "/") + ".py")).is_file(), program
     for config in re.findall(r"\bconfigs/\w+\.py", text):
         assert (ROOT / config).is_file(), config
-    shell = "\n".join(code for language in ("sh", "bash", "console") for _, code in blocks(page, language))
+    shell = "\n".join(code for language in ("sh", "bash") for _, code in blocks(page, language))
     inline = re.findall(r"`jaxwhiten ([a-z][a-z-]*)\b", text)
-    for command in inline + re.findall(r"^(?:\$ )?(?:.*\| )?jaxwhiten ([a-z][a-z-]*)\b", shell, re.MULTILINE):
+    for command in inline + re.findall(r"^(?:.*\| )?jaxwhiten ([a-z][a-z-]*)\b", shell, re.MULTILINE):
         assert command in cli.COMMANDS, command
     for target in re.findall(r"\bmake ([a-z-]+)\b", " ".join(re.findall(r"`(make [^`]*)`", text))):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target

@@ -19,7 +19,7 @@ def here(text, server):
 
 
 def test_the_commands_of_the_guide(coded):
-    lines = [line[2:] for _, block in blocks(GUIDE, "console") for line in block.splitlines() if line.startswith("$ ")]
+    lines = [line for _, block in blocks(GUIDE, "bash") for line in block.splitlines()]
     starts = [shlex.split(line) for line in lines if line.startswith("jaxwhiten")]
     starts += [
         shlex.split(line) for line in re.findall(r"^ExecStart=\S*/(jaxwhiten .*)$", GUIDE.read_text(), re.MULTILINE)
