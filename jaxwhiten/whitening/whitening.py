@@ -381,5 +381,5 @@ def _warn_of_few_rows(variances: np.ndarray, n: int, k: int) -> None:
     fewer = f", or keep at most {most} columns: n_components={most}" if most else ""
     _warn(
         f"A whitening {'of' if k == d else f'to {k} of'} {d} columns was fitted on {n} rows, fewer than {few}:"
-        f" its variance estimates are unreliable. Use more rows{fewer}."
+        f" its variance estimates are unreliable. Use at least {needed[k - 1]:.0f} rows{fewer}."
     )

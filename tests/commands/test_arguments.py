@@ -67,7 +67,7 @@ def test_warnings_speak_of_flags_and_fewer_columns_silence_them(run, tiny_model,
     (warning, chosen) = run(*words).err.splitlines()
     start, most = warning.rsplit(" -k ", 1)
     assert chosen.startswith("note: γ=1: the encoder is not fine-tuned for similarity (participation ratio ")
-    assert start.endswith("Use more rows, or keep at most " + most.rstrip(".") + " columns:")
+    assert start.endswith(" rows, or keep at most " + most.rstrip(".") + " columns:")
     assert run(*words, "-k", most.rstrip("."), "--gamma", 1).err == ""
     (warning, _) = run(*words, "-k", int(most.rstrip(".")) + 1).err.splitlines()
     assert "fewer than" in warning
