@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from jaxwhiten.datasets.sts import SCORES
 from jaxwhiten.datasets.tables import Table, read_header, read_table, table_format
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
@@ -55,6 +56,7 @@ class RetrievalData:
     counts: Mapping[str, int]  # rows, malformed rows, ids with two texts, empty texts, queries without gold
     conflicts: Sequence[str] = ()  # examples of ids with different texts; the first text was kept
     own: Int[np.ndarray, " q"] | None = None  # the document with each query's id in a BEIR folder, or −1
+    read_from: tuple[str, ...] = ()  # the columns of queries, documents and grades in a table
 
     def with_gold(self) -> RetrievalData:
         """These documents with the queries that have relevant ones among them."""
@@ -185,8 +187,8 @@ def read_own(source: PathLike | Table) -> RetrievalData:
 
     A BEIR folder has `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, or a single other file of judgments;
     queries without judgments are ignored. Judged documents that the corpus lacks are counted, with a warning, and
-    never found. A row of a table names a relevant document of a query, unless its `label` is 0. Scores and labels above
-    1 are grades, the gains of nDCG.
+    never found. A row of a table names a relevant document of a query, unless its score, label or relevance is 0. Those
+    above 1 are grades, the gains of nDCG.
 
     >>> read_own("searches.tsv").queries
     ['a dog', 'rain']
@@ -199,11 +201,13 @@ def read_own(source: PathLike | Table) -> RetrievalData:
     header = read_header(source) if isinstance(source, Table) or table_format(source) else []
     if (names := search_columns(header)) is None:
         return read_pairs_file(str(source))
-    columns = dict(zip(("query", "document", "label"), (*names, "label"), strict=True))
-    table = read_table(source, {name: column for name, column in columns.items() if column in header})
+    grade = next((name for name in (*SCORES, "relevance") if name in header), None)
+    columns = dict(zip(("query", "document", "label"), (*names, grade), strict=True))
+    table = read_table(source, {name: column for name, column in columns.items() if column})
     grades = table.numbers("label") if "label" in table else np.ones(len(table.lines))
     pairs = zip(table.texts("query"), table.texts("document"), grades.tolist(), strict=True)
-    return from_pairs(table.path.name, ((query, document, query, document, grade) for query, document, grade in pairs))
+    found = from_pairs(table.path.name, ((query, document, query, document, gain) for query, document, gain in pairs))
+    return dataclasses.replace(found, read_from=(*names, grade or "no column: every row is a relevant document"))
 
 
 def _read_beir(folder: Path) -> RetrievalData:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxwhiten.datasets.examples import Examples, examples_of, linked_groups, nli_triplets, text_examples
 from jaxwhiten.datasets.nli import LABELS, label_codes
 from jaxwhiten.datasets.retrieval import SEARCHES
+from jaxwhiten.datasets.senteval import NUMBER
 from jaxwhiten.datasets.sts import SCORES, SENTENCES, check_header
 from jaxwhiten.datasets.tables import Column, Table, as_table, parts_of, read_header, read_table
 from jaxwhiten.datasets.textfile import split_name
@@ -26,6 +27,7 @@ _COLUMNS = (
     ("query", "positive", "negative"),
     *(*SEARCHES, *SENTENCES, ("sentence",), ("text",)),
 )
+_IDS = ("id", "idx", "index", "guid", "pair_id", "pairid")
 
 
 def read_rows(
@@ -72,6 +74,9 @@ def read_rows(
     table = read_table(source, wanted | ({label: label} if label else {}), skip_bad_rows=skip_bad_rows)
     if label and objective.label not in ("class", "score"):
         return _triplets(table, names, label, skip_bad_rows)
+    for name in [] if columns else names:
+        if len(table[name]) and all(value in LABELS or NUMBER.fullmatch(str(value).strip()) for value in table[name]):
+            raise _no_sentences(where, name)
     given = [str(value) for value in table[label]] if label else []
     if objective.label == "class" and not classes:
         found = sorted(set(given))
@@ -102,13 +107,23 @@ def _chosen(
             raise InputError(f"{where}: specify the column of the {objective.label}: {', '.join(header)[:400]}.")
     if columns:
         return columns, label
-    rest = [name for name in header if name != label]
+    scored = [name for name in SCORES if name in header and name != label]
+    if scored and least > 1:  # pairs, whatever their score, would be trained as pairs that belong together
+        raise _no_sentences(where, scored[0])
+    rest = [name for name in header if name != label and name.lower() not in _IDS]
     if least <= len(rest) <= (most or 3):
         return rest, label
     fitting = [names for names in _COLUMNS if set(names) <= set(rest) and least <= len(names) <= (most or 3)]
     if not fitting:
         raise InputError(f"{where}: specify the columns of sentences: {', '.join(rest)[:400]}.")
     return fitting[0], label
+
+
+def _no_sentences(where: PathLike, column: str) -> InputError:
+    return InputError(
+        f"{where}: the column {column!r} has no sentences. Use the objective cosent for scores, softmax for classes, or"
+        f" mnr with the label {column!r} for the classes of NLI; or specify the columns of sentences."
+    )
 
 
 def _triplets(table: Table, names: Sequence[str], label: str, skip_bad_rows: bool) -> Examples:

@@ -211,7 +211,7 @@ def test_a_folder_that_is_not_beirs(tmp_path):
         read_own(tmp_path)
 
 
-@pytest.mark.parametrize("label", ["", ",label"])
+@pytest.mark.parametrize("label", ["", ",label", ",score"])
 def test_a_plain_table_of_queries_and_documents(tmp_path, label):
     rows = ["birds,Jays fly.,1", "birds,A plane flies.,0", 'music,"A guitar, played.",1']
     lines = [row if label else row[:-2] for row in rows]

@@ -69,6 +69,14 @@ def test_usual_names_among_many_and_false_negatives():
     assert (len(found), found.skipped) == (1, 2)
 
 
+def test_columns_that_are_no_sentences_may_be_left_out():
+    row = {"id": "q7", "question": "a", "answer": "b"}
+    assert list(read_rows([row], OBJECTIVES["mnr"]).columns) == ["question", "answer"]
+    rows = [{"sentence1": "a", "sentence2": "b", "score": 5}]
+    assert read_rows(rows, OBJECTIVES["mnr"], columns=("sentence1", "sentence2")).columns["sentence2"] == ["b"]
+    assert read_rows([{"text": "a", "label": 1}], OBJECTIVES["simcse"]).columns == {"text": ["a"]}
+
+
 def test_sentences_of_a_text_file(tmp_path):
     (tmp_path / "text.txt").write_text("One line.\nAnother.\n")
     assert read_rows(tmp_path / "text.txt", OBJECTIVES["simcse"]).columns == {"sentence": ["One line.", "Another."]}
@@ -91,6 +99,11 @@ def test_sentences_of_a_text_file(tmp_path):
         ([("a", "b", "x")], "softmax", {"classes": ("y", "z")}, "unknown column3 'x'"),
         ([("a", "b", "x")], "mnr", {"label": "column3"}, "unknown label 'x'"),
         ([("a", "b", "entailment")], "mnr", {"label": "column3"}, "no premise has both"),
+        (ROWS, "mnr", {}, "'column3' has no sentences. Use the objective cosent"),
+        (ROWS, "triplet", {}, "'column3' has no sentences"),
+        ([("a", "b", "entailment")], "mnr", {}, "mnr with the label 'column3'"),
+        ([{"sentence1": "a", "sentence2": "b", "score": 1}], "mnr", {}, "'score' has no sentences"),
+        ([{"id": 1, "query": "a", "document": "b", "date": "c", "label": 0}], "mnr", {}, "'label' has no sentences"),
     ],
 )
 def test_mistakes_are_named(rows, objective, more, message):
