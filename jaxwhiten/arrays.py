@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
-from jaxtyping import Float, Shaped
 
 from jaxwhiten.coded import CodedArray, as_floats
 from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.shapes import Float, Shaped
 
 BLOCK_BYTES = 64 << 20
 _DEVICE_DTYPES = tuple(np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64))

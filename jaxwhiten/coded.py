@@ -10,9 +10,9 @@ import sys
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.shapes import Float
 
 _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 

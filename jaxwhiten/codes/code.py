@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int, Integer, UInt8
 
 from jaxwhiten.arrays import as_matrix, block_rows, blocks, is_of_jax, normalize
 from jaxwhiten.coded import with_code
 from jaxwhiten.errors import InputError, check_name, optional
 from jaxwhiten.io import PathLike, load_tensors
+from jaxwhiten.shapes import Bool, Float32, Int, Integer, UInt8
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator

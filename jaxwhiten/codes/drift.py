@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float64
 
 from jaxwhiten.arrays import as_matrix, check_finite
 from jaxwhiten.codes.spectrum import SpectrumCode
 from jaxwhiten.errors import InputError
+from jaxwhiten.shapes import Float, Float64
 from jaxwhiten.whitening import Whitening
 
 VERDICTS = ("fine", "refit soon", "refit now")

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64, Int, UInt8
 
 from jaxwhiten.runtime import hardware
+from jaxwhiten.shapes import Float, Float32, Float64, Int, UInt8
 
 _SAMPLES, _STEPS, _STEPS_AFTER = 1 << 15, 12, 3  # normal vectors; steps of Lloyd's algorithm from scratch, and after
 _ROWS = 512  # rows at a time: their scores stay in the cache

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from jaxtyping import Float32
-from jaxtyping import UInt8 as Bytes
 
 from jaxwhiten.arrays import check_finite
 from jaxwhiten.codes.code import Code, Constants, Plan
 from jaxwhiten.errors import InputError
+from jaxwhiten.shapes import Float32
+from jaxwhiten.shapes import UInt8 as Bytes
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import stamp

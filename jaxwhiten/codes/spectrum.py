@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from jaxtyping import Float32, Float64, UInt8
 
 from jaxwhiten.codes.code import Code, Constants, Plan
 from jaxwhiten.codes.gaussian import Design, bound, design, nearest_on_cores, nearest_on_device
 from jaxwhiten.errors import InputError, check_integer, check_share
+from jaxwhiten.shapes import Float32, Float64, UInt8
 from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import parameters

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int, Shaped
 
 from jaxwhiten.datasets.retrieval import COLUMNS
 from jaxwhiten.datasets.tables import Table
 from jaxwhiten.datasets.textfile import BadRows, Corpus, corpus_files, split_name
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike, write_text
+from jaxwhiten.shapes import Int, Shaped
 from jaxwhiten.text import as_texts
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int8
 
 from jaxwhiten.datasets.tables import Table
 from jaxwhiten.errors import DataError
+from jaxwhiten.shapes import Int8
 
 LABELS = ("entailment", "neutral", "contradiction")
 

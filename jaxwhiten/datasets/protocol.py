@@ -13,9 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-from jaxtyping import Float64
 
 from jaxwhiten.io import PathLike
+from jaxwhiten.shapes import Float64
 
 
 @dataclass(frozen=True)

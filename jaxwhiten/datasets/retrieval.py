@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
 
 from jaxwhiten.datasets.sts import SCORES
 from jaxwhiten.datasets.tables import Table, read_header, read_table, table_format
@@ -25,6 +24,7 @@ from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
 from jaxwhiten.io import PathLike
 from jaxwhiten.metrics.scores import Gold
+from jaxwhiten.shapes import Int
 from jaxwhiten.text import as_texts
 
 COLUMNS = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")

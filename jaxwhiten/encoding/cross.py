@@ -17,7 +17,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float32, Int
 
 from jaxwhiten import io
 from jaxwhiten.encoding.loading import tokenizer_for
@@ -27,6 +26,7 @@ from jaxwhiten.errors import InputError, ModelError, NonFiniteError
 from jaxwhiten.head import Head
 from jaxwhiten.head.steps import read_optional
 from jaxwhiten.models import PairClassifier, load_pair_classifier, save_pair_classifier
+from jaxwhiten.shapes import Float32, Int
 from jaxwhiten.text import SIDES, Texts, as_rows, as_texts
 
 # By the last part of PyTorch's name: the full name, and the function.

@@ -20,7 +20,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.encoding.encoder import Encoder
@@ -30,6 +29,7 @@ from jaxwhiten.engines import mean_matrix
 from jaxwhiten.errors import InputError, check_integer
 from jaxwhiten.head import Head, Normalize, at_pooling
 from jaxwhiten.models import StaticEncoder
+from jaxwhiten.shapes import Float, Float32, Float64
 from jaxwhiten.text import BulkTokenizer, Texts, TokenIds, text_blocks
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning, choose_gamma
 

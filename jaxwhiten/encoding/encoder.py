@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, no_type_check, overload
 
 import numpy as np
-from jaxtyping import Float, Float32
 
 from jaxwhiten import io
 from jaxwhiten.codes import Code, SpectrumCode
@@ -32,6 +31,7 @@ from jaxwhiten.head import AUTO, Head, Settings, Step, Truncate, canonical, long
 from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.models import folders
+from jaxwhiten.shapes import Float, Float32
 from jaxwhiten.space import with_space
 from jaxwhiten.text import Texts, TokenIds, as_texts, in_role, prompt_named, text_blocks
 from jaxwhiten.whitening import Moments, Whitening, choose_gamma

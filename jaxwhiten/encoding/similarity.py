@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float, Float32, Shaped
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import comparable
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.metrics import cosine_pairs
+from jaxwhiten.shapes import Float, Float32, Shaped
 
 Rows = Float[np.ndarray, "n d"]
 

@@ -17,7 +17,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float, Int
 
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.loading import tokenizer_for
@@ -29,6 +28,7 @@ from jaxwhiten.head.vectors import activated
 from jaxwhiten.metrics.scores import cosine_pairs
 from jaxwhiten.models import TransformerEncoder, checkpoint, folders
 from jaxwhiten.runtime.checks import Finding, Measured, Skipped, finding
+from jaxwhiten.shapes import Array, Float, Int
 from jaxwhiten.text import Texts, as_texts
 
 TEXTS = (

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
 
+from jaxwhiten.shapes import Int
 from jaxwhiten.text import TokenIds
 
 ROW = 128  # the size for matrix units of TPUs and for attention kernels

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float32
 
 from jaxwhiten import io
 from jaxwhiten.arrays import normalize
@@ -26,6 +25,7 @@ from jaxwhiten.engines.openvino import OpenVINOEngine, core, silenced
 from jaxwhiten.engines.quantised import Quantised, hidden_state, outputs_by_name
 from jaxwhiten.errors import InputError, optional
 from jaxwhiten.head import at_pooling
+from jaxwhiten.shapes import Float32
 from jaxwhiten.text import Texts, TokenIds, as_texts, text_fingerprint
 
 COSINE = 0.998  # mean cosine of int8 and float32 vectors of held-out sentences

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from jaxtyping import Float32
 
 from jaxwhiten import io
 from jaxwhiten.arrays import normalize
@@ -39,8 +38,8 @@ from jaxwhiten.head.head import before_code
 from jaxwhiten.lazy import hidden
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.folders import hashed
-from jaxwhiten.runtime import checks
 from jaxwhiten.runtime.hardware import check_process, cores, has_accelerator
+from jaxwhiten.shapes import Float32
 from jaxwhiten.text import BulkTokenizer, TokenIds
 
 if TYPE_CHECKING:
@@ -172,8 +171,10 @@ class OpenVINOEngine:
 
     @staticmethod
     def installed() -> str:
+        from jaxwhiten.runtime.checks import version  # packages' metadata take 10 ms to import
+
         bfloat16 = "bfloat16" if has_bfloat16() else "no bfloat16"
-        return f"{checks.version('openvino')}, {bfloat16} on this CPU, nncf {checks.version('nncf') or 'not installed'}"
+        return f"{version('openvino')}, {bfloat16} on this CPU, nncf {version('nncf') or 'not installed'}"
 
     @staticmethod
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
@@ -304,9 +305,11 @@ class OpenVINOEngine:
 
     def _compiled(self, key: Sequence[Any], made: Callable[[], Any], hints: Mapping[str, Any]) -> _Compiled:
         """A compiled graph, kept where the model is from a folder."""
+        here = core()
         if self._kept is None:
-            return _Compiled.of(core().compile_model(made(), "CPU", hints))
-        return _Compiled.of(self._kept.compiled(io.content_key(checks.version("openvino"), *key), core(), made, hints))
+            return _Compiled.of(here.compile_model(made(), "CPU", hints))
+        version = importlib.import_module("openvino").__version__
+        return _Compiled.of(self._kept.compiled(io.content_key(version, *key), here, made, hints))
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float32
 
 from jaxwhiten.arrays import normalize, pad_rows, row_bucket
 from jaxwhiten.engines.batching import Found
@@ -16,6 +15,7 @@ from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.head import Heads, Mean, Normalize, Step
 from jaxwhiten.head.head import before_code
 from jaxwhiten.runtime.hardware import check_process
+from jaxwhiten.shapes import Float32
 from jaxwhiten.text import TokenIds
 
 _LARGEST = 16_384  # maximum rows in a program for the steps after the mean

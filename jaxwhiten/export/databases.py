@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64
 
 from jaxwhiten import io
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, MismatchError, MissingDependencyError, check_name, install_command
 from jaxwhiten.export.cards import filled
 from jaxwhiten.head import Normalize, Whiten
+from jaxwhiten.shapes import Float64
 from jaxwhiten.space import check_space
 from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.whitening import Whitening, choose_gamma

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from jaxwhiten import io
 from jaxwhiten.coded import as_floats
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import MismatchError, optional
+from jaxwhiten.shapes import Float
 from jaxwhiten.text import as_texts
 
 

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
 
 from jaxwhiten.arrays import blocks, check_finite
 from jaxwhiten.coded import with_code
@@ -31,6 +30,7 @@ from jaxwhiten.head.steps import States, Step, leaves
 from jaxwhiten.head.vectors import Normalize, Quantise, Truncate, Whiten, code_steps
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.folders import hashed
+from jaxwhiten.shapes import Float, Int, Shaped
 from jaxwhiten.text import PLAIN, TextForm
 from jaxwhiten.whitening import Whitening
 

@@ -14,12 +14,12 @@ import dataclasses
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head.states import word_weights_module
 from jaxwhiten.head.steps import Found, Module, States, Step, Target, array, step
 from jaxwhiten.models import EncoderConfig
+from jaxwhiten.shapes import Bool, Float, Int
 from jaxwhiten.text import PLAIN, TextForm
 
 Pooled = Float[Any, "*batch d"]

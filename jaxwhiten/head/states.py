@@ -6,11 +6,11 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head.steps import Found, Module, States, StateStep, Step, Target, array, step
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
+from jaxwhiten.shapes import Float
 
 
 @step

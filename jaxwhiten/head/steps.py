@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.models import EncoderConfig, folders
+from jaxwhiten.shapes import Float, Int
 from jaxwhiten.text import BulkTokenizer
 
 # Files at the top of the folder that other libraries ignore: the whitening behind a Dense layer, and the code.

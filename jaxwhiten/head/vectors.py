@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, UInt8
 
 from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.codes import Code
@@ -27,6 +26,7 @@ from jaxwhiten.head.steps import (
     step,
 )
 from jaxwhiten.models import checkpoint
+from jaxwhiten.shapes import Float, UInt8
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import linear
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float32, Real, Shaped
 
 from jaxwhiten.errors import InputError
+from jaxwhiten.shapes import Float, Float32, Real, Shaped
 
 _LEVEL = 0.95  # of intervals
 _BLOCK_ELEMENTS = 1 << 18  # counts held at once, so that they stay in a cache

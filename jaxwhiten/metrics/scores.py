@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Real, Shaped
 
 from jaxwhiten.arrays import first_nonfinite_row, normalize
 from jaxwhiten.coded import comparable
 from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.shapes import Float, Int, Real, Shaped
 
 UNDEFINED = "undefined: all cosines are equal"  # the text of a correlation that is NaN
 

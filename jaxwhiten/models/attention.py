@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.models.positions import neighbours
+from jaxwhiten.shapes import Array, Bool, Float, Int
 
 BLOCK = 128  # lengths must be a multiple of it; at this length plain attention reads less
 

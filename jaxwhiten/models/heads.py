@@ -18,7 +18,6 @@ from typing import Any
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import checkpoint
@@ -29,6 +28,7 @@ from jaxwhiten.models.loading import load_head, load_model, save_with_head
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.models.registry import head_form
 from jaxwhiten.models.transformer import TransformerEncoder
+from jaxwhiten.shapes import Array, Float, Int
 
 _HEAD = nnx.Any(nnx.PathContains("dense"), nnx.PathContains("classifier"))
 

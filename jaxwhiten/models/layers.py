@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.errors import check_name
 from jaxwhiten.models.attention import Kernel, by_queries
 from jaxwhiten.models.config import ACTIVATIONS, Attention, EncoderConfig
 from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import Rotary
+from jaxwhiten.shapes import Array, Bool, Float, Int
 
 
 class EncoderOutput(NamedTuple):

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+
+from jaxwhiten.shapes import Array, Bool, Float, Int
 
 
 class Packing(NamedTuple):

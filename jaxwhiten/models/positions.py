@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.models.config import Attention, RotaryScaling
+from jaxwhiten.shapes import Array, Bool, Float, Int
 
 
 class Rotary(NamedTuple):

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.models.transformer import TransformerEncoder
+from jaxwhiten.shapes import Array, Float, Int
 
 _TABLES = ("embeddings", "embedding.weight")  # model2vec's tensor, and sentence-transformers'
 _LONGEST = 1 << 20

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
-from jaxtyping import Array, Int
 
 from jaxwhiten.errors import InputError
 from jaxwhiten.models.attention import BLOCK, Kernel
@@ -17,6 +16,7 @@ from jaxwhiten.models.config import Attention, EncoderConfig
 from jaxwhiten.models.layers import Context, Embeddings, EncoderOutput, TransformerLayer, embedding, linear, norm
 from jaxwhiten.models.packing import Packing, Segments
 from jaxwhiten.models.positions import relative_buckets, rotary, visible
+from jaxwhiten.shapes import Array, Int
 
 
 class TransformerEncoder(nnx.Module):

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
-from jaxtyping import Float64, Int64, Shaped, UInt8
 
 from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError
+from jaxwhiten.shapes import Float64, Int64, Shaped, UInt8
 
 # A process that is silent for this long counts as dead.
 HEARTBEAT_SECONDS = 20

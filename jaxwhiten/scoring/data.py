@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, no_type_check
 
 import numpy as np
-from jaxtyping import Float, Real
 
 from jaxwhiten.datasets import Pairs, RetrievalData, read_own, read_pairs
 from jaxwhiten.datasets.retrieval import COLUMNS as QUORA
 from jaxwhiten.datasets.retrieval import search_columns
 from jaxwhiten.datasets.tables import Column, Table, as_table, read_header
 from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.shapes import Float, Real
 from jaxwhiten.text import SIDES, as_rows, as_texts
 
 

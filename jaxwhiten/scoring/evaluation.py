@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import as_floats
@@ -21,6 +20,7 @@ from jaxwhiten.scoring.data import ScoredPairs, read
 from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
 from jaxwhiten.scoring.words import BM25, TFIDF, best, cosines, count, nearest, weigh
 from jaxwhiten.search.prepare import stretched
+from jaxwhiten.shapes import Float, Int
 from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 
 Encode = Callable[[Encoder, list[str], str | None], np.ndarray]

@@ -15,8 +15,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
 from scipy.sparse import csr_matrix, diags
+
+from jaxwhiten.shapes import Float, Int
 
 TFIDF, BM25 = "TF-IDF", "BM25"
 _K1, _B = 1.5, 0.75

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Float32, Int64
 
 from jaxwhiten.errors import InputError, check_integer, check_name
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import Coding
+from jaxwhiten.shapes import Float, Float32, Int64
 from jaxwhiten.whitening.affine import Affine
 
 BACKENDS: dict[str, type[Backend]] = {}

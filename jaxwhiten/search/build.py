@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
 
 from jaxwhiten.codes import Code, Quantiser
 from jaxwhiten.errors import InputError, check_integer
@@ -19,6 +18,7 @@ from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Index, texts_of
 from jaxwhiten.search.prepare import Coding, check_vectors, choose, preparation
 from jaxwhiten.search.rescore import Rescoring
+from jaxwhiten.shapes import Shaped
 from jaxwhiten.space import EncodedArray, VectorSpace, check_space
 from jaxwhiten.text import Texts
 from jaxwhiten.whitening.affine import Affine

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64, Shaped
 
 from jaxwhiten.errors import FormatError, InputError
+from jaxwhiten.shapes import Int64, Shaped
 
 FILE = "ids.json"
 

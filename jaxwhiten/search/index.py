@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import numpy as np
-from jaxtyping import Float32, Int64, Shaped
 
 from jaxwhiten.codes import Code, load_fitted
 from jaxwhiten.errors import FormatError, InputError, MismatchError, check_integer
@@ -39,6 +38,7 @@ from jaxwhiten.search.ids import FILE as _IDS
 from jaxwhiten.search.ids import Ids, unique_ids
 from jaxwhiten.search.prepare import check_vectors
 from jaxwhiten.search.rescore import WIDER, Rescoring
+from jaxwhiten.shapes import Float32, Int64, Shaped
 from jaxwhiten.space import VectorSpace, check_space
 from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.whitening import Whitening

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Float32, Int, Shaped
 
 from jaxwhiten.arrays import pad_rows
 from jaxwhiten.search.prepare import COSINE
+from jaxwhiten.shapes import Array, Float, Float32, Int, Shaped
 
 TILE = 128  # rows per device are a multiple of this
 AGAIN_TILE = 32

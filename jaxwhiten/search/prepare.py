@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float32
 
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import as_floats
@@ -20,6 +19,7 @@ from jaxwhiten.codes import Code, Quantiser, SpectrumCode, make_code
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.io import load_tensors, save_tensors
 from jaxwhiten.search.header import Codes
+from jaxwhiten.shapes import Float, Float32
 from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 from jaxwhiten.whitening.affine import Affine
 

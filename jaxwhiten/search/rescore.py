@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32, Int64, Shaped
 
 from jaxwhiten.codes import Code, load_code, make_code
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.io import map_array
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import prepared, read_map, write_map
+from jaxwhiten.shapes import Float32, Int64, Shaped
 from jaxwhiten.whitening.affine import Affine
 
 COPIES = ("float16", "int8")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.search.build import build_index
 from jaxwhiten.search.index import Hit, Index
+from jaxwhiten.shapes import Float
 from jaxwhiten.text import Texts, as_texts
 
 

@@ -19,14 +19,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+
+from jaxwhiten.shapes import Int
 
 _END = "\n"  # ends a sentence: word number 0, which has no tokens
 _ODD = "["  # begins special tokens, and replaces characters that are not plain text
 _MOST = 1 << 26  # bytes of words kept
 _OF_ENTRY = 128  # bytes per word in addition to its characters and tokens
-_WORDS = re.compile("[a-zA-Z0-9\x80-\U0010ffff]+|[^ a-zA-Z0-9]").findall
-_NOT_ASCII = re.compile("[\x80-\U0010ffff]")
+# Negated, because sets that reach beyond ASCII take milliseconds to compile.
+_WORDS = re.compile(r"[^\0-/:-@\[-`{-\x7f]+|[^ a-zA-Z0-9]").findall
+_NOT_ASCII = re.compile(r"[^\0-\x7f]")
 
 
 @dataclasses.dataclass(frozen=True)

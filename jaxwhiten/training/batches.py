@@ -12,9 +12,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Int
 
 from jaxwhiten.errors import InputError, optional
+from jaxwhiten.shapes import Int
 
 Batch = dict[str, np.ndarray]
 Collate = Callable[[Int[np.ndarray, " b"], int, np.random.Generator], Batch]

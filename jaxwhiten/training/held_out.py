@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
 from jaxwhiten.datasets import Pairs, RetrievalData, from_pairs
 from jaxwhiten.datasets.examples import Examples, write_pairs
@@ -19,6 +18,7 @@ from jaxwhiten.metrics import reciprocal_ranks, spearman
 from jaxwhiten.metrics.bootstrap import Interval, mean_resamples, percentile_interval, spearman_resamples
 from jaxwhiten.scoring import by_words, compared, encoded
 from jaxwhiten.scoring.result import Change
+from jaxwhiten.shapes import Float
 
 
 class Figure(NamedTuple):

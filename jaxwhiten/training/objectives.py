@@ -17,12 +17,12 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Scalar
 
 from jaxwhiten import losses
 from jaxwhiten.encoding import EmbeddingStore, Encoder
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.losses import Loss
+from jaxwhiten.shapes import Array, Float, Int, Scalar
 from jaxwhiten.training.plan import Objective, Plan, Setup, plan_lora, plan_sentences
 from jaxwhiten.whitening import Moments, Whitening
 

@@ -13,13 +13,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Scalar, Shaped
 
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.head import Step, at_pooling
 from jaxwhiten.losses import Loss, init_classifier
 from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.shapes import Float, Scalar, Shaped
 from jaxwhiten.training.sentences import Rebuild, TokenTable, sentence_loss, split_encoder
 from jaxwhiten.training.step import Batch, LossFn, Params
 

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Int, Key, Scalar
 
 from jaxwhiten.errors import InputError
 from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.shapes import Array, Int, Key, Scalar
 
 Params = Any
 """A pytree of float32 arrays, updated by the optimizer."""

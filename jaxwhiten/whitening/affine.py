@@ -7,11 +7,11 @@ import hashlib
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32, Shaped
 
 from jaxwhiten import arrays
 from jaxwhiten.errors import InputError
 from jaxwhiten.runtime import hardware
+from jaxwhiten.shapes import Float, Float32, Shaped
 
 _BLOCK_BYTES = 32 << 20
 _HOST_BLOCK_BYTES = 256 << 20

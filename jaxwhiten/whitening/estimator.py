@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform, no_type_check
 
 import numpy as np
-from jaxtyping import Float, Shaped
 
 from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import FormatError, InputError, MissingDependencyError, check_name, not_fitted
+from jaxwhiten.shapes import Float, Shaped
 
 _OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.

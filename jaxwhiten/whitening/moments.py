@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
 
 from jaxwhiten import arrays, io
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.runtime import hardware
+from jaxwhiten.shapes import Float64
 from jaxwhiten.space import EncodedArray, merged
 from jaxwhiten.whitening.estimator import Saved
 

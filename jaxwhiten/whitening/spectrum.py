@@ -10,8 +10,8 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64
 
+from jaxwhiten.shapes import Float64
 from jaxwhiten.space import VectorSpace
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning

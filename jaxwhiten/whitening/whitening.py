@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64
 
 from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import InputError, check_integer, check_name, check_share
 from jaxwhiten.parameters import DEFAULTS, SHRINKAGES
+from jaxwhiten.shapes import Float, Float32, Float64
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator, parameters, stamp
 from jaxwhiten.whitening.moments import Moments

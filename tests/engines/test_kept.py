@@ -17,6 +17,7 @@ from jaxwhiten.models import folders
 
 pytest.importorskip("openvino")
 HEAVY = ("jax", "jaxlib", "flax", "transformers", "onnx", "scipy", "matplotlib", "ml_collections", "huggingface_hub")
+HEAVY += ("jaxtyping", "importlib.metadata")
 TEXTS = ["A man plays a guitar.", "Birds wait on a wire, in the rain.", "No."]
 ENCODE = """
 import sys
