@@ -4,6 +4,7 @@ import doctest
 import importlib
 import inspect
 import shutil
+import typing
 import warnings
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import jax
 import numpy as np
 import pytest
 
+import jaxwhiten.training
+
 PACKAGES = ["", ".codes", ".datasets", ".encoding", ".export", ".losses", ".metrics", ".metrics.bootstrap", ".scoring"]
-PACKAGES += [".search", ".whitening"]
-OTHERS = [".errors", ".head", ".models", ".training"]  # what their names show runs, too
+PACKAGES += [".io", ".search", ".training", ".whitening"]
+OTHERS = [".errors", ".head", ".models"]  # what their names show runs, too
 
 
 def _public(package):
@@ -34,7 +37,7 @@ def _all(package):
 
 
 def _is_class(one):
-    return inspect.isclass(one) and not issubclass(one, Warning)
+    return inspect.isclass(one) and one is not typing.Any and not issubclass(one, Warning)
 
 
 FILES = {
@@ -73,6 +76,8 @@ def test_the_examples_of_a_name_run(package, name, cross_encoder, tmp_path, monk
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # where a few rows are enough to show how it is written
         for text in examples:
+            if "setup" in text:  # as the example of `Setup` makes it
+                text = f"{_examples(jaxwhiten.training.Setup)[0]}\n\n{text}"
             test = doctest.DocTestParser().get_doctest(text, globs.copy(), name, None, None)
             runner.run(test, out=written.append)
     assert not runner.failures, "".join(written)

@@ -61,6 +61,12 @@ def deal_rows(
 class Batches:
     """An endless iterator over batches with a position that can be saved and restored.
 
+    >>> batches = Batches(
+    ...     np.ones(8, int), lambda rows, length, rng: {"rows": rows}, batch_size=4, ladder=np.array([1])
+    ... )
+    >>> batches.per_epoch, next(batches)["rows"].shape
+    (2, (4,))
+
     Args:
       lengths: Tokens per row; `collate` is called in background threads.
       batch_size: Rows per global batch, over all processes.

@@ -36,7 +36,13 @@ Say = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True)
 class Tuned:
-    """A fine-tuned encoder, with its scores before and after, and the record of its run."""
+    """A fine-tuned encoder, with its scores before and after, and the record of its run.
+
+    >>> encoder = load_bare("jaxwhiten-tiny")
+    >>> tuned = Tuned(encoder, {"dev": 70.0}, {"dev": 72.5}, step=10, recipe={}, finished=True, held_out={})
+    >>> tuned.after["dev"] - tuned.before["dev"]
+    2.5
+    """
 
     encoder: Encoder
     before: Mapping[str, float]
@@ -115,6 +121,11 @@ def fine_tune(
     The score of the held-out rows, or the score `best`, chooses the checkpoint; all `scores` are computed before and
     after. `record` is written with the settings: a run with other values is a different run. `model_folder` is the
     trained model's in messages.
+
+    >>> kind, options = find_objective("mnr"), TrainingOptions(steps=1, batch_size=2)
+    >>> examples = read_rows("searches.tsv", kind)
+    >>> fine_tune(load_bare("jaxwhiten-tiny"), examples, kind, options, "run", say=lambda line: None).step
+    1
     """
     start = trainable(encoder, options, model_folder, say)
     objective.check([*examples.columns, *["negative"] * bool(options.negatives)], examples.label_kind)
@@ -162,7 +173,11 @@ def fine_tune(
 
 
 def load_bare(model: str | Path, pooling: str = AUTO, max_length: int | None = None) -> Encoder:
-    """An encoder to train: one whose folder describes no head gets mean pooling and at most 128 tokens."""
+    """An encoder to train: one whose folder describes no head gets mean pooling and at most 128 tokens.
+
+    >>> load_bare("jaxwhiten-tiny").pooling
+    'mean'
+    """
     if not says_head(folder := resolve_folder(model)):
         pooling = "mean" if pooling == AUTO else pooling
         max_length = max_length or min(BARE_LENGTH, load_config(folder).longest_input)

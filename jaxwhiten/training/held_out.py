@@ -22,7 +22,12 @@ from jaxwhiten.shapes import Float
 
 
 class Figure(NamedTuple):
-    """A score × 100 with its 95% interval, and its paired difference to the first of several."""
+    """A score × 100 with its 95% interval, and its paired difference to the first of several.
+
+    >>> held_out = HeldOut(read_rows("searches.tsv", find_objective("mnr")))
+    >>> held_out.compare({"words": held_out.values_of_words()})["words"].value
+    50.0
+    """
 
     value: float
     interval: Interval
@@ -35,6 +40,10 @@ class HeldOut:
 
     Labeled pairs are scored by Spearman's correlation of similarities with scores, or with the order of the classes;
     others by MRR@10: the first sentences search among the distinct second ones.
+
+    >>> held_out = HeldOut(read_rows("searches.tsv", find_objective("mnr")))
+    >>> held_out.score(Encoder.from_pretrained("jaxwhiten-tiny"))
+    100.0
     """
 
     examples: Examples
@@ -80,7 +89,12 @@ class HeldOut:
 
 
 def write_held_out(path: PathLike, held_out: HeldOut) -> None:
-    """Writes held-out rows as a table that `jaxwhiten score` reads."""
+    """Writes held-out rows as a table that `jaxwhiten score` reads.
+
+    >>> write_held_out("held-out.tsv", HeldOut(read_rows("pairs.tsv", find_objective("cosent"))))
+    >>> Path("held-out.tsv").read_text().splitlines()[1]
+    'A dog runs.\\tA dog ran.\\t1'
+    """
     examples = held_out.examples
     if examples.label is None:
         return write_pairs(path, examples)
@@ -94,6 +108,11 @@ def hold_out(examples: Examples, share: int | float, seed: int, ordered: bool) -
     """Rows to train on and rows to score; none of the latter if their order by similarity is not known.
 
     `ordered` says that classes come from the least to the most similar; those of NLI do.
+
+    >>> examples = read_rows("searches.tsv", find_objective("mnr"))
+    >>> kept, held_out = hold_out(examples, 0.5, seed=0, ordered=False)
+    >>> len(kept), len(held_out.examples)
+    (1, 1)
     """
     known = examples.label_kind != "class" or ordered or examples.classes == LABELS[::-1]
     if not share or len(examples.columns) < 2 or not known:

@@ -56,6 +56,14 @@ def run_plan(
     everything that determines the result. `unit` names the unit of the logged rate and its number per row. A note
     warns if the longest batch may not fit into memory.
 
+    >>> def loss(params, batch, key):
+    ...     return jnp.mean((batch["x"] - params["w"]) ** 2), {}
+    >>> plan = Plan({"w": jnp.zeros(1)}, loss, rebuild=lambda params: params)
+    >>> x, options = np.ones(8, np.float32), TrainingOptions(steps=2, batch_size=4)
+    >>> batches = Batches(x.astype(int), lambda rows, *_: {"x": x[rows]}, batch_size=4, ladder=np.array([1]))
+    >>> run_plan("run", plan, batches, options, options.record()).step
+    2
+
     Raises:
       OutputError: Another training runs in the folder.
       MismatchError: The folder's run, or another process, has another recipe.

@@ -30,7 +30,13 @@ _SAMPLE = 4096
 
 
 def plan_taught(objective: Objective, loss: Loss, setup: Setup) -> Plan:
-    """A plan with a teacher's vectors, [n, columns, e], as labels of the loss."""
+    """A plan with a teacher's vectors, [n, columns, e], as labels of the loss.
+
+    >>> from dataclasses import replace
+    >>> taught = replace(setup, options=TrainingOptions(teacher="jaxwhiten-tiny"))
+    >>> plan_taught(find_objective("distil_mse"), objective_loss("distil_mse"), taught).labels.shape
+    (1, 2, 256)
+    """
     options = setup.options
     if not options.teacher:
         raise InputError(
@@ -56,7 +62,11 @@ def plan_components(objective: Objective, loss: Loss, setup: Setup) -> Plan:
 def encode_columns(
     encoder: Encoder, columns: Sequence[Sequence[str]], prompts: Sequence[str | None] = (None,)
 ) -> Float[np.ndarray, "n columns e"]:
-    """The vectors of every row's sentences, memory-mapped: computed once, and found again by a resumed run."""
+    """The vectors of every row's sentences, memory-mapped: computed once, and found again by a resumed run.
+
+    >>> encode_columns(Encoder.from_pretrained("jaxwhiten-tiny"), [["A dog runs."], ["It rains."]]).shape
+    (1, 2, 256)
+    """
     store, encoder = EmbeddingStore(), encoder.without_code()
     if len({*prompts}) > 1:
         given = zip(columns, prompts, strict=True)
@@ -121,7 +131,11 @@ OBJECTIVES = {
 
 
 def find_objective(objective: str | Objective) -> Objective:
-    """The objective of this name; InputError for an unknown name suggests the nearest."""
+    """The objective of this name; InputError for an unknown name suggests the nearest.
+
+    >>> find_objective("mnr").in_batch
+    True
+    """
     if isinstance(objective, Objective):
         return objective
     check_name("objective", objective, OBJECTIVES)
@@ -141,7 +155,11 @@ def _bound(function: Callable[..., Any], settings: Mapping[str, Any]) -> Callabl
 
 
 def settings_of(objective: Objective) -> list[str]:
-    """Names of the settings of an objective."""
+    """Names of the settings of an objective.
+
+    >>> settings_of(find_objective("mnr"))
+    ['scale']
+    """
     return _settings(objective.loss) + _settings(objective.plan)
 
 
@@ -152,6 +170,10 @@ def objective_loss(
 
     `dims` and `weights` are passed to `jaxwhiten.losses.matryoshka`; without `dims` the loss is on whole vectors.
     For SimCSE the two columns are the two passes. InputError for an unknown name or setting.
+
+    >>> loss = objective_loss("mnr", scale=1.0)
+    >>> round(float(loss([jnp.eye(2), jnp.eye(2)], None, {})), 3)
+    0.313
     """
     kind = find_objective(objective)
     for setting in settings:
@@ -166,7 +188,11 @@ def objective_loss(
 
 
 def make_plan(objective: str | Objective, setup: Setup) -> Plan:
-    """Plans a run of an objective; InputError for an unknown name or setting."""
+    """Plans a run of an objective; InputError for an unknown name or setting.
+
+    >>> sorted(make_plan("mnr", setup).params)  # of the example of `Setup`
+    ['encoder', 'head', 'steps']
+    """
     options, kind = setup.options, find_objective(objective)
     loss = objective_loss(kind, options.dims, options.weights, **options.settings)
     kind = dataclasses.replace(kind, plan=_bound(kind.plan, options.settings))

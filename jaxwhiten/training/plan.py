@@ -26,7 +26,11 @@ from jaxwhiten.training.step import Batch, LossFn, Params
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """The inputs of a planner: model, data and settings of a run."""
+    """The inputs of a planner: model, data and settings of a run.
+
+    >>> start, columns = load_bare("jaxwhiten-tiny"), [["A dog runs."], ["A dog ran."]]
+    >>> setup = Setup(start.model(), start, columns, tokenize_columns(columns, start.tokenizer))
+    """
 
     model: Any  # the encoder to train
     start: Encoder  # the same encoder with its tokenizer and the head to train through
@@ -43,6 +47,10 @@ class Plan:
     """The result of a planner: parameters `{"encoder": ..., "head": ...}` and others that the loss trains, and a loss.
 
     Parameters under `"steps"` are steps on vectors; they follow the fixed steps in the exported head.
+
+    >>> plan = make_plan("mnr", setup)  # of the example of `Setup`
+    >>> plan.encoder(plan.params).pooling
+    'mean'
     """
 
     params: Params
@@ -62,7 +70,11 @@ class Plan:
 
 
 def plan_sentences(objective: Objective, loss: Loss, setup: Setup) -> Plan:
-    """A loss on the vectors of the head, whose steps after the pooling are trained, with a classifier for classes."""
+    """A loss on the vectors of the head, whose steps after the pooling are trained, with a classifier for classes.
+
+    >>> sorted(plan_sentences(find_objective("mnr"), objective_loss("mnr"), setup).params)
+    ['encoder', 'head', 'steps']
+    """
     encoder, rebuild = split_encoder(setup.model, setup.start.pooling)
     fixed, steps = at_pooling(setup.start.head.steps)
     head = {}
@@ -82,6 +94,10 @@ class Objective:
     Its settings are the keyword-only parameters of `loss` and `plan`. `loss` is called as
     `(*columns, labels, **head, **settings)`, without labels if it needs none; `plan` as `(objective, loss, setup,
     **settings)`.
+
+    >>> def loss(first, second):
+    ...     return jnp.mean((first - second) ** 2)
+    >>> Objective("distance", loss, (2, 2)).check(["first", "second"], None)
     """
 
     name: str  # in configs

@@ -42,6 +42,9 @@ def read_rows(
 ) -> Examples:
     """Examples in the form that the objective takes.
 
+    >>> read_rows("pairs.tsv", find_objective("cosent")).label.tolist()
+    [1.0, 0.0]
+
     Args:
       rows: A table's path (TSV, CSV, JSON lines or Parquet), a text file of sentences, `Examples`, tuples, dicts, a
         mapping of columns, a DataFrame, or a `datasets.Dataset`.
@@ -145,6 +148,10 @@ def mine_negatives(
     """Hard negatives for pairs that belong together: texts that an `Encoder` finds near, but no chain of pairs links.
 
     For each distinct text of `first`, `count` negatives are drawn from the `depth` nearest unlinked texts of `second`.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> mine_negatives(encoder, ["a dog", "rain"], ["A dog runs.", "It rains."], count=1)
+    (['a dog', 'rain'], ['It rains.', 'A dog runs.'])
 
     Returns:
       Texts of `first`, and a negative for each.

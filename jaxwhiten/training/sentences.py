@@ -35,7 +35,13 @@ Rebuild = Callable[[nnx.State[Any, Any]], Any]
 
 @dataclasses.dataclass(frozen=True)
 class TokenTable:
-    """Rows of sentences as indices into the tokens of distinct sentences, so that repeated ones are stored once."""
+    """Rows of sentences as indices into the tokens of distinct sentences, so that repeated ones are stored once.
+
+    >>> tokenizer = Encoder.from_pretrained("jaxwhiten-tiny").tokenizer
+    >>> table = tokenize_columns([["A dog runs.", "It rains."]], tokenizer)
+    >>> table.batch(np.array([1]), 8)["input_ids"].shape
+    (1, 1, 8)
+    """
 
     tokens: TokenIds
     sentences: Int[np.ndarray, "n columns"]
@@ -60,6 +66,10 @@ def tokenize_columns(columns: Sequence[Texts], tokenizer: BulkTokenizer, forms: 
     """Tokenizes columns of sentences, all of one length, or reads them back from the cache.
 
     Each column has its form, by default without a prompt. Sentences are truncated to the tokenizer's `max_length`.
+
+    >>> tokenizer = Encoder.from_pretrained("jaxwhiten-tiny").tokenizer
+    >>> tokenize_columns([["A dog runs."], ["A dog runs."]], tokenizer).sentences.tolist()
+    [[0, 0]]
     """
     texts = [as_texts(column) for column in columns]
     if not texts or len({len(column) for column in texts}) != 1 or not texts[0]:
@@ -88,6 +98,10 @@ def split_encoder(model: nnx.Module, pooling: str = "pooler") -> tuple[nnx.State
     """Splits a model into the parameters to train and a function that rebuilds it from trained ones.
 
     BERT's pooler stays frozen unless it is the pooling to train for.
+
+    >>> params, rebuild = split_encoder(load_bare("jaxwhiten-tiny").model())
+    >>> type(rebuild(params)).__name__
+    'TransformerEncoder'
     """
     kept = nnx.PathContains("pooler") if canonical(pooling) != "pooler" else nnx.Nothing()
     graph, frozen, params = nnx.split(model, kept, ...)  # type: ignore[misc]
@@ -97,7 +111,14 @@ def split_encoder(model: nnx.Module, pooling: str = "pooler") -> tuple[nnx.State
 def noisy_vectors(
     model: Any, ids: Int[Array, "b length"], lengths: Int[Array, " b"], steps: Sequence[Step], rngs: nnx.Rngs
 ) -> Float[Array, "b d"]:
-    """Vectors of padded sentences after the steps of a head, with dropout."""
+    """Vectors of padded sentences after the steps of a head, with dropout.
+
+    >>> from flax import nnx
+    >>> encoder = load_bare("jaxwhiten-tiny")
+    >>> ids, lengths = jnp.array([[2, 9, 3, 0]]), jnp.array([3])
+    >>> noisy_vectors(encoder.model(), ids, lengths, encoder.head.steps, nnx.Rngs(0)).shape
+    (1, 256)
+    """
     mask = (jnp.arange(ids.shape[1]) < lengths[:, None]).astype(jnp.int32)
     output = model(ids, mask, deterministic=False, rngs=rngs)
     return run(tuple(steps), output, mask, ids)
@@ -111,6 +132,13 @@ def sentence_loss(
     Its parameters are `{"encoder": state, "head": arrays}`, and `"steps"`, which follow the given steps of the head. A
     batch has `input_ids` [b, columns, length], `lengths` [b, columns] and, if the loss needs them, `labels` [b]. All
     columns are encoded in one call, `passes` times with independent dropout (SimCSE: 2).
+
+    >>> params, rebuild = split_encoder(load_bare("jaxwhiten-tiny").model())
+    >>> loss = sentence_loss(rebuild, objective_loss("mnr"))
+    >>> batch = {"input_ids": jnp.ones((2, 2, 4), int), "lengths": jnp.full((2, 2), 4)}
+    >>> value, others = loss({"encoder": params}, batch, jax.random.key(0))
+    >>> value.shape, others
+    ((), {})
     """
 
     def loss_fn(params: Params, batch: dict[str, jax.Array], key: jax.Array) -> Any:
@@ -139,6 +167,11 @@ def sentence_batches(
     """Batches of tokenized rows for `sentence_loss`, with labels and the `vectors` of their sentences, if given.
 
     Rows are padded to one of `buckets` lengths; each length needs its own compilation.
+
+    >>> tokenizer = Encoder.from_pretrained("jaxwhiten-tiny").tokenizer
+    >>> table = tokenize_columns([["A dog runs.", "It rains."]], tokenizer)
+    >>> next(sentence_batches(table, labels=None, batch_size=2))["lengths"].shape
+    (2, 1)
     """
     given = {name: array for name, array in (("labels", labels), ("vectors", vectors)) if array is not None}
 

@@ -47,7 +47,11 @@ def transformation(options: TrainingOptions) -> optax.GradientTransformation:
 
 
 def data_mesh(options: TrainingOptions) -> Mesh:
-    """A mesh with one axis, `data`, over all devices of all processes; they must divide a batch evenly."""
+    """A mesh with one axis, `data`, over all devices of all processes; they must divide a batch evenly.
+
+    >>> data_mesh(TrainingOptions(batch_size=8)).axis_names
+    ('data',)
+    """
     devices = np.asarray(jax.devices())
     if options.batch_size % (devices.size * options.accumulate):
         raise InputError(
@@ -66,14 +70,23 @@ class TrainState(NamedTuple):
 
 
 def create_state(params: Params, options: TrainingOptions, mesh: Mesh) -> TrainState:
-    """The initial state, replicated on every device of the mesh. It is copied because a step donates its input."""
+    """The initial state, replicated on every device of the mesh. It is copied because a step donates its input.
+
+    >>> options = TrainingOptions(steps=1)
+    >>> int(create_state({"w": jnp.zeros(1)}, options, data_mesh(options)).step)
+    0
+    """
     everywhere, init = NamedSharding(mesh, PartitionSpec()), transformation(options).init
     make = jax.jit(lambda p: TrainState(jnp.int32(0), p, init(p)), out_shardings=everywhere, keep_unused=True)
     return make(jax.tree.map(np.asarray, params))
 
 
 def place_batch(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
-    """Shards this process's rows of a batch over its devices; all processes together hold the global batch."""
+    """Shards this process's rows of a batch over its devices; all processes together hold the global batch.
+
+    >>> place_batch({"x": np.ones((8, 2))}, data_mesh(TrainingOptions(batch_size=8)))["x"].shape
+    (8, 2)
+    """
     by_row = NamedSharding(mesh, PartitionSpec("data"))
     return {name: jax.make_array_from_process_local_data(by_row, array) for name, array in batch.items()}
 
@@ -89,6 +102,15 @@ def make_step(loss_fn: LossFn, options: TrainingOptions, mesh: Mesh, frozen: Par
     one part of the batch at a time, so that in-batch negatives come from that part.
     `params["frozen"]` gives it the `frozen` arrays, which are neither trained nor checkpointed, nor constants of the
     compiled program.
+
+    >>> def loss(params, batch, key):
+    ...     return jnp.mean((batch["x"] - params["w"]) ** 2), {}
+    >>> options = TrainingOptions(steps=1, batch_size=8)
+    >>> mesh = data_mesh(options)
+    >>> state, batch = create_state({"w": jnp.zeros(1)}, options, mesh), place_batch({"x": np.ones(8)}, mesh)
+    >>> state, metrics = make_step(loss, options, mesh)(state, batch)
+    >>> float(metrics["loss"])
+    1.0
 
     Returns:
       `(state, batch) -> (state, metrics)`; metrics are `loss`, `learning_rate`, `grad_norm` and the means of `loss_fn`.

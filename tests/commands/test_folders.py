@@ -148,7 +148,7 @@ def test_a_module_outside_the_folder(hostile, kind, path):
 
 def test_a_file_of_a_whole_folder_is_flushed_once(tmp_path, monkeypatch):
     flushed, fsync = [], os.fsync
-    monkeypatch.setattr("jaxwhiten.io.os.fsync", lambda handle: flushed.append(handle) or fsync(handle))
+    monkeypatch.setattr("jaxwhiten.io.files.os.fsync", lambda handle: flushed.append(handle) or fsync(handle))
     with io.whole_folder(tmp_path / "out") as whole:
         io.write_text(whole / "a", "a")
         (whole / "b").write_text("b")
@@ -170,7 +170,7 @@ def test_a_cache_that_cannot_be_written(run, corpus, of_model, tmp_path, monkeyp
             raise OSError(28, os.strerror(28))
 
         monkeypatch.setattr(
-            "jaxwhiten.io.os.fsync",
+            "jaxwhiten.io.files.os.fsync",
             lambda handle: full() if "embeddings" in os.readlink(f"/proc/self/fd/{handle}") else None,
         )
     done = run("index", corpus, "-o", tmp_path / "index", *of_model)

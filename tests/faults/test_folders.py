@@ -261,7 +261,7 @@ def test_a_fault_at_every_write(points, writers, kind, tmp_path, capsys):
 def test_a_kill_at_every_write(points, writers, kind, exchange, tmp_path, monkeypatch):
     """Where two renames replace a folder, whoever reads or writes it next puts it back."""
     if not exchange:
-        monkeypatch.setattr(io.sys, "platform", "other")
+        monkeypatch.setattr("jaxwhiten.io.files.sys.platform", "other")
     old_writer, new_writer, read = writers
     work, seen = tmp_path / "work", tmp_path / "seen"
     old_writer(work / "out")

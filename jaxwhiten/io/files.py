@@ -1,8 +1,4 @@
-"""Files: atomic writes, checksums, cache keys, and the one tensor-file format of the project.
-
-This is the only module that renames files. A tensor file is a safetensors file whose metadata carries a JSON header:
-kind, format version, a checksum over the tensors' bytes, and the provenance that the writer gave.
-"""
+"""Atomic writes of files and folders. This is the only module that renames them."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import contextlib
 import ctypes
 import errno
 import glob
-import hashlib
 import json
 import os
 import secrets
@@ -19,21 +14,17 @@ import sys
 import tempfile
 import time
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from jaxwhiten import interrupts
-from jaxwhiten._version import __version__
 from jaxwhiten.errors import FormatError, InputError, JaxwhitenError, OutputError
 from jaxwhiten.locks import LOCK, locked
 
 PathLike = str | os.PathLike[str]
-FORMAT_VERSION = 2
 MANIFEST = "jaxwhiten.json"  # lists the files of a folder made by `whole_folder`
-_HEADER_KEY = "jaxwhiten"
+HEADER_KEY = "jaxwhiten"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _STALE_SECONDS = 24 * 3600
 # How files begin that this package writes, by their ending; a tensor file has its kind in its header.
@@ -45,9 +36,13 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
     """Yields a temporary path next to `path`; renames it to `path` if the block ends without an error.
 
     The file is flushed to disk before the rename, so that after a crash `path` holds either the old content or the new.
-    On an error the temporary file is removed and `path` is unchanged. Missing folders are made. Raises OutputError if
-    the folder cannot be written to or the disk is full, InputError as for `replaceable`. A link keeps its place: the
-    file that it names is replaced.
+    On an error `path` is unchanged. Missing folders are made. A link keeps its place: the file that it names is
+    replaced. Raises OutputError if the file cannot be written, InputError as for `replaceable`.
+
+    >>> with atomic_path("notes.txt") as temporary:
+    ...     _ = temporary.write_text("all of it")
+    >>> Path("notes.txt").read_text()
+    'all of it'
     """
     path = replaceable(path)
     with writing(path, OSError):
@@ -79,6 +74,11 @@ def whole_folder(path: PathLike, *blamed: type[Exception], kind: str = "model") 
     lists the new folder's files and names its `kind`, such as `"onnx"`. If `path` itself is a folder that is being
     written so, it is yielded. `blamed` are the errors by which the block reports a failed write, in addition to errors
     of Python and safetensors.
+
+    >>> with whole_folder("model") as folder:
+    ...     write_text(folder / "config.json", "{}")
+    >>> sorted(path.name for path in Path("model").iterdir())
+    ['config.json', 'jaxwhiten.json']
 
     Raises:
       InputError: As for `check_folder`.
@@ -121,7 +121,11 @@ def _remove_killed(folder: Path) -> None:
 
 
 def replaceable(path: PathLike) -> Path:
-    """The real path of an output; InputError if it is read-only or a link that leads nowhere."""
+    """The real path of an output; InputError if it is read-only or a link that leads nowhere.
+
+    >>> replaceable("texts.txt").name
+    'texts.txt'
+    """
     real = Path(os.path.realpath(path))
     if real.is_symlink():
         raise InputError(f"{path}: is a symbolic link in a loop. Specify a different output.")
@@ -134,6 +138,9 @@ def check_file(path: PathLike, kind: str = "") -> Path:
     """The real path of a file to write: a new one, or an earlier output of the same kind, which is replaced.
 
     `kind` is the kind of `save_tensors`. Other files are recognized by how they begin.
+
+    >>> check_file("new.npy").exists()
+    False
 
     Raises:
       InputError: The path is a folder, a file of another kind, read-only, or a link that leads nowhere.
@@ -157,12 +164,15 @@ def _kind_of(length: bytes, rest: typing.BinaryIO) -> str:
     """The kind of a tensor file, even of a damaged one; empty for a file of another origin."""
     with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
         header = json.loads(rest.read(min(int.from_bytes(length, "little"), 1 << 26)))
-        return str(json.loads(header["__metadata__"][_HEADER_KEY])["kind"])
+        return str(json.loads(header["__metadata__"][HEADER_KEY])["kind"])
     return ""
 
 
 def check_folder(path: PathLike, kind: str = "model") -> Path:
     """The real path of a folder that `whole_folder` may write.
+
+    >>> check_folder("new").exists()
+    False
 
     Raises:
       InputError: The folder is of another kind, read-only, holds a file that `whole_folder` did not write, or cannot be
@@ -194,7 +204,11 @@ def check_folder(path: PathLike, kind: str = "model") -> Path:
 
 
 def put_back(folder: Path) -> Path:
-    """The folder. If a process was killed between the two renames that replace it, the old folder is renamed back."""
+    """The folder. If a process was killed between the two renames that replace it, the old folder is renamed back.
+
+    >>> put_back(Path("cross")).is_dir()
+    True
+    """
     if not folder.exists():
         with contextlib.suppress(OSError):  # there is no such folder, or another process renames it
             os.rename(folder.with_name(f".{folder.name}.replaced"), folder)
@@ -219,6 +233,9 @@ def _exchange(new: Path, old: Path) -> None:
 def below(folder: Path, name: str, error: type[JaxwhitenError] = FormatError) -> Path:
     """The path of a file that `folder` refers to by name; links into the blobs of the hub's cache are followed.
 
+    >>> below(Path("cross"), "config.json").is_file()
+    True
+
     Raises:
       JaxwhitenError: Of class `error`, if the name is no relative path of plain names or a link leaves the folder.
     """
@@ -238,7 +255,14 @@ def _flush(path: Path) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path, *blamed: type[Exception]) -> Iterator[None]:
-    """Turns disk errors and errors of the classes `blamed` in the block into an OutputError that names `path`."""
+    """Turns disk errors and errors of the classes `blamed` in the block into an OutputError that names `path`.
+
+    >>> with writing(Path("notes.txt")):
+    ...     raise OSError(28, "No space left on device")
+    Traceback (most recent call last):
+        ...
+    jaxwhiten.errors.OutputError: notes.txt: could not be written (No space left on device); ...
+    """
     try:
         yield
     except Exception as error:
@@ -260,7 +284,10 @@ def _is_full_disk(error: Exception) -> bool:
 
 
 def remove_stale(folder: PathLike, pattern: str = ".*.tmp") -> None:
-    """Removes temporary files and folders that are older than a day; processes that were killed left them."""
+    """Removes temporary files and folders that are older than a day; processes that were killed left them.
+
+    >>> remove_stale("cross")
+    """
     for path in Path(folder).glob(pattern):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _STALE_SECONDS:
@@ -268,131 +295,21 @@ def remove_stale(folder: PathLike, pattern: str = ".*.tmp") -> None:
 
 
 def write_text(path: PathLike, text: str) -> None:
-    """Writes UTF-8 text atomically."""
+    """Writes UTF-8 text atomically.
+
+    >>> write_text("notes.txt", "A dog runs.")
+    """
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: PathLike, value: Any) -> None:
-    """Writes JSON atomically, indented; NaN and infinities are refused because JSON has none."""
+    """Writes JSON atomically, indented; NaN and infinities are refused because JSON has none.
+
+    >>> write_json("rows.json", {"rows": 2})
+    >>> print(Path("rows.json").read_text())
+    {
+      "rows": 2
+    }
+    """
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def sha256_file(path: PathLike) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sha256_once(path: Path) -> str:
-    """`sha256_file`, kept in the cache for as long as the file has the same place, size and time of modification."""
-    about = path.stat()
-    kept = cache_dir("hashes", content_key(os.fspath(path.resolve()), about.st_size, about.st_mtime_ns))
-    with contextlib.suppress(OSError, ValueError):
-        if len(digest := kept.read_text(encoding="ascii")) == 64:  # else damaged
-            return digest
-    digest = sha256_file(path)
-    with contextlib.suppress(OSError):
-        write_text(kept, digest)
-    return digest
-
-
-def content_key(*parts: Any) -> str:
-    """A short key (24 hexadecimal digits) that changes whenever one of the JSON-representable parts does."""
-    text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-
-
-def cache_dir(*names: str) -> Path:
-    """A folder under the cache: `$JAXWHITEN_CACHE_DIR`, else `$XDG_CACHE_HOME/jaxwhiten`, else `~/.cache/jaxwhiten`."""
-    root = os.environ.get("JAXWHITEN_CACHE_DIR")
-    if not root:
-        root = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join(Path.home(), ".cache"), "jaxwhiten")
-    return Path(root).expanduser().joinpath(*names)
-
-
-def _tensor_checksum(tensors: Mapping[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        array = np.ascontiguousarray(tensors[name])
-        digest.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
-
-
-def seal(header: Mapping[str, Any], content: str = "") -> dict[str, Any]:
-    """The header with a new checksum over itself and over `content`, the data that it describes."""
-    rest = {key: value for key, value in header.items() if key != "checksum"}
-    text = json.dumps([rest, content], sort_keys=True)
-    return {**rest, "checksum": hashlib.sha256(text.encode()).hexdigest()}
-
-
-def check_version(path: PathLike, header: Mapping[str, Any]) -> None:
-    """Raises FormatError for a header of another format version, ValueError for a header without one."""
-    version = header["format_version"]
-    if not isinstance(version, int) or version < 1:
-        raise ValueError(f"format version {version!r}")
-    if version != FORMAT_VERSION:
-        remedy = "Upgrade jaxwhiten" if version > FORMAT_VERSION else "It is older than any release: rewrite it"
-        raise FormatError(f"{path}: format version {version}; this jaxwhiten reads version {FORMAT_VERSION}. {remedy}.")
-
-
-def save_array(path: PathLike, array: np.ndarray) -> None:
-    """Writes a `.npy` file atomically."""
-    with atomic_path(path) as temporary, open(temporary, "wb") as file:
-        np.save(file, array, allow_pickle=False)
-
-
-def map_array(path: PathLike) -> np.ndarray:
-    """Memory-maps a `.npy` file; nothing is unpickled. Any malformed file is a ValueError."""
-    try:
-        if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait for ever
-            raise ValueError("not a regular file")
-        return np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, OSError):
-        raise
-    except Exception as error:  # malformed headers: TypeError, OverflowError, MemoryError, RecursionError, ...
-        raise ValueError(f"not a readable .npy file ({type(error).__name__}: {str(error)[:200]})") from error
-
-
-def save_tensors(path: PathLike, tensors: Mapping[str, np.ndarray], *, kind: str, header: Mapping[str, Any]) -> None:
-    """Writes named arrays and a JSON header of provenance to one safetensors file, atomically.
-
-    `kind` names the content, such as `"moments"`; `load_tensors` expects the same kind.
-    """
-    from safetensors.numpy import save_file
-
-    check_file(path, kind)
-    arrays = {name: np.array(value, order="C") for name, value in tensors.items()}
-    full = {"kind": kind, "format_version": FORMAT_VERSION, "jaxwhiten_version": __version__, **header}
-    full = seal(json.loads(json.dumps(full)), _tensor_checksum(arrays))  # the checksum covers the header as read back
-    with atomic_path(path) as temporary:
-        save_file(arrays, temporary, metadata={_HEADER_KEY: json.dumps(full, ensure_ascii=False)})
-
-
-def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Reads the arrays by name and the header of a file written by `save_tensors`.
-
-    Raises FormatError if the file is missing, damaged, of another format version, or of another kind.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    path = Path(path)
-    kinds = (kind,) if isinstance(kind, str) else kind
-    expected = " or ".join(kinds)
-    if not path.is_file():
-        raise FormatError(f"{path}: no such file; expected a jaxwhiten {expected} file.")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        header = json.loads(metadata[_HEADER_KEY])
-        kind_found, checksum = header["kind"], header["checksum"]
-        check_version(path, header)
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise FormatError(f"{path}: not a readable jaxwhiten {expected} file ({error}). Rewrite it.") from error
-    if kind_found not in kinds:
-        raise FormatError(f"{path}: contains a {kind_found!r}, not a {' or '.join(map(repr, kinds))}.")
-    if checksum != seal(header, _tensor_checksum(tensors))["checksum"]:
-        raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
-    return tensors, header

@@ -1,0 +1,184 @@
+"""Checksums, cache keys, and the one tensor-file format of the project.
+
+A tensor file is a safetensors file whose metadata carries a JSON header: kind, format version, a checksum over the
+tensors' bytes, and the provenance that the writer gave.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxwhiten._version import __version__
+from jaxwhiten.errors import FormatError
+from jaxwhiten.io.files import HEADER_KEY, PathLike, atomic_path, check_file, write_text
+
+FORMAT_VERSION = 2
+
+
+def sha256_file(path: PathLike) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal.
+
+    >>> sha256_file("texts.txt")[:8]
+    'd29e10b6'
+    """
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_once(path: Path) -> str:
+    """`sha256_file`, kept in the cache for as long as the file has the same place, size and time of modification.
+
+    >>> sha256_once(Path("texts.txt")) == sha256_file("texts.txt")
+    True
+    """
+    about = path.stat()
+    kept = cache_dir("hashes", content_key(os.fspath(path.resolve()), about.st_size, about.st_mtime_ns))
+    with contextlib.suppress(OSError, ValueError):
+        if len(digest := kept.read_text(encoding="ascii")) == 64:  # else damaged
+            return digest
+    digest = sha256_file(path)
+    with contextlib.suppress(OSError):
+        write_text(kept, digest)
+    return digest
+
+
+def content_key(*parts: Any) -> str:
+    """A short key (24 hexadecimal digits) that changes whenever one of the JSON-representable parts does.
+
+    >>> content_key("tokens", 64) == content_key("tokens", 128)
+    False
+    """
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def cache_dir(*names: str) -> Path:
+    """A folder under the cache: `$JAXWHITEN_CACHE_DIR`, else `$XDG_CACHE_HOME/jaxwhiten`, else `~/.cache/jaxwhiten`.
+
+    >>> cache_dir("tokens").name
+    'tokens'
+    """
+    root = os.environ.get("JAXWHITEN_CACHE_DIR")
+    if not root:
+        root = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join(Path.home(), ".cache"), "jaxwhiten")
+    return Path(root).expanduser().joinpath(*names)
+
+
+def _tensor_checksum(tensors: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        array = np.ascontiguousarray(tensors[name])
+        digest.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def seal(header: Mapping[str, Any], content: str = "") -> dict[str, Any]:
+    """The header with a new checksum over itself and over `content`, the data that it describes.
+
+    >>> sorted(seal({"rows": 2}))
+    ['checksum', 'rows']
+    """
+    rest = {key: value for key, value in header.items() if key != "checksum"}
+    text = json.dumps([rest, content], sort_keys=True)
+    return {**rest, "checksum": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def check_version(path: PathLike, header: Mapping[str, Any]) -> None:
+    """Raises FormatError for a header of another format version, ValueError for a header without one.
+
+    >>> check_version("old.npz", {"format_version": 1})
+    Traceback (most recent call last):
+        ...
+    jaxwhiten.errors.FormatError: old.npz: format version 1; ...
+    """
+    version = header["format_version"]
+    if not isinstance(version, int) or version < 1:
+        raise ValueError(f"format version {version!r}")
+    if version != FORMAT_VERSION:
+        remedy = "Upgrade jaxwhiten" if version > FORMAT_VERSION else "It is older than any release: rewrite it"
+        raise FormatError(f"{path}: format version {version}; this jaxwhiten reads version {FORMAT_VERSION}. {remedy}.")
+
+
+def save_array(path: PathLike, array: np.ndarray) -> None:
+    """Writes a `.npy` file atomically.
+
+    >>> save_array("vectors.npy", np.zeros((2, 3)))
+    """
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+        np.save(file, array, allow_pickle=False)
+
+
+def map_array(path: PathLike) -> np.ndarray:
+    """Memory-maps a `.npy` file; nothing is unpickled. Any malformed file is a ValueError.
+
+    >>> save_array("vectors.npy", np.zeros((2, 3)))
+    >>> map_array("vectors.npy").shape
+    (2, 3)
+    """
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait for ever
+            raise ValueError("not a regular file")
+        return np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, OSError):
+        raise
+    except Exception as error:  # malformed headers: TypeError, OverflowError, MemoryError, RecursionError, ...
+        raise ValueError(f"not a readable .npy file ({type(error).__name__}: {str(error)[:200]})") from error
+
+
+def save_tensors(path: PathLike, tensors: Mapping[str, np.ndarray], *, kind: str, header: Mapping[str, Any]) -> None:
+    """Writes named arrays and a JSON header of provenance to one safetensors file, atomically.
+
+    `kind` names the content, such as `"moments"`; `load_tensors` expects the same kind.
+
+    >>> save_tensors("mean.safetensors", {"mean": np.zeros(3)}, kind="mean", header={"rows": 2})
+    """
+    from safetensors.numpy import save_file
+
+    check_file(path, kind)
+    arrays = {name: np.array(value, order="C") for name, value in tensors.items()}
+    full = {"kind": kind, "format_version": FORMAT_VERSION, "jaxwhiten_version": __version__, **header}
+    full = seal(json.loads(json.dumps(full)), _tensor_checksum(arrays))  # the checksum covers the header as read back
+    with atomic_path(path) as temporary:
+        save_file(arrays, temporary, metadata={HEADER_KEY: json.dumps(full, ensure_ascii=False)})
+
+
+def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Reads the arrays by name and the header of a file written by `save_tensors`.
+
+    Raises FormatError if the file is missing, damaged, of another format version, or of another kind.
+
+    >>> save_tensors("mean.safetensors", {"mean": np.zeros(3)}, kind="mean", header={"rows": 2})
+    >>> tensors, header = load_tensors("mean.safetensors", kind="mean")
+    >>> tensors["mean"].shape, header["rows"]
+    ((3,), 2)
+    """
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    kinds = (kind,) if isinstance(kind, str) else kind
+    expected = " or ".join(kinds)
+    if not path.is_file():
+        raise FormatError(f"{path}: no such file; expected a jaxwhiten {expected} file.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        header = json.loads(metadata[HEADER_KEY])
+        kind_found, checksum = header["kind"], header["checksum"]
+        check_version(path, header)
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise FormatError(f"{path}: not a readable jaxwhiten {expected} file ({error}). Rewrite it.") from error
+    if kind_found not in kinds:
+        raise FormatError(f"{path}: contains a {kind_found!r}, not a {' or '.join(map(repr, kinds))}.")
+    if checksum != seal(header, _tensor_checksum(tensors))["checksum"]:
+        raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
+    return tensors, header
