@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxwhiten.encoding.similarity import SIMILARITIES
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head import AUTO, Head, PoolingWarning, Settings, longest_text, read_head, says_head
+from jaxwhiten.head import AUTO, Head, Normalize, PoolingWarning, Quantise, Settings, longest_text, read_head, says_head
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import BulkTokenizer
 
@@ -28,6 +28,12 @@ def read_parts(
         head = read_head(folder, config)
         if settings.truncate_dim is not None:
             settings = dataclasses.replace(settings, truncate_dim=min(settings.truncate_dim, head.width(config)))
+        if settings.similarity_fn_name not in (None, "cosine") and not isinstance(head.steps[-1], Normalize | Quantise):
+            warnings.warn(
+                f"{name} specifies the similarity {settings.similarity_fn_name!r}, and its vectors are not of unit"
+                " length: scores of pairs use it, but searches and codes rank by cosine.",
+                stacklevel=3,
+            )
         return settings, head
     if pooling == AUTO:
         warnings.warn(

@@ -1,5 +1,6 @@
 """Prompts of a folder: vectors equal to SentenceTransformer's, whatever puts the prompt there."""
 
+import contextlib
 import functools
 import json
 import shutil
@@ -10,6 +11,7 @@ import pytest
 from jaxwhiten import Encoder, build_index
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.head import Normalize
 from jaxwhiten.search import search_text
 from tests.tiny import SENTENCES
 
@@ -38,6 +40,7 @@ def write_folder(tiny_model, folder, settings, *modes, weights=None, normalize=F
     return folder
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*but searches and codes rank by cosine")
 read = functools.partial(Encoder.from_pretrained, device="cpu:0")
 
 
@@ -131,6 +134,16 @@ def test_weighted_tokens_behind_a_prompt_are_refused(tiny_model, tmp_path):
     folder = write_folder(tiny_model, tmp_path / "model", {}, weights=weights, include_prompt=False)
     with pytest.raises(ModelError, match="WordWeights before a Pooling with include_prompt false"):
         read(folder)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("similarity", "unit_length"), [("dot", False), ("dot", True), ("cosine", False)])
+def test_a_folder_of_another_similarity_is_told_what_searches_rank_by(tiny_model, tmp_path, similarity, unit_length):
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", similarity_fn_name=similarity)
+    folder = (encoder.then(Normalize()) if unit_length else encoder).save(tmp_path / "model")
+    told = similarity == "dot" and not unit_length
+    with pytest.warns(UserWarning, match="'dot'.*rank by cosine") if told else contextlib.nullcontext():
+        assert read(folder).similarity_fn_name == similarity
 
 
 def test_what_is_saved_is_read_alike(both, tmp_path):
