@@ -15,7 +15,7 @@ import numpy as np
 from jaxwhiten.runtime import hardware
 from jaxwhiten.shapes import Float, Float32, Float64, Int, UInt8
 
-_SAMPLES, _STEPS, _STEPS_AFTER = 1 << 15, 12, 3  # normal vectors; steps of Lloyd's algorithm from scratch, and after
+_SAMPLES, _STEPS, _STEPS_AFTER = 1 << 14, 12, 3  # normal vectors; steps of Lloyd's algorithm from scratch, and after
 _ROWS = 512  # rows at a time: their scores stay in the cache
 
 
@@ -65,52 +65,68 @@ def deal(variances: Float64[np.ndarray, " d"], groups: int, bits: int) -> Int[np
 def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: int = 0) -> Design:
     """Makes a quantiser of `groups` × `bits` bits from falling variances alone, by k-means of normal vectors.
 
-    A codebook starts from that of the group before, stretched to the axes of its own group.
+    A codebook has the points c and −c, like the density, and starts from that of the group before with as many axes,
+    stretched to its own.
     """
     from scipy.special import ndtri
 
     group = deal(variances, groups, bits)
     spread = np.sqrt(variances[: len(group)] / variances[: len(group)].sum()).astype(np.float32)
-    widths, points = np.bincount(group), 2**bits
+    widths, points = np.bincount(group), 2 ** (bits - 1)
     width = int(widths.max())
-    centroids = np.zeros((groups, points, width), np.float32)
+    centroids = np.zeros((groups, 2 * points, width), np.float32)
     generator = np.random.default_rng(seed)
-    half = generator.standard_normal((_SAMPLES // 2, width), np.float32)
-    normal, unseen = np.concatenate([half, -half]), generator.standard_normal((_SAMPLES, width), np.float32)
-    first = generator.choice(len(half), points, replace=False)
+    normal, unseen = generator.standard_normal((2, _SAMPLES, width), np.float32)
+    first = generator.choice(_SAMPLES, points, replace=False)
 
-    def make(numbers: range) -> float:
-        lost = 0.0
+    def make(numbers: Int[np.ndarray, " n"]) -> float:
+        lost, before = 0.0, np.zeros((points, 0), np.float32)
         for number in numbers:
-            w, own, book = widths[number], spread[group == number], centroids[number, :, : widths[number]]
+            w, own = widths[number], spread[group == number]
             x, y = normal[:, :w] * own, unseen[:, :w] * own
-            if number > numbers.start and widths[number - 1] == w:
-                before = centroids[number - 1, :, :w] / spread[group == number - 1]
-                book[:] = lloyd(x, before * own, _STEPS_AFTER)
+            if before.shape[1] == w:
+                book = lloyd(x, before * own, _STEPS_AFTER)
             else:  # the density of many points is that of N(0, λ (w + 2) / w)
-                start = x[first] if w > 1 else own * ndtri((np.arange(points) + 0.5) / points)[:, None]
-                book[:] = lloyd(x, start * np.sqrt(1 + 2 / w), _STEPS)
-            lost += float(((y - book[nearest(y, book[None])[:, 0]]) ** 2).sum(axis=1, dtype=np.float64).mean())
+                start = x[first] if w > 1 else own * ndtri((np.arange(points) + 0.5) / (2 * points))[:, None]
+                book = lloyd(x, start * np.sqrt(1 + 2 / w), _STEPS)
+            before, centroids[number, :, :w] = book / own, np.concatenate([book, -book])
+            chosen, y = nearest_of_pairs(y, book)
+            lost += float(((y - book[chosen]) ** 2).sum(axis=1, dtype=np.float64).mean())
         return lost
 
     # Two chains on every machine, so that the codebooks do not depend on the number of its cores.
-    middle = groups // 2
-    lost = sum(hardware.on_threads(make, [range(middle), range(middle, groups)]))
+    lost = sum(hardware.on_threads(make, np.array_split(np.argsort(widths, kind="stable"), 2)))
     return Design(group, centroids, lost)
 
 
 def lloyd(
     x: Float[np.ndarray, "n w"], start: Float[np.ndarray, "points w"], steps: int
 ) -> Float[np.ndarray, "points w"]:
-    """Steps of k-means; a centroid that is nearest to no row stays where it is."""
+    """Steps of k-means with the points c and −c for rows x and −x; one that is nearest to no row stays where it is."""
     centroids = np.array(start, np.float32)
     for _ in range(steps):
-        chosen = nearest(x, centroids[None])[:, 0]
+        chosen, turned = nearest_of_pairs(x, centroids)
         order, counts = np.argsort(chosen, kind="stable"), np.bincount(chosen, minlength=len(centroids))
         some, starts = counts > 0, np.cumsum(counts) - counts
-        sums = np.add.reduceat(x[order], starts[some], axis=0)
+        sums = np.add.reduceat(turned[order], starts[some], axis=0)
         centroids[some] = sums / counts[some, None]
     return centroids
+
+
+def nearest_of_pairs(
+    x: Float[np.ndarray, "n w"], centroids: Float32[np.ndarray, "points w"]
+) -> tuple[UInt8[np.ndarray, " n"], Float[np.ndarray, "n w"]]:
+    """The number of the nearest pair c and −c, and rows x or −x, whichever lies on the side of c."""
+    table, halves = np.ascontiguousarray(centroids.T), (centroids**2).sum(axis=1) / 2
+    chosen, turned = np.empty(len(x), np.uint8), np.empty_like(x)
+    for first in range(0, len(x), _ROWS):
+        rows = x[first : first + _ROWS]
+        products = rows @ table
+        found = (np.abs(products) - halves).argmax(axis=1)
+        chosen[first : first + _ROWS] = found
+        sides = np.take_along_axis(products, found[:, None], axis=1)
+        turned[first : first + _ROWS] = np.copysign(1, sides) * rows
+    return chosen, turned
 
 
 def nearest(

@@ -58,6 +58,19 @@ def test_it_is_deterministic_and_seeds_differ_little():
     np.testing.assert_array_equal(one.centroids, same.centroids)
     assert one.lost == same.lost != other.lost
     assert other.lost == pytest.approx(one.lost, rel=0.02)
+    np.testing.assert_array_equal(one.centroids[:, 128:], -one.centroids[:, :128])
+
+
+def test_a_design_expects_what_normal_vectors_lose():
+    made, rng = design(FALLING, 4, 8), np.random.default_rng(2)
+    x = rng.standard_normal((4000, len(made.group))) * np.sqrt(FALLING[: len(made.group)])
+    x = (x / np.sqrt(FALLING[: len(made.group)].sum())).astype(np.float32)
+    lost = 0.0
+    for number, points in enumerate(made.centroids):
+        rows = np.ascontiguousarray(x[:, made.group == number])
+        points = points[:, : rows.shape[1]]
+        lost += float(((rows - points[nearest(rows, points[None])[:, 0]]) ** 2).sum(axis=1).mean())
+    assert made.lost == pytest.approx(lost, rel=0.03)
 
 
 def test_a_step_of_lloyd_never_loses_more():
@@ -65,7 +78,8 @@ def test_a_step_of_lloyd_never_loses_more():
     x, centroids = rng.standard_normal((2000, 3)).astype(np.float32), rng.standard_normal((16, 3)).astype(np.float32)
     losses = []
     for _ in range(6):
-        losses.append(float(((x - centroids[nearest(x, centroids[None])[:, 0]]) ** 2).sum()))
+        points = np.concatenate([centroids, -centroids])
+        losses.append(float(((x - points[nearest(x, points[None])[:, 0]]) ** 2).sum()))
         centroids = lloyd(x, centroids, 1)
     assert (np.diff(losses) <= 1e-3).all()
     assert losses[-1] < losses[0]
