@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from jaxwhiten import Encoder, io
+from jaxwhiten import Encoder, io, records
 from jaxwhiten.coded import with_code
 from jaxwhiten.datasets import Pairs, load_sts
 from jaxwhiten.errors import InputError
@@ -69,7 +69,7 @@ def write_results(
     output, before, after = Path(config.output), scores["before"], scores["after"]
     facts = {**facts, "seed": config.seed, "seconds": round(time.perf_counter() - began, 1)}
     if distributed.is_writer():
-        io.write_json(output / "results.json", {**scores, "hardware": hardware.describe(), **facts})
+        io.write_json(output / "results.json", records.to_json({**scores, "hardware": hardware.describe(), **facts}))
     for name, value in after.items():
         print(f"{name}: {before[name]:.2f} before, {value:.2f} after")
     print(f"{output}/model written from step {facts['step']}, {facts['seconds']} s in this session")

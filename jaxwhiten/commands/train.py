@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,7 @@ def run(args: argparse.Namespace) -> Report | None:
     from jaxwhiten import io, training
     from jaxwhiten.export import save_trained
     from jaxwhiten.progress import note, say
+    from jaxwhiten.records import to_json
 
     check_folder(args.output)
     given = {name: value for name in _FLAGS if (value := getattr(args, name)) is not None}
@@ -102,7 +104,7 @@ def run(args: argparse.Namespace) -> Report | None:
         text = "No rows were held out, so the last checkpoint was kept: score it with `jaxwhiten score`."
     else:
         figures = held_out.compare({**tuned.held_out, "TF-IDF": held_out.values_of_words()})
-        io.write_json(folder / "results.json", {**results, "step": tuned.step, "held_out": figures})
+        io.write_json(folder / "results.json", to_json({**results, "step": tuned.step, "held_out": figures}))
         training.write_held_out(folder / "held_out.tsv", held_out)
         said = verdict(figures, held_out.name)
         text, facts = f"{table(figures, held_out)}\n\n{said}", {**facts, "held_out": figures, "verdict": said}
@@ -113,6 +115,9 @@ def table(figures: dict[str, Figure], held_out: HeldOut) -> str:
     lines = [f"{len(held_out.examples):,} held-out rows; {held_out.name} × 100", ""]
     lines.append(f"{'':8}{held_out.name:>10}{'95% CI':>16}{'vs. before':>27}")
     for name, figure in figures.items():
+        if math.isnan(figure.value):
+            lines.append(f"{name:8}{'undefined':>10}, all similarities are equal")
+            continue
         gain = "" if name == "before" else str(figure.change)
         lines.append(f"{name:8}{figure.value:10.2f}{'{:.2f}–{:.2f}'.format(*figure.interval):>16}{gain:>27}".rstrip())
     return "\n".join(lines)

@@ -13,6 +13,7 @@ from jaxwhiten.datasets import Pairs, RetrievalData, from_pairs
 from jaxwhiten.datasets.examples import Examples, write_pairs
 from jaxwhiten.datasets.nli import LABELS
 from jaxwhiten.encoding import Encoder
+from jaxwhiten.errors import InputError
 from jaxwhiten.io import PathLike, write_text
 from jaxwhiten.metrics import reciprocal_ranks, spearman
 from jaxwhiten.metrics.bootstrap import Interval, mean_resamples, percentile_interval, spearman_resamples
@@ -47,6 +48,14 @@ class HeldOut:
     """
 
     examples: Examples
+
+    def __post_init__(self) -> None:
+        label = self.examples.label
+        if label is not None and not np.ptp(label):
+            raise InputError(
+                f"The {len(label)} held-out rows have equal scores, which nothing correlates with: hold out more,"
+                " or others by another seed, or none with held_out=0."
+            )
 
     @property
     def name(self) -> str:

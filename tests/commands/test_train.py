@@ -70,6 +70,19 @@ def test_scores_and_the_table_that_score_reads(run, shallow_model, tmp_path):
     assert done.code == 0, done.err
 
 
+def test_scores_that_are_undefined_are_said(run, shallow_model, tmp_path):
+    texts, scores = [f"man {row}" for row in range(40)], [str(int(row == 3)) for row in range(40)]
+    table = write(tmp_path / "rows.tsv", {"a": texts, "b": [f"sea {t}" for t in texts], "score": scores})
+    words = ["train", table, "--objective", "cosent", "--model", shallow_model, *FAST, "-o", tmp_path / "out"]
+    done = run(*words, "--held-out", 0.1, "--seed", 3)
+    assert (done.code, "held-out rows have equal scores" in done.err, "--held-out 0" in done.err) == (2, True, True)
+    dev = write(tmp_path / "dev.tsv", {"a": ["man 1", "a sea", "the dog"], "b": ["a", "is", "two"], "score": [*"012"]})
+    done = run(*words, "--dev", dev)
+    assert done.code == 0, done.err
+    assert "TF-IDF   undefined, all similarities are equal" in done.out
+    assert json.loads((tmp_path / "out.training" / "results.json").read_text())["held_out"]["TF-IDF"][0] is None
+
+
 def test_classes_are_scored_by_scored_pairs(run, shallow_model, tmp_path):
     texts = generated(80)
     classes = [("no", "yes", "maybe")[row % 3] for row in range(40)]
