@@ -122,7 +122,7 @@ def test_labels_are_scored_by_spearman(encoder):
 
 
 def test_what_is_held_out():
-    pairs, scored = Examples({"a": TEXTS[:60], "b": TEXTS[60:]}), np.zeros(60, np.int32)
+    pairs, scored = Examples({"a": TEXTS[:60], "b": TEXTS[60:]}), np.arange(60, dtype=np.int32) % 2
     kept, held_out = hold_out(pairs, 0.3, 0, False)
     assert len(kept) + len(held_out.examples) == 60
     assert hold_out(pairs, 0.0, 0, False) == (pairs, None)
