@@ -89,9 +89,9 @@ def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: i
             else:  # the density of many points is that of N(0, λ (w + 2) / w)
                 start = x[first] if w > 1 else own * ndtri((np.arange(points) + 0.5) / (2 * points))[:, None]
                 book = lloyd(x, start * np.sqrt(1 + 2 / w), _STEPS)
-            before, centroids[number, :, :w] = book / own, np.concatenate([book, -book])
-            chosen, y = nearest_of_pairs(y, book)
-            lost += float(((y - book[chosen]) ** 2).sum(axis=1, dtype=np.float64).mean())
+            before, book = book / own, mirrored(book)
+            centroids[number, :, :w] = book
+            lost += float(((y - book[nearest(y, book[None])[:, 0]]) ** 2).sum(axis=1, dtype=np.float64).mean())
         return lost
 
     # Two chains on every machine, so that the codebooks do not depend on the number of its cores.
@@ -99,49 +99,49 @@ def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: i
     return Design(group, centroids, lost)
 
 
-def lloyd(
-    x: Float[np.ndarray, "n w"], start: Float[np.ndarray, "points w"], steps: int
-) -> Float[np.ndarray, "points w"]:
+def mirrored(points: Float32[np.ndarray, "half w"]) -> Float32[np.ndarray, "points w"]:
+    """The points c, and −c."""
+    return np.concatenate([points, -points])
+
+
+def lloyd(x: Float[np.ndarray, "n w"], start: Float[np.ndarray, "half w"], steps: int) -> Float32[np.ndarray, "half w"]:
     """Steps of k-means with the points c and −c for rows x and −x; one that is nearest to no row stays where it is."""
     centroids = np.array(start, np.float32)
+    half = len(centroids)
     for _ in range(steps):
-        chosen, turned = nearest_of_pairs(x, centroids)
-        order, counts = np.argsort(chosen, kind="stable"), np.bincount(chosen, minlength=len(centroids))
+        chosen = nearest(x, mirrored(centroids)[None])[:, 0]
+        turned, chosen = np.where(chosen[:, None] < half, x, -x), chosen % half
+        order, counts = np.argsort(chosen, kind="stable"), np.bincount(chosen, minlength=half)
         some, starts = counts > 0, np.cumsum(counts) - counts
         sums = np.add.reduceat(turned[order], starts[some], axis=0)
         centroids[some] = sums / counts[some, None]
     return centroids
 
 
-def nearest_of_pairs(
-    x: Float[np.ndarray, "n w"], centroids: Float32[np.ndarray, "points w"]
-) -> tuple[UInt8[np.ndarray, " n"], Float[np.ndarray, "n w"]]:
-    """The number of the nearest pair c and −c, and rows x or −x, whichever lies on the side of c."""
-    table, halves = np.ascontiguousarray(centroids.T), (centroids**2).sum(axis=1) / 2
-    chosen, turned = np.empty(len(x), np.uint8), np.empty_like(x)
-    for first in range(0, len(x), _ROWS):
-        rows = x[first : first + _ROWS]
-        products = rows @ table
-        found = (np.abs(products) - halves).argmax(axis=1)
-        chosen[first : first + _ROWS] = found
-        sides = np.take_along_axis(products, found[:, None], axis=1)
-        turned[first : first + _ROWS] = np.copysign(1, sides) * rows
-    return chosen, turned
-
-
 def nearest(
     x: Float[np.ndarray, "n columns"], centroids: Float32[np.ndarray, "groups points w"]
 ) -> UInt8[np.ndarray, "n groups"]:
-    """The number of the nearest centroid in every group, on one core of the host; a group's columns are adjacent."""
+    """The number of the nearest centroid in every group, on one core of the host; a group's columns are adjacent.
+
+    Of points c and −c only the products with c are made.
+    """
     groups, points, w = centroids.shape
+    pairs = np.array_equal(centroids[:, points // 2 :], -centroids[:, : points // 2])
+    if pairs:
+        centroids = centroids[:, : points // 2]
     tables, halves = np.ascontiguousarray(centroids.transpose(0, 2, 1)), (centroids**2).sum(axis=2) / 2
-    out, scores = np.empty((len(x), groups), np.uint8), np.empty((_ROWS, points), np.float32)
+    out, products = np.empty((len(x), groups), np.uint8), np.empty((2, _ROWS, centroids.shape[1]), np.float32)
     for first in range(0, len(x), _ROWS):
         rows = x[first : first + _ROWS]
+        product, score = products[:, : len(rows)]
+        each = np.arange(len(rows))
         for number in range(groups):
-            found = np.matmul(rows[:, number * w : (number + 1) * w], tables[number], out=scores[: len(rows)])
-            found -= halves[number]
-            out[first : first + _ROWS, number] = found.argmax(axis=1)
+            np.matmul(rows[:, number * w : (number + 1) * w], tables[number], out=product)
+            found = np.subtract(np.abs(product, out=score) if pairs else product, halves[number], out=score)
+            chosen = found.argmax(axis=1)
+            if pairs:
+                chosen += points // 2 * (product[each, chosen] < 0)
+            out[first : first + _ROWS, number] = chosen
     return out
 
 

@@ -1,0 +1,95 @@
+"""Fit, coding and search of the spectrum code, beside those of another commit, in one run.
+
+    git worktree add FOLDER COMMIT
+    python -m benchmarks.codes --before FOLDER [--documents 100000] [--rounds 5]
+
+Every round starts a process for each checkout, in turn, which fits a code of 48 bytes from moments, codes the documents
+and asks 300 queries one by one. Vectors are normal with falling variances: times do not depend on what they mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+SIZE, WIDTH, QUERIES, K = 48, 384, 300, 10
+OURS, BEFORE = "now", "before"
+
+
+def times(documents: int) -> dict[str, float]:
+    """Milliseconds of the fit, of the coding of all documents, and of a query, by the jaxwhiten that is on the path."""
+    from jaxwhiten import Moments
+    from jaxwhiten.codes import SpectrumCode
+    from jaxwhiten.search import build_index
+
+    rng = np.random.default_rng(0)
+    scales = np.arange(1, WIDTH + 1) ** -0.4
+    x = (rng.standard_normal((documents, WIDTH)) * scales).astype(np.float32)
+    queries = (rng.standard_normal((QUERIES, WIDTH)) * scales).astype(np.float32)
+    moments, seconds = Moments().update(x), [time.perf_counter()]
+    code = SpectrumCode(bytes=SIZE, gamma=0.25).fit(moments)
+    seconds.append(time.perf_counter())
+    code.encode(x)
+    seconds.append(time.perf_counter())
+    index, asked = build_index(x, "faiss-flat", codes=code), []
+    index.search(queries[:1], K)
+    for query in queries:
+        start = time.perf_counter()
+        index.search(query[None], K)
+        asked.append(time.perf_counter() - start)
+    fit, coding = np.diff(seconds)
+    return {"fit_ms": 1e3 * fit, "coding_ms": 1e3 * coding, "search_p50_ms": 1e3 * float(np.median(asked))}
+
+
+def measured(folder: Path, documents: int) -> dict[str, float]:
+    """`times` of a checkout, in a process of its own."""
+    command = [sys.executable, "-P", __file__, "--one", "--documents", f"{documents}"]
+    environment = os.environ | {"PYTHONPATH": str(folder), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--before", type=Path, help="a checkout of the other commit")
+    parser.add_argument("--documents", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--one", action="store_true", help="measure the checkout on the path, and print")
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(times(args.documents)))
+        return
+    from benchmarks import harness
+
+    folders = {OURS: Path(__file__).parents[1], BEFORE: args.before.resolve()}
+    commits = {
+        name: subprocess.run(["git", "rev-parse", "HEAD"], cwd=at, capture_output=True, text=True, check=True).stdout[
+            :7
+        ]
+        for name, at in folders.items()
+    }
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in folders}
+    for number in range(args.rounds):
+        for name in harness.rotated(list(folders), number):
+            found[name].append(measured(folders[name], args.documents))
+            print(name, found[name][-1], flush=True)
+    parts = {
+        what: {
+            **{name: harness.median([one[what] for one in of]) for name, of in found.items()},
+            "ratio": harness.ratio({name: [one[what] for one in of] for name, of in found.items()}, OURS, BEFORE),
+        }
+        for what in found[OURS][0]
+    }
+    harness.save("codes", {"documents": args.documents, "bytes": SIZE, "commits": commits, "parts": parts})
+
+
+if __name__ == "__main__":
+    main()
