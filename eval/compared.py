@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from eval.report import Run, Table
 from eval.report.results import SIGNIFICANT, CodeRow, CodesHeader, Estimate, UpgradeHeader, UpgradeRow
 from jaxwhiten.whitening import is_spread
@@ -61,11 +59,12 @@ def _enough(found: dict[int, Estimate | None]) -> str:
 
 
 def rivals_table(runs: Sequence[CodesRun]) -> Table:
-    """The difference of every code to float32 by task and size, and the mean over the tasks that all of its codes have.
+    """The difference of every code to float32 by task, and the mean over the tasks that all of its codes have.
 
-    Codes are those that are fitted on the documents, and those that have no fit; one of fewer bytes stands at the next
-    size. A row of a later run of the same task takes the place of an earlier one. The arrows are those of the paired
-    difference to the spectrum code, whose expected loss of variance, in per cent, stands beside its bound.
+    A cell has a line for each size. Codes are those that are fitted on the documents, and those that have no fit; one
+    of fewer bytes stands at the next size. A row of a later run of the same task takes the place of an earlier one. The
+    arrows are those of the paired difference to the spectrum code, whose expected loss of variance, in per cent, stands
+    beside its bound.
     """
     sizes = sorted(set.intersection(*({row.bytes for row in run.rows if row.code == _CODE} for run in runs)))
     tasks: dict[str, dict[tuple[int, str], CodeRow]] = {}
@@ -77,38 +76,77 @@ def rivals_table(runs: Sequence[CodesRun]) -> Table:
                 found[size, row.code] = row
     codes = list(dict.fromkeys([_CODE, "scalar", *(code for found in tasks.values() for _, code in found)]))
     codes = [code for code in codes if any(code == held for found in tasks.values() for _, held in found)]
+    shown = _lines([f"{size}" for size in sizes])
     cells = [
-        [task, f"{size}", _lost(found[size, _CODE]), *(_beside(found.get((size, code))) for code in codes)]
+        [
+            task,
+            shown,
+            _lines([_lost(found[size, _CODE]) for size in sizes]),
+            *(_lines([_beside(found.get((size, code))) for size in sizes]) for code in codes),
+        ]
         for task, found in tasks.items()
-        for size in sizes
     ]
-    for size in sizes:
-        means = (
-            [found[size, code].versus_raw.value if (size, code) in found else np.nan for found in tasks.values()]
-            for code in codes
-        )
-        cells.append(["mean", f"{size}", "", *("" if np.isnan(of).any() else f"{fmean(of):+.2f}" for of in means)])
+    means = [_lines([_mean([found.get((size, code)) for found in tasks.values()]) for size in sizes]) for code in codes]
     caption = (
         f"{runs[0].header.model}: difference to float32, in points. {_MARKS[1]} and {_MARKS[-1]}: the interval of the"
         " paired difference to the spectrum code leaves out 0."
     )
-    return Table(["task, float32", "bytes", "lost, bound", *codes], cells, 1, caption)
+    return Table(["task, float32", "bytes", "lost/bound", *codes], [*cells, ["mean", shown, "", *means]], 1, caption)
 
 
 _MARKS = {1: "↑", 0: "", -1: "↓"}
 
 
+def _lines(cells: Sequence[str]) -> str:
+    """One cell of a Markdown table with a line for each size."""
+    return "<br>".join(cell or "–" for cell in cells) if any(cells) else ""
+
+
+def _mean(rows: Sequence[CodeRow | None]) -> str:
+    known = [row.versus_raw.value for row in rows if row is not None and row.versus_raw is not None]
+    return f"{fmean(known):+.2f}" if len(known) == len(rows) else ""
+
+
 def _beside(row: CodeRow | None) -> str:
     if row is None or row.versus_raw is None:
         return ""
+    difference, versus = row.versus_raw, row.versus_spectrum
     if row.code == _CODE:
-        return f"{row.versus_raw.value:+.2f} ({row.versus_raw.low:+.2f} to {row.versus_raw.high:+.2f})"
-    versus = row.versus_spectrum
-    return f"{row.versus_raw.value:+.2f}{_MARKS[0 if versus is None else int(versus.low > 0) - int(versus.high < 0)]}"
+        return f"{difference.value:+.2f}±{(difference.high - difference.low) / 2:.2f}"
+    return f"{difference.value:+.2f}{_MARKS[0 if versus is None else int(versus.low > 0) - int(versus.high < 0)]}"
 
 
 def _lost(row: CodeRow) -> str:
-    return "" if row.distortion is None else f"{100 * row.distortion:.1f}, {100 * (row.bound or 0.0):.1f}"
+    return "" if row.distortion is None else f"{100 * row.distortion:.1f}/{100 * (row.bound or 0.0):.1f}"
+
+
+def gains_table(runs: Sequence[CodesRun]) -> Table:
+    """What the spectrum code keeps more than `scalar`, as means over the tasks, in points.
+
+    The ends of the intervals are means of the tasks' ends, as if all tasks erred together: wide enough for any tasks.
+    """
+    found: dict[str, dict[int, list[Estimate]]] = {}
+    for run in runs:
+        for row in run.rows:
+            if row.code == "scalar" and row.versus_spectrum and row.whitening == "documents":
+                found.setdefault(run.header.model, {}).setdefault(row.bytes, []).append(row.versus_spectrum)
+    sizes = sorted({size for of in found.values() for size in of})
+    cells = [
+        [
+            model.rpartition("/")[2],
+            f"{max(map(len, of.values()))}",
+            *(
+                f"{-_of(e, 'value'):+.2f} ({-_of(e, 'high'):+.2f} to {-_of(e, 'low'):+.2f})"
+                for _, e in sorted(of.items())
+            ),
+        ]
+        for model, of in found.items()
+    ]
+    return Table(["encoder", "tasks", *(f"{size} B" for size in sizes)], cells, 1, "Points more than scalar levels.")
+
+
+def _of(estimates: Sequence[Estimate], end: str) -> float:
+    return fmean(getattr(estimate, end) for estimate in estimates)
 
 
 GAMMAS = (0.0, 0.25, 0.5, 1.0)
@@ -212,6 +250,7 @@ def upgrade_table(runs: Sequence[UpgradeRun]) -> Table:
 VIEWS: dict[str, Callable[[Sequence[Any]], Table]] = {
     "tasks_table": tasks_table,
     "rivals_table": rivals_table,
+    "gains_table": gains_table,
     "regret_table": regret_table,
     "upgrade_table": upgrade_table,
 }

@@ -105,12 +105,22 @@ def test_rivals_stand_at_their_size_beside_the_spectrum_code(run):
     ]
     made = dataclasses.replace(run, rows=rows)
     table = compared.rivals_table([made])
-    assert table.columns[1:] == ["bytes", "lost, bound", "spectrum", "ubinary"]
-    four, eight = (
-        ["4", "40.0, 30.0", "-0.40 (-0.60 to -0.20)", "-0.40↓"],
-        ["8", "40.0, 30.0", "-0.20 (-0.45 to +0.05)", ""],
-    )
-    assert [cells[1:] for cells in table.rows] == [four, eight, ["4", "", "-0.40", "-0.40"], ["8", "", "-0.20", ""]]
+    assert table.columns[1:] == ["bytes", "lost/bound", "spectrum", "ubinary"]
+    assert [cells[1:] for cells in table.rows] == [
+        ["4<br>8", "40.0/30.0<br>40.0/30.0", "-0.40±0.20<br>-0.20±0.25", "-0.40↓<br>–"],
+        ["4<br>8", "", "-0.40<br>-0.20", "-0.40<br>–"],
+    ]
     assert compared.tasks_table([made]).rows[0][-1] == "8"
     later = dataclasses.replace(made, rows=[raw, dataclasses.replace(rows[1], versus_raw=near), rows[2]])
-    assert compared.rivals_table([made, later]).rows[0][3:] == ["-0.20 (-0.45 to +0.05)", "-0.40↓"]
+    assert compared.rivals_table([made, later]).rows[0][3:] == ["-0.20±0.25<br>-0.20±0.25", "-0.40↓<br>–"]
+
+
+def test_what_the_spectrum_code_gains_on_scalar_levels_is_a_mean_over_tasks(run):
+    raw, row = run.rows[0], dataclasses.replace(run.rows[1], code="scalar")
+    runs = [
+        dataclasses.replace(run, rows=[raw, dataclasses.replace(row, bytes=4, versus_spectrum=lost)])
+        for lost in (Estimate(-1.0, -1.5, -0.5), Estimate(-0.2, -0.6, 0.2))
+    ]
+    table = compared.gains_table(runs)
+    assert table.columns[2:] == ["4 B"]
+    assert [cells[1:] for cells in table.rows] == [["2", "+0.60 (+0.15 to +1.05)"]]
