@@ -15,7 +15,7 @@ from jaxwhiten.errors import InputError, MismatchError, ModelError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "index", "a folder that `jaxwhiten index` wrote")
-    add(parser, "query", "queries; without any they are read from stdin, one per line", nargs="*")
+    add(parser, "query", "queries; without any, or with -, they are read from stdin, one per line", nargs="*")
     add(parser, "-k N", "results per query; default: 10", type=int, default=10)
     add(parser, "--model MODEL", "current location of the encoder, if it has moved")
     add(parser, "--engine ENGINE", f"{HELP}; default: as the index, any in float32")
@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Iterator[Report]:
+    args.query = [] if args.query == ["-"] else args.query
     if not all(query.strip() for query in args.query):
         raise InputError("The query is empty: pass a sentence to search for.")
 

@@ -79,9 +79,10 @@ def test_a_cross_encoder_puts_the_results_in_its_order(index, cross_encoder, cap
     assert len(json.loads(capsys.readouterr().out)["hits"]) == 3
 
 
-def test_queries_from_stdin_are_answered_one_after_another(index, capsys, monkeypatch):
+@pytest.mark.parametrize("dash", [[], ["-"]])
+def test_queries_from_stdin_are_answered_one_after_another(index, capsys, monkeypatch, dash):
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{TEXTS[2]}\n\n{TEXTS[4]}\n"))
-    assert cli.main(["search", str(index), "-k", "1"]) == 0
+    assert cli.main(["search", str(index), *dash, "-k", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"> {TEXTS[2]}"
     assert lines[1].endswith(TEXTS[2])
