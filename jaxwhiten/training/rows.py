@@ -119,7 +119,8 @@ def _chosen(
     fitting = [names for names in _COLUMNS if set(names) <= set(rest) and least <= len(names) <= (most or 3)]
     if not fitting:
         raise InputError(f"{where}: specify the columns of sentences: {', '.join(rest)[:400]}.")
-    return fitting[0], label
+    more = [name for name in rest if "negative" in name and name not in fitting[0]] if most is None else []
+    return [*fitting[0], *more], label
 
 
 def _no_sentences(where: PathLike, column: str) -> InputError:

@@ -70,6 +70,8 @@ def test_usual_names_among_many_and_false_negatives():
 
 
 def test_columns_that_are_no_sentences_may_be_left_out():
+    row = {"url": "u", **dict(zip(("query", "positive", "negative_1", "negative_2"), "abcd", strict=True))}
+    assert list(read_rows([row], OBJECTIVES["mnr"]).columns) == ["query", "positive", "negative_1", "negative_2"]
     row = {"id": "q7", "question": "a", "answer": "b"}
     assert list(read_rows([row], OBJECTIVES["mnr"]).columns) == ["question", "answer"]
     rows = [{"sentence1": "a", "sentence2": "b", "score": 5}]
