@@ -25,7 +25,7 @@ from jaxwhiten.encoding.headed import Headed
 from jaxwhiten.encoding.loading import read_parts
 from jaxwhiten.encoding.precision import encode_at
 from jaxwhiten.encoding.stream import BLOCK, EncodeOptions, ReadyHead, progress
-from jaxwhiten.engines import DEFAULT, FASTEST, chosen, engine_class, engine_for, length_ladder
+from jaxwhiten.engines import DEFAULT, FASTEST, chosen, engine_class, engine_for
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import AUTO, Head, Settings, Step, Truncate, canonical, longest_text
 from jaxwhiten.head.folder import write_folder
@@ -33,7 +33,7 @@ from jaxwhiten.head.head import pooling_names
 from jaxwhiten.models import folders
 from jaxwhiten.shapes import Float, Float32
 from jaxwhiten.space import with_space
-from jaxwhiten.text import Texts, TokenIds, as_texts, in_role, prompt_named, text_blocks
+from jaxwhiten.text import Texts, as_texts, in_role, prompt_named, text_blocks
 from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 
 if TYPE_CHECKING:
@@ -234,9 +234,7 @@ class Encoder(Headed):
 
     def warm_up(self, longest: int = 64) -> Encoder:
         """Compiles the programs for one sentence of up to `longest` tokens, so that no query waits; returns itself."""
-        heads, _ = self._chosen(None, None, None)
-        for length in length_ladder(min(longest, self.max_length)):
-            stream.vectors(self.executor, TokenIds(np.zeros(length, np.int32), np.array([length])), heads)
+        self.run_of().warm_up(longest)
         return self
 
     def encode_stream(
@@ -295,8 +293,8 @@ class Encoder(Headed):
 
     def moments(self, sentences: Texts, *, prompt: str | None = None) -> Moments:
         """Moments of the vectors of sentences, read once in bounded memory."""
-        total, heads, texts = Moments(), {"": self._named(self.pooling, prompt)}, text_blocks(sentences, stream.BLOCK)
-        for found in stream.Run(self.tokenizer, self.executor, heads, progress(sentences)).in_blocks(texts):
+        total, run = Moments(), self.run_of(prompt=prompt, bar=progress(sentences))
+        for found in run.in_blocks(text_blocks(sentences, BLOCK)):
             total.merge(Moments().update(found[""]))
         total.provenance = self.encoding(prompt=prompt)
         return total

@@ -109,6 +109,11 @@ class Headed:
         ready = self._ready[name]
         return ready if prompt is None else ready.prompted(prompt, self.tokenizer, self.executor)
 
+    def run_of(self, pooling: str | None = None, prompt: str | None = None, bar: Any = None) -> Run:
+        """What `encode` does for one pooling and prompt, in two steps: tokens of texts, and vectors of tokens."""
+        ready = self._named(pooling or self.pooling, prompt)
+        return Run(self.tokenizer, self.executor, {"": ready}, bar or progress(show=False))
+
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
@@ -138,10 +143,9 @@ class Headed:
 
         own = self.without_code().before_whitening()
         if (key := (own.head.fingerprint, own.head.form)) not in self._ratios:
-            pairs, ready = load_sts("sts_sample").splits["test"], own._named(own.pooling)
+            pairs = load_sts("sts_sample").splits["test"]
             with uncounted(), contextlib.suppress(NonFiniteError):
-                run = Run(self.tokenizer, self.executor, {"": ready}, progress([], False))
-                moments = Moments().update(run.of_list([*pairs.sentence1, *pairs.sentence2])[""])
+                moments = Moments().update(own.run_of().of_list([*pairs.sentence1, *pairs.sentence2])[""])
                 self._ratios[key] = round(participation_ratio(moments), 1)
         ratio = self._ratios.get(key, 0.0)
         return {"tuned": is_spread(ratio, own.dimension), "participation_ratio": ratio}

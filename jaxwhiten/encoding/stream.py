@@ -18,6 +18,7 @@ import numpy as np
 
 from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.coded import with_code
+from jaxwhiten.engines import length_ladder
 from jaxwhiten.engines.batching import Batch, Found
 from jaxwhiten.engines.engine import Engine
 from jaxwhiten.errors import InputError, JaxwhitenError, NonFiniteError
@@ -198,7 +199,7 @@ class Run:
             with self.bar:
                 while (read := upcoming.result()) is not None:
                     upcoming = pool.submit(self._next, texts)
-                    yield self._block(*read, first)
+                    yield self.of_tokens(*read, first)
                     first += len(read[0])
         except KeyboardInterrupt:
             wait = False  # the sentences may come from a pipe that stays silent
@@ -206,11 +207,16 @@ class Run:
         finally:
             pool.shutdown(wait=wait, cancel_futures=True)
 
+    def warm_up(self, longest: int) -> None:
+        """Compiles the programs for one sentence of up to `longest` tokens."""
+        for length in length_ladder(min(longest, self.tokenizer.max_length)):
+            vectors(self.engine, TokenIds(np.zeros(length, np.int32), np.array([length])), self.heads)
+
     def of_list(self, sentences: list[str]) -> dict[str, np.ndarray]:
         """The vectors of a list of sentences, block by block. A single block is tokenised without another thread."""
         if len(sentences) <= BLOCK:
             with self.bar:
-                return self._block(sentences, self._tokens(sentences))
+                return self.of_tokens(sentences, self.tokens(sentences))
         out = {name: head.empty(len(sentences)) for name, head in self.heads.items()}
         parts = list(blocks(len(sentences), BLOCK))
         for part, block in zip(parts, self.in_blocks(sentences[part] for part in parts), strict=True):
@@ -221,13 +227,14 @@ class Run:
     def _next(self, texts: Iterator[list[str]]) -> tuple[list[str], list[TokenIds]] | None:
         """The next block, and its tokens in every form; None after the last block."""
         block = next(texts, None)
-        return None if block is None else (block, self._tokens(block))
+        return None if block is None else (block, self.tokens(block))
 
-    def _tokens(self, texts: list[str]) -> list[TokenIds]:
+    def tokens(self, texts: list[str]) -> list[TokenIds]:
+        """The token ids of texts, in every form."""
         return [self.tokenizer(texts, form) for form in self._by_form]
 
-    def _block(self, texts: list[str], tokens: list[TokenIds], first: int = 0) -> dict[str, Any]:
-        """The vectors of a block that was tokenised in every form; its first text has number `first`."""
+    def of_tokens(self, texts: list[str], tokens: list[TokenIds], first: int = 0) -> dict[str, Any]:
+        """The vectors of texts with their `tokens`; the first text has number `first`, and texts are for messages."""
         out: dict[str, Any] = {}
         try:
             for number, (group, of_form) in enumerate(zip(self._by_form.values(), tokens, strict=True)):

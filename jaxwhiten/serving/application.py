@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,8 +12,8 @@ from typing import Any
 
 import numpy as np
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
@@ -25,9 +26,9 @@ from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import JaxwhitenError
 from jaxwhiten.io import PathLike
 from jaxwhiten.models import folders
-from jaxwhiten.serving.batching import Batcher, Way
+from jaxwhiten.serving.batching import Batcher
 from jaxwhiten.serving.documents import Documents
-from jaxwhiten.serving.protocol import Embed, Embeddings, Refused, answer, refusal
+from jaxwhiten.serving.protocol import Embed, Embeddings, Refused, Route, answer, refusal
 from jaxwhiten.serving.server import Guard
 from jaxwhiten.text import prompt_named
 
@@ -38,6 +39,7 @@ class Service:
     def __init__(self, encoder: Encoder, name: str, batcher: Batcher, registry: CollectorRegistry):
         self.encoder, self.floats, self.batcher, self.registry = encoder, encoder.without_code(), batcher, registry
         self.models, self.widths = {name: "document", f"{name}:query": "query"}, _widths(self.floats)
+        self.runs = {one: functools.cache(one.run_of) for one in (encoder, self.floats)}
 
     async def embeddings(self, asked: Embeddings) -> Response:
         """Vectors, as OpenAI's API; with `output_dtype`, in bytes."""
@@ -49,8 +51,8 @@ class Service:
             advice = "omit `dimensions`" if code else "use a folder of `jaxwhiten fit --bytes`"
             raise Refused(400, f"To get codes, {advice}.", "output_dtype")
         coded = kind == "code" or (kind == "float" and role == "document")
-        way = Way(self.encoder if coded else self.floats, self.encoder.prompt_for(role))
-        rows, tokens, cut = await self.batcher.encode(way, asked.input)
+        run = self.runs[self.encoder if coded else self.floats](prompt=self.encoder.prompt_for(role))
+        rows, tokens, cut = await self.batcher.encode(run, asked.input)
         rows = np.asarray(rows) if kind == "code" else self.leading(rows, asked.dimensions)
         decode: Any = {"code": "/v1/code"} if kind == "code" else {"dimensions": rows.shape[1]}
         if kind == "ubinary":
@@ -68,8 +70,8 @@ class Service:
     async def embed(self, asked: Embed) -> Response:
         """Vectors, as text-embeddings-inference."""
         name, prompt = asked.prompt_name, self.encoder.prompt_for("document")
-        way = Way(self.encoder, prompt if name is None else prompt_named(self.encoder.prompts, name))
-        rows, _, cut = await self.batcher.encode(way, asked.inputs)
+        run = self.runs[self.encoder](prompt=prompt if name is None else prompt_named(self.encoder.prompts, name))
+        rows, _, cut = await self.batcher.encode(run, asked.inputs)
         if asked.truncate is False and cut:
             raise Refused(422, f"inputs: {cut} texts have more than {self.encoder.max_length} tokens.")
         rows = self.leading(rows, asked.dimensions)
@@ -140,21 +142,22 @@ def application(
     registry = CollectorRegistry()
     batcher = Batcher(queue, registry)
     service = Service(encoder, name or Path(encoder.name).name, batcher, registry)
-    ways = [Way(one, encoder.prompt_for("document")) for one in {encoder, service.floats}]
+    runs = [run(prompt=encoder.prompt_for("document")) for run in service.runs.values()]
     posts: dict[str, Any] = {"/v1/embeddings": service.embeddings, "/embed": service.embed, "/": service.embed}
     gets: dict[str, Any] = {"/v1/models": service.list_models, "/v1/code": service.code}
     gets |= {"/health": service.health, "/metrics": service.metrics}
     if index:
         documents = Documents(index, encoder, batcher)
-        ways.append(documents.way("query"))
+        runs.append(documents.query)
         posts |= {"/search": documents.search}
         if writable:
             posts |= {"/add": documents.add, "/update": documents.update, "/remove": documents.remove}
-    batcher.warm_up(ways)
-    errors: Any = dict.fromkeys((RequestValidationError, HTTPException, JaxwhitenError, Exception), refusal)
+    batcher.warm_up(runs)
+    errors: Any = dict.fromkeys((ValidationError, HTTPException, JaxwhitenError, Exception), refusal)
     how: Any = {"exception_handlers": errors, "redirect_slashes": False, "docs_url": None, "redoc_url": None}
     refused: Any = {status: {"description": "Refused"} for status in (400, 401, 404, 413, 422, 429, 503)}
     app = FastAPI(title="jaxwhiten", version=__version__, responses=refused, **how)
+    app.router.route_class = Route
     for path, call in posts.items():
         app.post(path)(call)
     for path, call in gets.items():

@@ -13,13 +13,15 @@ from starlette.responses import Response
 
 from jaxwhiten import search
 from jaxwhiten.encoding import Encoder
+from jaxwhiten.encoding.stream import Run
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import PathLike
 from jaxwhiten.search.header import HEADER
 from jaxwhiten.search.text import of_index
 from jaxwhiten.search.upgraded import read_upgrade
-from jaxwhiten.serving.batching import Batcher, Way
+from jaxwhiten.serving.batching import Batcher
 from jaxwhiten.serving.protocol import Add, Remove, Search, Update, answer
+from jaxwhiten.text import ROLES
 
 
 class Documents:
@@ -44,13 +46,13 @@ class Documents:
 
     def _keep(self, index: search.Index, stamp: tuple[int, ...]) -> None:
         self._index = index
-        self._query, self._document = self.way("query"), self.way("document")
+        self.query, self.document = (self._run(role) for role in ROLES)
         self._seen = stamp
 
-    def way(self, role: str) -> Way:
+    def _run(self, role: str) -> Run:
         """How texts of a role are encoded."""
         encoder, pooling = of_index(self._index, self._encoder, role)
-        return Way(encoder, encoder.prompt_for(role), pooling)
+        return encoder.run_of(pooling, encoder.prompt_for(role))
 
     async def search(self, asked: Search) -> Response:
         """The documents nearest to a text or a vector."""
@@ -58,7 +60,7 @@ class Documents:
         if (asked.text is None) == (asked.vector is None):
             raise InputError("Specify either `text` or `vector`.")
         if asked.text is not None:
-            rows = (await self._batcher.encode(self._query, [asked.text]))[0]
+            rows = (await self._batcher.encode(self.query, [asked.text]))[0]
         else:
             with np.errstate(over="ignore"):  # infinities are rejected
                 rows = np.array([asked.vector], np.float32)
@@ -81,7 +83,7 @@ class Documents:
         how = {"ids": ids}
         await asyncio.to_thread(self.current)
         if texts:
-            how |= {"vectors": (await self._batcher.encode(self._document, texts))[0], "documents": texts}
+            how |= {"vectors": (await self._batcher.encode(self.document, texts))[0], "documents": texts}
         return answer({"documents": await asyncio.to_thread(self._change, name, how)})
 
     def _change(self, name: str, how: dict[str, Any]) -> int:

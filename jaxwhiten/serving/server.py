@@ -18,7 +18,10 @@ _BODY = 8 << 20  # bytes of a request
 
 
 class Guard:
-    """ASGI middleware: checks the key of requests, except to `/health`, limits their size and time, and counts them."""
+    """ASGI middleware: checks the key of requests, except to `/health`, limits their size and time, and counts them.
+
+    A request whose caller goes away is stopped, so that its texts are not encoded for nobody.
+    """
 
     def __init__(self, app: Any, key: str | None, seconds: float, registry: CollectorRegistry):
         self.app, self.seconds = app, seconds
@@ -31,6 +34,12 @@ class Guard:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         start, seen, status = time.perf_counter(), 0, 0
+        answering, watching = asyncio.current_task(), list[asyncio.Task[None]]()
+
+        async def watch() -> None:
+            await receive()  # after the body, nothing comes but that the caller went away, or has the answer
+            if answering is not None and not status:
+                answering.cancel()
 
         async def limited() -> Any:
             nonlocal seen
@@ -38,6 +47,8 @@ class Guard:
             seen += len(message.get("body", b""))
             if seen > _BODY:
                 raise Refused(413, f"The body is longer than {_BODY:,} bytes.")
+            if not message.get("more_body"):
+                watching.append(asyncio.create_task(watch()))
             return message
 
         async def noted(message: Any) -> None:
@@ -56,7 +67,13 @@ class Guard:
             if not status:
                 told = await refusal(Request(scope), error if isinstance(error, Refused) else late)
                 await told(scope, receive, noted)
+        except asyncio.CancelledError:
+            if not watching or not watching[0].done():
+                raise  # it was not the caller
+            status = 499  # as of nginx
         finally:
+            for task in watching:
+                task.cancel()
             path = getattr(scope.get("route"), "path", "other")
             self.requests.labels(path, status or 500).inc()
             self.times.labels(path).observe(time.perf_counter() - start)
@@ -75,7 +92,9 @@ def run(app: Any, listening: socket.socket) -> None:
     """Serves an application until SIGTERM or Ctrl-C; requests that were accepted are answered first."""
     import uvicorn
 
-    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, ws="none")
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, proxy_headers=False, ws="none"
+    )
     # uvicorn raises SIGTERM again when all is answered: the process then ends by itself.
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:

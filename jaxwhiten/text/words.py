@@ -39,6 +39,12 @@ class TokenIds:
     lengths: Int[np.ndarray, " n"]
     cut: int = 0  # sentences that were truncated
 
+    @classmethod
+    def joined(cls, parts: Sequence[TokenIds]) -> TokenIds:
+        """The sentences of all parts, one after another."""
+        flat, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in ("flat", "lengths"))
+        return cls(flat, lengths, sum(part.cut for part in parts))
+
     def padded(
         self, rows: Int[np.ndarray, " rows"], height: int, length: int, pad_id: int
     ) -> Int[np.ndarray, "height length"]:

@@ -16,6 +16,7 @@ import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
+from jaxwhiten.encoding.stream import Run
 from jaxwhiten.errors import ModelError
 from tests.conftest import ONE_DEVICE, ROOT
 from tests.serving.conftest import TEXTS
@@ -93,14 +94,14 @@ def test_a_taken_port_is_an_error(capsys):
     assert "in use" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("at", ["warm_up", "encode"])
+@pytest.mark.parametrize("at", ["warm_up", "of_tokens"])
 def test_an_encoder_that_does_not_run_is_an_error_at_once(tiny, tmp_path, monkeypatch, capsys, at):
     tiny.save(tmp_path / "model")
 
     def fail(*_, **how):
         raise ModelError("no such operator")
 
-    monkeypatch.setattr(Encoder, at, fail)
+    monkeypatch.setattr(Run, at, fail)
     assert cli.main(["serve", str(tmp_path / "model"), "--port", "0"]) == 2
     out, err = capsys.readouterr()
     assert (out, err) == ("", "error: no such operator\n")
@@ -128,7 +129,7 @@ def test_no_answer_before_the_encoder_is_compiled(tiny, monkeypatch):
         probed.append(True)
 
     probed = []
-    monkeypatch.setattr(Encoder, "warm_up", probe)
+    monkeypatch.setattr(Run, "warm_up", probe)
     with listening:
         serving.application(tiny)
     assert probed

@@ -7,12 +7,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx2
 import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import load_code
+from jaxwhiten.encoding.stream import Run
 from tests.serving.conftest import PAIRS, TEXTS, served
 
 NAME = "jaxwhiten-tiny"
@@ -93,6 +95,17 @@ def test_a_malformed_body_is_refused(plain, body):
 def test_a_long_body_is_refused(plain):
     body = json.dumps({"model": NAME, "input": "a" * (9 << 20)})
     assert "8,388,608 bytes" in refused(plain.client.post("/v1/embeddings", content=body), 413)
+
+
+@pytest.mark.parametrize("kind", [None, "text/plain", "text/plain; application/json", "multipart/form-data"])
+def test_what_any_web_page_may_send_is_refused(plain, kind):
+    """Browsers ask the server before they send JSON to another site, but not before they send these."""
+    headers = {} if kind is None else {"Content-Type": kind}
+    answer = plain.client.post("/v1/embeddings", content=json.dumps({"model": NAME, "input": "a"}), headers=headers)
+    assert "Content-Type: application/json" in refused(answer, 400)
+    headers = {"Content-Type": "Application/JSON; charset=utf-8"}
+    answer = plain.client.post("/v1/embeddings", content=json.dumps({"model": NAME, "input": "a"}), headers=headers)
+    assert answer.status_code == 200
 
 
 def test_paths_and_models(plain):
@@ -209,19 +222,20 @@ def test_concurrent_callers_get_their_own_vectors(plain, coded):
 
 
 class Slow:
-    """An encoder whose batches wait for permission."""
+    """Batches that wait for permission."""
 
-    def __init__(self, encoder, monkeypatch):
-        self.go, self.batches, encode = threading.Event(), [], encoder.encode
+    def __init__(self, monkeypatch):
+        self.go, self.batches, encode = threading.Event(), [], Run.of_tokens
 
-        def slow(texts, **how):
+        def slow(run, texts, tokens):
             self.batches.append(list(texts))
             assert self.go.wait(30)
+            time.sleep(0.01)  # slow enough for a thread
             if "bad" in texts:
                 raise ValueError("bad")
-            return encode(texts, **how)
+            return encode(run, texts, tokens)
 
-        monkeypatch.setattr(encoder, "encode", slow)
+        monkeypatch.setattr(Run, "of_tokens", slow)
 
 
 def until(condition):
@@ -236,7 +250,7 @@ def until(condition):
 def slow(tiny, monkeypatch):
     """A server whose encoder waits, with a short queue."""
     encoder = tiny.without_code().with_pooling("mean")
-    control = Slow(encoder, monkeypatch)
+    control = Slow(monkeypatch)
     control.go.set()
     with served(encoder, queue=8, seconds=3.0, name="slow") as server, ThreadPoolExecutor(16) as pool:
         control.ask = lambda *texts: pool.submit(server.post, "/v1/embeddings", model="slow", input=list(texts))
@@ -280,6 +294,18 @@ def test_a_late_answer_is_an_error(slow):
     slow.go.set()
     assert slow.ask("three").result().status_code == 200
     assert all("two" not in batch for batch in slow.batches)
+
+
+def test_texts_of_a_caller_who_went_away_are_not_encoded(slow):
+    first = slow.ask("one")
+    until(lambda: slow.batches)
+    with pytest.raises(httpx2.ReadTimeout):
+        httpx2.post(f"{slow.server.url}/v1/embeddings", json={"model": "slow", "input": ["gone"] * 3}, timeout=0.3)
+    until(lambda: "jaxwhiten_queue_texts 1.0" in slow.server.client.get("/metrics").text)
+    slow.go.set()
+    assert (first.result().status_code, slow.ask("two").result().status_code) == (200, 200)
+    assert all("gone" not in batch for batch in slow.batches)
+    assert 'status="499"' in slow.server.client.get("/metrics").text
 
 
 def test_a_key_is_asked_for(tiny):
