@@ -1,6 +1,7 @@
 """The wheel: what is in it, and that it works where nothing else of the project lies."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -77,6 +78,9 @@ def test_what_it_says_about_itself(wheel):
     text = archive.read(name).decode()
     for line in (f"Version: {jaxwhiten.__version__}", "License-Expression: Apache-2.0", "Requires-Python: >=3.11"):
         assert line in text
+    relative = re.findall(r'\]\((?!https:|#).*?\)|src(?:set)?="(?!https:).*?"', text)
+    assert relative == []  # PyPI has no files of the repository
+    assert "/raw/main/docs/images/quality.png" in text
     required = [line for line in text.splitlines() if line.startswith("Requires-Dist:") and "extra ==" not in line]
     assert not [line for line in required if "torch" in line or "tensorflow" in line]
 
