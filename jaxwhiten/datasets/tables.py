@@ -105,14 +105,17 @@ _Opened = tuple[Sequence[str], Callable[[Sequence[str]], Rows]]
 
 
 def _csv_rows(path: Path, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
-    last = 0
+    last, lines = 0, numbered_lines(path, bad)
+    head = list(itertools.islice(lines, 1))
 
     def feed() -> Iterator[str]:
         nonlocal last
-        for last, line in numbered_lines(path, bad):  # noqa: B007 (read by the outer function)
+        for last, line in itertools.chain(head, lines):  # noqa: B007 (read by the outer function)
             yield line + "\n"
 
-    reader = csv.reader(feed(), strict=True)
+    # Spreadsheets of many countries write semicolons: what separates the cells is what gives the header most of them.
+    cells = {mark: len(next(csv.reader([line for _, line in head], delimiter=mark), [])) for mark in ",;\t"}
+    reader = csv.reader(feed(), delimiter=max(cells, key=cells.__getitem__), strict=True)
     while True:
         try:
             for row in reader:

@@ -68,6 +68,15 @@ def test_parquet(tmp_path):
     assert table.skipped == 1
 
 
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_the_header_of_a_csv_file_shows_what_separates_its_cells(tmp_path, mark):
+    path = tmp_path / "rows.csv"
+    path.write_text(f'text{mark}"no, more; here"{mark}id\n"a, b; c\td"{mark}e{mark}1\n')
+    table = read_table(path)
+    assert list(table) == ["text", "no, more; here", "id"]
+    assert table["text"] == ["a, b; c\td"]
+
+
 def test_rows_know_their_lines(tmp_path):
     table = read_table(write(tmp_path / "a.tsv", "x\ty\n1\t2\n\n3\t4\n"))
     assert table.lines.tolist() == [2, 4]
