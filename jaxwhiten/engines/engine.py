@@ -13,6 +13,7 @@ from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, INT8
 from jaxwhiten.engines.batching import Batch, Found, Layout
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.head import Heads
+from jaxwhiten.lazy import uncollected
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import BulkTokenizer, TokenIds
@@ -93,7 +94,8 @@ def engine_class(name: str) -> Any:
     if name not in ENGINES:
         raise unknown_name("engine", name, ENGINES)
     file, _, cls = ENGINES[name].partition(".")
-    found: type[Engine] = getattr(importlib.import_module(f"{__package__}.{file}"), cls)
+    with uncollected():
+        found: type[Engine] = getattr(importlib.import_module(f"{__package__}.{file}"), cls)
     return found
 
 

@@ -4,37 +4,44 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
+import os
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxlib.version import __version__ as jaxlib_version
 
+from jaxwhiten import io
 from jaxwhiten.engines.batching import Batch, Found, Layout
-from jaxwhiten.errors import unknown_name
+from jaxwhiten.engines.kept import Unread, digest, load, program
+from jaxwhiten.errors import check_name, unknown_name
 from jaxwhiten.head import Heads, Step, as_pytrees, run
 from jaxwhiten.head.head import before_code
-from jaxwhiten.models import EncoderConfig, PairClassifier, TransformerEncoder
+from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
-from jaxwhiten.models.folders import hashed
-from jaxwhiten.models.loading import contents, load_model
 from jaxwhiten.models.packing import Segments
+from jaxwhiten.parameters import DTYPES
 from jaxwhiten.runtime import hardware
-from jaxwhiten.runtime.hardware import check_process, cores, keep_compiled
+from jaxwhiten.runtime.hardware import check_devices, check_process, cores, cpu_features, keep_compiled
 from jaxwhiten.text import BulkTokenizer, TokenIds
+
+if TYPE_CHECKING:  # Flax makes weights and traces; a program that an earlier process kept needs neither
+    from flax import nnx
+
+    from jaxwhiten.models import PairClassifier, TransformerEncoder
 
 # A single batch leaves a CPU's cores idle in turn; parallel batches fill the gaps. More threads gain little.
 _CPU_BATCHES = 4
 as_pytrees()
 _DEALT = PartitionSpec(None, "data")  # of arrays [row of its device, device, ...]
+Graph = tuple["nnx.GraphDef[Any]", Any]  # of a module, with the structure of its state
 
 
 def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
@@ -68,7 +75,7 @@ class JAXEngine:
 
     def __init__(
         self,
-        model: TransformerEncoder | PairClassifier,
+        model: TransformerEncoder | PairClassifier | Unread,
         max_length: int,
         device: str | jax.Device | None = None,
         dtype: str | None = None,
@@ -86,10 +93,29 @@ class JAXEngine:
         self.layout = Layout.on(platform, self.devices, max_length, long_rows=self.kernel is not None)
         self._compiled: dict[Any, Any] = {}
         self._locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
-        graph, state = nnx.split(model)
-        if self.dtype == "bfloat16":
-            state = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16, copy=False), state)
-        self._model = graph, self.place(state)
+        self._kept = model.kept if isinstance(model, Unread) else None
+        self._keeps = self._kept is not None and (platform, self.devices) == ("cpu", 1)  # programs; tried there alone
+        if isinstance(model, Unread) and not model.was_read:
+            self._weights = self.place(model.leaves())
+        else:
+            self._graph, leaves = parts(model.read if isinstance(model, Unread) else model)
+            if self.dtype == "bfloat16":
+                leaves = [leaf.astype(jnp.bfloat16, copy=False) for leaf in leaves]
+            self._weights = self.place(leaves)
+
+    @functools.cached_property
+    def _graph(self) -> Graph:
+        from jaxwhiten.models.loading import abstract
+
+        graph, state = abstract(self.config, self.dtype, False)
+        return graph, jax.tree.structure(state)
+
+    @functools.cached_property
+    def _where(self) -> str:
+        """Where a program runs, and all settings that decide what it computes and how."""
+        settings = {name: str(value) for name, value in jax.config.values.items() if "cache" not in name}
+        flags = [os.environ.get(name) for name in ("XLA_FLAGS", "JAX_ENABLE_X64")]
+        return io.content_key(jax.__version__, jaxlib_version, cpu_features(), cores(), settings, flags)
 
     @staticmethod
     def installed() -> str:
@@ -97,7 +123,9 @@ class JAXEngine:
 
     @staticmethod
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
-        return load_model(folder, dtype=dtype, narrow=True)
+        check_devices()
+        check_name("dtype", dtype, DTYPES)
+        return load(folder, dtype)
 
     @staticmethod
     def is_out_of_memory(error: Exception) -> bool:
@@ -109,13 +137,18 @@ class JAXEngine:
         return jax.device_put(tree, self._everywhere)
 
     def model(self) -> Any:
-        return nnx.merge(*self._model)
+        from flax import nnx
+
+        return nnx.merge(self._graph[0], self._state())
+
+    def _state(self) -> Any:
+        return jax.tree.unflatten(self._graph[1], self._weights)
 
     def save_beside(self, folder: Path) -> None:
         """Does nothing: JAX needs no files of its own."""
 
     def digest(self, tokenizer: BulkTokenizer, after: Sequence[bytes]) -> str:
-        return hashed(itertools.chain([tokenizer.to_json().encode()], contents(self.config, self._model[1]), after))
+        return digest((self.config, self._state), self._kept, tokenizer, after, self.dtype)
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         return {}
@@ -137,7 +170,7 @@ class JAXEngine:
         """
         rows = ids.reshape(-1, self.devices, ids.shape[1]), lengths.reshape(-1, self.devices, *lengths.shape[1:])
         each = tokens // self.devices if tokens < ids.size else None
-        arguments = (self._model[1], *jax.device_put(rows, self._dealt), dict(heads))
+        arguments = (self._weights, *jax.device_put(rows, self._dealt), dict(heads))
         found = self._compile((*ids.shape, *lengths.shape[1:]), each, arguments)(*arguments)
         return found if self._threads is None else jax.block_until_ready(found)
 
@@ -145,11 +178,35 @@ class JAXEngine:
         """The program for a shape. The first batch of a shape compiles it; others of that shape wait."""
         leaves, structure = jax.tree.flatten(arguments[-1])
         key = (shape, tokens, structure, tuple(leaf.shape for leaf in leaves))
+
+        def make() -> Any:
+            lower = for_keeping().lower if self._keeps else forward.lower
+            return lower(self._graph, *arguments, tokens, self.mesh, self.kernel).compile()
+
         with self._locks[key]:
             if key not in self._compiled:
-                lowered = forward.lower(self._model[0], *arguments, tokens, self.mesh, self.kernel)
-                self._compiled[key] = lowered.compile()
+                self._compiled[key] = self._kept_program(key, arguments, make) if self._keeps else make()
             return self._compiled[key]
+
+    def _kept_program(self, key: Any, arguments: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """The program of a key, from an earlier process or kept for later ones."""
+        heads, leaves = arguments[-1], jax.tree.leaves(arguments)
+        told = [[step.words() for step in heads[name]] for name in sorted(heads)]
+        shapes = [f"{leaf.dtype}{leaf.shape}" for leaf in leaves]
+        trees = jax.tree.structure((arguments, {})), jax.tree.structure(dict.fromkeys(heads, Found(0, 0)))
+        device = self.mesh.devices.item()
+        return program(
+            (self._where, repr(self.config), str(key), told, shapes, device.id), device, arguments, trees, make
+        )
+
+
+def parts(model: nnx.Module) -> tuple[Graph, list[Any]]:
+    """A module's graph with the structure of its state, and the leaves of the state."""
+    from flax import nnx
+
+    graph, state = nnx.split(model)
+    leaves, structure = jax.tree.flatten(state)
+    return (graph, structure), leaves
 
 
 def _rows(found: dict[str, Found]) -> dict[str, Found]:
@@ -159,8 +216,8 @@ def _rows(found: dict[str, Found]) -> dict[str, Found]:
 
 @functools.partial(jax.jit, static_argnames=("graph", "tokens", "mesh", "kernel"))
 def forward(
-    graph: nnx.GraphDef[Any],
-    state: nnx.State[Any, Any],
+    graph: Graph,
+    weights: list[jax.Array],
     ids: jax.Array,
     lengths: jax.Array,
     heads: dict[str, tuple[Step, ...]],
@@ -169,13 +226,15 @@ def forward(
     kernel: Kernel | None = None,
 ) -> dict[str, Found]:
     """Encoder and heads as one program: hidden states stay on their device, and unused ones are not computed."""
+    from flax import nnx
 
-    def on_device(state: Any, ids: jax.Array, lengths: jax.Array, heads: Any) -> dict[str, Found]:
+    def on_device(weights: Any, ids: jax.Array, lengths: jax.Array, heads: Any) -> dict[str, Found]:
         ids, lengths = ids[:, 0], lengths[:, 0]
         segments = Segments.of(lengths, ids.shape[1]) if lengths.ndim == 2 else None
         tokens_of_row = lengths[:, None] if segments is None else jnp.sum(lengths, axis=1, keepdims=True)
         mask = (jnp.arange(ids.shape[1]) < tokens_of_row).astype(jnp.int32)
-        output = nnx.merge(graph, state)(ids, mask, tokens=tokens, segments=segments, kernel=kernel)
+        model = nnx.merge(graph[0], jax.tree.unflatten(graph[1], weights))
+        output = model(ids, mask, tokens=tokens, segments=segments, kernel=kernel)
 
         def found(steps: tuple[Step, ...], code: Any) -> Found:
             x = run(steps, output, mask, ids, segments)
@@ -187,4 +246,16 @@ def forward(
     everywhere = PartitionSpec()
     specs = (everywhere, _DEALT, _DEALT, everywhere)
     mapped = jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=_DEALT, check_vma=kernel is None)
-    return mapped(state, ids, lengths, heads)
+    return mapped(weights, ids, lengths, heads)
+
+
+@functools.cache
+def for_keeping() -> Any:
+    """`forward` under another name, so that JAX's own cache does not answer for a program that is to be kept."""
+
+    function: Any = forward
+
+    def kept(*arguments: Any) -> Any:
+        return function.__wrapped__(*arguments)
+
+    return jax.jit(kept, static_argnums=(0, 5, 6, 7))

@@ -1,7 +1,8 @@
-"""OpenVINO's graphs of a model folder, kept between processes: a later process reads neither the weights nor JAX.
+"""What engines compile of a model folder, kept between processes.
 
-An entry is named by the content of the weights and of `config.json`, and by the code that made it. OpenVINO keeps what
-it compiles in the same folder. The entries used last are kept, up to `MOST` bytes.
+A later process with OpenVINO reads neither the weights nor JAX, one with JAX traces nothing and does without Flax. An
+entry is named by the content of the weights and of `config.json`, and by the code that made it. The entries used last
+are kept, up to `MOST` bytes. JAX's programs are unpickled: whoever can write to the cache can run code here.
 """
 
 from __future__ import annotations
@@ -9,28 +10,40 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import hashlib
+import itertools
 import json
+import logging
+import math
 import os
 import shutil
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from ml_dtypes import bfloat16
+
 from jaxwhiten import io
 from jaxwhiten.errors import JaxwhitenError
-from jaxwhiten.models import EncoderConfig, checkpoint, folders
+from jaxwhiten.models import FAMILIES, EncoderConfig, checkpoint, folders
+from jaxwhiten.models.checkpoint import Place, Shape
+from jaxwhiten.text import BulkTokenizer
 
 MOST = 4e9  # bytes
-_CODE = ("models", "head", "engines")  # rooms whose code decides what is kept
+_LOG = logging.getLogger(__name__)
+_LEAST = "jax_persistent_cache_min_compile_time_secs"
+_CODE = ("models", "head", "engines", "codes", "whitening")  # rooms whose code decides what is kept
 
 
 class Kept:
     """The cache of one model's files; `parts` name them."""
 
     def __init__(self, *parts: Any):
-        self._folder = io.cache_dir("openvino", io.content_key(*parts))
+        self.folder = io.cache_dir("openvino", io.content_key(*parts))
         with contextlib.suppress(OSError):
-            os.utime(self._folder)  # used last
+            os.utime(self.folder)  # used last
 
     @classmethod
     def of(cls, folder: Path) -> Kept | None:
@@ -43,7 +56,7 @@ class Kept:
 
     def text(self, name: str, make: Callable[[], str]) -> str:
         """A kept text."""
-        file = self._folder / f"{name}.json"
+        file = self.folder / f"{name}.json"
         with contextlib.suppress(OSError, ValueError):
             return str(json.loads(file.read_text(encoding="utf-8")))
         text = make()
@@ -53,8 +66,8 @@ class Kept:
 
     def compiled(self, key: str, core: Any, make: Callable[[], Any], hints: Mapping[str, Any]) -> Any:
         """A kept OpenVINO model, compiled; weights are mapped."""
-        file = self._folder / key / "graph.xml"
-        kept = {**hints, "CACHE_DIR": str(self._folder / "compiled"), "CACHE_MODE": "OPTIMIZE_SIZE"}
+        file = self.folder / key / "graph.xml"
+        kept = {**hints, "CACHE_DIR": str(self.folder / "compiled"), "CACHE_MODE": "OPTIMIZE_SIZE"}
         with contextlib.suppress(RuntimeError):
             if file.is_file():
                 return core.compile_model(file, "CPU", kept)
@@ -64,9 +77,73 @@ class Kept:
 
             with io.whole_folder(file.parent, RuntimeError, kind="compiled graph") as whole:
                 openvino.save_model(model, whole / file.name, compress_to_fp16=False)
-            _forget(self._folder.parent)
+            _forget(self.folder.parent)
             return core.compile_model(file, "CPU", kept)
         return core.compile_model(model, "CPU", hints)
+
+
+def program(
+    key: Sequence[Any], device: Any, arguments: tuple[Any, ...], trees: tuple[Any, Any], make: Callable[[], Any]
+) -> Any:
+    """A kept program of JAX by what decides it, or that of `make`; `trees` are those of arguments and results.
+
+    A program is kept if it gives the same results once read again.
+    """
+    import jax
+    from jax.experimental.serialize_executable import deserialize_and_load, serialize
+
+    def read(data: bytes) -> Any:
+        return deserialize_and_load(data, *trees, execution_devices=[device])
+
+    file = Kept(_code(), *key).folder / "program"
+    try:
+        data = file.read_bytes()
+        if hashlib.sha256(data[32:]).digest() != data[:32]:
+            raise ValueError("another checksum")
+        return read(data[32:])
+    except FileNotFoundError:
+        pass
+    except Exception as error:  # damaged, or JAX does not take it
+        _LOG.warning("%s: not used, compiled again (%s)", file, error)
+    with _only_here:
+        compiled = make()
+    try:
+        data = serialize(compiled)[0]
+        results = (run(*arguments) for run in (compiled, read(data)))
+        if not all(map(np.array_equal, *map(jax.tree.leaves, results))):
+            raise ValueError("other results once read again")
+        with io.atomic_path(file) as temporary:
+            temporary.write_bytes(hashlib.sha256(data).digest() + data)
+        _forget(file.parents[1])
+    except Exception as error:  # JAX does not write it, or there is no room
+        _LOG.warning("%s: not kept (%s)", file, error)
+    return compiled
+
+
+class _OnlyHere:
+    """What is compiled in the block is not written to JAX's own cache: what is read from there cannot be kept again."""
+
+    _lock, _blocks, _before = threading.Lock(), 0, 0.0
+
+    def __enter__(self) -> None:
+        import jax
+
+        with self._lock:
+            self._blocks += 1
+            if self._blocks == 1:
+                self._before = jax.config.jax_persistent_cache_min_compile_time_secs  # type: ignore[attr-defined]
+                jax.config.update(_LEAST, math.inf)
+
+    def __exit__(self, *_: object) -> None:
+        import jax
+
+        with self._lock:
+            self._blocks -= 1
+            if self._blocks == 0:
+                jax.config.update(_LEAST, self._before)
+
+
+_only_here = _OnlyHere()
 
 
 def _forget(root: Path) -> None:
@@ -93,35 +170,71 @@ class Unread:
 
     module, pools, special_tokens = "Transformer", False, True
 
-    def __init__(self, folder: Path, config: EncoderConfig, kept: Kept):
-        self._folder, self.config, self.kept = folder, config, kept
+    def __init__(self, folder: Path, config: EncoderConfig, dtype: str, shapes: Mapping[Place, Shape], kept: Kept):
+        self._folder, self.config, self.dtype, self._shapes, self.kept = folder, config, dtype, shapes, kept
+
+    @property
+    def was_read(self) -> bool:
+        return "read" in self.__dict__
 
     @functools.cached_property
     def read(self) -> Any:
         """The module."""
-        return _load(self._folder)[0]
+        return _load(self._folder, self.dtype)[0]
+
+    def leaves(self) -> list[np.ndarray]:
+        """The weights in the order of the module's state, read without the module."""
+        where, family = folders.transformer_folder(self._folder), FAMILIES[self.config.model_type]
+        dtype = np.float32 if self.dtype == "float32" else bfloat16
+        return list(checkpoint.load_parameters(where, family, self._shapes, dtype).values())
 
 
-def _load(folder: Path) -> tuple[Any, EncoderConfig, Path]:
+def _load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
     from jaxwhiten.models.loading import load_model
 
-    return load_model(folder, narrow=True)
+    return load_model(folder, dtype=dtype, narrow=True)
 
 
-def load(folder: Path) -> tuple[Any, EncoderConfig, Path]:
-    """`load_model`, but with an `Unread` instead of an encoder whose graphs can be kept."""
+def load(folder: Path, dtype: str = "float32") -> tuple[Any, EncoderConfig, Path]:
+    """`load_model`, but with an `Unread` instead of an encoder of which something can be kept."""
     if (kept := Kept.of(folder)) is None:
-        return _load(folder)
+        return _load(folder, dtype)
     made: list[Any] = []
 
-    def pooler() -> str:
-        made.append(_load(folder))
-        return str(made[0][1].pooler)
+    def shapes() -> str:
+        from flax import nnx
 
-    has_pooler = kept.text("pooler", pooler) == str(True)
+        made.append(_load(folder, dtype)[0])
+        return json.dumps(list(checkpoint.shapes_of(nnx.state(made[0])).items()))
+
+    by_path = {tuple(path): tuple(shape) for path, shape in json.loads(kept.text("shapes", shapes))}
     where = folders.transformer_folder(folder)
-    config = made[0][1] if made else dataclasses.replace(folders.load_config(where), pooler=has_pooler)
-    unread = Unread(folder, config, kept)
+    config = folders.load_config(where)
+    config = dataclasses.replace(config, pooler=config.pooler and any(path[0] == "pooler" for path in by_path))
+    unread = Unread(folder, config, dtype, by_path, kept)
     if made:
-        unread.read = made[0][0]
+        unread.read = made[0]
     return unread, config, where
+
+
+def digest(
+    model: tuple[EncoderConfig, Callable[[], Any]],
+    kept: Kept | None,
+    tokenizer: BulkTokenizer | None,
+    after: Sequence[bytes],
+    dtype: str = "float32",
+) -> str:
+    """SHA-256 of configuration and weights between a tokenizer and other bytes, kept by what is quick to read."""
+
+    def make() -> str:
+        from jaxwhiten.models.loading import contents
+
+        before = b"" if tokenizer is None else tokenizer.to_json().encode()
+        return folders.hashed(itertools.chain([before], contents(model[0], model[1]()), after))
+
+    if kept is None:
+        return make()
+    before = b"" if tokenizer is None else tokenizer.to_str().encode()
+    return kept.text(
+        folders.hashed([dtype.encode(), before, *(folders.hashed([part]).encode() for part in after)]), make
+    )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import itertools
 import operator
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten.arrays import normalize
 from jaxwhiten.engines.batching import Batch, Found, Layout
-from jaxwhiten.engines.kept import Unread, load
+from jaxwhiten.engines.kept import Unread, digest, load
 from jaxwhiten.engines.quantised import GRAPH, Quantised
 from jaxwhiten.errors import (
     InputError,
@@ -193,19 +192,14 @@ class OpenVINOEngine:
         return self.weights_digest(tokenizer, (*own, *after))
 
     def weights_digest(self, tokenizer: BulkTokenizer | None = None, after: Sequence[bytes] = ()) -> str:
-        """SHA-256 of configuration and weights between a tokenizer and other bytes, kept by what is quick to read."""
+        """As `kept.digest`."""
 
-        def make() -> str:
+        def state() -> Any:
             from flax import nnx
 
-            from jaxwhiten.models.loading import contents
+            return nnx.state(self.model())
 
-            before = b"" if tokenizer is None else tokenizer.to_json().encode()
-            return hashed(itertools.chain([before], contents(self.config, nnx.state(self.model())), after))
-
-        before = b"" if tokenizer is None else tokenizer.to_str().encode()
-        key = hashed([before, *(hashed([part]).encode() for part in after)])
-        return make() if self._kept is None else self._kept.text(key, make)
+        return digest((self.config, state), self._kept, tokenizer, after)
 
     def save_beside(self, folder: Path) -> None:
         if self._quantised is not None:

@@ -44,39 +44,40 @@ _QUANTIZED = ("qweight", "scales", "absmax", "SCB")  # ends of names in files of
 Shape = tuple[int, ...]
 # name -> (shape, reader of the array)
 Tensors = Mapping[str, tuple[Shape, Callable[[], Any]]]
-Sources = dict[tuple[Any, ...], tuple[Part, Shape]]  # by our parameter path
+Place = tuple[Any, ...]  # of a parameter in our module
+Sources = dict[Place, tuple[Part, Shape]]
 
 
-def load_parameters(folder: Path, family: Family, abstract: Any, dtype: Any = np.float32) -> dict[str, Any]:
-    """The weights of a folder as nested dictionaries of numpy arrays of `dtype`, see `match`; all must be finite."""
-    from flax import traverse_util
-
-    tensors, where, found, _ = match(folder, family, abstract)
+def load_parameters(
+    folder: Path, family: Family, shapes: Mapping[Place, Shape], dtype: Any = np.float32
+) -> dict[Place, np.ndarray]:
+    """The weights of a folder as arrays of `dtype` by our parameter paths, see `match`; all must be finite."""
+    tensors, where, found, _ = match(folder, family, shapes)
     arrays = {}
     for path, (source, shape) in found.items():
         rows = shape[0] // source.parts
         part, turned = slice(rows * source.part, rows * (source.part + 1)), path[-1] == "kernel"
         arrays[path] = read_tensor(tensors, source.name, shape, where, dtype, part, turned)
-    return traverse_util.unflatten_dict(arrays)
+    return arrays
 
 
-def match(folder: Path, family: Family, abstract: Any) -> tuple[Tensors, Path, Sources, dict[str, int]]:
+def match(folder: Path, family: Family, shapes: Mapping[Place, Shape]) -> tuple[Tensors, Path, Sources, dict[str, int]]:
     """The tensor of each parameter, and modules outside the encoder, such as heads, with their numbers of tensors.
 
-    `abstract` holds shapes only. A missing pooler is left out, because many checkpoints are published without it. A
-    ModelError names file and tensor if a tensor is missing, has another shape, or is in the encoder and not used.
+    A missing pooler is left out, because many checkpoints are published without it. A ModelError
+    names file and tensor if a tensor is missing, has another shape, or is in the encoder and not used.
     """
     tensors, where = open_weights(folder)
     words = f"{family.names['embeddings.word']}.weight"
     prefix = next((prefix for prefix in family.prefixes if prefix + words in tensors), family.prefixes[0])
     missing, found = dict[Any, str](), Sources()
-    for path, leaf in _by_path(abstract).items():
+    for path, shape in shapes.items():
         sources = [source._replace(name=prefix + source.name) for source in _sources(path, family)]
         source = next((source for source in sources if source.name in tensors), None)
         if source is None:
             missing[path] = sources[0].name
             continue
-        expected = tuple(leaf.shape[::-1]) if path[-1] == "kernel" else tuple(leaf.shape)
+        expected = shape[::-1] if path[-1] == "kernel" else shape
         expected = (expected[0] * source.parts, *expected[1:])
         _check_shape(tensors, source.name, expected, where)
         found[path] = (source, expected)
@@ -104,12 +105,16 @@ def match(folder: Path, family: Family, abstract: Any) -> tuple[Tensors, Path, S
     return tensors, where, found, dict(Counter(module(name) for name in unused if module(name) not in own))
 
 
-def _by_path(state: Any) -> dict[tuple[Any, ...], Any]:
-    """The leaves of a state of Flax, by their paths."""
-    from flax import nnx, traverse_util
+def by_path(state: Any) -> dict[Place, Any]:
+    """The leaves of a state of Flax, by their paths and in their order."""
+    from flax import nnx
 
-    flat: dict[tuple[Any, ...], Any] = traverse_util.flatten_dict(nnx.to_pure_dict(state))
-    return flat
+    return {path: leaf.get_value() for path, leaf in nnx.to_flat_state(state)}
+
+
+def shapes_of(state: Any) -> dict[Place, Shape]:
+    """The shapes of a state's leaves."""
+    return {path: tuple(leaf.shape) for path, leaf in by_path(state).items()}
 
 
 def _missing(names: list[str], where: Path) -> ModelError:
@@ -268,7 +273,7 @@ def _open_msgpack(path: Path) -> Tensors:
 def to_tensors(family: Family, state: Any, dtype: str, prefix: str = "") -> dict[str, np.ndarray]:
     """A state as tensors with their Hugging Face names; the inverse of `load_parameters`."""
     parts: dict[str, dict[int, np.ndarray]] = {}
-    for path, leaf in _by_path(state).items():
+    for path, leaf in by_path(state).items():
         source = next(_sources(path, family))
         array = np.asarray(leaf).astype(dtype)
         parts.setdefault(prefix + source.name, {})[source.part] = array.T if path[-1] == "kernel" else array

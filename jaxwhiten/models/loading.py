@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
+from flax import nnx, traverse_util
 from jax.typing import DTypeLike
 
 from jaxwhiten.errors import check_name
@@ -56,13 +56,13 @@ def load_model(
         return encoder, encoder.config, table
     folder = transformer_folder(folder)
     config = load_config(folder)
-    module, state = _abstract(config, dtype, remat)
+    module, state = abstract(config, dtype, remat)
     kept = _dtype(dtype if narrow else "float32")
-    values = checkpoint.load_parameters(folder, FAMILIES[config.model_type], state, kept)
-    if config.pooler and "pooler" not in values:
+    values = checkpoint.load_parameters(folder, FAMILIES[config.model_type], checkpoint.shapes_of(state), kept)
+    if config.pooler and not any(path[0] == "pooler" for path in values):
         config = dataclasses.replace(config, pooler=False)
-        module, state = _abstract(config, dtype, remat)
-    nnx.replace_by_pure_dict(state, values)
+        module, state = abstract(config, dtype, remat)
+    nnx.replace_by_pure_dict(state, traverse_util.unflatten_dict(values))
     return nnx.merge(module, state), config, folder
 
 
@@ -71,10 +71,11 @@ def look_at(folder: Path) -> tuple[EncoderConfig, dict[str, int]]:
     if checkpoint.static_folder(folder) is not None:
         return load_model(folder)[1], {}
     config = load_config(folder := transformer_folder(folder))
-    return config, checkpoint.match(folder, FAMILIES[config.model_type], _abstract(config, "float32", False)[1])[3]
+    shapes = checkpoint.shapes_of(abstract(config, "float32", False)[1])
+    return config, checkpoint.match(folder, FAMILIES[config.model_type], shapes)[3]
 
 
-def _abstract(config: EncoderConfig, dtype: str, remat: bool) -> tuple[nnx.GraphDef[Any], nnx.State[Any, Any]]:
+def abstract(config: EncoderConfig, dtype: str, remat: bool) -> tuple[nnx.GraphDef[Any], nnx.State[Any, Any]]:
     """The module with shapes only: nothing is allocated before the shapes of the weights are checked."""
     module, state = _traced(config, dtype, remat)
     return module, jax.tree.map(lambda shape: shape, state)  # a copy, which will be filled
@@ -137,7 +138,8 @@ def load_head(module: nnx.Module, part: Any, form: MaskedForm | PairForm, config
     """Reads a family's head from a folder into the part of a module that an nnx filter selects."""
     state = nnx.state(module, part)
     family = FAMILIES[config.model_type].head(form)
-    nnx.replace_by_pure_dict(state, checkpoint.load_parameters(folder, family, state))
+    values = checkpoint.load_parameters(folder, family, checkpoint.shapes_of(state))
+    nnx.replace_by_pure_dict(state, traverse_util.unflatten_dict(values))
     nnx.update(module, jax.tree.map(jnp.asarray, state))
 
 

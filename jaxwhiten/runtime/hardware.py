@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from platform import machine, processor
 from typing import TypeVar
 
 import threadpoolctl
@@ -81,6 +82,14 @@ def describe() -> str:
 
     kind = jax.devices()[0].device_kind
     return f"{cores()} CPU cores" if kind == "cpu" else f"{jax.device_count()} × {kind}"
+
+
+def cpu_features() -> str:
+    """What the first CPU is and can do, as the system says."""
+    info = Path("/proc/cpuinfo")
+    first = info.read_text().partition("\n\n")[0] if info.is_file() else ""
+    told = [line for line in first.splitlines() if line.startswith(("flags", "Features", "model name", "CPU part"))]
+    return "\n".join(told) if told else f"{machine()} {processor()}"
 
 
 def free_memory() -> float:

@@ -78,12 +78,13 @@ def encode(
     def lower(target: Target) -> Any:
         mesh = target.mesh()
         graph, state = model_of(config, dtype)
+        graph, weights = (graph, jax.tree.structure(state)), jax.tree.leaves(state)
         ids = jax.ShapeDtypeStruct((rows, mesh.size, length), jnp.int32)
         lengths = jax.ShapeDtypeStruct((rows, mesh.size, *[sentences] * bool(sentences)), jnp.int32)
-        state, steps = shaped(state, mesh), shaped(heads(), mesh)
+        weights, steps = shaped(weights, mesh), shaped(heads(), mesh)
         ids, lengths = (shaped(x, mesh, None, "data") for x in (ids, lengths))
         kernel = kernel_for(target.devices[0], dtype, config.head_size)
-        return forward.lower(graph, state, ids, lengths, steps, tokens, mesh, kernel)
+        return forward.lower(graph, weights, ids, lengths, steps, tokens, mesh, kernel)
 
     return lower
 

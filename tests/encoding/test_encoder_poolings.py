@@ -58,13 +58,13 @@ def test_all_pairs_of_layers_in_one_forward_pass(encoder, alone, monkeypatch):
 
 def test_nothing_is_computed_twice_or_for_nothing(encoder):
     """Each layer's mean is taken once, however many poolings share it; padding passes no dense layer."""
-    graph, state = encoder.executor._model
-    state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
+    graph = encoder.executor._graph
+    weights = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in encoder.executor._weights]
     mesh = Mesh(np.asarray(jax.devices()[:1]), ("data",))
 
     def flops(names, tokens=None):
         ids, lengths = jnp.ones((16, 1, 32), jnp.int32), jnp.full((16, 1), 32)
-        arguments = (graph, state, ids, lengths, {name: Head.named(name).steps for name in names}, tokens, mesh)
+        arguments = (graph, weights, ids, lengths, {name: Head.named(name).steps for name in names}, tokens, mesh)
         cost = forward.lower(*arguments).compile().cost_analysis()
         return (cost[0] if isinstance(cost, list) else cost)["flops"]
 

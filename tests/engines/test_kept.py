@@ -14,6 +14,7 @@ from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.engines import kept
 from jaxwhiten.head import Head, leaves
 from jaxwhiten.models import folders
+from tests.conftest import ONE_DEVICE
 
 pytest.importorskip("openvino")
 HEAVY = ("jax", "jaxlib", "flax", "transformers", "onnx", "scipy", "matplotlib", "ml_collections", "huggingface_hub")
@@ -52,6 +53,63 @@ def test_a_later_process_imports_nothing_heavy_and_gives_the_same_vectors(folder
     assert later[1] == [[encoder.encode(TEXTS).tolist(), encoder.encode(TEXTS[0]).tolist()], encoder.fingerprint]
     assert encoder.fingerprint == Encoder.from_pretrained(folder, pooling="mean", engine="jax").fingerprint
     assert encoder.model().config == encoder.config
+
+
+TRACED = """
+import jax
+traced = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, *_, **__: traced.append(event) if "trace" in event or "compile" in event else None
+)
+"""
+
+
+@pytest.fixture
+def jax_process(folder, monkeypatch):
+    """Runs a process with the engine JAX on one device: the parts of Flax that it imports, and what it found."""
+    monkeypatch.setenv("XLA_FLAGS", ONE_DEVICE)
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    monkeypatch.setenv("JAXWHITEN_ENGINE", "jax")
+
+    def run(rest="len(traced), vectors, encoder.fingerprint"):
+        found, (traced, *told) = process(TRACED + ENCODE.format(folder=str(folder), texts=TEXTS), f"[{rest}]")
+        return "flax" in found, traced > 0, told
+
+    return run
+
+
+def test_a_later_process_with_jax_traces_nothing_and_gives_the_same_vectors(jax_process, folder):
+    first, later = jax_process(), jax_process()
+    assert first[:2] == (True, True)
+    assert later == (False, False, first[2])
+    encoder = Encoder.from_pretrained(folder, pooling="mean", engine="jax")
+    np.testing.assert_allclose(later[2][0][0], encoder.encode(TEXTS), atol=1e-6)
+    assert later[2][1] == encoder.fingerprint
+    assert Encoder.from_pretrained(folder, pooling="mean", engine="openvino").fingerprint == encoder.fingerprint
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-9], lambda data: b"", lambda data: data[:40] + b"?" + data[41:]]
+)
+def test_a_damaged_program_is_compiled_again(damage, jax_process, tmp_path):
+    first = jax_process()
+    programs = list((tmp_path / "cache").rglob("program"))
+    assert programs
+    for file in programs:
+        file.write_bytes(damage(file.read_bytes()))
+    assert jax_process() == first
+    assert jax_process() == (False, False, first[2])
+
+
+def test_other_settings_have_programs_of_their_own(jax_process, tmp_path, monkeypatch):
+    jax_process()
+    kept = {file.read_bytes() for file in (tmp_path / "cache").rglob("program")}
+    monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "bfloat16")
+    assert jax_process()[:2] == (True, True)
+    monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "float32")
+    monkeypatch.setenv("NPROC", "1")
+    assert jax_process()[:2] == (True, True)
+    assert len(list((tmp_path / "cache").rglob("program"))) == 3 * len(kept)
 
 
 def test_a_search_imports_nothing_heavy(folder, tmp_path):

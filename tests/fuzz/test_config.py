@@ -61,7 +61,7 @@ def test_what_is_read_can_be_built(tmp_path, data):
     (tmp_path / "config.json").write_bytes(data.draw(json_text(written(name))))
     config, _ = attempt(lambda: folders.load_config(tmp_path), names="config.json")
     if config is not None and config.num_layers <= 8:
-        attempt(lambda: loading._abstract(config, "float32", False))
+        attempt(lambda: loading.abstract(config, "float32", False))
 
 
 @pytest.mark.parametrize("name", sorted(FAMILIES))
@@ -99,4 +99,4 @@ def test_a_million_million_parameters_are_refused_before_allocating(tmp_path, na
 def test_numbers_that_would_make_nan(tmp_path, change, message):
     (tmp_path / "config.json").write_text(json.dumps(written("bert") | change))
     with pytest.raises(ModelError, match=message):
-        loading._abstract(folders.load_config(tmp_path), "float32", False)
+        loading.abstract(folders.load_config(tmp_path), "float32", False)

@@ -239,7 +239,7 @@ small, large, dtype = sys.argv[1:]
 Encoder.from_pretrained(small, pooling="mean", dtype=dtype)
 before = peak_memory()
 encoder = Encoder.from_pretrained(large, pooling="mean", dtype=dtype)
-leaves = jax.tree.leaves(encoder.executor._model[1])
+leaves = encoder.executor._weights
 print((peak_memory() - before) * 1e9, {str(leaf.dtype) for leaf in leaves})
 """
 
