@@ -23,6 +23,7 @@ from jaxwhiten.shapes import Int
 from jaxwhiten.text import TokenIds
 
 ROW = 128  # the size for matrix units of TPUs and for attention kernels
+FEW_TOKENS = 64  # a single sentence of up to this many needs no plan
 SLOTS = 16  # maximum number of sentences in a row, each with room for its vector
 # Tokens per batch on each device. On a CPU small batches stay in the cache; accelerators want large ones.
 _TOKENS_PER_DEVICE = {"cpu": 1024, "gpu": 65_536, "tpu": 65_536}

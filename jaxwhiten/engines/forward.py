@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib.version import __version__ as jaxlib_version
 
 from jaxwhiten import io
-from jaxwhiten.engines.batching import Batch, Found, Layout
+from jaxwhiten.engines.batching import FEW_TOKENS, Batch, Found, Layout, length_ladder
 from jaxwhiten.engines.kept import Unread, digest, load, program
 from jaxwhiten.errors import check_name, unknown_name
 from jaxwhiten.head import Heads, Step, as_pytrees, run
@@ -151,7 +151,16 @@ class JAXEngine:
         return digest((self.config, self._state), self._kept, tokenizer, after, self.dtype)
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
-        return {}
+        """Encodes one short sentence on a CPU directly: its batch needs no plan."""
+        few = len(tokens.lengths) == 1 and 0 < len(tokens.flat) <= FEW_TOKENS
+        if not few or self.devices > 1 or self.layout.share_rows:
+            return {}
+        check_process()
+        ladder = length_ladder(self.layout.max_length)
+        length = int(ladder[np.searchsorted(ladder, len(tokens.flat))])
+        ids = np.full((1, length), self.config.pad_token_id, np.int32)
+        ids[0, : len(tokens.flat)] = tokens.flat
+        return self.fetch(self._dispatch(ids, tokens.lengths.astype(np.int32), length, heads))
 
     def start(self, batch: Batch, tokens: TokenIds, heads: Heads, *, alone: bool = False) -> Any:
         arguments = *batch.arrays(tokens, self.config.pad_token_id), batch.tokens, heads
@@ -170,7 +179,9 @@ class JAXEngine:
         """
         rows = ids.reshape(-1, self.devices, ids.shape[1]), lengths.reshape(-1, self.devices, *lengths.shape[1:])
         each = tokens // self.devices if tokens < ids.size else None
-        arguments = (self._weights, *jax.device_put(rows, self._dealt), dict(heads))
+        if self.devices > 1:  # one device takes them in the call, which begins sooner than after a copy
+            rows = jax.device_put(rows, self._dealt)
+        arguments = (self._weights, *rows, dict(heads))
         found = self._compile((*ids.shape, *lengths.shape[1:]), each, arguments)(*arguments)
         return found if self._threads is None else jax.block_until_ready(found)
 
@@ -180,8 +191,9 @@ class JAXEngine:
         key = (shape, tokens, structure, tuple(leaf.shape for leaf in leaves))
 
         def make() -> Any:
-            lower = for_keeping().lower if self._keeps else forward.lower
-            return lower(self._graph, *arguments, tokens, self.mesh, self.kernel).compile()
+            lower, (weights, *rows, heads) = for_keeping().lower if self._keeps else forward.lower, arguments
+            rows = jax.device_put(rows, self._dealt)
+            return lower(self._graph, weights, *rows, heads, tokens, self.mesh, self.kernel).compile()
 
         with self._locks[key]:
             if key not in self._compiled:
@@ -211,7 +223,9 @@ def parts(model: nnx.Module) -> tuple[Graph, list[Any]]:
 
 def _rows(found: dict[str, Found]) -> dict[str, Found]:
     """Waits for the vectors and returns them in the order of the rows."""
-    return jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), jax.device_get(found))
+    for x in (part for parts in found.values() for part in parts):
+        x.copy_to_host_async()  # of all, before the first is waited for
+    return {name: Found(*(np.asarray(x).reshape(-1, x.shape[-1]) for x in parts)) for name, parts in found.items()}
 
 
 @functools.partial(jax.jit, static_argnames=("graph", "tokens", "mesh", "kernel"))

@@ -41,7 +41,7 @@ class Kept:
     """The cache of one model's files; `parts` name them."""
 
     def __init__(self, *parts: Any):
-        self.folder = io.cache_dir("openvino", io.content_key(*parts))
+        self.folder = io.cache_dir("compiled", io.content_key(*parts))
         with contextlib.suppress(OSError):
             os.utime(self.folder)  # used last
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.arrays import normalize
-from jaxwhiten.engines.batching import Batch, Found, Layout
+from jaxwhiten.engines.batching import FEW_TOKENS, Batch, Found, Layout
 from jaxwhiten.engines.kept import Unread, digest, load
 from jaxwhiten.engines.quantised import GRAPH, Quantised
 from jaxwhiten.errors import (
@@ -48,7 +48,6 @@ _CONVERTER = "openvino.tools.ovc"  # takes a third of the import
 _PURPOSE = "The engine OpenVINO"
 _EXTRA = "cpu"
 _MOST_BYTES = 1e9  # of weights; JAX reads larger models with less memory, and ONNX holds up to 2 GB
-_FEW_TOKENS = 64  # a single sentence of up to this many tokens needs no plan
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
 
 
@@ -207,7 +206,7 @@ class OpenVINOEngine:
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         """Encodes one short sentence directly, without a plan and without padding."""
-        if len(tokens.lengths) != 1 or not 0 < len(tokens.flat) <= _FEW_TOKENS:
+        if len(tokens.lengths) != 1 or not 0 < len(tokens.flat) <= FEW_TOKENS:
             return {}
         check_process()
         ids = tokens.flat.astype(np.int64)[None]

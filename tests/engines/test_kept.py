@@ -152,7 +152,7 @@ def test_a_damaged_graph_is_made_again(folder, tmp_path):
 def test_what_was_used_last_is_kept(folder, tmp_path, monkeypatch):
     reading = {"pooling": "mean", "engine": "openvino", "max_length": 16}
     vectors = Encoder.from_pretrained(folder, **reading).encode(TEXTS)
-    entries = tmp_path / "cache" / "openvino"
+    entries = tmp_path / "cache" / "compiled"
     (before,) = entries.iterdir()
     assert list(before.rglob("*.blob"))
     monkeypatch.setattr(kept, "MOST", 1.5 * sum(file.stat().st_size for file in before.rglob("*.*")))
@@ -170,7 +170,7 @@ def test_nothing_is_kept_where_nobody_wants_it(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_COMPILATION_CACHE", "0")
     Encoder.from_pretrained(folder, pooling="mean", engine="openvino").encode(TEXTS)
     assert kept.Kept.of(folder) is None
-    assert not (tmp_path / "cache" / "openvino").exists()
+    assert not (tmp_path / "cache" / "compiled").exists()
 
 
 @pytest.mark.parametrize("name", ["mean", "layers:0+1", "ditto:0+1"])

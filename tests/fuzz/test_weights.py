@@ -6,6 +6,7 @@ import struct
 
 import numpy as np
 import pytest
+from flax import traverse_util
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -54,19 +55,19 @@ def unpack(data):
 @fuzz()
 @given(data=st.data())
 def test_damaged_bytes(model, data):
-    folder, whole, abstract = model
+    folder, whole, shapes = model
     header = 8 + struct.unpack("<Q", whole[:8])[0]
     part = data.draw(st.sampled_from([whole[:header], whole]))
     broken = data.draw(damaged(part)) + (whole[header:] if len(part) == header else b"")
     (folder / "model.safetensors").write_bytes(broken)
-    check(folder, abstract, "model.safetensors")
+    check(folder, shapes, "model.safetensors")
 
 
 @fuzz()
 @given(data=st.data())
 def test_damaged_header(model, data):
     """Entries with other types, shapes and offsets: overlapping, beyond the end, negative, absurd."""
-    folder, whole, abstract = model
+    folder, whole, shapes = model
     header, body = unpack(whole)
     names = [name for name in header if name != "__metadata__"]
     for _ in range(data.draw(st.integers(1, 3))):
@@ -86,14 +87,14 @@ def test_damaged_header(model, data):
         header[data.draw(st.sampled_from([*names, "x", "\0", "__metadata__"]))] = header[other]
     size = data.draw(st.sampled_from([None, None, None, 0, 2**20, 2**40, 2**63, 2**64 - 1]))
     (folder / "model.safetensors").write_bytes(pack(header, body, size))
-    check(folder, abstract, "model.safetensors")
+    check(folder, shapes, "model.safetensors")
 
 
 @fuzz(0.2)
 @given(dtype=st.sampled_from(DTYPES), content=st.sampled_from([b"\0", b"\xff", b"\x7f", b"\x01", b"\x80"]))
 def test_every_dtype_of_the_format(model, dtype, content):
     """One tensor in another type, the file whole: read as numbers, or refused as not of floating point."""
-    folder, whole, abstract = model
+    folder, whole, shapes = model
     header, body = unpack(whole)
     bits = {"F64": 64, "I64": 64, "C64": 64, "F16": 16, "BF16": 16, "F32": 32, "F4": 4}.get(dtype, 8)
     name = "embeddings.LayerNorm.weight"
@@ -107,29 +108,29 @@ def test_every_dtype_of_the_format(model, dtype, content):
     end = len(body)
     entry |= {"dtype": dtype, "data_offsets": [end, end + size]}
     (folder / "model.safetensors").write_bytes(pack(header, body + content * size))
-    check(folder, abstract, "model.safetensors")
+    check(folder, shapes, "model.safetensors")
 
 
 @fuzz(0.5)
 @given(data=st.data())
 def test_damaged_index_of_shards(model, tmp_path_factory, data):
-    _, whole, abstract = model
+    _, whole, shapes = model
     place = tmp_path_factory.getbasetemp() / "sharded"
     place.mkdir(exist_ok=True)
     (place / "a.safetensors").write_bytes(whole)
     index = {"metadata": {"total_size": len(whole)}, "weight_map": dict.fromkeys(unpack(whole)[0], "a.safetensors")}
     (place / "model.safetensors.index.json").write_bytes(data.draw(json_text(index)))
-    check(place, abstract, str(place))
+    check(place, shapes, str(place))
 
 
 @pytest.mark.parametrize(
     "name", [5, "x" * 5000, "a\0b", "\ud800", "", "..", ".", "../model.safetensors", "/etc/passwd"]
 )
 def test_shards_that_are_no_file_names(model, tmp_path, name):
-    abstract = model[2]
+    shapes = model[2]
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": name}}))
     with pytest.raises(ModelError, match="shard"):
-        load(tmp_path, abstract)
+        load(tmp_path, shapes)
 
 
 def test_an_index_nested_too_deep(model, tmp_path):
@@ -143,7 +144,7 @@ def test_an_index_nested_too_deep(model, tmp_path):
 def test_damaged_msgpack(model, tmp_path_factory, data):
     from flax.serialization import msgpack_serialize
 
-    _, whole, abstract = model
+    _, whole, shapes = model
     place = tmp_path_factory.getbasetemp() / "msgpack"
     place.mkdir(exist_ok=True)
     header, body = unpack(whole)
@@ -159,10 +160,10 @@ def test_damaged_msgpack(model, tmp_path_factory, data):
     tree = traverse_util.unflatten_dict(flat, sep=".")
     if not (place / "whole").exists():
         (place / "flax_model.msgpack").write_bytes(msgpack_serialize(tree))
-        assert load(place, abstract) is not None
+        assert load(place, shapes) is not None
         shutil.copy(place / "flax_model.msgpack", place / "whole")
     (place / "flax_model.msgpack").write_bytes(data.draw(damaged((place / "whole").read_bytes())))
-    check(place, abstract, str(place))
+    check(place, shapes, str(place))
 
 
 @fuzz()
@@ -175,7 +176,7 @@ def test_damaged_msgpack(model, tmp_path_factory, data):
 @example(b"\x80\x04\x95")  # a pickle
 @example(b"PK\x03\x04")
 def test_any_bytes(model, content):
-    folder, _, abstract = model
+    folder, _, shapes = model
     (folder / "model.safetensors").write_bytes(content)
     with pytest.raises(ModelError, match=r"model\.safetensors"):
-        load(folder, abstract)
+        load(folder, shapes)
