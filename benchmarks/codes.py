@@ -67,6 +67,8 @@ def main() -> None:
     if args.one:
         print(json.dumps(times(args.documents)))
         return
+    if args.before is None:
+        parser.error("expected --before FOLDER, a checkout of the commit to compare with")
     from benchmarks import harness
 
     folders = {OURS: Path(__file__).parents[1], BEFORE: args.before.resolve()}

@@ -132,6 +132,20 @@ def codes_table(result: Result) -> Table:
     return Table((*columns, "one by one, ms", "build, s"), rows, 2, notes=(machine(result),))
 
 
+def code_times_table(result: Result) -> Table:
+    """Fit, coding and search of a code beside those of another commit."""
+    names = {
+        "fit_ms": "fit a code, from moments",
+        "coding_ms": f"code {result['documents']:,} vectors",
+        "search_p50_ms": f"a query among {result['documents']:,}, p50",
+    }
+    rows = [
+        [names[what], number(part["before"], 1), number(part["now"], 1), times(part["ratio"])]
+        for what, part in result["parts"].items()
+    ]
+    return Table(("what", "before, ms", "now, ms", "before ÷ now"), rows, notes=(machine(result),))
+
+
 def latency_table(result: Result) -> Table:
     """Calls one after the other: a query to its vector, texts of fixed lengths to theirs, and a query to ids."""
     lengths = {f"{length} tokens to vector": part for length, part in result["lengths"].items()}
@@ -348,6 +362,7 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "device_table": device_table,
     "lists_table": lists_table,
     "codes_table": codes_table,
+    "code_times_table": code_times_table,
     "latency_table": latency_table,
     "documents_table": documents_table,
     "long_texts_table": long_texts_table,

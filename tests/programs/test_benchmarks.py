@@ -3,11 +3,12 @@
 import contextlib
 import gzip
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import harness, search_real, wikipedia
+from benchmarks import codes, harness, search_real, wikipedia
 from eval import tables as places
 from eval.report import benchmarks as tables
 from eval.report import plots
@@ -157,3 +158,15 @@ def test_memory_is_drawn_against_rows_and_repeated_rows_apart(tmp_path, monkeypa
         [302.0],
     ]
     assert "100 sentences, repeated" in points
+
+
+def test_a_code_is_timed_in_a_process_of_its_own():
+    found = codes.measured(Path(codes.__file__).parents[1], 600)
+    assert list(found) == ["fit_ms", "coding_ms", "search_p50_ms"]
+    assert min(found.values()) > 0
+    parts = {
+        what: {"now": ms, "before": 2 * ms, "ratio": dict.fromkeys(("median", "low", "high"), 2.0)}
+        for what, ms in found.items()
+    }
+    table = tables.code_times_table({"command": "", "documents": 600, "parts": parts, "machine": harness.machine()})
+    assert [row[-1] for row in table.rows] == ["2.00 (2.00 to 2.00)"] * 3
