@@ -135,8 +135,8 @@ def codes_table(result: Result) -> Table:
 def code_times_table(result: Result) -> Table:
     """Fit, coding and search of a code beside those of another commit."""
     names = {
-        "fit_ms": "fit a code, from moments",
-        "coding_ms": f"code {result['documents']:,} vectors",
+        "fit_cpu_ms": "fit a code from moments, CPU time",
+        "coding_cpu_ms": f"code {result['documents']:,} vectors, CPU time",
         "search_p50_ms": f"a query among {result['documents']:,}, p50",
     }
     rows = [
