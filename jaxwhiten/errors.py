@@ -16,7 +16,11 @@ from typing import Any
 
 
 class JaxwhitenError(Exception):
-    """Base class of all exceptions this library raises deliberately."""
+    """Base class of all exceptions this library raises deliberately.
+
+    >>> issubclass(InputError, JaxwhitenError), InputError.exit_code
+    (True, 2)
+    """
 
     exit_code = 1
 
@@ -28,11 +32,20 @@ class _BadInputError(JaxwhitenError):
 
 
 class InputError(_BadInputError, ValueError):
-    """An argument, array or sentence cannot be used; the message names it."""
+    """An argument, array or sentence cannot be used; the message names it.
+
+    >>> Encoder.from_pretrained("jaxwhiten-tiny", pooling="maen")
+    Traceback (most recent call last):
+    jaxwhiten.errors.InputError: Unknown pooling 'maen'. Did you mean 'mean' or 'max'? ...
+    """
 
 
 class NonFiniteError(InputError):
-    """The input, or a vector of the encoder, holds NaN or an infinity; the message names the row or the text."""
+    """The input, or a vector of the encoder, holds NaN or an infinity; the message names the row or the text.
+
+    >>> NonFiniteError.of_texts([1], ["a dog", "rain"]).rows
+    [1]
+    """
 
     rows: Sequence[int] = ()  # the texts whose vectors are not finite
 
@@ -50,41 +63,85 @@ class NonFiniteError(InputError):
 
 
 class ModelError(_BadInputError):
-    """A model folder cannot be read: configuration, tokenizer or weights; the message names file and tensor."""
+    """A model folder cannot be read: configuration, tokenizer or weights; the message names file and tensor.
+
+    >>> Encoder.from_pretrained(".", pooling="mean")
+    Traceback (most recent call last):
+    jaxwhiten.errors.ModelError: .: no config.json; ...
+    """
 
 
 class DataError(_BadInputError):
-    """A data file is truncated, shifted, mis-encoded or mis-counted; the message names file and line."""
+    """A data file is truncated, shifted, mis-encoded or mis-counted; the message names file and line.
+
+    >>> _ = Path("scored.tsv").write_text("sentence1\\tsentence2\\tscore\\nA dog runs.\\tIt rains.\\n")
+    >>> evaluate(Encoder.from_pretrained("jaxwhiten-tiny"), "scored.tsv")
+    Traceback (most recent call last):
+    jaxwhiten.errors.DataError: scored.tsv, line 2: 2 columns, expected 3, so 'score' is missing.
+    """
 
 
 class DataNotFoundError(DataError):
-    """The data is not in a local folder and cannot be downloaded; the message names both remedies."""
+    """The data is not in a local folder and cannot be downloaded; the message names both remedies.
+
+    >>> load_sts("STS12", data_dir="empty")
+    Traceback (most recent call last):
+    jaxwhiten.errors.DataNotFoundError: ...
+    """
 
 
 class FormatError(_BadInputError):
-    """A file written by jaxwhiten (moments, whitening, index, cache, checkpoint) is damaged or too new."""
+    """A file written by jaxwhiten (moments, whitening, index, cache, checkpoint) is damaged or too new.
+
+    >>> Whitening.load("texts.txt")
+    Traceback (most recent call last):
+    jaxwhiten.errors.FormatError: texts.txt: not a readable jaxwhiten whitening file ...
+    """
 
 
 class OutputError(JaxwhitenError, OSError):
-    """A file could not be written, for lack of space or permission; an existing file is left intact."""
+    """A file could not be written, for lack of space or permission; an existing file is left intact.
+
+    >>> Moments().update(np.eye(3)).save("texts.txt/moments.safetensors")
+    Traceback (most recent call last):
+    jaxwhiten.errors.OutputError: ...moments.safetensors: could not be written ...
+    """
 
 
 class MismatchError(_BadInputError):
-    """Two inputs do not belong together, such as an index and queries of another encoder."""
+    """Two inputs do not belong together, such as an index and queries of another encoder.
+
+    >>> Moments().update(np.eye(3)).merge(Moments().update(np.eye(2)))
+    Traceback (most recent call last):
+    jaxwhiten.errors.MismatchError: Expected moments of 3 columns; got 2 from the other moments.
+    """
 
 
 class MissingDependencyError(_BadInputError, ImportError):
-    """An optional package is not installed; the message names the extra to install."""
+    """An optional package is not installed; the message names the extra to install.
+
+    >>> optional("no_such_module", "train", "Training")
+    Traceback (most recent call last):
+    jaxwhiten.errors.MissingDependencyError: Training needs the package no_such_module, ...
+    """
 
 
 class NotFittedError(_BadInputError, ValueError, AttributeError):
-    """`transform` was called before `fit`."""
+    """`transform` was called before `fit`.
+
+    >>> Whitening().transform(np.eye(3))
+    Traceback (most recent call last):
+    jaxwhiten.errors.NotFittedError: This Whitening instance is not fitted yet: ...
+    """
 
 
 def not_fitted(estimator: object) -> NotFittedError:
     """The error for an estimator used before `fit`.
 
     If scikit-learn is imported, the error is also a `sklearn.exceptions.NotFittedError`, which its tools recognize.
+
+    >>> print(not_fitted(Whitening()))
+    This Whitening instance is not fitted yet: call fit, partial_fit or load first.
     """
     message = f"This {type(estimator).__name__} instance is not fitted yet: call fit, partial_fit or load first."
     sklearn_exceptions = sys.modules.get("sklearn.exceptions")
@@ -96,7 +153,11 @@ def not_fitted(estimator: object) -> NotFittedError:
 
 
 def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:
-    """An `InputError` for an unknown name of a kind such as `"pooling"`; it suggests the nearest valid names."""
+    """An `InputError` for an unknown name of a kind such as `"pooling"`; it suggests the nearest valid names.
+
+    >>> print(unknown_name("pooling", "maen", ["mean", "cls"]))
+    Unknown pooling 'maen'. Did you mean 'mean'? Valid: cls, mean.
+    """
     choices = sorted(valid)
     bare = {choice.lstrip("-"): choice for choice in choices}  # shared dashes would make all names similar
     near = difflib.get_close_matches(str(name).lstrip("-"), bare, n=3, cutoff=0.5)
@@ -125,13 +186,19 @@ def is_number(value: Any, kind: Any = numbers.Real) -> bool:
 
 
 def check_share(name: str, value: Any) -> None:
-    """Raises InputError unless a parameter is a number from 0 to 1."""
+    """Raises InputError unless a parameter is a number from 0 to 1.
+
+    >>> check_share("beta", 0.5)
+    """
     if not (is_number(value) and 0 <= value <= 1):
         raise InputError(f"{name}={value!r}: expected a number from 0 to 1.")
 
 
 def check_integer(name: str, value: Any, least: int, most: int | None = None) -> None:
-    """Raises InputError unless a parameter is an integer of at least `least`, and at most `most`."""
+    """Raises InputError unless a parameter is an integer of at least `least`, and at most `most`.
+
+    >>> check_integer("k", 64, least=1)
+    """
     if not (is_number(value, numbers.Integral) and value >= least and (most is None or value <= most)):
         limits = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise InputError(f"{name}={value!r}: expected an integer {limits}.")
@@ -141,6 +208,9 @@ def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:
     """Imports a module of an optional package; MissingDependencyError names the extra if it is not installed.
 
     `purpose` is the feature that needs the package, whose name is given if it differs from the module's.
+
+    >>> optional("faiss", "cpu", "Search", "faiss-cpu").__name__
+    'faiss'
     """
     try:
         return importlib.import_module(module)

@@ -44,6 +44,9 @@ class Settings:
     `prompts` maps names to texts that are put in front of sentences; the default prompt is used if none is named.
     `truncate_dim` is the number of columns kept of every vector; None keeps all. `tuned` is whether the encoder is
     fine-tuned for similarity; None if nobody recorded it.
+
+    >>> Settings({"query": "query: "}, default_prompt_name="query").default_prompt
+    'query: '
     """
 
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -109,7 +112,11 @@ def own_pooling(folder: Path) -> str:
 
 
 def longest_text(folder: Path, config: EncoderConfig) -> int:
-    """The maximum sentence length in tokens of a folder of weights or a tokenizer, at most the model's."""
+    """The maximum sentence length in tokens of a folder of weights or a tokenizer, at most the model's.
+
+    >>> longest_text(Path("cross"), Encoder.from_pretrained("jaxwhiten-tiny").config)
+    48
+    """
     of_model = {"sentence_bert_config.json": "max_seq_length", "tokenizer_config.json": "model_max_length"}
     # A static encoder has no positions, and the tokenizer's limit is its teacher's.
     files = {"config.json": "max_length"} if config.model_type == "static" else of_model
@@ -120,6 +127,10 @@ def longest_text(folder: Path, config: EncoderConfig) -> int:
 
 def read_head(folder: Path, config: EncoderConfig) -> Head:
     """Reads the steps of a sentence-transformers folder after its Transformer or StaticEmbedding.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> read_head(encoder.save("model"), encoder.config).steps
+    (Mean(),)
 
     Returns:
       The head, with the folder's default prompt.
@@ -195,7 +206,12 @@ def _text_form(folder: Path, first: Path) -> TextForm:
 
 
 def modules_of(head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer) -> list[Module]:
-    """The modules of sentence-transformers that perform the steps of a head; `InputError` if there are none."""
+    """The modules of sentence-transformers that perform the steps of a head; `InputError` if there are none.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> [module.kind for module in modules_of(encoder.head, encoder.model(), encoder.tokenizer)]
+    ['Pooling']
+    """
     config = model.config
     head.width(config)
     width, found = config.hidden_size, list[Module]()
@@ -223,6 +239,10 @@ def write_folder(
     The folder must be new, empty, or made by jaxwhiten, in which case it is replaced as a whole. Nothing is written if
     a step of the head has no module. The default settings are the head's own prompt, and cosine similarity. `card` is
     the text of README.md.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> write_folder("model", encoder.model(), encoder.tokenizer, encoder.head).name
+    'model'
     """
     from safetensors.numpy import save_file
 

@@ -55,7 +55,11 @@ Heads = Mapping[str, Steps]
 
 @dataclasses.dataclass(frozen=True)
 class Tables:
-    """Values for the names of poolings: the mask token's id, and float32 [vocab] weights by table name."""
+    """Values for the names of poolings: the mask token's id, and float32 [vocab] weights by table name.
+
+    >>> Tables(mask_id=103).idf
+    {}
+    """
 
     mask_id: int | None = None
     idf: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -355,6 +359,10 @@ def run(
     """Applies the steps of a head to the encoder's output, see `pool`: float32, or uint8 after a code.
 
     The result has one vector per row, or with segments one per sentence, row by row.
+
+    >>> encoder, ids = Encoder.from_pretrained("jaxwhiten-tiny"), jnp.array([[2, 9, 3]])
+    >>> run(encoder.head.steps, encoder.model()(ids, jnp.ones_like(ids)), jnp.ones_like(ids)).shape
+    (1, 256)
     """
     if segments is not None:
         mask = segments.members().astype(mask.dtype)
@@ -368,7 +376,14 @@ def run(
 
 
 def write_steps(steps: Steps, encoder: EncoderGraph) -> str:
-    """`run` as operators of a graph: adds the operators of the steps and returns the name of the result."""
+    """`run` as operators of a graph: adds the operators of the steps and returns the name of the result.
+
+    >>> from jaxwhiten.models.graph import EncoderGraph, Graph
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> graph = EncoderGraph(Graph(), encoder.model(), encoder.max_length)
+    >>> write_steps(encoder.head.steps, graph).startswith("Div")
+    True
+    """
     mask = encoder.graph.op("Cast", "attention_mask", to=1)  # float32
     x: Any = States(encoder, "attention_mask", mask, "input_ids")
     for step in steps:

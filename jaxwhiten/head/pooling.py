@@ -30,6 +30,9 @@ class Pooling(Step):
     """The step from `States` to vectors. A subclass pools one hidden state: [batch, length, d] to [batch, d].
 
     A `segmented` subclass also pools [rows, length, d] to [rows, sentences, d], by `States.segments`.
+
+    >>> Mean().modes
+    ('mean',)
     """
 
     instead = "; use a pooling such as 'mean', 'cls' or 'first_last_avg'"
@@ -165,7 +168,11 @@ class _Weighted(Pooling):
 
 @step
 class Mean(_Weighted):
-    """Mean of the tokens, weighted by `States.weights`."""
+    """Mean of the tokens, weighted by `States.weights`.
+
+    >>> Mean().words()
+    'mean'
+    """
 
     mode = "mean"
 
@@ -339,7 +346,11 @@ class Concat(Pooling):
 
 @step
 class AfterPrompt(Pooling):
-    """Pools only the tokens after the prompt (`include_prompt: false`); without a prompt, all tokens."""
+    """Pools only the tokens after the prompt (`include_prompt: false`); without a prompt, all tokens.
+
+    >>> AfterPrompt(Mean(), np.int32(3)).words()
+    'mean behind the prompt'
+    """
 
     pooling: Any = array()
     length: Any = array()  # tokens of the prompt, including [CLS]; one number, or [batch]

@@ -2,14 +2,7 @@
 
 A step class defines everything about its operation: the JAX function, requirements on the model, parameters, modules in
 a sentence-transformers folder, ONNX operators, and a description for model cards. A new step is a class with the
-decorator `step`; no other code has to change. Whatever the class does not define raises an error that says so:
-
-    @step
-    class Scale(VectorStep):
-        factor: float
-
-        def __call__(self, x):
-            return x * self.factor
+decorator `step`; no other code has to change. Whatever the class does not define raises an error that says so.
 """
 
 from __future__ import annotations
@@ -36,7 +29,11 @@ Mapped = Float[Any, "batch k"]
 
 
 def array(default: Any = dataclasses.MISSING) -> Any:
-    """A field of a step that holds parameters, a leaf of its pytree. Other fields are static."""
+    """A field of a step that holds parameters, a leaf of its pytree. Other fields are static.
+
+    >>> array().metadata["kind"]
+    'array'
+    """
     return dataclasses.field(default=default, metadata={"kind": "array"})
 
 
@@ -52,6 +49,10 @@ class States:
     In an ONNX graph, names of values replace arrays. If rows hold several sentences, `segments` assigns tokens to
     sentences, `*batch` is rows and sentences, `*rows` is rows and 1, and hidden states are [rows, length, d]; only
     `segmented` steps receive such states.
+
+    >>> mask = np.ones((1, 3), int)
+    >>> States(None, mask, mask).positions.tolist()
+    [0, 1, 2]
     """
 
     output: Any  # `EncoderOutput`, or `EncoderGraph` in a graph
@@ -87,7 +88,11 @@ class States:
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-    """One module of a sentence-transformers folder: a class of `sentence_transformers.models` and its files."""
+    """One module of a sentence-transformers folder: a class of `sentence_transformers.models` and its files.
+
+    >>> Module("Normalize").tensors
+    {}
+    """
 
     kind: str
     config: Mapping[str, Any] | None = None
@@ -98,7 +103,12 @@ class Module:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """The context in which a step is written to a folder: encoder, width of vectors before the step, and tokenizer."""
+    """The context in which a step is written to a folder: encoder, width of vectors before the step, and tokenizer.
+
+    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+    >>> Normalize().to_folder(Target(encoder.config, encoder.dimension, encoder.tokenizer))[0].kind
+    'Normalize'
+    """
 
     config: EncoderConfig
     width: int
@@ -135,7 +145,11 @@ def read_optional(file: Path) -> dict[str, Any]:
 
 
 class Step:
-    """One step of a head. Subclasses are frozen dataclasses made by the decorator `step`."""
+    """One step of a head. Subclasses are frozen dataclasses made by the decorator `step`.
+
+    >>> Step().output_width(384)
+    384
+    """
 
     kinds: ClassVar[tuple[str, ...]] = ()  # modules of sentence-transformers that `from_folder` reads
     dtype: ClassVar[type[np.generic]] = np.float32  # of the step's result
@@ -182,13 +196,21 @@ class StateStep(Step):
 
 
 class VectorStep(Step):
-    """A step after the pooling: it maps [batch, d] to [batch, k]."""
+    """A step after the pooling: it maps [batch, d] to [batch, k].
+
+    >>> isinstance(Normalize(), VectorStep)
+    True
+    """
 
     segmented = True
 
 
 def leaves(steps: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The arrays of steps, each with its path as JAX writes it."""
+    """The arrays of steps, each with its path as JAX writes it.
+
+    >>> [path for path, _ in leaves(AfterPrompt(Mean(), np.int32(3)))]
+    ['.length']
+    """
     if isinstance(steps, Step):
         fields = dataclasses.fields(steps)  # type: ignore[arg-type]
         named = {f".{field.name}": field.name for field in fields if field.metadata.get("kind") == "array"}
@@ -210,7 +232,17 @@ S = TypeVar("S", bound=type[Step])
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, array, record))
 def step(cls: S) -> S:
-    """Makes a class a step: a frozen dataclass, a pytree whose leaves are its arrays, and registered in `STEPS`."""
+    """Makes a class a step: a frozen dataclass, a pytree whose leaves are its arrays, and registered in `STEPS`.
+
+    >>> @step
+    ... class Scale(VectorStep):
+    ...     factor: float
+    ...
+    ...     def __call__(self, x):
+    ...         return x * self.factor
+    >>> Scale(2.0)(np.ones((1, 2))).tolist()
+    [[2.0, 2.0]]
+    """
     made = dataclasses.dataclass(frozen=True)(cls)
     names: dict[str | None, list[str]] = {None: [], "array": []}
     for field in dataclasses.fields(made):  # type: ignore[arg-type]
@@ -228,7 +260,12 @@ _unregistered: dict[type[Any], tuple[list[str], list[str]]] = {}  # names of sta
 
 
 def as_pytrees() -> None:
-    """Makes all steps pytrees of JAX; called by those who pass steps to compiled functions."""
+    """Makes all steps pytrees of JAX; called by those who pass steps to compiled functions.
+
+    >>> as_pytrees()
+    >>> len(jax.tree.leaves(AfterPrompt(Mean(), np.int32(3))))
+    1
+    """
     import jax
 
     # `register_dataclass` is not used: it makes tree structures of different classes compare equal, so that a cache

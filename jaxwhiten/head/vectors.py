@@ -265,6 +265,10 @@ class Quantise(VectorStep):
     """Quantises mapped vectors to uint8 codes on the device, so that fewer bytes are fetched. It ends a head.
 
     `constants` are the inputs of `kind.quantise`; they follow from the fitted code.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
+    >>> Quantise.of(SpectrumCode(bytes=2).fit(rows)).output_width(8)
+    2
     """
 
     kind: type[Code]

@@ -34,7 +34,11 @@ _HEAD = nnx.Any(nnx.PathContains("dense"), nnx.PathContains("classifier"))
 
 
 class MaskedHead(nnx.Module):
-    """From hidden states to one logit per token of the vocabulary."""
+    """From hidden states to one logit per token of the vocabulary.
+
+    >>> load_masked_lm("jaxwhiten-tiny")[0].head.bias.shape
+    (10000,)
+    """
 
     def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
         form = head_form(config, "masked")
@@ -61,7 +65,12 @@ class MaskedHead(nnx.Module):
 
 
 class MaskedLM(nnx.Module):
-    """An encoder of any family with a masked language modelling head, whose initial weights come from `rngs`."""
+    """An encoder of any family with a masked language modelling head, whose initial weights come from `rngs`.
+
+    >>> model, ids = load_masked_lm("jaxwhiten-tiny")[0], jnp.array([[2, 9, 3]])
+    >>> model(ids, jnp.ones_like(ids), jnp.array([[1]])).shape[:2]
+    (1, 1)
+    """
 
     def __init__(self, encoder: TransformerEncoder, *, rngs: nnx.Rngs):
         self.encoder = encoder
@@ -94,6 +103,9 @@ def load_masked_lm(
 
     Args as for `load_model`; `seed` is for the head's weights if the checkpoint has none.
 
+    >>> load_masked_lm("jaxwhiten-tiny")[2]
+    True
+
     Returns:
       The model, its folder, and whether the head was loaded.
     """
@@ -115,6 +127,8 @@ def save_masked_lm(model: MaskedLM, folder: str | Path, *, dtype: str = "float32
     """Writes `config.json` and `model.safetensors` in the layout of transformers' `...ForMaskedLM`.
 
     `load_model` and `Encoder.from_pretrained` load the encoder from the same folder. Args as for `save_model`.
+
+    >>> save_masked_lm(load_masked_lm("jaxwhiten-tiny")[0], "masked")
     """
     form = head_form(model.config, "masked")
     head = nnx.state(model.head, nnx.Param)
@@ -122,7 +136,11 @@ def save_masked_lm(model: MaskedLM, folder: str | Path, *, dtype: str = "float32
 
 
 class PairClassifier(nnx.Module):
-    """An encoder with a classifier of `labels` logits; its pooler is made or removed as the family's head requires."""
+    """An encoder with a classifier of `labels` logits; its pooler is made or removed as the family's head requires.
+
+    >>> load_pair_classifier("jaxwhiten-tiny", labels=3)[0].labels
+    3
+    """
 
     special_tokens = True
 
@@ -170,6 +188,9 @@ def load_pair_classifier(
     """Loads a classifier of pairs and its folder as `load_model` does, or adds a new head to an encoder.
 
     A new head, drawn by `seed`, is made if the folder's head has another number of `labels`; 0 takes the folder's.
+
+    >>> load_pair_classifier("cross")[0].labels
+    1
     """
     encoder, config, folder = load_model(model, **reading)
     form = head_form(config, "pairs")
@@ -194,6 +215,8 @@ def save_pair_classifier(
     """Writes `config.json` and `model.safetensors` in the layout of transformers' `...ForSequenceClassification`.
 
     `names` are the labels', and `more` further keys of `config.json`; other arguments are as in `save_model`.
+
+    >>> save_pair_classifier(load_pair_classifier("cross")[0], "pairs", ["score"], {})
     """
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
     head, form = nnx.state(model, _HEAD), head_form(model.config, "pairs")

@@ -24,7 +24,12 @@ from jaxwhiten.shapes import Array, Bool, Float, Int
 
 
 class EncoderOutput(NamedTuple):
-    """Output of an encoder. Under `jit`, unused parts are not computed."""
+    """Output of an encoder. Under `jit`, unused parts are not computed.
+
+    >>> ids = jnp.array([[2, 9, 3]])
+    >>> len(load_model("jaxwhiten-tiny")[0](ids, jnp.ones_like(ids)).hidden_states)
+    5
+    """
 
     hidden_states: tuple[Float[Array, "batch length d"], ...]  # the embedding output first, then one per layer
     pooler: Float[Array, "*batch d"] | None  # BERT's pooler output of each sentence; None for encoders without one
@@ -36,6 +41,9 @@ class Context(NamedTuple):
 
     With `packing`, hidden states are packed tokens; without it, padded rows. A `kernel` uses `segment` instead of the
     mask, and gives no attention maps.
+
+    >>> Context(jnp.ones((1, 1, 3, 3), bool)).kernel is None
+    True
     """
 
     mask: Bool[Array, "batch 1 queries length"]
@@ -107,7 +115,13 @@ def _narrow_but_kernel(arrays: tuple[Any, ...], *, dtype: DTypeLike, **_: Any) -
 def linear(
     inputs: int, outputs: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs, bias: bool = True
 ) -> nnx.Linear:
-    """A dense layer with BERT's initialisation."""
+    """A dense layer with BERT's initialisation.
+
+    >>> from flax import nnx
+    >>> config = load_config(resolve_folder("jaxwhiten-tiny"))
+    >>> linear(256, 2, config, jnp.float32, nnx.Rngs(0))(jnp.ones(256)).shape
+    (2,)
+    """
     narrow: dict[str, Any] = {"dot_general": narrow_product, "promote_dtype": _narrow_but_kernel}
     return nnx.Linear(
         inputs,

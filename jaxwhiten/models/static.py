@@ -25,7 +25,11 @@ _LONGEST = 1 << 20
 
 
 class StaticEncoder(TransformerEncoder):
-    """A table of token vectors as an encoder without layers; its hidden states are the rows of the tokens."""
+    """A table of token vectors as an encoder without layers; its hidden states are the rows of the tokens.
+
+    >>> StaticEncoder(np.ones((10, 4), np.float32)).config.hidden_size
+    4
+    """
 
     module, pools, special_tokens = checkpoint.STATIC, True, False
 

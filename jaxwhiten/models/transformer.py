@@ -22,6 +22,9 @@ from jaxwhiten.shapes import Array, Int
 class TransformerEncoder(nnx.Module):
     """Embeddings, transformer layers, pooler.
 
+    >>> load_model("jaxwhiten-tiny")[0].pools
+    False
+
     Args:
       config: Sizes, rates, and the family's differences from BERT.
       dtype: Dtype of matrix products, `jnp.float32` or `jnp.bfloat16`. Parameters are float32.
