@@ -7,9 +7,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# The blocks of these pages start a cluster, or servers; tests/test_distributed.py and tests/export run them.
-ELSEWHERE = {"devices.md", "databases.md", "serve.md"}
-# Engines pickle classes of the library, which the checks of types in this process forbid: such a block runs alone.
+# The blocks of these pages start servers; tests/export and tests/serving run them.
+ELSEWHERE = {"databases.md", "serve.md"}
+# Engines pickle classes of the library, which the checks of types in this process forbid.
 ENGINES = {"ray", "apache_beam", "pyspark"}
 
 
@@ -32,6 +32,11 @@ def imported(code):
     return {name.split(".")[0] for name in names}
 
 
+def alone(code):
+    """Whether a block needs a process of its own: those of engines, and one that joins a job before JAX is used."""
+    return bool(imported(code) & ENGINES) or "distributed.start" in code
+
+
 def write(folder):
     """A file for the blocks of each page, which share their names, and one for each block that runs alone."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +46,7 @@ def write(folder):
         together = ""
         for line, code in blocks(page):
             stem = "page_" + page.stem.replace("-", "_")
-            if imported(code) & ENGINES:
+            if alone(code):
                 (folder / f"{stem}_{line}.py").write_text("\n" * line + code, encoding="utf-8")
             else:
                 together += "\n" * (line - together.count("\n")) + code  # the lines are the page's

@@ -16,7 +16,7 @@ import pytest
 from jaxwhiten.commands import cli
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import MissingDependencyError
-from tests.documents import ELSEWHERE, ENGINES, PAGES, ROOT, blocks, imported, name
+from tests.documents import ELSEWHERE, PAGES, ROOT, alone, blocks, imported, name
 
 WITH_CODE = [page for page in PAGES if blocks(page) and page.name not in ELSEWHERE]
 
@@ -34,7 +34,7 @@ def test_the_code_runs(page, minilm, tmp_path, monkeypatch):
             if lacking := {module for module in imported(part) if importlib.util.find_spec(module) is None}:
                 missing |= lacking
                 continue
-            if imported(part) & ENGINES:
+            if alone(part):
                 if "pyspark" in imported(part) and shutil.which("java") is None:
                     missing.add("java")
                     continue
