@@ -20,7 +20,8 @@ def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]
 
     def get(name: str) -> Any:
         if name in where:
-            return getattr(importlib.import_module(where[name]), name)
+            with uncollected():
+                return getattr(importlib.import_module(where[name]), name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return get, lambda: sorted({*where, *getattr(sys.modules[package], "__all__", ())})
