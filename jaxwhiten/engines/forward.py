@@ -94,7 +94,8 @@ class JAXEngine:
         self._compiled: dict[Any, Any] = {}
         self._locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
         self._kept = model.kept if isinstance(model, Unread) else None
-        self._keeps = self._kept is not None and (platform, self.devices) == ("cpu", 1)  # programs; tried there alone
+        self._one_cpu = (platform, self.devices) == ("cpu", 1)
+        self._keeps = self._kept is not None and self._one_cpu  # programs; on other devices this was not tried
         if isinstance(model, Unread) and not model.was_read:
             self._weights = self.place(model.leaves())
         else:
@@ -153,7 +154,7 @@ class JAXEngine:
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         """Encodes one short sentence on a CPU directly: its batch needs no plan."""
         few = len(tokens.lengths) == 1 and 0 < len(tokens.flat) <= FEW_TOKENS
-        if not few or self.devices > 1 or self.layout.share_rows:
+        if not (few and self._one_cpu):
             return {}
         check_process()
         ladder = length_ladder(self.layout.max_length)
@@ -179,10 +180,12 @@ class JAXEngine:
         """
         rows = ids.reshape(-1, self.devices, ids.shape[1]), lengths.reshape(-1, self.devices, *lengths.shape[1:])
         each = tokens // self.devices if tokens < ids.size else None
-        if self.devices > 1:  # one device takes them in the call, which begins sooner than after a copy
+        if not self._one_cpu:  # which takes them in the call, and begins sooner than after a copy
             rows = jax.device_put(rows, self._dealt)
-        arguments = (self._weights, *rows, dict(heads))
+        numbers = [str(number) for number in range(len(heads))]  # programs do not know the names
+        arguments = (self._weights, *rows, dict(zip(numbers, heads.values(), strict=True)))
         found = self._compile((*ids.shape, *lengths.shape[1:]), each, arguments)(*arguments)
+        found = {name: found[number] for name, number in zip(heads, numbers, strict=True)}
         return found if self._threads is None else jax.block_until_ready(found)
 
     def _compile(self, shape: tuple[int, ...], tokens: int | None, arguments: tuple[Any, ...]) -> Any:
@@ -203,7 +206,7 @@ class JAXEngine:
     def _kept_program(self, key: Any, arguments: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """The program of a key, from an earlier process or kept for later ones."""
         heads, leaves = arguments[-1], jax.tree.leaves(arguments)
-        told = [[step.words() for step in heads[name]] for name in sorted(heads)]
+        told = [[step.words() for step in steps] for steps in heads.values()]
         shapes = [f"{leaf.dtype}{leaf.shape}" for leaf in leaves]
         trees = jax.tree.structure((arguments, {})), jax.tree.structure(dict.fromkeys(heads, Found(0, 0)))
         device = self.mesh.devices.item()
