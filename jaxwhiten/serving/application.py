@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
@@ -28,8 +27,8 @@ from jaxwhiten.io import PathLike
 from jaxwhiten.models import folders
 from jaxwhiten.serving.batching import Batcher
 from jaxwhiten.serving.documents import Documents
-from jaxwhiten.serving.protocol import Embed, Embeddings, Refused, Route, answer, refusal
-from jaxwhiten.serving.server import Guard
+from jaxwhiten.serving.protocol import Embed, Embeddings, Refused, answer
+from jaxwhiten.serving.server import Gate, Route
 from jaxwhiten.text import prompt_named
 
 
@@ -153,16 +152,15 @@ def application(
         if writable:
             posts |= {"/add": documents.add, "/update": documents.update, "/remove": documents.remove}
     batcher.warm_up(runs)
-    errors: Any = dict.fromkeys((ValidationError, HTTPException, JaxwhitenError, Exception), refusal)
-    how: Any = {"exception_handlers": errors, "redirect_slashes": False, "docs_url": None, "redoc_url": None}
     refused: Any = {status: {"description": "Refused"} for status in (400, 401, 404, 413, 422, 429, 503)}
+    how: Any = {"redirect_slashes": False, "docs_url": None, "redoc_url": None}
     app = FastAPI(title="jaxwhiten", version=__version__, responses=refused, **how)
-    app.router.route_class = Route
+    app.state.gate, app.router.route_class = Gate(key, seconds, registry), Route
+    app.add_exception_handler(HTTPException, app.state.gate.unknown)
     for path, call in posts.items():
         app.post(path)(call)
     for path, call in gets.items():
         app.get(path, response_class=Response)(call)
-    app.add_middleware(Guard, key=key, seconds=seconds, registry=registry)
     if origins:
         headers = ["Authorization", "Content-Type"]
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["POST"], allow_headers=headers)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
+import timeit
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -48,14 +48,11 @@ class Batcher:
 
     def warm_up(self, runs: Iterable[Run]) -> None:
         """Compiles the programs of single texts of any length, and one of several batches; times a single text."""
-        seconds = []
         for run in runs:
             run.warm_up(run.tokenizer.max_length)
             run.of_list(["warm up " * 2**n for n in range(8)] * 16)
-            start = time.perf_counter()
-            run.of_list(["warm up " * (_SHORT // 2)])
-            seconds.append(time.perf_counter() - start)
-        self._quick = max(seconds) < _QUICK
+            seconds = min(timeit.repeat(lambda: run.of_list(["warm up " * (_SHORT // 2)]), number=1))  # noqa: B023
+            self._quick = seconds < _QUICK
 
     async def encode(self, run: Run, texts: str | list[str]) -> tuple[np.ndarray, int, int]:
         """Vectors, the number of tokens, and that of truncated texts; refused if the queue is full."""
