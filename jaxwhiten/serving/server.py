@@ -54,13 +54,13 @@ class Gate:
         return response
 
     async def _answer(self, request: Request, route: Route) -> Any:
-        given = request.headers.get("authorization", "").encode()
+        given = request.headers.get("authorization", "").encode("latin-1")
         if self.expected and route.path != "/health" and not hmac.compare_digest(given, self.expected):
             raise Refused(401, "Expected the access key as `Authorization: Bearer KEY`.", code="invalid_api_key")
         if route.asked is None:
             return await route.endpoint()
         asked = route.asked.model_validate_json(await _body(request))
-        answer, left = asyncio.create_task(route.endpoint(asked)), asyncio.create_task(request.receive())
+        answer, left = asyncio.create_task(route.endpoint(asked)), asyncio.ensure_future(request.receive())
         try:
             await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():  # its texts are not encoded for nobody
