@@ -64,8 +64,8 @@ class Batcher:
             jobs = [await self._encoded(run, texts[i : i + _CHUNK]) for i in range(0, len(texts), _CHUNK)]
         finally:
             self._queue -= len(texts)
-        tokens = TokenIds.joined([job.tokens for job in jobs])
-        return np.concatenate([job.vectors.result() for job in jobs]), len(tokens.flat), tokens.cut
+        vectors = np.concatenate([job.vectors.result() for job in jobs])
+        return vectors, sum(len(job.tokens.flat) for job in jobs), sum(job.tokens.cut for job in jobs)
 
     async def _encoded(self, run: Run, texts: list[str]) -> _Job:
         long = sum(map(len, texts)) > _LONG

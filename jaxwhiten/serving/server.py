@@ -60,14 +60,21 @@ class Gate:
         if route.asked is None:
             return await route.endpoint()
         asked = route.asked.model_validate_json(await _body(request))
-        answer, left = asyncio.create_task(route.endpoint(asked)), asyncio.ensure_future(request.receive())
+        answering, left = asyncio.current_task(), asyncio.ensure_future(request.receive())
+
+        def stop(_: Any) -> None:
+            if answering is not None:
+                answering.cancel()
+
+        left.add_done_callback(stop)  # or its texts are encoded for nobody
         try:
-            await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
-            if not answer.done():  # its texts are not encoded for nobody
-                raise ClientDisconnect
-            return answer.result()
+            return await route.endpoint(asked)
+        except asyncio.CancelledError:
+            if left.done():
+                raise ClientDisconnect from None
+            raise
         finally:
-            answer.cancel()
+            left.remove_done_callback(stop)
             left.cancel()
 
 
