@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import json
 import os
 import shutil
 import uuid
@@ -137,6 +138,8 @@ def local_fastembed(job: Job, normalization: bool) -> Any:
     graph = exported(job)
     for file in job.folder.glob("*.json"):
         shutil.copy(file, graph.parent)
+    settings = graph.parent / "tokenizer_config.json"  # where it finds the length of texts
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": job.max_length}))
     name, nowhere = f"jaxwhiten-benchmarks/{uuid.uuid4()}", ModelSource(url="http://localhost/none")
     how = {"pooling": PoolingType.DISABLED, "normalization": normalization, "dim": 384, "model_file": graph.name}
     TextEmbedding.add_custom_model(model=name, sources=nowhere, **how)

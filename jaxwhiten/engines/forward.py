@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -114,7 +115,8 @@ class JAXEngine:
     @functools.cached_property
     def _where(self) -> str:
         """Where a program runs, and all settings that decide what it computes and how."""
-        settings = {name: str(value) for name, value in jax.config.values.items() if "cache" not in name}
+        settings = {name: str(value) for name, value in jax.config.values.items()}
+        settings = {name: value for name, value in settings.items() if not re.search("cache|^jax_log", name)}
         flags = [os.environ.get(name) for name in ("XLA_FLAGS", "JAX_ENABLE_X64")]
         return io.content_key(jax.__version__, jaxlib_version, cpu_features(), cores(), settings, flags)
 
