@@ -2,13 +2,14 @@
 
 import itertools
 import os
+import shutil
 
 import httpx2
 import numpy as np
 import pytest
 
 from jaxwhiten.arrays import normalize
-from tests.serving.conftest import TEXTS
+from tests.serving.conftest import TEXTS, served
 
 NAME = "jaxwhiten-tiny"
 EXAMPLES = int(os.environ.get("JAXWHITEN_FUZZ_EXAMPLES", 60))  # of each path
@@ -58,16 +59,24 @@ def test_the_client_of_text_embeddings_inference(plain, monkeypatch):
     np.testing.assert_allclose(found, [plain.encoder.encode_query(TEXTS[0])], atol=1e-6)
 
 
+@pytest.fixture
+def scratch(coded, tmp_path):
+    """A server of an index of its own: generated requests change any document."""
+    shutil.copytree(coded.folder, tmp_path / "idx")
+    with served(coded.encoder, index=tmp_path / "idx", writable=True) as server:
+        yield server
+
+
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")  # of schemathesis' own strategies
 @pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(1_500, marks=pytest.mark.slow)])
-def test_generated_requests_get_the_answers_described(coded, examples):
+def test_generated_requests_get_the_answers_described(scratch, examples):
     """No error of the server, and no status, type or shape that its OpenAPI description lacks."""
     schemathesis = pytest.importorskip("schemathesis")
     from hypothesis import HealthCheck, given, settings
     from schemathesis import checks
 
-    schema = schemathesis.openapi.from_dict(httpx2.get(f"{coded.url}/openapi.json").json())
-    schema.config.update(base_url=coded.url)
+    schema = schemathesis.openapi.from_dict(httpx2.get(f"{scratch.url}/openapi.json").json())
+    schema.config.update(base_url=scratch.url)
     names = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
     named = [getattr(checks, name) if hasattr(checks, name) else checks.CHECKS.get_one(name) for name in names]
     seen = set()
