@@ -114,7 +114,7 @@ def _csv_rows(path: Path, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
             yield line + "\n"
 
     # Spreadsheets of many countries write semicolons: what separates the cells is what gives the header most of them.
-    cells = {mark: len(next(csv.reader([line for _, line in head], delimiter=mark), [])) for mark in ",;\t"}
+    cells = {mark: len(next(csv.reader([line for _, line in head], delimiter=mark), [])) for mark in ",;"}
     reader = csv.reader(feed(), delimiter=max(cells, key=cells.__getitem__), strict=True)
     while True:
         try:

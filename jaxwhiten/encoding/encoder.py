@@ -293,8 +293,8 @@ class Encoder(Headed):
 
     def moments(self, sentences: Texts, *, prompt: str | None = None) -> Moments:
         """Moments of the vectors of sentences, read once in bounded memory."""
-        total, run = Moments(), self.run_of(prompt=prompt, bar=progress(sentences))
-        for found in run.in_blocks(text_blocks(sentences, BLOCK)):
+        total, texts = Moments(), text_blocks(sentences, stream.BLOCK)
+        for found in self.run_of(prompt=prompt, bar=progress(sentences)).in_blocks(texts):
             total.merge(Moments().update(found[""]))
         total.provenance = self.encoding(prompt=prompt)
         return total

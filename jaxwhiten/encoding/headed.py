@@ -112,7 +112,7 @@ class Headed:
     def run_of(self, pooling: str | None = None, prompt: str | None = None, bar: Any = None) -> Run:
         """What `encode` does for one pooling and prompt, in two steps: tokens of texts, and vectors of tokens."""
         ready = self._named(pooling or self.pooling, prompt)
-        return Run(self.tokenizer, self.executor, {"": ready}, bar or progress(show=False))
+        return Run(self.tokenizer, self.executor, {"": ready}, progress(show=False) if bar is None else bar)
 
     @functools.cached_property
     def fingerprint(self) -> str:

@@ -67,7 +67,7 @@ def test_a_folder_of_compressed_tables_with_two_columns_of_text(run, answers, ti
         ("t.csv", b"id,text\n1,a\xff\n", "t.csv, line 2: not UTF-8"),
         ("t.jsonl", b'{"id": 1, "text": null}\n', "t.jsonl, line 1: 'text' is null, expected text or a number."),
         ("t.jsonl", b'{"id": 1, "text": 3}\n', "t.jsonl, line 1: text: 3 is not text."),
-        ("t.csv", b"id;text\n1;a\n", "t.csv, line 1: no column 'text'; the columns are id;text."),
+        ("t.csv", b"id|text\n1|a\n", "t.csv, line 1: no column 'text'; the columns are id|text."),
         ("t.csv.xz", b"\xfd7zXZ\0 damaged", "t.csv.xz, line 1: truncated or damaged compressed file"),
         ("t.csv", b"id,text\n", "t.csv: contains no texts."),
     ],

@@ -67,7 +67,8 @@ def test_a_run_that_is_killed_anywhere_ends_equal_to_an_unbroken_one(encoder, so
             raise Killed if rng.random() < 0.9 else OutputError(f"{path}: no space left")
         return real(path)
 
-    monkeypatch.setattr(parts.io, "atomic_path", atomic_path)
+    for module in (parts.io, parts.io.files, parts.io.tensors):
+        monkeypatch.setattr(module, "atomic_path", atomic_path)
     for _ in range(200):
         try:
             embed_files(sources, tmp_path / "broken", encoder, **HOW)
