@@ -153,13 +153,18 @@ def application(
             posts |= {"/add": documents.add, "/update": documents.update, "/remove": documents.remove}
     batcher.warm_up(runs)
     refused: Any = {status: {"description": "Refused"} for status in (400, 401, 404, 413, 422, 429, 503)}
-    how: Any = {"redirect_slashes": False, "docs_url": None, "redoc_url": None}
+    how: Any = {"redirect_slashes": False, "docs_url": None, "redoc_url": None, "openapi_url": None}
     app = FastAPI(title="jaxwhiten", version=__version__, responses=refused, **how)
     app.state.gate, app.router.route_class = Gate(key, seconds, registry), Route
     app.add_exception_handler(HTTPException, app.state.gate.unknown)
     for path, call in posts.items():
         app.post(path)(call)
-    for path, call in gets.items():
+
+    async def described() -> Response:
+        """This description."""
+        return answer(app.openapi())
+
+    for path, call in (gets | {"/openapi.json": described}).items():
         app.get(path, response_class=Response)(call)
     if origins:
         headers = ["Authorization", "Content-Type"]

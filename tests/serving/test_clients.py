@@ -32,9 +32,11 @@ def test_openai(plain, coded):
         with pytest.raises(error) as caught:
             client.embeddings.create(**{"model": NAME, "input": "a", **wrong})
         assert caught.value.body["param"] in wrong
+    client.close()
     client = openai.OpenAI(base_url=f"{coded.url}/v1", api_key="none", max_retries=0)
     answer = client.embeddings.create(model="small", input=TEXTS[:3], extra_body={"output_dtype": "code"})
     np.testing.assert_array_equal([item.embedding for item in answer.data], coded.encoder.encode_document(TEXTS[:3]))
+    client.close()
 
 
 def test_langchain(coded):
@@ -49,7 +51,7 @@ def test_langchain(coded):
 
 
 def test_the_client_of_text_embeddings_inference(plain, monkeypatch):
-    from huggingface_hub import InferenceClient, constants
+    from huggingface_hub import InferenceClient, close_session, constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     client = InferenceClient(plain.url)
@@ -57,6 +59,7 @@ def test_the_client_of_text_embeddings_inference(plain, monkeypatch):
     np.testing.assert_allclose(client.feature_extraction(TEXTS[:3]), expected, atol=1e-6)
     found = client.feature_extraction(TEXTS[0], normalize=False, truncate=True, prompt_name="query")
     np.testing.assert_allclose(found, [plain.encoder.encode_query(TEXTS[0])], atol=1e-6)
+    close_session()
 
 
 @pytest.fixture

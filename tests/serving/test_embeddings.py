@@ -310,7 +310,8 @@ def test_texts_of_a_caller_who_went_away_are_not_encoded(slow):
 
 def test_a_key_is_asked_for(tiny):
     with served(tiny, key="secret", origins=["https://example.org"]) as server:
-        assert server.client.get("/v1/models").status_code == 401
+        for path in ("/v1/models", "/openapi.json", "/metrics"):
+            assert server.client.get(path).status_code == 401
         assert "Bearer" in refused(server.post("/v1/embeddings", model=NAME, input="a"), 401)
         for key, status in {"Bearer secret": 200, "Bearer secre": 401, "secret": 401}.items():
             assert server.client.get("/v1/models", headers={"Authorization": key}).status_code == status
