@@ -173,6 +173,11 @@ class Layout:
             yield from self.within_budget(part, lengths)
 
 
+def needs_no_plan(tokens: TokenIds) -> bool:
+    """Whether these are the tokens of a single short sentence, which an engine encodes without a `Layout`."""
+    return len(tokens.lengths) == 1 and 0 < len(tokens.flat) <= FEW_TOKENS
+
+
 @functools.lru_cache(maxsize=16)
 def length_ladder(max_length: int) -> Int[np.ndarray, " rungs"]:
     """Padded lengths: eight steps of 8 up to 64, four of 16 up to 128, and so on; the last is `max_length`.

@@ -20,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib.version import __version__ as jaxlib_version
 
 from jaxwhiten import io
-from jaxwhiten.engines.batching import FEW_TOKENS, Batch, Found, Layout, length_ladder
+from jaxwhiten.engines.batching import Batch, Found, Layout, length_ladder, needs_no_plan
 from jaxwhiten.engines.kept import Unread, digest, load, program
 from jaxwhiten.errors import check_name, unknown_name
 from jaxwhiten.head import Heads, Step, as_pytrees, run
@@ -155,8 +155,7 @@ class JAXEngine:
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         """Encodes one short sentence on a CPU directly: its batch needs no plan."""
-        few = len(tokens.lengths) == 1 and 0 < len(tokens.flat) <= FEW_TOKENS
-        if not (few and self._one_cpu):
+        if not (self._one_cpu and needs_no_plan(tokens)):
             return {}
         check_process()
         ladder = length_ladder(self.layout.max_length)

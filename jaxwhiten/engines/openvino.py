@@ -20,7 +20,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.arrays import normalize
-from jaxwhiten.engines.batching import FEW_TOKENS, Batch, Found, Layout
+from jaxwhiten.engines.batching import Batch, Found, Layout, needs_no_plan
 from jaxwhiten.engines.kept import Unread, digest, load
 from jaxwhiten.engines.quantised import GRAPH, Quantised
 from jaxwhiten.errors import (
@@ -206,7 +206,7 @@ class OpenVINOEngine:
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         """Encodes one short sentence directly, without a plan and without padding."""
-        if len(tokens.lengths) != 1 or not 0 < len(tokens.flat) <= FEW_TOKENS:
+        if not needs_no_plan(tokens):
             return {}
         check_process()
         ids = tokens.flat.astype(np.int64)[None]

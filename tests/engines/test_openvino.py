@@ -151,7 +151,7 @@ def test_a_sentence_without_a_plan_has_the_vectors_of_one_with_a_plan(pair, fold
     encoder = encoder.then(Normalize()).warm_up(8)
     assert any(key[0] == "tail" for key in encoder.executor._programs) == (dtype != "float32")
     found = [encoder.encode(text) for text in SENTENCES]
-    monkeypatch.setattr("jaxwhiten.engines.openvino.FEW_TOKENS", 0)
+    monkeypatch.setattr("jaxwhiten.engines.batching.FEW_TOKENS", 0)
     other = [encoder.encode(text) for text in SENTENCES]
     np.testing.assert_array_equal(found, other)
     assert len([key for key in encoder.executor._programs if key[0] == "poolings"]) == 1
