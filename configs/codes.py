@@ -18,9 +18,9 @@ def get_config():
     config.outside = ""  # a file, folder or pattern of text, one passage per line, whose first sentences are fitted on
     config.outside_rows = 100_000  # sentences of it, at most
     config.gamma = "auto"  # powers of the scaling; auto: 0.25, or 1 for an encoder that was not fine-tuned
-    config.codes = "spectrum,scalar,pq,opq,rabitq,eden,rabitqlib,turbovec,int8,ubinary"
+    config.codes = "spectrum,scalar,pq,opq,lsq,rabitq,eden,rabitqlib,turbovec,int8,ubinary"
     config.bytes = "24,48,96"  # per vector
-    config.opq_bytes = "24"  # those of them at which opq is trained, which takes longest
+    config.lsq_bytes = "0"  # sizes of lsq, whose training takes minutes per 1,000 documents at 24 bytes; 0: none
     config.rescore = (
         40  # first results scored again by float16 vectors, four times ten as sentence-transformers does; 0: none
     )

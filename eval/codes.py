@@ -86,7 +86,7 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
     names = choices("codes", config.codes, (*CODES, *TRAINED))
     names = tuple(sorted(names, key=lambda name: name != "spectrum"))  # the others are compared with it
     sizes = sorted(integers("bytes", config.bytes))
-    rotated = sorted(set(sizes) & set(integers("opq_bytes", config.opq_bytes)))
+    lsq_sizes = sorted(set(sizes) & set(integers("lsq_bytes", config.lsq_bytes)))
     gammas = () if config.gamma == "auto" else fractions("gamma", config.gamma)
     tasks = choices("tasks", config.tasks, STS_TASKS) if config.tasks else ()
     classify = choices("classify", config.classify, classification.TASKS) if config.classify else ()
@@ -111,7 +111,7 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
     spectra: dict[tuple[str, float], dict[int, np.ndarray]] = {}
     known: set = set()
     for fit in fits(fitted_on, gammas, encoder.tuned):
-        for name, size in settings(names, sizes, rotated, first=raw is None):
+        for name, size in settings(names, sizes, lsq_sizes, first=raw is None):
             found = measured(name, size, fit, searched, encoder, config, known)
             if found is None:
                 continue
@@ -166,13 +166,13 @@ def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float], tuned: bo
                 yield Fit(name, rows, Whitening.from_moments(moments, gamma=gamma))
 
 
-def settings(names: tuple[str, ...], sizes: list[int], rotated: list[int], first: bool) -> Iterator[tuple[str, int]]:
-    """Every code at every size, OPQ at its own sizes, and the raw vectors once; codes of one size at that size."""
+def settings(names: tuple[str, ...], sizes: list[int], lsq_sizes: list[int], first: bool) -> Iterator[tuple[str, int]]:
+    """Every code at every size, LSQ at its own sizes, and the raw vectors once; codes of one size at that size."""
     if first:
         yield RAW, 0
     for name in names:
         plain = name in CODES and name != "spectrum"
-        yield from ((name, size) for size in ([0] if plain else rotated if name == "opq" else sizes))
+        yield from ((name, size) for size in ([0] if plain else lsq_sizes if name == "lsq" else sizes))
 
 
 def measured(

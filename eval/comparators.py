@@ -1,10 +1,10 @@
-"""Codes of others, for comparison with the codes of an index: `pq`, `opq`, `rabitq` and `eden` of FAISS, the
+"""Codes of others, for comparison with the codes of an index: `pq`, `opq`, `lsq`, `rabitq` and `eden` of FAISS, the
 indexes of the packages `rabitqlib` and `turbovec`, where they are installed, and `scalar`, which rounds every axis by
 itself.
 
 They are searched after the whitening, by the distance to the decoded vectors. `rabitq` and `eden` are behind a random
 rotation, as their authors have it, and the rotation of `opq` is trained for as many rounds as FAISS does by default.
-The packages rotate by themselves.
+`lsq` is trained with FAISS's defaults. The packages rotate by themselves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from jaxwhiten import Whitening
 from jaxwhiten.errors import InputError
 
-COMPARATORS = ("scalar", "pq", "opq", "rabitq", "eden", "rabitqlib", "turbovec")
+COMPARATORS = ("scalar", "pq", "opq", "lsq", "rabitq", "eden", "rabitqlib", "turbovec")
 # Bytes added to every vector, for the fewest bits a dimension and for more, and the most bits.
 _FACTORS = {"rabitq": (8, 20, 9), "eden": (8, 8, 8), "rabitqlib": (16, 24, 9), "turbovec": (4, 4, 4)}
 _SEED = 1234
@@ -44,6 +44,8 @@ def factory(name: str, size: int, k: int) -> tuple[str, int, int]:
         if size > k:
             raise InputError(f"it cuts vectors into {size} parts: they have {k} columns")
         return f"OPQ{size}," * (name == "opq") + f"PQ{size}x8np", math.ceil(k / size) * size, size
+    if name == "lsq":
+        return f"LSQ{size}x8", k, size
     one, more, most = _FACTORS[name]
     least = 2 if name == "turbovec" else 1
     bits = next((b for b in range(most, least, -1) if -(-k * b // 8) + more <= size), least)

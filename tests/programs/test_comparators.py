@@ -24,6 +24,7 @@ def vectors():
     ("name", "size"),
     [
         pytest.param("opq", 4, marks=pytest.mark.slow),
+        pytest.param("lsq", 4, marks=pytest.mark.slow),
         ("rabitq", 12),
         ("rabitq", 30),
         ("eden", 12),
