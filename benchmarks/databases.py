@@ -171,13 +171,9 @@ class Task:
     """Vectors of a data set, its gold, and what is fitted on the documents."""
 
     def __init__(self, encoder: str, data: str, queries: int) -> None:
-        model, pooling = wikipedia.ENCODERS[encoder]
         found = load_search(data, None)
         _, texts, self.gold = measure.asked(found, queries)
-        loaded, store = (
-            Encoder.from_pretrained(model, pooling=pooling, max_length=wikipedia.MAX_LENGTH),
-            EmbeddingStore(),
-        )
+        loaded, store = Encoder.from_pretrained(wikipedia.ENCODERS[encoder]), EmbeddingStore()
         self.x, self.q = (np.array(store.encode(loaded, text)) for text in (found.documents, texts))
         self.tuned = loaded.tuned
         self.whitening = Whitening.from_moments(Moments().update(self.x), gamma=0.0)

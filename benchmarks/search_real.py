@@ -48,9 +48,7 @@ def real_vectors(name: str, documents: int, cache: Path | None) -> tuple[np.ndar
     except DataNotFoundError:
         docs = load_pydocs()
         gold = np.array([docs.gold.ids[i] for i in docs.gold.indptr[:-1]])
-        encoder = Encoder.from_pretrained(
-            wikipedia.ENCODERS[name][0], pooling=wikipedia.ENCODERS[name][1], max_length=wikipedia.MAX_LENGTH
-        )
+        encoder = Encoder.from_pretrained(wikipedia.ENCODERS[name])
         x, q = (encoder.encode(list(texts), show_progress=False) for texts in (docs.documents, docs.queries))
         print("text/enwiki is not on this machine: docstrings of Python's standard library take its place")
         return x[:documents], q[gold < documents], gold[gold < documents], {"text": docs.name}
@@ -210,7 +208,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="folder of the vectors; default: the store of every program")
     parser.add_argument("--encoders", nargs="*", choices=wikipedia.ENCODERS, default=list(wikipedia.ENCODERS))
     parser.add_argument("--recall", type=float, default=0.9, help="at which inverted lists are compared; default: 0.9")
-    parser.add_argument("--slices", type=int, default=4, help="parts the queries are searched in; default: 4")
+    parser.add_argument("--slices", type=int, default=3, help="parts the queries are searched in; default: 3")
     args = parser.parse_args()
     results = {}
     for name in args.encoders:

@@ -27,7 +27,7 @@ from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.search import Index, Upgraded, build_index, search_text
 
-K, HUNDRED = 10, 100
+K, HUNDRED, MAX_LENGTH = 10, 100, 64
 OLD, NEW = "jaxwhiten-tiny", "all-MiniLM-L6-v2"
 
 
@@ -66,7 +66,7 @@ def milliseconds(taken: list[float]) -> dict[str, float]:
 
 def asked_one_by_one(index: Index, old: Encoder, queries: list[str], candidates: int) -> dict[str, Any]:
     """Milliseconds of the first and the last hundred queries, and texts embedded by all."""
-    new = Encoder.from_pretrained(wikipedia.ENCODERS[NEW][0], max_length=wikipedia.MAX_LENGTH)
+    new = Encoder.from_pretrained(wikipedia.ENCODERS[NEW], max_length=MAX_LENGTH)
     upgraded, taken, steady = Upgraded(index, old, new.warm_up(), candidates), [], []
     new.encode(queries[-candidates:] * 2)  # the programs of as many texts as a query has embedded
     for query in queries:
@@ -100,8 +100,7 @@ def main() -> None:
     pool = np.random.default_rng(1).permutation(len(found.queries))
     asked = pool[drawn(len(pool), max(*args.queries, args.timed))]
 
-    model, pooling = wikipedia.ENCODERS[OLD]
-    raw = Encoder.from_pretrained(model, pooling=pooling, max_length=wikipedia.MAX_LENGTH)
+    raw = Encoder.from_pretrained(wikipedia.ENCODERS[OLD], pooling="first_last_avg", max_length=MAX_LENGTH)
     x = wikipedia.encoded(raw, EmbeddingStore(), found.documents)
     old = raw.whiten(x)
     assert old.head.whitening is not None

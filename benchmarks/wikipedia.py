@@ -29,11 +29,7 @@ from jaxwhiten.errors import DataError, DataNotFoundError
 DOCUMENTS = 300_000
 DOCUMENTS_A_QUERY = 75
 PART = 15_000  # documents in an entry of the store
-MAX_LENGTH = 64
-ENCODERS = {
-    "all-MiniLM-L6-v2": ("sentence-transformers/all-MiniLM-L6-v2", "mean"),
-    "jaxwhiten-tiny": ("jaxwhiten-tiny", "first_last_avg"),
-}
+ENCODERS = {"all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2", "jaxwhiten-tiny": "jaxwhiten-tiny"}
 _WORDS = 5  # that a sentence has at least
 _END = re.compile(r'(?<=[a-z0-9)"]{2}[.!?])["”]? +(?=["“(]?[A-Z])')
 
@@ -88,8 +84,7 @@ def vectors(name: str, found: Passages, cache: Path | None = None) -> tuple[np.n
       found: From `passages`.
       cache: Folder of the store; by default the one of every program.
     """
-    model, pooling = ENCODERS[name]
-    encoder = Encoder.from_pretrained(model, pooling=pooling, max_length=MAX_LENGTH)
+    encoder = Encoder.from_pretrained(ENCODERS[name])
     store = EmbeddingStore(cache, shard_rows=2048)
     queries = encoded(encoder, store, found.queries, PART // DOCUMENTS_A_QUERY)
     return encoded(encoder, store, found.documents), queries
