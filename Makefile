@@ -154,17 +154,18 @@ $(VENV)/.gpu-compiler: $(call stamp,aot-train-test)
 aot-here: $(call stamp,aot-train-test) $(if $(findstring h100,$(TARGETS)),$(VENV)/.gpu-compiler)
 	@$(BIN)/python -m tests.accelerators.aot --write $(if $(TARGETS),--targets $(TARGETS)) > /dev/null
 
-# Codes of 24, 48 and 96 bytes beside their peers on every task, of both encoders, fitted on the documents.
+# Codes of 24, 48 and 96 bytes beside their peers on every task, fitted on the documents; OPTIONS are for eval.codes.
+ENCODERS ?= minilm:sentence-transformers/all-MiniLM-L6-v2 tiny:jaxwhiten-tiny
 STS = STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R
 TASKS = quora:$(PAIRS) mrpc pydocs wikipedia-7000 wikipedia-15000 wikipedia-30000 snli scifact:$(JAXWHITEN_DATA_DIR)/beir/scifact sts
 codes: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/codes.md; needs the data folder, and an hour
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
-	@set -e; for encoder in minilm:sentence-transformers/all-MiniLM-L6-v2 tiny:jaxwhiten-tiny; do \
+	@set -e; for encoder in $(ENCODERS); do \
 	  for data in $(TASKS); do \
 	    case $$data in quora*) options=--config.queries=0;; sts) options=--config.tasks=$(STS);; \
 	      snli) options=--config.classify=SNLI;; *) options=;; esac; \
 	    $(BIN)/python -m eval.codes --config configs/codes.py --config.model=$${encoder#*:} \
-	      --config.dataset=$${data#*:} $$options --config.out=runs/tasks/$${encoder%%:*}-$${data%%:*}; \
+	      --config.dataset=$${data#*:} $$options $(OPTIONS) --config.out=runs/tasks/$${encoder%%:*}-$${data%%:*}; \
 	  done; \
 	done
 
@@ -185,12 +186,11 @@ upgrade: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/upgrade.md; 
 TEXT ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-00.txt.gz
 OTHER ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-08.txt.gz
 # What each γ costs, by encoder and corpus.
-ENCODERS ?= minilm:sentence-transformers/all-MiniLM-L6-v2 tiny:jaxwhiten-tiny
 regret: $(call stamp,cpu-data-eval) ## The table of the rule for γ of docs/evidence/gamma.md; needs the data folder
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
-	@set -e; for encoder in $(ENCODERS); do for data in snli wikipedia-7000 scifact:$(JAXWHITEN_DATA_DIR)/beir/scifact; do \
+	@set -e; for encoder in $(ENCODERS); do for data in snli wikipedia-7000 scifact:$(JAXWHITEN_DATA_DIR)/beir/scifact mrpc pydocs; do \
 	  $(BIN)/python -m eval.codes --config configs/regret.py --config.model=$${encoder#*:} --config.dataset=$${data#*:} \
-	    --config.out=runs/regret/$${encoder%%:*}-$${data%%:*}; \
+	    $(OPTIONS) --config.out=runs/regret/$${encoder%%:*}-$${data%%:*}; \
 	done; done
 
 # Sentences of Wikipedia, every eighth of some length; then each objective with each seed, raw and whitened.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
@@ -58,13 +59,12 @@ def _enough(found: dict[int, Estimate | None]) -> str:
     return f"cannot tell below {detected:.1f}" if last.high > -_LITTLE else "none"
 
 
-def rivals_table(runs: Sequence[CodesRun]) -> Table:
+def rivals_table(runs: Sequence[CodesRun], fit: str = "documents") -> Table:
     """The difference of every code to float32 by task, and the mean over the tasks that all of its codes have.
 
-    A cell has a line for each size. Codes are those that are fitted on the documents, and those that have no fit; one
-    of fewer bytes stands at the next size. A row of a later run of the same task takes the place of an earlier one. The
-    arrows are those of the paired difference to the spectrum code, whose expected loss of variance, in per cent, stands
-    beside its bound.
+    A cell has a line for each size. Codes are those of that `fit`, and those that have no fit; one of fewer bytes
+    stands at the next size. The arrows are those of the paired difference to the spectrum code, whose expected loss of
+    variance, in per cent, stands beside its bound.
     """
     sizes = sorted(set.intersection(*({row.bytes for row in run.rows if row.code == _CODE} for run in runs)))
     tasks: dict[str, dict[tuple[int, str], CodeRow]] = {}
@@ -72,7 +72,7 @@ def rivals_table(runs: Sequence[CodesRun]) -> Table:
         found = tasks.setdefault(f"{run.header.dataset.name}, {100 * run.rows[0].mrr_at_10:.2f}", {})
         for row in run.rows[1:]:
             size = next((size for size in sizes if row.bytes <= size), None)
-            if size is not None and row.versus_raw is not None and row.whitening in ("documents", "none"):
+            if size is not None and row.versus_raw is not None and row.whitening in (fit, "none"):
                 found[size, row.code] = row
     codes = list(dict.fromkeys([_CODE, "scalar", *(code for found in tasks.values() for _, code in found)]))
     codes = [code for code in codes if any(code == held for found in tasks.values() for _, held in found)]
@@ -250,6 +250,7 @@ def upgrade_table(runs: Sequence[UpgradeRun]) -> Table:
 VIEWS: dict[str, Callable[[Sequence[Any]], Table]] = {
     "tasks_table": tasks_table,
     "rivals_table": rivals_table,
+    "outside_table": functools.partial(rivals_table, fit="outside"),
     "gains_table": gains_table,
     "regret_table": regret_table,
     "upgrade_table": upgrade_table,
