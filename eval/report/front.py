@@ -19,6 +19,7 @@ _CODES = {
     "ubinary": ("binary", "#B0508A", "#CC79A7"),
     "int8": ("int8", "#666666", "#aaaaaa"),
 }
+_HEIGHTS = {"spectrum": 3, "opq": -9, "pq": -12}  # of names at the ends of lines, in points, so that they stand apart
 _LIGHT_INK, _DARK_INK = "#333333", "#dddddd"
 _DARK: dict[Any, Any] = {
     **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
@@ -56,7 +57,7 @@ def _draw(axis: Any, run: CodesRun, dark: bool) -> None:
         else:
             _point(axis, *found[0], colour, colour)
         size, (centre, *_) = found[-1]
-        _name(axis, name, (size, centre), colour, (7, -4 if len(found) > 1 else -10))
+        _name(axis, name, (size, centre), colour, (7, _HEIGHTS.get(code, -10)))
         if code in ("spectrum", "ubinary") and rows[0].rescored_mrr_at_10:
             again = 100 * rows[0].rescored_mrr_at_10
             paired = rows[0].rescored_versus_raw
