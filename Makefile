@@ -157,7 +157,8 @@ aot-here: $(call stamp,aot-train-test) $(if $(findstring h100,$(TARGETS)),$(VENV
 # Codes of 24, 48 and 96 bytes beside their peers on every task, fitted on the documents; OPTIONS are for eval.codes.
 ENCODERS ?= minilm:sentence-transformers/all-MiniLM-L6-v2 tiny:jaxwhiten-tiny
 STS = STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R
-TASKS = quora:$(PAIRS) mrpc pydocs wikipedia-7000 wikipedia-15000 wikipedia-30000 snli scifact:$(JAXWHITEN_DATA_DIR)/beir/scifact sts
+SMALL_TASKS = mrpc pydocs wikipedia-7000 snli scifact:$(JAXWHITEN_DATA_DIR)/beir/scifact
+TASKS = quora:$(PAIRS) $(SMALL_TASKS) wikipedia-15000 wikipedia-30000 sts
 codes: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/codes.md; needs the data folder, and an hour
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@set -e; for encoder in $(ENCODERS); do \
@@ -188,7 +189,7 @@ OTHER ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-08.txt.gz
 # What each γ costs, by encoder and corpus.
 regret: $(call stamp,cpu-data-eval) ## The table of the rule for γ of docs/evidence/gamma.md; needs the data folder
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
-	@set -e; for encoder in $(ENCODERS); do for data in snli wikipedia-7000 scifact:$(JAXWHITEN_DATA_DIR)/beir/scifact mrpc pydocs; do \
+	@set -e; for encoder in $(ENCODERS); do for data in $(SMALL_TASKS); do \
 	  $(BIN)/python -m eval.codes --config configs/regret.py --config.model=$${encoder#*:} --config.dataset=$${data#*:} \
 	    $(OPTIONS) --config.out=runs/regret/$${encoder%%:*}-$${data%%:*}; \
 	done; done

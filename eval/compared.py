@@ -63,8 +63,9 @@ def rivals_table(runs: Sequence[CodesRun], fit: str = "documents") -> Table:
     """The difference of every code to float32 by task, and the mean over the tasks that all of its codes have.
 
     A cell has a line for each size. Codes are those of that `fit`, and those that have no fit; one of fewer bytes
-    stands at the next size. The arrows are those of the paired difference to the spectrum code, whose expected loss of
-    variance, in per cent, stands beside its bound.
+    stands at the next size. A row of a later run of the same task takes the place of an earlier one. The arrows are
+    those of the paired difference to the spectrum code, whose expected loss of variance, in per cent, stands beside its
+    bound.
     """
     sizes = sorted(set.intersection(*({row.bytes for row in run.rows if row.code == _CODE} for run in runs)))
     tasks: dict[str, dict[tuple[int, str], CodeRow]] = {}

@@ -111,6 +111,8 @@ def test_rivals_stand_at_their_size_beside_the_spectrum_code(run):
         ["4<br>8", "", "-0.40<br>-0.20", "-0.40<br>–"],
     ]
     assert compared.tasks_table([made]).rows[0][-1] == "8"
+    later = dataclasses.replace(made, rows=[raw, dataclasses.replace(rows[1], versus_raw=near), rows[2]])
+    assert compared.rivals_table([made, later]).rows[0][3:] == ["-0.20±0.25<br>-0.20±0.25", "-0.40↓<br>–"]
 
 
 def test_what_the_spectrum_code_gains_on_scalar_levels_is_a_mean_over_tasks(run):
