@@ -23,7 +23,7 @@ from jaxwhiten import io
 from jaxwhiten.engines.batching import Batch, Found, Layout, length_ladder, needs_no_plan
 from jaxwhiten.engines.kept import Unread, digest, load, program
 from jaxwhiten.errors import check_name, unknown_name
-from jaxwhiten.head import Heads, Step, as_pytrees, run
+from jaxwhiten.head import Heads, Step, as_pytrees, facts, lasting, run
 from jaxwhiten.head.head import before_code
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
@@ -192,7 +192,7 @@ class JAXEngine:
     def _compile(self, shape: tuple[int, ...], tokens: int | None, arguments: tuple[Any, ...]) -> Any:
         """The program for a shape. The first batch of a shape compiles it; others of that shape wait."""
         leaves, structure = jax.tree.flatten(arguments[-1])
-        key = (shape, tokens, structure, tuple(leaf.shape for leaf in leaves))
+        key = (shape, tokens, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
 
         def make() -> Any:
             lower, (weights, *rows, heads) = for_keeping().lower if self._keeps else forward.lower, arguments
@@ -201,18 +201,18 @@ class JAXEngine:
 
         with self._locks[key]:
             if key not in self._compiled:
-                self._compiled[key] = self._kept_program(key, arguments, make) if self._keeps else make()
+                steps = lasting(facts(arguments[-1])) if self._keeps else None
+                compiled = make() if steps is None else self._kept_program((shape, tokens, steps), arguments, make)
+                self._compiled[key] = compiled
             return self._compiled[key]
 
     def _kept_program(self, key: Any, arguments: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """The program of a key, from an earlier process or kept for later ones."""
-        heads, leaves = arguments[-1], jax.tree.leaves(arguments)
-        told = [[step.words() for step in steps] for steps in heads.values()]
-        shapes = [f"{leaf.dtype}{leaf.shape}" for leaf in leaves]
+        heads, device = arguments[-1], self.mesh.devices.item()
+        shapes = [f"{leaf.dtype}{leaf.shape}" for leaf in jax.tree.leaves(arguments)]
         trees = jax.tree.structure((arguments, {})), jax.tree.structure(dict.fromkeys(heads, Found(0, 0)))
-        device = self.mesh.devices.item()
         return program(
-            (self._where, repr(self.config), str(key), told, shapes, device.id), device, arguments, trees, make
+            (self._where, repr(self.config), repr(self.kernel), key, shapes, device.id), device, arguments, trees, make
         )
 
 

@@ -34,7 +34,7 @@ from jaxwhiten.text import BulkTokenizer
 MOST = 4e9  # bytes
 _LOG = logging.getLogger(__name__)
 _LEAST = "jax_persistent_cache_min_compile_time_secs"
-_CODE = ("models", "head", "engines", "codes", "whitening")  # rooms whose code decides what is kept
+_CODE = (".", "models", "head", "engines", "codes", "whitening")  # rooms whose code decides what is kept
 
 
 class Kept:
@@ -110,7 +110,7 @@ def program(
     try:
         data = serialize(compiled)[0]
         results = (run(*arguments) for run in (compiled, read(data)))
-        if not all(map(np.array_equal, *map(jax.tree.leaves, results))):
+        if not all(np.array_equal(*both, equal_nan=True) for both in zip(*map(jax.tree.leaves, results), strict=True)):
             raise ValueError("other results once read again")
         with io.atomic_path(file) as temporary:
             temporary.write_bytes(hashlib.sha256(data).digest() + data)

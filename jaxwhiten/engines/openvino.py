@@ -32,7 +32,7 @@ from jaxwhiten.errors import (
     optional,
     unknown_name,
 )
-from jaxwhiten.head import Heads, Normalize, Quantise, Step, at_pooling, leaves, write_steps
+from jaxwhiten.head import Heads, Normalize, Quantise, Step, at_pooling, facts, lasting, leaves, write_steps
 from jaxwhiten.head.head import before_code
 from jaxwhiten.lazy import hidden
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
@@ -243,7 +243,7 @@ class OpenVINOEngine:
 
     def _program(self, heads: Heads, alone: bool) -> _Program:
         """The program for heads; heads with the same pooling share its output."""
-        key = alone, *((name, _key(steps)) for name, steps in heads.items())
+        key = alone, *((name, _Key.of(steps)) for name, steps in heads.items())
         if key not in self._programs:
             poolings: dict[Any, tuple[Step, ...]] = {}
             parts: dict[str, _Head] = {}
@@ -252,9 +252,9 @@ class OpenVINOEngine:
                 rest, code = before_code(rest)
                 if self.dtype == "float32" and not list(leaves(rest)):  # such as unit length: nothing is left to do
                     pooled, rest = (*pooled, *rest), ()
-                poolings.setdefault(_key(pooled), pooled)
-                number, width = list(poolings).index(_key(pooled)), _width(pooled, self.config.hidden_size)
-                tail = self._once(("tail", _key(rest), width), self._tail, rest, width) if rest else None
+                poolings.setdefault(_Key.of(pooled), pooled)
+                number, width = list(poolings).index(_Key.of(pooled)), _width(pooled, self.config.hidden_size)
+                tail = self._once(("tail", _Key.of(rest), width), self._tail, rest, width) if rest else None
                 parts[name] = _Head(number, tail, code)
             compiled = self._once(("poolings", alone, *poolings), self._encoder, list(poolings.values()), alone)
             self._programs[key] = _Program(compiled, parts)
@@ -275,7 +275,7 @@ class OpenVINOEngine:
 
         of = [self._max_length, self._quantised and self._quantised.digest]
         with self._naming():
-            return self._compiled((*of, *map(_key, poolings)), made, self._hints(alone))
+            return self._compiled((*of, *map(_Key.of, poolings)), made, self._hints(alone))
 
     def _tail(self, steps: tuple[Step, ...], width: int) -> Callable[[np.ndarray], np.ndarray]:
         """The steps on vectors of a width, compiled unless NumPy is as fast."""
@@ -294,15 +294,15 @@ class OpenVINOEngine:
             return core().read_model(finished.SerializeToString())
 
         hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
-        return self._compiled(("tail", width, _key(steps)), made, hints).run
+        return self._compiled(("tail", width, _Key.of(steps)), made, hints).run
 
     def _compiled(self, key: Sequence[Any], made: Callable[[], Any], hints: Mapping[str, Any]) -> _Compiled:
         """A compiled graph, kept where the model is from a folder."""
-        here = core()
-        if self._kept is None:
+        here, lasts = core(), lasting(tuple(key))
+        if self._kept is None or lasts is None:
             return _Compiled.of(here.compile_model(made(), "CPU", hints))
         version = importlib.import_module("openvino").__version__
-        return _Compiled.of(self._kept.compiled(io.content_key(version, *key), here, made, hints))
+        return _Compiled.of(self._kept.compiled(io.content_key(version, lasts), here, made, hints))
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
@@ -352,8 +352,13 @@ def _finished(x: Float32[np.ndarray, "batch d"], head: _Head) -> Found:
     return Found(x if head.code is None or not finite.all() else np.asarray(head.code(x)), finite)
 
 
-def _key(steps: tuple[Step, ...]) -> str:
+class _Key(NamedTuple):
     """Equal for steps that do the same."""
-    arrays = ((path, np.ascontiguousarray(leaf)) for path, leaf in leaves(steps))
-    parts = (f"{path} {x.shape} {x.dtype}".encode() + x.tobytes() for path, x in arrays)
-    return hashed([" > ".join(step.words() for step in steps).encode(), *parts])
+
+    facts: Any
+    arrays: str  # a hash
+
+    @classmethod
+    def of(cls, steps: tuple[Step, ...]) -> _Key:
+        arrays = ((path, np.ascontiguousarray(leaf)) for path, leaf in leaves(steps))
+        return cls(facts(steps), hashed(f"{path} {x.shape} {x.dtype}".encode() + x.tobytes() for path, x in arrays))

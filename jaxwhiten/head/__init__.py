@@ -26,6 +26,8 @@ from jaxwhiten.head.steps import (
     VectorStep,
     array,
     as_pytrees,
+    facts,
+    lasting,
     leaves,
     step,
 )
@@ -38,6 +40,8 @@ __all__ += [
     "canonical",
     "code_steps",
     "dense_module",
+    "facts",
+    "lasting",
     "leaves",
     "longest_text",
     "modules_of",

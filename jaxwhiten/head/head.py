@@ -26,7 +26,7 @@ from jaxwhiten.codes import Code
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, Ditto, MaskToken, Mean, Pooling
 from jaxwhiten.head.states import LayerMix, TokenWeights
-from jaxwhiten.head.steps import States, Step, leaves
+from jaxwhiten.head.steps import States, Step, facts, leaves
 from jaxwhiten.head.vectors import Normalize, Quantise, Truncate, Whiten, code_steps
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.folders import hashed
@@ -284,8 +284,9 @@ class Head:
         return self if form == self.form else dataclasses.replace(self, name=AUTO, form=form)
 
     def width(self, config: EncoderConfig) -> int:
-        """The width of the vectors; checks every step against the model."""
+        """The width of the vectors; checks every step against the model, and that steps can be compared."""
         width = config.hidden_size
+        facts(self.steps)
         if any(isinstance(step, Quantise) for step in self.steps[:-1]):
             raise InputError(f"{self.summary}: nothing can follow a code; put it last.")
         for step in self.steps:

@@ -188,7 +188,9 @@ class Step:
 
     def words(self) -> str:
         """A short description of the step, which differs between steps unless they differ only in parameters."""
-        return type(self).__name__.lower()
+        static = _fields(self, None) if dataclasses.is_dataclass(self) else {}
+        values = [f"{name} {lasting(value) or type(value).__name__}" for name, value in static.items()]
+        return " ".join([type(self).__name__.lower(), *values])
 
 
 class StateStep(Step):
@@ -212,16 +214,69 @@ def leaves(steps: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     ['.length']
     """
     if isinstance(steps, Step):
-        fields = dataclasses.fields(steps)  # type: ignore[arg-type]
-        named = {f".{field.name}": field.name for field in fields if field.metadata.get("kind") == "array"}
-        for place, name in named.items():
-            yield from leaves(getattr(steps, name), path + place)
+        for name, value in _fields(steps, "array").items():
+            yield from leaves(value, f"{path}.{name}")
     elif isinstance(steps, tuple | list | Mapping):
         items = sorted(steps.items()) if isinstance(steps, Mapping) else enumerate(steps)
         for key, value in items:
             yield from leaves(value, f"{path}[{key!r}]")
     elif steps is not None:
         yield path, steps
+
+
+def _fields(step: Any, kind: str | None) -> dict[str, Any]:
+    """The values of a step's fields of a kind: `"array"`, `"record"`, or None for static ones."""
+    fields = (field.name for field in dataclasses.fields(step) if field.metadata.get("kind") == kind)
+    return {name: getattr(step, name) for name in fields}
+
+
+def facts(steps: Any) -> Any:
+    """What of steps decides a compiled program, by value: classes, static fields, and dtypes and shapes of arrays.
+
+    Records are left out, so that steps that were placed on a device, which have none, are described like the originals.
+
+    >>> facts(Truncate(64))
+    (<class 'jaxwhiten.head.vectors.Truncate'>, ('k', 64))
+
+    Raises:
+      InputError: The value of a static field cannot be hashed, and so not be compared.
+    """
+    if isinstance(steps, Step):
+        static = _fields(steps, None)
+        for name, value in static.items():
+            try:
+                hash(value)
+            except TypeError:
+                raise InputError(
+                    f"{type(steps).__name__}.{name}: expected a hashable value, got {type(value).__name__}: use a tuple,"
+                    " or array() for the field."
+                ) from None
+        arrays = {name: facts(value) for name, value in _fields(steps, "array").items()}
+        return type(steps), *static.items(), *arrays.items()
+    if isinstance(steps, Mapping):
+        return tuple((key, facts(value)) for key, value in sorted(steps.items()))
+    if isinstance(steps, tuple | list):
+        return tuple(map(facts, steps))
+    return None if steps is None else (str(getattr(steps, "dtype", None) or np.result_type(steps)), np.shape(steps))
+
+
+def lasting(values: Any) -> str | None:
+    """Facts as text that means the same in every process, or None if there is none.
+
+    There is none for a class outside this package, whose code may change between processes, and for objects whose text
+    is not their value.
+
+    >>> lasting(facts(Truncate(64)))
+    "(jaxwhiten.head.vectors.Truncate, ('k', 64))"
+    """
+    if isinstance(values, tuple):
+        texts = [lasting(value) for value in values]
+        return None if None in texts else f"({', '.join(map(str, texts))})"
+    if isinstance(values, type):
+        inside = values.__module__.partition(".")[0] == __package__.partition(".")[0]
+        return f"{values.__module__}.{values.__qualname__}" if inside and "<" not in values.__qualname__ else None
+    plain = values is None or type(values) in (bool, int, float, str) or isinstance(values, np.generic)
+    return repr(values) if plain else None
 
 
 STEPS: dict[str, list[type[Step]]] = {}
