@@ -2,8 +2,10 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,12 +36,15 @@ os.environ["JAXWHITEN_TEST_XLA_FLAGS"] = ONE_DEVICE
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_DEVICE} --xla_force_host_platform_device_count=8"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-os.environ.setdefault("JAXWHITEN_COMPILATION_CACHE", "0")  # nor graphs of OpenVINO in the cache of the user
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("JAXWHITEN_ENGINE", "jax")  # the reference; tests of another engine or of the choice say so
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 sys.modules.setdefault("openvino_telemetry", None)  # it starts a process by fork, which JAX warns of
+
+# The cache of this run: its processes read what others of them have kept, as a user's do, and no run reads another's.
+_CACHE = None if "JAXWHITEN_TEST_CACHE" in os.environ else tempfile.mkdtemp(prefix="jaxwhiten-tests-")
+if _CACHE is not None:
+    os.environ["JAXWHITEN_CACHE_DIR"] = os.environ["JAXWHITEN_TEST_CACHE"] = _CACHE
 
 from jaxtyping import install_import_hook
 
@@ -89,6 +94,11 @@ def _forget_compiled_programs(_room):
         _room[0] = _memory() + _ENOUGH
 
 
+def pytest_unconfigure():
+    if _CACHE is not None:
+        shutil.rmtree(_CACHE, ignore_errors=True)
+
+
 def pytest_collection_finish():
     """What imports have made stays, and tracing makes no cycles worth looking for often: both take 6 % of the time."""
     gc.collect()
@@ -103,9 +113,12 @@ _DEVICES = {name: getattr(jax, name) for name in ("devices", "local_devices", "d
 def pytest_runtest_protocol(item):
     """A test and its fixtures see one device, or all eight where it or its file is marked `devices`.
 
-    A program for eight devices takes longer to compile and to run, and only few tests say something of it.
+    A program for eight devices takes longer to compile and to run, and only few tests say something of it. Those, and
+    tests marked `jax`, have JAX as the default engine; all others have that of users.
     """
     with pytest.MonkeyPatch.context() as patch:
+        if item.get_closest_marker("devices") or item.get_closest_marker("jax"):
+            patch.setenv("JAXWHITEN_ENGINE", "jax")
         if not item.get_closest_marker("devices"):
             for name in ("devices", "local_devices"):
                 patch.setattr(jax, name, functools.partial(_first, _DEVICES[name]))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jaxwhiten.runtime.checks import Finding
 
 _PEER = "sentence-transformers"
+_SHIPPED = "jaxwhiten-tiny"  # with which an installation is tried
 _FILES = (".npy", ".safetensors")
 _MARKS = {True: "ok  ", None: "--  ", False: "FAIL"}
 
@@ -52,13 +53,23 @@ def _line(check: Finding, *, wide: bool) -> str:
 
 
 def _of_installation() -> Iterator[Finding]:
+    from jaxwhiten.encoding.verification import Subject, as_loaded, codes
     from jaxwhiten.engines import DEFAULT, ENGINES
+    from jaxwhiten.models.folders import resolve_folder
     from jaxwhiten.runtime.checks import finding, installation
+    from jaxwhiten.text import uncounted
 
     yield from installation()
     for name in ENGINES:
         if name != DEFAULT:
             yield finding(name, _engine, name)
+    encoders: list[Encoder] = []
+    yield finding(_SHIPPED, _model, _SHIPPED, encoders)
+    for encoder in encoders:
+        subject = Subject(encoder, resolve_folder(_SHIPPED))
+        with uncounted():
+            yield finding("vectors", as_loaded, subject)
+            yield finding("codes", codes, subject)
 
 
 def _engine(name: str) -> str:

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from jaxwhiten.codes import make_code
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.loading import tokenizer_for
-from jaxwhiten.engines import DEFAULT, ENGINES, INT8, engine_for, has_int8
+from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, INT8, engine_for, has_int8
 from jaxwhiten.errors import InputError, MissingDependencyError, optional
 from jaxwhiten.head import Head, Settings, at_pooling, says_head
 from jaxwhiten.head.steps import read_optional
-from jaxwhiten.head.vectors import activated
+from jaxwhiten.head.vectors import activated, code_steps
 from jaxwhiten.metrics.scores import cosine_pairs
 from jaxwhiten.models import TransformerEncoder, checkpoint, folders
 from jaxwhiten.runtime.checks import Finding, Measured, Skipped, finding
@@ -41,6 +43,7 @@ TEXTS = (
 _FLOAT32, _ENGINES = 2e-5, 1e-4  # allowed rounding, relative to the largest entry if that is above 1
 _BFLOAT16, _INT8 = 1e-2, 0.2  # one minus the cosine; `save_int8` writes weights of 0.002 on average
 _SHARED = 0.1  # static encoders may give rare tokens one vector
+_BYTES = 0.05  # of codes, whose values may lie on the border of two bytes
 
 
 @dataclasses.dataclass
@@ -53,6 +56,16 @@ class Subject:
     @functools.cached_property
     def vectors(self) -> Float[np.ndarray, "n d"]:
         return self.encoder.encode(TEXTS)
+
+    @functools.cached_property
+    def loaded(self) -> list[Encoder]:
+        """The encoder as users load it, by default and in JAX, each twice: the second reads what the first has kept."""
+        pooling, longest = self.encoder.pooling, self.encoder.max_length
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # why JAX is the default
+            engines = [engine for engine in (FASTEST, DEFAULT) for _ in range(2)]
+            reading = {"pooling": pooling, "max_length": longest}
+            return [Encoder.from_pretrained(self.folder, engine=engine, **reading) for engine in engines]
 
     @functools.cached_property
     def modules(self) -> list[tuple[str, Mapping[str, Any], Path]]:
@@ -227,6 +240,27 @@ def engines(subject: Subject) -> Measured:
     return _apart(found, [subject.vectors] * len(found), f"{', '.join(others)} in float32", _ENGINES)
 
 
+def _by(encoders: list[Encoder]) -> str:
+    return " and ".join(dict.fromkeys(encoder.engine for encoder in encoders))
+
+
+def as_loaded(subject: Subject) -> Measured:
+    found = [encoder.without_code().encode(TEXTS) for encoder in subject.loaded]
+    what = f"loaded anew, first and from what was kept, by {_by(subject.loaded)}"
+    return _apart(found, [subject.vectors] * len(found), what, _ENGINES)
+
+
+def codes(subject: Subject) -> Measured:
+    added = make_code("ubinary").fit(np.zeros((1, subject.encoder.dimension)))
+    apart, name = [], added.name
+    for encoder in subject.loaded:
+        coded = encoder.then(*code_steps(added)) if encoder.head.code is None else encoder
+        found, vectors = coded.encode(TEXTS), coded.without_code().encode(TEXTS)
+        apart.append(float((np.asarray(found) != coded.head.steps[-1](vectors)).mean()))
+        name = coded.head.code.name
+    return max(apart), _BYTES, f"fraction of bytes of the code {name} that its vectors do not have, by {_by(subject.loaded)}"
+
+
 def _least_cosine(subject: Subject, **how: Any) -> float:
     """The smallest cosine of the vectors with those of the folder's encoder loaded in another way."""
     pooling, longest = subject.encoder.pooling, subject.encoder.max_length
@@ -268,6 +302,8 @@ CHECKS: dict[str, Callable[[Subject], Measured]] = {
     "dense layers": dense,
     "prompts": prompts,
     "engines": engines,
+    "as loaded": as_loaded,
+    "codes": codes,
     "bfloat16": bfloat16,
     "int8": int8,
 }

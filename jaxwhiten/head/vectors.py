@@ -55,8 +55,10 @@ def dense_module(weight: Float[np.ndarray, "d k"], bias: Float[np.ndarray, " k"]
 
 def _onnx_linear(graph: Any, x: str, part: str, weight: Any, bias: Any) -> str:
     """`linear` in a graph; names of constants are made from x and `part`."""
-    y = graph.op("MatMul", x, graph.constant(f"{x}.{part}weight", np.asarray(weight)))
-    return y if bias is None else str(graph.op("Add", y, graph.constant(f"{x}.{part}bias", np.asarray(bias))))
+    y = graph.op("MatMul", x, graph.constant(f"{x}.{part}weight", np.asarray(weight, np.float32)))
+    if bias is None:
+        return str(y)
+    return str(graph.op("Add", y, graph.constant(f"{x}.{part}bias", np.asarray(bias, np.float32))))
 
 
 def _check_width(what: str, takes: int, width: int, giver: str = "model") -> None:
