@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import time
 from typing import TypedDict
 from unittest.mock import ANY
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import io, records
-from jaxwhiten.errors import FormatError
+from jaxwhiten.errors import FormatError, ModelError
 
 TENSORS = {"a": np.arange(6.0).reshape(2, 3), "b": np.ones(4, np.float32)}
 
@@ -118,17 +119,73 @@ def test_json_of_other_types_is_refused_by_its_entry(change, message):
         records.from_json(Facts, {"rows": 3, "inner": {}} | change, "facts.json", "Mend it.")
 
 
-def test_a_file_is_hashed_once_for_its_size_and_time(tmp_path, monkeypatch):
+def test_a_file_is_hashed_once_for_its_identity(tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
     file = tmp_path / "weights"
     file.write_bytes(b"one")
     first = io.sha256_once(file)
     assert first == io.sha256_file(file)
-    monkeypatch.setattr("jaxwhiten.io.tensors.sha256_file", lambda path: "again")
+    assert not (tmp_path / "cache").exists()  # written just now: another write could leave the same times
+    monkeypatch.setattr("jaxwhiten.io.kept._TICK", -(10**10))
     assert io.sha256_once(file) == first
-    (kept,) = (tmp_path / "cache" / "hashes").iterdir()
-    kept.write_text("damaged")
+    monkeypatch.setattr("jaxwhiten.io.kept.sha256_file", lambda path: "again")
+    assert io.sha256_once(file) == first
+    (cached,) = (tmp_path / "cache" / "hashes").iterdir()
+    cached.write_text("damaged")
     assert io.sha256_once(file) == "again"
-    kept.write_text(first)
+    cached.write_text(first)
     file.write_bytes(b"other")
     assert io.sha256_once(file) == "again"
+
+
+def in_place(file, content):
+    file.write_bytes(content)
+
+
+def by_rename(file, content):
+    other = file.with_name("other")
+    other.write_bytes(content)
+    os.replace(other, file)
+
+
+@pytest.mark.parametrize("replace", [in_place, by_rename])
+def test_a_file_of_equal_size_and_time_is_another_file(tmp_path, replace):
+    file = tmp_path / "weights"
+    file.write_bytes(b"one")
+    about, before = file.stat(), io.Files.of([file])
+    before.check()
+    time.sleep(0.02)  # a tick of the file system's clock
+    replace(file, b"two")
+    os.utime(file, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert (file.stat().st_size, file.stat().st_mtime_ns) == (about.st_size, about.st_mtime_ns)
+    with pytest.raises(ModelError, match="weights: changed after the model was loaded: load the model again"):
+        before.check()
+
+
+DAMAGES = {
+    "flipped": lambda file: file.write_bytes(bytes([file.read_bytes()[0] ^ 4]) + file.read_bytes()[1:]),
+    "cut": lambda file: file.write_bytes(file.read_bytes()[:-5]),
+    "empty": lambda file: file.write_bytes(b""),
+    "null": lambda file: file.write_text("null"),
+    "an empty object": lambda file: file.write_text("{}"),
+    "missing": lambda file: file.unlink(),
+    "a folder": lambda file: (file.unlink(), file.mkdir()),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["text", "checksums.json"])
+def test_what_is_kept_is_read_whole_or_not_at_all(tmp_path, name, damage):
+    def read(folder):
+        return (folder / "text").read_text()
+
+    folder = tmp_path / "entry"
+    assert io.recall(folder, read) is None
+    io.keep(folder, lambda folder: io.write_text(folder / "text", "It rains."))
+    assert io.recall(folder, read) == "It rains."
+    DAMAGES[damage](folder / name)
+    with pytest.warns(UserWarning, match=r"entry: damaged \(.*\): recomputing"):
+        assert io.recall(folder, read) is None
+    assert io.recall(folder, read) is None  # there is none now, of which nobody needs to hear
+    io.keep(folder, lambda folder: io.write_text(folder / "text", "It pours."))
+    assert io.recall(folder, read) == "It pours."

@@ -1,8 +1,9 @@
 """What engines compile of a model folder, kept between processes.
 
 A later process with OpenVINO reads neither the weights nor JAX, one with JAX traces nothing and does without Flax. An
-entry is named by the content of the weights and of `config.json`, and by the code that made it. The entries used last
-are kept, up to `MOST` bytes. JAX's programs are unpickled: whoever can write to the cache can run code here.
+entry is named by the content of the weights and of `config.json`, and by the code that made it, and has checksums
+(`io.keep`). The entries used last are kept, up to `MOST` bytes. JAX's programs are unpickled: whoever can write to the
+cache can run code here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import itertools
 import json
 import logging
@@ -19,6 +19,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 from jaxwhiten import io
-from jaxwhiten.errors import JaxwhitenError
+from jaxwhiten.errors import InputError
 from jaxwhiten.models import FAMILIES, EncoderConfig, checkpoint, folders
 from jaxwhiten.models.checkpoint import Place, Shape
 from jaxwhiten.text import BulkTokenizer
@@ -34,14 +35,19 @@ from jaxwhiten.text import BulkTokenizer
 MOST = 4e9  # bytes
 _LOG = logging.getLogger(__name__)
 _LEAST = "jax_persistent_cache_min_compile_time_secs"
+_TEXT, _GRAPH, _WEIGHTS, _BLOB = "text.txt", "graph.xml", "graph.bin", "graph.blob"
+_JAX, _PROGRAM = "jax", "program"
 _CODE = (".", "models", "head", "engines", "codes", "whitening")  # rooms whose code decides what is kept
 
 
 class Kept:
-    """The cache of one model's files; `parts` name them."""
+    """The cache of one model's files; `parts` name them, and `files` are those that the parts are made of.
 
-    def __init__(self, *parts: Any):
-        self.folder = io.cache_dir("compiled", io.content_key(*parts))
+    Nothing is kept of a file that has changed since its hash was taken: ModelError.
+    """
+
+    def __init__(self, *parts: Any, files: io.Files | None = None):
+        self.folder, self.files = io.cache_dir("compiled", io.content_key(*parts)), files or io.Files({})
         with contextlib.suppress(OSError):
             os.utime(self.folder)  # used last
 
@@ -51,35 +57,61 @@ class Kept:
         if os.environ.get("JAXWHITEN_COMPILATION_CACHE") == "0" or checkpoint.static_folder(folder) is not None:
             return None
         folder = folders.transformer_folder(folder)
-        files = [folder / "config.json", *checkpoint.weight_files(folder)]
-        return cls(_code(), [io.sha256_once(file) for file in files])
+        files = io.Files.of([folder / "config.json", *checkpoint.weight_files(folder)])
+        return cls(_code(), [io.sha256_once(file) for file in files.seen], files=files)
 
     def text(self, name: str, make: Callable[[], str]) -> str:
         """A kept text."""
-        file = self.folder / f"{name}.json"
-        with contextlib.suppress(OSError, ValueError):
-            return str(json.loads(file.read_text(encoding="utf-8")))
+        folder = self.folder / name
+        if (text := io.recall(folder, lambda folder: (folder / _TEXT).read_text(encoding="utf-8"))) is not None:
+            return text
         text = make()
-        with contextlib.suppress(OSError, JaxwhitenError):
-            io.write_json(file, text)
+        self.files.check()
+        with contextlib.suppress(OSError, InputError):
+            io.keep(folder, lambda whole: io.write_text(whole / _TEXT, text))
         return text
 
-    def compiled(self, key: str, core: Any, make: Callable[[], Any], hints: Mapping[str, Any]) -> Any:
-        """A kept OpenVINO model, compiled; weights are mapped."""
-        file = self.folder / key / "graph.xml"
-        kept = {**hints, "CACHE_DIR": str(self.folder / "compiled"), "CACHE_MODE": "OPTIMIZE_SIZE"}
-        with contextlib.suppress(RuntimeError):
-            if file.is_file():
-                return core.compile_model(file, "CPU", kept)
-        model = make()
-        with contextlib.suppress(OSError, RuntimeError, JaxwhitenError):
+    def compiled(self, key: str, core: Any, make: Callable[[], Any], hints: Mapping[str, Any], files: io.Files) -> Any:
+        """A kept OpenVINO model, compiled; weights are mapped. `make` reads `files`, in addition to those of the model.
+
+        The graph is kept once, and its compiled form for each kind of CPU and each set of hints.
+        """
+        folder, how = self.folder / key, {**hints, "CACHE_MODE": "OPTIMIZE_SIZE"}  # weights stay in the graph's file
+        cpu = [core.get_property("CPU", name) for name in ("FULL_DEVICE_NAME", "OPTIMIZATION_CAPABILITIES")]
+
+        def blob_of(graph: Path) -> Path:
+            checksums = (graph / io.CHECKSUMS).read_text(encoding="utf-8")
+            return self.folder / io.content_key(key, checksums, hints, *cpu)
+
+        def imported(blob: Path) -> Any:
+            data = BytesIO((blob / _BLOB).read_bytes())
+            return core.import_model(data, "CPU", {**how, "WEIGHTS_PATH": str(folder / _WEIGHTS)})
+
+        def compiled(graph: Path) -> Any:
+            return io.recall(blob_of(graph), imported) or core.compile_model(graph / _GRAPH, "CPU", how)
+
+        def write(whole: Path) -> None:
             import openvino
 
-            with io.whole_folder(file.parent, RuntimeError, kind="compiled graph") as whole:
-                openvino.save_model(model, whole / file.name, compress_to_fp16=False)
-            _forget(self.folder.parent)
-            return core.compile_model(file, "CPU", kept)
-        return core.compile_model(model, "CPU", hints)
+            openvino.save_model(model, whole / _GRAPH, compress_to_fp16=False)
+            self.files.check()
+            files.check()
+
+        def write_blob(whole: Path) -> None:
+            with open(whole / _BLOB, "wb") as file:
+                result.export_model(stream := BytesIO())
+                file.write(stream.getbuffer())
+
+        result = io.recall(folder, compiled)
+        model = make() if result is None else None
+        with contextlib.suppress(OSError, RuntimeError, InputError):
+            if result is None:
+                io.keep(folder, write, RuntimeError)
+                _forget(self.folder.parent)
+                result = compiled(folder)
+            if result is not None and not (blob := blob_of(folder)).exists():
+                io.keep(blob, write_blob, RuntimeError)
+        return core.compile_model(model, "CPU", hints) if result is None else result
 
 
 def program(
@@ -95,16 +127,10 @@ def program(
     def read(data: bytes) -> Any:
         return deserialize_and_load(data, *trees, execution_devices=[device])
 
-    file = Kept(_code(), *key).folder / "program"
-    try:
-        data = file.read_bytes()
-        if hashlib.sha256(data[32:]).digest() != data[:32]:
-            raise ValueError("another checksum")
-        return read(data[32:])
-    except FileNotFoundError:
-        pass
-    except Exception as error:  # damaged, or JAX does not take it
-        _LOG.warning("%s: not used, compiled again (%s)", file, error)
+    entry = Kept(_code(), *key).folder
+    folder = entry / _JAX
+    if (kept := io.recall(folder, lambda folder: read((folder / _PROGRAM).read_bytes()))) is not None:
+        return kept
     with _only_here:
         compiled = make()
     try:
@@ -112,11 +138,10 @@ def program(
         results = (run(*arguments) for run in (compiled, read(data)))
         if not all(np.array_equal(*both, equal_nan=True) for both in zip(*map(jax.tree.leaves, results), strict=True)):
             raise ValueError("other results once read again")
-        with io.atomic_path(file) as temporary:
-            temporary.write_bytes(hashlib.sha256(data).digest() + data)
-        _forget(file.parents[1])
+        io.keep(folder, lambda whole: (whole / _PROGRAM).write_bytes(data))
+        _forget(entry.parent)
     except Exception as error:  # JAX does not write it, or there is no room
-        _LOG.warning("%s: not kept (%s)", file, error)
+        _LOG.warning("%s: not kept (%s)", folder, error)
     return compiled
 
 
@@ -179,14 +204,18 @@ class Unread:
 
     @functools.cached_property
     def read(self) -> Any:
-        """The module."""
-        return _load(self._folder, self.dtype)[0]
+        """The module; ModelError if the files are no longer those that its cache is named by."""
+        module = _load(self._folder, self.dtype)[0]
+        self.kept.files.check()
+        return module
 
     def leaves(self) -> list[np.ndarray]:
         """The weights in the order of the module's state, read without the module."""
         where, family = folders.transformer_folder(self._folder), FAMILIES[self.config.model_type]
         dtype = np.float32 if self.dtype == "float32" else bfloat16
-        return list(checkpoint.load_parameters(where, family, self._shapes, dtype).values())
+        leaves = list(checkpoint.load_parameters(where, family, self._shapes, dtype).values())
+        self.kept.files.check()
+        return leaves
 
 
 def _load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
@@ -210,6 +239,7 @@ def load(folder: Path, dtype: str = "float32") -> tuple[Any, EncoderConfig, Path
     by_path = {tuple(path): tuple(shape) for path, shape in json.loads(kept.text("shapes", shapes))}
     where = folders.transformer_folder(folder)
     config = folders.load_config(where)
+    kept.files.check()
     config = dataclasses.replace(config, pooler=config.pooler and any(path[0] == "pooler" for path in by_path))
     unread = Unread(folder, config, dtype, by_path, kept)
     if made:

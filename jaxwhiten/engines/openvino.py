@@ -274,8 +274,9 @@ class OpenVINOEngine:
             return model if self._quantised is None else self._quantised.put_into(model, hidden_states, core())
 
         of = [self._max_length, self._quantised and self._quantised.digest]
+        files = io.Files({}) if self._quantised is None else self._quantised.files
         with self._naming():
-            return self._compiled((*of, *map(_Key.of, poolings)), made, self._hints(alone))
+            return self._compiled((*of, *map(_Key.of, poolings)), made, self._hints(alone), files)
 
     def _tail(self, steps: tuple[Step, ...], width: int) -> Callable[[np.ndarray], np.ndarray]:
         """The steps on vectors of a width, compiled unless NumPy is as fast."""
@@ -296,13 +297,18 @@ class OpenVINOEngine:
         hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
         return self._compiled(("tail", width, _Key.of(steps)), made, hints).run
 
-    def _compiled(self, key: Sequence[Any], made: Callable[[], Any], hints: Mapping[str, Any]) -> _Compiled:
-        """A compiled graph, kept where the model is from a folder."""
-        here, lasts = core(), lasting(tuple(key))
+    def _compiled(
+        self, key: Sequence[Any], made: Callable[[], Any], hints: Mapping[str, Any], files: io.Files | None = None
+    ) -> _Compiled:
+        """A compiled graph, kept where the model is from a folder; ModelError if `files` changed before it was made."""
+        here, files = core(), files or io.Files({})
+        lasts = lasting(tuple(key))
         if self._kept is None or lasts is None:
-            return _Compiled.of(here.compile_model(made(), "CPU", hints))
+            graph = here.compile_model(made(), "CPU", hints)
+            files.check()
+            return _Compiled.of(graph)
         version = importlib.import_module("openvino").__version__
-        return _Compiled.of(self._kept.compiled(io.content_key(version, lasts), here, made, hints))
+        return _Compiled.of(self._kept.compiled(io.content_key(version, lasts), here, made, hints, files))
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:

@@ -33,10 +33,14 @@ def has_int8(model: Path) -> bool:
 
 
 class Quantised(NamedTuple):
-    """int8 weights in a model's folder, with a header that describes how they were made."""
+    """int8 weights in a model's folder, with a header that describes how they were made.
+
+    Users check `files` after they have read them, so that the weights are those that the header's checksums name.
+    """
 
     folder: Path
     header: dict[str, Any]
+    files: io.Files = io.Files({})
 
     @classmethod
     def read(cls, model: Path | None, weights: str, max_length: int) -> Quantised:
@@ -51,6 +55,7 @@ class Quantised(NamedTuple):
                 " export --format int8 --sentences FILE`, or jaxwhiten.export.save_int8."
             )
         try:
+            files = io.Files.of((file, graph, values))
             header = json.loads(file.read_text(encoding="utf-8"))
             io.check_version(file, header)
             if any(header["sha256"][path.name] != io.sha256_file(path) for path in (graph, values)):
@@ -64,7 +69,7 @@ class Quantised(NamedTuple):
             raise InputError(
                 f"{file}: int8 weights for up to {longest} tokens, got max_length={max_length}: export them again."
             )
-        return cls(file.parent, header)
+        return cls(file.parent, header, files)
 
     @classmethod
     def write(cls, model: Path, graph: Any, header: dict[str, Any]) -> None:
@@ -86,6 +91,7 @@ class Quantised(NamedTuple):
         for name in _FILES:
             with io.atomic_path(Path(model) / _FOLDER / name) as temporary:
                 shutil.copyfile(io.below(self.folder, name, ModelError), temporary)
+                self.files.check()
 
     def put_into(self, model: Any, hidden_states: list[str], core: Any) -> Any:
         """An OpenVINO model of encoder and poolings with these weights instead of the encoder's float weights."""

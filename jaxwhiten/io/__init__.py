@@ -15,6 +15,7 @@ from jaxwhiten.io.files import (
     write_text,
     writing,
 )
+from jaxwhiten.io.kept import CHECKSUMS, Files, Identity, identity, keep, recall, sha256_once
 from jaxwhiten.io.tensors import (
     FORMAT_VERSION,
     cache_dir,
@@ -26,10 +27,9 @@ from jaxwhiten.io.tensors import (
     save_tensors,
     seal,
     sha256_file,
-    sha256_once,
 )
 
-__all__ = ["FORMAT_VERSION", "MANIFEST", "PathLike", "atomic_path", "below", "cache_dir", "check_file", "check_folder"]
-__all__ += ["check_version", "content_key", "load_tensors", "map_array", "put_back", "remove_stale", "replaceable"]
-__all__ += ["save_array", "save_tensors", "seal", "sha256_file", "sha256_once", "whole_folder", "write_json"]
-__all__ += ["write_text", "writing"]
+__all__ = ["CHECKSUMS", "FORMAT_VERSION", "MANIFEST", "Files", "Identity", "PathLike", "atomic_path", "below"]
+__all__ += ["cache_dir", "check_file", "check_folder", "check_version", "content_key", "identity", "keep"]
+__all__ += ["load_tensors", "map_array", "put_back", "recall", "remove_stale", "replaceable", "save_array"]
+__all__ += ["save_tensors", "seal", "sha256_file", "sha256_once", "whole_folder", "write_json", "write_text", "writing"]

@@ -6,7 +6,6 @@ tensors' bytes, and the provenance that the writer gave.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -18,7 +17,7 @@ import numpy as np
 
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import FormatError
-from jaxwhiten.io.files import HEADER_KEY, PathLike, atomic_path, check_file, write_text
+from jaxwhiten.io.files import HEADER_KEY, PathLike, atomic_path, check_file
 
 FORMAT_VERSION = 2
 
@@ -31,23 +30,6 @@ def sha256_file(path: PathLike) -> str:
     """
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sha256_once(path: Path) -> str:
-    """`sha256_file`, kept in the cache for as long as the file has the same place, size and time of modification.
-
-    >>> sha256_once(Path("texts.txt")) == sha256_file("texts.txt")
-    True
-    """
-    about = path.stat()
-    kept = cache_dir("hashes", content_key(os.fspath(path.resolve()), about.st_size, about.st_mtime_ns))
-    with contextlib.suppress(OSError, ValueError):
-        if len(digest := kept.read_text(encoding="ascii")) == 64:  # else damaged
-            return digest
-    digest = sha256_file(path)
-    with contextlib.suppress(OSError):
-        write_text(kept, digest)
-    return digest
 
 
 def content_key(*parts: Any) -> str:

@@ -22,6 +22,7 @@ from jaxwhiten.codes.gaussian import nearest_on_cores
 from jaxwhiten.errors import MissingDependencyError, install_command
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, within
+from jaxwhiten.search.faiss_fields import check_fields, read_index
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import Coding, cosines, prepared, stretched
 from jaxwhiten.whitening.affine import Affine
@@ -91,17 +92,19 @@ class Faiss(Backend):
     @classmethod
     def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Faiss:
         faiss, codes = cls._import(), header.codes
-        index = faiss.read_index(str(files[_FILE]))
+        index = read_index(faiss, files[_FILE])
         if not isinstance(index, faiss.IndexPreTransform):
             raise ValueError(f"a FAISS {type(index).__name__}, expected an IndexPreTransform")
         chain = [faiss.downcast_VectorTransform(index.chain.at(i)) for i in range(index.chain.size())]
-        prepare, inner = _affine_of(faiss, chain, index.d), faiss.downcast_index(index.index)
-        told = (header.size, header.input_dimension, header.dimension, header.normalize, codes and codes["bytes"])
-        size = getattr(getattr(inner, "pq", None), "code_size", None)
-        in_file = (index.ntotal, index.d, inner.d, prepare.unit_length, size)
-        fits = isinstance(inner, getattr(faiss, cls.classes[codes is not None], ()))
-        if not fits or in_file != told or getattr(inner, "nlist", None) != getattr(options, "nlist", None):
-            raise ValueError(f"{type(inner).__name__} {in_file} in the FAISS file, {told} in the header")
+        inner, expected = faiss.downcast_index(index.index), cls.classes[codes is not None]
+        if not isinstance(inner, getattr(faiss, expected, ())):
+            raise ValueError(f"a FAISS {type(inner).__name__}, expected {expected or 'no codes'}")
+        check_fields(faiss, index, chain, inner, options, header)
+        prepare = _affine_of(faiss, chain, index.d)
+        if prepare.unit_length != header.normalize:
+            raise ValueError(
+                f"unit length is {prepare.unit_length} in the FAISS file, {header.normalize} in the header"
+            )
         made = cls(options, prepare, chain, cls._on_device(faiss, inner, options), codes)
         made._owner = index
         return made

@@ -22,7 +22,7 @@ from jaxwhiten.io import writing
 from jaxwhiten.locks import SharedLock, locked
 from jaxwhiten.records import from_json
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
-from jaxwhiten.search.backend import BACKENDS, Backend
+from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
 from jaxwhiten.search.header import (
     FITTED,
     HEADER,
@@ -347,10 +347,11 @@ def _load(folder: Path, header: Header) -> Index:
     if FITTED in files:
         fitted = load_fitted(files[FITTED], (Whitening, Code))
     try:
+        backend_with(header.backend, header.options)  # InputError for a number outside its range
         if header.rescore is not None:
             rescoring = Rescoring.read(files, header)
         store = kind.read(files, options, header)
-    except (KeyError, OSError, EOFError, ValueError, TypeError, RuntimeError) as error:
+    except (LookupError, ArithmeticError, OSError, EOFError, ValueError, TypeError, RuntimeError) as error:
         raise FormatError(f"{folder}: the index cannot be read ({error}). Rebuild it.") from error
     if header.whitening is not None and store.prepare.hash() != header.whitening.get("hash"):
         raise FormatError(f"{folder}: the whitening inside the index differs from the one in its header.")

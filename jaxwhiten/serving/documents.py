@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from jaxwhiten import search
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.encoding.stream import Run
 from jaxwhiten.errors import InputError
-from jaxwhiten.io import PathLike
+from jaxwhiten.io import PathLike, identity
 from jaxwhiten.search.header import HEADER
 from jaxwhiten.search.text import of_index
 from jaxwhiten.search.upgraded import read_upgrade
@@ -41,8 +40,7 @@ class Documents:
             return self._index
 
     def _stamp(self) -> tuple[int, ...]:
-        found = os.stat(self.folder / HEADER)
-        return found.st_mtime_ns, found.st_ino, found.st_size
+        return identity(self.folder / HEADER)
 
     def _keep(self, index: search.Index, stamp: tuple[int, ...]) -> None:
         self._index = index

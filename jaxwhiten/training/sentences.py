@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -76,20 +77,26 @@ def tokenize_columns(columns: Sequence[Texts], tokenizer: BulkTokenizer, forms: 
         raise InputError(f"Expected columns of one length, at least one row: got {[len(c) for c in texts]} rows.")
     forms, length = forms or [PLAIN] * len(texts), tokenizer.max_length
     written = [*map(text_fingerprint, texts), *map(dataclasses.astuple, forms)]
-    key = io.content_key("tokens", 3, written, length, tokenizer.to_json())
-    files = [io.cache_dir("tokens") / key / f"{name}.npy" for name in ("flat", "lengths", "sentences")]
-    try:
-        flat, lengths, sentences = map(io.map_array, files)
-    except (OSError, ValueError):
+    key = io.content_key("tokens", 4, written, length, tokenizer.to_json())
+
+    def read(folder: Path) -> list[np.ndarray]:
+        return [io.map_array(folder / f"{name}.npy") for name in ("flat", "lengths", "sentences")]
+
+    def write(folder: Path) -> None:
         numbers: dict[tuple[TextForm, str], int] = {}
         given = list(zip(forms, texts, strict=True))
         rows = np.array([[numbers.setdefault((form, text), len(numbers)) for text in column] for form, column in given])
         groups = [(form, [text for _, text in group]) for form, group in itertools.groupby(numbers, lambda key: key[0])]
         tokens = [tokenizer(texts, form) for form, texts in groups]
-        flat, lengths = (np.concatenate([getattr(part, name) for part in tokens]) for name in ("flat", "lengths"))
-        for file, array in zip(files, (flat, lengths, rows.T.astype(np.int64)), strict=True):
-            io.save_array(file, array)
-        flat, lengths, sentences = map(io.map_array, files)
+        for name in ("flat", "lengths"):
+            io.save_array(folder / f"{name}.npy", np.concatenate([getattr(part, name) for part in tokens]))
+        io.save_array(folder / "sentences.npy", rows.T.astype(np.int64))
+
+    folder = io.cache_dir("tokens") / key
+    if (arrays := io.recall(folder, read)) is None:
+        io.keep(folder, write)
+        arrays = read(folder)
+    flat, lengths, sentences = arrays
     skipped = tuple(tokenizer.prompt_length(form.prompt) if form.prompt else 0 for form in forms)
     return TokenTable(TokenIds(flat, lengths), sentences, key, length, skipped)
 

@@ -1,6 +1,7 @@
 """What OpenVINO keeps between processes: equal vectors, keyed by the weights, and no JAX in a later process."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from jaxwhiten import Encoder, Moments, Whitening, build_index
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.engines import kept
+from jaxwhiten.errors import MismatchError, ModelError
 from jaxwhiten.head import Head, leaves
 from jaxwhiten.models import folders
 from tests.conftest import ONE_DEVICE
@@ -19,6 +21,7 @@ from tests.conftest import ONE_DEVICE
 pytest.importorskip("openvino")
 HEAVY = ("jax", "jaxlib", "flax", "transformers", "onnx", "scipy", "matplotlib", "ml_collections", "huggingface_hub")
 HEAVY += ("jaxtyping", "importlib.metadata")
+WEIGHTS = "model.safetensors"
 TEXTS = ["A man plays a guitar.", "Birds wait on a wire, in the rain.", "No."]
 ENCODE = """
 import sys
@@ -36,6 +39,13 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.delenv("JAXWHITEN_COMPILATION_CACHE", raising=False)
     monkeypatch.delenv("JAXWHITEN_ENGINE")
     return shutil.copytree(folders.resolve_folder("jaxwhiten-tiny"), tmp_path / "model")
+
+
+@pytest.fixture
+def small(folder, shallow_model, tmp_path):
+    """A model of one layer in its place, with a cache as for `folder`."""
+    shutil.rmtree(folder)
+    return shutil.copytree(shallow_model, folder)
 
 
 def process(code, rest):
@@ -88,19 +98,6 @@ def test_a_later_process_with_jax_traces_nothing_and_gives_the_same_vectors(jax_
     assert Encoder.from_pretrained(folder, pooling="mean", engine="openvino").fingerprint == encoder.fingerprint
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda data: data[:-9], lambda data: b"", lambda data: data[:40] + b"?" + data[41:]]
-)
-def test_a_damaged_program_is_compiled_again(damage, jax_process, tmp_path):
-    first = jax_process()
-    programs = list((tmp_path / "cache").rglob("program"))
-    assert programs
-    for file in programs:
-        file.write_bytes(damage(file.read_bytes()))
-    assert jax_process() == first
-    assert jax_process() == (False, False, first[2])
-
-
 def test_other_settings_have_programs_of_their_own(jax_process, tmp_path, monkeypatch):
     jax_process()
     kept = {file.read_bytes() for file in (tmp_path / "cache").rglob("program")}
@@ -121,32 +118,117 @@ def test_a_search_imports_nothing_heavy(folder, tmp_path):
     assert process(code, "0") == [[], 0]
 
 
-def test_other_weights_are_another_entry(folder):
-    reading = {"pooling": "mean", "engine": "openvino", "dtype": "float32"}
-    before = Encoder.from_pretrained(folder, **reading)
-    vectors = before.encode(TEXTS)
+DAMAGES = {
+    "flipped": lambda data: data[:-9] + bytes([data[-9] ^ 4]) + data[-8:],
+    "cut": lambda data: data[:-9],
+    "null": lambda data: b"null",
+    "text": lambda data: b"zzz",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("engine", ["openvino", "jax"])
+def test_what_is_damaged_is_made_again_with_one_warning(small, tmp_path, engine, damage, monkeypatch):
+    """Texts, graphs, their weights, compiled graphs and programs."""
+    monkeypatch.setattr("jaxwhiten.io.kept._SMALL", 1)  # the way of large files
+    monkeypatch.setattr("jaxwhiten.io.kept._TICK", -(10**10))
+    kinds = {"openvino": [{"text.txt", "graph.blob"}, {"graph.xml", "graph.bin"}], "jax": [{"text.txt", "program"}]}
+
+    def results():
+        encoder = Encoder.from_pretrained(small, pooling="mean", engine=engine)
+        return encoder.fingerprint, encoder.encode(TEXTS[0]).tolist()
+
+    expected = results()
+    for names in kinds[engine]:
+        files = [file for file in (tmp_path / "cache" / "compiled").rglob("*") if file.name in names]
+        assert {file.name for file in files} == names
+        for file in files:
+            file.write_bytes(DAMAGES[damage](file.read_bytes()))
+        with pytest.warns(UserWarning, match="damaged .*: recomputing") as warned:
+            assert results() == expected
+        damaged = sorted({str(file.parent) for file in files})
+        assert sorted(str(each.message).split(":")[0] for each in warned) == damaged
+    assert results() == expected
+
+
+def replaced(folder, place):
+    """Swaps the folder with another one, whose weights have equal sizes and times."""
+    os.rename(folder, place / "aside")
+    os.rename(place / "model of others", folder)
+    os.rename(place / "aside", place / "model of others")
+
+
+@pytest.fixture
+def others(small, tmp_path):
     from safetensors.numpy import load_file, save_file
 
-    tensors = load_file(folder / "model.safetensors")
+    other = shutil.copytree(small, tmp_path / "model of others")
+    about = (small / WEIGHTS).stat()
+    tensors = load_file(other / WEIGHTS)
     name = next(name for name in tensors if "word_embeddings" in name)
     tensors[name] = tensors[name][::-1].copy()
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    after = Encoder.from_pretrained(folder, **reading)
-    assert np.abs(after.encode(TEXTS) - vectors).max() > 1e-3
-    assert after.fingerprint != before.fingerprint
-    in_jax = Encoder.from_pretrained(folder, pooling="mean", engine="jax").encode(TEXTS)
-    np.testing.assert_allclose(after.encode(TEXTS), in_jax, atol=2e-5)
+    for where, content in ((other, tensors), (small, load_file(small / WEIGHTS))):
+        save_file(content, where / WEIGHTS, metadata={"format": "pt"})
+        os.utime(where / WEIGHTS, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert (small / WEIGHTS).stat().st_size == (other / WEIGHTS).stat().st_size
+    return other
 
 
-def test_a_damaged_graph_is_made_again(folder, tmp_path):
-    reading = {"pooling": "mean", "engine": "openvino", "dtype": "float32"}
-    vectors = Encoder.from_pretrained(folder, **reading).encode(TEXTS)
-    graphs = list((tmp_path / "cache").rglob("graph.xml"))
-    assert graphs
-    for file in graphs:
-        file.write_text("damaged")
-    assert np.array_equal(Encoder.from_pretrained(folder, **reading).encode(TEXTS), vectors)
-    assert all(file.read_text() != "damaged" for file in (tmp_path / "cache").rglob("graph.xml"))
+def test_weights_of_equal_size_and_time_are_other_weights(small, others, tmp_path, monkeypatch):
+    monkeypatch.setattr("jaxwhiten.io.kept._TICK", -(10**10))
+    reading = {"pooling": "mean", "tuned": True}
+    before = Encoder.from_pretrained(small, **reading)
+    index, vectors = before.index(TEXTS), before.encode(TEXTS)
+    replaced(small, tmp_path)
+    expected = Encoder.from_pretrained(small, **reading, engine="jax").encode(TEXTS)
+    assert np.abs(expected - vectors).max() > 1e-3
+    for engine in ("openvino", "jax"):
+        after = Encoder.from_pretrained(small, **reading, engine=engine)
+        np.testing.assert_allclose(after.encode(TEXTS), expected, atol=2e-5)
+        assert after.fingerprint != before.fingerprint
+        with pytest.raises(MismatchError, match="expected other weights"):
+            index.check_encoding(after.encoding())
+
+
+@pytest.mark.parametrize("engine", ["openvino", "jax"])
+@pytest.mark.parametrize("known", [False, True])
+def test_a_folder_that_is_replaced_while_an_encoder_reads_it(small, others, tmp_path, engine, known, monkeypatch):
+    """Between the hash of the weights and their reading: no vectors of other weights, and nothing is kept of them."""
+    reading = {"pooling": "mean", "engine": engine}
+    if known:  # what decides the shapes is kept, and the weights are read later
+        Encoder.from_pretrained(small, **reading)
+    expected = Encoder.from_pretrained(small, **reading | {"pooling": "cls"}).encode(TEXTS) if known else None
+    of = kept.Kept.of
+
+    def then_replaced(where):
+        found = of(where)
+        replaced(small, tmp_path)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kept.Kept, "of", then_replaced)
+        with pytest.raises(ModelError, match="changed after the model was loaded: load the model again"):
+            Encoder.from_pretrained(small, **reading).encode(TEXTS)
+    replaced(small, tmp_path)
+    if known:
+        assert np.array_equal(Encoder.from_pretrained(small, **reading | {"pooling": "cls"}).encode(TEXTS), expected)
+    found = Encoder.from_pretrained(small, **reading)
+    monkeypatch.setenv("JAXWHITEN_COMPILATION_CACHE", "0")
+    anew = Encoder.from_pretrained(small, **reading)
+    assert found.fingerprint == anew.fingerprint
+    np.testing.assert_allclose(found.encode(TEXTS), anew.encode(TEXTS), atol=1e-6)
+
+
+def test_a_folder_that_is_replaced_after_an_encoder_was_made(small, others, tmp_path):
+    """The weights of a later process are read only if something new is compiled: of the old weights, or not at all."""
+    vectors = Encoder.from_pretrained(small, pooling="mean", engine="openvino").encode(TEXTS)
+    later = Encoder.from_pretrained(small, pooling="mean", engine="openvino")
+    replaced(small, tmp_path)
+    assert np.array_equal(later.encode(TEXTS), vectors)  # by the graph that is kept
+    for new in (lambda: later.encode(TEXTS, pooling="cls"), lambda: later.model()):
+        with pytest.raises(ModelError, match="changed after the model was loaded"):
+            new()
+    assert np.abs(Encoder.from_pretrained(small, pooling="mean", engine="openvino").encode(TEXTS) - vectors).max() > 0
 
 
 def test_what_was_used_last_is_kept(folder, tmp_path, monkeypatch):

@@ -49,7 +49,7 @@ def test_key_follows_data_and_length(tiny_model, tmp_path):
     assert len(keys) == 4
 
 
-@pytest.mark.parametrize("damage", ["truncate", "header", "missing"])
+@pytest.mark.parametrize("damage", ["truncate", "header", "missing", "flip"])
 def test_a_damaged_entry_is_built_again(tiny_model, tmp_path, damage):
     first = tokenize_columns(COLUMNS, BulkTokenizer(tiny_model, 16))
     expected, entry = np.array(first.tokens.flat), tmp_path / "cache" / "tokens" / first.key
@@ -57,8 +57,13 @@ def test_a_damaged_entry_is_built_again(tiny_model, tmp_path, damage):
         (entry / "flat.npy").write_bytes((entry / "flat.npy").read_bytes()[:-4])
     elif damage == "header":
         (entry / "sentences.npy").write_text("{")
+    elif damage == "flip":
+        content = (entry / "flat.npy").read_bytes()
+        (entry / "flat.npy").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     else:
         (entry / "lengths.npy").unlink()
+    with pytest.warns(UserWarning, match="damaged .*: recomputing"):
+        tokenize_columns(COLUMNS, BulkTokenizer(tiny_model, 16))
     np.testing.assert_array_equal(tokenize_columns(COLUMNS, BulkTokenizer(tiny_model, 16)).tokens.flat, expected)
 
 

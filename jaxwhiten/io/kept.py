@@ -1,0 +1,119 @@
+"""What is kept between processes, and whether a file is still the one that was read.
+
+`keep` writes a folder with the checksums of its files, and `recall` reads it only if they match. Small files are hashed
+each time; a large one again when its identity changes, which every write through the file system does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jaxwhiten.errors import ModelError
+from jaxwhiten.io.files import PathLike, whole_folder, write_json, write_text
+from jaxwhiten.io.tensors import cache_dir, content_key, seal, sha256_file
+
+T = TypeVar("T")
+Identity = tuple[int, ...]
+CHECKSUMS = "checksums.json"
+_SMALL = 1 << 24  # bytes that are hashed each time
+_TICK = 2 * 10**9  # nanoseconds between two times that every file system tells apart
+
+
+def identity(path: PathLike) -> Identity:
+    """What changes whenever a file is written or replaced: its size, its times of modification and change, its inode.
+
+    `touch` and `cp -p` can restore the size and the time of modification, but not the time of change.
+
+    >>> identity("texts.txt") == identity("texts.txt")
+    True
+    """
+    about = os.stat(path)
+    return about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino
+
+
+def sha256_once(path: Path) -> str:
+    """`sha256_file`, kept in the cache for as long as the file has the same path and `identity`.
+
+    >>> sha256_once(Path("texts.txt")) == sha256_file("texts.txt")
+    True
+    """
+    begun, before = time.time_ns(), identity(path)
+    cached = cache_dir("hashes", content_key(os.fspath(path.resolve()), before))
+    with contextlib.suppress(OSError, ValueError):
+        if len(digest := cached.read_text(encoding="ascii")) == 64:  # else damaged
+            return digest
+    digest = sha256_file(path)
+    if identity(path) == before and max(before[1:3]) + _TICK < begun:  # else a write now could leave the same identity
+        with contextlib.suppress(OSError):
+            write_text(cached, digest)
+    return digest
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files in the state in which they were first seen.
+
+    >>> Files.of([Path("texts.txt")]).check()
+    """
+
+    seen: Mapping[Path, Identity]
+
+    @classmethod
+    def of(cls, files: Iterable[Path]) -> Files:
+        return cls({file: identity(file) for file in files})
+
+    def check(self) -> None:
+        """Raises ModelError if a file is no longer the one that was seen."""
+        for file, before in self.seen.items():
+            with contextlib.suppress(OSError):
+                if identity(file) == before:
+                    continue
+            raise ModelError(f"{file}: changed after the model was loaded: load the model again.")
+
+
+def keep(folder: Path, write: Callable[[Path], Any], *blamed: type[Exception]) -> None:
+    """Replaces a folder of the cache by the files of `write`, with their checksums; arguments as in `whole_folder`.
+
+    >>> keep(Path("kept"), lambda folder: write_text(folder / "text", "It rains."))
+    >>> recall(Path("kept"), lambda folder: (folder / "text").read_text())
+    'It rains.'
+    """
+    with whole_folder(folder, *blamed, kind="cache") as whole:
+        write(whole)
+        checksums = {file.name: sha256_file(file) for file in sorted(whole.iterdir())}
+        write_json(whole / CHECKSUMS, seal(checksums))
+
+
+def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
+    """What `read` makes of a folder of `keep`; None if there is none.
+
+    A damaged one is removed with a warning, and None is returned.
+    """
+    try:
+        checksums = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
+        if seal(checksums) != checksums:
+            raise ValueError(f"{CHECKSUMS}: checksum does not match")
+        for name in checksums.keys() - {"checksum"}:
+            file = folder / name
+            digest = sha256_file(file) if file.stat().st_size <= _SMALL else sha256_once(file)
+            if digest != checksums[name]:
+                raise ValueError(f"{name}: checksum does not match")
+        return read(folder)
+    except Exception as error:
+        if not os.path.lexists(folder):
+            return None
+        reason = " ".join(str(error).split())[-200:]
+    warnings.warn(f"{folder}: damaged ({reason}): recomputing.", stacklevel=2)
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.unlink()
+    return None
