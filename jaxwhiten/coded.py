@@ -6,43 +6,79 @@ codes.decode()                 # float32 [n, k]: the vectors that the bytes repr
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.marked import MarkedArray, marked
 from jaxwhiten.shapes import Float
+from jaxwhiten.space import Origin, VectorSpace, check_origin, origin_of
 
 _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
-class CodedArray(np.ndarray):
+class _Mark(NamedTuple):
+    """What codes know: their code, and where the vectors come from that they represent."""
+
+    code: Any
+    origin: Origin | None
+
+
+class CodedArray(MarkedArray):
     """Codes [n, bytes] or one code [bytes], in uint8 or int8, with the fitted `jaxwhiten.codes.Code` as `code`.
 
-    Rows, copies, stacks and pickles keep the code. Arithmetic, other dtypes and `np.asarray` give plain numbers.
+    Rows, copies, pickles and stacks of rows of one code and one space keep both. What else is made of them does not,
+    and nor do they after something was written into them.
 
     >>> rows = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32)
     >>> SpectrumCode(bytes=4).fit(rows).encode(rows)[:2].decode().shape
     (2, 8)
     """
 
-    code: Any
+    @property
+    def code(self) -> Any:
+        """The code, or None."""
+        return None if self.mark is None else self.mark.code
 
-    def __array_finalize__(self, source: Any) -> None:
-        whole = self.dtype in _BYTES and self.shape[-1:] == np.shape(source)[-1:]
-        self.code = getattr(source, "code", None) if whole else None
+    @property
+    def origin(self) -> Origin | None:
+        """Where the vectors come from that the codes represent, if that is known."""
+        return None if self.mark is None else self.mark.origin
 
-    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        return array[()] if return_scalar else np.asarray(array)
+    @property
+    def space(self) -> VectorSpace | None:
+        """The space of the vectors that the codes represent, if it is known."""
+        return self.known_space()
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        out = super().__array_function__(function, types, args, kwargs)
-        joined = args[0] if function is np.concatenate else ()
-        return with_code(out, self.code) if {getattr(x, "code", None) for x in joined} == {self.code} else out
+    def known_space(self, judged: bool = False) -> VectorSpace | None:
+        """`space`; if `judged`, with the encoder's answer whether it is fine-tuned for similarity."""
+        origin = self.origin
+        width = None if origin is None else self.code.affine.outputs
+        return None if origin is None else dataclasses.replace(origin.space(judged), dimension=width)
+
+    def _holds(self, dtype: np.dtype) -> bool:
+        return dtype in _BYTES
+
+    @staticmethod
+    def _equal(mark: _Mark, other: _Mark) -> bool:
+        first, second = mark.origin, other.origin
+        known = first is not None and second is not None
+        return mark.code is other.code and (first is second or (known and first.is_like(second)))
+
+    def astype(self, *args: Any, **kwargs: Any) -> Any:
+        result = np.ndarray.astype(self, *args, **kwargs)
+        return self._pass_on(result) if result.dtype == self.dtype else result
+
+    def view(self, *args: Any, **kwargs: Any) -> Any:
+        result = super().view(*args, **kwargs)
+        return self._pass_on(result) if result.shape == self.shape else result
 
     def __reduce__(self) -> Any:
-        return with_code, (np.array(self), self.code)
+        plain, mark = np.array(self), self.mark
+        return plain.__reduce__() if mark is None else (with_code, (plain, *mark))
 
     def decode(self) -> Float[np.ndarray, "*n k"]:
         """The vectors that the codes represent, see `Code.decode`."""
@@ -50,18 +86,20 @@ class CodedArray(np.ndarray):
         return decoded if self.ndim == 2 else decoded.reshape(*self.shape[:-1], -1)
 
 
-def with_code(array: np.ndarray, code: Any) -> np.ndarray:
-    """A view of an array of bytes that knows its code; the array itself if the code is None."""
-    if code is not None:
-        array = array.view(CodedArray)
-        array.code = code  # type: ignore[attr-defined]
-    return array
+def with_code(array: np.ndarray, code: Any, origin: Origin | None = None) -> np.ndarray:
+    """A view of an array of bytes that knows its code, and the origin of its vectors; the array if the code is None."""
+    return array if code is None else marked(array, CodedArray, _Mark(code, origin))
 
 
 def as_floats(x: Any) -> np.ndarray:
-    """Array-like vectors as numbers: coded vectors are decoded, others kept; InputError for bytes alone and masks."""
+    """Array-like vectors as numbers: coded vectors are decoded, others kept.
+
+    InputError for bytes alone and masks; MismatchError for a list of vectors in different spaces.
+    """
     if isinstance(x, CodedArray) and x.code is not None:
         return x.decode()
+    if isinstance(x, list | tuple):
+        origin_of(x)
     if "numpy.ma" in sys.modules and np.ma.is_masked(x):  # its import takes as long as a batch
         raise InputError("Expected numbers, got masked entries: pass x.filled(value) or np.ma.compress_rows(x).")
     array = np.asarray(x)
@@ -76,13 +114,14 @@ def as_floats(x: Any) -> np.ndarray:
 def comparable(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
     """Two arrays of vectors as floats in one space: if only one side is coded, the floats are mapped by its code.
 
-    By their width, the floats are raw vectors or already mapped (`Encoder.without_code`). MismatchError if the two
-    codes map vectors differently, if the floats have neither width, or if both widths are equal, so that they do not
-    decide.
+    By their width, the floats are raw vectors or already mapped (`Encoder.without_code`). MismatchError if both sides
+    know their spaces and these differ, if the two codes map vectors differently, if the floats have neither width, or
+    if both widths are equal, so that they do not decide. Queries may be compared with documents.
     """
     first, second = as_floats(a), as_floats(b)
     mine: Any = getattr(a, "code", None)
     other: Any = getattr(b, "code", None)
+    check_comparable(a, b)
     if mine is None and other is not None:
         first = _mapped(first, other)
     elif other is None and mine is not None:
@@ -90,6 +129,28 @@ def comparable(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
     elif mine is not other and mine.affine.hash() != other.affine.hash():
         raise MismatchError("The two sides have codes that map vectors differently: code both sides with one code.")
     return first, second
+
+
+def check_comparable(a: Any, b: Any) -> None:
+    """Raises MismatchError if vectors or codes of both sides know their spaces and these differ.
+
+    Beside codes, floats are raw vectors, in the space of the code's fit, or of the space that the codes represent.
+    """
+    advice = "compare vectors of one encoder"
+    code, origin = getattr(b, "code", None), origin_of(b)
+    before, first = getattr(a, "code", None), origin_of(a)
+    if code is not None and before is not None and code is not before:
+        check_origin("the first codes", before.origin, code.origin, advice)
+    elif code is not None and before is None:
+        origin = code.origin if _is_raw(a, code) else origin
+    elif before is not None and code is None:
+        first = before.origin if _is_raw(b, before) else first
+    check_origin("the first vectors", first, origin, advice)
+
+
+def _is_raw(x: Any, code: Any) -> bool:
+    """Whether floats beside codes are raw vectors, which the code still maps."""
+    return code.affine.matrix is not None and np.shape(x)[-1:] == (code.n_features_in_,)
 
 
 def _mapped(x: np.ndarray, code: Any) -> np.ndarray:

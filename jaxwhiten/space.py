@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from jaxwhiten.errors import MismatchError
+from jaxwhiten.marked import MarkedArray, marked
 
 # Fingerprints are shown by a name if the names differ, or described.
 _SHOWN = {"fingerprint": "model", "head": "pooling"}
 _UNSEEN = {"fingerprint": "other weights, tokenizer or head", "head": "another head, such as another whitening"}
 _TYPES: dict[str, Any] = {"prompts": dict, "max_length": int, "dimension": int}  # other fields are texts
 _TYPES |= {"tuned": bool, "participation_ratio": float}
+_OF_VECTORS = ("fingerprint", "head", "pooling", "max_length", "prompt", "prompts", "code")  # on which they depend
 JUDGED = ("tuned", "participation_ratio")  # fields that vectors do not depend on
 
 
@@ -122,36 +125,120 @@ def merged(where: object, facts: Mapping[str, Any], more: Mapping[str, Any]) -> 
     return result
 
 
-class EncodedArray(np.ndarray):
-    """Vectors [n, d], or one vector [d], that `Encoder.encode` returned and whose space is known.
+class Origin(ABC):
+    """Where vectors come from: all that their space needs, which is computed when it is first asked for.
 
-    Rows, copies and other dtypes keep the space. Arithmetic, `np.asarray` and pickles give plain arrays.
+    Its spaces have no dimension, because vectors can be truncated. It pickles as the space itself.
     """
 
-    origin: Callable[[bool], VectorSpace | None] | None
+    @abstractmethod
+    def space(self, judged: bool = False) -> VectorSpace:
+        """The space. If `judged`, with the answer whether the encoder is fine-tuned for similarity."""
 
-    def __array_finalize__(self, source: Any) -> None:
-        self.origin = getattr(source, "origin", None) if self.shape[-1:] == np.shape(source)[-1:] else None
-
-    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        return array[()] if return_scalar else np.asarray(array)
+    @abstractmethod
+    def brief(self) -> VectorSpace:
+        """The space at no cost: if its fingerprint is not known yet, a name that only vectors of equal ones share."""
 
     def __reduce__(self) -> Any:
-        return np.asarray(self).__reduce__()
+        return Known.of, (self.space(judged=True).record(),)
+
+    def is_like(self, other: Origin) -> bool:
+        """Whether vectors of both origins can be kept as vectors of one."""
+        return _alike(self.brief(), other.brief()) or _alike(self.space(), other.space())
+
+
+def _alike(a: VectorSpace, b: VectorSpace) -> bool:
+    return all(getattr(a, name) == getattr(b, name) for name in _OF_VECTORS)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Known(Origin):
+    """The origin of vectors whose space is known."""
+
+    known: VectorSpace
+
+    @classmethod
+    def of(cls, record: Record) -> Known | None:
+        """The origin that a record describes; None if it says nothing of a space."""
+        space = dataclasses.replace(VectorSpace.of(record), dimension=None)
+        return cls(space) if any(getattr(space, name) is not None for name in (*_OF_VECTORS, "model")) else None
+
+    def space(self, judged: bool = False) -> VectorSpace:
+        return self.known
+
+    def brief(self) -> VectorSpace:
+        return self.known
+
+
+class EncodedArray(MarkedArray):
+    """Vectors [n, d], or one vector [d], that `Encoder.encode` returned and whose space is known.
+
+    Rows, copies, pickles, other floats and concatenations of rows of one space know it. What else is made of them does
+    not, and nor do they after something was written into them.
+    """
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where the vectors come from, if that is known."""
+        origin: Origin | None = self.mark
+        return origin
 
     @property
     def space(self) -> VectorSpace | None:
-        """The space of these vectors; None after their encoder was deleted."""
+        """The space of these vectors."""
         return self.known_space()
 
     def known_space(self, judged: bool = False) -> VectorSpace | None:
         """`space`; if `judged`, with the encoder's answer whether it is fine-tuned for similarity."""
-        space = self.origin(judged) if self.origin is not None else None
-        return space and dataclasses.replace(space, dimension=self.shape[-1])
+        origin = self.origin
+        return None if origin is None else dataclasses.replace(origin.space(judged), dimension=self.shape[-1])
+
+    def _holds(self, dtype: np.dtype) -> bool:
+        return dtype.kind == "f" or dtype.name == "bfloat16"
+
+    @staticmethod
+    def _equal(mark: Origin, other: Origin) -> bool:
+        return mark.is_like(other)
+
+    def __reduce__(self) -> Any:
+        plain, origin = np.array(self), self.origin
+        return plain.__reduce__() if origin is None else (with_space, (plain, origin))
 
 
-def with_space(vectors: np.ndarray, origin: Callable[[bool], VectorSpace | None]) -> np.ndarray:
-    """A view of vectors that knows its space; `origin` is called with `judged` when the space is first compared."""
-    known = vectors.view(EncodedArray)
-    known.origin = origin
-    return known
+def with_space(vectors: np.ndarray, origin: Origin | None) -> np.ndarray:
+    """A view of vectors that knows where they come from; the vectors themselves if that is None."""
+    return vectors if origin is None else marked(vectors, EncodedArray, origin)
+
+
+def origin_of(vectors: Any) -> Origin | None:
+    """Where vectors come from: an array that `Encoder.encode` returned, or a list of its rows; None if not known.
+
+    Raises:
+      MismatchError: The rows of a list are in different spaces.
+    """
+    if not isinstance(vectors, list | tuple):
+        origin: Origin | None = getattr(vectors, "origin", None) if isinstance(vectors, MarkedArray) else None
+        return origin
+    if not any(isinstance(row, MarkedArray) for row in vectors):
+        return None
+    origins = list({id(origin): origin for origin in map(origin_of, vectors)}.values())
+    known = [origin for origin in origins if origin is not None]
+    for other in known[1:]:
+        check_origin("the first vectors", known[0], other, "compare vectors of one encoder")
+    return known[0] if len(known) == len(origins) else None
+
+
+def check_origin(
+    where: object,
+    expected: Origin | None,
+    got: Origin | None,
+    otherwise: str,
+    *,
+    role: str = "query",
+    tolerated: tuple[str, ...] = (),
+) -> None:
+    """`check_space` of the spaces of two origins; where one is not known, nothing is compared."""
+    if expected is None or got is None or expected is got:
+        return
+    if expected.brief().differences(got.brief(), role=role):
+        check_space(where, expected.space(), got.space(), otherwise, role=role, tolerated=tolerated)

@@ -18,10 +18,11 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from jaxwhiten.arrays import as_matrix, block_rows, blocks, is_of_jax, normalize
-from jaxwhiten.coded import with_code
+from jaxwhiten.coded import check_comparable, with_code
 from jaxwhiten.errors import InputError, check_name, optional
 from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.shapes import Bool, Float32, Int, Integer, UInt8
+from jaxwhiten.space import check_origin, origin_of
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator
@@ -164,18 +165,20 @@ class Code(Estimator):
 
         Raises:
           NonFiniteError: A row on the host holds NaN or an infinity; the message names the row.
+          MismatchError: The rows are of another space than those of the fit, and both are known.
         """
         if is_of_jax(x):
             if x.ndim != 2 or x.shape[1] != self.n_features_in_:
                 raise InputError(f"{type(self).__name__} takes [n, {self.n_features_in_}], got an array of {x.shape}.")
             plan = self.plan
             return self.quantise(plan.affine.on_device(x), plan.constants)
-        x = as_matrix(x, type(self).__name__, columns=self.n_features_in_)
+        origin = origin_of(x)
+        x = self.rows(x)
         plan, codes = self.plan, np.empty((len(x), self.nbytes), np.uint8)
 
         for part in blocks(len(x), block_rows(x.shape[1], 4, _BLOCK_BYTES)):
             codes[part] = self.quantise(self._mapped(x[part]), plan.constants)
-        return with_code(codes, self)
+        return with_code(codes, self, origin if plan.affine.matrix is None else None)
 
     def decode(self, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
         """The vectors, in the space of `transform`, that codes in uint8 (or the same bytes as int8) represent."""
@@ -183,6 +186,9 @@ class Code(Estimator):
 
     def _bytes(self, codes: Any) -> UInt8[np.ndarray, "n bytes"]:
         """Codes as uint8, checked."""
+        code = getattr(codes, "code", None)
+        if code is not None and code is not self:
+            check_origin(f"the {type(self).__name__}", self.origin, code.origin, "decode them by their own code")
         codes = np.asarray(codes)
         if codes.ndim != 2 or codes.dtype not in (np.uint8, np.int8) or codes.shape[1] != self.nbytes:
             raise InputError(f"Codes are uint8 [n, {self.nbytes}]; got {codes.dtype} of shape {codes.shape}.")
@@ -192,8 +198,9 @@ class Code(Estimator):
         """The similarity of queries to coded vectors; larger is nearer.
 
         Queries are [q, d] raw vectors, or codes. The result is cosines of the queries, mapped or decoded, with the
-        decoded codes.
+        decoded codes. MismatchError if both sides know their spaces, and these differ.
         """
+        check_comparable(queries, codes)
         codes = self._bytes(codes)
         coded = np.asarray(queries).dtype in (np.uint8, np.int8)
         q = normalize(self.decode(queries) if coded else self._mapped(queries)).astype(np.float32, copy=False)

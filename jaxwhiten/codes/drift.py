@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxwhiten.arrays import as_matrix, check_finite
+from jaxwhiten.arrays import check_finite
 from jaxwhiten.codes.spectrum import SpectrumCode
 from jaxwhiten.errors import InputError
 from jaxwhiten.shapes import Float, Float64
@@ -74,6 +74,7 @@ def drift(fitted: Whitening | SpectrumCode, new: Float[np.ndarray, "n d"] | Iter
     Raises:
       InputError: There are too few new vectors, or they or the rows of the fit are all equal.
       NonFiniteError: A new vector holds NaN or an infinity.
+      MismatchError: The new vectors are of another space than those of the fit, and both are known.
 
     References:
       Cover, Thomas 2006, "Elements of Information Theory", chapter 8 (divergence of normal distributions).
@@ -95,7 +96,7 @@ def drift(fitted: Whitening | SpectrumCode, new: Float[np.ndarray, "n d"] | Iter
             [fitted.expected_loss(means[some], variances[some])] if isinstance(fitted, SpectrumCode) else []
         )
 
-    groups = _sums(whitening, new)
+    groups = _sums(fitted, whitening, new)
     m = int(groups[0, :, 0].sum())
     if k < 1 or n < 2:
         raise InputError("All vectors of the fit are identical, so new vectors cannot be compared with them.")
@@ -124,11 +125,13 @@ def drift(fitted: Whitening | SpectrumCode, new: Float[np.ndarray, "n d"] | Iter
     return Drift(m, tuple(measures))
 
 
-def _sums(whitening: Whitening, new: np.ndarray | Iterable[np.ndarray]) -> Float64[np.ndarray, "3 groups d"]:
+def _sums(
+    fitted: Whitening | SpectrumCode, whitening: Whitening, new: np.ndarray | Iterable[np.ndarray]
+) -> Float64[np.ndarray, "3 groups d"]:
     """Counts, sums and sums of squares along the axes; row i belongs to group i modulo their number."""
     sums, m = np.zeros((3, _GROUPS, whitening.n_features_in_)), 0
     for block in [new] if hasattr(new, "shape") else new:
-        x = as_matrix(block, "drift", columns=whitening.n_features_in_)
+        x = fitted.rows(block, "drift")
         check_finite(x, m)
         z = (x.astype(np.float64) - whitening.mean_) @ whitening.components_
         for group in range(_GROUPS):

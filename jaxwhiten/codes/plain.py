@@ -16,6 +16,7 @@ from jaxwhiten.codes.code import Code, Constants, Plan
 from jaxwhiten.errors import InputError
 from jaxwhiten.shapes import Float32
 from jaxwhiten.shapes import UInt8 as Bytes
+from jaxwhiten.space import Origin
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import stamp
@@ -42,9 +43,11 @@ class PlainCode(Code):
         if not n:
             raise InputError("These moments are empty: add rows with update first.")
         self.low_ = self.high_ = mean
-        return self._fitted_on(n, len(mean), {**X.provenance, **stamp()})
+        if isinstance(X, Moments):
+            return self._fitted_on(n, len(mean), {**X.provenance, **stamp()})
+        return self._fitted_on(n, len(mean), {**X._told(), **stamp()}, X._origin)
 
-    def _add_rows(self, X: np.ndarray, more: bool) -> None:
+    def _add_rows(self, X: np.ndarray, more: bool, origin: Origin | None) -> None:
         check_finite(X)
         low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
         self.low_, self.high_ = (np.minimum(self.low_, low), np.maximum(self.high_, high)) if more else (low, high)

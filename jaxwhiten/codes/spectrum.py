@@ -13,6 +13,7 @@ from jaxwhiten.codes.code import Code, Constants, Plan
 from jaxwhiten.codes.gaussian import Design, bound, design, nearest_on_cores, nearest_on_device
 from jaxwhiten.errors import InputError, check_integer, check_share
 from jaxwhiten.shapes import Float32, Float64, UInt8
+from jaxwhiten.space import Known, Origin, check_origin
 from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import parameters
@@ -101,6 +102,8 @@ class SpectrumCode(Code):
         gamma = X.gamma if isinstance(X, Whitening) else None
         if not isinstance(X, Whitening):
             X = Whitening.from_moments(X if isinstance(X, Moments) else Moments.of(X))
+        if isinstance(mean, Moments):
+            check_origin("the axes", X.origin, Known.of(mean.provenance), "use a mean of vectors of their encoder")
         if mean is not None:
             X = X.with_mean(mean.mean if isinstance(mean, Moments) else mean)
         if gamma is None and self.gamma is None:
@@ -110,11 +113,13 @@ class SpectrumCode(Code):
         state = _State(whole, X.n_components or X.n_features_in_, gamma, {})
         self._made(state)  # raises if the axes cannot fill the bytes
         self._state = state
-        return self._fitted_on(X.n_samples_seen_, X.n_features_in_, X.provenance)
+        return self._fitted_on(X.n_samples_seen_, X.n_features_in_, X._told(), X._origin)
 
-    def _add_rows(self, X: np.ndarray, more: bool) -> None:
+    def _add_rows(self, X: np.ndarray, more: bool, origin: Origin | None) -> None:
         whitening, axes, gamma, _ = self._state if more else (Whitening(), X.shape[1], None, {})
-        self._state = _State(copy.copy(whitening).partial_fit(X), axes, gamma, {})
+        whitening = copy.copy(whitening).partial_fit(X)
+        whitening._origin = origin  # which decides γ
+        self._state = _State(whitening, axes, gamma, {})
 
     def _check_params(self, d: int) -> None:
         check_integer("bytes", self.bytes, least=1)

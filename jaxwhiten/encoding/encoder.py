@@ -11,7 +11,6 @@ size or the order.
 from __future__ import annotations
 
 import copy
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, no_type_check, overload
@@ -19,10 +18,12 @@ from typing import TYPE_CHECKING, Any, Unpack, no_type_check, overload
 import numpy as np
 
 from jaxwhiten import io
+from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code, SpectrumCode
 from jaxwhiten.encoding import similarity, stream
 from jaxwhiten.encoding.headed import Headed
 from jaxwhiten.encoding.loading import read_parts
+from jaxwhiten.encoding.origin import reader
 from jaxwhiten.encoding.precision import encode_at
 from jaxwhiten.encoding.stream import BLOCK, EncodeOptions, ReadyHead, progress
 from jaxwhiten.engines import DEFAULT, FASTEST, chosen, engine_class, engine_for
@@ -130,6 +131,7 @@ class Encoder(Headed):
             tuned=said.tuned if tuned is None else tuned,
         )
         encoder._bare = bare
+        encoder._lease.weights.read = reader(engine, folder, weights_folder, max_length, device, dtype)
         encoder = encoder if truncate_dim is None else encoder.then(Truncate(truncate_dim))
         return encoder if head is None or pooling == AUTO else encoder.with_pooling(pooling)
 
@@ -142,9 +144,8 @@ class Encoder(Headed):
     def trained(self, model: TransformerEncoder, steps: Sequence[Step]) -> Encoder:
         """An encoder with trained weights and trained steps of the head; its tokenizer, prompts and length stay."""
         result = copy.copy(self)
-        result._tuned, result._ratios = None, {}
-        result.executor = engine_for(DEFAULT, model, self.max_length)
-        result.engine, result.dtype = result.executor.name, result.executor.dtype
+        result._tuned = None
+        result._set_engine(engine_for(DEFAULT, model, self.max_length))
         result._set_head(Head.of(tuple(steps), self.head.form))
         return result
 
@@ -209,7 +210,7 @@ class Encoder(Headed):
             heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
             bar = progress(sentences, show_progress)
             out = stream.Run(self.tokenizer, self.executor, heads, bar, batch_size).of_list(sentences)
-            out = {name: self._spaced(x, name, heads[name]) for name, x in out.items()}
+            out = {name: self._spaced(x, name, heads[name].head) for name, x in out.items()}
         else:
             how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
             how |= {"truncate_dim": truncate_dim, "batch_size": batch_size, "show_progress": show_progress}
@@ -265,14 +266,13 @@ class Encoder(Headed):
             raise InputError(f"block_size={block_size}: expected at least 1.")
         texts, bar = text_blocks(sentences, block_size), progress(sentences, show_progress)
         for block in stream.Run(self.tokenizer, self.executor, heads, bar, batch_size).in_blocks(texts):
-            yield next(iter(block.values())) if single else block
+            out = {name: self._spaced(x, name, heads[name].head) for name, x in block.items()}
+            yield next(iter(out.values())) if single else out
 
-    def _spaced(self, vectors: np.ndarray, pooling: str, ready: ReadyHead) -> np.ndarray:
-        """Vectors that find their space while this encoder exists: to hash its weights takes longer than a sentence."""
-        if ready.head.code is not None:
-            return vectors
-        space, prompt = weakref.WeakMethod(self.space), ready.head.form.prompt
-        return with_space(vectors, lambda judged: (found := space()) and found(pooling, prompt, judged))
+    def _spaced(self, vectors: np.ndarray, pooling: str, head: Head) -> np.ndarray:
+        """Vectors, or codes, that know their space."""
+        origin = self.origin(pooling, head.form.prompt)
+        return with_space(vectors, origin) if head.code is None else with_code(vectors, head.code, origin)
 
     def _chosen(
         self, pooling: str | Sequence[str] | None, prompt_name: str | None, prompt: str | None

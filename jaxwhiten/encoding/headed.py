@@ -16,6 +16,7 @@ import numpy as np
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding import similarity
 from jaxwhiten.encoding.loading import tokenizer_for
+from jaxwhiten.encoding.origin import EncoderOrigin, Lease, Weights
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, Run, progress
 from jaxwhiten.engines import DEFAULT, Engine, engine_for
 from jaxwhiten.errors import InputError, ModelError, NonFiniteError
@@ -53,14 +54,13 @@ class Headed:
     ):
         self.config, self.prompts, self._bare = model.config, dict(prompts or {}), False
         self._tuned = tuned  # what the caller or the folder says
-        self._ratios: dict[Any, float] = {}  # participation ratios by head, shared by encoders that share weights
         self.similarity_fn_name = similarity.check_similarity(similarity_fn_name)
         self.name, self._default_prompt_name = name or str(tokenizer_folder), default_prompt_name
         self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
         self.max_length = max_length = self.tokenizer.max_length
         self._tables = Tables(self.tokenizer.mask_token_id, {})
         engine = engine_for(engine, model, max_length, device) if isinstance(engine, str) else engine
-        self.executor, self.engine, self.dtype = engine, engine.name, engine.dtype
+        self._set_engine(engine)
         head = head or Head.named(pooling, self._tables)
         if default_prompt_name is not None:
             head = head.with_prompt(prompt_named(self.prompts, default_prompt_name))
@@ -69,10 +69,17 @@ class Headed:
     def __copy__(self: H) -> H:
         result = object.__new__(type(self))
         result.__dict__.update(self.__dict__)
+        result._origins = {}
         return result
 
     def __reduce__(self) -> Any:
         raise InputError("An encoder cannot be pickled or deep-copied: save it, and load its folder there.")
+
+    def _set_engine(self, engine: Engine) -> None:
+        """Takes an engine with a model."""
+        self.executor, self.engine, self.dtype = engine, engine.name, engine.dtype
+        self._lease = Lease(Weights(engine, self.tokenizer, self.config))
+        self._origins: dict[Any, EncoderOrigin] = {}
 
     def _with_head(self: H, head: Head) -> H:
         """This encoder with another default head; weights and compiled programs are shared."""
@@ -82,6 +89,7 @@ class Headed:
 
     def _set_head(self, head: Head) -> None:
         self._ready: dict[str, ReadyHead] = {}
+        self._origins = {}
         self.head, self.pooling = head, head.name
         self.dimension = self._checked_width(head)
         self._source: tuple[Any, Whitening | Code] | None = None  # of `shrink`: the encoder before, and what was fitted
@@ -117,8 +125,8 @@ class Headed:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
-        head = tuple(self.head.contents()) if self.pooling.startswith(AUTO) else ()
-        return self.executor.digest(self.tokenizer, head)[:24]
+        head = self.head if self.pooling.startswith(AUTO) else None
+        return str(self._lease.weights.fingerprint(head))
 
     @property
     def tuned(self) -> bool:
@@ -127,7 +135,7 @@ class Headed:
         The vectors are those of the 780 sentences that ship with the package, before a whitening, which spreads the
         vectors of any encoder. The user's own texts would be a worse test: texts of one subject spread out less.
         """
-        return bool(self._judged()["tuned"])
+        return bool(self.space(judged=True).tuned)
 
     def judged(self: H) -> H:
         """This encoder with its answer recorded, which `save` keeps."""
@@ -135,42 +143,37 @@ class Headed:
         result._tuned = self.tuned
         return result
 
-    def _judged(self) -> dict[str, Any]:
-        """The record of `tuned`, with the participation ratio if that decides."""
-        if self._tuned is not None:
-            return {"tuned": self._tuned}
-        from jaxwhiten.datasets import load_sts
-
-        own = self.without_code().before_whitening()
-        if (key := (own.head.fingerprint, own.head.form)) not in self._ratios:
-            pairs = load_sts("sts_sample").splits["test"]
-            with uncounted(), contextlib.suppress(NonFiniteError):
-                moments = Moments().update(own.run_of().of_list([*pairs.sentence1, *pairs.sentence2])[""])
-                self._ratios[key] = round(participation_ratio(moments), 1)
-        ratio = self._ratios.get(key, 0.0)
-        return {"tuned": is_spread(ratio, own.dimension), "participation_ratio": ratio}
-
     def space(self, pooling: str | None = None, prompt: str | None = None, judged: bool = False) -> VectorSpace:
         """The space of the vectors of `encode` with this pooling and prompt, by default the head's own.
 
         `judged` is whether it records `tuned` even if the sentences must be encoded for that.
         """
-        if self.head.code is not None and pooling in (None, self.pooling):
-            code = f"{self.head.code.name}-{self.head.code.nbytes}-{self.fingerprint[:8]}"
-            return dataclasses.replace(self.without_code().space(prompt=prompt, judged=judged), code=code)
-        pooling = canonical(pooling or self.pooling)
-        own = self if pooling == self.pooling else self.with_pooling(pooling)
-        alike = AUTO not in self.pooling + own.pooling  # bare poolings have one fingerprint, which is read once
-        head = self._named(pooling).head
-        before, with_prompt = head.form.prompt, head.form.with_prompt
-        asked = {"": prompt, **{role: self.prompt_for(role) for role in ROLES}}
-        put = {role: before if None in (before, x) else with_prompt(x or "").prompt for role, x in asked.items()}
-        facts: Any = {name: getattr(self, name) for name in ("max_length", "dtype", "engine")}
-        facts |= {"model": str(self.name), "pooling": own.pooling, "head": head.fingerprint}
-        facts["fingerprint"] = (self if alike else own).fingerprint
-        facts |= own._judged() if judged or self._tuned is not None else {}
-        prompts = {role: put[role] or "" for role in ROLES}
-        return VectorSpace(**facts, dimension=head.width(self.config), prompt=put[""] or "", prompts=prompts)
+        coded = self.head.code if pooling in (None, self.pooling) else None
+        origin = self.origin(pooling or self.pooling, prompt)
+        space = dataclasses.replace(origin.space(judged), dimension=origin.head.width(self.config))
+        if coded is None:
+            return space
+        return dataclasses.replace(space, code=f"{coded.name}-{coded.nbytes}-{self.fingerprint[:8]}")
+
+    def origin(self, pooling: str, prompt: str | None = None) -> EncoderOrigin:
+        """Where vectors with this pooling and prompt come from; of codes, the vectors that they represent."""
+        key = pooling, prompt, *self.prompts.items()
+        if key not in self._origins:
+            name = canonical(pooling)
+            floats = (self if name == self.pooling else self.with_pooling(name)).without_code()
+            self._origins[key] = EncoderOrigin(
+                weights=self._lease.weights,
+                head=floats.head,
+                pooling=floats.pooling,
+                prompt=prompt,
+                prompts=dict(self.prompts),
+                model=str(self.name),
+                max_length=self.max_length,
+                dtype=self.dtype,
+                engine=self.engine,
+                tuned=self._tuned,
+            )
+        return self._origins[key]
 
     def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
         """The record of `space`, which an index or a whitening stores, and which must agree when it is used."""
@@ -237,7 +240,9 @@ class Headed:
         With a `role`, `"query"` or `"document"`, it must have been fitted on texts with the prompt of this role;
         without, any prompt of this encoder will do. Another maximum length is a warning.
         """
-        expected, own = VectorSpace.of(whitening.provenance), self.space()
+        if (fitted_on := whitening.origin) is None:
+            return
+        expected, own = fitted_on.space(), self.space()
         if expected.prompt in (own.prompts or {}).values() or role:
             own = self.space(prompt=self.prompt_for(role) if role else expected.prompt)
         check_space(where, expected, own, "refit it", tolerated=("max_length",))

@@ -67,14 +67,14 @@ class ReadyHead(NamedTuple):
 
     def empty(self, n: int) -> np.ndarray:
         """An uninitialised array for n vectors."""
-        return with_code(np.empty((n, self.truncate_dim or self.width), self.head.dtype), self.head.code)
+        return np.empty((n, self.truncate_dim or self.width), self.head.dtype)
 
     def finished(self, found: Found, places: Any, rows: np.ndarray, bad: set[int]) -> np.ndarray:
         """Vectors at these places after truncation and scaling, or codes; `bad` gets the rows that are not finite."""
         if not (finite := found.finite[places, 0]).all():
             bad.update(rows[~finite].tolist())
             return self.empty(len(rows))
-        x = with_code(found.vectors[places, : self.truncate_dim], self.head.code)
+        x = found.vectors[places, : self.truncate_dim]
         return normalize(x) if self.unit_length else x
 
     def prompted(self, prompt: str, tokenizer: BulkTokenizer, engine: Engine) -> ReadyHead:
@@ -222,7 +222,7 @@ class Run:
         for part, block in zip(parts, self.in_blocks(sentences[part] for part in parts), strict=True):
             for name, x in block.items():
                 out[name][part] = x
-        return out
+        return {name: with_code(x, self.heads[name].head.code) for name, x in out.items()}
 
     def _next(self, texts: Iterator[list[str]]) -> tuple[list[str], list[TokenIds]] | None:
         """The next block, and its tokens in every form; None after the last block."""
@@ -241,7 +241,7 @@ class Run:
                 out |= vectors(self.engine, of_form, group, self.max_rows, self.bar if number == 0 else None)
         except NonFiniteError as error:
             raise NonFiniteError.of_texts(error.rows, texts, first) from None
-        return {name: out[name] for name in self.heads}
+        return {name: with_code(out[name], head.head.code) for name, head in self.heads.items()}
 
 
 class _NoBar(contextlib.nullcontext[Any]):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import Code, Quantiser
 from jaxwhiten.errors import InputError, check_integer
 from jaxwhiten.runtime.hardware import check_process
@@ -80,7 +81,8 @@ def build_index(
     # The input.
     kind, chosen = backend_with(backend, options)
     codes = "spectrum" if codes is None and (bytes is not None or kind.halves) else codes
-    encoding = _encoding_of(vectors, encoding, judged=codes == "spectrum" and whitening is None)
+    judged = isinstance(codes, str) and codes == "spectrum" and whitening is None
+    encoding = _encoding_of(vectors, encoding, judged=judged, codes=codes)
     stored = np.asarray(vectors) if isinstance(codes, Code) and getattr(vectors, "code", None) is codes else None
     if stored is not None and rescore is not None:
         raise InputError("Codes alone cannot be rescored: omit rescore, or pass vectors.")
@@ -123,9 +125,16 @@ def build_index(
     )
 
 
-def _encoding_of(vectors: Any, encoding: Mapping[str, Any] | None, judged: bool) -> Mapping[str, Any] | None:
+def _encoding_of(
+    vectors: Any, encoding: Mapping[str, Any] | None, *, judged: bool, codes: Any
+) -> Mapping[str, Any] | None:
     """How vectors were encoded: as given, completed by what vectors of `Encoder.encode` know, which must agree."""
-    if not isinstance(vectors, EncodedArray) or (space := vectors.known_space(judged)) is None:
+    code = getattr(vectors, "code", None)
+    if code is not None and code is codes:  # stored unchanged: queries are raw vectors
+        space = None if code.origin is None else dataclasses.replace(code.origin.space(), dimension=code.n_features_in_)
+    else:
+        space = vectors.known_space(judged) if isinstance(vectors, EncodedArray | CodedArray) else None
+    if space is None:
         return encoding
     given = dataclasses.replace(VectorSpace.of(encoding), dimension=space.dimension)
     check_space("`encoding`", given, space, "omit encoding", role="query")

@@ -265,7 +265,7 @@ class Index(About):
     def _check_space(self, vectors: np.ndarray, role: str) -> None:
         """`check_encoding` for vectors that know their space, which `Encoder.encode` returned."""
         if self.encoding is not None and (space := getattr(vectors, "space", None)) is not None:
-            self.check_encoding(space, role)
+            check_space("the index", self.encoding, space, "rebuild the index", role=role)
 
     def check_k(self, k: Any) -> None:
         """Raises `InputError` unless k is an integer in 1..size."""

@@ -21,6 +21,7 @@ from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import FormatError, InputError, MissingDependencyError, check_name, not_fitted
 from jaxwhiten.shapes import Float, Shaped
+from jaxwhiten.space import Known, Origin, check_origin, origin_of
 
 _OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
@@ -83,6 +84,7 @@ class Estimator(Saved):
     n_features_in_: int
     n_samples_seen_: int
     _record: Mapping[str, Any]
+    _origin: Origin | None = None  # of the first rows of the fit, if they know their space
     _sklearn_output_config: Mapping[str, str] = {}  # scikit-learn's `clone` copies an attribute of this name
 
     def fit(self: E, X: Any, y: Any = None) -> E:
@@ -100,23 +102,33 @@ class Estimator(Saved):
         """The reverse of `tensors`; KeyError or ValueError if the arrays are not valid for d columns."""
         raise NotImplementedError
 
-    def _fitted_on(self: E, n: int, d: int, record: Mapping[str, Any]) -> E:
+    def _fitted_on(self: E, n: int, d: int, record: Mapping[str, Any], origin: Origin | None = None) -> E:
         """Completes a fit on n rows of d columns; `record` is the provenance that is not computed."""
-        self.n_samples_seen_, self.n_features_in_, self._record = n, d, record
+        self.n_samples_seen_, self.n_features_in_ = n, d
+        self._record, self._origin = record, origin
         return self
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where the rows of the fit come from, if that is known."""
+        return Known.of(self._record) if self._origin is None else self._origin
 
     def _fit_rows(self: E, X: Any, more: bool) -> E:
         """Learns from rows, with `more` in addition to those of the fit, if there is one."""
         started, more = time.perf_counter(), more and self.__sklearn_is_fitted__()
         d, n, record = (self.n_features_in_, self.n_samples_seen_, self._record) if more else (None, 0, {})
+        origin = origin_of(X)
         X = as_matrix(X, type(self).__name__, columns=d, min_rows=int(d is None))
         self._check_params(X.shape[1])
+        before = self.origin if more else None
+        if origin is not None:
+            check_origin(f"the {type(self).__name__}", before, origin, "fit another one", role="document")
         if len(X):
-            self._add_rows(X, more)
+            self._add_rows(X, more, before if more else origin)
         seconds = record.get("fit_seconds", 0.0) + time.perf_counter() - started
-        return self._fitted_on(n + len(X), X.shape[1], {**record, **stamp(seconds)})
+        return self._fitted_on(n + len(X), X.shape[1], {**record, **stamp(seconds)}, self._origin if more else origin)
 
-    def _add_rows(self, X: np.ndarray, more: bool) -> None:
+    def _add_rows(self, X: np.ndarray, more: bool, origin: Origin | None) -> None:
         """`_fit_rows` of checked rows, at least one."""
         raise NotImplementedError
 
@@ -138,8 +150,17 @@ class Estimator(Saved):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """A new dict: model, pooling, method, parameters, rows, dimension, date, version, and the caller's facts."""
-        return {"model": None, "pooling": None, **self._record, **self._facts()}
+        """A new dict: model, pooling, method, parameters, rows, dimension, date, version, and the caller's facts.
+
+        If the rows knew their space, it is recorded, with the answer whether their encoder is fine-tuned for
+        similarity.
+        """
+        space = {} if self._origin is None else self._origin.space(judged=True).record()
+        return {"model": None, "pooling": None, **space, **self._told()}
+
+    def _told(self) -> dict[str, Any]:
+        """The provenance without the space of `_origin`."""
+        return {**self._record, **self._facts()}
 
     def save(self, path: io.PathLike, provenance: Mapping[str, Any] | None = None) -> None:
         """Writes a safetensors file with a JSON header, from which `load` makes an equal estimator.
@@ -194,7 +215,18 @@ class Estimator(Saved):
 
     def _mapped(self, X: Any) -> Float[np.ndarray, "n k"]:
         """`transform` as an array, independent of `set_output`."""
-        return self._apply(as_matrix(X, type(self).__name__, columns=self.n_features_in_))
+        return self._apply(self.rows(X))
+
+    def rows(self, X: Any, caller: str | None = None) -> np.ndarray:
+        """Array-like rows [n, d] as a matrix; MismatchError if they know their space, and the fit was on another.
+
+        Messages about their shape name the `caller`, by default this class.
+        """
+        name, origin = type(self).__name__, origin_of(X)
+        matrix = as_matrix(X, name if caller is None else caller, columns=self.n_features_in_)
+        if origin is not None:
+            check_origin(f"the {name}", self.origin, origin, "fit another one", tolerated=("max_length",))
+        return matrix
 
     def transform(self, X: Any) -> Any:
         """Maps [n, d] rows.
@@ -205,6 +237,7 @@ class Estimator(Saved):
 
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names the row.
+          MismatchError: The rows are of another space than those of the fit, and both are known.
         """
         mapped, sklearn = self._mapped(X), sys.modules.get("sklearn")
         usual = sklearn.get_config()["transform_output"] if sklearn else "default"

@@ -15,7 +15,7 @@ from jaxwhiten.coded import CodedArray
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.runtime import hardware
 from jaxwhiten.shapes import Float64
-from jaxwhiten.space import EncodedArray, merged
+from jaxwhiten.space import Known, check_origin, merged, origin_of
 from jaxwhiten.whitening.estimator import Saved
 
 _CODED_ROWS = 1 << 18
@@ -67,15 +67,14 @@ class Moments(Saved):
 
     @classmethod
     def of(cls, rows: Any) -> Moments:
-        """The moments of rows; vectors of `Encoder.encode`, which know their space, give its record as provenance."""
-        space = rows.known_space(judged=True) if isinstance(rows, EncodedArray) else None
-        return cls(provenance=space.record() if space else {}).update(rows)
+        """The moments of rows, see `update`."""
+        return cls().update(rows)
 
     def __repr__(self) -> str:
         return f"Moments(n={self.n}, d={len(self.mean)})"
 
     def update(self, block: Any) -> Moments:
-        """Adds rows.
+        """Adds rows. The first rows decide the space: if they know it, its record becomes part of the provenance.
 
         Args:
           block: [n, d] rows in float16, bfloat16, float32, float64 or integers, or codes, which are decoded part by
@@ -84,12 +83,22 @@ class Moments(Saved):
 
         Raises:
           NonFiniteError: A row holds NaN or an infinity. The message names the row; nothing is changed.
+          MismatchError: The rows are of another space than earlier rows, and both are known, or of another width.
         """
+        origin = origin_of(block)
+        first = self.n == 0
+        if origin is not None:
+            check_origin("these moments", Known.of(self.provenance), origin, "omit them", role="document")
         if isinstance(block, CodedArray):
             for part in arrays.blocks(len(block), _CODED_ROWS):
-                self.update(arrays.as_matrix(block[part]))
-            return self
-        X = arrays.as_matrix(block)
+                self._update(arrays.as_matrix(block[part]))
+        else:
+            self._update(arrays.as_matrix(block))
+        if first and self.n and origin is not None:
+            self.provenance = {**origin.space(judged=True).record(), **self.provenance}
+        return self
+
+    def _update(self, X: np.ndarray) -> Moments:
         if self.n and X.shape[1] != len(self.mean):
             raise MismatchError(f"Expected rows of {len(self.mean)} columns; got {X.shape[1]}.")
         total = Moments(eps=arrays.resolution(X.dtype))

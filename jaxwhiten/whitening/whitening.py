@@ -18,6 +18,7 @@ from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import InputError, check_integer, check_name, check_share
 from jaxwhiten.parameters import DEFAULTS, SHRINKAGES
 from jaxwhiten.shapes import Float, Float32, Float64
+from jaxwhiten.space import Origin, origin_of
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator, parameters, stamp
 from jaxwhiten.whitening.moments import Moments
@@ -81,26 +82,27 @@ class Whitening(Estimator):
         """Learns from rows and forgets earlier ones.
 
         Args:
-          X: [n, d] rows; a memory map is read block by block.
+          X: [n, d] rows; a memory map is read block by block. If they know their space, it is recorded.
 
         Raises:
           NonFiniteError: A row holds NaN or an infinity. The message names the row; nothing is changed.
         """
         started = time.perf_counter()
+        origin = origin_of(X)
         X = as_matrix(X, "Whitening", min_rows=1)
         self._check_params(X.shape[1])
         self._decompose(Moments().update(X))
-        return self._fitted_on(len(X), X.shape[1], stamp(time.perf_counter() - started))
+        return self._fitted_on(len(X), X.shape[1], stamp(time.perf_counter() - started), origin)
 
     def partial_fit(self, X: Any, y: Any = None) -> Whitening:
         """Adds rows to those seen by `fit` or `partial_fit`, also before `save`. Args and Raises as for `fit`.
 
         The decomposition is postponed to its first use, so that many small blocks are cheap. After the first rows, X
-        may be empty.
+        may be empty. MismatchError for rows of another space than the first ones, if both are known.
         """
         return self._fit_rows(X, more=True)
 
-    def _add_rows(self, X: np.ndarray, more: bool) -> None:
+    def _add_rows(self, X: np.ndarray, more: bool, origin: Origin | None) -> None:
         self._pending: Moments | None = (self._moments() if more else Moments()).update(X)
         self._maps: dict[bool, tuple[Any, Affine]] = {}  # the map and its inverse, each with its parameters
         for name in _DECOMPOSED:

@@ -1,0 +1,188 @@
+"""Where the vectors of an encoder come from, so that their space outlives the encoder.
+
+To hash the weights, or to judge by its vectors whether an encoder is fine-tuned, takes longer than a query. Both are
+done when they are first asked for, by the encoder's engine, or by its folder where the engine is no longer there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxwhiten.encoding.stream import ReadyHead, Run, progress
+from jaxwhiten.engines import Engine, engine_class, engine_for
+from jaxwhiten.errors import JaxwhitenError, NonFiniteError
+from jaxwhiten.head import AUTO, Head
+from jaxwhiten.models import EncoderConfig
+from jaxwhiten.models.folders import hashed
+from jaxwhiten.space import Origin, VectorSpace
+from jaxwhiten.text import ROLES, BulkTokenizer, prompt_for, uncounted
+from jaxwhiten.whitening import Moments, is_spread, participation_ratio
+
+_numbers = itertools.count()
+
+
+class Weights:
+    """What the vectors of some encoders depend on except their heads: an engine and a tokenizer.
+
+    `read` reads the engine again, or gives None if its folder is no longer the same. Without it, these weights hold
+    their engine.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: BulkTokenizer,
+        config: EncoderConfig,
+        read: Callable[[], Engine | None] | None = None,
+    ):
+        self._engine: Engine | None = engine
+        self.tokenizer = tokenizer
+        self.config = config
+        self.read = read
+        self.number = next(_numbers)
+        self._fingerprints: dict[str, str] = {}
+        self._ratios: dict[Any, float] = {}
+
+    def release(self) -> None:
+        """Holds the engine no longer, if it can be read again."""
+        if self.read is not None:
+            self._engine = None
+
+    def _engine_again(self) -> Engine | None:
+        engine = self._engine
+        return engine if engine is not None or self.read is None else self.read()
+
+    def known_fingerprint(self, head: Head | None) -> str:
+        """The fingerprint if it was asked for before, else a name for it in this process."""
+        key = _key(head)
+        return self._fingerprints.get(key) or f"{self.number} {key}"
+
+    def fingerprint(self, head: Head | None) -> str | None:
+        """The hash of weights, tokenizer and head; None if the weights are gone."""
+        key = _key(head)
+        if key not in self._fingerprints:
+            if (engine := self._engine_again()) is None:
+                return None
+            contents = () if head is None else tuple(head.contents())
+            self._fingerprints[key] = engine.digest(self.tokenizer, contents)[:24]
+        return self._fingerprints[key]
+
+    def ratio(self, head: Head) -> float | None:
+        """The participation ratio of vectors of the shipped sentences; None if the weights are gone."""
+        key = head.fingerprint, head.form
+        if key not in self._ratios:
+            from jaxwhiten.datasets import load_sts
+
+            if (engine := self._engine_again()) is None:
+                return None
+            ready = ReadyHead(head, engine.place(head.steps), head.width(self.config))
+            ready = ready.prompted(head.form.prompt or "", self.tokenizer, engine)
+            run = Run(self.tokenizer, engine, {"": ready}, progress(show=False))
+            pairs = load_sts("sts_sample").splits["test"]
+            with uncounted(), contextlib.suppress(NonFiniteError):
+                moments = Moments().update(run.of_list([*pairs.sentence1, *pairs.sentence2])[""])
+                self._ratios[key] = round(participation_ratio(moments), 1)
+        return self._ratios.get(key, 0.0)
+
+
+def _key(head: Head | None) -> str:
+    return "" if head is None else hashed(head.contents())
+
+
+class Lease:
+    """Held by all encoders that share weights: once they are gone, their vectors no longer hold the engine."""
+
+    def __init__(self, weights: Weights):
+        self.weights = weights
+
+    def __del__(self) -> None:
+        self.weights.release()
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class EncoderOrigin(Origin):
+    """The origin of vectors by a head without a code, and a prompt."""
+
+    weights: Weights
+    head: Head
+    pooling: str  # the head's name
+    prompt: str | None
+    prompts: Mapping[str, str]
+    model: str
+    max_length: int
+    dtype: str
+    engine: str
+    tuned: bool | None
+
+    @property
+    def _named(self) -> Head | None:
+        """The head if its name does not say what it is."""
+        return self.head if self.pooling.startswith(AUTO) else None
+
+    @functools.cached_property
+    def _about(self) -> VectorSpace:
+        """The space without its fingerprint."""
+        before, with_prompt = self.head.form.prompt, self.head.form.with_prompt
+        asked = {"": self.prompt, **{role: prompt_for(self.prompts, role) for role in ROLES}}
+        put = {role: before if None in (before, x) else with_prompt(x or "").prompt for role, x in asked.items()}
+        return VectorSpace(
+            model=self.model,
+            dtype=self.dtype,
+            engine=self.engine,
+            tuned=self.tuned,
+            head=self.head.fingerprint,
+            pooling=self.pooling,
+            max_length=self.max_length,
+            prompt=put[""] or "",
+            prompts={role: put[role] or "" for role in ROLES},
+        )
+
+    @functools.cached_property
+    def _known(self) -> VectorSpace | None:
+        """The space with its fingerprint, if the weights are there."""
+        fingerprint = self.weights.fingerprint(self._named)
+        return None if fingerprint is None else dataclasses.replace(self._about, fingerprint=fingerprint)
+
+    def brief(self) -> VectorSpace:
+        return dataclasses.replace(self._about, fingerprint=self.weights.known_fingerprint(self._named))
+
+    def space(self, judged: bool = False) -> VectorSpace:
+        known = self._known or self._about
+        if not judged or self.tuned is not None:
+            return known
+        head = self.head.before_whitening()
+        ratio = self.weights.ratio(head)
+        if ratio is None:
+            return known
+        tuned = is_spread(ratio, head.width(self.weights.config))
+        return dataclasses.replace(known, tuned=tuned, participation_ratio=ratio)
+
+
+def reader(
+    engine: str, folder: Path, weights_folder: Path, max_length: int, device: Any, dtype: str
+) -> Callable[[], Engine | None]:
+    """A function that reads an engine's folder again; it gives None if the folder is gone or was changed."""
+    before = _files(weights_folder)
+
+    def read() -> Engine | None:
+        with contextlib.suppress(OSError, JaxwhitenError):
+            model = engine_class(engine).load(folder, dtype)[0]
+            again = engine_for(engine, model, max_length, device, dtype, folder)
+            return again if _files(weights_folder) == before else None
+        return None
+
+    return read
+
+
+def _files(folder: Path) -> list[tuple[Any, ...]]:
+    """What changes when weights or configuration in a folder are replaced."""
+    with os.scandir(folder) as entries:
+        about = [(entry.name, entry.stat()) for entry in entries if entry.name.endswith((".json", ".safetensors"))]
+    return sorted((name, x.st_size, x.st_ino, x.st_mtime_ns, x.st_ctime_ns) for name, x in about)
