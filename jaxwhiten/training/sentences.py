@@ -90,7 +90,7 @@ def tokenize_columns(columns: Sequence[Texts], tokenizer: BulkTokenizer, forms: 
         for file, array in zip(files, (flat, lengths, rows.T.astype(np.int64)), strict=True):
             io.save_array(file, array)
         flat, lengths, sentences = map(io.map_array, files)
-    skipped = tuple(tokenizer.prompt_length(form.prompt) if form.prompt else 0 for form in forms)
+    skipped = tuple(tokenizer.prompt_length(form.prompt, form.lower_case) if form.prompt else 0 for form in forms)
     return TokenTable(TokenIds(flat, lengths), sentences, key, length, skipped)
 
 
