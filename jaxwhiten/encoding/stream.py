@@ -81,7 +81,8 @@ class ReadyHead(NamedTuple):
         """This head with another prompt. The compiled function takes the prompt's length as an argument."""
         head, steps = self.head.with_prompt(prompt), self.steps
         if any(isinstance(step, AfterPrompt) for step in steps):
-            length = tokenizer.prompt_length(head.form.prompt) if head.form.prompt else 0
+            form = head.form
+            length = tokenizer.prompt_length(form.prompt, form.lower_case) if form.prompt else 0
             placed = engine.place(np.int32(length))
             steps = tuple(AfterPrompt(s.pooling, placed) if isinstance(s, AfterPrompt) else s for s in steps)
         return self._replace(head=head, steps=steps)

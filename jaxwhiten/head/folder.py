@@ -27,6 +27,7 @@ from jaxwhiten.head.vectors import Quantise
 from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import BulkTokenizer, TextForm, prompt_named
+from jaxwhiten.text.settings import SETTINGS_FILES, TOKENIZER_SETTINGS, TransformerSettings
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -117,12 +118,13 @@ def longest_text(folder: Path, config: EncoderConfig) -> int:
     >>> longest_text(Path("cross"), Encoder.from_pretrained("jaxwhiten-tiny").config)
     48
     """
-    of_model = {"sentence_bert_config.json": "max_seq_length", "tokenizer_config.json": "model_max_length"}
-    # A static encoder has no positions, and the tokenizer's limit is its teacher's.
-    files = {"config.json": "max_length"} if config.model_type == "static" else of_model
-    found = (read_optional(folder / file).get(key) for file, key in files.items())
-    said = next((value for value in found if type(value) is int and value > 0), config.longest_input)
-    return min(said, config.longest_input)
+    if config.model_type == "static":  # it has no positions, and the tokenizer's limit is its teacher's
+        specified = (read_optional(folder / "config.json").get("max_length"),)
+    else:
+        of_tokenizer = read_optional(folder / TOKENIZER_SETTINGS).get("model_max_length")
+        specified = (TransformerSettings.read(folder).max_length, of_tokenizer)
+    lengths = (value for value in specified if type(value) is int and value > 0)
+    return min(next(lengths, config.longest_input), config.longest_input)
 
 
 def read_head(folder: Path, config: EncoderConfig) -> Head:
@@ -145,6 +147,9 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
     if (kinds[0], kinds.count("Pooling")) not in (("Transformer", 1), (STATIC, 0)):
         raise ModelError(f"{where}: lists {', '.join(kinds)}; expected one Transformer, then one Pooling.")
     static = kinds[0] == STATIC
+    first = listed[0][1] if static else folders.transformer_folder(folder)
+    given = TransformerSettings.read(first)
+    given.check_text_encoder()
     steps: list[Step] = [Mean()] if static else []
     width = config.hidden_size
     for kind, place in listed[1:]:
@@ -152,7 +157,6 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
         pooled = any(isinstance(step, Pooling) for step in steps)
         if kind in ("Transformer", STATIC) or any(issubclass(c, (StateStep, Pooling)) == pooled for c in classes):
             raise ModelError(f"{where}: {kind} is not supported at this position among {kinds}.")
-        first = listed[0][1] if static else folders.transformer_folder(folder)
         found = Found(place, folder, first, config, width)
         step = next((step for c in classes if (step := c.from_folder(found)) is not None), None)
         if step is not None:
@@ -166,7 +170,7 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
             steps[-1].output_width(width)
         except (FormatError, MismatchError) as error:
             raise ModelError(f"{folder / CODE_FILE}: {error}") from error
-    return Head.of(tuple(steps), _text_form(folder, listed[0][1]))
+    return Head.of(tuple(steps), _text_form(folder, given.lower_case))
 
 
 def _listed(folder: Path) -> list[tuple[str, Path]]:
@@ -196,9 +200,8 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
     return [(kind.rpartition(".")[2], place) for (kind, _), place in zip(named, places, strict=True)]
 
 
-def _text_form(folder: Path, first: Path) -> TextForm:
+def _text_form(folder: Path, lower_case: bool) -> TextForm:
     """The form of sentences: default prompt, lower-casing."""
-    lower_case = bool(read_optional(first / "sentence_bert_config.json").get("do_lower_case"))
     try:
         return TextForm(lower_case=lower_case).with_prompt(Settings.read(folder).default_prompt)
     except InputError as error:
@@ -278,7 +281,7 @@ def write_folder(
             io.write_json(whole / "config.json", folders.read_json(whole / "config.json") | changes)
         if not model.pools:
             of_transformer = {"max_seq_length": tokenizer.max_length, "do_lower_case": head.form.lower_case}
-            io.write_json(whole / "sentence_bert_config.json", of_transformer)
+            io.write_json(whole / SETTINGS_FILES[0], of_transformer)
         if head.form.prompt and not settings.default_prompt_name:
             prompts = {**settings.prompts, _UNNAMED: head.form.prompt}
             settings = dataclasses.replace(settings, prompts=prompts, default_prompt_name=_UNNAMED)

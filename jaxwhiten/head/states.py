@@ -61,7 +61,7 @@ class LayerMix(StateStep):
 
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:
-        if folders.read_json(found.transformer / "config.json").get("output_hidden_states") is not True:
+        if folders.config_json(found.transformer).get("output_hidden_states") is not True:
             return None  # sentence-transformers then takes the last layer
         first, last = found.read().get("layer_start", 4), found.config.num_layers
         if not isinstance(first, int) or not 0 <= first <= last:

@@ -172,12 +172,17 @@ def _sources(path: tuple[Any, ...], family: Family) -> Iterator[Part]:
 
 def static_folder(folder: Path) -> Path | None:
     """Where the table of a static encoder's folder lies; None for other folders."""
+    return first_module(folder, STATIC)
+
+
+def first_module(folder: Path, kind: str) -> Path | None:
+    """The folder of the first module in `modules.json` if that is of a kind; None for other folders."""
     try:
         first = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]
-        kind, path = str(first["type"]), str(first["path"])
+        name, path = str(first["type"]), str(first["path"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None  # no list of modules, or one that `head.folder` refuses
-    if kind.rpartition(".")[2] != STATIC:
+    if name.rpartition(".")[2] != kind:
         return None
     return folder if path in ("", ".") else io.below(folder, path, ModelError)
 

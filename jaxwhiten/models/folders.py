@@ -8,8 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ from jaxwhiten.errors import InputError, ModelError, check_name
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import ACTIVATIONS, EncoderConfig
 from jaxwhiten.models.registry import FAMILIES
+from jaxwhiten.text.settings import TransformerSettings, refuse_unknown
+from jaxwhiten.text.settings import read_object as read_json
 from jaxwhiten.text.tokenization import OLDER_TOKENIZER_FILES
 
 # Models that installed packages contain, so that nothing is downloaded: (module, folder in it, sha256 of the weights).
@@ -77,7 +78,7 @@ def _download(name: str, revision: str | None) -> Path:
 
     try:
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*_HUB_SMALL_FILES, *_HUB_WEIGHTS]))
-        if not any(list(place.glob("model*.safetensors")) for place in (folder, folder / "0_Transformer")):
+        if not any(list(place.glob("model*.safetensors")) for place in (folder, *folder.glob("[0-9]*_*"))):
             folder = Path(snapshot_download(name, revision=revision, allow_patterns=[checkpoint.MSGPACK]))
         return folder
     except HFValidationError as error:
@@ -91,13 +92,19 @@ def _download(name: str, revision: str | None) -> Path:
 
 
 def transformer_folder(folder: Path) -> Path:
-    """The folder of config.json and weights: `folder` itself, or the Transformer module inside it."""
-    for place in (folder, folder / "0_Transformer"):
+    """The folder of config.json and weights: where `modules.json` has its Transformer, or else `folder` itself.
+
+    A base model, or the `config.json` of an early sentence-transformers, may lie beside the Transformer.
+    """
+    named = checkpoint.first_module(folder, "Transformer")
+    for place in (folder, folder / "0_Transformer") if named is None else (named,):
         if (file := place / "adapter_config.json").is_file():
             raise ModelError(f"{file}: an adapter. Merge it (merge_and_unload in PEFT) and save the whole model.")
         if (place / "config.json").is_file():
             return place
-    raise ModelError(f"{folder}: no config.json; expected a Hugging Face or sentence-transformers model folder.")
+    raise ModelError(
+        f"{named or folder}: no config.json; expected a Hugging Face or sentence-transformers model folder."
+    )
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -105,24 +112,43 @@ def has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("tokenizer.json", *OLDER_TOKENIZER_FILES))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file of a model folder."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: not readable as JSON ({error}).") from error
-    if not isinstance(value, dict):
-        raise ModelError(f"{path}: expected a JSON object, got {type(value).__name__}.")
-    return value
+class _Noted(dict[str, Any]):
+    """A JSON object that notes which of its keys are looked up."""
+
+    def __init__(self, raw: Mapping[str, Any]):
+        super().__init__(raw)
+        self.seen = set[str]()
+
+    def __getitem__(self, key: str) -> Any:
+        self.seen.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.seen.add(key)
+        return super().get(key, default)
+
+
+def config_json(folder: Path) -> dict[str, Any]:
+    """The contents of `config.json`, with the keys that sentence-transformers' file puts in their place."""
+    return {**read_json(folder / "config.json"), **TransformerSettings.read(folder).config}
 
 
 def load_config(folder: Path) -> EncoderConfig:
     """Reads `config.json`; ModelError if keys are missing, or a value is not supported or out of range.
 
+    Keys of `config_args` in sentence-transformers' file replace its keys; `ModelError` if one is not understood.
+
     >>> load_config(resolve_folder("jaxwhiten-tiny")).num_layers
     4
     """
-    raw = read_json(folder / "config.json")
+    given = TransformerSettings.read(folder)
+    raw = _Noted(config_json(folder))
+    config = _parsed(folder, raw)
+    refuse_unknown(given.file, given.config, {*raw.seen, "output_hidden_states"}, "config_args")
+    return config
+
+
+def _parsed(folder: Path, raw: Mapping[str, Any]) -> EncoderConfig:
     with naming(folder / "config.json"):
         model_type = raw.get("model_type")
         if not isinstance(model_type, str):

@@ -215,11 +215,19 @@ class EncoderGraph:
         if parts.scale != 1:
             x = graph.op("Mul", x, graph.number(parts.scale))
         if parts.position is not None:
-            rows = _array(parts.position.embedding)[first : first + self._longest]
-            x = graph.op("Add", x, self._table("embeddings.position", rows, 0))
+            rows = _array(parts.position.embedding)[: first + self._longest]
+            x = graph.op("Add", x, self._counted(rows, first) if first else self._table("embeddings.position", rows, 0))
         if parts.token_type is not None:
             x = graph.op("Add", x, graph.constant("embeddings.token_type", _array(parts.token_type.embedding)[0]))
         return self._linear(self._norm(x, parts.norm), parts.projection)
+
+    def _counted(self, rows: np.ndarray, offset: int) -> str:
+        """Position embeddings of `positions.embedding_rows`."""
+        op, pad = self.graph.op, self.graph.constant("padding", np.int64(offset - 1))
+        counted = op("Cast", op("Not", op("Equal", "input_ids", pad)), to=7)  # int64
+        count = op("CumSum", counted, self.graph.constant("along", np.int64(1)))
+        place = op("Add", op("Mul", count, counted), pad)
+        return op("Gather", self.graph.constant("embeddings.position", rows), place)
 
     def _context(self, seen: str, kind: Attention) -> _Context:
         config, longest, bias = self.model.config, self._longest, None

@@ -19,7 +19,7 @@ from jaxwhiten.errors import check_name
 from jaxwhiten.models.attention import Kernel, by_queries
 from jaxwhiten.models.config import ACTIVATIONS, Attention, EncoderConfig
 from jaxwhiten.models.packing import Packing
-from jaxwhiten.models.positions import Rotary
+from jaxwhiten.models.positions import Rotary, embedding_rows
 from jaxwhiten.shapes import Array, Bool, Float, Int
 
 
@@ -216,11 +216,12 @@ class Embeddings(nnx.Module):
         x = self.word(input_ids)
         x = x if self.scale == 1 else x * jnp.asarray(self.scale, x.dtype)
         if self.position is not None:
-            first = self.position_offset
+            if self.position_offset:
+                positions = embedding_rows(input_ids, positions, self.position_offset)
             if positions is None:
-                places = self.position.embedding[first : first + input_ids.shape[1]]
+                places = self.position.embedding[: input_ids.shape[1]]
             else:
-                places = jnp.take(self.position.embedding[...], first + positions, axis=0, mode="clip")
+                places = jnp.take(self.position.embedding[...], positions, axis=0, mode="clip")
             x = x + places.astype(x.dtype)
         if self.token_type is not None:
             first_type = self.token_type.embedding[0].astype(x.dtype)

@@ -1,4 +1,4 @@
-"""Positions in attention instead of embeddings: rotary, relative and local."""
+"""Positions: the rows of a learned embedding, and those in attention instead: rotary, relative and local."""
 
 from __future__ import annotations
 
@@ -10,6 +10,23 @@ import numpy as np
 
 from jaxwhiten.models.config import Attention, RotaryScaling
 from jaxwhiten.shapes import Array, Bool, Float, Int
+
+
+def embedding_rows(
+    ids: Int[Array, "rows length"], positions: Int[Array, "rows length"] | None, offset: int
+) -> Int[Array, "rows length"]:
+    """Rows of the position embedding of encoders that count from the padding id, `offset` - 1, as RoBERTa does.
+
+    A padding id has the row of its own number, and is not counted; it may stand in a text. `positions` are those of
+    tokens in their sentences, if rows hold several; None for one sentence per row.
+    """
+    counted = (ids != offset - 1).astype(jnp.int32)
+    count = jnp.cumsum(counted, axis=1)
+    if positions is not None:
+        before = jnp.pad(count, ((0, 0), (1, 0)))  # at each token, the tokens counted before it in the row
+        first = jnp.arange(ids.shape[1]) - positions
+        count = count - jnp.take_along_axis(before, jnp.maximum(first, 0), axis=1)
+    return offset - 1 + counted * count
 
 
 class Rotary(NamedTuple):

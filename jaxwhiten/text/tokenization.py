@@ -17,13 +17,14 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, check_name
+from jaxwhiten.text.classes import lower_cased, tokenizer_settings, with_settings
 from jaxwhiten.text.growth import check_growth
+from jaxwhiten.text.settings import TOKENIZER_SETTINGS
 from jaxwhiten.text.words import TokenIds, WordTable
 
 OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
-_COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
+_COMPANIONS = ("tokenizer.json", TOKENIZER_SETTINGS, "special_tokens_map.json", "added_tokens.json", "merges.txt")
 MASK_TOKENS = ("[MASK]", "<mask>")
-_SETTINGS = "tokenizer_config.json"
 COUNTS: Counter[tuple[int, str]] = Counter()
 """Texts that this process has tokenized, and the `"cut"` ones of `"all"`, by maximum length in tokens."""
 
@@ -38,7 +39,7 @@ class TextForm:
     """
 
     template: str = "{text}"  # `{text}` stands for the sentence and `{mask}` for the tokenizer's mask token
-    lower_case: bool = False  # whether the sentence is lower-cased, independently of the tokenizer
+    lower_case: bool = False  # whether texts are lower-cased before the tokenizer's own rules, except special tokens
 
     @property
     def prompt(self) -> str | None:
@@ -54,7 +55,7 @@ class TextForm:
             return self
         if "{mask}" in text:
             raise InputError(f"The prompt {text!r} contains {{mask}}, which marks templates: remove it.")
-        return dataclasses.replace(self, template=(text.lower() if self.lower_case else text) + "{text}")
+        return dataclasses.replace(self, template=text + "{text}")
 
 
 PLAIN = TextForm()
@@ -98,11 +99,13 @@ class BulkTokenizer:
 
     def __init__(self, folder: Path, max_length: int, model_vocab: int | None = None, *, special_tokens: bool = True):
         self.folder, self._model_vocab, self._special_tokens = folder, model_vocab, special_tokens
-        self._tokenizer = _load(folder)
+        # Of a static encoder, sentence-transformers reads tokenizer.json alone.
+        self._settings = tokenizer_settings(folder) if special_tokens else _settings(folder)
+        self._tokenizer = _load(folder, self._settings if special_tokens else None)
         with _refusing(folder, "is damaged"):
             if not special_tokens:
                 self._tokenizer.post_processor = None
-            side = _settings(folder).get("truncation_side") or (self._tokenizer.truncation or {}).get("direction")
+            side = self._settings.get("truncation_side") or (self._tokenizer.truncation or {}).get("direction")
             self._truncation: dict[str, Any] = {"max_length": max_length, "direction": side or "right"}
             self._tokenizer.enable_truncation(**self._truncation)
             self._tokenizer.no_padding()
@@ -117,12 +120,12 @@ class BulkTokenizer:
           ModelError: A template needs a mask token that the tokenizer does not have; or the tokenizer fails, or returns
             ids without a row in the model or too many of them.
         """
-        if form.lower_case:
-            sentences = [sentence.lower() for sentence in sentences]
         if form.prompt:
             sentences = [form.prompt + sentence for sentence in sentences]
         if form.prompt is None:
-            found = self._encoded(self._around(form.template), sentences)
+            found = self._encoded(self._around(form.template, form.lower_case), sentences)
+        elif form.lower_case:
+            found = self._encoded(self._lowered, sentences)
         else:
             found = (self._table or functools.partial(self._encoded, self._tokenizer))(sentences)
         COUNTS[self.max_length, "all"] += len(sentences)
@@ -146,14 +149,19 @@ class BulkTokenizer:
             return None
         return WordTable.of(self._tokenizer, functools.partial(self._encoded, self._tokenizer), self.max_length)
 
-    def prompt_length(self, prompt: str) -> int:
+    @functools.cached_property
+    def _lowered(self) -> Any:
+        with _refusing(self.folder, "is damaged"):
+            return lower_cased(self._tokenizer)
+
+    def prompt_length(self, prompt: str, lower_case: bool = False) -> int:
         """The number of tokens of a prompt in front of a sentence, [CLS] included, as in sentence-transformers."""
         with _refusing(self.folder, "is damaged"):
-            alone = self._tokenizer.encode(prompt)
+            alone = (self._lowered if lower_case else self._tokenizer).encode(prompt)
             return len(alone.ids) - sum(alone.special_tokens_mask[-1:])
 
     @functools.lru_cache(maxsize=16)  # noqa: B019 - a tokenizer lives as long as its encoder
-    def _around(self, template: str) -> Any:
+    def _around(self, template: str, lower_case: bool = False) -> Any:
         """A tokenizer that adds a template as part of its special tokens."""
         from tokenizers import Tokenizer
         from tokenizers.processors import TemplateProcessing
@@ -163,7 +171,7 @@ class BulkTokenizer:
                 raise ModelError(f"The tokenizer has no mask token; expected one of {', '.join(MASK_TOKENS)}.")
             template = template.replace("{mask}", self.mask_token)
         with _refusing(self.folder, "is damaged"):
-            tokenizer = Tokenizer.from_str(self._tokenizer.to_str())
+            tokenizer = Tokenizer.from_str((self._lowered if lower_case else self._tokenizer).to_str())
             tokenizer.no_truncation()
             parts = [tokenizer.encode(part, add_special_tokens=False).ids for part in template.split("{text}")]
             before, after = self.around
@@ -256,10 +264,10 @@ class BulkTokenizer:
         tokenizer = self._tokenizer if form.prompt is not None else self._around(form.template)
         if self._special_tokens:
             copy_tokenizer(self.folder, folder)
-            settings = {**_settings(folder), "model_max_length": self.max_length}
+            settings = {**self._settings, "model_max_length": self.max_length}
             if form.prompt is None:  # a tokenizer class of one family would write its own special tokens over it
                 settings["tokenizer_class"] = "PreTrainedTokenizerFast"
-            io.write_json(folder / _SETTINGS, settings)
+            io.write_json(folder / TOKENIZER_SETTINGS, settings)
         io.write_text(folder / "tokenizer.json", tokenizer.to_str())
 
 
@@ -289,12 +297,13 @@ def _refusing(folder: Path, fault: str) -> Iterator[None]:
 
 def _settings(folder: Path) -> dict[str, Any]:
     """The contents of `tokenizer_config.json`; empty if it is missing."""
-    file = folder / _SETTINGS
+    file = folder / TOKENIZER_SETTINGS
     found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return found if isinstance(found, dict) else {}
 
 
-def _load(folder: Path) -> Any:
+def _load(folder: Path, settings: Mapping[str, Any] | None) -> Any:
+    """The tokenizer of a folder; with settings as transformers makes it from them, without as in `tokenizer.json`."""
     from tokenizers import Tokenizer
 
     file = folder / "tokenizer.json"
@@ -308,7 +317,8 @@ def _load(folder: Path) -> Any:
         else:
             raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
         check_growth(file, text)
-        return Tokenizer.from_str(text)
+        tokenizer = Tokenizer.from_str(text)
+        return tokenizer if settings is None else with_settings(tokenizer, folder, settings)
 
 
 def copy_tokenizer(source: io.PathLike, target: io.PathLike) -> None:

@@ -1,0 +1,132 @@
+"""What classes of transformers make of a `tokenizer.json`: they replace its rules by keys of `tokenizer_config.json`."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxwhiten.errors import ModelError
+from jaxwhiten.text.settings import CHANGING, TOKENIZER_SETTINGS, TransformerSettings, read_object
+
+Rules = dict[str, Any]
+
+# Classes that make BERT's rules from their settings, and those that set a space before the first word, by default or not.
+_LIKE_BERT = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer", "MPNetTokenizer")
+_LIKE_BERT += ("ConvBertTokenizer", "LayoutLMTokenizer", "SqueezeBertTokenizer")
+_PREFIXED = {"RobertaTokenizer": False, "LongformerTokenizer": False, "BartTokenizer": False, "Qwen2Tokenizer": False}
+_PREFIXED |= {"XLMRobertaTokenizer": True, "CamembertTokenizer": True}
+_GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "PythonBackend")  # take the rules of the file
+# The class for a model whose files name none.
+_BY_MODEL = dict.fromkeys(("bert", "distilbert", "electra", "nomic_bert"), "BertTokenizer")
+_BY_MODEL |= {"mpnet": "MPNetTokenizer", "roberta": "RobertaTokenizer", "qwen3": "Qwen2Tokenizer"}
+_BY_MODEL |= dict.fromkeys(("xlm-roberta", "gte", "jina_embeddings_v3"), "XLMRobertaTokenizer")
+_BY_MODEL |= {"albert": "AlbertTokenizer"}
+_AS_IN_FILE = ("modernbert", "ministral3")  # models for which transformers takes no class but the generic one
+
+
+def tokenizer_settings(folder: Path) -> Rules:
+    """The keys of `tokenizer_config.json`, with those that sentence-transformers' file puts in their place."""
+    file = folder / TOKENIZER_SETTINGS
+    settings = read_object(file) if file.is_file() else {}
+    given = TransformerSettings.read(folder)
+    for where, keys in ((file, settings), (given.file, given.tokenizer)):
+        if keys.get("split_special_tokens"):
+            raise ModelError(f"{where}: split_special_tokens is {keys['split_special_tokens']!r}; it is not supported.")
+    return {**settings, **given.tokenizer}
+
+
+def with_settings(tokenizer: Any, folder: Path, settings: Mapping[str, Any]) -> Any:
+    """The tokenizer of a `tokenizer.json` as transformers makes it from the settings of its folder."""
+    name = _class_name(folder, settings)
+    rules = {part: _state(getattr(tokenizer, part)) for part in ("normalizer", "pre_tokenizer")}
+    model = type(tokenizer.model).__name__
+    if name in _LIKE_BERT and model == "WordPiece":
+        wanted = _like_bert(settings)
+    elif name in _PREFIXED:
+        wanted = _prefixed(rules, settings.get("add_prefix_space"), default=_PREFIXED[name])
+    elif name in _GENERIC or all(settings.get(key) is None for key in CHANGING):
+        return tokenizer
+    else:
+        return _of_transformers(folder, settings, name)
+    return tokenizer if wanted == rules else _replaced(tokenizer, wanted)
+
+
+def lower_cased(tokenizer: Any) -> Any:
+    """A tokenizer that lower-cases texts, but no special token in them, as sentence-transformers does it."""
+    from tokenizers import Tokenizer, normalizers
+
+    result = Tokenizer.from_str(tokenizer.to_str())
+    before = tokenizer.normalizer
+    parts = [] if before is None else list(before) if isinstance(before, normalizers.Sequence) else [before]
+    if not any(isinstance(part, normalizers.Lowercase) for part in parts):
+        result.normalizer = normalizers.Sequence([normalizers.Lowercase(), *parts])
+    return result
+
+
+def _class_name(folder: Path, settings: Mapping[str, Any]) -> str:
+    """The name of the class that transformers chooses, without "Fast" at its end."""
+    file = folder / "config.json"
+    config = read_object(file) if file.is_file() else {}
+    model = config.get("model_type")
+    if model in _AS_IN_FILE:
+        return _GENERIC[0]
+    name = settings.get("tokenizer_class") or config.get("tokenizer_class") or _BY_MODEL.get(str(model), _GENERIC[0])
+    return str(name).removesuffix("Fast")
+
+
+def _state(part: Any) -> Rules | None:
+    return None if part is None else json.loads(part.__getstate__())
+
+
+def _like_bert(settings: Mapping[str, Any]) -> Rules:
+    lower, chinese = (settings.get(key) for key in ("do_lower_case", "tokenize_chinese_chars"))
+    normalizer = {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": True if chinese is None else bool(chinese),
+        "strip_accents": settings.get("strip_accents"),
+        "lowercase": True if lower is None else bool(lower),
+    }
+    return {"normalizer": normalizer, "pre_tokenizer": {"type": "BertPreTokenizer"}}
+
+
+def _prefixed(rules: Rules, prefix: bool | None, default: bool) -> Rules:
+    prefix = default if prefix is None else bool(prefix)
+    wanted = copy.deepcopy(rules)
+    for step in _steps(wanted["pre_tokenizer"]):
+        if step["type"] == "ByteLevel":
+            step["add_prefix_space"] = prefix
+        if step["type"] == "Metaspace":
+            step["prepend_scheme"] = "always" if prefix else "never"
+    return wanted
+
+
+def _steps(rule: Rules | None) -> Iterator[Rules]:
+    if rule is not None:
+        yield rule
+        for step in rule.get("pretokenizers", ()):
+            yield from _steps(step)
+
+
+def _replaced(tokenizer: Any, rules: Rules) -> Any:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_str(json.dumps({**json.loads(tokenizer.to_str()), **rules}))
+
+
+def _of_transformers(folder: Path, settings: Mapping[str, Any], name: str) -> Any:
+    """The tokenizer that transformers itself makes, which takes a second to import."""
+    from transformers import AutoTokenizer
+
+    given = {key: settings[key] for key in CHANGING if key in settings}
+    try:
+        return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, **given).backend_tokenizer
+    except Exception as error:
+        key = next(key for key in CHANGING if settings.get(key) is not None)
+        raise ModelError(
+            f"{folder / TOKENIZER_SETTINGS}: {key} is {settings[key]!r}, which transformers cannot apply for"
+            f" tokenizer_class {name!r} ({error})."
+        ) from error

@@ -1,0 +1,158 @@
+"""What the folder of a Transformer specifies for its texts, read against lists of the keys that are understood.
+
+`sentence_bert_config.json` is sentence-transformers' file, `tokenizer_config.json` that of transformers. A key that is
+understood is applied as these libraries apply it. One that could change vectors and is not understood is an error that
+names file and key. The others are ignored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxwhiten.errors import ModelError
+
+TOKENIZER_SETTINGS = "tokenizer_config.json"
+_FAMILIES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+SETTINGS_FILES = tuple(f"sentence_{family}_config.json" for family in _FAMILIES)
+"""Names of sentence-transformers' file, the first that is there and not empty counts."""
+
+# Keys of `sentence_bert_config.json` that hold keys for other files, by all their names.
+_MODEL, _TOKENIZER, _CONFIG = (
+    (f"{stem}_kwargs", f"{older}_args")
+    for stem, older in (("model", "model"), ("processor", "tokenizer"), ("config", "config"))
+)
+_TASK = "feature-extraction"
+_TEXT = {"method": "forward", "method_output_name": "last_hidden_state"}
+# What sentence-transformers passes to the libraries that fetch files.
+_FETCHING = ("cache_dir", "cache_folder", "code_revision", "force_download", "local_files_only", "proxies", "revision")
+_FETCHING += ("subfolder", "token", "trust_remote_code", "use_auth_token")
+# Of the model, without an effect on vectors in float32.
+_HARMLESS_MODEL = (*_FETCHING, "add_pooling_layer", "attn_implementation", "device_map", "dtype", "export", "file_name")
+_HARMLESS_MODEL += ("low_cpu_mem_usage", "max_memory", "offload_folder", "provider", "torch_dtype", "use_safetensors")
+HARMLESS_CONFIG = (*_FETCHING, "_attn_implementation", "_name_or_path", "architectures", "attn_implementation", "dtype")
+HARMLESS_CONFIG += ("classifier_dropout", "finetuning_task", "gradient_checkpointing", "id2label", "label2id")
+HARMLESS_CONFIG += ("num_labels", "output_attentions", "problem_type", "return_dict", "torch_dtype", "use_cache")
+"""Keys of `config.json` that `config_args` may hold, and that change no vectors."""
+_HARMLESS_TOKENIZER = (*_FETCHING, "chat_template", "clean_up_tokenization_spaces", "model_input_names", "never_split")
+_HARMLESS_TOKENIZER += ("pad_to_multiple_of", "pad_token", "pad_token_type_id", "padding_side", "padding", "use_fast")
+_HARMLESS_TOKENIZER += ("do_basic_tokenize", "errors", "max_length", "stride", "trim_offsets", "truncation", "verbose")
+_HARMLESS_CALL = ("pad_to_multiple_of", "padding", "padding_side", "return_attention_mask", "return_length")
+_HARMLESS_CALL += ("return_offsets_mapping", "return_special_tokens_mask", "return_tensors", "return_token_type_ids")
+_HARMLESS_CALL += ("logits_to_keep", "stride", "verbose")
+
+_WORDS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")  # of tokenizers like BERT's
+CHANGING = (*_WORDS, "add_prefix_space", "keep_accents", "remove_space")
+"""Keys of `tokenizer_config.json` that change the words of some class of tokenizers."""
+_UNDERSTOOD_TOKENIZER = (*CHANGING, "split_special_tokens", "model_max_length", "truncation_side")
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerSettings:
+    """The contents of a folder's `sentence_bert_config.json`, or of an older name; all fields are optional there.
+
+    Attributes:
+      file: The file that was read.
+      max_length: Tokens of a text, special tokens included.
+      lower_case: Whether texts are lower-cased, special tokens in them excepted.
+      config: Keys that replace those of `config.json`.
+      tokenizer: Keys that replace those of `tokenizer_config.json`.
+    """
+
+    file: Path
+    max_length: int | None = None
+    lower_case: bool = False
+    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    tokenizer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    raw: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+
+    @classmethod
+    def read(cls, folder: Path) -> TransformerSettings:
+        """Reads the file; `ModelError` if a key could change vectors and is not understood, or its value is not."""
+        files = [folder / name for name in SETTINGS_FILES]
+        contents = ((file, read_object(file)) for file in files if file.is_file())
+        file, raw = next(((file, raw) for file, raw in contents if raw), (files[0], {}))
+        refuse_unknown(file, raw, _KEYS)
+        model, tokenizer, config = (_nested(file, raw, names) for names in (_MODEL, _TOKENIZER, _CONFIG))
+        refuse_unknown(file, model, _HARMLESS_MODEL, _MODEL[1])
+        refuse_unknown(file, tokenizer, (*_HARMLESS_TOKENIZER, *_UNDERSTOOD_TOKENIZER), _TOKENIZER[1])
+        calls = _nested(file, raw, ("processing_kwargs",))
+        call = {**_nested(file, calls, ("text",)), **_nested(file, calls, ("common",))}
+        accepted = {"max_length": None, "add_special_tokens": (True,), "truncation": (True, "longest_first")}
+        refuse_unknown(file, call, (*_HARMLESS_CALL, *accepted), "processing_kwargs")
+        for key, values in accepted.items():
+            if values and call.get(key) is not None and call[key] not in values:
+                raise _unsupported(file, f"processing_kwargs.{key}", call[key], f"only {values[0]!r} is supported")
+        lengths = (call.get("max_length"), tokenizer.get("model_max_length"), raw.get("max_seq_length"))
+        return cls(
+            file,
+            next((length for length in lengths if type(length) is int and length > 0), None),
+            bool(raw.get("do_lower_case")),
+            {key: value for key, value in config.items() if key not in HARMLESS_CONFIG},
+            {key: tokenizer[key] for key in _UNDERSTOOD_TOKENIZER if key in tokenizer},
+            raw,
+        )
+
+    def check_text_encoder(self) -> None:
+        """Raises `ModelError` if the Transformer gives something other than the last hidden state of plain texts."""
+        only = {"transformer_task": _TASK, "module_output_name": "token_embeddings"}
+        only |= dict.fromkeys(("query_length", "document_length", "query_expansion", "tokenizer_name_or_path"))
+        for key, value in only.items():
+            if self.raw.get(key) not in (None, value):
+                advice = f"only {value!r} is supported" if value else "remove the key, or use another model"
+                raise _unsupported(self.file, key, self.raw[key], advice)
+        modalities = self.raw.get("modality_config")
+        if modalities is None:
+            return
+        text = modalities.get("text") if isinstance(modalities, Mapping) else None
+        if not isinstance(text, Mapping) or any(text.get(key) not in (v, [v]) for key, v in _TEXT.items()):
+            raise _unsupported(self.file, "modality_config", modalities, f"expected 'text' with {_TEXT}")
+        if "message" in modalities:
+            raise ModelError(
+                f"{self.file}: modality_config contains 'message': sentence-transformers puts every text into the"
+                " tokenizer's chat template, which is not supported. If the model was not trained with it, remove"
+                " 'message' from modality_config."
+            )
+
+
+_KEYS = (*_MODEL, *_TOKENIZER, *_CONFIG, "max_seq_length", "do_lower_case", "processing_kwargs", "unpad_inputs")
+_KEYS += ("transformer_task", "modality_config", "module_output_name", "query_length", "document_length")
+_KEYS += ("query_expansion", "tokenizer_name_or_path", "cache_dir", "backend")
+
+
+def refuse_unknown(file: Path, raw: Mapping[str, Any], understood: Collection[str], within: str = "") -> None:
+    """Raises `ModelError` for a key of a file, or of an object in it, that could change vectors.
+
+    That is one that has a value and is not among those understood.
+    """
+    for key, value in raw.items():
+        if key not in understood and value not in (None, {}, []):
+            name = f"{within}.{key}" if within else key
+            raise _unsupported(file, name, value, "it could change vectors, and is not understood")
+
+
+def _unsupported(file: Path, key: str, value: Any, advice: str) -> ModelError:
+    return ModelError(f"{file}: {key} is {value!r:.80}; {advice}.")
+
+
+def _nested(file: Path, raw: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
+    """The object under the first of the names that is there; empty if none is."""
+    name = next((name for name in names if raw.get(name) is not None), "")
+    value = raw.get(name, {})
+    if not isinstance(value, Mapping):
+        raise _unsupported(file, name, value, "expected an object")
+    return value
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """The JSON object in a file of a model folder."""
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{file}: not readable as JSON ({error}).") from error
+    if not isinstance(value, dict):
+        raise ModelError(f"{file}: expected a JSON object, got {type(value).__name__}.")
+    return value
