@@ -23,7 +23,7 @@ def get_config():
     config.data.sources = ()  # files of the NLI data by name; () is all
     config.data.exclude_overlap = True  # skip NLI lines that contain a sentence of an evaluation set
     config.data.file = ""  # a TSV, CSV, JSON-lines, Parquet or text file of your own, instead of a name
-    config.data.columns = ()  # its columns of sentences, in the order the objective takes them
+    config.data.columns = ()  # its columns of sentences, in the order the objective takes them; () is usual names
     config.data.split_sentences = False  # of a text file (.txt, .txt.gz, a folder of them), read without columns
     config.data.label = ""  # its column of classes or scores
     config.data.classes = ()  # the classes as written in the file

@@ -86,5 +86,5 @@ def plan_margins(objective: Objective, loss: Loss, setup: Setup, *, teacher: str
 
 
 DISTIL_PAIRS = Objective("distil_pairs", regressed_scores, (2, 2), "vector", plan=plan_taught)
-DISTIL_LISTWISE = Objective("distil_listwise", listwise_distillation, (1, 1), "vector", plan=plan_taught)
+DISTIL_LISTWISE = Objective("distil_listwise", listwise_distillation, (1, 1), "vector", plan=plan_taught, in_batch=True)
 MARGIN_MSE = Objective("margin_mse", margin_mse, (3, 3), "margin", plan=plan_margins)

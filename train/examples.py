@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from ml_collections import ConfigDict
 
 from eval.nli import NLIRows, load_nli
 from jaxwhiten import training
-from jaxwhiten.datasets import NLI_LABELS, Examples, Pairs, load_sts, nli_triplets, text_examples
+from jaxwhiten.datasets import NLI_LABELS, Examples, Pairs, load_sts, nli_triplets, split_name, text_examples
 
 
 def load_examples(data: ConfigDict, objective: training.Objective) -> Examples:
     """The rows that `config.data` names, in the form that the objective takes."""
     alone, labeled = objective.columns == (1, 1), objective.label in ("class", "score")
-    if data.file and not data.columns:
+    if data.file and not data.columns and is_text(data.file):
         return text_examples(data.file, split=data.split_sentences, skip_bad_rows=data.skip_bad_rows)
     if data.file:
         return training.read_rows(
@@ -43,6 +44,11 @@ def load_examples(data: ConfigDict, objective: training.Objective) -> Examples:
         )
     pairs = load_sts(data.name, data.folder or None).splits["train"]
     return distinct(pairs.sentence1, pairs.sentence2) if alone else sts_pairs(pairs, *data.score_range)
+
+
+def is_text(file: str) -> bool:
+    """Whether a file, a folder or a pattern with `*` has lines of text, not a table."""
+    return Path(file).is_dir() or "*" in file or split_name(file)[1] == ".txt"
 
 
 def distinct(*columns: Sequence[str]) -> Examples:

@@ -154,7 +154,7 @@ def listed(text: str) -> list[str]:
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """Adds --columns for a table of scored pairs."""
-    names = "columns of the pairs; default: sentence1,sentence2,score, or those of a three-column table"
+    names = "columns of the pairs; default: usual names, such as sentence1,sentence2,score"
     add(parser, "--columns A,B,SCORE", names, type=listed, default=())
 
 

@@ -54,15 +54,10 @@ def integers(text: str) -> tuple[int, ...]:
 
 
 def run(args: argparse.Namespace) -> Report:
-    from jaxwhiten.datasets import RetrievalData
     from jaxwhiten.encoding import Encoder
-    from jaxwhiten.progress import note
     from jaxwhiten.scoring import evaluate, read
 
     data, settings = read(args.data, args.columns), knobs(args)
-    if names := getattr(data, "read_from", ()):
-        searches = "queries from {}, documents from {}; grades from {}"
-        note((searches if isinstance(data, RetrievalData) else "sentences from {}, {}; scores from {}").format(*names))
     ks = settings.pop("n_components", ())
     encoder = load_encoder(args)
     if encoder.without_code().head.whitening is None:

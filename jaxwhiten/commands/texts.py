@@ -18,11 +18,10 @@ from jaxwhiten.errors import DataError, InputError, check_name
 
 if TYPE_CHECKING:
     from jaxwhiten.datasets.chunks import Source
+    from jaxwhiten.datasets.columns import Columns
 
 FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet")
 STDIN = "-"
-# Column names that are used by default, in this order.
-_USUAL = ("sentence", "text")
 
 
 def add_texts(parser: argparse.ArgumentParser, what: str = "sentences", **settings: Any) -> None:
@@ -81,19 +80,30 @@ def records(
 def sources(
     words: Sequence[str], format: str | None = None, columns: Sequence[str] | None = None, ids: str | None = None
 ) -> list[Source]:
-    """The files that files, folders and patterns name, each with its format and its column of texts."""
+    """The files that files, folders and patterns name, each with its format and its column of texts.
+
+    A note says which columns were chosen by their names.
+    """
     from jaxwhiten.datasets import corpus_files
     from jaxwhiten.datasets.chunks import Source
+    from jaxwhiten.datasets.columns import TEXTS
     from jaxwhiten.datasets.tables import FORMATS as KNOWN
+    from jaxwhiten.progress import note
 
     paths = [str(path) for word in words for path in corpus_files(word, tuple(KNOWN))]
     root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
-    found = []
+    found, chosen = [], dict[str, None]()
     for path in paths:
         kind = format_of(path, format)
         check_columns(path, kind, columns, ids)
-        column = None if kind == "txt" else text_column(path, kind, columns, ids)
+        column = "+".join(columns or ()) or None
+        if kind != "txt" and not column:
+            taken = text_column(path, kind, ids)
+            chosen[taken.words(TEXTS)] = None
+            column = str(*taken.sentences)
         found.append(Source(path, kind, column, ids, Path(os.path.relpath(os.path.abspath(path), root)).as_posix()))
+    for what in chosen:
+        note(what)
     return found
 
 
@@ -125,15 +135,11 @@ def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
     return itertools.chain(first, texts)
 
 
-def text_column(path: str, format: str, columns: Sequence[str] | None, ids: str | None) -> str:
-    """The column of the sentences (`tables.Column`): as given, or the only one, or one with a default name."""
+def text_column(path: str, format: str, ids: str | None) -> Columns:
+    """The column of the sentences by its name."""
+    from jaxwhiten.datasets.columns import TEXTS, guess
     from jaxwhiten.datasets.sts import check_header
     from jaxwhiten.datasets.tables import read_header
 
-    if columns:
-        return "+".join(columns)
     check_header(path, header := [name for name in read_header(path, format) if name != ids])
-    usual = [name for name in _USUAL if name in header] or header
-    if len(header) > 1 and usual == header:
-        raise DataError(f"{path}: specify the text column with --column: {', '.join(header)[:400]}.")
-    return usual[0]
+    return guess(header, TEXTS, path)

@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "mnr (pairs, or triplets with a hard negative), cosent or cosine (scored pairs), softmax (pairs with a class)"
     )
     add(parser, "--objective NAME", f"{kinds}; or {', '.join(OBJECTIVES[4:])}; default: mnr", default="mnr")
-    column = "column of sentences; repeat it in the order of the objective. Default: all but the label, or usual names"
-    add(parser, "--column NAME", column, action="append", default=[])
+    column = "column of sentences; repeat it in the order of the objective. Default: usual names, or the only two"
+    add(parser, "--column NAME", column, action="append", default=[], dest="columns")
     add(parser, "--label COLUMN", "column of scores or classes; with mnr, of NLI's classes; default: label, or score")
     classes = "the classes, from the least to the most similar; default: those of NLI, or all in the table"
     add(parser, "--classes A,B,C", classes, type=lambda text: text.split(","), default=())
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> Report | None:
     examples = training.read_rows(
         args.rows,
         objective,
-        columns=args.column,
+        columns=args.columns,
         label=args.label,
         classes=args.classes,
         score_range=args.score_range,

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,6 +161,7 @@ def examples_of(
     classes: Sequence[str],
     score_range: tuple[int | float, int | float],
     skip_bad_rows: bool,
+    absent: Collection[str] = (),
 ) -> Examples:
     """Examples from a table.
 
@@ -170,13 +171,18 @@ def examples_of(
       classes: The labels in class order, as written in the file; empty if the label is a score.
       score_range: The scores that map to 0 and 1.
       skip_bad_rows: Whether to skip and count bad rows, instead of raising an error.
+      absent: The labels of rows to skip and count.
 
     Raises:
       DataError: An empty sentence, an unknown class, an invalid score, or no rows; the message names file and line.
     """
     bad, keep, values = BadRows(table.path, skip_bad_rows), [], []
     codes = {name: code for code, name in enumerate(classes)}
+    without = 0
     for row, line in enumerate(table.lines.tolist()):
+        if label and absent and str(table[label][row]) in absent:
+            without += 1
+            continue
         try:
             for name in columns:
                 if not str(table[name][row]).strip():
@@ -187,10 +193,10 @@ def examples_of(
             continue
         keep.append(row)
     if not keep:
-        raise DataError(f"{table.path}: no valid row to train on ({bad.count + table.skipped} invalid).")
+        raise DataError(f"{table.path}: no valid row to train on ({bad.count + table.skipped + without} invalid).")
     kept = {name: [str(table[name][row]) for row in keep] for name in columns}
     labels = np.asarray(values, np.int32 if classes else np.float32) if label else None
-    return Examples(kept, labels, tuple(classes), table.skipped + bad.count)
+    return Examples(kept, labels, tuple(classes), table.skipped + bad.count + without)
 
 
 def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[int | float, int | float]) -> float:

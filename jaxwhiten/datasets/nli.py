@@ -6,7 +6,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,12 @@ from jaxwhiten.shapes import Int8
 LABELS = ("entailment", "neutral", "contradiction")
 
 # Integer labels follow the order of the hub's data sets, which is the order of LABELS.
-_TWO_CLASSES, _NO_CLASS, _UNKNOWN = -1, -2, -3
+_TWO_CLASSES, NO_CLASS, _UNKNOWN = -1, -2, -3
 _CODES: dict[Any, int] = {name: code for code, name in enumerate(LABELS)}
 _CODES |= dict.fromkeys(("not_entailment", "non_entailment", "not entailment", "non-entailment"), _TWO_CLASSES)
 _CODES |= {name.capitalize(): code for name, code in _CODES.items()}
 _CODES |= {code: code for code in range(3)} | {str(code): code for code in range(3)}
-_CODES |= dict.fromkeys(("-", "-1", "", -1), _NO_CLASS)
+_CODES |= dict.fromkeys(("-", "-1", "", -1), NO_CLASS)
 
 
 def label_codes(table: Table, labels: Sequence[str | int | float], skip_bad_rows: bool) -> Int8[np.ndarray, " n"]:
@@ -39,3 +39,15 @@ def label_codes(table: Table, labels: Sequence[str | int | float], skip_bad_rows
         row = int(np.argmax(codes == _UNKNOWN))
         raise DataError(f"{table.where(row)}: unknown label {str(labels[row])[:40]!r}; known: {', '.join(LABELS)}.")
     return codes
+
+
+def no_class(labels: Collection[str]) -> set[str]:
+    """The labels of rows on whose class annotators did not agree, if the labels are classes of NLI; else none.
+
+    >>> sorted(no_class(["entailment", "-"])), no_class(["1", "0", "-1"])
+    (['', '-', '-1'], set())
+    """
+    absent = {label for label, code in _CODES.items() if code == NO_CLASS and isinstance(label, str)}
+    classes = set(labels) - absent
+    numbered = not classes.isdisjoint(("0", "1"))  # two of which may be any classes
+    return absent if classes and classes <= _CODES.keys() and (not numbered or "2" in classes) else set()

@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.sts import SCORES
+from jaxwhiten.datasets.columns import SEARCHES, Columns, guess, is_search
 from jaxwhiten.datasets.tables import Table, read_header, read_table, table_format
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
 from jaxwhiten.io import PathLike
 from jaxwhiten.metrics.scores import Gold
+from jaxwhiten.progress import note
 from jaxwhiten.shapes import Int
 from jaxwhiten.text import as_texts
 
@@ -31,8 +32,6 @@ COLUMNS = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
 # A quoted question may span lines; a quotation mark still open after this many lines is a stray one.
 _MAX_LINES_PER_ROW = 16
 _EXAMPLES = 5
-# Usual names of the columns of queries and their relevant documents.
-SEARCHES = (("query", "document"), ("query", "positive"), ("anchor", "positive"), ("question", "answer"))
 
 # Query id, document id, query, document, and how relevant it is: 0 or less for not at all; True is 1.
 Row = tuple[str, str, str, str | None, float | bool]
@@ -177,37 +176,50 @@ def read_pairs_file(path: PathLike, name: str | None = None) -> RetrievalData:
     return from_pairs(name or path.name, rows, {"malformed_rows": bad.count})
 
 
-def search_columns(header: Sequence[str]) -> tuple[str, str] | None:
-    """The columns of queries and documents of a table, if it has any."""
-    return next((names for names in SEARCHES if set(names) <= set(header)), None)
-
-
 def read_own(source: PathLike | Table) -> RetrievalData:
-    """Reads a BEIR folder, a table of queries and documents (`SEARCHES`), or a file in Quora's columns.
+    """Reads a BEIR folder, a table of queries and documents by their usual names, or one in Quora's columns.
 
     A BEIR folder has `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, or a single other file of judgments;
     queries without judgments are ignored. Judged documents that the corpus lacks are counted, with a warning, and
     never found. A row of a table names a relevant document of a query, unless its score, label or relevance is 0. Those
-    above 1 are grades, the gains of nDCG.
+    above 1 are grades, the gains of nDCG. A note says which columns are read.
 
     >>> read_own("searches.tsv").queries
     ['a dog', 'rain']
 
     Raises:
+      InputError: Several columns have usual names of one role.
       DataError: A file is missing or damaged, or a judgment names a missing query; the message names file and line.
     """
     if not isinstance(source, Table) and Path(source).is_dir():
         return _read_beir(Path(source))
+    where = source.path if isinstance(source, Table) else source
     header = read_header(source) if isinstance(source, Table) or table_format(source) else []
-    if (names := search_columns(header)) is None:
-        return read_pairs_file(str(source))
-    grade = next((name for name in (*SCORES, "relevance") if name in header), None)
-    columns = dict(zip(("query", "document", "label"), (*names, grade), strict=True))
-    table = read_table(source, {name: column for name, column in columns.items() if column})
-    grades = table.numbers("label") if "label" in table else np.ones(len(table.lines))
-    pairs = zip(table.texts("query"), table.texts("document"), grades.tolist(), strict=True)
-    found = from_pairs(table.path.name, ((query, document, query, document, gain) for query, document, gain in pairs))
-    return dataclasses.replace(found, read_from=(*names, grade or "no column: every row is a relevant document"))
+    if not is_search(header):
+        if not isinstance(source, Table) and (table_format(source) or "tsv") == "tsv":
+            found = read_pairs_file(str(source))
+        else:
+            found = _quora_table(source)
+        taken = Columns(COLUMNS[3:5], COLUMNS[5])
+    else:
+        taken = guess(header, SEARCHES, where)
+        columns = dict(zip(("query", "document", "label"), (*taken.sentences, taken.label), strict=True))
+        table = read_table(source, {name: column for name, column in columns.items() if column})
+        grades = table.numbers("label") if "label" in table else np.ones(len(table.lines))
+        pairs = zip(table.texts("query"), table.texts("document"), grades.tolist(), strict=True)
+        rows = ((query, document, query, document, gain) for query, document, gain in pairs)
+        found = from_pairs(table.path.name, rows)
+    note(taken.words(SEARCHES))
+    grades_from = taken.label or "no column: every row is a relevant document"
+    return dataclasses.replace(found, read_from=(*map(str, taken.sentences), grades_from))
+
+
+def _quora_table(source: PathLike | Table) -> RetrievalData:
+    table = read_table(source, {name: name for name in COLUMNS[1:]})
+    ids = (map(str, table[name]) for name in COLUMNS[1:3])
+    texts = map(table.texts, COLUMNS[3:5])
+    rows = zip(*ids, *texts, table.numbers(COLUMNS[5]).tolist(), strict=True)
+    return from_pairs(table.path.name, rows)
 
 
 def _read_beir(folder: Path) -> RetrievalData:

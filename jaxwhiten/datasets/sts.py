@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxwhiten.datasets import protocol
+from jaxwhiten.datasets.columns import PAIRS, Columns, guess, labels_of, shown
 from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask, data_folder
 from jaxwhiten.datasets.senteval import NUMBER, load_sample, read_task
-from jaxwhiten.datasets.tables import Column, Table, parts_of, read_header, read_table, table_format
+from jaxwhiten.datasets.tables import Column, Table, read_header, read_table, table_format
 from jaxwhiten.errors import DataError, InputError, check_name
 from jaxwhiten.io import PathLike, cache_dir
+from jaxwhiten.progress import note
 
 _COLUMNS = ("sentence1", "sentence2", "score")
 _NAME = 3  # words of a column's name
-# Usual names of columns, those of data sets on the hub among them.
-SENTENCES = (
-    *(("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("sentence_A", "sentence_B")),
-    *(("question1", "question2"), ("premise", "hypothesis"), ("text1", "text2"), ("text_a", "text_b")),
-)
-_KINDS = ("score", "label", "labels", "similarity", "similarity_score", "relatedness_score", "gold_label")
-SCORES = (*_KINDS, "is_duplicate")
 
 
 def load_sts(task: str, data_dir: PathLike | None = None) -> STSTask:
@@ -62,10 +57,11 @@ def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pair
 
     Args:
       source: A `.tsv`, `.csv`, `.jsonl` or `.parquet` file, or the result of `as_table`.
-      columns: Names of both sentences and of the score. By default usual names (`SENTENCES`, `SCORES`), or the columns
-        of a table of three, the score last. A first line whose third of three cells is a number is a row, not a header.
+      columns: Names of both sentences and of the score. By default usual names, and the order for at most two others;
+        a note says which. A first line whose third of three cells is a number is a row, not a header.
 
     Raises:
+      InputError: The names do not settle which columns these are.
       DataError: A column is missing, or a score is not a number; the message names the line.
     """
     if len(columns) not in (0, 3):
@@ -74,10 +70,18 @@ def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pair
     bare = not columns and len(header) == 3 and NUMBER.fullmatch(header[2].strip()) and is_row(header)
     if not bare and not columns:
         check_header(source, header)
-    names = _COLUMNS if bare else columns or pair_columns(source, header)
+    where = source.path if isinstance(source, Table) else source
+    if bare:
+        taken = Columns(("column 1", "column 2"), "column 3")
+    elif columns:
+        taken = Columns(tuple(columns[:2]), columns[2])
+    else:
+        taken = _pair_columns(where, header)
+    names = _COLUMNS if bare else (*taken.sentences, taken.label)
     table = read_table(source, dict(zip(_COLUMNS, names, strict=True)), header=_COLUMNS if bare else ())
+    note(taken.words(PAIRS))
     first, second = (table.texts(column) for column in _COLUMNS[:2])
-    told = ("column 1", "column 2", "column 3") if bare else tuple("+".join(parts_of(name, header)) for name in names)
+    told = tuple(shown([name]) for name in (*taken.sentences, taken.label))
     return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first), told)
 
 
@@ -96,16 +100,10 @@ def check_header(source: PathLike | Table, header: Sequence[str]) -> None:
         )
 
 
-def pair_columns(source: PathLike | Table, header: Sequence[str]) -> tuple[str, ...]:
-    """The columns of both sentences and of the score, by their names, or of three columns by position."""
-    score = next((name for name in SCORES if name in header), header[2] if len(header) == 3 else None)
-    rest = tuple(name for name in header if name != score)
-    sides = next((names for names in SENTENCES if set(names) <= set(rest)), rest)
-    if score is None and len(header) == 2:
-        raise DataError(
-            f"{source}: two columns and no score: add a column score, of numbers or of 0 and 1; or name the columns"
+def _pair_columns(where: object, header: Sequence[str]) -> Columns:
+    if len(header) == 2 and not labels_of(header):
+        raise InputError(
+            f"{where}: two columns and no score: add a column score, of numbers or of 0 and 1; or name the columns"
             " query and document, to score a search."
         )
-    if score is None or len(sides) != 2:
-        raise DataError(f"{source}: specify columns=SENTENCE1,SENTENCE2,SCORE; there are {', '.join(header)[:400]}.")
-    return (*sides, score)
+    return guess(header, PAIRS, where)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, no_type_check
 import numpy as np
 
 from jaxwhiten.datasets import Pairs, RetrievalData, read_own, read_pairs
+from jaxwhiten.datasets.columns import is_search
 from jaxwhiten.datasets.retrieval import COLUMNS as QUORA
-from jaxwhiten.datasets.retrieval import search_columns
 from jaxwhiten.datasets.tables import Column, Table, as_table, read_header
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.shapes import Float, Real
@@ -43,7 +43,8 @@ def read(data: Any, columns: Sequence[Column] = ()) -> Pairs | RetrievalData | S
 
     Raises:
       DataError: A file is missing or damaged, or lacks a column; the message names file and line.
-      InputError: There are fewer than two different scores, or an item is not a sentence.
+      InputError: There are fewer than two different scores, an item is not a sentence, or the names of a table do not
+        settle the roles of its columns.
     """
     data = list(data) if isinstance(data, Iterator) else data
     rows = isinstance(data, list) and data and isinstance(data[0], Mapping)
@@ -52,7 +53,7 @@ def read(data: Any, columns: Sequence[Column] = ()) -> Pairs | RetrievalData | S
         if not columns and not isinstance(table, Table) and Path(table).is_dir():
             return read_own(table)
         names = [name.strip('"') for name in read_header(table)]
-        searches = not columns and (search_columns(names) or set(names).issuperset(QUORA[1:]))
+        searches = not columns and (is_search(names) or set(names).issuperset(QUORA[1:]))
         data = read_own(table) if searches else read_pairs(table, columns)
     return data if isinstance(data, RetrievalData) else _checked(data)
 

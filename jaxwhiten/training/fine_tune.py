@@ -129,11 +129,16 @@ def fine_tune(
     """
     start = trainable(encoder, options, model_folder, say)
     objective.check([*examples.columns, *["negative"] * bool(options.negatives)], examples.label_kind)
+    part = options.batch_size // options.accumulate
+    if objective.in_batch and part < 2 and len(examples.columns) + bool(options.negatives) < 3:
+        raise InputError(
+            f"batch_size={options.batch_size}, accumulate={options.accumulate}: {objective.name!r} compares the rows of"
+            f" a batch, and a row alone trains nothing: set batch_size={2 * options.accumulate} or more."
+        )
     examples = mined(examples, options, say) if options.negatives else examples
     say(f"{len(examples):,} rows of {' / '.join(examples.columns)}; {examples.skipped:,} skipped")
     if objective.in_batch and options.accumulate > 1:
-        rows = options.batch_size // options.accumulate
-        say(f"accumulate={options.accumulate}: in-batch negatives come from {rows} rows, not {options.batch_size}")
+        say(f"accumulate={options.accumulate}: in-batch negatives come from {part} rows, not {options.batch_size}")
     setup = _setup(start, examples, objective, options, say)
     plan, table = make_plan(objective, setup), setup.table
     trained, size = _count(plan.params), _count(nnx.state(setup.model, nnx.Param))

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from jaxwhiten.datasets.columns import Columns, Kind, guess, labels_of, shown
 from jaxwhiten.datasets.examples import Examples, examples_of, linked_groups, nli_triplets, text_examples
-from jaxwhiten.datasets.nli import LABELS, label_codes
-from jaxwhiten.datasets.retrieval import SEARCHES
+from jaxwhiten.datasets.nli import LABELS, NO_CLASS, label_codes, no_class
 from jaxwhiten.datasets.senteval import NUMBER
-from jaxwhiten.datasets.sts import SCORES, SENTENCES, check_header
+from jaxwhiten.datasets.sts import check_header
 from jaxwhiten.datasets.tables import Column, Table, as_table, parts_of, read_header, read_table
 from jaxwhiten.datasets.textfile import split_name
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
+from jaxwhiten.progress import note
 from jaxwhiten.search import build_index
 from jaxwhiten.text import SIDES, Texts, as_texts
 from jaxwhiten.training.plan import Objective
 
-_COLUMNS = (
-    ("anchor", "positive", "negative"),
-    ("query", "positive", "negative"),
-    *(*SEARCHES, *SENTENCES, ("sentence",), ("text",)),
-)
-_IDS = ("id", "idx", "index", "guid", "pair_id", "pairid")
+_TRUTHS = ("true", "false", "yes", "no")
 
 
 def read_rows(
@@ -49,7 +45,8 @@ def read_rows(
       rows: A table's path (TSV, CSV, JSON lines or Parquet), a text file of sentences, `Examples`, tuples, dicts, a
         mapping of columns, a DataFrame, or a `datasets.Dataset`.
       columns: The columns of sentences, those joined by a line break as `("title", "body")` or `"title+body"`; by
-        default all but the label, or usual names such as anchor and positive.
+        default those with usual names such as anchor, positive and negative, in any order. At most two columns of other
+        names, and all columns of rows without names, are taken in order. A note says which.
       label: The column of classes or scores; by default one with a usual name, or the last. With an objective on
         unlabeled rows, it holds the classes of NLI, whose contradictions become hard negatives.
       classes: The classes, best from the least to the most similar, because held-out rows are scored in this order; by
@@ -58,7 +55,7 @@ def read_rows(
       skip_bad_rows: Whether to skip and count invalid rows, instead of raising an error.
 
     Raises:
-      InputError: The columns are ambiguous, or the rows are not of a kind that can be read.
+      InputError: The names do not settle the roles of the columns, or the rows are not of a kind that can be read.
       DataError: A row is invalid.
     """
     if isinstance(rows, Examples):
@@ -71,56 +68,74 @@ def read_rows(
     header = read_header(source)
     if not columns:
         check_header(source, header)
-    found, label = _chosen(header, where, objective, columns, label)
-    wanted = {" + ".join(parts_of(column, header)): column for column in found}
+    taken = _chosen(header, where, objective, columns, label)
+    label = taken.label
+    wanted = {" + ".join(parts_of(column, header)): column for column in taken.sentences}
     names = list(wanted)
     table = read_table(source, wanted | ({label: label} if label else {}), skip_bad_rows=skip_bad_rows)
     if label and objective.label not in ("class", "score"):
         return _triplets(table, names, label, skip_bad_rows)
     for name in [] if columns else names:
-        if len(table[name]) and all(value in LABELS or NUMBER.fullmatch(str(value).strip()) for value in table[name]):
+        if len(table[name]) and all(map(_is_label, table[name])):
             raise _no_sentences(where, name)
-    given = [str(value) for value in table[label]] if label else []
-    if objective.label == "class" and not classes:
-        found = sorted(set(given))
-        classes = LABELS[::-1] if set(found) <= set(LABELS) else found
+    absent: Collection[str] = ()
+    if objective.label == "class":
+        given = [str(value) for value in table[label or ""]]
+        absent = no_class(classes or given)
+        _note_absent(where, sum(map(absent.__contains__, given)))
+        found = sorted(set(given) - absent)
+        ordered = set(found) <= set(LABELS)
+        if not (classes or ordered):
+            listed = shown(found)
+            note(f"{where}: classes {listed}; specify `classes`, from the least similar on, to score held-out rows")
+        classes = classes or (LABELS[::-1] if ordered else found)
     elif objective.label == "score" and score_range is None:
         numbers = table.numbers(label or "")
         score_range = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
         if not score_range[0] < score_range[1]:
             raise InputError("The scores of the rows are all equal: there is nothing to learn from them.")
     of = classes if objective.label == "class" else ()
-    examples = examples_of(table, names, label, of, score_range or (0.0, 1.0), skip_bad_rows)
+    examples = examples_of(table, names, label, of, score_range or (0.0, 1.0), skip_bad_rows, absent)
     unlabeled = len(names) > 2 and examples.label is None
     return examples.without_false_negatives() if unlabeled else examples
 
 
 def _chosen(
     header: Sequence[str], where: PathLike, objective: Objective, columns: Sequence[Column], label: str | None
-) -> tuple[Sequence[Column], str | None]:
-    """The columns of sentences and the column of the label."""
-    least, most = objective.columns
-    for name in itertools.chain(*(parts_of(column, header) for column in (*columns, *filter(None, [label])))):
+) -> Columns:
+    """The columns of sentences and the column of the label, which a note names."""
+    given = [part for column in columns for part in parts_of(column, header)]
+    for name in (*given, *filter(None, [label])):
         if name not in header:
             raise InputError(f"{where}: no column {name!r}; the columns are {', '.join(map(str, header))[:400]}.")
-    if objective.label in ("class", "score") and label is None:
-        usual = [name for name in SCORES if name in header and name not in columns]
-        label = usual[0] if usual else header[-1] if len(header) == len(columns or range(least)) + 1 else None
-        if label is None:
-            raise InputError(f"{where}: specify the column of the {objective.label}: {', '.join(header)[:400]}.")
-    if columns:
-        return columns, label
-    scored = [name for name in SCORES if name in header and name != label]
-    if scored and least > 1:  # pairs, whatever their score, would be trained as pairs that belong together
-        raise _no_sentences(where, scored[0])
-    rest = [name for name in header if name != label and name.lower() not in _IDS]
-    if least <= len(rest) <= (most or 3):
-        return rest, label
-    fitting = [names for names in _COLUMNS if set(names) <= set(rest) and least <= len(names) <= (most or 3)]
-    if not fitting:
-        raise InputError(f"{where}: specify the columns of sentences: {', '.join(rest)[:400]}.")
-    more = [name for name in rest if "negative" in name and name not in fitting[0]] if most is None else []
-    return [*fitting[0], *more], label
+    kind = _kind(objective, label)
+    scored = [name for name in labels_of(header) if name != label]
+    if scored and kind.least > 1 and not columns and objective.label not in ("class", "score"):
+        raise _no_sentences(where, scored[0])  # pairs, whatever their score, would be trained as ones that match
+    taken = guess(header, kind, where, columns=columns, label=label)
+    note(f"{where}: {taken.words(kind)}")
+    return taken
+
+
+def _kind(objective: Objective, label: str | None) -> Kind:
+    """The roles of the rows that the objective takes."""
+    least, most = objective.columns
+    labeled = objective.label in ("class", "score")
+    what = str(objective.label) if labeled else "class" if label else ""
+    remedy, of_label = "specify the columns of sentences with `columns`", f"the column of the {what} with `label`"
+    nouns: tuple[str, ...] = ("sentences",)
+    if labeled:
+        remedy += f" and {of_label}"
+    elif most != 1 and not label and objective.label != "vector":
+        nouns = ("anchors", "positives", "negatives")[: 2 if most == 2 else 3]
+        remedy += f", in the order {', '.join(nouns)}"
+    return Kind(nouns, remedy, least, most, what, f"specify {of_label}")
+
+
+def _is_label(value: object) -> bool:
+    """Whether a cell holds a class of NLI, a number or a truth value instead of a sentence."""
+    text = str(value).strip()
+    return text in LABELS or text.lower() in _TRUTHS or NUMBER.fullmatch(text) is not None
 
 
 def _no_sentences(where: PathLike, column: str) -> InputError:
@@ -135,12 +150,18 @@ def _triplets(table: Table, names: Sequence[str], label: str, skip_bad_rows: boo
     if len(names) != 2:
         raise InputError(f"Rows with a class have two sentences, these have {len(names)}: omit the label.")
     codes = label_codes(table, table[label], skip_bad_rows)
-    kept = np.flatnonzero(codes >= 0)
+    kept, absent = np.flatnonzero(codes >= 0), int(np.count_nonzero(codes == NO_CLASS))
+    _note_absent(table.path, absent)
     premise, hypothesis = ([table.texts(name)[row] for row in kept] for name in names)
     examples = nli_triplets(premise, hypothesis, codes[kept])
     if not len(examples):
         raise DataError(f"{table.path}: no premise has both an entailed and a contradicting hypothesis.")
-    return examples
+    return dataclasses.replace(examples, skipped=examples.skipped + absent)
+
+
+def _note_absent(where: PathLike, count: int) -> None:
+    if count:
+        note(f"{where}: {count:,} rows without a class that annotators agreed on are left out")
 
 
 def mine_negatives(

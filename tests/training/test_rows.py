@@ -94,7 +94,7 @@ def test_sentences_of_a_text_file(tmp_path):
         ([("a", None)], "mnr", {}, "column2 is None"),
         ([("a", "")], "mnr", {}, "'column2' is empty"),
         ({"a": ["x"], "b": ["y", "z"]}, "mnr", {}, "columns of one length"),
-        ([{"w": "a", "x": "b", "y": "c", "z": "d"}], "mnr", {}, "specify the columns of sentences: w, x, y, z"),
+        ([{"w": "a", "x": "b", "y": "c", "z": "d"}], "mnr", {}, "in the order anchors, positives, negatives; there are w, x, y, z"),
         (ROWS, "cosent", {"columns": ("column1", "colum2")}, "no column 'colum2'"),
         ([("a", "b")], "cosent", {}, "specify the column of the score"),
         ([("a", "b", 1), ("c", "d", 1)], "cosent", {}, "all equal"),
