@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.examples import Examples, examples_of, linked_groups, nli_triplets, text_examples
+from jaxwhiten.datasets.examples import Examples, examples_of, nli_triplets, text_examples
 from jaxwhiten.datasets.nli import LABELS, label_codes
 from jaxwhiten.datasets.retrieval import SEARCHES
 from jaxwhiten.datasets.senteval import NUMBER
+from jaxwhiten.datasets.splits import linked_groups
 from jaxwhiten.datasets.sts import SCORES, SENTENCES, check_header
 from jaxwhiten.datasets.tables import Column, Table, as_table, parts_of, read_header, read_table
 from jaxwhiten.datasets.textfile import split_name
