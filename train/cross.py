@@ -94,15 +94,15 @@ def load_examples(config: ConfigDict, held_out: dict[str, Examples]) -> Examples
     examples = examples.take(config.data.limit, config.seed) if config.data.limit else examples
     if len(examples.columns) != 2:
         raise InputError(f"A cross-encoder takes rows of two sentences; these have {', '.join(examples.columns)}.")
-    seen = {plain(text) for rows in held_out.values() for column in rows.columns.values() for text in column}
+    seen = [column for rows in held_out.values() for column in rows.columns.values()]
     if config.data.exclude:
         retrieval = load_search(config.data.exclude, config.data.folder or None)
-        seen |= set(map(plain, retrieval.documents + retrieval.queries))
-    rows = list(zip(*examples.columns.values(), strict=True))
-    kept = [row for row, pair in enumerate(rows) if seen.isdisjoint(map(plain, pair))]
-    print(f"{len(kept)} rows of {' / '.join(examples.columns)}; {len(rows) - len(kept)} share a text with test data")
-    first, second = ([rows[row][side] for row in kept] for side in (0, 1))
-    label = np.ones(len(kept), np.float32) if examples.label is None else examples.label[kept]
+        seen += [retrieval.documents, retrieval.queries]
+    kept = examples.without_sentences(seen, plain)
+    shared = len(examples) - len(kept)
+    print(f"{len(kept)} rows of {' / '.join(kept.columns)}; {shared} share a text with test data")
+    first, second = kept.columns.values()
+    label = np.ones(len(kept), np.float32) if kept.label is None else kept.label
     if config.negatives:
         together = np.flatnonzero(label >= 0.5).tolist()
         miner, sides = (

@@ -52,7 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: auto (from the model folder)", default="auto")
     add(parser, "--max-length TOKENS", "tokens per text; default: from the model folder, or 128", type=tokens)
     add(parser, "--lora", f"train low-rank products of rank {RANK} instead of all parameters")
-    add(parser, "--dev PAIRS", "a table of scored pairs that chooses the checkpoint, instead of held-out rows")
+    dev = "a table of scored pairs that chooses the checkpoint, instead of held-out rows; its sentences are not trained on"
+    add(parser, "--dev PAIRS", dev)
     add(parser, "--setting NAME=VALUE", "a setting of the objective, such as scale=20", action="append", default=[])
     add(parser, "--skip-invalid", "skip and count invalid rows")
     fields = {field.name: field for field in dataclasses.fields(TrainingOptions)}
@@ -88,6 +89,7 @@ def run(args: argparse.Namespace) -> Report | None:
     )
     if args.dev:
         held_out = training.HeldOut(training.read_rows(args.dev, training.find_objective("cosent")))
+        kept = training.beside(kept, held_out)
     output = Path(args.output)
     folder = output.with_name(f"{output.name}.training")
     how: dict[str, Any] = {"held_out": held_out, "model_folder": args.output, "say": say}
@@ -103,32 +105,42 @@ def run(args: argparse.Namespace) -> Report | None:
     if held_out is None:
         text = "No rows were held out, so the last checkpoint was kept: score it with `jaxwhiten score`."
     else:
-        figures = held_out.compare({**tuned.held_out, "TF-IDF": held_out.values_of_words()})
+        figures = held_out.compare({**tuned.held_out, "TF-IDF": held_out.values_of_words()}, tuned.checkpoints)
         io.write_json(folder / "results.json", to_json({**results, "step": tuned.step, "held_out": figures}))
         training.write_held_out(folder / "held_out.tsv", held_out)
-        said = verdict(figures, held_out.name)
-        text, facts = f"{table(figures, held_out)}\n\n{said}", {**facts, "held_out": figures, "verdict": said}
+        said = verdict(figures, held_out.name, len(tuned.checkpoints))
+        facts |= {"held_out": figures, "checkpoints": len(tuned.checkpoints), "verdict": said}
+        text = f"{table(figures, held_out)}\n\n{said}"
     return Report(text, facts)
 
 
 def table(figures: dict[str, Figure], held_out: HeldOut) -> str:
-    lines = [f"{len(held_out.examples):,} held-out rows; {held_out.name} × 100", ""]
+    rows, units = len(held_out.examples), int(held_out.units.max()) + 1
+    groups = f" in {units:,} groups without a common sentence" if units < len(held_out.units) else ""
+    lines = [f"{rows:,} held-out rows{groups}; {held_out.name} × 100", ""]
     lines.append(f"{'':8}{held_out.name:>10}{'95% CI':>16}{'vs. before':>27}")
     for name, figure in figures.items():
         if math.isnan(figure.value):
             lines.append(f"{name:8}{'undefined':>10}, all similarities are equal")
             continue
         gain = "" if name == "before" else str(figure.change)
-        lines.append(f"{name:8}{figure.value:10.2f}{'{:.2f}–{:.2f}'.format(*figure.interval):>16}{gain:>27}".rstrip())
+        ends = "" if math.isnan(figure.interval.low) else "{:.2f}–{:.2f}".format(*figure.interval)
+        lines.append(f"{name:8}{figure.value:10.2f}{ends:>16}{gain:>27}".rstrip())
     return "\n".join(lines)
 
 
-def verdict(figures: dict[str, Figure], measure: str) -> str:
-    """One sentence: whether training helped, beyond chance, and whether words alone do better."""
+def verdict(figures: dict[str, Figure], measure: str, checkpoints: int = 1) -> str:
+    """One sentence: whether training helped, beyond chance, and whether words alone do better.
+
+    Of several checkpoints, the best was chosen on the same rows; the interval allows for that.
+    """
     after, words = figures["after"], figures["TF-IDF"]
     gain, (low, high) = after.change
-    changed = f"{measure} {gain:+.2f}, 95% CI {low:+.2f} to {high:+.2f}"
-    if low > 0:
+    choice = f", which allows for choosing the best of {checkpoints} checkpoints on the same rows"
+    changed = f"{measure} {gain:+.2f}, 95% CI {low:+.2f} to {high:+.2f}{choice if checkpoints > 1 else ''}"
+    if math.isnan(low):
+        text = f"Too few held-out rows share no sentence to judge the training ({measure} {gain:+.2f}): hold out more"
+    elif low > 0:
         text = f"Training helped: {changed}"
     elif high < 0:
         text = f"Training made the model worse ({changed}): keep the old one, or use a lower learning rate or more rows"

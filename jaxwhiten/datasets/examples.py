@@ -6,13 +6,14 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jaxwhiten.datasets.retrieval import COLUMNS
+from jaxwhiten.datasets.splits import sentence_key, shares, split
 from jaxwhiten.datasets.tables import Table
 from jaxwhiten.datasets.textfile import BadRows, Corpus, corpus_files, split_name
 from jaxwhiten.errors import DataError, InputError
@@ -55,25 +56,29 @@ class Examples:
         return self._rows(np.sort(np.random.default_rng(seed).choice(len(self), count, replace=False)))
 
     def hold_out(self, share: float, seed: int = 0) -> tuple[Examples, Examples]:
-        """Splits rows into those to train on and those to score.
+        """Splits rows into those to train on and those to score, without a sentence on both sides.
 
-        Without labels, no sentence is on both sides: rows that share a sentence, in any column and ignoring case, stay
-        together, also through chains of rows. With labels, rows that share their first sentence stay together. These
-        groups are drawn at random.
+        See `jaxwhiten.datasets.splits.split`. Rows on neither side, which connect both, count as `skipped` of the rows
+        to train on.
 
         Raises:
-          InputError: The share leaves a side empty, or the rows have only one column.
+          InputError: The rows have only one column, or are too connected to be split.
         """
         if len(self.columns) < 2:
             raise InputError("Only rows of at least two sentences can be held out.")
-        number: dict[str, int] = {}
-        texts = np.array([[number.setdefault(sentence_key(t), len(number)) for t in c] for c in self.columns.values()])
-        group = linked_groups(texts if self.label is None else texts[:1])
-        count = int(group.max()) + 1
-        out = (np.random.default_rng(seed).random(count) < share)[group[texts[0]]]
-        if out.all() or not out.any():
-            raise InputError(f"A share of {share} held out of {count} groups of rows leaves one side empty.")
-        return self._rows(np.flatnonzero(~out)), self._rows(np.flatnonzero(out))
+        parts = split(self.columns.values(), share, seed)
+        kept = dataclasses.replace(self._rows(parts.train), skipped=self.skipped + len(parts.connecting))
+        return kept, self._rows(parts.held_out)
+
+    def without_sentences(self, others: Iterable[Sequence[str]], key: Callable[[str], str] = sentence_key) -> Examples:
+        """The rows without a sentence that occurs in the columns of other rows; rows left out are in `skipped`.
+
+        >>> examples = Examples({"anchor": ["a dog", "rain"], "positive": ["A dog runs.", "It rains."]})
+        >>> examples.without_sentences([["It  RAINS."]]).columns["anchor"]
+        ['a dog']
+        """
+        kept = np.flatnonzero(~shares(self.columns.values(), others, key))
+        return dataclasses.replace(self._rows(kept), skipped=self.skipped + len(self) - len(kept))
 
     def without_false_negatives(self) -> Examples:
         """The rows of anchor, positive and negatives without a negative that is the anchor or a positive of it.
@@ -90,21 +95,6 @@ class Examples:
     def _rows(self, rows: Int[np.ndarray, " m"]) -> Examples:
         columns = {name: [column[row] for row in rows] for name, column in self.columns.items()}
         return Examples(columns, None if self.label is None else self.label[rows], self.classes, self.skipped)
-
-
-def linked_groups(rows: Int[np.ndarray, "columns n"]) -> Int[np.ndarray, " texts"]:
-    """The group of every text, from rows of text numbers: rows that share texts, also through others, form a group."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    links = (np.repeat(rows[:1], len(rows), axis=0).ravel(), rows.ravel())
-    texts = int(rows.max()) + 1
-    return connected_components(coo_matrix((np.ones(rows.size, bool), links), shape=(texts, texts)), directed=False)[1]
-
-
-def sentence_key(text: str) -> str:
-    """A key that ignores case and white space, equal for two spellings of a sentence."""
-    return " ".join(text.casefold().split())
 
 
 def nli_triplets(premises: Sequence[str], hypotheses: Sequence[str], labels: Int[np.ndarray, " n"]) -> Examples:

@@ -12,10 +12,17 @@ from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import as_floats
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary
 from jaxwhiten.datasets import Pairs, RetrievalData
+from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import binary_scores, discounted_gains, recalls, reciprocal_ranks, spearman
-from jaxwhiten.metrics.bootstrap import draws, mean_resamples, percentile_interval, spearman_resamples
+from jaxwhiten.metrics.bootstrap import (
+    chosen_intervals,
+    mean_resamples,
+    percentile_interval,
+    spearman_resamples,
+    unit_draws,
+)
 from jaxwhiten.scoring.data import ScoredPairs, read
 from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
 from jaxwhiten.scoring.words import BM25, TFIDF, best, cosines, count, nearest, weigh
@@ -25,7 +32,8 @@ from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 
 Encode = Callable[[Encoder, list[str], str | None], np.ndarray]
 Form = tuple[str, int, int | None, Any]  # name, dimensions, bytes, and what is scored
-_Measured = tuple[list[dict[str, float]], list[dict[str, np.ndarray]]]  # of each form, by measure: scores, resamples
+# Of each form, by measure, its score and its resamples; and the number of units that were resampled.
+_Measured = tuple[list[dict[str, float]], list[dict[str, np.ndarray]], int]
 _DEEP = 100  # results per query
 _HELD = 1 << 25  # similarities held at once
 
@@ -87,7 +95,8 @@ def evaluate(
         if sizes or ks or whitening or versus:
             raise InputError("Vectors are compared unchanged: pass sentences to score bytes, k or versus.")
         forms: list[Form] = [(RAW, *_size(encoder), encoder.similarity_pairwise(given.first, given.second))]
-        rows = _rows(forms, *_correlations(forms, given.gold, resamples, seed))
+        units = np.arange(len(given.gold))
+        rows = _rows(forms, *_correlations(forms, given.gold, units, resamples, seed))
         return Evaluation("", {"pairs": len(given.gold)}, rows, 0, "", *about)
     encode = encode or encoded
     raw = encoder.without_code().before_whitening()
@@ -98,9 +107,10 @@ def evaluate(
         forms.append((Path(versus.name).name, *_size(versus), compared(versus, given, encode)))
     forms += by_words(scored.data)
     own = max((i for i, (_, way) in enumerate(ways) if way.head is encoder.head), default=0)
-    rows = _rows(forms, *scored.measured(forms, resamples, seed), own)
+    other = len(ways) if versus else None
+    rows = _rows(forms, *scored.measured(forms, resamples, seed), own, other)
     fitted = f"fitted on {scored.fitted_on}" if len(ways) > 1 + own else ""
-    return Evaluation(scored.name, scored.counts, rows, own, fitted, *about, versus=len(ways) if versus else None)
+    return Evaluation(scored.name, scored.counts, rows, own, fitted, *about, versus=other)
 
 
 def encoded(encoder: Encoder, texts: list[str], role: str | None, **how: Any) -> np.ndarray:
@@ -176,8 +186,9 @@ class _Pairs:
         return way.similarity_pairwise(made[self.left], made[self.right])
 
     def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> _Measured:
-        """Correlations of the similarities with the scores."""
-        return _correlations(forms, self.data.score, resamples, seed)
+        """Correlations of the similarities with the scores; pairs that share a sentence are drawn together."""
+        units = independent([self.data.sentence1, self.data.sentence2])
+        return _correlations(forms, self.data.score, units, resamples, seed)
 
 
 class _Search:
@@ -220,7 +231,7 @@ class _Search:
         table = 100 * np.stack(list(of_queries.values()), axis=1)  # [forms, measures, queries]
         drawn = mean_resamples(table.reshape(-1, table.shape[-1]), resamples, seed).reshape(*table.shape[:2], -1)
         values = [dict(zip(of_queries, row, strict=True)) for row in table.mean(axis=2).tolist()]
-        return values, [dict(zip(of_queries, row, strict=True)) for row in drawn]
+        return values, [dict(zip(of_queries, row, strict=True)) for row in drawn], table.shape[-1]
 
 
 def _ways(
@@ -262,23 +273,35 @@ def _size(way: Encoder) -> tuple[int, int]:
     return code.affine.outputs, code.nbytes
 
 
-def _correlations(forms: Sequence[Form], gold: Float[np.ndarray, " n"], resamples: int, seed: int) -> _Measured:
+def _correlations(
+    forms: Sequence[Form], gold: Float[np.ndarray, " n"], units: Int[np.ndarray, " n"], resamples: int, seed: int
+) -> _Measured:
     """Correlations of similarities with the scores, or how well they separate two labels; forms share the resamples."""
     if len(np.unique(gold)) == 2:
-        return _separations(forms, gold, resamples, seed)
-    drawn = spearman_resamples(np.stack([form[-1] for form in forms]), gold, resamples, seed)
+        return _separations(forms, gold, units, resamples, seed)
+    drawn = spearman_resamples(np.stack([form[-1] for form in forms]), gold, resamples, seed, units)
     values = [{"spearman": 100 * spearman(form[-1], gold), "pearson": _pearson(form[-1], gold)} for form in forms]
-    return values, [{"spearman": of_form} for of_form in drawn]
+    return values, [{"spearman": of_form} for of_form in drawn], int(units.max()) + 1
 
 
-def _separations(forms: Sequence[Form], gold: Float[np.ndarray, " n"], resamples: int, seed: int) -> _Measured:
-    """Average precision and ROC AUC of pairs with two labels; pairs are drawn within each label."""
+def _separations(
+    forms: Sequence[Form], gold: Float[np.ndarray, " n"], units: Int[np.ndarray, " n"], resamples: int, seed: int
+) -> _Measured:
+    """Average precision and ROC AUC of pairs with two labels; NaN in a resample without one of them.
+
+    Labels are drawn with their pairs, and the number of units is that of the rarer label: with as many pairs of each
+    label in every resample, intervals of the average precision are too narrow.
+    """
     names, once = ("average_precision", "roc_auc"), np.ones((len(gold), 1), np.float32)
-    blocks = [np.stack([binary_scores(form[-1], gold, c) for form in forms]) for c in draws(gold, resamples, seed)]
+    blocks = []
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for counts in unit_draws(units, resamples, seed):
+            blocks.append(np.stack([binary_scores(form[-1], gold, counts) for form in forms]))
     whole = [binary_scores(form[-1], gold, once) for form in forms]
     values = [{name: 100 * float(score[0]) for name, score in zip(names, row, strict=True)} for row in whole]
     drawn = 100 * np.concatenate(blocks, axis=2)
-    return values, [dict(zip(names, of_form, strict=True)) for of_form in drawn]
+    rarer = min(len(np.unique(units[gold == label])) for label in np.unique(gold))
+    return values, [dict(zip(names, of_form, strict=True)) for of_form in drawn], rarer
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:
@@ -287,17 +310,35 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _rows(
-    forms: Sequence[Form], values: Sequence[dict[str, float]], drawn: Sequence[dict[str, np.ndarray]], own: int = 0
+    forms: Sequence[Form],
+    values: Sequence[dict[str, float]],
+    drawn: Sequence[dict[str, np.ndarray]],
+    units: int,
+    own: int = 0,
+    versus: int | None = None,
 ) -> tuple[Row, ...]:
-    """Rows with intervals, and the paired differences of the first measure to the first form and to form `own`."""
-    first, rows = next(iter(values[0])), list[Row]()
+    """Rows with intervals, and the paired differences of the first measure to the first form and to form `own`.
 
-    def change(row: int, base: int) -> Change | None:
-        value = values[row][first] - values[base][first]
-        return None if row == base else Change(value, percentile_interval(drawn[row][first] - drawn[base][first]))
+    The verdict chooses one of the encoder's forms, and one of the baselines, by their scores: the intervals of the
+    differences of all of them hold at once.
+    """
+    first = next(iter(values[0]))
+    sized = [number for number, (_, _, size, _) in enumerate(forms) if size is not None and number != versus]
+    words = [number for number, (_, _, size, _) in enumerate(forms) if size is None]
+    chosen_from = [family for family in (sized, words, [] if versus is None else [versus]) if family]
 
+    def changes(base: int) -> list[Change | None]:
+        found: list[Change | None] = [None] * len(forms)
+        for family in chosen_from:
+            others = [number for number in family if number != base]
+            samples = [drawn[number][first] - drawn[base][first] for number in others]
+            intervals = chosen_intervals(np.stack(samples), units) if others else []
+            for number, interval in zip(others, intervals, strict=True):
+                found[number] = Change(values[number][first] - values[base][first], interval)
+        return found
+
+    rows, of_raw, of_own = list[Row](), changes(0), changes(own)
     for number, (name, dimensions, size, _) in enumerate(forms):
-        intervals = {measure: percentile_interval(samples) for measure, samples in drawn[number].items()}
-        changes = change(number, 0), change(number, own)
-        rows.append(Row(name, dimensions, size, values[number], intervals, *changes))
+        intervals = {measure: percentile_interval(samples, units) for measure, samples in drawn[number].items()}
+        rows.append(Row(name, dimensions, size, values[number], intervals, of_raw[number], of_own[number]))
     return tuple(rows)

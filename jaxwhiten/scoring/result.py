@@ -25,12 +25,14 @@ HEADS = {
 
 
 class Change(NamedTuple):
-    """A paired difference with its confidence interval."""
+    """A paired difference with its confidence interval, whose ends are NaN if too few items were scored."""
 
     value: float
     interval: Interval
 
     def __str__(self) -> str:
+        if math.isnan(self.interval.low):
+            return f"{self.value:+.2f}"
         return f"{self.value:+.2f} ({self.interval.low:+.2f} to {self.interval.high:+.2f})"
 
 

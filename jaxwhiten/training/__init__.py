@@ -7,7 +7,7 @@ optional("optax", "train", "Training")
 from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.fine_tune import Tuned, fine_tune, load_bare, train
-from jaxwhiten.training.held_out import Figure, HeldOut, hold_out, write_held_out
+from jaxwhiten.training.held_out import Figure, HeldOut, beside, hold_out, write_held_out
 from jaxwhiten.training.loop import run_plan
 from jaxwhiten.training.objectives import (
     OBJECTIVES,
@@ -32,8 +32,8 @@ from jaxwhiten.training.sentences import (
 from jaxwhiten.training.step import Batch, Evaluate, LossFn, Params, create_state, data_mesh, make_step, place_batch
 
 __all__ = ["OBJECTIVES", "Batch", "Batches", "Evaluate", "Figure", "HeldOut", "LossFn", "Objective", "Params"]
-__all__ += ["Plan", "Rebuild", "Setup", "TokenTable", "TrainingOptions", "Tuned", "create_state", "data_mesh"]
-__all__ += ["encode_columns", "find_objective", "fine_tune", "hold_out", "load_bare", "make_plan", "make_step"]
-__all__ += ["mine_negatives", "noisy_vectors", "objective_loss", "place_batch"]
+__all__ += ["Plan", "Rebuild", "Setup", "TokenTable", "TrainingOptions", "Tuned", "beside"]
+__all__ += ["create_state", "data_mesh", "encode_columns", "find_objective", "fine_tune", "hold_out", "load_bare", "make_plan"]
+__all__ += ["make_step", "mine_negatives", "noisy_vectors", "objective_loss", "place_batch"]
 __all__ += ["plan_sentences", "plan_taught", "read_rows", "run_plan", "sentence_batches", "sentence_loss"]
 __all__ += ["settings_of", "split_encoder", "tokenize_columns", "train", "write_held_out"]

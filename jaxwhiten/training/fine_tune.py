@@ -22,7 +22,8 @@ from jaxwhiten.io import PathLike
 from jaxwhiten.models import StaticEncoder, load_config, load_model, resolve_folder
 from jaxwhiten.parameters import DEFAULTS, TrainingOptions
 from jaxwhiten.progress import say
-from jaxwhiten.training.held_out import HeldOut, hold_out
+from jaxwhiten.runtime.distributed import is_writer
+from jaxwhiten.training.held_out import Evaluations, HeldOut, hold_out
 from jaxwhiten.training.loop import run_plan
 from jaxwhiten.training.objectives import find_objective, make_plan
 from jaxwhiten.training.plan import Objective, Setup
@@ -51,6 +52,7 @@ class Tuned:
     recipe: Mapping[str, Any]
     finished: bool  # False if SIGTERM asked the run to stop; the same call resumes it
     held_out: Mapping[str, np.ndarray]  # `HeldOut.values` before and after, if rows were held out
+    checkpoints: Sequence[np.ndarray] = ()  # and of the checkpoints, the best of which was chosen by its score on them
 
 
 def train(
@@ -67,8 +69,8 @@ def train(
 ) -> Encoder:
     """Fine-tunes an encoder, through its head and with its prompts, and returns the trained one.
 
-    A fraction of the rows is held out, and the checkpoint with the best score on them is returned. A whitening or a
-    code is removed: refit it on the trained encoder.
+    A fraction of the rows, which share no sentence with the others, is held out, and the checkpoint with the best score
+    on them is returned. A whitening or a code is removed: refit it on the trained encoder.
 
     >>> rows = [("A dog runs.", "A dog ran."), ("It rains.", "It is raining.")]
     >>> options = TrainingOptions(steps=1, batch_size=2, held_out=0.0)
@@ -150,9 +152,10 @@ def fine_tune(
     say(f"{batches.per_epoch} batches per epoch, padded to {lengths} tokens; {options.steps} steps")
 
     scores = dict(scores or {})
-    watched = None if best is None else scores[best]
+    watched, evaluations = None if best is None else scores[best], None
     if held_out is not None:
-        best, watched = f"held-out {held_out.name}", held_out.score
+        evaluations = Evaluations(held_out, Path(folder))
+        best, watched = f"held-out {held_out.name}", evaluations.score
     # Rows, models and labels by their content, not their names.
     labels = "" if examples.label is None else hashlib.sha256(examples.label.tobytes()).hexdigest()[:24]
     known = {"model": encoder.fingerprint, "teacher": plan.teacher, "labels": labels}
@@ -165,7 +168,9 @@ def fine_tune(
     }
     evaluate = None if watched is None else lambda params: {str(best): watched(plan.encoder(params))}
     unit = ("sentences", table.sentences.shape[1])
-    result = run_plan(folder, plan, batches, options, recipe, evaluate=evaluate, best=best, unit=unit)
+    evaluated = None if evaluations is None else evaluations.keep
+    watching: dict[str, Any] = {"evaluate": evaluate, "evaluated": evaluated, "best": best}
+    result = run_plan(folder, plan, batches, options, recipe, unit=unit, **watching)
     tuned = plan.encoder(result.params).judged()
     found: dict[str, dict[str, float]] = {"before": {}, "after": {}}
     values = dict[str, np.ndarray]()
@@ -174,7 +179,8 @@ def fine_tune(
             values[when] = held_out.values(one)
             found[when][best] = held_out.score_of(values[when])
         found[when] |= {name: score(one) for name, score in scores.items()}
-    return Tuned(tuned, found["before"], found["after"], result.step, recipe, result.finished, values)
+    checkpoints = evaluations.checkpoints() if evaluations is not None and is_writer() else []
+    return Tuned(tuned, found["before"], found["after"], result.step, recipe, result.finished, values, checkpoints)
 
 
 def load_bare(model: str | Path, pooling: str = AUTO, max_length: int | None = None) -> Encoder:

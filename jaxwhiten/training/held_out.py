@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -12,14 +13,26 @@ import numpy as np
 from jaxwhiten.datasets import Pairs, RetrievalData, from_pairs
 from jaxwhiten.datasets.examples import Examples, write_pairs
 from jaxwhiten.datasets.nli import LABELS
+from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.errors import InputError
-from jaxwhiten.io import PathLike, write_text
+from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.io import PathLike, atomic_path, write_text
 from jaxwhiten.metrics import reciprocal_ranks, spearman
-from jaxwhiten.metrics.bootstrap import Interval, mean_resamples, percentile_interval, spearman_resamples
+from jaxwhiten.metrics.bootstrap import (
+    Interval,
+    chosen_intervals,
+    mean_resamples,
+    percentile_interval,
+    spearman_resamples,
+)
+from jaxwhiten.progress import note
 from jaxwhiten.scoring import by_words, compared, encoded
 from jaxwhiten.scoring.result import Change
-from jaxwhiten.shapes import Float
+from jaxwhiten.shapes import Float, Int
+
+RESAMPLES, _LEAST_RESAMPLES = 10_000, 2_000
+_RESAMPLED = 2 * 10**8  # values in all resamples, above which there are fewer of them
+_MOST = 50  # checkpoints whose choice an interval allows for; of more, as many at even distances
 
 
 class Figure(NamedTuple):
@@ -83,18 +96,92 @@ class HeldOut:
     def _values(self, found: np.ndarray) -> Float[np.ndarray, " n"]:
         return reciprocal_ranks(found, self._data.gold) if isinstance(self._data, RetrievalData) else found
 
-    def compare(self, values: Mapping[str, Float[np.ndarray, " n"]]) -> dict[str, Figure]:
-        """The figures of several systems by their values; each difference is to the first."""
-        rows, label = np.stack(list(values.values())), self.examples.label
-        drawn = 100 * mean_resamples(rows) if label is None else spearman_resamples(rows, label)
-        scores = list(map(self.score_of, rows))
-        changes = [Change(a - scores[0], percentile_interval(b - drawn[0])) for a, b in zip(scores, drawn, strict=True)]
-        return dict(zip(values, map(Figure, scores, map(percentile_interval, drawn), changes), strict=True))
+    @functools.cached_property
+    def units(self) -> Int[np.ndarray, " n"]:
+        """The unit of every value, from 0 on: values of rows that share a sentence are one, and change together."""
+        units = independent(list(self.examples.columns.values())[:2])
+        if not isinstance(self._data, RetrievalData):
+            return units
+        unit_of = dict(zip(next(iter(self.examples.columns.values())), units.tolist(), strict=True))
+        return np.unique([unit_of[query] for query in self._data.queries], return_inverse=True)[1]
+
+    def compare(
+        self, values: Mapping[str, Float[np.ndarray, " n"]], checkpoints: Sequence[Float[np.ndarray, " n"]] = ()
+    ) -> dict[str, Figure]:
+        """The figures of several systems by their values; each difference is to the first.
+
+        The second one may be the best of several checkpoints by their values on the same rows: the interval of its
+        difference allows for this choice.
+        """
+        rows, label, units = np.stack([*values.values(), *checkpoints]), self.examples.label, self.units
+        resamples = int(np.clip(_RESAMPLED // rows.size, _LEAST_RESAMPLES, RESAMPLES))
+        if label is None:
+            drawn = 100 * mean_resamples(rows, resamples, units=units)
+        else:
+            drawn = spearman_resamples(rows, label, resamples, units=units)
+        count, scores = int(units.max()) + 1, list(map(self.score_of, rows[: len(values)]))
+        changes = [percentile_interval(sample - drawn[0], count) for sample in drawn[: len(values)]]
+        if len(checkpoints):
+            changes[1] = chosen_intervals(np.delete(drawn - drawn[0], [0, *range(2, len(values))], axis=0), count)[0]
+        intervals = [percentile_interval(sample, count) for sample in drawn[: len(values)]]
+        changed = [Change(score - scores[0], ends) for score, ends in zip(scores, changes, strict=True)]
+        return dict(zip(values, map(Figure, scores, intervals, changed), strict=True))
 
     def score_of(self, values: Float[np.ndarray, " n"]) -> float:
         """The score × 100 from the result of `values`."""
         label = self.examples.label
         return 100 * (float(values.mean()) if label is None else spearman(values, label))
+
+
+class Evaluations:
+    """The values of held-out rows at each evaluation of a run, in files of its folder: a resumed run has them all.
+
+    >>> held_out = HeldOut(read_rows("searches.tsv", find_objective("mnr")))
+    >>> evaluations = Evaluations(held_out, Path("run"))
+    >>> evaluations.score(Encoder.from_pretrained("jaxwhiten-tiny"))
+    100.0
+    >>> evaluations.keep(10)
+    >>> len(evaluations.checkpoints())
+    1
+    """
+
+    def __init__(self, held_out: HeldOut, folder: Path):
+        self._held_out, self._folder = held_out, folder / "held_out"
+        self._last: np.ndarray = np.zeros(0)
+
+    def score(self, encoder: Encoder) -> float:
+        """The score × 100."""
+        self._last = self._held_out.values(encoder)
+        return self._held_out.score_of(self._last)
+
+    def keep(self, step: int) -> None:
+        """Keeps the values of the latest score as those of a step; those of later steps, of a killed run, are removed.
+
+        Step 0, the encoder before training, is no checkpoint.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for number, path in self._files():
+            if number >= step:
+                path.unlink()
+        if step:
+            with atomic_path(self._folder / f"{step}.npy") as temporary, temporary.open("wb") as file:
+                np.save(file, self._last)
+
+    def checkpoints(self) -> list[Float[np.ndarray, " n"]]:
+        """The values of all steps, or of many at even distances.
+
+        Raises:
+          MismatchError: They are those of other rows.
+        """
+        files = self._files()
+        chosen = np.unique(np.linspace(0, len(files) - 1, min(_MOST, len(files))).round().astype(int))
+        found = [np.load(files[number][1]) for number in chosen]
+        if any(values.shape != self._held_out.units.shape for values in found):
+            raise MismatchError(f"{self._folder} records scores of other rows than these: use a new output folder.")
+        return found
+
+    def _files(self) -> list[tuple[int, Path]]:
+        return sorted((int(path.stem), path) for path in self._folder.glob("*.npy") if path.stem.isdigit())
 
 
 def write_held_out(path: PathLike, held_out: HeldOut) -> None:
@@ -127,4 +214,25 @@ def hold_out(examples: Examples, share: int | float, seed: int, ordered: bool) -
     if not share or len(examples.columns) < 2 or not known:
         return examples, None
     kept, held_out = examples.hold_out(share, seed)
+    if left_out := kept.skipped - examples.skipped:
+        note(f"{left_out:,} rows are skipped: their sentences are those of held-out rows and of rows to train on")
     return kept, HeldOut(held_out)
+
+
+def beside(examples: Examples, held_out: HeldOut) -> Examples:
+    """Rows to train on, without those that have a sentence of the held-out rows, which come from elsewhere.
+
+    >>> held_out = HeldOut(read_rows("pairs.tsv", find_objective("cosent")))
+    >>> len(beside(Examples({"anchor": ["a dog", "A DOG runs."], "positive": ["snow", "fog"]}), held_out))
+    1
+
+    Raises:
+      InputError: Every row has one.
+    """
+    kept = examples.without_sentences(held_out.examples.columns.values())
+    shared = len(examples) - len(kept)
+    if not len(kept):
+        raise InputError(f"All {shared:,} rows have a sentence of the rows to score: score others, or train on others.")
+    if shared:
+        note(f"{shared:,} of {len(examples):,} rows are skipped: their sentences are among those of the rows to score")
+    return kept

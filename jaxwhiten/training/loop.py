@@ -7,10 +7,10 @@ import itertools
 import math
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 
@@ -24,7 +24,16 @@ from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.log import Log, plot_run
 from jaxwhiten.training.plan import Plan
-from jaxwhiten.training.step import Evaluate, Params, create_state, data_mesh, make_step, place_batch, step_memory
+from jaxwhiten.training.step import (
+    Evaluate,
+    Params,
+    TrainState,
+    create_state,
+    data_mesh,
+    make_step,
+    place_batch,
+    step_memory,
+)
 
 _SAFE_SHARE = 0.9  # of the free memory that a step may need before a note warns
 
@@ -46,13 +55,15 @@ def run_plan(
     *,
     evaluate: Evaluate | None = None,
     best: str | None = None,
+    evaluated: Callable[[int], None] | None = None,
     unit: tuple[str, int] = ("sentences", 1),
 ) -> Trained:
     """Trains `options.steps` steps, resuming from the folder's latest checkpoint if there is one; plots the loss curve.
 
     A checkpoint is written after every evaluation, every `save_every` steps, at the end, and when SIGTERM or the first
     Ctrl-C asks the run to stop. A checkpoint in progress is finished even if the run fails. `evaluate` is also called
-    once before the first step. The highest value of the score `best` marks the best checkpoint. The recipe is
+    once before the first step. The highest value of the score `best` marks the best checkpoint. `evaluated` is called
+    with the step after each evaluation, before its checkpoint is written, by the process that writes. The recipe is
     everything that determines the result. `unit` names the unit of the logged rate and its number per row. A note
     warns if the longest batch may not fit into memory.
 
@@ -85,9 +96,18 @@ def run_plan(
         stopped: set[int] = set()  # signals that any process has received
         rate: dict[str, Any] = {"unit": unit[0], "per_step": options.batch_size * unit[1]}
         log = Log(Path(folder), steps, start=start, progress=options.progress, **rate)
+
+        def scored(state: TrainState, number: int) -> dict[str, float]:
+            # On the host: the next step donates the device buffers. Equal in all processes.
+            scores = from_writer(cast("Evaluate", evaluate)(jax.device_get(state.params)))
+            log.scores(number, scores)
+            if evaluated is not None and is_writer():
+                evaluated(number)
+            return scores
+
         try:
             if evaluate is not None and start == 0:
-                log.scores(0, from_writer(evaluate(jax.device_get(state.params))))
+                scored(state, 0)
             step = make_step(plan.loss, options, mesh, plan.frozen)
             if start < steps:
                 log.note(_memory_note(step_memory(step, state, place_batch(batches.longest, mesh))))
@@ -113,9 +133,7 @@ def run_plan(
                             checkpoints.wait()
                             raise _not_finite(rows[len(good)], checkpoints)
                     if evaluate is not None and evaluating:
-                        # On the host: the next step donates the device buffers. Equal in all processes.
-                        scores = from_writer(evaluate(jax.device_get(state.params)))
-                        log.scores(number, scores)
+                        scores = scored(state, number)
                     if saving:
                         checkpoints.save(state, batches.position(), scores)
                 checkpoints.wait()

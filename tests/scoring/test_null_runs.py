@@ -1,0 +1,132 @@
+"""Verdicts on runs in which nothing is better: how often chance alone is called a gain, and how often a gain is seen.
+
+Each of 1,000 runs draws the values of systems with one true score, chooses the best as the product does, and asks for
+its verdict. A verdict in favor of the chosen system is an error, which 2.5% of the runs may make.
+"""
+
+import functools
+
+import numpy as np
+import pytest
+
+from jaxwhiten.commands.train import verdict
+from jaxwhiten.datasets import Examples
+from jaxwhiten.metrics import bootstrap
+from jaxwhiten.scoring import Evaluation
+from jaxwhiten.scoring.evaluation import _correlations, _rows
+from jaxwhiten.training import HeldOut, held_out
+
+pytestmark = pytest.mark.slow
+
+RUNS, RESAMPLES, CHECKPOINTS = 1_000, 2_000, 10
+MOST = 3.0  # percent of null runs
+ENCODING = {"model": "m", "dtype": "float32", "engine": "jax"}
+
+
+@pytest.fixture(autouse=True)
+def _few_resamples(monkeypatch):
+    """All runs of a size have the same resamples anyway, those of seed 0."""
+    draws = bootstrap.draws
+    cached = functools.cache(lambda n, resamples, seed: list(draws(np.zeros(n), resamples, seed)))
+    monkeypatch.setattr(bootstrap, "draws", lambda groups, resamples, seed: cached(len(groups), resamples, seed))
+    monkeypatch.setattr(held_out, "RESAMPLES", RESAMPLES)
+
+
+def chain(rng, systems, n, alike):
+    """Noise of systems, each like the one before, as checkpoints are."""
+    noise = rng.normal(size=(systems, n))
+    for before, after in zip(noise, noise[1:], strict=False):
+        after[:] = alike * before + np.sqrt(1 - alike**2) * after
+    return noise
+
+
+def ramp(systems, gain):
+    """The true gain of each system: 0 of the first, rising to `gain`."""
+    return gain * np.linspace(0, 1, systems)[:, None]
+
+
+def reciprocal_ranks(rng, n, systems, alike, gain):
+    difficulty = 0.7 + 1.2 * rng.normal(size=n)
+    ranks = np.maximum(1, np.floor(np.exp(difficulty - 0.6 * chain(rng, systems, n, alike) - ramp(systems, gain))))
+    return np.where(ranks <= 10, 1 / ranks, 0)
+
+
+def similarities(rng, gold, systems, alike, gain):
+    shared, noise = 0.6 * rng.normal(size=len(gold)), 0.5 * chain(rng, systems, len(gold), alike)
+    return (1 + ramp(systems, gain)) * gold + shared + noise
+
+
+def helped(number, n, alike, gain, labeled):
+    rng = np.random.default_rng(number)
+    gold = rng.normal(size=n) if labeled else None
+    systems = CHECKPOINTS + 1
+    if labeled:
+        before, *checkpoints = similarities(rng, gold, systems, alike, gain)
+    else:
+        before, *checkpoints = reciprocal_ranks(rng, n, systems, alike, gain)
+    rows = held(n, None if gold is None else tuple(gold.astype(np.float32).tolist()))
+    best = max(checkpoints, key=rows.score_of)
+    figures = rows.compare({"before": before, "after": best, "TF-IDF": np.zeros(n)}, checkpoints)
+    return verdict(figures, rows.name, len(checkpoints)).startswith("Training helped")
+
+
+def held(n, gold):
+    columns = {"a": [f"question {row}" for row in range(n)], "b": [f"answer {row}" for row in range(n)]}
+    return HeldOut(Examples(columns, None if gold is None else np.array(gold, np.float32)))
+
+
+def scored(forms, gold, versus=None):
+    """The verdict of `evaluate` on similarities of forms."""
+    measured = _correlations(forms, gold, np.arange(len(gold)), RESAMPLES, 0)
+    rows = _rows(forms, *measured, 0, versus)
+    return Evaluation("", {"pairs": len(gold)}, rows, 0, "", "cosine", ENCODING, RESAMPLES, 0, versus).verdict
+
+
+def gains(number, n, alike, gain):
+    """Whether one of five whitenings is said to gain."""
+    rng = np.random.default_rng(number)
+    gold = rng.normal(size=n)
+    found = similarities(rng, gold, 6, alike, gain)
+    forms = [(name, 8, 32, row) for name, row in zip(["raw", *["whitened"] * 5], found, strict=True)]
+    return "gains" in scored(forms, gold)
+
+
+def beats(number, n, positive, gain):
+    """Whether another encoder is said to separate two labels better."""
+    rng = np.random.default_rng(number)
+    labels = (rng.random(n) < positive).astype(float)
+    labels[:2] = 0, 1
+    found = similarities(rng, labels, 2, 0.0, gain)
+    return "other beats" in scored([("raw", 8, 32, found[0]), ("other", 8, 32, found[1])], labels, versus=1)
+
+
+def rate(says, *case):
+    return 100 * np.mean([says(number, *case) for number in range(RUNS)])
+
+
+NULL = {
+    "training, MRR@10, checkpoints alike": (helped, 100, 0.9, 0.0, False),
+    "training, MRR@10, checkpoints unlike": (helped, 60, 0.0, 0.0, False),
+    "training, Spearman, checkpoints alike": (helped, 100, 0.9, 0.0, True),
+    "training, Spearman, checkpoints unlike": (helped, 60, 0.0, 0.0, True),
+    "best of five whitenings, alike": (gains, 100, 0.9, 0.0),
+    "best of five whitenings, unlike": (gains, 100, 0.0, 0.0),
+    "average precision of another encoder": (beats, 150, 0.3, 0.0),
+    "average precision, few positives": (beats, 200, 0.1, 0.0),
+}
+REAL = {  # with the least percentage of runs that see the gain
+    "training, MRR@10": ((helped, 100, 0.9, 0.4, False), 80),
+    "training, Spearman": ((helped, 100, 0.9, 0.5, True), 60),
+    "best of five whitenings": ((gains, 100, 0.9, 0.5), 60),
+    "average precision of another encoder": ((beats, 150, 0.3, 1.0), 60),
+}
+
+
+@pytest.mark.parametrize("case", NULL.values(), ids=NULL)
+def test_chance_is_seldom_called_a_gain(case):
+    assert rate(*case) <= MOST
+
+
+@pytest.mark.parametrize(("case", "least"), REAL.values(), ids=REAL)
+def test_a_gain_is_seen(case, least):
+    assert rate(*case) >= least
