@@ -170,31 +170,20 @@ def _change(args: argparse.Namespace, how: str) -> Report:
     if args.update and not args.ids:
         raise InputError("--update replaces documents by their IDs: specify the ID column with --id.")
     from jaxwhiten.encoding.indexes import open_index
-    from jaxwhiten.search import load_index, locked
-    from jaxwhiten.search.header import read_header
-    from jaxwhiten.search.text import document_vectors
+    from jaxwhiten.search import load_index
+    from jaxwhiten.search.text import Change, change_folder, document_vectors
 
-    removing = bool(args.remove or args.remove_file)
-    ids, texts, skipped = (_ids(args), [], "") if removing else _texts(args)
-    done = "added" if args.add else "replaced" if args.update else "removed"
-    before, vectors = read_header(args.output), None
-    if removing:
-        index = load_index(args.output)
+    if args.remove or args.remove_file:
+        done, skipped, index = "removed", "", load_index(args.output)
+        change = Change("remove", _as_stored(_ids(args), index))
     else:
+        name, done = ("add", "added") if args.add else ("update", "replaced")
+        ids, texts, skipped = _texts(args)
         index, encoder = open_index(args.output, None if args.model == DEFAULT_MODEL else args.model)
-        vectors = document_vectors(index, encoder, texts, _as_stored(ids, index), replace=args.update)
-    with locked(args.output):
-        if read_header(args.output).checksum != before.checksum:  # another writer changed the index meanwhile
-            index = load_index(args.output)
-        ids = _as_stored(ids, index)
-        if vectors is None:
-            index.remove(ids)
-        else:
-            index.check_encoding(before.encoding or {}, "document")
-            change = index.update if args.update else index.add
-            change(vectors=vectors, documents=texts, ids=ids)
-        index.save(args.output)
-    count = len(set(ids or [])) or len(texts)
+        change = Change(name, _as_stored(ids, index), texts, encoding=index.encoding)
+        vectors = document_vectors(index, encoder, texts, change.ids, replace=args.update)
+        change = change._replace(vectors=vectors)
+    index, count = change_folder(args.output, change, index=index)
     what = f"{count:,} {'text' if count == 1 else 'texts'} {done}{skipped}"
     text = f"{args.output}: {what}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB"
     return Report(text, _facts(args, index, **{done: count}))
@@ -202,13 +191,13 @@ def _change(args: argparse.Namespace, how: str) -> Report:
 
 def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
     """Ids and texts, without blank texts, and a remark on the number of blank ones."""
-    rows = [(id, text.strip()) for id, text in records(args.input, args.format, args.column, args.ids)]
-    kept = [(id, text) for id, text in rows if text]
-    nonempty(iter([text for _, text in kept]), args.input)
-    blank = len(rows) - len(kept)
-    ids = [id for id, _ in kept] if args.ids else None
+    from jaxwhiten.search.text import without_blank
+
+    rows = list(records(args.input, args.format, args.column, args.ids))
+    texts, ids, blank = without_blank([text for _, text in rows], [id for id, _ in rows] if args.ids else None)
+    nonempty(iter(texts), args.input)
     left_out = f" ({blank:,} blank texts skipped; `encode` keeps them: to align the two, remove them from the file)"
-    return ids, [text for _, text in kept], left_out if blank else ""
+    return ids, texts, left_out if blank else ""
 
 
 def _ids(args: argparse.Namespace) -> list[Any]:

@@ -25,8 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--name NAME", "name of the model in requests; default: the last part of MODEL")
     add(parser, "--engine ENGINE", f"{HELP}; default: {FASTEST}", default=FASTEST)
     add(parser, "--allow-origin ORIGIN", "origin of web pages that may call the server", action="append", default=[])
+    names = "name by which requests may call the server, beside --host, localhost and IP addresses"
+    add(parser, "--allow-host NAME", f"{names}; default: these, or any with a key", action="append", default=[])
     add(parser, "--queue N", "texts that may wait before callers get 429; default: 4096", type=int, default=4096)
-    add(parser, "--timeout SECONDS", "seconds to answer a request; default: 60", type=float, default=60.0)
+    add(parser, "--timeout SECONDS", "seconds for a request to arrive; default: 60", type=float, default=60.0)
 
 
 def run(args: argparse.Namespace) -> Iterator[Report]:
@@ -47,7 +49,9 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
         if key is None and not ipaddress.ip_address(listening.getsockname()[0]).is_loopback:
             warnings.warn(f"{url} is open to the network: set {KEY}, an access key.", stacklevel=2)
         encoder = Encoder.from_pretrained(args.model, engine=args.engine)
+        # A web page that points its own name at this machine has no key.
+        hosts = [args.host, *args.allow_host] if args.allow_host or key is None else None
         how = {"name": args.name, "index": args.index, "writable": args.writable, "origins": args.allow_origin}
-        app = application(encoder, key=key, queue=args.queue, seconds=args.timeout, **how)
+        app = application(encoder, key=key, hosts=hosts, queue=args.queue, seconds=args.timeout, **how)
         yield Report(f"Serving {args.model} on {url}", {"model": args.model, "url": url})
         serve(app, listening)

@@ -230,6 +230,11 @@ class Run:
         block = next(texts, None)
         return None if block is None else (block, self.tokens(block))
 
+    @property
+    def forms(self) -> list[TextForm]:
+        """The forms of text that the heads read."""
+        return list(self._by_form)
+
     def tokens(self, texts: list[str]) -> list[TokenIds]:
         """The token ids of texts, in every form."""
         return [self.tokenizer(texts, form) for form in self._by_form]

@@ -55,6 +55,9 @@ class Ids:
             raise InputError(f"No document {absent!r:.80} in the index.")
         return np.array([self._row[id] for id in wanted], np.int64)
 
+    def __contains__(self, id: Any) -> bool:
+        return id in self._row
+
     def taken(self, rows: Int64[np.ndarray, " m"]) -> Ids:
         """The ids of the given rows, in this order."""
         return Ids(np.asarray(self.kept)[rows], self.next)

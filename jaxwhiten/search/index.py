@@ -98,6 +98,10 @@ class Index(About):
         """The id of each stored row: int64, or strings as objects."""
         return np.asarray(self.table.kept)
 
+    def text_of(self, id: int | str) -> str | None:
+        """The text of a document; None if the index keeps no texts. InputError if it does not have the id."""
+        return None if self.documents is None else self.documents[int(self.table.rows([id])[0])]
+
     @property
     def prepare(self) -> Affine:
         """The map applied to a raw vector before it is stored or searched for."""
@@ -277,6 +281,11 @@ class Index(About):
     def nbytes(self) -> int:
         """Size in bytes of vectors and rescoring copy when saved, without header, texts and fit."""
         return self.store.nbytes + (0 if self.rescoring is None else self.rescoring.rows.nbytes)
+
+    def is_in(self, path: str | os.PathLike[str]) -> bool:
+        """Whether a folder still holds the index that was loaded from it or saved there."""
+        folder = Path(path).resolve()
+        return folder in self._seen and read_header(folder).checksum == self._seen[folder]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the index to a folder and replaces the index there, if any, which stays whole until then.

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxwhiten.errors import MismatchError
+from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.io import PathLike
+from jaxwhiten.locks import locked
 from jaxwhiten.search.build import build_index
-from jaxwhiten.search.index import Hit, Index
+from jaxwhiten.search.index import Hit, Index, load_index
 from jaxwhiten.shapes import Float
+from jaxwhiten.space import VectorSpace
 from jaxwhiten.text import Texts, as_texts
 
 
@@ -47,6 +51,80 @@ def add_text(index: Index, encoder: Any, texts: Texts, ids: Any = None, *, repla
         index.update(ids, vectors, documents=texts)
     else:
         index.add(vectors, documents=texts, ids=ids)
+
+
+def without_blank(texts: Sequence[str], ids: Sequence[Any] | None = None) -> tuple[list[str], list[Any] | None, int]:
+    """Texts to store, without space around them, their ids, and how many blank ones were skipped.
+
+    The vector of a blank text says nothing, and is near that of many queries.
+    """
+    if ids is not None and len(ids) != len(texts):
+        raise InputError(f"{len(ids)} ids but {len(texts)} documents.")
+    texts = [text.strip() for text in texts]
+    ids = None if ids is None else list(itertools.compress(ids, texts))
+    kept = list(filter(None, texts))
+    return kept, ids, len(texts) - len(kept)
+
+
+class Change(NamedTuple):
+    """Documents to add, to update, or to remove, which have no vectors."""
+
+    name: str  # "add", "update" or "remove"
+    ids: Sequence[Any] | None = None
+    texts: Sequence[str] = ()
+    vectors: np.ndarray | None = None
+    encoding: VectorSpace | Mapping[str, Any] | None = None  # of the vectors
+
+    def beyond(self, index: Index) -> Change:
+        """This change without the documents that an index has already, with the same ids and texts."""
+        if self.ids is None or self.vectors is None or index.documents is None or index.table.next is not None:
+            return self
+        pairs = enumerate(zip(self.ids, self.texts, strict=True))
+        new = [i for i, (id, text) in pairs if id not in index.table or index.text_of(id) != text]
+        ids, texts = [self.ids[i] for i in new], [self.texts[i] for i in new]
+        return self._replace(ids=ids, texts=texts, vectors=self.vectors[new])
+
+
+def change_folder(
+    folder: PathLike, change: Change, *, index: Index | None = None, repeated: bool = False
+) -> tuple[Index, int]:
+    """Changes the index of a folder as it is now, while other writers wait.
+
+    Another process may have replaced the index since the texts were encoded, so their encoding is checked here.
+
+    Args:
+      folder: The index.
+      change: What to do.
+      index: The index of the folder, if it is loaded; it is read again if the folder has changed since.
+      repeated: Whether documents to add may be there already, with their ids and texts, from an earlier request whose
+        answer did not arrive. They stay.
+
+    Returns:
+      The index, and the number of documents that were added, replaced or removed.
+
+    Raises:
+      InputError: An id or a text does not fit the index; nothing is changed.
+      MismatchError: The documents of the index are encoded in another way; nothing is changed.
+      OutputError: Another writer does not end, or the folder cannot be written to.
+    """
+    with locked(folder):
+        if index is None or not index.is_in(folder):
+            index = load_index(folder)
+        if change.vectors is not None:
+            index.check_encoding(change.encoding or {}, "document")
+        if change.name == "add" and repeated:
+            change = change.beyond(index)
+        before = index.size
+        if change.vectors is None:
+            index.remove(change.ids)
+        elif change.name == "update":
+            index.update(change.ids, change.vectors, documents=change.texts)
+        elif change.texts:
+            index.add(change.vectors, documents=change.texts, ids=change.ids)
+        count = len(change.texts) or before - index.size
+        if count:
+            index.save(folder)
+    return index, count
 
 
 def document_vectors(

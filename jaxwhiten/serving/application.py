@@ -27,8 +27,8 @@ from jaxwhiten.io import PathLike
 from jaxwhiten.models import folders
 from jaxwhiten.serving.batching import Batcher
 from jaxwhiten.serving.documents import Documents
+from jaxwhiten.serving.gate import Gate, Route
 from jaxwhiten.serving.protocol import Embed, Embeddings, Refused, answer
-from jaxwhiten.serving.server import Gate, Route
 from jaxwhiten.text import prompt_named
 
 
@@ -42,10 +42,8 @@ class Service:
 
     async def embeddings(self, asked: Embeddings) -> Response:
         """Vectors, as OpenAI's API; with `output_dtype`, in bytes."""
-        if asked.model not in self.models:
-            message = f"Model {asked.model!r:.80} does not exist: use {' or '.join(self.models)}."
-            raise Refused(404, message, "model", "model_not_found")
-        role, kind, code = asked.input_type or self.models[asked.model], asked.output_dtype, self.encoder.head.code
+        role = asked.input_type or self.role(asked.model)
+        kind, code = asked.output_dtype or "float", self.encoder.head.code
         if kind == "code" and (code is None or asked.dimensions):
             advice = "omit `dimensions`" if code else "use a folder of `jaxwhiten fit --bytes`"
             raise Refused(400, f"To get codes, {advice}.", "output_dtype")
@@ -60,7 +58,7 @@ class Service:
             scales = np.maximum(np.abs(rows).max(axis=1) / 127, np.finfo(np.float32).tiny)
             rows, decode["scales"] = np.rint(rows / scales[:, None]).astype(np.int8), scales
         items: Any = list(np.ascontiguousarray(rows))
-        if kind == "float" and asked.encoding_format == "base64":
+        if asked.encoding_format == "base64":  # of float32 for bytes, too: OpenAI's clients ask for it, and read that
             items = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in rows]
         data = [{"object": "embedding", "index": i, "embedding": item} for i, item in enumerate(items)]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens, "truncated": cut}
@@ -84,10 +82,21 @@ class Service:
             raise Refused(422, f"dimensions={width}: vectors have {rows.shape[1]}; {reason}.", "dimensions")
         return rows if width in (None, rows.shape[1]) else normalize(rows[:, :width])
 
+    def role(self, model: str) -> str:
+        """The role of texts for a name of the model; refused for other names."""
+        if model not in self.models:
+            message = f"Model {model!r:.80} does not exist: use {' or '.join(self.models)}."
+            raise Refused(404, message, "model", "model_not_found")
+        return self.models[model]
+
     async def list_models(self) -> Response:
         """The names of the model, for documents and for queries."""
-        about = {"object": "model", "created": 0, "owned_by": "jaxwhiten"}
-        return answer({"object": "list", "data": [{"id": name, **about} for name in self.models]})
+        return answer({"object": "list", "data": [_about(name) for name in self.models]})
+
+    async def model(self, model: str) -> Response:
+        """One of the names."""
+        self.role(model)
+        return answer(_about(model))
 
     async def code(self) -> Response:
         """The file of the code, which `jaxwhiten.codes.load_code` reads."""
@@ -104,6 +113,10 @@ class Service:
     async def metrics(self) -> Response:
         """Counts and times, for Prometheus."""
         return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _about(model: str) -> dict[str, Any]:
+    return {"id": model, "object": "model", "created": 0, "owned_by": "jaxwhiten"}
 
 
 def _widths(encoder: Encoder) -> Sequence[int]:
@@ -124,6 +137,7 @@ def application(
     writable: bool = False,
     key: str | None = None,
     origins: Sequence[str] = (),
+    hosts: Sequence[str] | None = None,
     queue: int = 4096,
     seconds: float = 60.0,
 ) -> FastAPI:
@@ -135,27 +149,32 @@ def application(
       writable: Whether requests may change the index.
       key: Access key that requests must carry.
       origins: Origins of web pages that may call it, such as `https://example.org`.
+      hosts: Names by which requests may call the server, beside `localhost` and IP addresses; others get status 421,
+        such as web pages that point a name of their own at it. None allows any name.
       queue: Texts that may wait before callers get status 429.
-      seconds: Time to answer a request, before its caller gets status 503.
+      seconds: Time for a request to arrive, before its caller gets status 408. Then it is answered, however long that
+        takes, unless its caller goes away.
     """
     registry = CollectorRegistry()
     batcher = Batcher(queue, registry)
     service = Service(encoder, name or Path(encoder.name).name, batcher, registry)
     runs = [run(prompt=encoder.prompt_for("document")) for run in service.runs.values()]
     posts: dict[str, Any] = {"/v1/embeddings": service.embeddings, "/embed": service.embed, "/": service.embed}
-    gets: dict[str, Any] = {"/v1/models": service.list_models, "/v1/code": service.code}
+    gets: dict[str, Any] = {"/v1/models": service.list_models, "/v1/models/{model:path}": service.model}
+    gets |= {"/v1/code": service.code}
     gets |= {"/health": service.health, "/metrics": service.metrics}
     if index:
         documents = Documents(index, encoder, batcher)
-        runs.append(documents.query)
+        runs.append(documents.current().query)
         posts |= {"/search": documents.search}
         if writable:
             posts |= {"/add": documents.add, "/update": documents.update, "/remove": documents.remove}
     batcher.warm_up(runs)
-    refused: Any = {status: {"description": "Refused"} for status in (400, 401, 404, 413, 422, 429, 503)}
+    statuses = (400, 401, 404, 408, 413, 415, 421, 422, 429, 503)
+    refused: Any = {status: {"description": "Refused"} for status in statuses}
     how: Any = {"redirect_slashes": False, "docs_url": None, "redoc_url": None, "openapi_url": None}
     app = FastAPI(title="jaxwhiten", version=__version__, responses=refused, **how)
-    app.state.gate, app.router.route_class = Gate(key, seconds, registry), Route
+    app.state.gate, app.router.route_class = Gate(key, hosts, seconds, registry), Route
     app.add_exception_handler(HTTPException, app.state.gate.unknown)
     for path, call in posts.items():
         app.post(path)(call)
@@ -166,7 +185,8 @@ def application(
 
     for path, call in (gets | {"/openapi.json": described}).items():
         app.get(path, response_class=Response)(call)
+        app.head(path, include_in_schema=False)(call)
     if origins:
-        headers = ["Authorization", "Content-Type"]
-        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["POST"], allow_headers=headers)
+        how = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"], "expose_headers": ["Retry-After"]}
+        app.add_middleware(CORSMiddleware, allow_origins=origins, **how)
     return app

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import timeit
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from jaxwhiten.text import TokenIds
 
 _TOKENS = 4096  # of a batch, so that nobody waits long for the next one
 _CHUNK = 32  # texts of one caller that are encoded before others have their turn
-_LONG = 20_000  # characters that are tokenized in a thread, while other requests are read
+_LONG = 5_000  # characters that are tokenized in a thread, while other requests are read
 _SHORT = 32  # tokens of a text that is encoded without another thread, if nothing waits and that takes few seconds:
 _QUICK = 0.005
 
@@ -59,23 +59,25 @@ class Batcher:
         texts = [texts] if isinstance(texts, str) else texts
         if self._queue and self._queue + len(texts) > self._limit:
             raise Refused(429, "The queue is full: retry later.", wait=1 + self._queue // 100)
+        vectors, count, cut = list[np.ndarray](), 0, 0
         self._queue += len(texts)
         try:
-            jobs = [await self._encoded(run, texts[i : i + _CHUNK]) for i in range(0, len(texts), _CHUNK)]
+            for first in range(0, len(texts), _CHUNK):
+                some = texts[first : first + _CHUNK]
+                long = sum(map(len, some)) > _LONG
+                tokens = await asyncio.to_thread(_tokens, run, some) if long else run.tokens(some)[0]
+                count, cut = count + len(tokens.flat), cut + tokens.cut
+                for part in _parts(run, some, tokens):
+                    vectors.append(await self._encoded(part))
         finally:
             self._queue -= len(texts)
-        vectors = np.concatenate([job.vectors.result() for job in jobs])
-        return vectors, sum(len(job.tokens.flat) for job in jobs), sum(job.tokens.cut for job in jobs)
+        return np.concatenate(vectors), count, cut
 
-    async def _encoded(self, run: Run, texts: list[str]) -> _Job:
-        long = sum(map(len, texts)) > _LONG
-        (tokens,) = await asyncio.to_thread(run.tokens, texts) if long else run.tokens(texts)
-        job = _Job(run, texts, tokens, asyncio.get_running_loop().create_future())
+    async def _encoded(self, job: _Job) -> np.ndarray:
         self._jobs.append(job)
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
-        await job.vectors
-        return job
+        return await job.vectors
 
     async def _run(self) -> None:
         """Encodes until no job waits; those whose callers gave up are dropped."""
@@ -111,3 +113,27 @@ class Batcher:
             own, vectors = vectors[: len(job.texts)], vectors[len(job.texts) :]
             if not job.vectors.done():
                 job.vectors.set_result(own)
+
+
+def _tokens(run: Run, texts: list[str]) -> TokenIds:
+    """The tokens of texts, of which those that the model cannot read to the end are cut first."""
+    (form,) = run.forms
+    excerpts = list[str]()
+    for text in texts:
+        if (excerpt := run.tokenizer.excerpt(text, form)) is None:
+            few = f"too few tokens for its {len(text):,} characters"
+            raise Refused(413, f"The text {text[:40]!r}… has {few}: remove spaces and long words, or shorten it.")
+        excerpts.append(excerpt)
+    (tokens,) = run.tokens(excerpts)
+    return tokens
+
+
+def _parts(run: Run, texts: list[str], tokens: TokenIds) -> Iterator[_Job]:
+    """Jobs of as many tokens as a batch has, in order."""
+    if len(texts) > 1 and len(tokens.flat) > _TOKENS:
+        half = len(texts) // 2
+        end = tokens.starts[half]
+        yield from _parts(run, texts[:half], TokenIds(tokens.flat[:end], tokens.lengths[:half]))
+        yield from _parts(run, texts[half:], TokenIds(tokens.flat[end:], tokens.lengths[half:]))
+    else:
+        yield _Job(run, texts, tokens, asyncio.get_running_loop().create_future())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,80 +18,117 @@ from jaxwhiten.encoding.stream import Run
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import PathLike, identity
 from jaxwhiten.search.header import HEADER
-from jaxwhiten.search.text import of_index
+from jaxwhiten.search.text import Change, change_folder, of_index, without_blank
 from jaxwhiten.search.upgraded import read_upgrade
 from jaxwhiten.serving.batching import Batcher
-from jaxwhiten.serving.protocol import Add, Remove, Search, Update, answer
+from jaxwhiten.serving.protocol import Add, Refused, Remove, Search, Update, answer
+from jaxwhiten.space import VectorSpace
 from jaxwhiten.text import ROLES
+
+_CHANGES = 16  # that may wait
+
+
+@dataclass(frozen=True)
+class Current:
+    """The index as it was read, and what encodes texts for it."""
+
+    index: search.Index
+    query: Run
+    document: Run
+    space: VectorSpace  # of the vectors of documents
+    stamp: tuple[int, ...]  # of the folder, before it was read
 
 
 class Documents:
-    """The index of a folder, with a method for each path; MismatchError if another encoder encoded its texts."""
+    """The index of a folder, with a method for each path; MismatchError if another encoder encoded its texts.
+
+    Changes wait in a queue of their own, and are carried out one after another, while searches go on. A change whose
+    caller goes away before it begins is dropped; begun, it is carried out.
+    """
 
     def __init__(self, folder: PathLike, encoder: Encoder, batcher: Batcher):
         self.folder, self._encoder, self._batcher = Path(folder), encoder, batcher
-        self._reading, self._seen = threading.Lock(), tuple[int, ...]()
-        if read_upgrade(folder, self.current().encoding):
+        self._reading, self._thread, self._changes = threading.Lock(), ThreadPoolExecutor(1, "changes"), 0
+        self._seen: Current | None = None
+        if read_upgrade(folder, self.current().index.encoding):
             raise InputError(f"{folder}: is being upgraded: finish it with `jaxwhiten upgrade`.")
 
-    def current(self) -> search.Index:
+    def current(self) -> Current:
         """The index, read again if the folder has changed."""
         with self._reading:
-            if (stamp := self._stamp()) != self._seen:  # of before it is read, so that a change meanwhile is noticed
-                self._keep(search.load_index(self.folder), stamp)
-            return self._index
+            stamp = self._stamp()
+            if self._seen is None or stamp != self._seen.stamp:
+                self._seen = self._of(search.load_index(self.folder), stamp)
+            return self._seen
 
     def _stamp(self) -> tuple[int, ...]:
         return identity(self.folder / HEADER)
 
-    def _keep(self, index: search.Index, stamp: tuple[int, ...]) -> None:
-        self._index = index
-        self.query, self.document = (self._run(role) for role in ROLES)
-        self._seen = stamp
+    def _of(self, index: search.Index, stamp: tuple[int, ...]) -> Current:
+        """How texts are encoded for an index; MismatchError if another encoder encoded its texts."""
+        (query, _), (document, space) = (self._run(index, role) for role in ROLES)
+        return Current(index, query, document, space, stamp)
 
-    def _run(self, role: str) -> Run:
-        """How texts of a role are encoded."""
-        encoder, pooling = of_index(self._index, self._encoder, role)
-        return encoder.run_of(pooling, encoder.prompt_for(role))
+    def _run(self, index: search.Index, role: str) -> tuple[Run, VectorSpace]:
+        """What encodes texts of a role, and the space of their vectors."""
+        encoder, pooling = of_index(index, self._encoder, role)
+        prompt = encoder.prompt_for(role)
+        return encoder.run_of(pooling, prompt), encoder.space(pooling, prompt=prompt)
 
     async def search(self, asked: Search) -> Response:
         """The documents nearest to a text or a vector."""
-        index = await asyncio.to_thread(self.current)
+        current = await asyncio.to_thread(self.current)
+        index = current.index
         if (asked.text is None) == (asked.vector is None):
             raise InputError("Specify either `text` or `vector`.")
         if asked.text is not None:
-            rows = (await self._batcher.encode(self.query, [asked.text]))[0]
+            rows = (await self._batcher.encode(current.query, [asked.text]))[0]
         else:
             with np.errstate(over="ignore"):  # infinities are rejected
                 rows = np.array([asked.vector], np.float32)
-        (hits,) = await asyncio.to_thread(lambda: index.hits(rows, min(asked.k, index.size)))
+        (hits,) = await asyncio.to_thread(lambda: index.hits(rows, min(asked.k or 10, index.size)))
         return answer({"hits": [hit._asdict() for hit in hits]})
 
     async def add(self, asked: Add) -> Response:
-        """Adds documents, with or without IDs of their own."""
-        return await self._changed("add", asked.ids, asked.texts)
+        """Adds documents, with or without IDs of their own. With them, a request may be repeated."""
+        return await self._changed("add", "added", asked.ids, asked.texts)
 
     async def update(self, asked: Update) -> Response:
         """Replaces the documents of IDs."""
-        return await self._changed("update", asked.ids, asked.texts)
+        return await self._changed("update", "replaced", asked.ids, asked.texts)
 
     async def remove(self, asked: Remove) -> Response:
         """Removes the documents of IDs."""
-        return await self._changed("remove", asked.ids)
+        return await self._changed("remove", "removed", asked.ids)
 
-    async def _changed(self, name: str, ids: Any, texts: list[str] | None = None) -> Response:
-        how = {"ids": ids}
-        await asyncio.to_thread(self.current)
-        if texts:
-            how |= {"vectors": (await self._batcher.encode(self.document, texts))[0], "documents": texts}
-        return answer({"documents": await asyncio.to_thread(self._change, name, how)})
+    async def _changed(self, name: str, done: str, ids: Any, texts: list[str] | None = None) -> Response:
+        """Does a change, and answers how many documents were changed and skipped, and how many there are."""
+        if self._changes == _CHANGES:
+            raise Refused(429, "Too many changes wait: retry later.", wait=5)
+        self._changes += 1
+        try:
+            skipped, change = 0, Change(name, ids)
+            if texts is not None:
+                texts, ids, skipped = without_blank(texts, ids)
+                if not texts:
+                    raise Refused(422, "texts: all of them are blank.", "texts")
+                current = await asyncio.to_thread(self.current)
+                vectors = (await self._batcher.encode(current.document, texts))[0]
+                change = Change(name, ids, texts, vectors, current.space)
+            loop = asyncio.get_running_loop()
+            size, count = await loop.run_in_executor(self._thread, self._change, change)
+        finally:
+            self._changes -= 1
+        facts = {"documents": size, done: count, "skipped": skipped}
+        if name == "add":
+            facts["present"] = len(texts or ()) - count
+        return answer(facts)
 
-    def _change(self, name: str, how: dict[str, Any]) -> int:
-        """`Index.add`, `update` or `remove`, saved while other writers wait; returns the number of documents."""
-        with search.locked(self.folder):
-            index = search.load_index(self.folder)  # a copy of its own: searches go on in the one that is kept
-            getattr(index, name)(**how)
-            index.save(self.folder)
+    def _change(self, change: Change) -> tuple[int, int]:
+        """The number of documents after a change, and of those that it changed."""
+        index, count = change_folder(self.folder, change, repeated=True)  # a copy: searches go on in the index before
+        stamp = self._stamp()
+        if index.is_in(self.folder):  # or another process has changed it since
             with self._reading:
-                self._keep(index, self._stamp())
-        return index.size
+                self._seen = self._of(index, stamp)
+        return index.size, count

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -26,11 +27,13 @@ def _no_token_ids(value: Any) -> Any:
     return value
 
 
-_Items = Field(min_length=1, max_length=2048)  # as many as of OpenAI
+_ITEMS, _NUMBERS, _FIELDS = 2048, 1 << 16, 64  # texts, as many as of OpenAI; of a vector; of all requests
+_Items = Field(min_length=1, max_length=_ITEMS, fail_fast=True)
 Text = Annotated[str, Field(min_length=1)]
 Texts = Annotated[list[Text], _Items]
 Input = Annotated[Text | Texts, BeforeValidator(_no_token_ids)]
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**63)] | str], _Items]
+Vector = Annotated[list[float], Field(min_length=1, max_length=_NUMBERS, fail_fast=True)]
 Width = Annotated[int, Field(ge=1)]
 
 
@@ -43,11 +46,11 @@ class _Asked(BaseModel):
 class Embeddings(_Asked):
     input: Input
     model: str
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = None
     dimensions: Width | None = None
     user: str | None = None
     input_type: Literal["query", "document"] | None = None
-    output_dtype: Literal["float", "code", "ubinary", "int8"] = "float"
+    output_dtype: Literal["float", "code", "ubinary", "int8"] | None = None
 
 
 class Embed(_Asked):
@@ -55,14 +58,14 @@ class Embed(_Asked):
     normalize: bool | None = None
     truncate: bool | None = None
     truncation_direction: Literal["right", "Right"] | None = None
-    prompt_name: str | None = None
+    prompt_name: Annotated[str, Field(max_length=1000)] | None = None
     dimensions: Width | None = None
 
 
 class Search(_Asked):
     text: Text | None = None
-    vector: Annotated[list[float], Field(min_length=1, max_length=1 << 16)] | None = None
-    k: Annotated[int, Field(ge=1, le=10_000)] = 10
+    vector: Vector | None = None
+    k: Annotated[int, Field(ge=1, le=10_000)] | None = None
 
 
 class Add(_Asked):
@@ -79,6 +82,20 @@ class Remove(_Asked):
     ids: Ids
 
 
+_Request = TypeVar("_Request", bound=_Asked)
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+
+
+def request_of(kind: type[_Request], body: bytearray) -> _Request:
+    """The request in a body; refused before a parser makes objects of more values than any request has."""
+    most = 2 * _ITEMS + 2 * _FIELDS  # strings: texts, IDs, names and values
+    outside, strings = _STRING.subn(b"", body, most + 1)
+    values = sum(map(outside.count, (b",", b"[", b"{")))
+    if strings > most or values > _NUMBERS + _FIELDS or outside.count(b":") > _FIELDS:
+        raise Refused(413, "The body has more values than a request can have.")
+    return kind.model_validate_json(body)
+
+
 def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """JSON, also of arrays."""
     return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), status, headers, "application/json")
@@ -87,8 +104,16 @@ def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = 
 class Refused(HTTPException):
     """An answer other than 200, for a parameter."""
 
-    def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None, wait: int = 0):
-        super().__init__(status, message, {"Retry-After": str(wait)} if wait else None)
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        wait: int = 0,
+        headers: Mapping[str, str] | None = None,
+    ):
+        super().__init__(status, message, {"Retry-After": str(wait)} if wait else headers)
         self.param, self.code = param, code
 
 
@@ -118,7 +143,7 @@ async def refusal(request: Request, error: Exception) -> Response:
 def _invalid(error: ValidationError) -> Refused:
     """The first invalid field: of a union, the branch that came furthest."""
     first = max(error.errors(), key=lambda one: (not one["type"].endswith("_type"), len(one["loc"])))
-    where = [str(part) for part in first["loc"] if isinstance(part, int) or str(part).isidentifier()]
+    where = [str(part)[:80] for part in first["loc"] if isinstance(part, int) or str(part).isidentifier()]
     where = [part for part in where if part not in ("str", "int")]
     message = ": ".join([*([".".join(where)] if where else []), first["msg"].removeprefix("Value error, ")])
     return Refused(413 if first["type"] == "too_long" else 422, message, where[0] if where else None)

@@ -25,6 +25,8 @@ from jaxwhiten.text.words import TokenIds, WordTable
 OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _COMPANIONS = ("tokenizer.json", TOKENIZER_SETTINGS, "special_tokens_map.json", "added_tokens.json", "merges.txt")
 MASK_TOKENS = ("[MASK]", "<mask>")
+_LONG = 5_000  # characters of one text that is tokenized in another thread, while Python goes on
+_CHARACTERS, _MOST_CHARACTERS = 64, 1 << 20  # of a text for each token that the model reads, and in all
 COUNTS: Counter[tuple[int, str]] = Counter()
 """Texts that this process has tokenized, and the `"cut"` ones of `"all"`, by maximum length in tokens."""
 
@@ -120,21 +122,42 @@ class BulkTokenizer:
           ModelError: A template needs a mask token that the tokenizer does not have; or the tokenizer fails, or returns
             ids without a row in the model or too many of them.
         """
-        if form.prompt:
-            sentences = [form.prompt + sentence for sentence in sentences]
-        if form.prompt is None:
-            found = self._encoded(self._around(form.template, form.lower_case), sentences)
-        elif form.lower_case:
-            found = self._encoded(self._lowered, sentences)
-        else:
-            found = (self._table or functools.partial(self._encoded, self._tokenizer))(sentences)
+        found = self._in_form(sentences, form)
         COUNTS[self.max_length, "all"] += len(sentences)
         COUNTS[self.max_length, "cut"] += found.cut
         return found
 
+    def _in_form(self, sentences: Sequence[str], form: TextForm) -> TokenIds:
+        if form.prompt:
+            sentences = [form.prompt + sentence for sentence in sentences]
+        if form.prompt is None:
+            return self._encoded(self._around(form.template, form.lower_case), sentences)
+        if form.lower_case:
+            return self._encoded(self._lowered, sentences)
+        return (self._table or functools.partial(self._encoded, self._tokenizer))(sentences)
+
+    def excerpt(self, text: str, form: TextForm = PLAIN) -> str | None:
+        """A text, or the part of a long one that has all tokens that it is truncated to.
+
+        That is so if half of the part has them already: then no word that its end cuts is among them. None if no part
+        of up to a million characters has them, such as spaces.
+        """
+        left = self._truncation["direction"] == "left"
+        size = min(_CHARACTERS * self.max_length, _MOST_CHARACTERS)
+        while size < len(text):
+            parts = [text[-n:] if left else text[:n] for n in (size // 2, size)]
+            found = self._in_form(parts, form)
+            of_half, of_part = np.split(found.flat, [found.lengths[0]])
+            if len(of_half) == self.max_length and np.array_equal(of_half, of_part):
+                return parts[1]
+            if size == _MOST_CHARACTERS:
+                return None
+            size = min(8 * size, _MOST_CHARACTERS)
+        return text
+
     def _encoded(self, tokenizer: Any, sentences: Sequence[str]) -> TokenIds:
         with _refusing(self.folder, "is damaged"):
-            if len(sentences) == 1:  # waking threads would take longer
+            if len(sentences) == 1 and len(sentences[0]) < _LONG:  # waking threads would take longer
                 rows = [tokenizer.encode(sentences[0])]
             else:
                 rows = tokenizer.encode_batch_fast(list(sentences))

@@ -23,7 +23,11 @@ def served(encoder, **how):
     uvicorn = pytest.importorskip("uvicorn")
     app = serving.application(encoder, **how)
     listening, url = serving.listen(port=0)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, ws="none"))
+    from jaxwhiten.serving.server import config_of
+
+    config = config_of(app)
+    config.log_level = "critical"
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     with listening, httpx2.Client(base_url=url, timeout=60) as client:

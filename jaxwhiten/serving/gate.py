@@ -1,0 +1,165 @@
+"""What every request passes before its path answers: host, key, size, time, and the counts of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import ipaddress
+import logging
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, get_type_hints
+
+from fastapi.routing import APIRoute
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from jaxwhiten.serving.protocol import Refused, refusal, request_of
+
+_BODY = 8 << 20  # bytes of a request
+_BODIES, _SMALL = 32 * _BODY, 64 << 10  # of all unanswered requests, beyond which only small ones are accepted
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class Gate:
+    """Checks the host and the key of requests, limits their size and the time to send them, and counts them.
+
+    `/health` needs no key. `hosts` are the names by which requests may call the server, beside IP addresses, which no
+    web page can give to a name of its own; None allows all.
+    """
+
+    def __init__(self, key: str | None, hosts: Sequence[str] | None, seconds: float, registry: CollectorRegistry):
+        self._key, self._seconds, self._held = key and key.encode(), seconds, 0
+        self._hosts = None if hosts is None else {"localhost", *map(str.lower, hosts)}
+        self.requests = Counter("jaxwhiten_requests", "Requests answered", ["path", "status"], registry=registry)
+        about = "Seconds from request to answer"
+        self.times = Histogram("jaxwhiten_request_seconds", about, ["path"], registry=registry)
+
+    async def unknown(self, request: Request, error: HTTPException) -> Response:
+        """The answer on a path or method that is not there."""
+        self.requests.labels("other", error.status_code).inc()
+        return await refusal(request, error)
+
+    async def answer(self, request: Request, route: Route) -> Response:
+        """What the function of a route answers, or why it does not."""
+        start = time.perf_counter()
+        try:
+            response = await self._answer(request, route)
+        except Exception as error:
+            response = await refusal(request, error)
+            if response.status_code == 500:
+                logging.exception(route.path)
+        self.requests.labels(route.path, response.status_code).inc()
+        self.times.labels(route.path).observe(time.perf_counter() - start)
+        return response
+
+    async def _answer(self, request: Request, route: Route) -> Any:
+        self._check(request, route)
+        if route.asked is None:
+            return await route.endpoint(**request.path_params)
+        with self._holding() as hold:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    asked = request_of(route.asked, await _body(request, hold))
+            except TimeoutError:
+                raise Refused(408, f"The request took more than {self._seconds:g} seconds to arrive.") from None
+            return await _while_awaited(request, route.endpoint(asked))
+
+    def _check(self, request: Request, route: Route) -> None:
+        """Refuses hosts of other names, and requests without the key."""
+        if self._hosts is not None and not self._knows(host := request.headers.get("host", "localhost")):
+            raise Refused(421, f"Unknown host {host!r:.80}: start the server with `--allow-host` to allow it.")
+        if self._key and route.path != "/health":
+            scheme, _, given = request.headers.get("authorization", "").partition(" ")
+            right = hmac.compare_digest(given.strip().encode("latin-1"), self._key)
+            if not right or scheme.lower() != "bearer":
+                expected = "Expected the access key as `Authorization: Bearer KEY`."
+                raise Refused(401, expected, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+
+    def _knows(self, host: str) -> bool:
+        """Whether requests may call the server by the name in a `Host` header. No web page's name is an IP address."""
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        try:
+            return bool(ipaddress.ip_address(name))
+        except ValueError:
+            return name.lower().removesuffix(".") in (self._hosts or ())
+
+    @contextlib.contextmanager
+    def _holding(self) -> Iterator[Callable[[int], None]]:
+        """Counts the bytes of a request until it is answered; refuses too many, of one request or of all."""
+        held = 0
+
+        def hold(more: int) -> None:
+            nonlocal held
+            if held + more > _BODY:
+                raise Refused(413, f"The body is longer than {_BODY:,} bytes.")
+            if self._held + more > _BODIES and held + more > _SMALL:
+                raise Refused(429, "Too many long requests: retry later.", wait=5)
+            held += more
+            self._held += more
+
+        try:
+            yield hold
+        finally:
+            self._held -= held
+
+
+async def _body(request: Request, hold: Callable[[int], None]) -> bytearray:
+    """The JSON that a request carries, decompressed."""
+    kind = request.headers.get("content-type", "").partition(";")[0].rstrip().lower()
+    if not kind.endswith("json"):  # browsers send other kinds for any web page unasked
+        raise Refused(422, "Expected `Content-Type: application/json`.")
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding not in ("identity", "gzip"):
+        advice = "compress the body with gzip, or not at all"
+        raise Refused(415, f"Content-Encoding {coding!r:.80}: {advice}.", headers={"Accept-Encoding": "gzip"})
+    body, inflate = bytearray(), zlib.decompressobj(_GZIP) if coding == "gzip" else None
+    try:
+        async for chunk in request.stream():
+            more = inflate.decompress(chunk, _BODY + 1) if inflate else chunk
+            if inflate and inflate.unused_data:
+                raise zlib.error("more bytes after its end")
+            hold(len(more))
+            body += more
+        if inflate and not inflate.eof:
+            raise zlib.error("its end is missing")
+    except zlib.error as error:
+        raise Refused(422, f"The body is not valid gzip: {error}.") from None
+    return body
+
+
+async def _while_awaited(request: Request, answer: Any) -> Any:
+    """An answer, which is not worked on further if its caller goes away."""
+    answering, left = asyncio.current_task(), asyncio.ensure_future(request.receive())
+
+    def stop(_: Any) -> None:
+        if answering is not None:
+            answering.cancel()
+
+    left.add_done_callback(stop)  # or its texts are encoded for nobody
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        if left.done():
+            raise ClientDisconnect from None
+        raise
+    finally:
+        left.remove_done_callback(stop)
+        left.cancel()
+
+
+class Route(APIRoute):
+    """A route through the `gate` of its application. Pydantic reads the body itself, faster than through FastAPI."""
+
+    def get_route_handler(self) -> Any:
+        self.asked = get_type_hints(self.endpoint).get("asked")
+
+        async def answered(request: Request) -> Response:
+            response: Response = await request.app.state.gate.answer(request, self)
+            return response
+
+        return answered
