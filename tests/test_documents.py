@@ -104,12 +104,11 @@ def test_there_is_code_to_run():
     )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_commands_paste_as_they_stand(page):
+def test_commands_paste_as_they_stand():
     """No block has prompts; what commands print is a block of its own."""
-    text = page.read_text(encoding="utf-8")
-    assert re.findall(r"^(?:```console| *\$ .*)", text, re.MULTILINE) == []
-    assert page.name != "README.md" or len(text.split()) <= 750
+    prompt = re.compile(r"^(?:```console| *\$ .*)", re.MULTILINE)
+    assert [(name(page), line) for page in PAGES for line in prompt.findall(page.read_text(encoding="utf-8"))] == []
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 750
 
 
 def anchors(page):
@@ -117,32 +116,38 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_somewhere(page):
+def _broken_links(page):
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text)):
         if re.match(r"[a-z]+:", target):
             continue
         file, _, anchor = target.partition("#")
         path = page.parent / file if file else page
-        assert path.exists(), f"{name(page)} links to {target}"
-        if anchor and path.suffix == ".md":
-            assert anchor in anchors(path), f"{name(page)} links to {target}"
+        if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors(path)):
+            yield target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_commands_and_files_named_are_there(page):
+def test_links_lead_somewhere():
+    assert {name(page): broken for page in PAGES if (broken := [*_broken_links(page)])} == {}
+
+
+def _missing_names(page):
+    """What a page names and the repository lacks: programs, configs, commands, targets of make."""
     text = page.read_text(encoding="utf-8")
-    for program in re.findall(r"python -m\s+((?:eval|train|benchmarks)\.\w+)", text):
-        assert (ROOT / (program.replace(".", "/") + ".py")).is_file(), program
-    for config in re.findall(r"\bconfigs/\w+\.py", text):
-        assert (ROOT / config).is_file(), config
+    programs = re.findall(r"python -m\s+((?:eval|train|benchmarks)\.\w+)", text)
+    files = [program.replace(".", "/") + ".py" for program in programs] + re.findall(r"\bconfigs/\w+\.py", text)
+    yield from (file for file in files if not (ROOT / file).is_file())
     shell = "\n".join(code for language in ("sh", "bash") for _, code in blocks(page, language))
-    inline = re.findall(r"`jaxwhiten ([a-z][a-z-]*)\b", text)
-    for command in inline + re.findall(r"^(?:.*\| )?jaxwhiten ([a-z][a-z-]*)\b", shell, re.MULTILINE):
-        assert command in cli.COMMANDS, command
-    for target in re.findall(r"\bmake ([a-z-]+)\b", " ".join(re.findall(r"`(make [^`]*)`", text))):
-        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
+    commands = re.findall(r"`jaxwhiten ([a-z][a-z-]*)\b", text)
+    commands += re.findall(r"^(?:.*\| )?jaxwhiten ([a-z][a-z-]*)\b", shell, re.MULTILINE)
+    yield from (command for command in commands if command not in cli.COMMANDS)
+    targets = re.findall(r"\bmake ([a-z-]+)\b", " ".join(re.findall(r"`(make [^`]*)`", text)))
+    makefile = (ROOT / "Makefile").read_text()
+    yield from (f"make {target}" for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE))
+
+
+def test_commands_and_files_named_are_there():
+    assert {name(page): missing for page in PAGES if (missing := [*_missing_names(page)])} == {}
 
 
 # Tables with figures, by their heads, that no run in docs/runs or benchmarks/results makes. A table that gets a run
@@ -172,18 +177,24 @@ def made(tmp_path_factory):
     return folder, dict(re.findall(r"^(\S+\.md): (.*)$", done.stderr, re.MULTILINE))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_table_has_its_run(page, made):
+def _tables_without_a_run(page):
+    """The heads of the tables with figures that `make tables` does not fill."""
+    text = _MADE.sub("", page.read_text(encoding="utf-8"))
+    text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    tables = [table[0] for table in re.finditer(r"(?:^\|.*\n)+", text, re.MULTILINE)]
+    return [table.splitlines()[0] for table in tables if re.search(r"\d\.\d", table)]
+
+
+def test_every_table_has_its_run(made):
     """A table is what `make tables` makes of a run in the repository; others are listed above."""
-    text = page.read_text(encoding="utf-8")
-    bare = re.sub(r"^```.*?^```", "", _MADE.sub("", text), flags=re.DOTALL | re.MULTILINE)
-    found = [table[0] for table in re.finditer(r"(?:^\|.*\n)+", bare, re.MULTILINE) if re.search(r"\d\.\d", table[0])]
-    known = WITHOUT_A_RUN.get(name(page), [])
-    assert len(found) == len(known), [table.splitlines()[0] for table in found]
-    assert all(table.startswith(head) for table, head in zip(found, known, strict=True))
-    folder, said = made
-    assert said[name(page)] == "filled"
-    assert (folder / name(page)).read_text(encoding="utf-8") == text, "run `make tables`"
+    folder, messages = made
+    for page in PAGES:
+        heads, known = _tables_without_a_run(page), WITHOUT_A_RUN.get(name(page), [])
+        assert len(heads) == len(known), (name(page), heads)
+        assert all(head.startswith(start) for head, start in zip(heads, known, strict=True)), name(page)
+    assert {name(page): messages[name(page)] for page in PAGES if messages[name(page)] != "filled"} == {}
+    changed = [name(page) for page in PAGES if (folder / name(page)).read_bytes() != page.read_bytes()]
+    assert changed == [], "run `make tables`"
 
 
 def test_messages_of_the_troubleshooting_page_are_in_the_code():

@@ -55,22 +55,30 @@ def _examples(own):
     return [text for text in texts if ">>>" in text]
 
 
-@pytest.mark.parametrize(("package", "name"), sorted(ONCE.values()))
-def test_the_examples_of_a_name_run(package, name, cross_encoder, tmp_path, monkeypatch):
-    """As a reader would type them, in a folder with the files that they name."""
-    examples = _examples(NAMES[package][name])
-    assert examples, f"{name} has no example"
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(cross_encoder, "cross")
-    for file, text in FILES.items():
-        Path(file).write_text(text)
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    written, globs = [], {"np": np, "jax": jax, "jnp": jax.numpy, "Path": Path, **_all("jaxwhiten"), **_all(package)}
+@pytest.mark.parametrize("package", sorted({package for package, _ in ONCE.values()}))
+def test_the_examples_run(package, cross_encoder, tmp_path, monkeypatch):
+    """As a reader would type them, those of each name in a folder with the files that they name."""
+    names = sorted(name for owner, name in ONCE.values() if owner == package)
+    assert [name for name in names if not _examples(NAMES[package][name])] == []
+    written = list[str]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # where a few rows are enough to show how it is written
-        for text in examples:
-            if "setup" in text:  # as the example of `Setup` makes it
-                text = f"{_examples(jaxwhiten.training.Setup)[0]}\n\n{text}"
-            test = doctest.DocTestParser().get_doctest(text, globs.copy(), name, None, None)
-            runner.run(test, out=written.append)
-    assert not runner.failures, "".join(written)
+        for name in names:
+            folder = tmp_path / name
+            folder.mkdir()
+            monkeypatch.chdir(folder)
+            shutil.copytree(cross_encoder, "cross")
+            for file, text in FILES.items():
+                Path(file).write_text(text)
+            _run(package, name, written)
+    assert not written, "".join(written)
+
+
+def _run(package, name, written):
+    """Runs the examples of a name, and writes what fails."""
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    globs = {"np": np, "jax": jax, "jnp": jax.numpy, "Path": Path, **_all("jaxwhiten"), **_all(package)}
+    for text in _examples(NAMES[package][name]):
+        if "setup" in text:  # as the example of `Setup` makes it
+            text = f"{_examples(jaxwhiten.training.Setup)[0]}\n\n{text}"
+        runner.run(doctest.DocTestParser().get_doctest(text, globs.copy(), name, None, None), out=written.append)
