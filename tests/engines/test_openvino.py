@@ -187,13 +187,21 @@ def test_engine_and_precision_are_part_of_what_a_vector_is(pair, folder, tmp_pat
     assert "by openvino" in repr(openvino)
 
 
-def test_bfloat16(folder, pair):
-    from jaxwhiten.engines.openvino import has_bfloat16
+def test_bfloat16_is_refused_without_its_instructions(folder, pair, monkeypatch):
+    from jaxwhiten.engines import chosen, openvino
 
-    if not has_bfloat16():
-        with pytest.raises(InputError, match="no instructions for bfloat16"):
-            both(folder, dtype="bfloat16")
-        pytest.skip("this CPU has no bfloat16")
+    monkeypatch.setattr(openvino, "has_bfloat16", lambda: False)
+    with pytest.raises(InputError, match=r"no instructions for bfloat16: use dtype='float32'"):
+        Encoder.from_pretrained(folder, pooling="mean", engine="openvino", dtype="bfloat16")
+    with pytest.warns(UserWarning, match="The engine is jax, not openvino: this CPU has no instructions for bfloat16"):
+        assert chosen("auto", folder, "bfloat16") == "jax"
+
+
+def test_bfloat16(folder, pair, monkeypatch):
+    """Where the CPU lacks the instructions OpenVINO computes in float32 all the same, which is no further away."""
+    from jaxwhiten.engines import openvino
+
+    monkeypatch.setattr(openvino, "has_bfloat16", lambda: True)
     encoder = Encoder.from_pretrained(folder, pooling="mean", max_length=24, engine="openvino", dtype="bfloat16")
     assert encoder.dtype == "bfloat16"
     assert encoder.fingerprint != pair[1].fingerprint
