@@ -198,10 +198,12 @@ def test_bfloat16_is_refused_without_its_instructions(folder, pair, monkeypatch)
 
 
 def test_bfloat16(folder, pair, monkeypatch):
-    """Where the CPU lacks the instructions OpenVINO computes in float32 all the same, which is no further away."""
-    from jaxwhiten.engines import openvino
-
-    monkeypatch.setattr(openvino, "has_bfloat16", lambda: True)
+    if not has_bfloat16():
+        pytest.skip("this CPU has no bfloat16")
+    with monkeypatch.context() as patch:
+        for limit, lets in {"AVX2": False, "avx512_core": False, "AVX512_CORE_BF16": True}.items():
+            patch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+            assert has_bfloat16() == lets
     encoder = Encoder.from_pretrained(folder, pooling="mean", max_length=24, engine="openvino", dtype="bfloat16")
     assert encoder.dtype == "bfloat16"
     assert encoder.fingerprint != pair[1].fingerprint
