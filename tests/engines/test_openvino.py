@@ -33,7 +33,7 @@ def both(model, dtype="float32", **reading):
     with silenced():
         pytest.importorskip("openvino", reason="the engine OpenVINO is not installed")
     reading = {"max_length": 24, "dtype": dtype, "device": "cpu", **reading}
-    return Encoder.from_pretrained(model, **reading), Encoder.from_pretrained(model, engine="openvino", **reading)
+    return tuple(Encoder.from_pretrained(model, engine=engine, **reading) for engine in ("jax", "openvino"))
 
 
 @pytest.fixture(scope="module")
