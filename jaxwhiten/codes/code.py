@@ -90,8 +90,8 @@ class Quantiser(NamedTuple):
         return index if self.bits == 8 else faiss.IndexPQFastScan(index)
 
     def fill(self, pq: Any) -> None:
-        """Copies the centroids into a `faiss.ProductQuantizer` of this shape."""
-        import_faiss().copy_array_to_vector(np.ascontiguousarray(self.centroids).ravel(), pq.centroids)
+        """Copies the centroids, `apart`, into a `faiss.ProductQuantizer` of this shape."""
+        import_faiss().copy_array_to_vector(np.ascontiguousarray(apart(self.centroids)).ravel(), pq.centroids)
 
 
 class Code(Estimator):
@@ -157,7 +157,7 @@ class Code(Estimator):
         return self.affine(X)
 
     def encode(self, x: Any) -> UInt8[Any, "n bytes"]:
-        """The codes of vectors: a `CodedArray`, or a JAX array of bytes for a JAX array.
+        """The codes of vectors: a `CodedArray`, or a JAX array of bytes for a JAX array. Bits without a column are 0.
 
         Args:
           x: [n, d] rows. A JAX array is coded on its device, also inside a compiled function; other input is coded on
@@ -227,8 +227,12 @@ class Code(Estimator):
         used = np.flatnonzero(group >= 0)
         used = used[np.argsort(group[used], kind="stable")]
         counts = np.bincount(group[used], minlength=count)
-        width = int(counts.max())
-        place = group[used] * width + np.arange(len(used)) - np.repeat(np.cumsum(counts) - counts, counts)
+        starts, some = np.cumsum(counts) - counts, counts > 0
+        differ = np.logical_or.reduceat(np.diff(decoded[:, used], axis=0) != 0, starts[some], axis=1)
+        repeats = np.ones(count, bool)  # where not every bit has a column, `apart` needs a coordinate
+        repeats[some] = ~differ.all(axis=0)
+        width = int((counts + repeats).max())
+        place = group[used] * width + np.arange(len(used)) - np.repeat(starts, counts)
         moves = np.zeros((len(byte), count * width), np.float32)
         moves[used, place] = 1
         centroids = (decoded @ moves).reshape(len(decoded), count, width).transpose(1, 0, 2)
@@ -236,7 +240,7 @@ class Code(Estimator):
         return Quantiser(self.name, affine, np.ascontiguousarray(centroids, np.float32), plan.length)
 
     def to_faiss(self) -> Any:
-        """An empty FAISS index that codes added raw vectors as `encode` does, without training.
+        """An empty FAISS index that codes added raw vectors as `encode` does, bits without a column too, untrained.
 
         An `IndexPreTransform` of a `CenteringTransform`, a `LinearTransform`, a `NormalizationTransform` if the code
         has unit length, and an `IndexPQ`. It searches by the Euclidean distance between mapped query and decoded code.
@@ -244,6 +248,24 @@ class Code(Estimator):
         """
         quantiser = self.quantiser()
         return behind(transforms(quantiser.affine), quantiser.empty_pq())
+
+
+def apart(centroids: Float32[np.ndarray, "groups values width"]) -> Float32[np.ndarray, "groups values width"]:
+    """Centroids for those who choose the nearest one: it is the value that `encode` writes, however sums are rounded.
+
+    Where the columns do not fill the bits, values that differ in unused bits have one centroid. All but the first of
+    them, whose unused bits are 0, are moved along the last coordinate, which is 0 in every vector.
+    """
+    repeats = np.zeros(centroids.shape[:2], bool)
+    repeats[:, 1:] = (centroids[:, 1:] == centroids[:, :-1]).all(axis=2)
+    repeats &= (centroids[:, :, -1] == 0).all(axis=1)[:, None]
+    if not repeats.any():
+        return centroids
+    # Farther than a rounded distance is wrong; but FAISS's tables for halves of bytes round the range of distances.
+    times = 1024 if centroids.shape[1] == 256 else 2
+    moved = centroids.copy()
+    moved[repeats, -1] = times * np.abs(centroids).max()
+    return moved
 
 
 def make_code(name: str, **params: Any) -> Any:

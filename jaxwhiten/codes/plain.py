@@ -1,7 +1,8 @@
 """The plain codes of sentence-transformers: one byte or one bit per column.
 
 They give the bytes of `sentence_transformers.quantize_embeddings`, but ranges are fitted once and kept. A whitening in
-front of the code centers and rotates vectors.
+front of the code centers and rotates vectors. Where columns do not fill the last byte its other bits are 0, here, in
+every index, and in FAISS.
 """
 
 from __future__ import annotations

@@ -258,7 +258,8 @@ def codes(subject: Subject) -> Measured:
         found, vectors = coded.encode(TEXTS), coded.without_code().encode(TEXTS)
         apart.append(float((np.asarray(found) != coded.head.steps[-1](vectors)).mean()))
         name = coded.head.code.name
-    return max(apart), _BYTES, f"fraction of bytes of the code {name} that its vectors do not have, by {_by(subject.loaded)}"
+    what = f"fraction of bytes that are not those of the vectors: {name}, by {_by(subject.loaded)}"
+    return max(apart), _BYTES, what
 
 
 def _least_cosine(subject: Subject, **how: Any) -> float:

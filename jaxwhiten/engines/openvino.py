@@ -11,6 +11,7 @@ import contextlib
 import functools
 import importlib
 import operator
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -49,6 +50,7 @@ _PURPOSE = "The engine OpenVINO"
 _EXTRA = "cpu"
 _MOST_BYTES = 1e9  # of weights; JAX reads larger models with less memory, and ONNX holds up to 2 GB
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
+_WITH_BFLOAT16 = ("ALL", "DEFAULT", "BF16", "FP16", "AMX", "AVX10")  # in names of oneDNN's instruction sets
 
 
 def silenced() -> contextlib.AbstractContextManager[None]:
@@ -70,8 +72,10 @@ def core() -> Any:
 
 
 def has_bfloat16() -> bool:
-    """Whether this CPU has instructions for bfloat16 products."""
-    return "BF16" in core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    """Whether this CPU has instructions for bfloat16 products, and `ONEDNN_MAX_CPU_ISA` lets oneDNN use them."""
+    listed = "BF16" in core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    limit = os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or "ALL"
+    return listed and any(name in limit.upper() for name in _WITH_BFLOAT16)
 
 
 class _Compiled(NamedTuple):

@@ -247,10 +247,9 @@ def facts(steps: Any) -> Any:
             try:
                 hash(value)
             except TypeError:
-                raise InputError(
-                    f"{type(steps).__name__}.{name}: expected a hashable value, got {type(value).__name__}: use a tuple,"
-                    " or array() for the field."
-                ) from None
+                where, kind = f"{type(steps).__name__}.{name}", type(value).__name__
+                message = f"{where}: expected a hashable value, got {kind}: use a tuple, or array() for the field."
+                raise InputError(message) from None
         arrays = {name: facts(value) for name, value in _fields(steps, "array").items()}
         return type(steps), *static.items(), *arrays.items()
     if isinstance(steps, Mapping):

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import block_rows, blocks, one_ahead, pad_rows
+from jaxwhiten.codes.code import apart
 from jaxwhiten.codes.gaussian import nearest_on_cores
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import map_array
@@ -157,9 +158,9 @@ class JaxFlat(Backend):
 def _stored(vectors: np.ndarray, prepare: Affine, centroids: np.ndarray | None) -> np.ndarray:
     """The stored form of raw vectors: whitened vectors, or their codes."""
     columns, dtype = (prepare.outputs, np.float32) if centroids is None else (len(centroids), np.uint8)
-    out = np.empty((len(vectors), columns), dtype)
+    out, coder = np.empty((len(vectors), columns), dtype), None if centroids is None else apart(centroids)
     for part, x in prepared(vectors, prepare):
-        out[part] = x if centroids is None else nearest_on_cores(x, centroids)
+        out[part] = x if coder is None else nearest_on_cores(x, coder)
     return out
 
 

@@ -21,11 +21,6 @@ pytest.importorskip("openvino")
 EXPERTS = [case for case in cases.CASES if "experts" in case]  # the only families that OpenVINO does not take
 
 
-@pytest.fixture(autouse=True)
-def _nothing_pinned(monkeypatch):
-    monkeypatch.delenv("JAXWHITEN_ENGINE")
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("small") / "bert")

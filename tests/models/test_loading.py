@@ -236,9 +236,9 @@ import jax
 from jaxwhiten import Encoder
 from jaxwhiten.runtime.hardware import peak_memory
 small, large, dtype = sys.argv[1:]
-Encoder.from_pretrained(small, pooling="mean", dtype=dtype)
+Encoder.from_pretrained(small, pooling="mean", dtype=dtype, engine="jax")
 before = peak_memory()
-encoder = Encoder.from_pretrained(large, pooling="mean", dtype=dtype)
+encoder = Encoder.from_pretrained(large, pooling="mean", dtype=dtype, engine="jax")
 leaves = encoder.executor._weights
 print((peak_memory() - before) * 1e9, {str(leaf.dtype) for leaf in leaves})
 """

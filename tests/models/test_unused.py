@@ -38,7 +38,7 @@ DOORS = {
     "load_masked_lm": load_masked_lm,
     "load_pair_classifier": load_pair_classifier,
     "CrossEncoder": CrossEncoder.from_pretrained,
-    "Encoder": lambda folder: Encoder.from_pretrained(folder, pooling="mean"),
+    "Encoder": lambda folder: Encoder.from_pretrained(folder, pooling="mean", engine="jax"),
     "Encoder in OpenVINO": lambda folder: Encoder.from_pretrained(folder, pooling="mean", engine="openvino"),
     "look_at": look_at,
 }
