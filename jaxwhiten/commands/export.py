@@ -42,8 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--name NAME", "name of the model in its card; default: the folder's name")
     add(parser, "--score TASK=POINTS", 'for the card, such as "STS-B test=71.3"', action="append", default=[])
     add(parser, "--bytes N", "for a database: bytes per vector; default: 48", type=int)
-    add(parser, "--from IDX", "for a database: index whose documents are added, except IDs already there", dest="index")
+    add(parser, "--from IDX", "for a database: index with which --into is made level", dest="index")
     add(parser, "--into PLACE", "database to fill from --from: a file, folder or connection string")
+    add(parser, "--keep", "only add missing documents to --into: change and remove none")
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -52,8 +53,10 @@ def run(args: argparse.Namespace) -> Report:
         raise InputError(f"--score and --name require --format {FORMATS[0]}.")
     if (args.format == "int8") != (args.sentences is not None):
         raise InputError("--format int8 needs calibration sentences: pass --sentences FILE with it, and only with it.")
-    if args.format not in DATABASES and (args.bytes or args.index or args.into):
-        raise InputError(f"--bytes, --from and --into require a database as the format: {', '.join(DATABASES)}.")
+    if args.format not in DATABASES and (args.bytes or args.index or args.into or args.keep):
+        raise InputError(
+            f"--bytes, --from, --into and --keep require a database as the format: {', '.join(DATABASES)}."
+        )
     check_folder(args.output, kind=_KINDS.get(args.format, "database" if args.format in DATABASES else "model"))
     if args.format in DATABASES:
         return _database(args)
@@ -88,6 +91,8 @@ def _database(args: argparse.Namespace) -> Report:
     """Writes a model folder and code for a database, and adds the texts of an index to the database."""
     if (args.index is None) != (args.into is None):
         raise InputError("--from and --into require each other: pass both, or neither.")
+    if args.keep and not args.into:
+        raise InputError("--keep requires --from and --into.")
     if given := [f"`{name}`" for name in knobs(args) if name != "gamma"]:
         raise InputError(f"{', '.join(given)}: --bytes determines the columns, and β is 1.")
     from jaxwhiten.encoding import Encoder
@@ -110,7 +115,8 @@ def _database(args: argparse.Namespace) -> Report:
         small = Encoder.from_pretrained(Path(args.output) / databases.MODEL)
         place, texts = one_line(args.into), index.documents or []
         try:
-            added = databases.fill(args.output, args.into, index.ids.tolist(), texts, small.encode_document)
+            ids = index.ids.tolist()
+            changes = databases.fill(args.output, args.into, ids, texts, small.encode_document, keep=args.keep)
         except (JaxwhitenError, OSError, MemoryError):
             raise
         except Exception as error:  # of the database's client, which may repeat parts of a password
@@ -118,7 +124,8 @@ def _database(args: argparse.Namespace) -> Report:
             for word in all_words - shown:
                 said = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "***", said)
             raise OutputError(f"{place}: the database could not be filled ({said}).") from None
-        what = "text" if added == 1 else "texts"
-        lines.append(f"{place}: {added:,} {what} added, {index.size - added:,} already there")
-        facts |= {"database": place, "added": added}
+        what, same = "text" if changes.added == 1 else "texts", index.size - changes.added - changes.changed
+        others = "" if args.keep else f"{changes.changed:,} changed, {changes.removed:,} removed, "
+        lines.append(f"{place}: {changes.added:,} {what} added, {others}{same:,} already there")
+        facts |= {"database": place, **changes._asdict()}
     return Report("\n".join(lines), facts)

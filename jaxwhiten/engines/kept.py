@@ -98,11 +98,10 @@ class Kept:
             files.check()
 
         def write_blob(whole: Path) -> None:
-            with open(whole / _BLOB, "wb") as file:
-                result.export_model(stream := BytesIO())
-                file.write(stream.getbuffer())
+            result.export_model(stream := BytesIO())
+            (whole / _BLOB).write_bytes(stream.getbuffer())
 
-        result = io.recall(folder, compiled)
+        result: Any = io.recall(folder, compiled)
         model = make() if result is None else None
         with contextlib.suppress(OSError, RuntimeError, InputError):
             if result is None:

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import re
 import runpy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.whitening import Whitening, choose_gamma
 
 MODEL, CODE, SETTINGS = "model", "recipe.py", "recipe.json"
-_BLOCK = 8192  # texts added at once
+_BLOCK = 8192  # texts added or removed at once
 
 
 class Database(NamedTuple):
@@ -149,18 +149,45 @@ def save_database(
     return settings
 
 
-def fill(
-    folder: str | Path, place: str, ids: Sequence[Any], texts: Texts, encode: Callable[[list[str]], np.ndarray]
-) -> int:
-    """Adds the texts whose ids a database does not have yet, by the code in a folder of `save_database`.
+class Changes(NamedTuple):
+    """How many texts a database got, had with other words, or lost.
 
-    Ids are stored as strings. `encode` maps texts to vectors by the folder's model. Returns the number of added texts.
-
-    Raises:
-      MismatchError: The database was filled by vectors of another space.
+    >>> Changes(added=2, changed=1, removed=0).added
+    2
     """
 
-    def check(place: str, recorded: str = "{}") -> None:
+    added: int
+    changed: int
+    removed: int
+
+
+def fill(
+    folder: str | Path,
+    place: str,
+    ids: Sequence[Any],
+    texts: Texts,
+    encode: Callable[[list[str]], np.ndarray],
+    *,
+    keep: bool = False,
+) -> Changes:
+    """Brings a database level with texts and their ids, by the code in a folder of `save_database`.
+
+    Texts that are missing are added, those that differ are replaced, and those of other ids are removed. Equal ones are
+    not encoded again.
+
+    Args:
+      folder: A folder of `save_database`.
+      place: The argument of `connect` in its `recipe.py`.
+      ids: One per text; they are stored as strings.
+      texts: The texts, in any container of `jaxwhiten.text.as_texts`.
+      encode: Maps texts to vectors by the folder's model.
+      keep: Whether the database keeps what it has: missing texts are added, and nothing else is done.
+
+    Raises:
+      MismatchError: The database was filled by vectors of another space, or the folder's code is too old.
+    """
+
+    def check(place: str, recorded: str | bytes = "{}") -> None:
         place, there = re.sub(r"://[^@/]*@", "://", place), json.loads(recorded)  # without a password
         if not there:
             raise MismatchError(f"{place} does not record the space of its vectors: use a different database.")
@@ -170,11 +197,23 @@ def fill(
         code = runpy.run_path(str(Path(folder) / CODE))
     except ImportError as error:
         raise MissingDependencyError(f"{error.name} is not installed: {install_command('databases')}.") from error
-    there = code["known"](db := code["connect"](place, check))
-    rows = [(id, text) for id, text in zip(map(str, ids), as_texts(texts), strict=True) if id not in there]
-    for start in range(0, len(rows), _BLOCK):
-        new, part = map(list, zip(*rows[start : start + _BLOCK], strict=True))
-        code["add"](db, new, part, encode(part))
+    if not (keep or {"rows", "remove"} <= code.keys()):
+        raise MismatchError(f"{Path(folder) / CODE}: cannot remove texts: export the folder again, or keep them.")
+    db = code["connect"](place, check)
+    wanted = dict(zip(map(str, ids), as_texts(texts), strict=True))
+    there = dict.fromkeys(code["known"](db)) if keep else dict(code["rows"](db))
+    missing = [id for id in wanted if id not in there]
+    changed = [] if keep else [id for id, text in wanted.items() if there.get(id, text) != text]
+    removed = [] if keep else [id for id in there if id not in wanted]
+    for part in _blocks([*missing, *changed]):
+        new = [wanted[id] for id in part]
+        code["add"](db, part, new, encode(new))
+    for part in _blocks(removed):
+        code["remove"](db, part)
     if hasattr(db, "close"):
         db.close()
-    return len(rows)
+    return Changes(len(missing), len(changed), len(removed))
+
+
+def _blocks(ids: list[str]) -> Iterator[list[str]]:
+    return (ids[start : start + _BLOCK] for start in range(0, len(ids), _BLOCK))

@@ -1,4 +1,4 @@
-"""Fills databases from an index by `jaxwhiten export`, twice, asks them, and has two more models refused.
+"""Fills databases from an index by `jaxwhiten export`, asks them, changes the index, and has two more models refused.
 
     python -m tests.export.fill_databases NAME ...
 A program of its own in the working directory, which `test_databases` runs.
@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def main(names):
             place = server.get_uri()
         try:
             fill_and_ask(name, place, rows)
+            change(name, place, rows)
         finally:
             if server is not None:
                 server.cleanup()
@@ -49,17 +51,19 @@ def main(names):
 
 def fill_and_ask(name, place, rows):
     added, fill = [], databases.fill
-    databases.fill = lambda *given: added.append(fill(*given)) or added[-1]
+    databases.fill = lambda *given, **how: added.append(fill(*given, **how)) or added[-1]
     words = ["--model", "small/", "--format", name, "--bytes", "48", "--gamma", "1", "-o", "out/"]
     try:
         assert [cli.main(["export", *words, "--from", "idx/", "--into", place]) for _ in range(2)] == [0, 0]
     finally:
         databases.fill = fill
-    assert added == [300, 0], added
+    assert added == [(300, 0, 0), (0, 0, 0)], added
     recipe, encoder = runpy.run_path("out/recipe.py"), Encoder.from_pretrained("out/model")
     db = recipe["connect"](place)
     ids, texts = map(list, zip(*rows[300:], strict=True))
-    recipe["add"](db, ids, texts, encoder.encode(texts))
+    for _ in range(2):  # a second time in place of the first
+        recipe["add"](db, ids, texts, encoder.encode(texts))
+    assert sorted(recipe["rows"](db)) == sorted(rows)
     assert recipe["known"](db) == {id for id, _ in rows}
     asked = rows[:5] + rows[300:305]
     found = [recipe["query"](db, vector, 5) for vector in encoder.encode([text for _, text in asked])]
@@ -69,6 +73,37 @@ def fill_and_ask(name, place, rows):
         db.close()
     for other, expected in (("encoder/", "expected --model small/, got 'encoder/'"), ("whitening/", "another head")):
         refused(other, expected, [*words, "--model", other, "--from", "idx/", "--into", place], recipe, place, rows)
+
+
+def change(name, place, rows):
+    """The index loses, changes and gets a document; the database, which has twenty more, is brought level with it."""
+    shutil.copytree("idx", "changed")
+    Path("update.jsonl").write_text(json.dumps({"id": rows[1][0], "text": "Something else."}) + "\n")
+    Path("add.jsonl").write_text(json.dumps({"id": "new", "text": "Snow falls."}) + "\n")
+    how = ["-o", "changed/", "--id", "id", "--column", "text"]
+    assert cli.main(["index", "update.jsonl", "--update", *how]) == 0
+    assert cli.main(["index", "add.jsonl", "--add", *how]) == 0
+    assert cli.main(["index", "--remove", rows[0][0], "-o", "changed/"]) == 0
+    words = ["--model", "small/", "--format", name, "--bytes", "48", "--gamma", "1", "-o", "out/"]
+    words += ["--from", "changed/", "--into", place]
+    runs = [(["--keep"], "1 text added, 299 already there")]
+    runs += [([], "0 texts added, 1 changed, 21 removed, 299 already there")]
+    runs += [([], "0 texts added, 0 changed, 0 removed, 300 already there")]
+    for more, expected in runs:
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            assert cli.main(["export", *words, *more]) == 0
+        print(said.getvalue().splitlines()[-1])
+        assert expected in said.getvalue(), said.getvalue()
+    recipe, encoder = runpy.run_path("out/recipe.py"), Encoder.from_pretrained("out/model")
+    db = recipe["connect"](place)
+    now = dict(rows[1:300]) | {rows[1][0]: "Something else.", "new": "Snow falls."}
+    assert sorted(recipe["rows"](db)) == sorted(now.items())
+    assert recipe["query"](db, encoder.encode("Snow falls."), 1) == [("new", "Snow falls.")]
+    assert rows[0][0] not in dict(recipe["query"](db, encoder.encode(rows[0][1]), 20))
+    if hasattr(db, "close"):
+        db.close()
+    shutil.rmtree("changed")
 
 
 def refused(other, expected, words, recipe, place, rows):

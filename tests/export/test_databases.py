@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -87,8 +88,9 @@ def test_what_does_not_fit_is_refused(encoder, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--format", "onnx", "--bytes", "48"], "--bytes, --from and --into require a database"),
+        (["--format", "onnx", "--bytes", "48"], "--bytes, --from, --into, --keep require a database"),
         (["--format", "qdrant", "--from", "idx"], "pass both, or neither"),
+        (["--format", "qdrant", "--keep"], "--keep requires --from and --into"),
         (["--format", "qdrant", "-k", "8"], "-k: --bytes determines the columns"),
     ],
 )
@@ -114,7 +116,7 @@ def passes(command, folder):
 
 
 @pytest.mark.slow
-def test_an_index_goes_into_the_databases_and_what_is_missing_later(tmp_path):
+def test_an_index_goes_into_the_databases_and_its_changes_later(tmp_path):
     passes(["-m", "tests.export.fill_databases", *installed()], tmp_path)
 
 
@@ -136,6 +138,44 @@ def test_a_client_that_is_missing_is_named(encoder, tmp_path, monkeypatch):
     save_database(tmp_path / "out", encoder, "qdrant", SIZE)
     with pytest.raises(databases.MissingDependencyError, match=r"qdrant_edge.*jaxwhiten\[databases\]"):
         databases.fill(tmp_path / "out", str(tmp_path / "place"), ["a"], ["b"], encoder.encode)
+
+
+@pytest.mark.parametrize("database", ["sqlite-vec", "lancedb", "qdrant"])  # the others have servers: see above
+def test_a_database_is_brought_level(encoder, tmp_path, database):
+    if database not in installed():
+        pytest.skip("needs the extra databases")
+    save_database(tmp_path / "out", encoder, database, SIZE)
+    place, encoded = str(tmp_path / "place"), []
+    small = Encoder.from_pretrained(tmp_path / "out" / "model")
+
+    def encode(texts):
+        encoded.extend(texts)
+        return small.encode(texts)
+
+    def fill(texts, **how):
+        encoded.clear()
+        return databases.fill(tmp_path / "out", place, list(texts), list(texts.values()), encode, **how)
+
+    def rows():
+        recipe = runpy.run_path(str(tmp_path / "out" / "recipe.py"))
+        db = recipe["connect"](place)
+        found = sorted(recipe["rows"](db))
+        assert recipe["known"](db) == {id for id, _ in found}
+        if hasattr(db, "close"):
+            db.close()
+        return found
+
+    first = {"it's": "a man plays", "b": "two dogs run", "c": "it rains"}
+    assert fill(first) == (3, 0, 0)
+    assert fill(first) == (0, 0, 0)
+    then = {"it's": "a woman plays", "c": "it rains", "d": "birds wait"}
+    assert fill(then, keep=True) == (1, 0, 0)
+    assert rows() == sorted((first | {"d": "birds wait"}).items())
+    assert fill(then) == (0, 1, 1)
+    assert encoded == ["a woman plays"]
+    assert rows() == sorted(then.items())
+    assert fill({"c": "it rains"}) == (0, 0, 2)
+    assert rows() == [("c", "it rains")]
 
 
 def test_the_page_shows_what_is_written():
