@@ -57,11 +57,11 @@ class MarkedArray(np.ndarray):
         """Whether two marks are equal."""
         raise NotImplementedError
 
-    def _pass_on(self: M, result: Any) -> Any:
-        """A result that consists of whole rows of this array, marked like them."""
+    def _pass_on(self: M, result: Any, *, copied: bool = False) -> Any:
+        """A result that consists of whole rows of this array, marked like them; `copied` if they are in new memory."""
         mark = self.mark
         if mark is not None and result is not self and type(result) is type(self) and self._holds(result.dtype):
-            result._memory = self._memory if result.base is not None else _Memory(mark)
+            result._memory = _Memory(mark) if copied or result.base is None else self._memory
             result._layout = _layout(result)
         return result
 
@@ -72,7 +72,10 @@ class MarkedArray(np.ndarray):
 
     def __getitem__(self, key: Any) -> Any:
         result = super().__getitem__(key)
-        return self._pass_on(result) if _takes_rows(key, self.ndim) else result
+        if not _takes_rows(key, self.ndim):
+            return result
+        parts = key if isinstance(key, tuple) else (key,)
+        return self._pass_on(result, copied=any(isinstance(part, list | np.ndarray) for part in parts))
 
     def copy(self: M, order: Any = "C") -> M:
         result: M = self._pass_on(super().copy(order))

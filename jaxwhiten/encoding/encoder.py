@@ -210,13 +210,14 @@ class Encoder(Headed):
             heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
             bar = progress(sentences, show_progress)
             out = stream.Run(self.tokenizer, self.executor, heads, bar, batch_size).of_list(sentences)
+            out = {name: x[0] for name, x in out.items()} if alone else out
             out = {name: self._spaced(x, name, heads[name].head) for name, x in out.items()}
         else:
             how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
             how |= {"truncate_dim": truncate_dim, "batch_size": batch_size, "show_progress": show_progress}
             out = {name: encode_at(self, sentences, precision, name, **how) for name in heads}
-        found = {name: x[0] for name, x in out.items()} if alone else out
-        return next(iter(found.values())) if single else found
+            out = {name: x[0] for name, x in out.items()} if alone else out
+        return next(iter(out.values())) if single else out
 
     def encode_query(
         self, sentences: str | Texts, *, pooling: str | None = None, **options: Unpack[EncodeOptions]
