@@ -93,7 +93,9 @@ class Weights:
         run = Run(self.tokenizer, engine, {"": ready}, progress(show=False))
         pairs = load_sts("sts_sample").splits["test"]
         with uncounted(), contextlib.suppress(NonFiniteError):
-            return round(participation_ratio(Moments().update(run.of_list([*pairs.sentence1, *pairs.sentence2])[""])), 1)
+            return round(
+                participation_ratio(Moments().update(run.of_list([*pairs.sentence1, *pairs.sentence2])[""])), 1
+            )
         return 0.0
 
 
