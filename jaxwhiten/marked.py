@@ -108,16 +108,15 @@ class MarkedArray(np.ndarray):
         self._forget()
         super().__setitem__(key, value)
 
-    @property
-    def flat(self) -> Any:
-        """The iterator of NumPy, which can also write."""
+    def _get_flat(self) -> Any:
         self._forget()
         return np.asarray(self).flat
 
-    @flat.setter
-    def flat(self, value: Any) -> None:
+    def _set_flat(self, value: Any) -> None:
         self._forget()
         np.asarray(self).flat = value
+
+    flat = property(_get_flat, _set_flat, doc="The iterator of NumPy, which can also write.")  # type: ignore[assignment]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **kwargs: Any) -> Any:
         _forget_all(out)

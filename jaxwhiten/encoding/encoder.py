@@ -195,6 +195,7 @@ class Encoder(Headed):
         Returns:
           float32 [n, d] in the order of the sentences, or a `CodedArray` [n, bytes] if the head has a code. For a
           single string, one row without the first axis. For several poolings, a dict of such arrays by name.
+          The arrays know their `space`, see `jaxwhiten.space.EncodedArray`.
 
         Raises:
           InputError: An item is not a string, a name is unknown, or there are fewer columns. Nothing was encoded.
@@ -285,11 +286,14 @@ class Encoder(Headed):
         return {name: self._named(name, prompt) for name in names}, single
 
     def similarity(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, "n m"]:
-        """Similarities of all n vectors to all m, by `similarity_fn_name`; distances are negated, codes decoded."""
+        """Similarities of all n vectors to all m, by `similarity_fn_name`; distances are negated, codes decoded.
+
+        MismatchError if both sides know their spaces, and these differ.
+        """
         return similarity.similarity(embeddings1, embeddings2, self.similarity_fn_name)
 
     def similarity_pairwise(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, " n"]:
-        """Similarities of n vectors to the vectors with the same index in the other array."""
+        """Similarities of n vectors to the vectors with the same index in the other array; see `similarity`."""
         return similarity.similarity_pairwise(embeddings1, embeddings2, self.similarity_fn_name)
 
     def moments(self, sentences: Texts, *, prompt: str | None = None) -> Moments:
