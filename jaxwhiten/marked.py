@@ -114,9 +114,10 @@ class MarkedArray(np.ndarray):
 
     def _set_flat(self, value: Any) -> None:
         self._forget()
-        np.asarray(self).flat = value
+        np.asarray(self).flat[:] = value
 
-    flat = property(_get_flat, _set_flat, doc="The iterator of NumPy, which can also write.")  # type: ignore[assignment]
+    # The iterator of NumPy can also write.
+    flat = property(_get_flat, _set_flat)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **kwargs: Any) -> Any:
         _forget_all(out)
