@@ -64,9 +64,11 @@ class CodedArray(MarkedArray):
 
     @staticmethod
     def _equal(mark: _Mark, other: _Mark) -> bool:
-        first, second = mark.origin, other.origin
-        known = first is not None and second is not None
-        return mark.code is other.code and (first is second or (known and first.is_like(second)))
+        if mark.code is not other.code:
+            return False
+        if mark.origin is None or other.origin is None:
+            return mark.origin is other.origin
+        return mark.origin.is_like(other.origin)
 
     def astype(self, *args: Any, **kwargs: Any) -> Any:
         result = np.ndarray.astype(self, *args, **kwargs)

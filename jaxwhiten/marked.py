@@ -57,11 +57,11 @@ class MarkedArray(np.ndarray):
         """Whether two marks are equal."""
         raise NotImplementedError
 
-    def _pass_on(self: M, result: Any) -> Any:
-        """A result that consists of whole rows of this array, marked like them."""
+    def _pass_on(self: M, result: Any, *, copied: bool = False) -> Any:
+        """A result that consists of whole rows of this array, marked like them; `copied` if they are in new memory."""
         mark = self.mark
         if mark is not None and result is not self and type(result) is type(self) and self._holds(result.dtype):
-            result._memory = self._memory if result.base is not None else _Memory(mark)
+            result._memory = _Memory(mark) if copied or result.base is None else self._memory
             result._layout = _layout(result)
         return result
 
@@ -72,7 +72,10 @@ class MarkedArray(np.ndarray):
 
     def __getitem__(self, key: Any) -> Any:
         result = super().__getitem__(key)
-        return self._pass_on(result) if _takes_rows(key, self.ndim) else result
+        if not _takes_rows(key, self.ndim):
+            return result
+        parts = key if isinstance(key, tuple) else (key,)
+        return self._pass_on(result, copied=any(isinstance(part, list | np.ndarray) for part in parts))
 
     def copy(self: M, order: Any = "C") -> M:
         result: M = self._pass_on(super().copy(order))
@@ -105,16 +108,16 @@ class MarkedArray(np.ndarray):
         self._forget()
         super().__setitem__(key, value)
 
-    @property
-    def flat(self) -> Any:
-        """The iterator of NumPy, which can also write."""
+    def _get_flat(self) -> Any:
         self._forget()
         return np.asarray(self).flat
 
-    @flat.setter
-    def flat(self, value: Any) -> None:
+    def _set_flat(self, value: Any) -> None:
         self._forget()
-        np.asarray(self).flat = value
+        np.asarray(self).flat[:] = value
+
+    # The iterator of NumPy can also write.
+    flat = property(_get_flat, _set_flat)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **kwargs: Any) -> Any:
         _forget_all(out)

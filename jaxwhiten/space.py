@@ -142,6 +142,12 @@ class Origin(ABC):
     def __reduce__(self) -> Any:
         return Known.of, (self.space(judged=True).record(),)
 
+    def __copy__(self) -> Origin:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Origin:
+        return self
+
     def is_like(self, other: Origin) -> bool:
         """Whether vectors of both origins can be kept as vectors of one."""
         return _alike(self.brief(), other.brief()) or _alike(self.space(), other.space())
@@ -174,7 +180,7 @@ class EncodedArray(MarkedArray):
     """Vectors [n, d], or one vector [d], that `Encoder.encode` returned and whose space is known.
 
     Rows, copies, pickles, other floats and concatenations of rows of one space know it. What else is made of them does
-    not, and nor do they after something was written into them.
+    not, and nor do they after something was written into them, unless through a plain view (`np.asarray`).
     """
 
     @property

@@ -1,14 +1,23 @@
 """Two spaces: which fields are compared for which role, what a message says, and vectors that know their space."""
 
+import copy
+import dataclasses
 import gc
 import pickle
+import shutil
 
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder
+from jaxwhiten import Encoder, Moments, Whitening, build_index
+from jaxwhiten.coded import with_code
+from jaxwhiten.codes import Int8, SpectrumCode
+from jaxwhiten.encoding.origin import Weights
 from jaxwhiten.errors import MismatchError
-from jaxwhiten.space import SpaceWarning, VectorSpace, check_space, merged
+from jaxwhiten.space import Known, SpaceWarning, VectorSpace, check_space, merged, with_space
+from jaxwhiten.whitening import choose_gamma
+from tests.commands.conftest import generated
+from tests.tiny import write_model
 
 SPACE = VectorSpace(
     model="a/b",
@@ -102,22 +111,195 @@ def test_vectors_know_their_space_until_they_are_computed_with(encoder):
     x = encoder.encode(["a man plays", "two dogs run"], pooling="cls", prompt="a ")
     assert x.space == encoder.space("cls", "a ")
     assert (x.space.pooling, x.space.prompt) == ("cls", "a ")
-    for kept in (x[1:], x[0], x.copy(), x.astype(np.float16)):
-        assert kept.space == x.space
-    for plain in (x - 1, np.asarray(x), np.exp(x), x @ x.T, x.mean(axis=0), pickle.loads(pickle.dumps(x))):
+    for plain in (x - 1, np.asarray(x), np.exp(x), x @ x.T, x.mean(axis=0)):
         assert type(plain) is np.ndarray
-    assert x[:, :5].space is None
     assert isinstance(x.sum(), np.float32)
     assert encoder.encode(["a man plays"], truncate_dim=5).space.dimension == 5
     assert encoder.encode("a man plays").space == encoder.space()
+    assert next(encoder.encode_stream(["a man plays"])).space == encoder.space()
 
 
-def test_vectors_do_not_keep_an_encoder(tiny_model):
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
-    x = encoder.encode(["a man plays"])
-    del encoder
+# Square, so that a transposed array has the same shape.
+ROWS = np.random.default_rng(0).normal(size=(6, 6)).astype(np.float32)
+CODE = Int8().fit(ROWS)
+ORDER = np.array([2, 0, 1, 5, 4, 3])
+KEPT = {
+    "x[2]": lambda x: x[2],
+    "x[1:4]": lambda x: x[1:4],
+    "x[::-1]": lambda x: x[::-1],
+    "x[[2, 0]]": lambda x: x[[2, 0]],
+    "x[order]": lambda x: x[ORDER],
+    "x[mask]": lambda x: x[ORDER > 2],
+    "x[1:, :]": lambda x: x[1:, :],
+    "x[..., :]": lambda x: x[..., :],
+    "x[0, None]": lambda x: x[0, None],
+    "x[None]": lambda x: x[None],
+    "iteration": lambda x: next(iter(x)),
+    "reshape of one": lambda x: x[0].reshape(1, -1),
+    "x.copy": lambda x: x.copy(),
+    "copy.copy": copy.copy,
+    "copy.deepcopy": copy.deepcopy,
+    "pickle": lambda x: pickle.loads(pickle.dumps(x)),
+    "astype": lambda x: x.astype(x.dtype, copy=True),
+    "concatenate": lambda x: np.concatenate([x[:2], x]),
+    "vstack": lambda x: np.vstack([x[0], x[1], x]),
+    "stack": lambda x: np.stack([x[0], x[1]]),
+    "append": lambda x: np.append(x, x[:1], axis=0),
+    "expand_dims": lambda x: np.expand_dims(x[0], 0),
+    "atleast_2d": lambda x: np.atleast_2d(x[0]),
+    "asanyarray": np.asanyarray,
+    "repeat": lambda x: np.repeat(x, 2, axis=0),
+    "take": lambda x: np.take(x, [1, 0], axis=0),
+}
+LOST = {
+    "columns": lambda x: x[:, :3],
+    "permuted columns": lambda x: x[:, ORDER],
+    "reversed columns": lambda x: x[:, ::-1],
+    "columns after an ellipsis": lambda x: x[..., ::-1],
+    "part of a vector": lambda x: x[0][:3],
+    "column as a vector": lambda x: x[:, 0],
+    "new last axis": lambda x: x[..., None],
+    "cells": lambda x: x[[0, 1], [2, 3]],
+    "cells of a mask": lambda x: x[x > 0],
+    "T": lambda x: x.T,
+    "swapaxes": lambda x: x.swapaxes(0, 1),
+    "reshape": lambda x: x.reshape(12, 3),
+    "reshape to the same": lambda x: x.reshape(6, 6, order="F"),
+    "flip": lambda x: np.flip(x, axis=1),
+    "roll": lambda x: np.roll(x, 1, axis=1),
+    "rot90": np.rot90,
+    "sort": lambda x: np.sort(x, axis=1),
+    "tile": lambda x: np.tile(x, (1, 2)),
+    "repeat": lambda x: np.repeat(x, 2, axis=1),
+    "take": lambda x: np.take(x, ORDER, axis=1),
+    "zeros_like": np.zeros_like,
+    "empty_like": np.empty_like,
+    "full_like": lambda x: np.full_like(x, 1),
+    "hstack": lambda x: np.hstack([x, x]),
+    "concatenate of columns": lambda x: np.concatenate([x, x], axis=1),
+    "concatenate of vectors": lambda x: np.concatenate([x[0], x[1]]),
+    "concatenate with plain": lambda x: np.concatenate([x, np.asarray(x)]),
+    "where": lambda x: np.where(x > 0, x, 1),
+    "sum": lambda x: x + x,
+    "mean": lambda x: x.mean(axis=0),
+    "cumsum": lambda x: x.cumsum(axis=1),
+    "clip": lambda x: x.clip(0, 1),
+    "bits": lambda x: x.view(np.dtype(f"u{x.itemsize}")) ^ 1,
+    "asarray": np.asarray,
+}
+
+
+WRITES = {
+    "x[0] =": lambda x, other: x.__setitem__(0, other[0]),
+    "x[:] =": lambda x, other: x.__setitem__(slice(None), other),
+    "cells": lambda x, other: x.__setitem__((0, 1), 0),
+    "x *=": lambda x, other: x.__imul__(2),
+    "out=": lambda x, other: np.add(other, 1, out=x, casting="unsafe"),
+    "out= of a function": lambda x, other: np.take(other, [0] * 6, axis=0, out=x),
+    "a late argument": lambda x, other: np.take(other, [0] * 6, 0, x),
+    "mean(out=)": lambda x, other: np.cumsum(other, axis=0, out=x),
+    "ufunc.at": lambda x, other: np.add.at(x, (0, 0), 1),
+    "copyto": lambda x, other: np.copyto(x, other),
+    "put": lambda x, other: np.put(x, [0], [0]),
+    "place": lambda x, other: np.place(x, np.ones(x.shape, bool), [0]),
+    "putmask": lambda x, other: np.putmask(x, np.ones(x.shape, bool), 0),
+    "fill_diagonal": lambda x, other: np.fill_diagonal(x, 0),
+    "put_along_axis": lambda x, other: np.put_along_axis(x, np.zeros((6, 1), int), 0, 1),
+    "x.sort": lambda x, other: x.sort(axis=1),
+    "x.partition": lambda x, other: x.partition(2, axis=1),
+    "x.fill": lambda x, other: x.fill(0),
+    "x.put": lambda x, other: x.put([0], [0]),
+    "x.flat": lambda x, other: setattr(x, "flat", 0),
+    "x.flat[0] =": lambda x, other: x.flat.__setitem__(0, 0),
+    "x.T": lambda x, other: x.T.__setitem__(0, 0),
+    "x[:, 1:]": lambda x, other: x[:, 1:].__setitem__(0, 0),
+    "a row": lambda x, other: x[1].__setitem__(0, 0),
+    "shape": lambda x, other: setattr(x, "shape", (12, 3)),
+    "shuffle": lambda x, other: np.random.default_rng(0).shuffle(x),
+}
+
+
+@pytest.fixture(params=["vectors", "codes"])
+def marked_rows(request):
+    """Square arrays of both kinds, which know their space."""
+    if request.param == "vectors":
+        return with_space(ROWS.copy(), Known(SPACE))
+    return with_code(CODE.encode(ROWS).view(np.ndarray).copy(), CODE, Known(SPACE))
+
+
+def of_rows(result, x):
+    """Whether an array consists of rows of another one."""
+    rows = {row.tobytes() for row in np.asarray(x)}
+    return all(row.tobytes() in rows for row in np.asarray(result).reshape(-1, x.shape[-1]))
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_takes_whole_rows_keeps_their_space(marked_rows, name):
+    result = KEPT[name](marked_rows)
+    assert result.space == marked_rows.space
+    assert of_rows(result, marked_rows)
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_everything_else_loses_the_space(marked_rows, name):
+    assert getattr(LOST[name](marked_rows), "space", None) is None
+    assert marked_rows.space is not None
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_is_written_to_loses_its_space_in_every_view(marked_rows, name):
+    view, copied, chosen = marked_rows[1:], marked_rows.copy(), marked_rows[ORDER]
+    WRITES[name](marked_rows, np.zeros(marked_rows.shape, marked_rows.dtype))
+    assert marked_rows.space is None
+    assert view.space is None or name == "shape"
+    assert copied.space == chosen.space == dataclasses.replace(SPACE, dimension=6)
+
+
+def test_vectors_of_two_spaces_give_a_plain_array(encoder):
+    x, y = (encoder.encode(["a man plays", "two dogs run"], pooling=pooling) for pooling in ("mean", "cls"))
+    again = Encoder.from_pretrained(encoder.name, pooling="mean", max_length=32).encode(["a man plays"])
+    assert type(np.concatenate([x, y])) is np.ndarray
+    assert np.concatenate([x, again]).space == x.space
+    assert x.astype(np.float64).space == x.astype(np.float16).space == x.space
+    assert x.astype(np.int32).space is None
+
+
+def test_vectors_know_their_space_without_holding_the_weights(encoder, tiny_model):
+    x = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).encode(["a man plays"])
     gc.collect()
-    assert x.space is None
+    assert x.origin.weights._engine is None
+    assert x.space == encoder.space()
+    made = Encoder(encoder.model(), tiny_model, pooling="mean", max_length=32, name=encoder.name)
+    y, expected = made.encode(["a man plays"]), made.space()
+    del made
+    assert y.space == expected
+
+
+def test_vectors_of_replaced_weights_lose_the_fingerprint_alone(tmp_path):
+    folder = write_model(tmp_path / "model", seed=1)
+    x = Encoder.from_pretrained(folder, pooling="cls", max_length=32).encode(["a man plays"])
+    write_model(tmp_path / "other", seed=2)
+    shutil.copy(tmp_path / "other" / "model.safetensors", folder)
+    assert (x.space.fingerprint, x.space.pooling) == (None, "cls")
+    assert x.known_space(judged=True).tuned is None
+
+
+@pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.WhiteningWarning")
+def test_gamma_does_not_depend_on_what_became_of_the_vectors_or_of_their_encoder(tiny_model, monkeypatch):
+    monkeypatch.setattr(Weights, "_measured", lambda self, head, engine: 2.0)  # not tuned
+    texts = generated(80, seed=5)
+    live = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+    x, gamma = live.encode(texts), choose_gamma(live.moments(texts)).gamma
+    dead = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).encode(texts)
+    forms = {"live": x, "dead": dead, "pickled": pickle.loads(pickle.dumps(x)), "rows": list(x)}
+    forms |= {"joined": np.concatenate([x[:40], x[40:]]), "of two": np.vstack([x[:40], dead[40:]])}
+    fits = {name: SpectrumCode(bytes=4).fit(rows).gamma_ for name, rows in forms.items()}
+    fits["moments"] = SpectrumCode(bytes=4).fit(Moments().update(x[:40]).update(dead[40:])).gamma_
+    fits["partial_fit"] = SpectrumCode(bytes=4).partial_fit(x[:40]).partial_fit(x[40:]).gamma_
+    fits["whitening"] = choose_gamma(pickle.loads(pickle.dumps(Whitening().fit(x)))).gamma
+    fits["index"] = build_index(pickle.loads(pickle.dumps(dead)), "jax", bytes=4).fitted.gamma_
+    assert gamma == 1.0
+    assert fits == dict.fromkeys(fits, gamma)
 
 
 def test_a_head_has_a_fingerprint_of_its_own(encoder):

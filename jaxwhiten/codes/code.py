@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from jaxwhiten.arrays import as_matrix, block_rows, blocks, is_of_jax, normalize
+from jaxwhiten.arrays import block_rows, blocks, is_of_jax, normalize
 from jaxwhiten.coded import check_comparable, with_code
 from jaxwhiten.errors import InputError, check_name, optional
 from jaxwhiten.io import PathLike, load_tensors

@@ -195,6 +195,7 @@ class Encoder(Headed):
         Returns:
           float32 [n, d] in the order of the sentences, or a `CodedArray` [n, bytes] if the head has a code. For a
           single string, one row without the first axis. For several poolings, a dict of such arrays by name.
+          The arrays know their `space`, see `jaxwhiten.space.EncodedArray`.
 
         Raises:
           InputError: An item is not a string, a name is unknown, or there are fewer columns. Nothing was encoded.
@@ -210,13 +211,14 @@ class Encoder(Headed):
             heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
             bar = progress(sentences, show_progress)
             out = stream.Run(self.tokenizer, self.executor, heads, bar, batch_size).of_list(sentences)
+            out = {name: x[0] for name, x in out.items()} if alone else out
             out = {name: self._spaced(x, name, heads[name].head) for name, x in out.items()}
         else:
             how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
             how |= {"truncate_dim": truncate_dim, "batch_size": batch_size, "show_progress": show_progress}
             out = {name: encode_at(self, sentences, precision, name, **how) for name in heads}
-        found = {name: x[0] for name, x in out.items()} if alone else out
-        return next(iter(found.values())) if single else found
+            out = {name: x[0] for name, x in out.items()} if alone else out
+        return next(iter(out.values())) if single else out
 
     def encode_query(
         self, sentences: str | Texts, *, pooling: str | None = None, **options: Unpack[EncodeOptions]
@@ -284,11 +286,14 @@ class Encoder(Headed):
         return {name: self._named(name, prompt) for name in names}, single
 
     def similarity(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, "n m"]:
-        """Similarities of all n vectors to all m, by `similarity_fn_name`; distances are negated, codes decoded."""
+        """Similarities of all n vectors to all m, by `similarity_fn_name`; distances are negated, codes decoded.
+
+        MismatchError if both sides know their spaces, and these differ.
+        """
         return similarity.similarity(embeddings1, embeddings2, self.similarity_fn_name)
 
     def similarity_pairwise(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, " n"]:
-        """Similarities of n vectors to the vectors with the same index in the other array."""
+        """Similarities of n vectors to the vectors with the same index in the other array; see `similarity`."""
         return similarity.similarity_pairwise(embeddings1, embeddings2, self.similarity_fn_name)
 
     def moments(self, sentences: Texts, *, prompt: str | None = None) -> Moments:

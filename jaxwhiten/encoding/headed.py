@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import functools
@@ -19,12 +18,12 @@ from jaxwhiten.encoding.loading import tokenizer_for
 from jaxwhiten.encoding.origin import EncoderOrigin, Lease, Weights
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, Run, progress
 from jaxwhiten.engines import DEFAULT, Engine, engine_for
-from jaxwhiten.errors import InputError, ModelError, NonFiniteError
+from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import AUTO, Head, Normalize, Step, Tables, Whiten, canonical
 from jaxwhiten.head.vectors import code_steps
 from jaxwhiten.space import VectorSpace, check_space
-from jaxwhiten.text import ROLES, Texts, as_texts, prompt_for, prompt_named, text_blocks, uncounted
-from jaxwhiten.whitening import Moments, Whitening, is_spread, participation_ratio
+from jaxwhiten.text import Texts, as_texts, prompt_for, prompt_named, text_blocks
+from jaxwhiten.whitening import Whitening
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder

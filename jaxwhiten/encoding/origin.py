@@ -48,7 +48,7 @@ class Weights:
         self.read = read
         self.number = next(_numbers)
         self._fingerprints: dict[str, str] = {}
-        self._ratios: dict[Any, float] = {}
+        self._ratios: dict[str, float] = {}
 
     def release(self) -> None:
         """Holds the engine no longer, if it can be read again."""
@@ -76,20 +76,27 @@ class Weights:
 
     def ratio(self, head: Head) -> float | None:
         """The participation ratio of vectors of the shipped sentences; None if the weights are gone."""
-        key = head.fingerprint, head.form
+        key = _key(head)
         if key not in self._ratios:
-            from jaxwhiten.datasets import load_sts
-
             if (engine := self._engine_again()) is None:
                 return None
-            ready = ReadyHead(head, engine.place(head.steps), head.width(self.config))
-            ready = ready.prompted(head.form.prompt or "", self.tokenizer, engine)
-            run = Run(self.tokenizer, engine, {"": ready}, progress(show=False))
-            pairs = load_sts("sts_sample").splits["test"]
-            with uncounted(), contextlib.suppress(NonFiniteError):
-                moments = Moments().update(run.of_list([*pairs.sentence1, *pairs.sentence2])[""])
-                self._ratios[key] = round(participation_ratio(moments), 1)
-        return self._ratios.get(key, 0.0)
+            about = [self.tokenizer.to_str(), key, engine.dtype, str(self.tokenizer.max_length)]
+            name = f"ratio-{hashed(part.encode() for part in about)}"
+            self._ratios[key] = float(engine.once(name, lambda: str(self._measured(head, engine))))
+        return self._ratios[key]
+
+    def _measured(self, head: Head, engine: Engine) -> float:
+        from jaxwhiten.datasets import load_sts
+
+        ready = ReadyHead(head, engine.place(head.steps), head.width(self.config))
+        ready = ready.prompted(head.form.prompt or "", self.tokenizer, engine)
+        run = Run(self.tokenizer, engine, {"": ready}, progress(show=False))
+        pairs = load_sts("sts_sample").splits["test"]
+        with uncounted(), contextlib.suppress(NonFiniteError):
+            return round(
+                participation_ratio(Moments().update(run.of_list([*pairs.sentence1, *pairs.sentence2])[""])), 1
+            )
+        return 0.0
 
 
 def _key(head: Head | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -63,6 +63,9 @@ class Engine(Protocol):
 
     def digest(self, tokenizer: BulkTokenizer, after: Sequence[bytes]) -> str:
         """SHA-256 of what vectors depend on, after the tokenizer and before other bytes."""
+
+    def once(self, name: str, make: Callable[[], str]) -> str:
+        """A text that follows from the weights and is named, kept between processes if the weights are in a folder."""
 
     def save_beside(self, folder: Path) -> None:
         """Writes the engine's own files to a model folder."""

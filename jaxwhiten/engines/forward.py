@@ -153,6 +153,9 @@ class JAXEngine:
     def digest(self, tokenizer: BulkTokenizer, after: Sequence[bytes]) -> str:
         return digest((self.config, self._state), self._kept, tokenizer, after, self.dtype)
 
+    def once(self, name: str, make: Callable[[], str]) -> str:
+        return make() if self._kept is None else self._kept.text(name, make)
+
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         """Encodes one short sentence on a CPU directly: its batch needs no plan."""
         if not (self._one_cpu and needs_no_plan(tokens)):

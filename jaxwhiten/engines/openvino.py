@@ -204,6 +204,9 @@ class OpenVINOEngine:
 
         return digest((self.config, state), self._kept, tokenizer, after)
 
+    def once(self, name: str, make: Callable[[], str]) -> str:
+        return make() if self._kept is None else self._kept.text(name, make)
+
     def save_beside(self, folder: Path) -> None:
         if self._quantised is not None:
             self._quantised.save(folder)

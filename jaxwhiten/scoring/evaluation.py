@@ -251,7 +251,7 @@ def _ways(
         yield "whitened", encoder.without_code()
     moments = Moments()
     if ks or (sizes and own is None):
-        moments = Moments(provenance=raw.encoding()).update(vectors)
+        moments = Moments(provenance=raw.encoding()).update(np.asarray(vectors))
         whitening = {"gamma": choose_gamma(moments).gamma, **whitening}
     for k in ks:
         yield "whitened", raw.with_whitening(Whitening.from_moments(moments, n_components=k or None, **whitening))

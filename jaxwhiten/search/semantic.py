@@ -35,6 +35,9 @@ def semantic_search(
 
     Returns:
       For each query a list of dicts with `corpus_id` and `score`, best first.
+
+    Raises:
+      MismatchError: Both sides know their spaces, and these differ.
     """
     queries, corpus = comparable(query_embeddings, corpus_embeddings)
     index = _index(corpus, score_function, top_k)
@@ -77,7 +80,7 @@ def paraphrase_mining(
 def paraphrase_mining_embeddings(
     embeddings: Any, *, top_k: int = 100, max_pairs: int = 500_000, score_function: str = "cosine"
 ) -> list[list[float | int]]:
-    """`paraphrase_mining` for vectors [n, d].
+    """`paraphrase_mining` for vectors [n, d]; MismatchError for a list of vectors in different spaces.
 
     >>> paraphrase_mining_embeddings(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), max_pairs=1)
     [[1.0, 0, 2]]

@@ -6,16 +6,21 @@ A door takes the encoder of what is there, and another one; the doors of the she
 import copy
 import functools
 import itertools
+import pickle
 import warnings
 
+import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Moments, Whitening
-from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.codes import Int8, SpectrumCode, UBinary, drift, load_fitted
+from jaxwhiten.encoding import similarity as similarities
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.export import databases
+from jaxwhiten.metrics import cosine_pairs
 from jaxwhiten.runners.parts import Parts, Plan
-from jaxwhiten.search import Upgraded, add_text, build_index, search_text
+from jaxwhiten.search import Upgraded, add_text, build_index, search_text, semantic_search
+from jaxwhiten.search.semantic import paraphrase_mining_embeddings
 from jaxwhiten.space import SpaceWarning
 from tests.commands.conftest import generated
 from tests.tiny import write_model
@@ -35,7 +40,8 @@ def encoders(tiny_model, tmp_path_factory):
     weights = write_model(tmp_path_factory.mktemp("other") / "model", seed=1)
     base = made(tiny_model)
     found = {"base": base, "weights": made(weights), "pooling": made(tiny_model, pooling="cls")}
-    found["head"] = base.with_whitening(base.whiten(TEXTS, k=32).head.whitening.with_params(gamma=0.3))
+    with warnings.catch_warnings(action="ignore"):  # of few rows
+        found["head"] = base.with_whitening(base.whiten(TEXTS, k=32).head.whitening.with_params(gamma=0.3))
     found["prompt"] = made(tiny_model, {**PROMPTS, "document": "two dogs "})
     found["prompt of queries"] = made(tiny_model, {**PROMPTS, "query": "two dogs "})
     return found | {"max_length": made(tiny_model, max_length=8)}
@@ -116,6 +122,67 @@ QUERIES = {
     "search_text": lambda a, b, _: search_text(index_of(a), b, NEW, 2),
     "Upgraded, old": lambda a, b, _: Upgraded(index_of(a), b, made(a.name, pooling="last2avg")),
 }
+
+
+def half(x):
+    """Codes that have no whitening, as `precision="int8"` gives them."""
+    return Int8().fit(x).encode(x)
+
+
+def of_file(fitted, folder):
+    fitted.save(folder / "fitted")
+    return load_fitted(folder / "fitted")
+
+
+def index_of_vectors(x, **options):
+    return build_index(x, "jax", documents=TEXTS, **options)
+
+
+# Doors of vectors, documents of an encoder and others: to add rows needs their prompt, to compare them does not.
+ROWS = {
+    "Whitening.partial_fit": lambda a, b, _: Whitening().partial_fit(a).partial_fit(b),
+    "SpectrumCode.partial_fit": lambda a, b, _: SpectrumCode(bytes=4).fit(a).partial_fit(b),
+    "Int8.partial_fit": lambda a, b, _: Int8().fit(a).partial_fit(b),
+    "Moments.update": lambda a, b, _: Moments().update(a).update(b),
+    "Moments.merge": lambda a, b, _: Moments.of(a).merge(Moments.of(b)),
+    "Index.add": lambda a, b, _: index_of_vectors(a).add(b, documents=TEXTS),
+    "Index.update": lambda a, b, _: index_of_vectors(a).update(range(len(b)), b, documents=TEXTS),
+    "build_index(whitening=)": lambda a, b, _: index_of_vectors(b, whitening=Whitening().fit(a)),
+    "build_index(codes=)": lambda a, b, _: index_of_vectors(b, codes=SpectrumCode(bytes=4).fit(a)),
+}
+VECTORS = {
+    "Encoder.similarity": lambda a, b, _: similarities.similarity(a, b),
+    "Encoder.similarity of codes": lambda a, b, _: similarities.similarity(half(a), half(b)),
+    "Encoder.similarity, one side coded": lambda a, b, _: similarities.similarity(half(a), b),
+    "Encoder.similarity of whitened codes": lambda a, b, _: similarities.similarity(
+        SpectrumCode(bytes=4).fit(a).encode(a), b
+    ),
+    "Encoder.similarity_pairwise": lambda a, b, _: similarities.similarity_pairwise(a, b),
+    "cosine_pairs": lambda a, b, _: cosine_pairs(a, b),
+    "semantic_search": lambda a, b, _: semantic_search(a, b, 1),
+    "semantic_search of codes": lambda a, b, _: semantic_search(half(a), half(b), 1),
+    "paraphrase_mining_embeddings": lambda a, b, _: paraphrase_mining_embeddings([*a, *b]),
+    "Whitening.fit": lambda a, b, _: Whitening().fit([*a, *b]),
+    "Whitening.transform": lambda a, b, _: Whitening().fit(a).transform(b),
+    "Whitening.transform, loaded": lambda a, b, folder: of_file(Whitening().fit(a), folder).transform(b),
+    "Whitening.transform, pickled": lambda a, b, _: pickle.loads(pickle.dumps(Whitening().fit(a))).transform(b),
+    "Whitening.from_moments": lambda a, b, _: Whitening.from_moments(Moments().update(a)).transform(b),
+    "SpectrumCode.fit(mean=)": lambda a, b, _: SpectrumCode(bytes=4).fit(Whitening().fit(a), mean=Moments.of(b)),
+    "SpectrumCode.transform": lambda a, b, _: SpectrumCode(bytes=4).fit(a).transform(b),
+    "SpectrumCode.encode": lambda a, b, _: SpectrumCode(bytes=4).fit(a).encode(b),
+    "SpectrumCode.encode, loaded": lambda a, b, folder: of_file(SpectrumCode(bytes=4).fit(a), folder).encode(b),
+    "Code.scores of queries": lambda a, b, _: (code := Int8().fit(a)).scores(b, code.encode(a)),
+    "Code.scores of codes": lambda a, b, _: Int8().fit(a).scores(a, half(b)),
+    "Code.decode": lambda a, b, _: Int8().fit(a).decode(half(b)),
+    "UBinary.encode": lambda a, b, _: UBinary().fit(a).encode(b),
+    "drift": lambda a, b, _: drift(Whitening().fit(a), b),
+    "Index.search": lambda a, b, _: index_of_vectors(a).search(b, 1),
+    "Index.search of codes": lambda a, b, _: index_of_vectors(half(a)).search(b, 1),
+    "Index.search of stored codes": lambda a, b, _: index_of_vectors(half(a), codes="int8").search(b, 1),
+    "Index.hits": lambda a, b, _: index_of_vectors(a).hits(b, 1),
+    "an unpickled array": lambda a, b, _: similarities.similarity(pickle.loads(pickle.dumps(a)), b),
+    "concatenated arrays": lambda a, b, _: similarities.similarity(np.concatenate([a[:9], a]), b),
+}
 FIELDS = {
     "weights": "expected model",
     "pooling": "expected pooling='(mean', got 'cls|cls', got 'mean)",
@@ -152,7 +219,7 @@ def test_queries_need_the_prompt_of_queries_and_documents_do_not(encoders, door,
 
 
 def test_moments_of_unknown_origin_are_said_so(encoders, run, tmp_path):
-    known, unknown = moments_of(encoders["base"]), Moments().update(encoders["weights"].encode(TEXTS))
+    known, unknown = moments_of(encoders["base"]), Moments().update(np.asarray(encoders["weights"].encode(TEXTS)))
     known.save(tmp_path / "known")
     unknown.save(tmp_path / "unknown")
     with pytest.warns(SpaceWarning):
@@ -187,3 +254,42 @@ def test_another_space_is_refused_by_every_command(encoders, field, run, tmp_pat
         done = run(*words.format(**names).split())
         assert (done.code, "error: The vectors are not in the space of" in done.err) == (2, True), (words, done.err)
         assert "Encode with" in done.err
+
+
+@pytest.fixture(scope="module")
+def vectors(tiny_model, tmp_path_factory):
+    """Vectors of an encoder that is no longer there, of the same, of others, and of unknown ones."""
+    folder, other = tiny_model, write_model(tmp_path_factory.mktemp("vectors") / "model", seed=1)
+    found = {"there": made(folder).encode_document(TEXTS), "same": made(folder).encode_document(TEXTS)}
+    found["queries"] = made(folder).encode_query(TEXTS)
+    found["weights"] = made(other).encode_document(TEXTS)
+    return found | {"unknown": np.array(found["weights"])}
+
+
+@pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.WhiteningWarning", "ignore::jaxwhiten.space.SpaceWarning")
+@pytest.mark.parametrize("other", ["same", "queries", "weights", "unknown"])
+@pytest.mark.parametrize("door", [*ROWS, *VECTORS])
+def test_vectors_of_another_space_are_refused_at_every_door(vectors, door, other, tmp_path):
+    enter = (ROWS | VECTORS)[door]
+    if other == "weights" or (other == "queries" and door in ROWS):
+        enter(vectors["unknown"], vectors[other], tmp_path)
+        with pytest.raises(MismatchError, match="The vectors are not in the space of"):
+            enter(vectors["there"], vectors[other], tmp_path)
+    else:
+        enter(vectors["there"], vectors[other], tmp_path)
+
+
+def test_a_temporary_encoder_is_refused_by_an_index(tiny_model):
+    index, folder = made(tiny_model).index(TEXTS), tiny_model
+    index.search(made(folder).encode_query(NEW), k=1)
+    with pytest.raises(MismatchError, match="expected pooling='mean', got 'cls'"):
+        index.search(made(folder, pooling="cls").encode_query(NEW), k=1)
+
+
+@pytest.mark.parametrize("precision", ["int8", "uint8", "binary", "ubinary"])
+def test_bytes_of_two_encoders_are_not_compared(encoders, precision):
+    a, b = (encoders[name].encode(TEXTS, precision=precision) for name in ("base", "weights"))
+    again = encoders["base"].encode(NEW, precision=precision)
+    assert encoders["base"].similarity(a, again).shape == (80, 2)
+    with pytest.raises(MismatchError, match="expected model"):
+        encoders["base"].similarity(a, b)
