@@ -23,7 +23,8 @@ _MARKS = {True: "ok  ", None: "--  ", False: "FAIL"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "model folder or Hugging Face model ID, index, .npy file, whitening or moments file, or data folder"
     add(parser, "path", f"{what}; default: check this installation", nargs="*")
-    add(parser, "--against PEER", f"{_PEER}: also compare a model with it; needs the extra parity", choices=[_PEER])
+    against = f"{_PEER}: fail where a model cannot be compared with it; needs the extra parity"
+    add(parser, "--against PEER", against, choices=[_PEER])
     add(parser, "--texts FILE", "your own texts for that comparison, in a format that encode reads")
 
 

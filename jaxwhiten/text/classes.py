@@ -1,4 +1,4 @@
-"""What classes of transformers make of a `tokenizer.json`: they replace its rules by keys of `tokenizer_config.json`."""
+"""What classes of transformers make of a `tokenizer.json`: `tokenizer_config.json` replaces some of its rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxwhiten.text.settings import CHANGING, TOKENIZER_SETTINGS, TransformerSet
 
 Rules = dict[str, Any]
 
-# Classes that make BERT's rules from their settings, and those that set a space before the first word, by default or not.
+# Classes that make BERT's rules from their settings, and those that set a space before the first word: by default?
 _LIKE_BERT = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer", "MPNetTokenizer")
 _LIKE_BERT += ("ConvBertTokenizer", "LayoutLMTokenizer", "SqueezeBertTokenizer")
 _PREFIXED = {"RobertaTokenizer": False, "LongformerTokenizer": False, "BartTokenizer": False, "Qwen2Tokenizer": False}

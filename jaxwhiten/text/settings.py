@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,16 @@ _FETCHING += ("subfolder", "token", "trust_remote_code", "use_auth_token")
 # Of the model, without an effect on vectors in float32.
 _HARMLESS_MODEL = (*_FETCHING, "add_pooling_layer", "attn_implementation", "device_map", "dtype", "export", "file_name")
 _HARMLESS_MODEL += ("low_cpu_mem_usage", "max_memory", "offload_folder", "provider", "torch_dtype", "use_safetensors")
-HARMLESS_CONFIG = (*_FETCHING, "_attn_implementation", "_name_or_path", "architectures", "attn_implementation", "dtype")
-HARMLESS_CONFIG += ("classifier_dropout", "finetuning_task", "gradient_checkpointing", "id2label", "label2id")
-HARMLESS_CONFIG += ("num_labels", "output_attentions", "problem_type", "return_dict", "torch_dtype", "use_cache")
-"""Keys of `config.json` that `config_args` may hold, and that change no vectors."""
+_HARMLESS_CONFIG = (
+    *_FETCHING,
+    "_attn_implementation",
+    "_name_or_path",
+    "architectures",
+    "attn_implementation",
+    "dtype",
+)
+_HARMLESS_CONFIG += ("classifier_dropout", "finetuning_task", "gradient_checkpointing", "id2label", "label2id")
+_HARMLESS_CONFIG += ("num_labels", "output_attentions", "problem_type", "return_dict", "torch_dtype", "use_cache")
 _HARMLESS_TOKENIZER = (*_FETCHING, "chat_template", "clean_up_tokenization_spaces", "model_input_names", "never_split")
 _HARMLESS_TOKENIZER += ("pad_to_multiple_of", "pad_token", "pad_token_type_id", "padding_side", "padding", "use_fast")
 _HARMLESS_TOKENIZER += ("do_basic_tokenize", "errors", "max_length", "stride", "trim_offsets", "truncation", "verbose")
@@ -76,11 +82,11 @@ class TransformerSettings:
         contents = ((file, read_object(file)) for file in files if file.is_file())
         file, raw = next(((file, raw) for file, raw in contents if raw), (files[0], {}))
         refuse_unknown(file, raw, _KEYS)
-        model, tokenizer, config = (_nested(file, raw, names) for names in (_MODEL, _TOKENIZER, _CONFIG))
-        refuse_unknown(file, model, _HARMLESS_MODEL, _MODEL[1])
-        refuse_unknown(file, tokenizer, (*_HARMLESS_TOKENIZER, *_UNDERSTOOD_TOKENIZER), _TOKENIZER[1])
-        calls = _nested(file, raw, ("processing_kwargs",))
-        call = {**_nested(file, calls, ("text",)), **_nested(file, calls, ("common",))}
+        model, tokenizer, config = (_nested(file, raw, *names) for names in (_MODEL, _TOKENIZER, _CONFIG))
+        refuse_unknown(file, model, _HARMLESS_MODEL, _name(raw, _MODEL))
+        refuse_unknown(file, tokenizer, (*_HARMLESS_TOKENIZER, *_UNDERSTOOD_TOKENIZER), _name(raw, _TOKENIZER))
+        calls = _nested(file, raw, "processing_kwargs")
+        call = {**_nested(file, calls, "text"), **_nested(file, calls, "common")}
         accepted = {"max_length": None, "add_special_tokens": (True,), "truncation": (True, "longest_first")}
         refuse_unknown(file, call, (*_HARMLESS_CALL, *accepted), "processing_kwargs")
         for key, values in accepted.items():
@@ -91,10 +97,15 @@ class TransformerSettings:
             file,
             next((length for length in lengths if type(length) is int and length > 0), None),
             bool(raw.get("do_lower_case")),
-            {key: value for key, value in config.items() if key not in HARMLESS_CONFIG},
+            {key: value for key, value in config.items() if key not in _HARMLESS_CONFIG},
             {key: tokenizer[key] for key in _UNDERSTOOD_TOKENIZER if key in tokenizer},
             raw,
         )
+
+    @property
+    def config_key(self) -> str:
+        """The name in the file of the key that holds `config`."""
+        return _name(self.raw, _CONFIG)
 
     def check_text_encoder(self) -> None:
         """Raises `ModelError` if the Transformer gives something other than the last hidden state of plain texts."""
@@ -113,8 +124,8 @@ class TransformerSettings:
         if "message" in modalities:
             raise ModelError(
                 f"{self.file}: modality_config contains 'message': sentence-transformers puts every text into the"
-                " tokenizer's chat template, which is not supported. If the model was not trained with it, remove"
-                " 'message' from modality_config."
+                " tokenizer's chat template, which is not supported. Remove 'message' from modality_config only if the"
+                " model was trained on texts without the template."
             )
 
 
@@ -138,10 +149,15 @@ def _unsupported(file: Path, key: str, value: Any, advice: str) -> ModelError:
     return ModelError(f"{file}: {key} is {value!r:.80}; {advice}.")
 
 
-def _nested(file: Path, raw: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
-    """The object under the first of the names that is there; empty if none is."""
-    name = next((name for name in names if raw.get(name) is not None), "")
-    value = raw.get(name, {})
+def _name(raw: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The first of the names of a key that is there, or the last one."""
+    return next((name for name in names if raw.get(name) is not None), names[-1])
+
+
+def _nested(file: Path, raw: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """The object under one of the names of a key; empty if there is none."""
+    name = _name(raw, names)
+    value = {} if raw.get(name) is None else raw[name]
     if not isinstance(value, Mapping):
         raise _unsupported(file, name, value, "expected an object")
     return value

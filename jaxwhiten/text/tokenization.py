@@ -219,6 +219,12 @@ class BulkTokenizer:
         return TokenIds(found.flat + types * np.int32(self._model_vocab or 0), found.lengths)
 
     @property
+    def special_tokens(self) -> list[str]:
+        """The special tokens, in the order of their ids."""
+        added = sorted(self._tokenizer.get_added_tokens_decoder().items())
+        return [token.content for _, token in added if token.special]
+
+    @property
     def special_ids(self) -> set[int]:
         """Ids of special tokens, including the unknown token."""
         return {i for i, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
