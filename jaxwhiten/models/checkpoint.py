@@ -190,9 +190,11 @@ def first_module(folder: Path, kind: str) -> Path | None:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files that `open_weights` reads."""
+    """The files that `open_weights` reads, and that which replaces keys of `config.json`, if one does."""
     _, file = open_weights(folder)
-    return [file, *_shards(file)] if file.name == SAFETENSORS_INDEX else [file]
+    given = TransformerSettings.read(folder)
+    shards = _shards(file) if file.name == SAFETENSORS_INDEX else []
+    return [file, *shards, *([given.file] if given.config else [])]
 
 
 def open_weights(folder: Path) -> tuple[Tensors, Path]:

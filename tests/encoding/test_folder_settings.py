@@ -163,6 +163,18 @@ def test_fewer_layers_by_config_args(tmp_path):
     np.testing.assert_allclose(encoder.encode(TEXTS), expected(whole), atol=1e-5)
 
 
+def test_what_is_kept_follows_config_args(folder, tmp_path, monkeypatch):
+    pytest.importorskip("openvino")
+    monkeypatch.setenv("JAXWHITEN_COMPILATION_CACHE", "1")
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    before = Encoder.from_pretrained(folder, engine="openvino")
+    before.encode(TEXTS)
+    update(folder / BERT, config_args={"hidden_act": "relu"})
+    after, in_jax = (Encoder.from_pretrained(folder, engine=engine) for engine in ("openvino", "jax"))
+    np.testing.assert_allclose(after.encode(TEXTS), in_jax.encode(TEXTS), atol=1e-5)
+    assert after.fingerprint == in_jax.fingerprint != before.fingerprint
+
+
 def test_where_the_transformer_lies(folder):
     moved("0_enc")(folder)
     assert transformer_folder(folder) == folder / "0_enc"
