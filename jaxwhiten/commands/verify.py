@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _PEER = "sentence-transformers"
 _FILES = (".npy", ".safetensors")
+_OF_MODELS = ("config.json", "modules.json", "0_Transformer/config.json")
 _MARKS = {True: "ok  ", None: "--  ", False: "FAIL"}
 
 
@@ -81,7 +82,7 @@ def _of_paths(paths: list[str], against: bool, texts: list[str]) -> Iterator[Fin
             yield finding(name, _vectors if path.suffix == ".npy" else _fitted, name)
         elif (path / "header.json").is_file():
             yield finding(name, _index, path)
-        elif path.is_dir() and not any((path / module / "config.json").is_file() for module in ("", "0_Transformer")):
+        elif path.is_dir() and not any((path / name).is_file() for name in _OF_MODELS):
             yield finding(name, _data, path)
         else:
             encoders: list[Encoder] = []

@@ -47,7 +47,7 @@ def with_settings(tokenizer: Any, folder: Path, settings: Mapping[str, Any]) -> 
         wanted = _like_bert(settings)
     elif name in _PREFIXED:
         wanted = _prefixed(rules, settings.get("add_prefix_space"), default=_PREFIXED[name])
-    elif name in _GENERIC or all(settings.get(key) is None for key in CHANGING):
+    elif name in _GENERIC or _agrees(rules, settings):
         return tokenizer
     else:
         return _of_transformers(folder, settings, name)
@@ -107,8 +107,25 @@ def _prefixed(rules: Rules, prefix: bool | None, default: bool) -> Rules:
 def _steps(rule: Rules | None) -> Iterator[Rules]:
     if rule is not None:
         yield rule
-        for step in rule.get("pretokenizers", ()):
+        for step in (*rule.get("pretokenizers", ()), *rule.get("normalizers", ())):
             yield from _steps(step)
+
+
+def _agrees(rules: Rules, settings: Mapping[str, Any]) -> bool:
+    """Whether rules do what settings specify."""
+    steps = list(_steps(rules["normalizer"]))
+    kinds = {step["type"] for step in steps}
+    bert = next((step for step in steps if step["type"] == "BertNormalizer"), {})
+    does = {
+        "do_lower_case": bert.get("lowercase", "Lowercase" in kinds),
+        "strip_accents": bert.get("strip_accents", "StripAccents" in kinds),
+        "tokenize_chinese_chars": bert.get("handle_chinese_chars", False),
+        "keep_accents": "StripAccents" not in kinds,
+    }
+    given = {key: settings[key] for key in CHANGING if settings.get(key) is not None}
+    prefix = given.pop("add_prefix_space", None)
+    same = prefix is None or _prefixed(rules, prefix, default=False) == rules
+    return same and all(does[key] == value for key, value in given.items())
 
 
 def _replaced(tokenizer: Any, rules: Rules) -> Any:

@@ -171,7 +171,7 @@ class BulkTokenizer:
                 raise ModelError(f"The tokenizer has no mask token; expected one of {', '.join(MASK_TOKENS)}.")
             template = template.replace("{mask}", self.mask_token)
         with _refusing(self.folder, "is damaged"):
-            tokenizer = Tokenizer.from_str((self._lowered if lower_case else self._tokenizer).to_str())
+            tokenizer = Tokenizer.from_str(self._tokenizer.to_str())
             tokenizer.no_truncation()
             parts = [tokenizer.encode(part, add_special_tokens=False).ids for part in template.split("{text}")]
             before, after = self.around
@@ -188,7 +188,7 @@ class BulkTokenizer:
                 ],
             )
             tokenizer.enable_truncation(**self._truncation)
-        return tokenizer
+            return lower_cased(tokenizer) if lower_case else tokenizer
 
     def _checked(self, ids: list[list[int]], cut: int = 0) -> TokenIds:
         """The ids as arrays. Beyond the last row of an embedding, JAX would return NaN or another token's row."""
