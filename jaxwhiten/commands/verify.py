@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 _PEER = "sentence-transformers"
 _SHIPPED = "jaxwhiten-tiny"  # with which an installation is tried
 _FILES = (".npy", ".safetensors")
+_OF_MODELS = ("config.json", "modules.json", "0_Transformer/config.json")
 _MARKS = {True: "ok  ", None: "--  ", False: "FAIL"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "model folder or Hugging Face model ID, index, .npy file, whitening or moments file, or data folder"
     add(parser, "path", f"{what}; default: check this installation", nargs="*")
-    add(parser, "--against PEER", f"{_PEER}: also compare a model with it; needs the extra parity", choices=[_PEER])
+    against = f"{_PEER}: fail where a model cannot be compared with it; needs the extra parity"
+    add(parser, "--against PEER", against, choices=[_PEER])
     add(parser, "--texts FILE", "your own texts for that comparison, in a format that encode reads")
 
 
@@ -91,7 +93,7 @@ def _of_paths(paths: list[str], against: bool, texts: list[str]) -> Iterator[Fin
             yield finding(name, _vectors if path.suffix == ".npy" else _fitted, name)
         elif (path / "header.json").is_file():
             yield finding(name, _index, path)
-        elif path.is_dir() and not any((path / module / "config.json").is_file() for module in ("", "0_Transformer")):
+        elif path.is_dir() and not any((path / name).is_file() for name in _OF_MODELS):
             yield finding(name, _data, path)
         else:
             encoders: list[Encoder] = []

@@ -1,6 +1,7 @@
-"""Checks of an encoder that need no other library: properties of any encoder's vectors, and agreement with its folder.
+"""Checks of an encoder: properties of any encoder's vectors, and agreement with its folder.
 
-The files of the folder are read independently, and applied in NumPy to one sentence's hidden states.
+The files of the folder are read independently, and applied in NumPy to one sentence's hidden states. What the folder
+means as a whole, keys that nobody thought of among them, is what sentence-transformers makes of it, if it is installed.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from jaxwhiten.models import TransformerEncoder, checkpoint, folders
 from jaxwhiten.runtime.checks import Finding, Measured, Skipped, finding
 from jaxwhiten.shapes import Array, Float, Int
 from jaxwhiten.text import Texts, as_texts
+from jaxwhiten.text.classes import lower_cased
+from jaxwhiten.text.settings import TransformerSettings
 
 TEXTS = (
     "A man plays a guitar.",
@@ -81,7 +84,12 @@ class Subject:
     def _tokenizer(self) -> Any:
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(str(self.encoder.tokenizer.folder), trust_remote_code=False)
+        folder = self.encoder.tokenizer.folder
+        given = TransformerSettings.read(folder).tokenizer
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, **given)
+        if self.encoder.head.form.lower_case:
+            tokenizer._tokenizer = lower_cased(tokenizer.backend_tokenizer)
+        return tokenizer
 
     @functools.cached_property
     def peer(self) -> Any:
@@ -91,7 +99,6 @@ class Subject:
     def ids(self, text: str) -> list[int]:
         """The token ids of a text from transformers' own tokenizer."""
         how = {"add_special_tokens": self.encoder.model().special_tokens, "max_length": self.encoder.max_length}
-        text = text.lower() if self.encoder.head.form.lower_case else text
         return self._tokenizer(text, truncation=True, verbose=False, **how)["input_ids"]
 
     def pooled(self, text: str, prompt: str = "") -> Float[np.ndarray, " d"]:
@@ -100,7 +107,8 @@ class Subject:
         if unread := said.keys() & {"WeightedLayerPooling", "WordWeights"}:
             raise Skipped(f"{', '.join(unread)} has no independent check")
         ids, pooling = self.ids(prompt + text), said.get("Pooling", {})
-        start = self.encoder.tokenizer.prompt_length(prompt) if prompt and pooling.get("include_prompt") is False else 0
+        skipped, lower_case = pooling.get("include_prompt") is False, self.encoder.head.form.lower_case
+        start = self.encoder.tokenizer.prompt_length(prompt, lower_case) if prompt and skipped else 0
         x = np.asarray(_states(self.encoder.model(), jnp.asarray([ids])), np.float64)[0, start:]
         place = np.arange(start, len(ids)) + 1
         vectors = {
@@ -282,8 +290,20 @@ def int8(subject: Subject) -> Measured:
         raise Skipped(str(error)) from error
 
 
-def beside(subject: Subject, texts: Sequence[str]) -> Measured:
-    expected = subject.peer.encode(list(texts), batch_size=1, show_progress_bar=False)  # its padding takes no part
+def marked(subject: Subject) -> str:
+    """A text with the tokenizer's special tokens, capital letters and accents, which folders treat differently."""
+    special = subject.encoder.tokenizer.special_tokens
+    return " ".join(["A Naïve CAFÉ", *(f"{token} Text" for token in special[:8]), "北京"])
+
+
+def beside(subject: Subject, texts: Sequence[str], required: bool = True) -> Measured:
+    try:
+        peer = subject.peer
+    except MissingDependencyError as error:
+        if required:
+            raise
+        raise Skipped(f"not compared with what the folder means there: {error}") from error
+    expected = peer.encode(list(texts), batch_size=1, show_progress_bar=False)  # its padding takes no part
     found = subject.encoder.encode(list(texts))
     cosine = cosine_pairs(found, expected).min()
     return _apart(found, expected, f"smallest cosine of {len(texts)} texts {cosine:.7f}")
@@ -311,10 +331,17 @@ CHECKS: dict[str, Callable[[Subject], Measured]] = {
 
 
 def verify(encoder: Encoder, folder: str | Path, *, against: bool = False, texts: Texts = ()) -> Iterator[Finding]:
-    """Checks an encoder in float32 against its folder, and with `against` against sentence-transformers on `texts`."""
+    """Checks an encoder in float32 against its folder, and against what sentence-transformers makes of the folder.
+
+    The latter is skipped if it is not installed, or the folder is not of its kind, unless `against` demands it, with
+    `texts` in addition to those here.
+    """
     subject = Subject(encoder.without_code(), folders.resolve_folder(folder))
-    given = {"own texts": TEXTS, "given texts": as_texts(texts, "text")} if against else {}
     checks: dict[str, Callable[[Subject], Measured]] = dict(CHECKS)
-    checks |= {f"sentence-transformers, {name}": functools.partial(beside, texts=x) for name, x in given.items() if x}
+    if against or says_head(subject.folder):
+        own = (*TEXTS, marked(subject))
+        checks["sentence-transformers, own texts"] = functools.partial(beside, texts=own, required=against)
+    if against and (given := as_texts(texts, "text")):
+        checks["sentence-transformers, given texts"] = functools.partial(beside, texts=given)
     for name, check in checks.items():
         yield finding(name, check, subject)

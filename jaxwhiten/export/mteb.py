@@ -21,7 +21,7 @@ from jaxwhiten.coded import as_floats
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import MismatchError, optional
 from jaxwhiten.shapes import Float
-from jaxwhiten.text import as_texts
+from jaxwhiten.text import ROLES, as_texts, in_role
 
 
 class MTEBEncoder:
@@ -29,9 +29,11 @@ class MTEBEncoder:
 
     An encoder that ends with a code is scored with coded documents: queries are floats, other texts decoded codes.
     `experiment_kwargs` names code and bytes.
+    Texts get the encoder's own prompts: that of the task or of its type, if there is one under a name of MTEB; else
+    that of queries or documents, as with `encode_query` and `encode_document`; other texts get the default prompt.
     MTEB's prompts are not used, because the encoders here were not trained with them. Vectors are compared by cosine.
-    MTEB stores results by name and revision. The revision depends on pooling, whitening and length, so that results of
-    different settings are never confused.
+    MTEB stores results by name and revision. The revision depends on prompts, pooling, whitening and length, so that
+    results of different settings are never confused.
 
     Args:
       whitening: A fitted `Whitening`, code or scikit-learn transformer, applied to every vector; None for none.
@@ -54,7 +56,9 @@ class MTEBEncoder:
         if (code := encoder.head.code) is not None:
             named |= {"code": code.name, "bytes": str(code.nbytes)}
         probe = self._whitened(np.random.default_rng(0).standard_normal((8, width), dtype=np.float32))
-        setting = [encoder.fingerprint, encoder.max_length, encoder.dtype, encoder.pooling]
+        setting: list[Any] = [encoder.fingerprint, encoder.max_length, encoder.dtype, encoder.pooling]
+        prompted = any(encoder.prompts.values())
+        setting += [sorted(encoder.prompts.items())] if prompted else []
         module = optional("mteb.models.model_meta", "mteb", "MTEBEncoder", "mteb")
         self.mteb_model_meta = module.ModelMeta.create_empty(
             {
@@ -64,7 +68,7 @@ class MTEBEncoder:
                 "embed_dim": int(probe.shape[1]),
                 "framework": ["JAX"],
                 "similarity_fn_name": module.ScoringFunction.COSINE,
-                "use_instructions": False,
+                "use_instructions": prompted,
                 "experiment_kwargs": named,
             }
         )
@@ -78,11 +82,22 @@ class MTEBEncoder:
         """Encodes the `text` of batches from MTEB's data loader: one vector per text, in order.
 
         They are decoded codes if the encoder ends with a code, except for queries. `about` are task, split, subset,
-        prompt type and further options of MTEB; only the prompt type is used.
+        prompt type and further options of MTEB; the task's metadata and the prompt type choose the prompt.
         """
         texts = [text for batch in inputs for text in as_texts(batch["text"])]
-        encoder = self.encoder.without_code() if about.get("prompt_type") == "query" else self.encoder
-        return self._whitened(encoder.encode(texts, batch_size=self.batch_size, show_progress=show_progress_bar))
+        role = str(getattr(kind := about.get("prompt_type"), "value", kind or ""))
+        encoder = self.encoder.without_code() if role == "query" else self.encoder
+        options: dict[str, Any] = {"prompt_name": self._prompt_name(about.get("task_metadata"), role)}
+        options |= {"batch_size": self.batch_size, "show_progress": show_progress_bar}
+        if role in ROLES:
+            options = in_role(encoder.prompts, role, options)
+        return self._whitened(encoder.encode(texts, **options))
+
+    def _prompt_name(self, task: Any, role: str) -> str | None:
+        """The encoder's prompt for a task or for its type, by the names and in the order of MTEB; None if none is."""
+        names = [str(name) for name in (getattr(task, "name", None), getattr(task, "type", None)) if name]
+        names = [name for of_task in names for name in (f"{of_task}-{role}", of_task)]
+        return next((name for name in names if name in self.encoder.prompts), None)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Cosines of all rows of one array with all rows of another, as the tensor that MTEB expects."""

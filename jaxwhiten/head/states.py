@@ -12,6 +12,8 @@ from jaxwhiten.head.steps import Found, Module, States, StateStep, Step, Target,
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.shapes import Float
 
+_OF_LAYERS = ("embedding_dimension", "word_embedding_dimension", "layer_start", "num_hidden_layers")
+
 
 @step
 class LayerMix(StateStep):
@@ -63,7 +65,7 @@ class LayerMix(StateStep):
     def from_folder(cls, found: Found) -> Step | None:
         if folders.config_json(found.transformer).get("output_hidden_states") is not True:
             return None  # sentence-transformers then takes the last layer
-        first, last = found.read().get("layer_start", 4), found.config.num_layers
+        first, last = found.read(*_OF_LAYERS).get("layer_start", 4), found.config.num_layers
         if not isinstance(first, int) or not 0 <= first <= last:
             raise ModelError(f"{found.file}: layer_start is {first!r}; this model has hidden states 0 to {last}.")
         tensors, where = checkpoint.open_weights(found.folder)
@@ -105,7 +107,7 @@ class TokenWeights(StateStep):
 
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:
-        raw = found.read()
+        raw = found.read("vocab", "word_weights", "unknown_word_weight")
         try:
             named, unknown = dict(raw["word_weights"]), float(raw.get("unknown_word_weight", 1))
             values = [named.get(token, named.get(token.lower(), unknown)) for token in raw["vocab"]]

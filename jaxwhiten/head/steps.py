@@ -19,6 +19,7 @@ from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.shapes import Float, Int
 from jaxwhiten.text import BulkTokenizer
+from jaxwhiten.text.settings import refuse_unknown
 
 # Files at the top of the folder that other libraries ignore: the whitening behind a Dense layer, and the code.
 WHITENING_FILE, CODE_FILE = "whitening.safetensors", "code.safetensors"
@@ -129,14 +130,14 @@ class Found:
     def file(self) -> Path:
         return self.folder / "config.json"
 
-    def read(self) -> dict[str, Any]:
-        return folders.read_json(self.file)
-
-    def refuse_other_names(self, raw: Mapping[str, Any]) -> None:
-        """Raises `ModelError` if the module does not map sentence vectors to sentence vectors."""
+    def read(self, *understood: str, optional: bool = False) -> dict[str, Any]:
+        """The configuration; `ModelError` if a key is not understood, or maps something else than sentence vectors."""
+        raw = {} if optional and not self.file.is_file() else folders.read_json(self.file)
         for key in ("module_input_name", "module_output_name"):
             if raw.get(key) not in (None, "sentence_embedding"):
                 raise ModelError(f"{self.file}: {key} is {raw[key]!r}; only 'sentence_embedding' is supported.")
+        refuse_unknown(self.file, raw, {*understood, "module_input_name", "module_output_name"})
+        return raw
 
 
 def read_optional(file: Path) -> dict[str, Any]:

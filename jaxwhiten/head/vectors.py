@@ -21,7 +21,6 @@ from jaxwhiten.head.steps import (
     Vectors,
     VectorStep,
     array,
-    read_optional,
     record,
     step,
 )
@@ -32,6 +31,7 @@ from jaxwhiten.whitening.affine import linear
 
 # Activations of Dense, by the name of their class in torch.nn.
 ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
+_OF_DENSE = ("in_features", "out_features", "bias", "activation_function", "use_residual")
 
 
 def activated(name: str, x: Float[Any, "*batch d"]) -> Float[Any, "*batch d"]:
@@ -153,8 +153,7 @@ class Dense(VectorStep):
 
     @classmethod
     def from_folder(cls, found: Found) -> Dense | Whiten:
-        raw, width, file = found.read(), found.width, found.file
-        found.refuse_other_names(raw)
+        raw, width, file = found.read(*_OF_DENSE), found.width, found.file
         inputs, outputs = raw.get("in_features"), raw.get("out_features")
         if inputs != width or not isinstance(outputs, int):
             raise ModelError(f"{file}: maps {inputs!r} to {outputs!r} features; what comes before has {width}.")
@@ -252,7 +251,7 @@ class Normalize(VectorStep):
 
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:
-        found.refuse_other_names(read_optional(found.file))
+        found.read(optional=True)
         return cls()
 
     def to_onnx(self, graph: Any, x: str) -> str:

@@ -22,6 +22,7 @@ from jaxwhiten import io
 from jaxwhiten.arrays import blocks, release_pages
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models.family import Family, Part
+from jaxwhiten.text.settings import TransformerSettings
 
 SAFETENSORS, SAFETENSORS_INDEX, MSGPACK = "model.safetensors", "model.safetensors.index.json", "flax_model.msgpack"
 STATIC = "StaticEmbedding"  # what sentence-transformers calls a static encoder
@@ -97,7 +98,8 @@ def match(folder: Path, family: Family, shapes: Mapping[Place, Shape]) -> tuple[
 
     own = {module(source.name) for path, (source, _) in found.items() if path[0] in _OWN}
     unused = sorted(tensors.keys() - {source.name for source, _ in found.values()})
-    if inside := [name for name in unused if module(name) in own and not redundant(name)]:
+    inside = [name for name in unused if module(name) in own and not redundant(name)]
+    if inside and not TransformerSettings.read(folder).config:  # which may specify fewer layers
         raise ModelError(
             f"{where}: tensor {inside[0]!r} is in the encoder, but its config.json has no place for it ({len(inside)}"
             " such tensors). Check model_type and the number of layers in config.json, or download it again."
@@ -188,9 +190,11 @@ def first_module(folder: Path, kind: str) -> Path | None:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files that `open_weights` reads."""
+    """The files that `open_weights` reads, and that which replaces keys of `config.json`, if one does."""
     _, file = open_weights(folder)
-    return [file, *_shards(file)] if file.name == SAFETENSORS_INDEX else [file]
+    given = TransformerSettings.read(folder)
+    shards = _shards(file) if file.name == SAFETENSORS_INDEX else []
+    return [file, *shards, *([given.file] if given.config else [])]
 
 
 def open_weights(folder: Path) -> tuple[Tensors, Path]:
@@ -209,10 +213,23 @@ def open_weights(folder: Path) -> tuple[Tensors, Path]:
     pickled = next((name for name in _PICKLED if (folder / name).exists()), None)
     if pickled:
         raise ModelError(
-            f"{folder / pickled}: pickled weights can run code when they are read, so jaxwhiten does not read them. "
-            "Save them as safetensors first: AutoModel.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER)."
+            f"{folder / pickled}: pickled weights can run code when they are read, so jaxwhiten does not read them."
+            f" Save them as safetensors first: {_saving(folder)}."
         )
     raise ModelError(f"{folder}: no weights; expected {SAFETENSORS}, {SAFETENSORS_INDEX} or {MSGPACK}.")
+
+
+def _saving(folder: Path) -> str:
+    """The call that saves a model with pickled weights anew, all of its modules and its head with it."""
+    for whole in (folder, folder.parent):
+        if (whole / "modules.json").is_file():
+            return f"SentenceTransformer({str(whole)!r}).save(NEW_FOLDER)"
+    try:
+        name = str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        name = ""
+    name = name if name.isidentifier() else "AutoModel"
+    return f"{name}.from_pretrained({str(folder)!r}).save_pretrained(NEW_FOLDER)"
 
 
 def _open_safetensors(path: Path) -> Tensors:

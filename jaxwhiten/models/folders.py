@@ -144,7 +144,7 @@ def load_config(folder: Path) -> EncoderConfig:
     given = TransformerSettings.read(folder)
     raw = _Noted(config_json(folder))
     config = _parsed(folder, raw)
-    refuse_unknown(given.file, given.config, {*raw.seen, "output_hidden_states"}, "config_args")
+    refuse_unknown(given.file, given.config, {*raw.seen, "output_hidden_states"}, given.config_key)
     return config
 
 

@@ -1,4 +1,4 @@
-"""What classes of transformers make of a `tokenizer.json`: they replace its rules by keys of `tokenizer_config.json`."""
+"""What classes of transformers make of a `tokenizer.json`: `tokenizer_config.json` replaces some of its rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxwhiten.text.settings import CHANGING, TOKENIZER_SETTINGS, TransformerSet
 
 Rules = dict[str, Any]
 
-# Classes that make BERT's rules from their settings, and those that set a space before the first word, by default or not.
+# Classes that make BERT's rules from their settings, and those that set a space before the first word: by default?
 _LIKE_BERT = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer", "MPNetTokenizer")
 _LIKE_BERT += ("ConvBertTokenizer", "LayoutLMTokenizer", "SqueezeBertTokenizer")
 _PREFIXED = {"RobertaTokenizer": False, "LongformerTokenizer": False, "BartTokenizer": False, "Qwen2Tokenizer": False}
@@ -41,17 +41,18 @@ def tokenizer_settings(folder: Path) -> Rules:
 def with_settings(tokenizer: Any, folder: Path, settings: Mapping[str, Any]) -> Any:
     """The tokenizer of a `tokenizer.json` as transformers makes it from the settings of its folder."""
     name = _class_name(folder, settings)
-    rules = {part: _state(getattr(tokenizer, part)) for part in ("normalizer", "pre_tokenizer")}
-    model = type(tokenizer.model).__name__
-    if name in _LIKE_BERT and model == "WordPiece":
-        wanted = _like_bert(settings)
+    if name in _LIKE_BERT and type(tokenizer.model).__name__ == "WordPiece":
+        rules = _like_bert(settings)
     elif name in _PREFIXED:
-        wanted = _prefixed(rules, settings.get("add_prefix_space"), default=_PREFIXED[name])
-    elif name in _GENERIC or all(settings.get(key) is None for key in CHANGING):
+        prefix = settings.get("add_prefix_space")
+        prefix = _PREFIXED[name] if prefix is None else bool(prefix)
+        rules = {"pre_tokenizer": _prefixed(_state(tokenizer.pre_tokenizer), prefix)}
+    elif name in _GENERIC or _agrees(tokenizer, settings):
         return tokenizer
     else:
         return _of_transformers(folder, settings, name)
-    return tokenizer if wanted == rules else _replaced(tokenizer, wanted)
+    same = all(_state(getattr(tokenizer, part)) == rule for part, rule in rules.items())
+    return tokenizer if same else _replaced(tokenizer, rules)
 
 
 def lower_cased(tokenizer: Any) -> Any:
@@ -93,22 +94,41 @@ def _like_bert(settings: Mapping[str, Any]) -> Rules:
     return {"normalizer": normalizer, "pre_tokenizer": {"type": "BertPreTokenizer"}}
 
 
-def _prefixed(rules: Rules, prefix: bool | None, default: bool) -> Rules:
-    prefix = default if prefix is None else bool(prefix)
-    wanted = copy.deepcopy(rules)
-    for step in _steps(wanted["pre_tokenizer"]):
+def _prefixed(rule: Rules | None, prefix: bool) -> Rules | None:
+    """A rule that cuts texts into words, with or without a space before the first word."""
+    result = copy.deepcopy(rule)
+    for step in _steps(result):
         if step["type"] == "ByteLevel":
             step["add_prefix_space"] = prefix
         if step["type"] == "Metaspace":
             step["prepend_scheme"] = "always" if prefix else "never"
-    return wanted
+    return result
 
 
 def _steps(rule: Rules | None) -> Iterator[Rules]:
     if rule is not None:
         yield rule
-        for step in rule.get("pretokenizers", ()):
+        for step in (*rule.get("pretokenizers", ()), *rule.get("normalizers", ())):
             yield from _steps(step)
+
+
+def _agrees(tokenizer: Any, settings: Mapping[str, Any]) -> bool:
+    """Whether the rules of a tokenizer do what settings specify."""
+    given = {key: settings[key] for key in CHANGING if settings.get(key) is not None}
+    if not given:
+        return True
+    steps, words = list(_steps(_state(tokenizer.normalizer))), _state(tokenizer.pre_tokenizer)
+    kinds = {step["type"] for step in steps}
+    bert = next((step for step in steps if step["type"] == "BertNormalizer"), {})
+    does = {
+        "do_lower_case": bert.get("lowercase", "Lowercase" in kinds),
+        "strip_accents": bert.get("strip_accents", "StripAccents" in kinds),
+        "tokenize_chinese_chars": bert.get("handle_chinese_chars", False),
+        "keep_accents": "StripAccents" not in kinds,
+    }
+    prefix = given.pop("add_prefix_space", None)
+    same = prefix is None or _prefixed(words, bool(prefix)) == words
+    return same and all(does[key] == value for key, value in given.items())
 
 
 def _replaced(tokenizer: Any, rules: Rules) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,26 +28,27 @@ _MODEL, _TOKENIZER, _CONFIG = (
 _TASK = "feature-extraction"
 _TEXT = {"method": "forward", "method_output_name": "last_hidden_state"}
 # What sentence-transformers passes to the libraries that fetch files.
-_FETCHING = ("cache_dir", "cache_folder", "code_revision", "force_download", "local_files_only", "proxies", "revision")
-_FETCHING += ("subfolder", "token", "trust_remote_code", "use_auth_token")
-# Of the model, without an effect on vectors in float32.
-_HARMLESS_MODEL = (*_FETCHING, "add_pooling_layer", "attn_implementation", "device_map", "dtype", "export", "file_name")
-_HARMLESS_MODEL += ("low_cpu_mem_usage", "max_memory", "offload_folder", "provider", "torch_dtype", "use_safetensors")
-HARMLESS_CONFIG = (*_FETCHING, "_attn_implementation", "_name_or_path", "architectures", "attn_implementation", "dtype")
-HARMLESS_CONFIG += ("classifier_dropout", "finetuning_task", "gradient_checkpointing", "id2label", "label2id")
-HARMLESS_CONFIG += ("num_labels", "output_attentions", "problem_type", "return_dict", "torch_dtype", "use_cache")
-"""Keys of `config.json` that `config_args` may hold, and that change no vectors."""
-_HARMLESS_TOKENIZER = (*_FETCHING, "chat_template", "clean_up_tokenization_spaces", "model_input_names", "never_split")
-_HARMLESS_TOKENIZER += ("pad_to_multiple_of", "pad_token", "pad_token_type_id", "padding_side", "padding", "use_fast")
-_HARMLESS_TOKENIZER += ("do_basic_tokenize", "errors", "max_length", "stride", "trim_offsets", "truncation", "verbose")
-_HARMLESS_CALL = ("pad_to_multiple_of", "padding", "padding_side", "return_attention_mask", "return_length")
-_HARMLESS_CALL += ("return_offsets_mapping", "return_special_tokens_mask", "return_tensors", "return_token_type_ids")
-_HARMLESS_CALL += ("logits_to_keep", "stride", "verbose")
+_FETCHING = {"cache_dir", "cache_folder", "code_revision", "force_download", "local_files_only", "proxies", "revision"}
+_FETCHING |= {"subfolder", "token", "trust_remote_code", "use_auth_token"}
+# Keys without an effect on vectors in float32: of the model, of its configuration, of the tokenizer and of its calls.
+_OF_MODEL = {"add_pooling_layer", "attn_implementation", "device_map", "dtype", "export", "file_name", *_FETCHING}
+_OF_MODEL |= {"low_cpu_mem_usage", "max_memory", "offload_folder", "provider", "torch_dtype", "use_safetensors"}
+_OF_CONFIG = {"_attn_implementation", "_name_or_path", "architectures", "attn_implementation", "dtype", *_FETCHING}
+_OF_CONFIG |= {"classifier_dropout", "finetuning_task", "gradient_checkpointing", "id2label", "label2id", "num_labels"}
+_OF_CONFIG |= {"output_attentions", "problem_type", "return_dict", "torch_dtype", "use_cache"}
+_OF_TOKENIZER = {"chat_template", "clean_up_tokenization_spaces", "model_input_names", "never_split", *_FETCHING}
+_OF_TOKENIZER |= {"pad_to_multiple_of", "pad_token", "pad_token_type_id", "padding_side", "padding", "use_fast"}
+_OF_TOKENIZER |= {"do_basic_tokenize", "errors", "max_length", "stride", "trim_offsets", "truncation", "verbose"}
+_OF_CALL = {"pad_to_multiple_of", "padding", "padding_side", "return_attention_mask", "return_length", "verbose"}
+_OF_CALL |= {"return_offsets_mapping", "return_special_tokens_mask", "return_tensors", "return_token_type_ids"}
+_OF_CALL |= {"logits_to_keep", "stride"}
 
-_WORDS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")  # of tokenizers like BERT's
-CHANGING = (*_WORDS, "add_prefix_space", "keep_accents", "remove_space")
+CHANGING = ("do_lower_case", "strip_accents", "tokenize_chinese_chars", "add_prefix_space", "keep_accents")
 """Keys of `tokenizer_config.json` that change the words of some class of tokenizers."""
-_UNDERSTOOD_TOKENIZER = (*CHANGING, "split_special_tokens", "model_max_length", "truncation_side")
+_UNDERSTOOD = (*CHANGING, "split_special_tokens", "model_max_length", "truncation_side")
+_KEYS = {*_MODEL, *_TOKENIZER, *_CONFIG, "max_seq_length", "do_lower_case", "processing_kwargs", "unpad_inputs"}
+_KEYS |= {"transformer_task", "modality_config", "module_output_name", "query_length", "document_length"}
+_KEYS |= {"query_expansion", "tokenizer_name_or_path", "cache_dir", "backend"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,13 +77,17 @@ class TransformerSettings:
         contents = ((file, read_object(file)) for file in files if file.is_file())
         file, raw = next(((file, raw) for file, raw in contents if raw), (files[0], {}))
         refuse_unknown(file, raw, _KEYS)
-        model, tokenizer, config = (_nested(file, raw, names) for names in (_MODEL, _TOKENIZER, _CONFIG))
-        refuse_unknown(file, model, _HARMLESS_MODEL, _MODEL[1])
-        refuse_unknown(file, tokenizer, (*_HARMLESS_TOKENIZER, *_UNDERSTOOD_TOKENIZER), _TOKENIZER[1])
-        calls = _nested(file, raw, ("processing_kwargs",))
-        call = {**_nested(file, calls, ("text",)), **_nested(file, calls, ("common",))}
-        accepted = {"max_length": None, "add_special_tokens": (True,), "truncation": (True, "longest_first")}
-        refuse_unknown(file, call, (*_HARMLESS_CALL, *accepted), "processing_kwargs")
+        model, tokenizer, config = (_nested(file, raw, *names) for names in (_MODEL, _TOKENIZER, _CONFIG))
+        refuse_unknown(file, model, _OF_MODEL, _name(raw, _MODEL))
+        refuse_unknown(file, tokenizer, {*_OF_TOKENIZER, *_UNDERSTOOD}, _name(raw, _TOKENIZER))
+        calls = _nested(file, raw, "processing_kwargs")
+        call = {**_nested(file, calls, "text"), **_nested(file, calls, "common")}
+        accepted: dict[str, Any] = {
+            "max_length": None,
+            "add_special_tokens": (True,),
+            "truncation": (True, "longest_first"),
+        }
+        refuse_unknown(file, call, {*_OF_CALL, *accepted}, "processing_kwargs")
         for key, values in accepted.items():
             if values and call.get(key) is not None and call[key] not in values:
                 raise _unsupported(file, f"processing_kwargs.{key}", call[key], f"only {values[0]!r} is supported")
@@ -91,14 +96,19 @@ class TransformerSettings:
             file,
             next((length for length in lengths if type(length) is int and length > 0), None),
             bool(raw.get("do_lower_case")),
-            {key: value for key, value in config.items() if key not in HARMLESS_CONFIG},
-            {key: tokenizer[key] for key in _UNDERSTOOD_TOKENIZER if key in tokenizer},
+            {key: value for key, value in config.items() if key not in _OF_CONFIG},
+            {key: tokenizer[key] for key in _UNDERSTOOD if key in tokenizer},
             raw,
         )
 
+    @property
+    def config_key(self) -> str:
+        """The name in the file of the key that holds `config`."""
+        return _name(self.raw, _CONFIG)
+
     def check_text_encoder(self) -> None:
         """Raises `ModelError` if the Transformer gives something other than the last hidden state of plain texts."""
-        only = {"transformer_task": _TASK, "module_output_name": "token_embeddings"}
+        only: dict[str, Any] = {"transformer_task": _TASK, "module_output_name": "token_embeddings"}
         only |= dict.fromkeys(("query_length", "document_length", "query_expansion", "tokenizer_name_or_path"))
         for key, value in only.items():
             if self.raw.get(key) not in (None, value):
@@ -113,14 +123,9 @@ class TransformerSettings:
         if "message" in modalities:
             raise ModelError(
                 f"{self.file}: modality_config contains 'message': sentence-transformers puts every text into the"
-                " tokenizer's chat template, which is not supported. If the model was not trained with it, remove"
-                " 'message' from modality_config."
+                " tokenizer's chat template, which is not supported. Remove 'message' from modality_config only if the"
+                " model was trained on texts without the template."
             )
-
-
-_KEYS = (*_MODEL, *_TOKENIZER, *_CONFIG, "max_seq_length", "do_lower_case", "processing_kwargs", "unpad_inputs")
-_KEYS += ("transformer_task", "modality_config", "module_output_name", "query_length", "document_length")
-_KEYS += ("query_expansion", "tokenizer_name_or_path", "cache_dir", "backend")
 
 
 def refuse_unknown(file: Path, raw: Mapping[str, Any], understood: Collection[str], within: str = "") -> None:
@@ -138,10 +143,15 @@ def _unsupported(file: Path, key: str, value: Any, advice: str) -> ModelError:
     return ModelError(f"{file}: {key} is {value!r:.80}; {advice}.")
 
 
-def _nested(file: Path, raw: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
-    """The object under the first of the names that is there; empty if none is."""
-    name = next((name for name in names if raw.get(name) is not None), "")
-    value = raw.get(name, {})
+def _name(raw: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The first of the names of a key that is there, or the last one."""
+    return next((name for name in names if raw.get(name) is not None), names[-1])
+
+
+def _nested(file: Path, raw: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """The object under one of the names of a key; empty if there is none."""
+    name = _name(raw, names)
+    value = {} if raw.get(name) is None else raw[name]
     if not isinstance(value, Mapping):
         raise _unsupported(file, name, value, "expected an object")
     return value

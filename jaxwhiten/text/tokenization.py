@@ -194,7 +194,7 @@ class BulkTokenizer:
                 raise ModelError(f"The tokenizer has no mask token; expected one of {', '.join(MASK_TOKENS)}.")
             template = template.replace("{mask}", self.mask_token)
         with _refusing(self.folder, "is damaged"):
-            tokenizer = Tokenizer.from_str((self._lowered if lower_case else self._tokenizer).to_str())
+            tokenizer = Tokenizer.from_str(self._tokenizer.to_str())
             tokenizer.no_truncation()
             parts = [tokenizer.encode(part, add_special_tokens=False).ids for part in template.split("{text}")]
             before, after = self.around
@@ -211,7 +211,7 @@ class BulkTokenizer:
                 ],
             )
             tokenizer.enable_truncation(**self._truncation)
-        return tokenizer
+            return lower_cased(tokenizer) if lower_case else tokenizer
 
     def _checked(self, ids: list[list[int]], cut: int = 0) -> TokenIds:
         """The ids as arrays. Beyond the last row of an embedding, JAX would return NaN or another token's row."""
@@ -240,6 +240,12 @@ class BulkTokenizer:
             found = self._checked([encoding.ids for encoding in encodings])
             types = np.fromiter(chain.from_iterable(x.type_ids for x in encodings), np.int32, len(found.flat))
         return TokenIds(found.flat + types * np.int32(self._model_vocab or 0), found.lengths)
+
+    @property
+    def special_tokens(self) -> list[str]:
+        """The special tokens, in the order of their ids."""
+        added = sorted(self._tokenizer.get_added_tokens_decoder().items())
+        return [token.content for _, token in added if token.special]
 
     @property
     def special_ids(self) -> set[int]:

@@ -191,9 +191,16 @@ def test_the_folders_truncate_dim(tiny_model, tmp_path):
 
 def test_lower_case_reaches_the_prompt(tiny_model, tmp_path):
     folder = write_folder(tiny_model, tmp_path / "model", {"prompts": PROMPTS})
+    raw = json.loads((folder / "tokenizer.json").read_text())
+    raw["normalizer"]["lowercase"] = False
+    (folder / "tokenizer.json").write_text(json.dumps(raw))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
+    cased = read(folder)
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 24, "do_lower_case": True}))
     encoder = read(folder)
-    assert encoder._named("auto", "Music: ").head.form.prompt == "music: "
+    prompts = ("MUSIC [SEP]: ", "music [SEP]: ")
+    ids = [encoder.tokenizer(["Water"], encoder._named("auto", prompt).head.form).flat.tolist() for prompt in prompts]
+    assert ids[0] == ids[1] == cased.tokenizer([f"{prompts[1]}water"]).flat.tolist()
 
 
 def test_encodings_and_stores_tell_prompts_apart(folder, tmp_path):

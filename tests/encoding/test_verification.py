@@ -2,6 +2,8 @@
 
 import copy
 import json
+import shutil
+import sys
 
 import jax.numpy as jnp
 import numpy as np
@@ -208,12 +210,34 @@ def test_narrow_weights_that_are_others(tiny_model, folder, encoder):
     assert not check("bfloat16", broken, folder)
 
 
-def test_other_vectors_than_those_of_sentence_transformers(folder, encoder, monkeypatch):
+@pytest.mark.parametrize("against", [True, False])
+def test_other_vectors_than_those_of_sentence_transformers(folder, encoder, monkeypatch, against):
     pytest.importorskip("sentence_transformers")
     monkeypatch.setattr(verification, "CHECKS", {})
     broken = encoder._with_head(Head.of((Head.named("cls").steps[0], *encoder.head.steps[1:]), encoder.head.form))
-    (found,) = verify(broken, folder, against=True)
+    (found,) = verify(broken, folder, against=against)
     assert (found.name, found.ok) == ("sentence-transformers, own texts", False)
+
+
+def test_without_sentence_transformers(folder, encoder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    monkeypatch.setattr(verification, "CHECKS", {})
+    (skipped,) = verify(encoder, folder)
+    assert skipped.ok is None
+    assert "parity" in skipped.detail
+    (failed,) = verify(encoder, folder, against=True)
+    assert failed.ok is False
+
+
+def test_a_key_that_the_reader_overlooks(folder, encoder, tmp_path, monkeypatch):
+    """The whole folder decides, not what jaxwhiten reads of it."""
+    pytest.importorskip("sentence_transformers")
+    monkeypatch.setattr(verification, "CHECKS", {})
+    changed = shutil.copytree(folder, tmp_path / "model")
+    settings = json.loads((changed / "tokenizer_config.json").read_text())
+    (changed / "tokenizer_config.json").write_text(json.dumps(settings | {"do_lower_case": False}))
+    assert [found.ok for found in verify(encoder, folder)] == [True]
+    assert [found.ok for found in verify(encoder, changed)] == [False]
 
 
 @pytest.mark.parametrize("case", ["t5, version 1.1", "mt5"])
@@ -236,12 +260,12 @@ def test_the_command(folder, monkeypatch, capsys, tmp_path):
     assert cli.main(["verify", str(folder), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["ok"]
-    assert [row["name"] for row in report["checks"]] == [str(folder), *kept]
+    assert [row["name"] for row in report["checks"]] == [str(folder), *kept, "sentence-transformers, own texts"]
     monkeypatch.setitem(kept, "pooling", lambda subject: (0.5, 0.1, "far"))
     assert cli.main(["verify", str(folder)]) == 1
     out, err = capsys.readouterr()
     assert "FAIL pooling" in out
-    assert err == "error: 1 of 4 checks failed: pooling: far\n"
+    assert err == "error: 1 of 5 checks failed: pooling: far\n"
     monkeypatch.setitem(kept, "pooling", lambda subject: 1 / 0)
     assert cli.main(["verify", str(folder), "--json"]) == 1
     assert "ZeroDivisionError" in json.loads(capsys.readouterr().out)["checks"][2]["detail"]

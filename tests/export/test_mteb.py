@@ -1,6 +1,7 @@
 """`jaxwhiten.export.mteb`: MTEB's own evaluator runs our encoders, on tasks built from our loaders."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -125,6 +126,41 @@ def test_a_coded_encoder_is_scored_at_its_bytes(encoder):
     assert model.mteb_model_meta.embed_dim == documents.shape[1]
     with pytest.raises(AssertionError):
         np.testing.assert_allclose(queries, documents, atol=1e-4)
+
+
+PROMPTS = {"query": "Find: ", "passage": "Text: ", "STS": "Compare: ", "Retrieval-query": "Ask: ", "SciFact": "Claim: "}
+
+
+@pytest.mark.parametrize(
+    ("task", "role", "prompt"),
+    [
+        (None, "query", "Find: "),
+        (None, "document", "Text: "),
+        (None, None, "Compare: "),
+        (("STS12", "STS"), None, "Compare: "),
+        (("NFCorpus", "Retrieval"), "query", "Ask: "),
+        (("NFCorpus", "Retrieval"), "document", "Text: "),
+        (("SciFact", "Retrieval"), "query", "Claim: "),
+        (("Banking77", "Classification"), None, "Compare: "),
+    ],
+)
+def test_texts_get_the_folders_own_prompts(tiny_model, task, role, prompt):
+    from mteb.types import PromptType
+
+    encoder = Encoder.from_pretrained(
+        tiny_model, pooling="mean", max_length=32, prompts=PROMPTS, default_prompt_name="STS"
+    )
+    about = {"task_metadata": task and SimpleNamespace(name=task[0], type=task[1])}
+    about["prompt_type"] = role and PromptType(role)
+    found = MTEBEncoder(encoder).encode([{"text": SENTENCES[:4]}], hf_split="test", hf_subset="default", **about)
+    np.testing.assert_allclose(found, encoder.encode([prompt + text for text in SENTENCES[:4]], prompt=""), atol=1e-5)
+
+
+def test_other_prompts_are_another_revision(tiny_model, encoder):
+    read = {"pooling": "mean", "max_length": 32}
+    named = [Encoder.from_pretrained(tiny_model, prompts=PROMPTS | x, **read) for x in ({}, {"query": "Q: "})]
+    revisions = {MTEBEncoder(each).mteb_model_meta.revision for each in (encoder, *named)}
+    assert len(revisions) == 3
 
 
 def test_similarities_are_cosines(encoder):

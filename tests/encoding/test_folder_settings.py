@@ -1,0 +1,361 @@
+"""What a model folder specifies: applied as sentence-transformers applies it, refused by file and key, or harmless."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from jaxwhiten import Encoder
+from jaxwhiten.encoding.verification import marked
+from jaxwhiten.errors import ModelError
+from jaxwhiten.models import init_model, load_config, save_model
+from jaxwhiten.models.folders import transformer_folder
+from jaxwhiten.text import BulkTokenizer
+from tests.tiny import FAMILIES, SENTENCES, tiny_config, write_model
+
+TEXTS = [
+    "A MAN plays a Guitar.",
+    "Naïve CAFÉ, [SEP] water [MASK] Boils",
+    "北京 water",
+    "Two <pad> dogs </s> run. [PAD]",
+]
+BERT, TOKENIZER = "sentence_bert_config.json", "tokenizer_config.json"
+TEXT = {"method": "forward", "method_output_name": "last_hidden_state"}
+TEMPLATE = "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}{% endfor %}"
+
+
+def update(file, **keys):
+    before = json.loads(file.read_text()) if file.is_file() else {}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(before | keys))
+
+
+def as_sentence_transformer(folder, path=""):
+    """Adds the list of modules, and mean pooling."""
+    kinds = {"Transformer": path, "Pooling": "1_Pooling"}
+    rows = [{"idx": 0, "name": k, "path": v, "type": f"sentence_transformers.models.{k}"} for k, v in kinds.items()]
+    (folder / "modules.json").write_text(json.dumps(rows))
+    update(folder / "1_Pooling" / "config.json", word_embedding_dimension=32, pooling_mode_mean_tokens=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A BERT of one layer that sentence-transformers reads; its vocabulary is of lower-case words."""
+    return as_sentence_transformer(write_model(tmp_path_factory.mktemp("settings") / "model", num_layers=1))
+
+
+@pytest.fixture
+def folder(model, tmp_path):
+    return shutil.copytree(model, tmp_path / "model")
+
+
+def cased(folder, **settings):
+    """Makes `tokenizer.json` keep capital letters and accents, whatever `tokenizer_config.json` specifies."""
+    raw = json.loads((folder / "tokenizer.json").read_text())
+    raw["normalizer"]["lowercase"] = False
+    (folder / "tokenizer.json").write_text(json.dumps(raw))
+    update(folder / TOKENIZER, **{"do_lower_case": False, **settings})
+
+
+def older(name, **keys):
+    return lambda folder: (cased(folder), update(folder / f"sentence_{name}_config.json", **keys))
+
+
+def moved(path, root=None):
+    """Moves the Transformer into a folder of its own; the root gets another model, or a `config.json` of its own."""
+
+    def change(folder):
+        for file in [file for file in folder.iterdir() if file.is_file() and file.name != "modules.json"]:
+            (folder / path).mkdir(exist_ok=True)
+            file.rename(folder / path / file.name)
+        as_sentence_transformer(folder, path)
+        if root is None:
+            for name in ("config.json", "tokenizer.json", TOKENIZER):
+                shutil.copy(folder / path / name, folder / name)
+            weights = load_file(folder / path / "model.safetensors")
+            save_file({name: 2 * x for name, x in weights.items()}, folder / "model.safetensors")
+        else:
+            update(folder / "config.json", **root)
+
+    return change
+
+
+# Each changes a folder; what it specifies is applied.
+APPLIED = {
+    "lower case": lambda f: (cased(f), update(f / BERT, max_seq_length=40, do_lower_case=True)),
+    "lower case, and lower-casing rules": lambda f: update(f / BERT, do_lower_case=True),
+    "a default prompt in lower case": lambda f: (
+        cased(f),
+        update(f / BERT, do_lower_case=True),
+        update(f / "config_sentence_transformers.json", prompts={"q": "Water [SEP] MAN "}, default_prompt_name="q"),
+    ),
+    "tokenizer: lower case": lambda f: cased(f, do_lower_case=True),
+    "tokenizer: no lower case": lambda f: update(f / TOKENIZER, do_lower_case=False),
+    "tokenizer: accents": lambda f: update(f / TOKENIZER, strip_accents=False),
+    "tokenizer: Chinese": lambda f: update(f / TOKENIZER, tokenize_chinese_chars=False),
+    "tokenizer: a class that keeps its rules": lambda f: cased(
+        f, do_lower_case=True, tokenizer_class="PreTrainedTokenizerFast"
+    ),
+    "two files that disagree": lambda f: (cased(f), update(f / BERT, do_lower_case=True)),
+    "tokenizer_args": lambda f: (
+        cased(f),
+        update(f / BERT, max_seq_length=5, tokenizer_args={"do_lower_case": True, "model_max_length": 7}),
+    ),
+    "processor_kwargs": lambda f: update(f / BERT, max_seq_length=5, processor_kwargs={"truncation_side": "left"}),
+    "config_args": lambda f: update(f / BERT, config_args={"hidden_act": "relu", "layer_norm_eps": 0.3}),
+    "processing_kwargs": lambda f: update(f / BERT, processing_kwargs={"text": {"max_length": 6, "padding": True}}),
+    "an older name": older("roberta", max_seq_length=7, do_lower_case=True),
+    "a folder of its own": moved("0_enc", {}),
+    "a base model in the root": moved("0_Transformer"),
+    "a base model in the root, another name": moved("0_enc"),
+    "an early root": moved("0_BERT", {"__version__": "0.3.8"}),
+}
+
+
+def expected(folder, texts=TEXTS, **options):
+    library = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
+    peer = library.SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": "float32"})
+    return peer.encode(texts, batch_size=1, **options)  # its padding takes no part
+
+
+@pytest.mark.parametrize("case", APPLIED)
+def test_what_is_understood_is_applied(folder, tmp_path, case):
+    before = Encoder.from_pretrained(folder).encode(TEXTS)
+    APPLIED[case](folder)
+    encoder = Encoder.from_pretrained(folder)
+    found = encoder.encode(TEXTS)
+    if "keeps its rules" not in case and "disagree" not in case and "0_enc" not in case:
+        assert case == "a folder of its own" or case.startswith("a base") or np.abs(found - before).max() > 0.01
+    saved = Encoder.from_pretrained(encoder.save(tmp_path / "saved"))
+    np.testing.assert_allclose(saved.encode(TEXTS), found, atol=1e-5)
+    np.testing.assert_allclose(found, expected(folder), atol=1e-5)
+    np.testing.assert_allclose(found, expected(tmp_path / "saved"), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"])
+def test_older_names_of_the_file(folder, name):
+    update(folder / f"sentence_{name}_config.json", max_seq_length=7, do_lower_case=True)
+    encoder = Encoder.from_pretrained(folder)
+    assert (encoder.max_length, encoder.head.form.lower_case) == (7, True)
+    update(folder / BERT, max_seq_length=9)
+    assert Encoder.from_pretrained(folder).max_length == 9
+
+
+def test_lower_case_spares_special_tokens(folder):
+    from tokenizers import Tokenizer
+
+    cased(folder)
+    update(folder / BERT, do_lower_case=True)
+    encoder, plain = Encoder.from_pretrained(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
+    (ids,) = np.split(encoder.tokenizer(["Two DOGS [SEP] Run"], encoder.head.form).flat, [])
+    assert ids.tolist() == plain.encode("two dogs [SEP] run").ids
+    assert ids.tolist() != plain.encode("two dogs [sep] run").ids
+
+
+def test_fewer_layers_by_config_args(tmp_path):
+    """The others are not read, as in transformers."""
+    whole = as_sentence_transformer(write_model(tmp_path / "model"))
+    update(whole / BERT, config_args={"num_hidden_layers": 1})
+    encoder = Encoder.from_pretrained(whole)
+    assert encoder.config.num_layers == 1
+    np.testing.assert_allclose(encoder.encode(TEXTS), expected(whole), atol=1e-5)
+
+
+def test_what_is_kept_follows_config_args(folder, tmp_path, monkeypatch):
+    pytest.importorskip("openvino")
+    monkeypatch.setenv("JAXWHITEN_COMPILATION_CACHE", "1")
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    before = Encoder.from_pretrained(folder, engine="openvino")
+    before.encode(TEXTS)
+    update(folder / BERT, config_args={"hidden_act": "relu"})
+    after, in_jax = (Encoder.from_pretrained(folder, engine=engine) for engine in ("openvino", "jax"))
+    np.testing.assert_allclose(after.encode(TEXTS), in_jax.encode(TEXTS), atol=1e-5)
+    assert after.fingerprint == in_jax.fingerprint != before.fingerprint
+
+
+def test_where_the_transformer_lies(folder):
+    moved("0_enc")(folder)
+    assert transformer_folder(folder) == folder / "0_enc"
+    assert load_config(folder / "0_enc") == Encoder.from_pretrained(folder).config
+    shutil.rmtree(folder / "0_enc")
+    with pytest.raises(ModelError, match=r"0_enc: no config\.json"):
+        Encoder.from_pretrained(folder)
+
+
+REFUSED = [
+    (BERT, {"transformer_task": "fill-mask"}, "transformer_task is 'fill-mask'"),
+    (BERT, {"modality_config": {"text": TEXT, "message": TEXT}}, "modality_config contains 'message'"),
+    (BERT, {"modality_config": {"text": {**TEXT, "method_output_name": "pooler_output"}}}, "modality_config is"),
+    (BERT, {"modality_config": {"image": TEXT}}, "modality_config is"),
+    (BERT, {"module_output_name": "sentence_embedding"}, "module_output_name is 'sentence_embedding'"),
+    (BERT, {"query_length": 8}, "query_length is 8"),
+    (BERT, {"document_length": 8}, "document_length is 8"),
+    (BERT, {"query_expansion": {"strategy": "fixed", "length": 32}}, "query_expansion is"),
+    (BERT, {"tokenizer_name_or_path": "elsewhere"}, "tokenizer_name_or_path is 'elsewhere'"),
+    (BERT, {"layers_to_skip": [1]}, r"layers_to_skip is \[1\]"),
+    (BERT, {"model_args": {"variant": "fp16"}}, r"model_args\.variant is 'fp16'"),
+    (BERT, {"tokenizer_args": {"add_eos_token": True}}, r"tokenizer_args\.add_eos_token is True"),
+    (BERT, {"config_args": {"rope_theta": 5.0}}, r"config_args\.rope_theta is 5\.0"),
+    (BERT, {"config_args": {"is_decoder": True}}, "is_decoder is True"),
+    (BERT, {"config_args": 3}, "config_args is 3"),
+    (BERT, {"processing_kwargs": {"text": {"truncation": False}}}, r"processing_kwargs\.truncation is False"),
+    (BERT, {"processing_kwargs": {"common": {"add_special_tokens": False}}}, r"processing_kwargs\.add_special_tokens"),
+    (BERT, {"processing_kwargs": {"text": {"is_split_into_words": True}}}, "is_split_into_words is True"),
+    (TOKENIZER, {"split_special_tokens": True}, "split_special_tokens is True"),
+    ("1_Pooling/config.json", {"skip_punctuation": True}, "skip_punctuation is True"),
+]
+
+
+@pytest.mark.parametrize(("file", "keys", "message"), REFUSED, ids=[message for *_, message in REFUSED])
+def test_what_could_change_vectors_is_refused_by_file_and_key(folder, file, keys, message):
+    update(folder / file, **keys)
+    with pytest.raises(ModelError, match=message) as error:
+        Encoder.from_pretrained(folder)
+    assert str(error.value).startswith((str(folder / file), str(folder / "config.json")))
+
+
+# As published folders carry them.
+HARMLESS = {
+    BERT: {
+        **{"max_seq_length": 64, "do_lower_case": False, "transformer_task": "feature-extraction"},
+        "modality_config": {"text": TEXT},
+        "module_output_name": "token_embeddings",
+        **{"unpad_inputs": False, "query_length": None, "query_expansion": None, "processing_kwargs": {}},
+        "tokenizer_args": {"padding_side": "left", "trust_remote_code": True, "use_fast": True},
+        "model_args": {"torch_dtype": "auto", "attn_implementation": "sdpa", "trust_remote_code": True},
+        "config_args": {"use_cache": False, "trust_remote_code": True, "num_labels": 1},
+    },
+    TOKENIZER: {
+        **{"added_tokens_decoder": {"0": {"content": "[PAD]", "special": True}}, "backend": "tokenizers"},
+        **{"is_local": True, "clean_up_tokenization_spaces": True, "do_basic_tokenize": True, "never_split": None},
+        **{"extra_special_tokens": {}, "max_length": 128, "stride": 0, "truncation_side": "right"},
+        **{"tokenize_chinese_chars": True, "strip_accents": None, "truncation_strategy": "longest_first"},
+        **{"name_or_path": "somebody/model", "special_tokens_map_file": None, "chat_template": TEMPLATE},
+        **{"pad_to_multiple_of": None, "pad_token_type_id": 0, "split_special_tokens": False, "sp_model_kwargs": {}},
+        **{"model_input_names": ["input_ids", "attention_mask"], "local_files_only": False, "errors": "replace"},
+    },
+    "config_sentence_transformers.json": {
+        **{"__version__": {"sentence_transformers": "5.4.0", "transformers": "5.0.0", "pytorch": "2.9"}},
+        **{"model_type": "SentenceTransformer", "prompts": {"query": "", "document": ""}, "default_prompt_name": None},
+        **{"similarity_fn_name": "cosine", "requirements": None},
+    },
+    "config.json": {
+        **{"_name_or_path": "somebody/model", "transformers_version": "5.0.0", "gradient_checkpointing": False},
+        **{"classifier_dropout": None, "use_cache": True, "id2label": {"0": "LABEL_0"}, "torch_dtype": "float32"},
+    },
+    "1_Pooling/config.json": {"include_prompt": True, "pooling_mode_cls_token": False, "pooling_mode_lasttoken": False},
+    "special_tokens_map.json": {"pad_token": "[PAD]"},
+}
+
+
+def test_what_is_harmless_is_silent(folder, recwarn):
+    before = Encoder.from_pretrained(folder).encode(TEXTS)
+    for file, keys in HARMLESS.items():
+        update(folder / file, **keys)
+    np.testing.assert_array_equal(Encoder.from_pretrained(folder).encode(TEXTS), before)
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_a_cross_encoder_has_settings_of_its_own(cross_encoder, tmp_path):
+    from jaxwhiten import CrossEncoder
+
+    folder = shutil.copytree(cross_encoder, tmp_path / "cross")
+    scores = {"text": {"method": "forward", "method_output_name": "logits"}}
+    task = "sequence-classification"
+    update(folder / BERT, transformer_task=task, modality_config=scores, module_output_name="scores")
+    pairs = [("A dog.", "It rains."), ("Water.", "Salt.")]
+    np.testing.assert_array_equal(
+        CrossEncoder.from_pretrained(folder).predict(pairs), CrossEncoder.from_pretrained(cross_encoder).predict(pairs)
+    )
+
+
+def write_other(folder, family):
+    """A folder of a family that counts positions from the padding id, with a tokenizer of its class."""
+    from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors, trainers
+
+    special, kind = ["<s>", "<pad>", "</s>", "<unk>"], {"roberta": models.BPE(), "xlm-roberta": models.Unigram()}
+    names = {"bos": "<s>", "cls": "<s>", "eos": "</s>", "sep": "</s>", "pad": "<pad>", "unk": "<unk>", "mask": "<mask>"}
+    tokenizer = Tokenizer(kind.get(family) or models.WordPiece(unk_token="<unk>"))
+    if family == "roberta":
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=special)
+    elif family == "xlm-roberta":
+        spaces = pre_tokenizers.Metaspace(prepend_scheme="always")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), spaces])
+        trainer = trainers.UnigramTrainer(vocab_size=180, special_tokens=special, unk_token="<unk>")
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        trainer = trainers.WordPieceTrainer(vocab_size=180, special_tokens=special)
+    tokenizer.train_from_iterator(SENTENCES * 4, trainer)
+    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, normalized=False)])
+    around = [("<s>", 0), ("</s>", 2)]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=around
+    )
+    sizes = {"num_layers": 1, "vocab_size": 304, "initializer_range": 0.2, "pad_token_id": 1}
+    config = {**FAMILIES["roberta" if family == "xlm-roberta" else family], **sizes, "model_type": family}
+    save_model(init_model(tiny_config(**config), seed=0), folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    classes = {"roberta": "RobertaTokenizer", "xlm-roberta": "XLMRobertaTokenizer", "mpnet": "MPNetTokenizer"}
+    named = {f"{name}_token": token for name, token in names.items()}
+    update(folder / TOKENIZER, tokenizer_class=classes[family], model_max_length=60, **named)
+    return as_sentence_transformer(folder)
+
+
+@pytest.mark.parametrize("settings", [{}, {"do_lower_case": False}, {"do_lower_case": True}, {"keep_accents": True}])
+@pytest.mark.parametrize("in_file", [True, False])
+def test_a_class_that_transformers_itself_makes(tmp_path, settings, in_file):
+    """ALBERT's rules follow settings of their own; where the file has others, transformers makes the tokenizer."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import AutoTokenizer
+
+    tokenizer = Tokenizer(models.Unigram())
+    spaces = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), spaces])
+    quotes = [normalizers.Replace(old, '"') for old in ("``", "''")]
+    usual = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
+    trainer = trainers.UnigramTrainer(
+        vocab_size=180, special_tokens=["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"], unk_token="<unk>"
+    )
+    tokenizer.train_from_iterator([*SENTENCES, *map(str.lower, SENTENCES), *TEXTS] * 4, trainer)
+    tokenizer.normalizer = normalizers.Sequence(quotes + (usual if in_file else []))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    update(tmp_path / "config.json", model_type="albert")
+    names = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "<pad>", "unk_token": "<unk>"}
+    update(
+        tmp_path / TOKENIZER, tokenizer_class="AlbertTokenizer", **names, **({} if in_file else {"do_lower_case": True})
+    )
+    update(tmp_path / TOKENIZER, **settings)
+    tokens = BulkTokenizer(tmp_path, 60)(TEXTS)
+    found = [tokens.flat[i : i + n].tolist() for i, n in zip(tokens.starts, tokens.lengths, strict=True)]
+    assert found == AutoTokenizer.from_pretrained(str(tmp_path))(TEXTS)["input_ids"]
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        ("roberta", {}),
+        ("roberta", {"add_prefix_space": True}),
+        ("xlm-roberta", {}),
+        ("xlm-roberta", {"add_prefix_space": False}),
+        ("mpnet", {}),
+    ],
+)
+def test_padding_tokens_in_a_text_and_spaces_before_it(tmp_path, family, settings):
+    folder = write_other(tmp_path / "model", family)
+    update(folder / TOKENIZER, **settings)
+    encoder = Encoder.from_pretrained(folder, engine="jax")
+    texts = [*TEXTS, marked(type("Subject", (), {"encoder": encoder})), "<pad>", "run <pad> <pad> two"]
+    found = encoder.encode(texts)
+    rows = encoder.encode(texts * 40)  # several texts in a row
+    np.testing.assert_allclose(rows[: len(texts)], found, atol=1e-5)
+    np.testing.assert_allclose(found, expected(folder, texts), atol=1e-5)
+    pytest.importorskip("openvino")
+    graph = Encoder.from_pretrained(folder, engine="openvino")
+    np.testing.assert_allclose(graph.encode(texts), found, atol=1e-5)
