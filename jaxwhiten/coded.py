@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.errors import InputError, MismatchError, NonFiniteError
 from jaxwhiten.shapes import Float
 
 _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
@@ -58,19 +58,55 @@ def with_code(array: np.ndarray, code: Any) -> np.ndarray:
     return array
 
 
+def check_collected(x: Any) -> None:
+    """Raises InputError for a table that is not computed yet, such as a LazyFrame of polars."""
+    if hasattr(x, "collect") and (hasattr(x, "collect_schema") or hasattr(x, "columns")):
+        kind = type(x).__name__
+        raise InputError(f"Expected values, got a {kind}, which is not computed yet: pass the result of its collect().")
+
+
 def as_floats(x: Any) -> np.ndarray:
-    """Array-like vectors as numbers: coded vectors are decoded, others kept; InputError for bytes alone and masks."""
+    """Array-like vectors as numbers: coded vectors are decoded, other numbers kept.
+
+    InputError for bytes alone, masks, missing values, dates, and other objects that are no numbers.
+    """
     if isinstance(x, CodedArray) and x.code is not None:
         return x.decode()
     if "numpy.ma" in sys.modules and np.ma.is_masked(x):  # its import takes as long as a batch
         raise InputError("Expected numbers, got masked entries: pass x.filled(value) or np.ma.compress_rows(x).")
-    array = np.asarray(x)
+    check_collected(x)
+    try:
+        array = np.asarray(x)
+    except ValueError as error:  # the rows differ in length
+        raise InputError(f"Expected rows of numbers, all of one length: {error}") from error
+    if array.dtype.kind in "OUSmM":
+        return _numbers(array)
     if array.dtype in _BYTES:
         raise InputError(
             f"These are bytes ({array.dtype} of shape {array.shape}) without their code, so they cannot be decoded:"
             " pass the array that `encode` returned, or code.decode(codes)."
         )
     return array
+
+
+def _numbers(array: np.ndarray) -> np.ndarray:
+    """Objects and strings in float64; InputError names the first one that is no number."""
+    if array.dtype.kind in "mM":
+        raise InputError(f"Expected numbers, got dates or times ({array.dtype}): convert or drop these columns.")
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        for row, values in enumerate(np.atleast_1d(array)):
+            for value in np.ravel(values):
+                try:
+                    float(value)
+                except (TypeError, ValueError):
+                    if str(value) in ("<NA>", "NaT"):
+                        missing = f"Row {row} contains the missing value {value!r}: remove or fill it."
+                        raise NonFiniteError(missing) from error
+                    what = f"got {type(value).__name__} {value!r:.60} in row {row}"
+                    raise InputError(f"Expected rows of numbers, {what}: convert or drop it.") from error
+        raise InputError(f"Expected rows of numbers, got dtype {array.dtype}: {error}.") from error
 
 
 def comparable(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:

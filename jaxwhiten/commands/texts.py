@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,23 +56,35 @@ def records(
 ) -> Iterator[tuple[Any, str]]:
     """Like `sentences`, each with its value in the column `ids`, or its file and line."""
     from jaxwhiten.datasets.chunks import rows
-    from jaxwhiten.datasets.textfile import BadRows, lines_of
+    from jaxwhiten.datasets.textfile import is_pipe, spooled, spooled_stream
 
     if path == STDIN and format in (None, "txt"):
         check_columns(path, "txt", columns, ids)
         try:
-            yield from ((None, line) for _, line in lines_of(sys.stdin.buffer.readline, BadRows("stdin")))
+            yield from ((None, line) for line in stdin_lines())
         except DataError as error:
             raise DataError(f"{error} Specify --format for a table.") from None
         return
-    with contextlib.ExitStack() as stack:
-        if path == STDIN:
-            file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="jaxwhiten-stdin-"))
-            shutil.copyfileobj(sys.stdin.buffer, file)
-            file.flush()
-            path = file.name
-        for source in sources([path], format, columns, ids):
-            yield from ((row.id, row.text or "") for row in rows(source, blank=True))
+    if path == STDIN:
+        path = str(spooled_stream(stdin(), "stdin"))
+    elif is_pipe(path) and format_of(path, format) != "txt":
+        path = str(spooled(path))
+    for source in sources([path], format, columns, ids):
+        yield from ((row.id, row.text or "") for row in rows(source, blank=True))
+
+
+def stdin_lines() -> Iterator[str]:
+    """The lines of stdin, in UTF-8 whatever the locale is, each at once."""
+    from jaxwhiten.datasets.textfile import BadRows, lines_of
+
+    return (line for _, line in lines_of(stdin().readline, BadRows("stdin")))
+
+
+def stdin() -> Any:
+    """The bytes of stdin; InputError if it is closed."""
+    if sys.stdin is None:
+        raise InputError("stdin is closed: specify the input, or redirect stdin from a file or a pipe.")
+    return sys.stdin.buffer
 
 
 def sources(
@@ -132,7 +141,10 @@ def text_column(path: str, format: str, columns: Sequence[str] | None, ids: str 
 
     if columns:
         return "+".join(columns)
-    check_header(path, header := [name for name in read_header(path, format) if name != ids])
+    header = [name for name in read_header(path, format, whole=False) if name != ids]
+    if len(header) == 1 and header[0] not in _USUAL:  # of the first object of JSON lines; others may have more
+        header = [name for name in read_header(path, format) if name != ids]
+    check_header(path, header)
     usual = [name for name in _USUAL if name in header] or header
     if len(header) > 1 and usual == header:
         raise DataError(f"{path}: specify the text column with --column: {', '.join(header)[:400]}.")
