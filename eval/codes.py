@@ -138,7 +138,7 @@ def encode(
     """All vectors; queries are limited to those with gold, as many as the config asks for."""
     folder = config.data_dir or None
     rows, asked, gold = measure.asked(data, config.queries)
-    data = replace(data, own=None if data.own is None else data.own[rows])
+    data = data.of(rows)
     sentences, indices = index_sentences([load_sts(name, folder) for name in tasks], test_only=True)
     in_pairs, pair_tasks = classification.load_tasks(classify, folder)
     documents, queries = (

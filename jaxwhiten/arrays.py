@@ -34,7 +34,7 @@ def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_r
     if array.dtype.kind not in "fiub" and array.dtype not in _DEVICE_DTYPES:
         try:
             array = array.astype(np.float64)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise InputError(f"{caller} takes rows of numbers, got dtype {array.dtype}: {error}.") from error
     if array.ndim != 2:
         raise InputError(
@@ -51,6 +51,14 @@ def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_r
             f"by {caller}."
         )
     return array
+
+
+def column_values(column: Any) -> Any:
+    """The values of a column of NumPy, pandas, polars, Arrow or datasets as a list; other objects unchanged."""
+    for name in ("tolist", "to_pylist", "to_list"):
+        if hasattr(column, name):
+            return getattr(column, name)()
+    return column
 
 
 def work_dtype(dtype: np.dtype) -> np.dtype:

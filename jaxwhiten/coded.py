@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.errors import InputError, MismatchError, NonFiniteError
 from jaxwhiten.marked import MarkedArray, marked
 from jaxwhiten.shapes import Float
 from jaxwhiten.space import Origin, VectorSpace, check_origin, origin_of
@@ -93,10 +93,18 @@ def with_code(array: np.ndarray, code: Any, origin: Origin | None = None) -> np.
     return array if code is None else marked(array, CodedArray, _Mark(code, origin))
 
 
-def as_floats(x: Any) -> np.ndarray:
-    """Array-like vectors as numbers: coded vectors are decoded, others kept.
+def check_collected(x: Any) -> None:
+    """Raises InputError for a table that is not computed yet, such as a LazyFrame of polars."""
+    if hasattr(x, "collect") and (hasattr(x, "collect_schema") or hasattr(x, "columns")):
+        kind = type(x).__name__
+        raise InputError(f"Expected values, got a {kind}, which is not computed yet: pass the result of its collect().")
 
-    InputError for bytes alone and masks; MismatchError for a list of vectors in different spaces.
+
+def as_floats(x: Any) -> np.ndarray:
+    """Array-like vectors as numbers: coded vectors are decoded, other numbers kept.
+
+    InputError for bytes alone, masks, missing values, dates, and other objects that are no numbers; MismatchError for a
+    list of vectors in different spaces.
     """
     if isinstance(x, CodedArray) and x.code is not None:
         return x.decode()
@@ -104,13 +112,39 @@ def as_floats(x: Any) -> np.ndarray:
         origin_of(x)
     if "numpy.ma" in sys.modules and np.ma.is_masked(x):  # its import takes as long as a batch
         raise InputError("Expected numbers, got masked entries: pass x.filled(value) or np.ma.compress_rows(x).")
-    array = np.asarray(x)
+    check_collected(x)
+    try:
+        array = np.asarray(x)
+    except ValueError as error:  # the rows differ in length
+        raise InputError(f"Expected rows of numbers, all of one length: {error}") from error
+    if array.dtype.kind in "OUSmM":
+        return _numbers(array)
     if array.dtype in _BYTES:
         raise InputError(
             f"These are bytes ({array.dtype} of shape {array.shape}) without their code, so they cannot be decoded:"
             " pass the array that `encode` returned, or code.decode(codes)."
         )
     return array
+
+
+def _numbers(array: np.ndarray) -> np.ndarray:
+    """Objects and strings in float64; InputError names the first one that is no number."""
+    if array.dtype.kind in "mM":
+        raise InputError(f"Expected numbers, got dates or times ({array.dtype}): convert or drop these columns.")
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        for row, values in enumerate(np.atleast_1d(array)):
+            for value in np.ravel(values):
+                try:
+                    float(value)
+                except (TypeError, ValueError):
+                    if str(value) in ("<NA>", "NaT"):
+                        missing = f"Row {row} contains the missing value {value!r}: remove or fill it."
+                        raise NonFiniteError(missing) from error
+                    what = f"got {type(value).__name__} {value!r:.60} in row {row}"
+                    raise InputError(f"Expected rows of numbers, {what}: convert or drop it.") from error
+        raise InputError(f"Expected rows of numbers, got dtype {array.dtype}: {error}.") from error
 
 
 def comparable(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:

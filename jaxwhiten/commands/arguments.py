@@ -39,6 +39,8 @@ _PASSWORD = re.compile(
     r"""://[^\s'"]*@|(?i:(\w*(?:password|passwd|pwd|token|secret|api_?key)\s*=\s*)(?!\*)('[^']*'|[^\s&;,'"]+))"""
 )
 
+_NO_OPTION = "\0"  # before the words after `--`; no argument of a process has it
+
 
 def printable(text: object) -> str:
     """A text on one line, with characters escaped that a terminal would act on."""
@@ -78,25 +80,35 @@ class Report(NamedTuple):
 class Parser(argparse.ArgumentParser):
     """Reports mistakes as errors of one line; a mistyped option is answered with the nearest names.
 
-    The options of a command may stand anywhere among its other arguments.
+    The options of a command may stand anywhere among its other arguments. Words after `--` are no options.
     """
 
     _second = False
 
     def error(self, message: str) -> NoReturn:
+        message = message.replace(_NO_OPTION, "")
         raise InputError(f"{message[:1].upper()}{message[1:]}: see {self.prog} --help.")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Reports unknown options first, before options that are missing because of them."""
-        own = itertools.takewhile(lambda word: word.startswith("-") or not self._subparsers, args or ())
-        for word in itertools.takewhile(lambda word: word != "--", own):
+        args = list(args or ())
+        if "--" in args:  # argparse loses it between the two times that it reads the arguments of a command
+            at = args.index("--")
+            args[at:] = [_NO_OPTION + word for word in args[at + 1 :]]
+        for word in itertools.takewhile(lambda word: word.startswith("-") or not self._subparsers, args):
             name = word.partition("=")[0]
             if word.startswith("--") and not any(option.startswith(name) for option in self._option_string_actions):
                 raise unknown_name("option", name, [o for o in self._option_string_actions if o.startswith("--")])
         if self._subparsers or self._second:
             return super().parse_known_args(args, namespace)
         self._second = True  # calls this method again
-        return self.parse_known_intermixed_args(args, namespace)
+        found, rest = self.parse_known_intermixed_args(args, namespace)
+        for name, value in vars(found).items():
+            if isinstance(value, list):
+                setattr(found, name, [word.removeprefix(_NO_OPTION) if isinstance(word, str) else word for word in value])
+            elif isinstance(value, str):
+                setattr(found, name, value.removeprefix(_NO_OPTION))
+        return found, rest
 
     def options(self) -> list[str]:
         """All options, in the order in which they were added."""

@@ -182,16 +182,39 @@ def show_warning(
 
 def program() -> NoReturn:
     """The console script: runs `main` and ends the process."""
+    _fill_closed()
     interrupts.handle()
+    if sys.stdout is None:
+        sys.exit(say(InputError("stdout is closed: redirect it to a file, or to /dev/null.")))
     codecs.register_error("escaped", _escaped)
     sys.stdout.reconfigure(errors="escaped")  # type: ignore[union-attr]
     try:
         code = main()
+    except SystemExit as end:  # --help, --version
+        code = end.code
     except KeyboardInterrupt:
         interrupts.end()
     if interrupts.asked():
         interrupts.end()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _close_stdout()
+    except OSError as error:
+        code = say(error)
+        _close_stdout()
     sys.exit(code)
+
+
+def _fill_closed() -> None:
+    """Opens /dev/null for closed standard streams: the first file that is opened would take the place of one."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the process ends)
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:

@@ -40,9 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     import numpy as np
 
+    from jaxwhiten.datasets.textfile import is_pipe
     from jaxwhiten.progress import note
     from jaxwhiten.runners import Parts, embed_files
 
+    if pipe := next(filter(is_pipe, args.inputs), None):
+        raise InputError(f"{pipe}: is a pipe, which cannot be resumed: save what it sends in a file, or use `encode`.")
     if min(args.part_rows, args.workers) < 1:
         raise InputError("--part-rows and --workers must be at least 1.")
     files = sources(args.inputs, args.format, args.column, args.ids)

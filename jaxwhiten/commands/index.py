@@ -202,12 +202,13 @@ def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
 
 def _ids(args: argparse.Namespace) -> list[Any]:
     """The ids for --remove, or those in the file of --remove-file, exactly as written."""
-    from jaxwhiten.datasets.tables import table_rows
-
     if args.remove:
         return list(args.input)
     if args.ids:
-        return [id for _, (id,) in table_rows(args.input, [args.ids], args.format)]
+        from jaxwhiten.datasets.chunks import whole_id
+        from jaxwhiten.datasets.tables import as_table, table_rows
+
+        return [whole_id(id) for _, (id,) in table_rows(as_table(args.input), [args.ids], args.format)]
     return [id for id in sentences(args.input, args.format, args.column) if id != ""]
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from jaxwhiten.commands.arguments import Report, add, printable
+from jaxwhiten.commands.texts import stdin_lines
 from jaxwhiten.engines import HELP
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 
@@ -48,8 +49,8 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
         reranker = CrossEncoder.from_pretrained(args.rerank)
     k = min(max(args.k, args.rerank_depth) if reranker else args.k, index.size)
     # From stdin, each query is answered before the next is read.
-    for query in args.query or filter(None, map(str.strip, iter(sys.stdin.readline, ""))):
-        query.encode()  # UnicodeEncodeError: bytes of an argument or of stdin that are not UTF-8
+    for query in args.query or filter(None, map(str.strip, stdin_lines())):
+        query.encode()  # UnicodeEncodeError: bytes of an argument that are not UTF-8
         (hits,) = find([query], k)
         hits = rerank_hits(reranker, query, hits)[: args.k] if reranker else hits
         lines = [f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}" for hit in hits]

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,23 +55,35 @@ def records(
 ) -> Iterator[tuple[Any, str]]:
     """Like `sentences`, each with its value in the column `ids`, or its file and line."""
     from jaxwhiten.datasets.chunks import rows
-    from jaxwhiten.datasets.textfile import BadRows, lines_of
+    from jaxwhiten.datasets.textfile import is_pipe, spooled, spooled_stream
 
     if path == STDIN and format in (None, "txt"):
         check_columns(path, "txt", columns, ids)
         try:
-            yield from ((None, line) for _, line in lines_of(sys.stdin.buffer.readline, BadRows("stdin")))
+            yield from ((None, line) for line in stdin_lines())
         except DataError as error:
             raise DataError(f"{error} Specify --format for a table.") from None
         return
-    with contextlib.ExitStack() as stack:
-        if path == STDIN:
-            file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="jaxwhiten-stdin-"))
-            shutil.copyfileobj(sys.stdin.buffer, file)
-            file.flush()
-            path = file.name
-        for source in sources([path], format, columns, ids):
-            yield from ((row.id, row.text or "") for row in rows(source, blank=True))
+    if path == STDIN:
+        path = str(spooled_stream(stdin(), "stdin"))
+    elif is_pipe(path) and format_of(path, format) != "txt":
+        path = str(spooled(path))
+    for source in sources([path], format, columns, ids):
+        yield from ((row.id, row.text or "") for row in rows(source, blank=True))
+
+
+def stdin_lines() -> Iterator[str]:
+    """The lines of stdin, in UTF-8 whatever the locale is, each at once."""
+    from jaxwhiten.datasets.textfile import BadRows, lines_of
+
+    return (line for _, line in lines_of(stdin().readline, BadRows("stdin")))
+
+
+def stdin() -> Any:
+    """The bytes of stdin; InputError if it is closed."""
+    if sys.stdin is None:
+        raise InputError("stdin is closed: specify the input, or redirect stdin from a file or a pipe.")
+    return sys.stdin.buffer
 
 
 def sources(
@@ -137,9 +146,12 @@ def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
 
 def text_column(path: str, format: str, ids: str | None) -> Columns:
     """The column of the sentences by its name."""
-    from jaxwhiten.datasets.columns import TEXTS, guess
+    from jaxwhiten.datasets.columns import TEXT, TEXTS, guess, roles
     from jaxwhiten.datasets.sts import check_header
     from jaxwhiten.datasets.tables import read_header
 
-    check_header(path, header := [name for name in read_header(path, format) if name != ids])
+    header = [name for name in read_header(path, format, whole=False) if name != ids]
+    if len(header) == 1 and roles(header).get(header[0]) != TEXT:  # of the first object of JSON lines
+        header = [name for name in read_header(path, format) if name != ids]
+    check_header(path, header)
     return guess(header, TEXTS, path)

@@ -123,19 +123,27 @@ def rows(
         yield from (row for row in bad.taken() if row.end.line > start.line)
         if line <= start.line or (not blank and isinstance(text, str) and not text.strip()):
             continue
-        id = _whole(ids[0]) if ids else f"{name}:{line}"
+        id = whole_id(ids[0]) if ids else f"{name}:{line}"
         if why := problem(text):
             bad(line, f"{source.column}: {why}" if source.column else why)
         elif not isinstance(id, str | int):
-            bad(line, f"{source.ids}: {id!r:.80} is not an ID, expected text or an integer")
+            bad(line, f"{source.ids}: {id!r:.80} is not an ID, expected text or an integer{_id_advice(id)}")
         else:
             yield Row(text, id, "", Position(line, bad.tell()))
     yield from (row for row in bad.taken() if row.end.line > start.line)
 
 
-def _whole(id: Any) -> Any:
-    """An id, as an integer if it is a whole number in floating point, as libraries write integers with gaps."""
-    return int(id) if isinstance(id, float) and id.is_integer() else id
+def whole_id(id: Any) -> Any:
+    """An id, as an integer if it is a whole number in floating point, as libraries write integers with gaps.
+
+    From 2^53 on, numbers in floating point stay what they are: they may be other integers, rounded.
+    """
+    return int(id) if isinstance(id, float) and id.is_integer() and abs(id) < 2**53 else id
+
+
+def _id_advice(id: Any) -> str:
+    rounded = isinstance(id, float) and abs(id) >= 2**53
+    return ": floating point rounds integers of this size, write them as integers or text" if rounded else ""
 
 
 def by_source(records: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str | None], list[Mapping[str, Any]]]:

@@ -7,11 +7,12 @@ References:
 
 from __future__ import annotations
 
-import csv
 import dataclasses
+import itertools
 import json
+import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.datasets.columns import SEARCHES, Columns, guess, is_search
-from jaxwhiten.datasets.tables import Table, read_header, read_table, table_format
+from jaxwhiten.datasets.tables import Table, read_header, read_table, table_format, tsv_cells
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
-from jaxwhiten.errors import DataError
+from jaxwhiten.errors import DataError, NonFiniteError
 from jaxwhiten.io import PathLike
 from jaxwhiten.metrics.scores import Gold
 from jaxwhiten.progress import note
@@ -29,8 +30,6 @@ from jaxwhiten.shapes import Int
 from jaxwhiten.text import as_texts
 
 COLUMNS = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
-# A quoted question may span lines; a quotation mark still open after this many lines is a stray one.
-_MAX_LINES_PER_ROW = 16
 _EXAMPLES = 5
 
 # Query id, document id, query, document, and how relevant it is: 0 or less for not at all; True is 1.
@@ -54,18 +53,37 @@ class RetrievalData:
     gold: Gold  # indices and grades of each query's relevant documents, often none; those missing have the highest
     counts: Mapping[str, int]  # rows, malformed rows, ids with two texts, empty texts, queries without gold
     conflicts: Sequence[str] = ()  # examples of ids with different texts; the first text was kept
-    own: Int[np.ndarray, " q"] | None = None  # the document with each query's id in a BEIR folder, or −1
+    own: Int[np.ndarray, " q"] | None = None  # the document that is each query itself in a BEIR folder, or −1
     read_from: tuple[str, ...] = ()  # the columns of queries, documents and grades in a table
+
+    def __post_init__(self) -> None:
+        if self.own is None:
+            return
+        queries = np.repeat(np.arange(len(self.own)), np.diff(self.gold.indptr))
+        judged = queries[self.gold.ids == self.own[queries]]
+        own = np.where(np.isin(np.arange(len(self.own)), judged), -1, self.own)
+        object.__setattr__(self, "own", own if (own >= 0).any() else None)
+
+    @property
+    def own_documents(self) -> int:
+        """The number of queries whose own document is left out of their results (`others`)."""
+        return 0 if self.own is None else int((self.own >= 0).sum())
 
     def with_gold(self) -> RetrievalData:
         """These documents with the queries that have relevant ones among them."""
-        rows = np.flatnonzero(np.diff(self.gold.indptr))
+        return self.of(np.flatnonzero(np.diff(self.gold.indptr)))
+
+    def of(self, rows: Int[np.ndarray, " r"]) -> RetrievalData:
+        """These documents with some of the queries, by their numbers."""
         texts, ids = ([side[row] for row in rows] for side in (self.queries, self.query_ids))
         own = None if self.own is None else self.own[rows]
         return dataclasses.replace(self, queries=texts, query_ids=ids, gold=self.gold.of(rows), own=own)
 
     def others(self, ids: Int[np.ndarray, "q k"]) -> Int[np.ndarray, "q m"]:
-        """The results of every query but for its own document, as BEIR has it; one fewer if any query has one."""
+        """The results of every query but for its own document, as BEIR has it; one fewer if any query has one.
+
+        A document that is judged relevant for a query is not its own.
+        """
         if self.own is None:
             return ids
         order = np.argsort(ids == self.own[:, None], axis=1, kind="stable")
@@ -98,7 +116,8 @@ def from_pairs(
     The first questions are the queries and the second questions the documents, both by id with the first text of an id.
     The gold of a query are the documents of its rows with a grade above 0, the highest where rows repeat. Empty texts
     become `"."` and are counted, in addition to the `counts` of the reader. `corpus` gives ids and texts of documents,
-    which need not occur in a row; a document of a row whose text is None is relevant and never found.
+    which need not occur in a row; a document of a row whose text is None is relevant and never found. A grade that is
+    NaN or infinite raises a NonFiniteError.
 
     >>> rows = [("q1", "d1", "a dog", "A dog runs.", True), ("q1", "d2", "a dog", "It rains.", False)]
     >>> from_pairs("pets", rows).documents
@@ -110,6 +129,9 @@ def from_pairs(
     total, grades = 0, dict[tuple[int, int], float]()
     for query_id, document_id, query, document, grade in rows:
         total += 1
+        if not math.isfinite(grade):
+            judged = f"query {query_id!r:.60} and document {document_id!r:.60}"
+            raise NonFiniteError(f"{name}: the grade of {judged} is {grade}, expected a finite number.")
         pair = queries.add(query_id, query), documents.add(document_id, document)
         if grade > 0:
             grades[pair] = max(grade, grades.get(pair, 0))
@@ -152,8 +174,8 @@ def read_pairs_file(path: PathLike, name: str | None = None) -> RetrievalData:
     """
     path = Path(path)
     bad = BadRows(path, skip=True)
-    lines = [line for _, line in numbered_lines(path, bad)]
-    header = [cell.strip().strip('"') for cell in lines[0].split("\t")] if lines else []
+    lines = numbered_lines(path, bad)
+    header = [cell.strip().strip('"') for _, line in itertools.islice(lines, 1) for cell in line.split("\t")]
     if missing := [column for column in COLUMNS[1:] if column not in header]:
         raise DataError(
             f"{path}, line 1: no column {', '.join(missing)} in the header; expected {', '.join(COLUMNS)}, split by"
@@ -161,19 +183,22 @@ def read_pairs_file(path: PathLike, name: str | None = None) -> RetrievalData:
         )
     places = [header.index(column) for column in COLUMNS[1:]]
     rows: list[Row] = []
-    at = 1
-    while at < len(lines):
-        fields, used = _fields(lines, at, len(header))
-        at += used
-        if fields is None:
-            bad(at, "malformed")
-            continue
-        query_id, document_id, query, document, label = (fields[place].strip() for place in places)
+    for number, cells in tsv_cells(_counted(lines, bad), bad, len(header)):
+        fields = [cells[place].strip() for place in places] if len(cells) == len(header) else [""] * len(places)
+        query_id, document_id, query, document, label = fields
         if query_id and document_id and label in ("0", "1"):
             rows.append((query_id, document_id, query, document, label == "1"))
         else:
-            bad(at, "malformed")
+            bad(number, "malformed")
     return from_pairs(name or path.name, rows, {"malformed_rows": bad.count})
+
+
+def _counted(lines: Iterator[tuple[int, str]], bad: BadRows) -> Iterator[tuple[int, str]]:
+    """The lines, of which the empty ones are bad rows."""
+    for number, line in lines:
+        if not line:
+            bad(number, "malformed")
+        yield number, line
 
 
 def read_own(source: PathLike | Table) -> RetrievalData:
@@ -226,41 +251,34 @@ def _read_beir(folder: Path) -> RetrievalData:
     found = sorted((folder / "qrels").glob("*.tsv"))
     path = found[0] if len(found) == 1 else folder / "qrels" / "test.tsv"
     judged = read_table(path, {"query": "query-id", "document": "corpus-id", "score": "score"})
-    texts = {"query": _by_id(folder / "queries.jsonl"), "document": _by_id(folder / "corpus.jsonl")}
+    queries, documents = _by_id(folder / "queries.jsonl"), _by_id(folder / "corpus.jsonl")
     grades, rows = judged.numbers("score").tolist(), list[Row]()
     for row, (query, document) in enumerate(zip(judged["query"], judged["document"], strict=True)):
-        if query not in texts["query"]:
+        if query not in queries:
             raise DataError(f"{judged.where(row)}: the query {query!r:.80} is not in {folder / 'queries.jsonl'}.")
-        rows.append((query, document, texts["query"][query], texts["document"].get(document), grades[row]))
-    data = from_pairs(folder.name, rows, corpus=texts["document"].items())
+        rows.append((query, document, queries[query][0], documents.get(document, (None,))[0], grades[row]))
+    data = from_pairs(folder.name, rows, corpus=((key, text) for key, (text, _) in documents.items()))
     if missing := data.counts["judged_documents_missing"]:
         warnings.warn(f"{path}: {missing:,} judged documents are not in the corpus: never found.", stacklevel=4)
     number = {key: i for i, key in enumerate(data.document_ids)}
-    own = np.array([number.get(key, -1) for key in data.query_ids])
-    return dataclasses.replace(data, own=own if (own >= 0).any() else None)
+    own = [
+        number[key] if key in number and _alike(queries[key][0]) in map(_alike, documents[key]) else -1
+        for key in data.query_ids
+    ]
+    data = dataclasses.replace(data, own=np.array(own))
+    if count := data.own_documents:
+        note(f"{folder}: {count:,} documents are left out of the results of the query with their id and text")
+    return dataclasses.replace(data, counts={**data.counts, "own_documents_left_out": count})
 
 
-def _by_id(path: Path) -> dict[str, str]:
-    """Texts by id; a title goes in front of its text, and a missing one is empty."""
+def _alike(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _by_id(path: Path) -> dict[str, tuple[str, str]]:
+    """Texts by id, each with its title in front, if it has one, and alone."""
     table = read_table(path, {name: name for name in ("_id", "text")})
     records = (json.loads(line) for _, line in numbered_lines(path, BadRows(path)) if line.strip())
     titles = (record.get("title") or "" for record in records)
     rows = zip(table["_id"], titles, table.texts("text"), strict=True)
-    return {str(key): f"{title} {text}".strip() for key, title, text in rows}
-
-
-def _fields(lines: Sequence[str], at: int, columns: int) -> tuple[list[str] | None, int]:
-    """The fields of the row that starts at line `at`, or None if it is malformed, and its number of lines."""
-    plain = lines[at].split("\t")
-    most = min(_MAX_LINES_PER_ROW, len(lines) - at) if '"' in lines[at] else 0
-    for used in range(1, most + 1):
-        try:
-            quoted = next(csv.reader(["\n".join(lines[at : at + used])], delimiter="\t", strict=True), [])
-        except csv.Error as error:
-            if "unexpected end" in str(error):  # the quotation may end on the next line
-                continue
-            break
-        if len(quoted) == columns:
-            return quoted, used
-        break
-    return (plain if len(plain) == columns else None), 1
+    return {str(key): (f"{title} {text}".strip(), text) for key, title, text in rows}

@@ -1,7 +1,8 @@
 """User tables with named columns: TSV, CSV, JSON lines and Parquet.
 
-TSV is split on tabs without quoting, as common corpora are written; CSV has the usual quotes; compression is recognized
-by its content. Bad rows raise an error with file and line, or are counted and dropped.
+CSV has the usual quotes. TSV is split on tabs, as common corpora are written, but for the cells that libraries quote:
+those with a tab, a line break or a doubled quotation mark in quotes, and all cells below a header in quotes.
+Compression is recognized by its content. Bad rows raise an error with file and line, or are counted and dropped.
 """
 
 from __future__ import annotations
@@ -12,21 +13,27 @@ import itertools
 import json
 import os
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxwhiten.arrays import column_values
+from jaxwhiten.coded import check_collected
 from jaxwhiten.datasets.textfile import (
     MAX_LINE_BYTES,
     MAX_RATIO,
     MAX_UNPACKED,
     BadRows,
     corpus_files,
+    is_pipe,
     numbered_lines,
     split_name,
+    spooled,
 )
 from jaxwhiten.errors import DataError, InputError, optional, unknown_name
 from jaxwhiten.io import PathLike
@@ -36,6 +43,10 @@ FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
 _BATCH, _BATCH_BYTES = 65_536, 64 << 20
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _HELP = "Specify the column names of this file."
+# A quotation mark is stray if more lines than these follow it within its quotes, and each of them reads as a row.
+_STRAY_AFTER = 16
+_UNCLOSED = "unexpected end"  # the error of `csv` for quotes that are open where the text ends
+_JSON_KINDS = {str, int, float, bool}
 csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
 
 Column = str | Sequence[str]  # a name, or several whose texts are joined by a line break; "a+b" is ("a", "b")
@@ -54,19 +65,23 @@ class Table(dict[str, list[Any]]):
         self.path = path
         self.lines = lines
         self.skipped = skipped
+        self.gaps: frozenset[str] = frozenset()  # columns that some rows lack; reading them makes these rows bad
 
     def where(self, row: int) -> str:
         """File and line of a row, for messages; in a folder, or in memory, the row itself."""
         return f"{self.path}, " + (f"line {self.lines[row]}" if self.path.is_file() else f"row {row}")
 
     def numbers(self, column: str) -> np.ndarray:
-        """A column in float64; DataError names the line of a value that is not a number."""
+        """A column in float64; DataError names the line of a value that is not a finite number."""
         found = np.empty(len(self.lines))
         for row, value in enumerate(self[column]):
             try:
                 found[row] = value
             except ValueError:
                 raise DataError(f"{self.where(row)}: the {column} {str(value)[:40]!r} is not a number.") from None
+        if not (finite := np.isfinite(found)).all():
+            row = int(np.argmin(finite))
+            raise DataError(f"{self.where(row)}: the {column} is {found[row]}, expected a finite number.")
         return found
 
     def texts(self, column: str) -> list[str]:
@@ -100,40 +115,164 @@ def check_columns(path: Path, header: Sequence[str], names: Sequence[str]) -> No
             raise DataError(f"{path}, line 1: {problem} {name!r}; the columns are {known}. {_HELP}")
 
 
-# The names of a table's columns, and a function from the names to read to line and values of every row.
-_Opened = tuple[Sequence[str], Callable[[Sequence[str]], Rows]]
+class _Opened(NamedTuple):
+    """A table that is read lazily."""
+
+    first: Sequence[str]  # the names of its columns in its first line
+    rows: Callable[[Sequence[str]], Rows]  # takes the names of the columns to read
+    names: Callable[[], Sequence[str]]  # those that occur in any line
 
 
-def _csv_rows(path: Path, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
-    last, lines = 0, numbered_lines(path, bad)
-    head = list(itertools.islice(lines, 1))
+_Line = tuple[int, str]
 
-    def feed() -> Iterator[str]:
-        nonlocal last
-        for last, line in itertools.chain(head, lines):  # noqa: B007 (read by the outer function)
-            yield line + "\n"
 
-    # Spreadsheets of many countries write semicolons: what separates the cells is what gives the header most of them.
-    cells = {mark: len(next(csv.reader([line for _, line in head], delimiter=mark), [])) for mark in ",;"}
-    reader = csv.reader(feed(), delimiter=max(cells, key=cells.__getitem__), strict=True)
-    while True:
+def _separator(line: str) -> str:
+    """What gives a header the most cells: spreadsheets of many countries write semicolons."""
+    try:
+        cells = {mark: len(next(csv.reader([line], delimiter=mark), [])) for mark in ",;"}
+    except csv.Error:
+        return ","
+    return max(cells, key=cells.__getitem__)
+
+
+class _Quotes:
+    """Reads the rows that quotes extend over several lines, and gives back lines that were read in vain."""
+
+    def __init__(self, lines: Iterator[_Line], mark: str, width: int):
+        self.lines = lines
+        self.mark = mark
+        self.width = width  # of a row; 0 if lines that read as rows say nothing
+        self.again = deque[_Line]()  # lines to be read once more
+        self.used: list[_Line] = []  # the lines of the row
+        self._alike = 0  # lines in quotes that read as a row
+        self._begin()
+
+    def _begin(self) -> None:
+        self._reader = csv.reader(iter(self._text, None), delimiter=self.mark, strict=True)
+
+    def row(self, line: _Line) -> list[str] | str:
+        """The cells of the row that begins in a line, or what is wrong with its quotes."""
+        self.again.appendleft(line)
+        self.used, self._alike = [], 0
         try:
-            for row in reader:
-                if row:
-                    yield last, row
-            return
+            return next(self._reader, [])
         except csv.Error as error:
-            bad(last, f"not valid CSV ({str(error).partition(' - ')[0]})")
+            self._begin()
+            return str(error).partition(" - ")[0]
+
+    def _text(self) -> str | None:
+        line = self.again.popleft() if self.again else next(self.lines, None)
+        used = self.used
+        if not used:
+            used.append(line)
+            return line[1]
+        if line is None:
+            return None
+        used.append(line)
+        self._alike += line[1].count(self.mark) == self.width - 1
+        stray = self._alike == len(used) - 1 > _STRAY_AFTER
+        return None if stray else f"\n{line[1]}"
+
+    def give_back(self) -> None:
+        """Gives back the lines of the latest row but its first."""
+        self.again.extendleft(reversed(self.used[1:]))
+
+    def hold_rows(self, lines: Sequence[_Line]) -> bool:
+        """Whether every line reads as a row of its own, so that quotes around them are stray."""
+        return self.width > 1 and all(line.count(self.mark) == self.width - 1 for _, line in lines)
+
+
+def _csv_cells(lines: Iterator[_Line], bad: BadRows, mark: str, width: int) -> Rows:
+    """The cells of each row, with the number of its last line.
+
+    A row with a stray quotation mark is bad, and the lines after its first are read once more.
+    """
+    quotes = _Quotes(lines, mark, width if width > 1 else 0)
+    for line in lines:
+        while line:
+            number, text = line
+            if '"' not in text and "\r" not in text:
+                if text:
+                    yield number, text.split(mark)
+            else:
+                cells = quotes.row(line)
+                if isinstance(cells, list) and len(quotes.used) == 1:
+                    yield number, cells
+                else:
+                    yield from _long_row(cells, quotes, bad)
+            line = quotes.again.popleft() if quotes.again else None
+
+
+def _long_row(cells: list[str] | str, quotes: _Quotes, bad: BadRows) -> Rows:
+    """The cells of a row of several lines, unless its quotes are stray."""
+    (number, _), *inner = quotes.used
+    end = inner.pop()[0] if inner else number
+    if isinstance(cells, list) and (len(cells) <= quotes.width or not inner or not quotes.hold_rows(inner)):
+        yield end, cells
+        return
+    why = cells if isinstance(cells, str) else f"its quotes hold {len(inner):,} rows"
+    bad(number, f"not valid CSV ({why})")
+    quotes.give_back()
+
+
+def tsv_cells(lines: Iterator[_Line], bad: BadRows, width: int) -> Rows:
+    """The cells of each row of a TSV file without a quoted header, with the number of its last line.
+
+    A cell that begins with a quotation mark may be quoted, as libraries write cells with tabs, line breaks and
+    quotation marks, or plain, as most corpora are written. Files contain both.
+    """
+    quotes = _Quotes(lines, "\t", width)
+    for line in lines:
+        while line:
+            number, text = line
+            if '"' not in text or not (text[0] == '"' or '\t"' in text):
+                if text:
+                    yield number, text.split("\t")
+            else:
+                yield from _tsv_row(quotes.row(line), line, quotes, bad)
+            line = quotes.again.popleft() if quotes.again else None
+
+
+def _tsv_row(cells: list[str] | str, line: _Line, quotes: _Quotes, bad: BadRows) -> Rows:
+    """The cells of a row, one of which begins with a quotation mark."""
+    (number, text), width, used = line, quotes.width, quotes.used
+    plain = text.split("\t")
+    alone, whole = len(plain) == width, isinstance(cells, list) and len(cells) == width
+    if isinstance(cells, list) and len(used) == 1 and len(cells) == len(plain):
+        yield number, list(map(_unquoted, plain, cells))
+    elif whole and not (alone and (len(used) == 1 or quotes.hold_rows(used[1:]))):
+        yield used[-1][0], cells
+    else:
+        quotes.give_back()
+        # Text after a closing quotation mark is no quoting, but a text with quotation marks.
+        text_after = isinstance(cells, str) and len(used) == 1 and not cells.startswith(_UNCLOSED)
+        if alone or text_after:
+            yield number, plain
+        else:
+            bad(number, f"{len(plain)} columns, expected {width}, because of a quotation mark at the start of a cell")
+
+
+def _unquoted(plain: str, cell: str) -> str:
+    """A cell as it was meant: quotes around a text that needs none are its own."""
+    return plain if plain == f'"{cell}"' and cell else cell
 
 
 def _delimited(path: Path, bad: BadRows, format: str, names: Sequence[str] = ()) -> _Opened:
-    tsv = ((number, line.split("\t")) for number, line in numbered_lines(path, bad) if line)
-    lines: Iterator[tuple[int, list[str]]] = tsv if format == "tsv" else _csv_rows(path, bad)
-    number, header = next(lines, (0, []))
-    if not header:
-        raise DataError(f"{path}, line 1: the file is empty; expected a header line.")
+    skipped, numbered = bad.count, numbered_lines(path, bad)
+    head = next((line for line in numbered if line[1]), None)
+    if head is None or bad.count > skipped:
+        raise DataError(f"{path}, line 1: {'not readable' if head else 'the file is empty'}; expected a header line.")
+    mark = "\t" if format == "tsv" else _separator(head[1])
+    header = head[1].split(mark)
+    quoted = format == "csv" or (not names and any(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in header))
+    lines = numbered
     if names:  # the first line is a row
-        lines, header = itertools.chain([(number, header)], lines), list(names)
+        lines, header = itertools.chain([head], numbered), list(names)
+    elif quoted:
+        cells = _Quotes(numbered, mark, 0).row(head)
+        if isinstance(cells, str):
+            raise DataError(f"{path}, line {head[0]}: not valid CSV ({cells}); expected a header line.")
+        header = cells
     width = len(header)
 
     def rows(names: Sequence[str]) -> Rows:
@@ -141,52 +280,73 @@ def _delimited(path: Path, bad: BadRows, format: str, names: Sequence[str] = ())
         at = {name: place for place, name in enumerate(header)}
         places = [at[name] for name in names]
         least = max(places, default=0) + 1
-        for number, row in lines:
+        taken = itemgetter(*places) if len(places) > 1 else lambda row: tuple(row[place] for place in places)
+        for number, row in _csv_cells(lines, bad, mark, width) if quoted else tsv_cells(lines, bad, width):
             if least <= len(row) <= width:
-                yield number, [row[place] for place in places]
+                yield number, taken(row)
             else:
                 lacks = f", so {header[least - 1]!r} is missing" if len(row) < least else ""
                 bad(number, f"{len(row)} columns, expected {width}{lacks}")
 
-    return header, rows
+    return _Opened(header, rows, lambda: header)
+
+
+def _objects(path: Path, bad: BadRows) -> Iterator[tuple[int, dict[str, Any], bool]]:
+    """The objects of JSON lines, each with the number of its line, and whether the line has escapes."""
+    for number, line in numbered_lines(path, bad):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            bad(number, f"not valid JSON ({str(error)[:80]})")
+            continue
+        if isinstance(value, dict):
+            yield number, value, "\\u" in line
+        else:
+            bad(number, "not a JSON object (one object per line is expected)")
 
 
 def _jsonl(path: Path, bad: BadRows) -> _Opened:
-    def objects() -> Iterator[tuple[int, dict[str, Any], bool]]:
-        for number, line in numbered_lines(path, bad):
-            if not line.strip():
-                continue
-            try:
-                value = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                bad(number, f"not valid JSON ({str(error)[:80]})")
-                continue
-            if isinstance(value, dict):
-                yield number, value, "\\u" in line
-            else:
-                bad(number, "not a JSON object (one object per line is expected)")
-
     def rows(names: Sequence[str]) -> Rows:
         for number, value, escaped in itertools.chain(first, found):
+            row = [value.get(name) for name in names]
             # `numbered_lines` refuses NULs and surrogates; only escapes can still hold them.
-            if problem := next(filter(None, (_json_problem(value, name, escaped) for name in names)), None):
+            suspect = escaped or not _JSON_KINDS.issuperset(map(type, row))
+            if suspect and (problem := next(filter(None, (_json_problem(value, name) for name in names)), None)):
                 bad(number, problem)
             else:
-                yield number, [value[name] for name in names]
+                yield number, row
 
-    found = objects()
+    found = _objects(path, bad)
     if not (first := list(itertools.islice(found, 1))):
         raise DataError(f"{path}, line 1: the file is empty; expected one JSON object per line.")
-    return list(first[0][1]), rows
+    return _Opened(list(first[0][1]), rows, lambda: _keys(path, _state(path)))
 
 
-def _json_problem(value: dict[str, Any], name: str, escaped: bool) -> str | None:
+def _state(path: Path) -> tuple[int, ...]:
+    """What changes with the content of a file."""
+    stat = os.stat(path)
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+@lru_cache(maxsize=8)  # an entry point asks for them several times
+def _keys(path: Path, state: tuple[int, ...]) -> list[str]:
+    """The keys of all objects of JSON lines."""
+    keys = dict[str, None]()
+    for _, value, _ in _objects(path, BadRows(path, skip=True)):
+        if not keys.keys() >= value.keys():
+            keys |= dict.fromkeys(value)
+    return list(keys)
+
+
+def _json_problem(value: dict[str, Any], name: str) -> str | None:
     if name not in value:
         return f"no key {name!r}; the keys are {', '.join(value)[:400]}"
     item = value[name]
     if not isinstance(item, str | int | float):
         return f"{name!r} is {'null' if item is None else 'a ' + type(item).__name__}, expected text or a number"
-    if escaped and isinstance(item, str) and _NOT_TEXT.search(item):
+    if isinstance(item, str) and _NOT_TEXT.search(item):
         return f"{name!r} contains a NUL or an unpaired surrogate, which is not text"
     return None
 
@@ -196,6 +356,7 @@ class _Bad(str):
 
 
 _NULL = _Bad("is null")
+_LACKING = _Bad("no key")
 
 
 def _text(data: bytes | None) -> str:
@@ -273,13 +434,33 @@ def _parquet(path: Path, bad: BadRows) -> _Opened:
                         yield number, row
                 first += batch.num_rows
 
-    return schema.names, rows
+    return _Opened(schema.names, rows, lambda: schema.names)
+
+
+def _in_memory(table: Table, bad: BadRows) -> _Opened:
+    def rows(names: Sequence[str]) -> Rows:
+        check_columns(table.path, list(table), names)
+        found = zip(table.lines.tolist(), zip(*map(table.__getitem__, names), strict=True), strict=True)
+        if table.gaps.isdisjoint(names):
+            yield from found
+            return
+        for number, row in found:
+            if _Bad in (kinds := list(map(type, row))):
+                wrong = kinds.index(_Bad)
+                bad(number, f"{row[wrong]} {names[wrong]!r}")
+            else:
+                yield number, row
+
+    return _Opened(list(table), rows, lambda: list(table))
+
+
+def _bad_rows(source: PathLike | Table, skip: bool = False) -> BadRows:
+    return BadRows(source.path if isinstance(source, Table) else str(source), skip)
 
 
 def _open(source: PathLike | Table, bad: BadRows, format: str | None = None, names: Sequence[str] = ()) -> _Opened:
     if isinstance(source, Table):
-        lines = source.lines.tolist()
-        return list(source), lambda names: zip(lines, zip(*map(source.__getitem__, names), strict=True), strict=True)
+        return _in_memory(source, bad)
     path = Path(source)
     if path.is_dir():
         return _folder(path, bad, format)
@@ -287,6 +468,8 @@ def _open(source: PathLike | Table, bad: BadRows, format: str | None = None, nam
     if format is None:
         raise unknown_name(f"ending of the table {path}:", split_name(path)[1], FORMATS)
     if not path.is_file():
+        if is_pipe(path):
+            raise DataError(f"{path}: is a pipe, which can be read only once: save what it sends in a file.")
         raise DataError(f"{path}: no such file.")
     if format == "parquet":
         return _parquet(path, bad)
@@ -299,25 +482,39 @@ def _folder(path: Path, bad: BadRows, format: str | None) -> _Opened:
 
     def rows(names: Sequence[str]) -> Rows:
         for bad.path in files:
-            yield from _open(bad.path, bad, format)[1](names)
+            yield from _open(bad.path, bad, format).rows(names)
 
-    return _open(files[0], bad, format)[0], rows
+    def columns() -> list[str]:
+        return list(dict.fromkeys(itertools.chain(*(_open(file, BadRows(file), format).names() for file in files))))
+
+    return _Opened(_open(files[0], bad, format).first, rows, columns)
 
 
-def read_header(source: PathLike | Table, format: str | None = None) -> list[str]:
-    """Column names of a table, from its first line (JSON lines: the keys of the first object).
+def read_header(source: PathLike | Table, format: str | None = None, *, whole: bool = True) -> list[str]:
+    """Column names of a table, from its first line; JSON lines: the keys of all objects.
+
+    A row that lacks one of them is bad if that column is read.
 
     >>> read_header("pairs.tsv")
     ['sentence1', 'sentence2', 'score']
+
+    Args:
+      source: As for `read_table`.
+      format: The format of the file; by default that of its ending.
+      whole: Whether all JSON lines, and all files of a folder, are read for their keys, or only the first.
     """
-    return list(_open(source, BadRows(str(source)), format)[0])
+    opened = _open(source, _bad_rows(source), format)
+    return list(opened.names() if whole else opened.first)
 
 
 def table_rows(
     source: PathLike | Table, columns: Sequence[Column], format: str | None = None, bad: BadRows | None = None
 ) -> Rows:
     """Yields, in bounded memory, each row's line in the file and its values in the order of the columns."""
-    header, rows = _open(source, bad or BadRows(str(source)), format)
+    opened = _open(source, bad or _bad_rows(source), format)
+    rows = opened.rows
+    joined = any(isinstance(column, str) and "+" in column for column in columns)
+    header = opened.names() if joined else opened.first
     groups = [parts_of(column, header) for column in columns]
     names = list(dict.fromkeys(itertools.chain(*groups)))
     if groups == [[name] for name in names]:
@@ -359,9 +556,9 @@ def read_table(
       DataError: A column is missing, or a row is bad (wrong number of columns, not UTF-8, not JSON, null); the message
         names file and line.
     """
-    bad = BadRows(str(source), skip_bad_rows)
+    bad = _bad_rows(source, skip_bad_rows)
     if header:
-        found = list(_open(source, bad, names=header)[1](header))
+        found = list(_open(source, bad, names=header).rows(header))
     else:
         columns = {name: name for name in read_header(source)} if columns is None else columns
         found = list(table_rows(source, list(columns.values()), bad=bad))
@@ -374,29 +571,58 @@ def read_table(
 def as_table(rows: Any) -> Table | PathLike:
     """Rows of any kind as a table: tuples, dicts, columns, a DataFrame, a `datasets.Dataset`. A path stays a path.
 
+    The columns of dicts are the keys of all of them. What a pipe sends is copied to a file.
+
     Raises:
-      InputError: These are no rows, or they differ in length, or hold something else than text and numbers.
+      InputError: These are no rows, they differ in length, two columns have one name, or they hold something else than
+        text and numbers.
     """
-    if isinstance(rows, Table | str | os.PathLike):
+    if isinstance(rows, Table):
         return rows
+    if isinstance(rows, str | os.PathLike):
+        return spooled(rows) if is_pipe(rows) else rows
+    check_collected(rows)
+    gaps = set[str]()
     names = list(rows) if isinstance(rows, Mapping) else getattr(rows, "column_names", getattr(rows, "columns", None))
     if names is not None:
-        columns = {str(name): list(getattr(rows[name], "to_pylist", rows[name].__iter__)()) for name in names}
+        if repeated := [name for name, count in Counter(map(str, names)).items() if count > 1]:
+            raise InputError(f"The rows have more than one column {repeated[0]!r}: rename or drop one.")
+        columns = {str(name): list(column_values(rows[name])) for name in names}
     elif isinstance(rows, bytes) or not isinstance(rows, Iterable):
         raise InputError(f"Expected rows: a path, a table, tuples or dicts; got {type(rows).__name__}.")
     else:
         listed: list[Any] = [(row,) if isinstance(row, str) else row for row in rows]
         if listed and isinstance(listed[0], Mapping):
-            return as_table({name: [row.get(name) for row in listed] for name in listed[0]})
-        width = len(listed[0]) if listed and isinstance(listed[0], Sequence) else 0
-        for number, row in enumerate(listed):
-            if not isinstance(row, Sequence) or len(row) != width:
-                raise InputError(f"Row {number}: expected a tuple of {width} items, got {row!r:.60}.")
-        columns = {f"column{place + 1}": list(cells) for place, cells in enumerate(zip(*listed, strict=True))}
+            columns, gaps = _columns_of(listed)
+        else:
+            columns = _columns_by_place(listed)
     if len(lengths := {len(column) for column in columns.values()}) != 1 or 0 in lengths:
         raise InputError(f"Expected at least one row and columns of one length, got {sorted(lengths)} rows.")
     for name, column in columns.items():
         for number, value in enumerate(column):
-            if not isinstance(value, str | int | float | np.number) or value != value:
+            if not isinstance(value, str | int | float | np.number | np.bool_) or value != value:
                 raise InputError(f"Row {number}: {name} is {value!r:.60}, expected text or a number.")
-    return Table(columns, Path("rows"), np.arange(len(next(iter(columns.values())))), 0)
+    table = Table(columns, Path("rows"), np.arange(len(next(iter(columns.values())))), 0)
+    table.gaps = frozenset(gaps)
+    return table
+
+
+def _columns_of(rows: Sequence[Any]) -> tuple[dict[str, list[Any]], set[str]]:
+    """The columns of dicts by name, and those that some of them lack."""
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise InputError(f"Row {number}: expected a dict as in row 0, got {row!r:.60}.")
+    names = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
+    if repeated := [name for name, count in Counter(map(str, names)).items() if count > 1]:
+        raise InputError(f"The rows have more than one column {repeated[0]!r}: rename or drop one.")
+    gaps = {str(name) for name in names if not all(name in row for row in rows)}
+    return {str(name): [row.get(name, _LACKING) for row in rows] for name in names}, gaps
+
+
+def _columns_by_place(rows: Sequence[Any]) -> dict[str, list[Any]]:
+    """The columns of tuples, which have no names."""
+    width = len(rows[0]) if rows and isinstance(rows[0], Sequence) else 0
+    for number, row in enumerate(rows):
+        if not isinstance(row, Sequence) or len(row) != width:
+            raise InputError(f"Row {number}: expected a tuple of {width} items, got {row!r:.60}.")
+    return {f"column{place + 1}": list(cells) for place, cells in enumerate(zip(*rows, strict=True))}

@@ -2,25 +2,29 @@
 
 Every reader of this package uses `numbered_lines`; a `Corpus` is files with one passage per line. A line that is not
 clean UTF-8 text raises an error with file and line number, or is skipped and counted. Only `\\n` and `\\r\\n` end a
-line, because the other line ends of `str.splitlines` occur inside sentences.
+line, because the other line ends of `str.splitlines` occur inside sentences. A pipe is read once, from its beginning.
 """
 
 from __future__ import annotations
 
 import bz2
+import contextlib
 import glob
 import gzip
 import importlib
 import itertools
 import lzma
 import os
+import shutil
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jaxwhiten import interrupts
 from jaxwhiten.errors import DataError, DataNotFoundError
 from jaxwhiten.io import PathLike
 
@@ -31,9 +35,10 @@ MAX_SMALL_BYTES = 256 << 20
 MAX_UNPACKED, MAX_RATIO = 256 << 20, 200
 _MAX_SMALL_LINE = 1 << 20
 # Compressed files by their first bytes; zstd is in Python from 3.14 on.
-_OPENERS: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
-_OPENERS |= {b"\x28\xb5\x2f\xfd": lambda path: _zstd(path).open(path)}
+_OPENERS: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+_OPENERS |= {b"\x28\xb5\x2f\xfd": lambda file: _zstd(file.name).open(file)}
 _BOM = b"\xef\xbb\xbf"
+_SPOOLED = list[Any]()  # temporary files, which are removed when the process ends
 
 
 def split_name(path: PathLike) -> tuple[str, str]:
@@ -47,7 +52,7 @@ def split_name(path: PathLike) -> tuple[str, str]:
     return stem, ending.lower()
 
 
-def _zstd(path: Path) -> Any:
+def _zstd(path: PathLike) -> Any:
     try:
         return importlib.import_module("compression.zstd")
     except ImportError:
@@ -80,15 +85,17 @@ def numbered_lines(
     """
     path, number, bad = Path(path), 1, bad or BadRows(path)
     try:
-        most = max(MAX_UNPACKED, MAX_RATIO * os.stat(path).st_size)  # never reached by plain files
-        with open(path, "rb") as file:
-            start_of_file = file.read(8)
-        opener = next((opener for first, opener in _OPENERS.items() if start_of_file.startswith(first)), None)
-        with opener(path) if opener else open(path, "rb") as file:
-            file.seek(start[1])
-            bad.tell = file.tell
-            for number, line in lines_of(file.readline, bad, max_line=max_line, most=most, before=start[0]):
-                yield number, line
+        with open(path, "rb") as plain:
+            begins = plain.peek(8)
+            opener = next((opener for first, opener in _OPENERS.items() if begins.startswith(first)), None)
+            most = max(MAX_UNPACKED, MAX_RATIO * os.stat(path).st_size) if opener else sys.maxsize
+            with opener(plain) if opener else contextlib.nullcontext(plain) as file:
+                if start[1]:
+                    file.seek(start[1])
+                if file.seekable():
+                    bad.tell = file.tell
+                for number, line in lines_of(file.readline, bad, max_line=max_line, most=most, before=start[0]):
+                    yield number, line
     except FileNotFoundError:
         raise DataError(f"{path}: no such file.") from None
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
@@ -108,7 +115,7 @@ def lines_of(
     """`numbered_lines` for an open file; more than `most` bytes raise a DataError.
 
     A byte-order mark is dropped. A line that is too long is read in parts, which are discarded. `before` is the number
-    of lines before these.
+    of lines before these. DataError for a file whose lines end with a carriage return alone.
     """
     number, total, rest = before, 0, False
     while part := readline(max_line + 1):
@@ -117,6 +124,11 @@ def lines_of(
             raise DataError(
                 f"{bad.path}, line {number}: unpacks to more than {most} bytes, over {MAX_RATIO} times its size,"
                 " so not a text file. Unpack it first if it is."
+            )
+        if number == 1 and not part.endswith(b"\n") and b"\r" in part.rstrip(b"\r"):
+            raise DataError(
+                f"{bad.path}, line 1: its lines end with a carriage return alone, expected \\n or \\r\\n: convert the"
+                " file, as with `tr '\\r' '\\n'`."
             )
         begun, rest = rest, len(part) > max_line and not part.endswith(b"\n")
         if rest:
@@ -163,26 +175,62 @@ def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Pa
     ['texts.txt']
 
     Args:
-      where: A file, a folder (its files with one of these endings, plain or compressed), or a pattern with `*`.
+      where: A file or pipe; a folder (its files with one of these endings, plain or compressed, those in subfolders
+        included, unless hidden); or a pattern with `*`, or `**` for subfolders.
 
     Raises:
       DataNotFoundError: There is no such file.
     """
     text, path = os.fspath(where), Path(where).expanduser()
     try:
-        if text and path.is_file():
+        if text and (path.is_file() or is_pipe(path)):
             return [path]
     except PermissionError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}): check its permissions.") from None
     if text and path.is_dir():
-        found = [file for file in path.iterdir() if split_name(file)[1] in endings and file.is_file()]
+        found = [file for file in _files_below(path) if split_name(file)[1] in endings]
         wanted = f"{path}: no file that ends in {' or '.join(endings)}"
     else:
-        found = [Path(name) for name in glob.glob(str(path)) if Path(name).is_file()] if text else []
+        found = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()] if text else []
         wanted = f"{text}: no such file or folder" if text else "No text was specified"
     if not found:
         raise DataNotFoundError(f"{wanted}. Specify a file, a folder or a pattern of text files, one passage per line.")
     return sorted(found)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """The files in a folder and its subfolders, without those in hidden subfolders, such as .git."""
+
+    def refuse(error: OSError) -> None:
+        raise DataError(f"{error.filename}: cannot be read ({error.strerror}): check its permissions.") from error
+
+    for where, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (path for path in map(Path(where).joinpath, names) if path.is_file())
+
+
+def is_pipe(path: PathLike) -> bool:
+    """Whether a path is a pipe or a device, such as the /dev/fd/63 of a shell's `<(...)`: it can be read only once."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
+def spooled(path: PathLike) -> Path:
+    """The path of a file that can be read twice: the file itself, or a copy of what a pipe sends, under its name."""
+    if not is_pipe(path):
+        return Path(path)
+    with open(path, "rb") as pipe:
+        return spooled_stream(pipe, Path(path).name)
+
+
+def spooled_stream(stream: Any, name: str) -> Path:
+    """A temporary file with what a binary stream sends; it is removed when the process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="jaxwhiten-")
+    _SPOOLED.append(folder)
+    interrupts.unfinished.add(folder.name)
+    copy = Path(folder.name, name)
+    with open(copy, "wb") as file:
+        shutil.copyfileobj(stream, file)
+    return copy
 
 
 @dataclass

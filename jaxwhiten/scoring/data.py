@@ -67,6 +67,8 @@ def _checked(data: Any) -> Pairs | ScoredPairs:
     if not isinstance(data, ScoredPairs):
         first, second = map(as_texts, (first, second), SIDES)
     try:
+        if np.asarray(gold).dtype.kind in "mM":
+            raise TypeError("they are dates or times")
         gold = np.asarray(gold, np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"The scores are not all numbers ({error}).") from error

@@ -198,7 +198,8 @@ class _Search:
         self.name, self.data, self.raw = data.name, data.with_gold(), raw
         self.vectors = encode(raw, self.data.documents, "document")
         self.queries = encode(raw, self.data.queries, "query")
-        self.counts = {"documents": len(self.data.documents), "queries": len(self.data.queries)}
+        own = {"own documents left out": count} if (count := self.data.own_documents) else {}
+        self.counts = {"documents": len(self.data.documents), **own, "queries": len(self.data.queries)}
         self.fitted_on = f"these {len(self.data.documents):,} documents"
 
     def compare(self, way: Encoder) -> Int[np.ndarray, "q k"]:

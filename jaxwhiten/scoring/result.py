@@ -64,7 +64,7 @@ class Evaluation:
     """
 
     data: str  # its name, empty for pairs in memory
-    counts: dict[str, int]  # of pairs, or of documents and queries
+    counts: dict[str, int]  # of pairs, or of documents and queries, and of these whose own document is left out
     rows: tuple[Row, ...]  # the raw vectors first
     own: int  # the row of the encoder with its own head
     fitted_on: str  # the texts that whitenings and codes were fitted on

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxwhiten.arrays import column_values
 from jaxwhiten.errors import FormatError, InputError
 from jaxwhiten.shapes import Int64, Shaped
 
@@ -101,7 +102,7 @@ class Ids:
 
 def as_ids(ids: Any) -> list[Any]:
     """Ids as strings or as integers; InputError for other types, mixed types, or a single string."""
-    values = ids.tolist() if hasattr(ids, "tolist") else ids
+    values = column_values(ids)
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise InputError(f"ids={ids!r:.80}: expected a list of IDs.")
     values = [value.item() if isinstance(value, np.generic) else value for value in values]
