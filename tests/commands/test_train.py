@@ -153,6 +153,7 @@ def test_verdicts(found, expected):
         (["--setting", "scales=3"], "Did you mean 'scale'"),
         (["--setting", "scale"], "expected NAME=NUMBER"),
         (["--batch-size", "1000"], "fewer than one batch"),
+        (["--batch-size", "8", "--accumulate", "8"], "a row alone trains nothing: set --batch-size 16 or more"),
     ],
 )
 def test_mistakes_are_one_line(run, pairs, shallow_model, tmp_path, words, message):

@@ -48,6 +48,16 @@ def test_a_folder_resumes_the_same_call_and_refuses_another(encoder, tmp_path):
         jaxwhiten.train(encoder, PAIRS, options=changed, folder=tmp_path / "run")
 
 
+@pytest.mark.parametrize("sizes", [{"batch_size": 1}, {"batch_size": 4, "accumulate": 4}])
+@pytest.mark.parametrize("objective", ["mnr", "simcse", "cosent"])
+def test_a_row_alone_is_refused_where_rows_are_compared(encoder, objective, sizes):
+    rows = {"mnr": PAIRS, "simcse": TEXTS, "cosent": [(*pair, row) for row, pair in enumerate(PAIRS)]}[objective]
+    options = TrainingOptions(**FAST | sizes, held_out=0.0)
+    least = 2 * sizes.get("accumulate", 1)
+    with pytest.raises(InputError, match=f"a row alone trains nothing: set batch_size={least} or more"):
+        jaxwhiten.train(encoder, rows, objective, options)
+
+
 def test_an_objective_may_be_ones_own(encoder):
     def pull(u, v, *, weight=1.0):
         return weight * ((u - v) ** 2).mean()

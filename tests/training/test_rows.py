@@ -55,6 +55,31 @@ def test_classes_in_the_order_of_similarity():
     assert (other.classes, other.label.tolist()) == (("x", "w"), [0, 1])
 
 
+NLI = ("entailment", "neutral", "contradiction")
+
+
+@pytest.mark.parametrize("absent", ["-", "-1", "", -1])
+@pytest.mark.parametrize("classes", [(), NLI[::-1]])
+def test_rows_without_an_agreed_class_are_left_out(capsys, absent, classes):
+    rows = [(f"a man {row}", f"a dog {row}", label) for row, label in enumerate((absent, *NLI, absent))]
+    found = read_rows(rows, OBJECTIVES["softmax"], classes=classes)
+    assert (found.classes, found.label.tolist(), found.skipped) == (NLI[::-1], [2, 1, 0], 2)
+    assert found.columns["column1"] == ["a man 1", "a man 2", "a man 3"]
+    assert "note: the rows: 2 rows without a class that annotators agreed on are left out\n" in capsys.readouterr().err
+    triplets = read_rows([("p", *row[1:]) for row in rows], OBJECTIVES["mnr"], label="column3")
+    assert (triplets.columns["negative"], triplets.skipped) == (["a dog 3"], 2)
+    assert "2 rows without a class" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"), [((-1, 0, 1, 2), ("0", "1", "2")), ((-1, 0, 1), ("-1", "0", "1")), ("-xy", ("-", "x", "y"))]
+)
+def test_only_labels_of_nli_may_be_absent(capsys, labels, classes):
+    rows = [(f"a man {row}", "a dog", label) for row, label in enumerate(labels)]
+    assert read_rows(rows, OBJECTIVES["softmax"]).classes == classes
+    assert f"classes {', '.join(classes)}; specify `classes`" in capsys.readouterr().err, "their order is not known"
+
+
 def test_classes_of_nli_give_triplets():
     rows = [("p", "yes", "entailment"), ("p", "no", "contradiction"), ("p", "so", "neutral"), ("q", "y", "entailment")]
     names = ("premise", "hypothesis", "label")
@@ -94,7 +119,12 @@ def test_sentences_of_a_text_file(tmp_path):
         ([("a", None)], "mnr", {}, "column2 is None"),
         ([("a", "")], "mnr", {}, "'column2' is empty"),
         ({"a": ["x"], "b": ["y", "z"]}, "mnr", {}, "columns of one length"),
-        ([{"w": "a", "x": "b", "y": "c", "z": "d"}], "mnr", {}, "in the order anchors, positives, negatives; there are w, x, y, z"),
+        (
+            [{"w": "a", "x": "b", "y": "c", "z": "d"}],
+            "mnr",
+            {},
+            "in the order anchors, positives, negatives; there are w, x, y, z",
+        ),
         (ROWS, "cosent", {"columns": ("column1", "colum2")}, "no column 'colum2'"),
         ([("a", "b")], "cosent", {}, "specify the column of the score"),
         ([("a", "b", 1), ("c", "d", 1)], "cosent", {}, "all equal"),
