@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: auto (from the model folder)", default="auto")
     add(parser, "--max-length TOKENS", "tokens per text; default: from the model folder, or 128", type=tokens)
     add(parser, "--lora", f"train low-rank products of rank {RANK} instead of all parameters")
-    dev = "a table of scored pairs that chooses the checkpoint, instead of held-out rows; its sentences are not trained on"
+    dev = "a table of scored pairs that chooses the checkpoint, instead of held-out rows; its sentences are not trained"
     add(parser, "--dev PAIRS", dev)
     add(parser, "--setting NAME=VALUE", "a setting of the objective, such as scale=20", action="append", default=[])
     add(parser, "--skip-invalid", "skip and count invalid rows")

@@ -165,7 +165,7 @@ def chosen_intervals(samples: Real[np.ndarray, "m r"], units: int | None = None)
     quantity it is the interval of `percentile_interval`.
 
     Percentile intervals are too narrow for few units: the levels are those of Student's t in place of the normal
-    distribution (Hesterberg 2015), of half as many units, since most differences of ranks are 0. With
+    distribution (Hesterberg 2015), of a third as many units, since most differences of reciprocal ranks are 0. With
     fewer than `LEAST` units, all ends are NaN.
 
     >>> round(chosen_intervals(np.stack([np.arange(201.0), np.arange(201.0)[::-1]]))[0].high, 1)  # of one alone, 195
@@ -203,5 +203,5 @@ def _widened(level: float, units: int) -> float:
     """The level of the normal distribution at the quantile that Student's t has at this one."""
     from scipy.special import ndtr, stdtrit
 
-    half = units / 2
-    return float(ndtr(stdtrit(half - 1, level) * math.sqrt(half / (half - 1))))
+    third = units / 3
+    return float(ndtr(stdtrit(third - 1, level) * math.sqrt(third / (third - 1))))

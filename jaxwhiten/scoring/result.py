@@ -116,6 +116,9 @@ class Evaluation:
             (row for row in others if row.bytes is None), key=lambda row: row.scores[self.measure], default=None
         )
         what, n = list(self.counts.items())[-1]
+        changes = [row.versus_raw for row in others if row.versus_raw and not math.isnan(row.versus_raw.value)]
+        if changes and all(math.isnan(change.interval.low) for change in changes):
+            return f"{n:,} {what} are too few to judge differences."
         own, advice = f"{self.rows[self.own].name} vectors", ": use it, or a fine-tuned encoder"
         against = _against(own, other, n, what), _against(own, words, n, what, advice)
         said = [part for part in (*against, _forms(forms, raw)) if part]
@@ -181,10 +184,14 @@ def _against(own: str, other: Row | None, n: int, what: str, advice: str = "") -
 
 
 def _forms(forms: list[Row], raw: Row) -> str:
-    """The smallest form of the vectors that surely loses little; without smaller ones, the effect of the whitening."""
+    """The smallest form of the vectors that surely loses little; without smaller ones, the effect of the whitening.
+
+    The form is chosen by the scores that it is judged by: the intervals of all forms hold at once.
+    """
     known = [(row, row.versus_raw) for row in forms if row.versus_raw and not math.isnan(row.versus_raw.value)]
     if not known or not raw.bytes:
         return ""
+    choice = f", which allows for choosing among {len(known)} forms on the same data" if len(known) > 1 else ""
     smaller = [(row.bytes, row, change) for row, change in known if row.bytes and row.bytes < raw.bytes]
     if not smaller:
         row, change = max(known, key=lambda one: one[1].value)
@@ -195,16 +202,16 @@ def _forms(forms: list[Row], raw: Row) -> str:
             if change.interval.high < 0
             else "changes nothing significantly"
         )
-        return f"{row.name}: {what}, {change}"
+        return f"{row.name}: {what}, {change}{choice}"
     kept = [one for one in smaller if one[2].interval.low >= -LITTLE]
     if not kept:
         size, row, change = max(smaller, key=lambda one: one[2].interval.low)
         if all(other.interval.high < 0 for _, _, other in smaller):
-            return f"every smaller form loses, {row.name} of {size:,} bytes the least: {change}"
+            return f"every smaller form loses, {row.name} of {size:,} bytes the least: {change}{choice}"
         shown = (
             f"a smaller form loses less than {LITTLE:g} point; the closest is {row.name} of {size:,} bytes, {change}"
         )
-        return f"these data do not show that {shown}"
+        return f"these data do not show that {shown}{choice}"
     size, row, change = min(kept, key=lambda one: (one[0], -one[2].value))
     what = "gains" if change.interval.low > 0 else f"loses less than {LITTLE:g} point"
-    return f"{row.name} of {size:,} bytes, 1/{raw.bytes / size:.3g} of float32, {what}: {change}"
+    return f"{row.name} of {size:,} bytes, 1/{raw.bytes / size:.3g} of float32, {what}: {change}{choice}"

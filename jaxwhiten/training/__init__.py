@@ -32,8 +32,8 @@ from jaxwhiten.training.sentences import (
 from jaxwhiten.training.step import Batch, Evaluate, LossFn, Params, create_state, data_mesh, make_step, place_batch
 
 __all__ = ["OBJECTIVES", "Batch", "Batches", "Evaluate", "Figure", "HeldOut", "LossFn", "Objective", "Params"]
-__all__ += ["Plan", "Rebuild", "Setup", "TokenTable", "TrainingOptions", "Tuned", "beside"]
-__all__ += ["create_state", "data_mesh", "encode_columns", "find_objective", "fine_tune", "hold_out", "load_bare", "make_plan"]
+__all__ += ["Plan", "Rebuild", "Setup", "TokenTable", "TrainingOptions", "Tuned", "beside", "create_state"]
+__all__ += ["data_mesh", "encode_columns", "find_objective", "fine_tune", "hold_out", "load_bare", "make_plan"]
 __all__ += ["make_step", "mine_negatives", "noisy_vectors", "objective_loss", "place_batch"]
 __all__ += ["plan_sentences", "plan_taught", "read_rows", "run_plan", "sentence_batches", "sentence_loss"]
 __all__ += ["settings_of", "split_encoder", "tokenize_columns", "train", "write_held_out"]

@@ -30,7 +30,7 @@ from jaxwhiten.scoring import by_words, compared, encoded
 from jaxwhiten.scoring.result import Change
 from jaxwhiten.shapes import Float, Int
 
-RESAMPLES, _LEAST_RESAMPLES = 10_000, 2_000
+RESAMPLES, _LEAST_RESAMPLES = 10_000, 4_000
 _RESAMPLED = 2 * 10**8  # values in all resamples, above which there are fewer of them
 _MOST = 50  # checkpoints whose choice an interval allows for; of more, as many at even distances
 

@@ -167,9 +167,12 @@ def test_held_out_pairs_are_read_back_for_retrieval(tmp_path):
 @pytest.mark.parametrize(
     ("examples", "message"),
     [
-        (Examples({"one": ["a"], "two": ["b"]}), "leaves one side empty"),
+        (Examples({"one": ["a"], "two": ["b"]}), "Cannot hold out 1 of 1 rows.*Pass --dev"),
         (Examples({"one": ["a", "b"]}), "at least two sentences"),
-        (Examples({"one": ["a", "A"], "two": ["b", "c"]}, np.ones(2, np.float32)), "leaves one side empty"),
+        (
+            Examples({"one": ["a", "A"], "two": ["b", "c"]}, np.ones(2, np.float32)),
+            "2 are connected.*2 of them have 'a'",
+        ),
     ],
 )
 def test_what_cannot_be_held_out(examples, message):
