@@ -1,6 +1,5 @@
 """The clients in JavaScript, openai-node and LangChain, and curl: what each call returns, of every type of vector."""
 
-import base64
 import gzip
 import json
 import os
@@ -10,10 +9,9 @@ import subprocess
 import numpy as np
 import pytest
 
-from jaxwhiten.arrays import normalize
 from tests.conftest import ROOT
+from tests.serving.conftest import SAID, check, expected
 
-TEXTS = ["A man plays a guitar.", "It rains."]
 PACKAGES = ("openai@6", "@langchain/openai@1", "@langchain/core@1")
 
 
@@ -30,30 +28,6 @@ def node_modules(tmp_path_factory):
     if done.returncode:
         pytest.skip(f"npm installs nothing here: {done.stderr[-200:]}")
     return folder
-
-
-def expected(server):
-    """The vectors of the two texts, of every type, and of a query."""
-    floats = server.encoder.without_code()
-    documents = floats.encode_document(TEXTS)
-    scales = np.abs(documents).max(axis=1, keepdims=True) / 127
-    codes = server.encoder.encode_document(TEXTS)
-    query = floats.encode_query(TEXTS)
-    return {
-        "float": normalize(codes.decode()),
-        "code": np.asarray(codes),
-        "ubinary": np.packbits(documents > 0, axis=1),
-        "int8": np.rint(documents / scales),
-        "dimensions": normalize(query[:, :8]),
-    }
-
-
-def check(call, vectors, right):
-    kind, _, encoding = call.partition(" ")
-    wanted = right["float" if kind == "null" else kind]
-    if encoding == "base64":  # asked for, so the client leaves it
-        vectors = [np.frombuffer(base64.b64decode(row), "<f4") for row in vectors]
-    np.testing.assert_allclose(vectors, wanted, atol=1 if kind == "int8" else 1e-5, err_msg=call)
 
 
 @pytest.mark.slow
@@ -81,7 +55,7 @@ def test_clients_in_javascript(coded, node_modules):
 @pytest.mark.parametrize("encoding", ["float", "base64"])
 @pytest.mark.parametrize("compressed", [False, True])
 def test_curl(coded, tmp_path, kind, encoding, compressed):
-    body = json.dumps({"model": "small", "input": TEXTS, "output_dtype": kind, "encoding_format": encoding}).encode()
+    body = json.dumps({"model": "small", "input": SAID, "output_dtype": kind, "encoding_format": encoding}).encode()
     (tmp_path / "body").write_bytes(gzip.compress(body) if compressed else body)
     words = ["curl", "--silent", "--fail", f"{coded.url}/v1/embeddings", "--header", "Content-Type: application/json"]
     words += ["--data-binary", f"@{tmp_path}/body", *(["--header", "Content-Encoding: gzip"] if compressed else [])]

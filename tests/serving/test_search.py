@@ -104,6 +104,7 @@ def small(tiny, tmp_path):
         yield server
 
 
+@pytest.mark.filterwarnings("ignore:.*locked by another writer")
 def test_changes_wait_in_a_queue_of_their_own(small):
     """While another writer is at work, searches are answered, and every change is done once and says so."""
     with locked(small.folder):
@@ -134,6 +135,7 @@ def test_a_repeated_request_is_harmless(small):
     assert load_index(small.folder).documents[20:] == ["Two.", "Three.", "Uno."]
 
 
+@pytest.mark.filterwarnings("ignore:.*locked by another writer")
 def test_a_change_whose_caller_goes_away_before_it_begins_is_dropped(small):
     with locked(small.folder):
         begun = small.later("/add", ids=["begun"], texts=["Begun."])
@@ -145,6 +147,7 @@ def test_a_change_whose_caller_goes_away_before_it_begins_is_dropped(small):
     assert list(load_index(small.folder).ids[20:]) == ["begun", "last"]
 
 
+@pytest.mark.filterwarnings("ignore:.*locked by another writer")
 def test_vectors_are_not_added_to_the_index_of_another_encoder(small, run_change):
     """It has as many dimensions, and takes the place of the other while a request waits."""
     other = Encoder.from_pretrained("jaxwhiten-tiny", pooling="max", max_length=32)
