@@ -1,9 +1,12 @@
-"""A server under 32 clients, slow, broken and oversized ones among them, which is ended by SIGTERM while they ask.
+"""A server of vectors and of an index under 37 clients, slow, broken and oversized ones among them.
 
     python -m benchmarks.serving_faults [--seconds 600] [--model FOLDER]
 
-Every answer with vectors is compared with `Encoder.encode`. A request counts as lost if all of it was sent (before the
-signal, if there was one) and no answer came. Memory is the server's resident memory.
+At 30 % of the time another index takes the place of the index, at 40 to 50 % one of another encoder, at 60 % SIGKILL
+ends the server, which is started again, and at the end SIGTERM while the clients ask. Every answer with vectors is
+compared with `Encoder.encode`, and every search with the document whose text it is. A request counts as lost if all of
+it was sent (before a signal, if there was one) and no answer came; an addition, if it was answered and is not in the
+index at the end. Memory is the server's resident memory.
 """
 
 from __future__ import annotations
@@ -12,23 +15,30 @@ import argparse
 import collections
 import contextlib
 import http.client
+import itertools
 import json
 import random
 import re
 import signal
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.harness import save
-from benchmarks.serving import connect, ours, running, texts_of
+from benchmarks.serving import Server, connect, ours, running, texts_of
 from jaxwhiten import Encoder, normalize
+from jaxwhiten.search import load_index
 
-_TIMEOUT = 60  # seconds to an answer, by --timeout
-_QUEUE = 600  # texts that may wait, so that some callers get 429
+_TIMEOUT = 60  # seconds for a request to arrive, by --timeout
+_QUEUE = 2600  # texts that may wait: beside a caller of 2,048, some callers get 429
+_KINDS = {"good": 16, "search": 4, "change": 2, "many": 1, "slow": 4, "broken": 4, "oversized": 4, "headers": 2}
+_MEGA = 1 << 20
 _HEAD = "POST /v1/embeddings HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
 
 
@@ -37,58 +47,101 @@ class Clients:
 
     def __init__(self, port: int, texts: list[str], right: np.ndarray):
         self.port, self.texts, self.right = port, texts, right
-        self.end, self.signalled = threading.Event(), float("inf")
+        self.end, self.signalled, self.killed = threading.Event(), float("inf"), (float("inf"), 0.0)
         self.statuses: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+        self.times: dict[str, list[float]] = collections.defaultdict(list)
         self.wrong, self.unexpected, self.lost, self.in_flight, self.checked, self.least = 0, 0, 0, 0, 0, 1.0
+        self.wrong_hits, self.lost_in_kill, self.numbers, self.added = 0, 0, itertools.count(), set[str]()
         self.lock = threading.Lock()
 
     def run(self, kind: str, number: int) -> None:
         """One client, until the server is gone."""
         rng, ask = random.Random(number), getattr(self, kind)
         while not self.end.is_set():
-            with contextlib.suppress(OSError, http.client.HTTPException):
+            try:
                 ask(rng)
+            except (OSError, http.client.HTTPException):
+                self.end.wait(0.1)
             if time.perf_counter() > self.signalled:
                 return
 
-    def ask(self, kind: str, places: list[int], send: Callable[[http.client.HTTPConnection, bytes], None]) -> None:
-        """Sends a request, reads its answer and checks the vectors."""
-        body = json.dumps({"model": "model", "input": [self.texts[i] for i in places]}).encode()
-        connection = connect(self.port)
-        with contextlib.closing(connection):
-            send(connection, body)
+    def answered(
+        self, kind: str, path: str, body: bytes, send: Callable[[http.client.HTTPConnection, str, bytes], None]
+    ) -> tuple[int, Any]:
+        """Sends a request; its status, 0 if there was no answer, and the content of an answer with status 200."""
+        start = time.perf_counter()
+        with contextlib.closing(connect(self.port)) as connection:
+            send(connection, path, body)
             sent = time.perf_counter()
             try:
                 answer = connection.getresponse()
                 content = answer.read()
             except (OSError, http.client.HTTPException) as error:
+                killed, back = self.killed
                 with self.lock:
-                    self.statuses[kind][type(error).__name__] += 1
-                    self.lost += sent < self.signalled
-                return
-        cosines = [1.0]
-        if answer.status == 200:
-            rows = np.array([row["embedding"] for row in json.loads(content)["data"]])
-            cosines = (normalize(rows) * self.right[places]).sum(axis=1) if len(rows) == len(places) else [0.0]
+                    in_kill = sent < killed < time.perf_counter() or killed < sent < back
+                    self.statuses[kind]["SIGKILL" if in_kill else type(error).__name__] += 1
+                    self.lost_in_kill += in_kill
+                    self.lost += not in_kill and sent < self.signalled
+                return 0, None
         with self.lock:
             self.statuses[kind][str(answer.status)] += 1
-            self.checked += len(places) if answer.status == 200 else 0
-            self.wrong += int(np.sum(np.less(cosines, 0.9999)))
-            self.least = min(self.least, float(min(cosines)))
             self.in_flight += sent < self.signalled < time.perf_counter()
+            if answer.status == 200:
+                self.times[kind].append(time.perf_counter() - start)
         self.end.wait(int(answer.headers.get("Retry-After", 0)))
+        return answer.status, json.loads(content) if answer.status == 200 else None
+
+    def ask(self, kind: str, places: list[int], send: Callable[[http.client.HTTPConnection, str, bytes], None]) -> None:
+        """Asks for vectors and checks them."""
+        body = json.dumps({"model": "model", "input": [self.texts[i] for i in places]}).encode()
+        status, answer = self.answered(kind, "/v1/embeddings", body, send)
+        if status != 200:
+            return
+        rows = np.array([row["embedding"] for row in answer["data"]])
+        cosines = (normalize(rows) * self.right[places]).sum(axis=1) if len(rows) == len(places) else np.zeros(1)
+        with self.lock:
+            self.checked += len(places)
+            self.wrong += int(np.sum(cosines < 0.9999))
+            self.least = min(self.least, float(cosines.min()))
 
     def good(self, rng: random.Random) -> None:
         """One text, or some."""
         places = [rng.randrange(len(self.texts)) for _ in range(rng.choice([1, 1, 1, 1, 2, 8, 40]))]
-        self.ask("good", places, _post)
+        self.ask("good" if len(places) == 1 else "good, several texts", places, _post)
+
+    def many(self, rng: random.Random) -> None:
+        """As many texts as a request may have; then a pause."""
+        self.ask("many", [rng.randrange(len(self.texts)) for _ in range(2048)], _post)
+        self.end.wait(10)
+
+    def search(self, rng: random.Random) -> None:
+        """A search for the text of a document."""
+        text = rng.choice(self.texts)
+        status, answer = self.answered("search", "/search", json.dumps({"text": text, "k": 1}).encode(), _post)
+        if status == 200 and answer["hits"][0]["text"] != text.strip():
+            with self.lock:
+                self.wrong_hits += 1
+
+    def change(self, rng: random.Random) -> None:
+        """Adds a document, sometimes twice as if the answer got lost; removes it again, or not."""
+        name = f"new {next(self.numbers)}"
+        body = json.dumps({"ids": [name], "texts": [f"A document named {name}."]}).encode()
+        for _ in range(rng.choice([1, 1, 2])):
+            status, _ = self.answered("change", "/add", body, _post)
+            if status == 200:
+                self.added.add(name)
+        if status == 200 and rng.random() < 0.8:
+            self.added.discard(name)
+            self.answered("change", "/remove", json.dumps({"ids": [name]}).encode(), _post)
+        self.end.wait(rng.random())
 
     def slow(self, rng: random.Random) -> None:
         """Sends its request in pieces, in time or too late."""
         pause = rng.choice([0.02, 0.1, 0.1, 0.1, _TIMEOUT / 10])
 
-        def send(connection: http.client.HTTPConnection, body: bytes) -> None:
-            connection.putrequest("POST", "/v1/embeddings")
+        def send(connection: http.client.HTTPConnection, path: str, body: bytes) -> None:
+            connection.putrequest("POST", path)
             connection.putheader("Content-Type", "application/json")
             connection.putheader("Content-Length", str(len(body)))
             connection.endheaders()
@@ -110,29 +163,47 @@ class Clients:
         self.statuses["broken"]["went away"] += 1
 
     def oversized(self, rng: random.Random) -> None:
-        """Asks for too much: a body, a list or a text that is too long, IDs of tokens, no JSON."""
+        """Asks for too much: a body, a list or a text that is too long, unknown fields, IDs of tokens, no JSON."""
         text = self.texts[0]
         body, expected = rng.choice(
             [
                 (json.dumps({"model": "model", "input": "a" * (9 << 20)}), (413,)),
                 (json.dumps({"model": "model", "input": [text] * 3000}), (413,)),
-                (json.dumps({"model": "model", "input": [text * 200] * 40}), (200, 429, 503)),
+                (json.dumps({"model": "model", "input": (text + " ") * (7 * _MEGA // len(text))}), (200, 429)),
+                (json.dumps({"model": "model", "input": " " * (7 * _MEGA)}), (413, 429)),
+                ("{" + ",".join(f'"{i}":0' for i in range(700_000)) + "}", (413,)),
+                (json.dumps({"model": "model", "input": [text * 200] * 40}), (200, 429)),
                 (json.dumps({"model": "model", "input": [[1, 2, 3]]}), (400,)),
                 ("[" * 100_000, (400,)),
             ]
         )
         with contextlib.closing(connect(self.port)) as connection:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                _post(connection, body.encode())
+                _post(connection, "/v1/embeddings", body.encode())
             status = connection.getresponse().status
         self.end.wait(rng.random())
         with self.lock:
             self.statuses["oversized"][str(status)] += 1
             self.unexpected += status not in expected
 
+    def headers(self, rng: random.Random) -> None:
+        """Headers of 30 MB, in one line or many."""
+        unit = rng.choice([b"a" * _MEGA, b"a: b\r\n" * (_MEGA // 6)])
+        status = "closed"
+        with socket.create_connection(("127.0.0.1", self.port), timeout=2 * _TIMEOUT) as connection:
+            with contextlib.suppress(OSError):
+                for piece in (b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ", *[unit] * 30):
+                    connection.sendall(piece)
+            with contextlib.suppress(OSError):
+                status = connection.recv(12).decode()[-3:] or status
+        self.end.wait(rng.random())
+        with self.lock:
+            self.statuses["headers"][status] += 1
+            self.unexpected += status not in ("431", "closed")
 
-def _post(connection: http.client.HTTPConnection, body: bytes) -> None:
-    connection.request("POST", "/v1/embeddings", body, {"Content-Type": "application/json"})
+
+def _post(connection: http.client.HTTPConnection, path: str, body: bytes) -> None:
+    connection.request("POST", path, body, {"Content-Type": "application/json"})
 
 
 def resident(process: int) -> float:
@@ -141,51 +212,100 @@ def resident(process: int) -> float:
         return int(re.search(r"VmRSS:\s+(\d+)", status.read())[1]) / 1024  # type: ignore[index]
 
 
+class Watch:
+    """The server's memory over time, beside the requests that were answered."""
+
+    def __init__(self, clients: Clients, server: Server, seconds: float):
+        self.clients, self.server, self.start, self.rows = clients, server, time.perf_counter(), list[list[float]]()
+        self.step = seconds / 300
+
+    def until(self, end: float) -> None:
+        """Waits, and notes seconds, MB and requests."""
+        while (now := time.perf_counter() - self.start) < end:
+            requests = sum(sum(counts.values()) for counts in list(self.clients.statuses.values()))
+            self.rows.append([round(now, 1), round(resident(self.server.process.pid), 1), requests])
+            time.sleep(min(self.step, max(end - now, 0)))
+        print(f"{now:.0f} s: {self.rows[-1][1]:.0f} MB, {dict(self.clients.statuses)}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2")
     args = parser.parse_args()
     encoder = Encoder.from_pretrained(args.model)
-    texts = [text for of in texts_of(encoder).values() for text in of]
+    texts = list(dict.fromkeys(text for of in texts_of(encoder).values() for text in of))
     right = normalize(encoder.encode(texts))
-    kinds = {"good": 20, "slow": 4, "broken": 4, "oversized": 4}
-    command = [*ours(args.model), "--timeout", str(_TIMEOUT), "--queue", str(_QUEUE)]
-    with running(command) as server:
+    index = encoder.index(texts, ids=[f"text {i}" for i in range(len(texts))])
+    other = Encoder.from_pretrained(args.model, pooling="max").index(texts[:100], ids=list(map(str, range(100))))
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "index"
+        index.save(folder)
+        command = [*ours(args.model), "--timeout", str(_TIMEOUT), "--queue", str(_QUEUE), "--index", str(folder)]
+        server = stack.enter_context(running([*command, "--writable"]))
         clients = Clients(server.port, texts, right)
-        memory = {"0%": resident(server.process.pid)}
-        jobs = [(kind, 100 * k + i) for k, (kind, count) in enumerate(kinds.items()) for i in range(count)]
+        jobs = [(kind, 100 * k + i) for k, (kind, count) in enumerate(_KINDS.items()) for i in range(count)]
         threads = [threading.Thread(target=clients.run, args=job, daemon=True) for job in jobs]
-        start = time.perf_counter()
+        watch = Watch(clients, server, args.seconds)
         for thread in threads:
             thread.start()
-        for percent in (10, 25, 50, 75, 100):
-            time.sleep(max(start + args.seconds * percent / 100 - time.perf_counter(), 0))
-            memory[f"{percent}%"] = resident(server.process.pid)
-            print(f"{percent}%: {memory[f'{percent}%']:.0f} MB, {dict(clients.statuses)}", flush=True)
+        watch.until(0.3 * args.seconds)
+        index = encoder.index(texts, ids=[f"text {i}" for i in range(len(texts))])
+        index.save(folder)
+        watch.until(0.4 * args.seconds)
+        other.save(folder)
+        watch.until(0.5 * args.seconds)
+        size_of_other = load_index(folder).size
+        clients.added.clear()
+        encoder.index(texts, ids=[f"text {i}" for i in range(len(texts))]).save(folder)
+        watch.until(0.6 * args.seconds)
+        clients.killed = time.perf_counter(), float("inf")
+        server.signal(signal.SIGKILL)
+        watch.server = server = stack.enter_context(running([*command, "--writable"]))
+        clients.port = server.port
+        clients.killed = clients.killed[0], time.perf_counter()
+        watch.until(args.seconds)
         clients.signalled = time.perf_counter()
         server.signal(signal.SIGTERM)
-        code = server.process.wait(3 * _TIMEOUT)
+        code = server.process.wait(10 * _TIMEOUT)
         ended = time.perf_counter() - clients.signalled
         clients.end.set()
         for thread in threads:
             thread.join()
+        lost_additions = len(clients.added - set(load_index(folder).ids))
+    memory = np.array(watch.rows)
+    percents = {
+        f"{percent}%": memory[int(percent / 100 * (len(memory) - 1)), 1] for percent in (0, 10, 25, 50, 75, 100)
+    }
     found = {
         "seconds": args.seconds,
-        "clients": kinds,
+        "clients": _KINDS,
         "answers": {kind: dict(sorted(statuses.items())) for kind, statuses in clients.statuses.items()},
+        "times": {kind: quantiles(taken) for kind, taken in clients.times.items()},
         "vectors_checked": clients.checked,
         "min_cosine": clients.least,
         "wrong_vectors": clients.wrong,
+        "wrong_hits": clients.wrong_hits,
         "unexpected_refusals": clients.unexpected,
         "lost": clients.lost,
-        "memory_mb": memory,
+        "lost_additions": lost_additions,
+        "added_to_the_index_of_another_encoder": size_of_other - other.size,
+        "memory_mb": percents,
+        "memory": watch.rows,
+        "sigkill": {"lost": clients.lost_in_kill, "seconds_to_answers": clients.killed[1] - clients.killed[0]},
         "sigterm": {"in_flight_answered": clients.in_flight, "seconds_to_end": ended, "exit_code": code},
     }
-    print(json.dumps(found, indent=1))
+    print(json.dumps({key: value for key, value in found.items() if key != "memory"}, indent=1))
     save("serving_faults", found)
-    if clients.wrong or clients.unexpected or clients.lost or code:
-        raise SystemExit("a wrong answer, a lost request or an exit code other than 0")
+    wrong = clients.wrong or clients.wrong_hits or clients.unexpected or clients.lost or lost_additions
+    if wrong or size_of_other != other.size or code:
+        raise SystemExit("a wrong answer, a lost request or change, or an exit code other than 0")
+
+
+def quantiles(seconds: list[float]) -> dict[str, float]:
+    """The number of answers and their p50 and p99."""
+    p50, p99 = np.quantile(seconds, [0.5, 0.99]).tolist()
+    return {"answers": len(seconds), "p50_seconds": p50, "p99_seconds": p99}
 
 
 if __name__ == "__main__":

@@ -166,3 +166,18 @@ def engines_memory(result: dict[str, Any], path: Path) -> Path:
         scale_amounts(axis)
         figure.legend(loc="outside lower center", ncols=2)
     return path
+
+
+def serving_memory(result: dict[str, Any], path: Path) -> Path:
+    """The server's memory over time, beside the requests that were answered; SIGKILL starts it again."""
+    seconds, megabytes, requests = zip(*result["memory"], strict=True)
+    with new_figure(path, 6.4, 3.0) as figure:
+        axis = figure.subplots()
+        (memory,) = axis.plot(seconds, megabytes, lw=1.4, color=COLOURS[0], label="resident memory, MB")
+        axis.set(xlabel="seconds", ylabel="MB", ylim=(0, 1.15 * max(megabytes)))
+        other = axis.twinx()
+        (answered,) = other.plot(seconds, requests, lw=1.4, ls="--", color=COLOURS[1], label="requests answered")
+        other.set(ylabel="requests", ylim=(0, 1.15 * max(requests)))
+        other.grid(False)
+        figure.legend(handles=[memory, answered], loc="outside lower center", ncols=2)
+    return path

@@ -71,7 +71,7 @@ class Gate:
 
     def _check(self, request: Request, route: Route) -> None:
         """Refuses hosts of other names, and requests without the key."""
-        if self._hosts is not None and not self._knows(host := request.headers.get("host", "localhost")):
+        if not self._knows(host := request.headers.get("host", "localhost")):
             raise Refused(421, f"Unknown host {host!r:.80}: start the server with `--allow-host` to allow it.")
         if self._key and route.path != "/health":
             scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -83,10 +83,10 @@ class Gate:
     def _knows(self, host: str) -> bool:
         """Whether requests may call the server by the name in a `Host` header. No web page's name is an IP address."""
         name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-        try:
-            return bool(ipaddress.ip_address(name))
-        except ValueError:
-            return name.lower().removesuffix(".") in (self._hosts or ())
+        with contextlib.suppress(ValueError):
+            ipaddress.ip_address(name)
+            return True
+        return self._hosts is None or name.lower().removesuffix(".") in self._hosts
 
     @contextlib.contextmanager
     def _holding(self) -> Iterator[Callable[[int], None]]:

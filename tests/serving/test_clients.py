@@ -9,33 +9,37 @@ import numpy as np
 import pytest
 
 from jaxwhiten.arrays import normalize
-from tests.serving.conftest import TEXTS, served
+from tests.serving.conftest import SAID, TEXTS, check, expected, served
 
 NAME = "jaxwhiten-tiny"
+ENCODINGS = ({"encoding_format": "float"}, {"encoding_format": "base64"})
 EXAMPLES = int(os.environ.get("JAXWHITEN_FUZZ_EXAMPLES", 60))  # of each path
 
 
 def test_openai(plain, coded):
     openai = pytest.importorskip("openai")
     client = openai.OpenAI(base_url=f"{plain.url}/v1", api_key="none", max_retries=0)
-    expected = plain.encoder.encode(TEXTS[:3])
+    right = plain.encoder.encode(TEXTS[:3])
     for how in ({}, {"encoding_format": "float"}, {"encoding_format": "base64"}, {"dimensions": 256, "user": "me"}):
         answer = client.embeddings.create(model=NAME, input=TEXTS[:3], **how)
         found = [item.embedding for item in answer.data]
         if how.get("encoding_format") == "base64":
             assert all(isinstance(text, str) for text in found)
             continue
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+        np.testing.assert_allclose(found, right, atol=1e-6)
     assert answer.usage.total_tokens > 0
     assert [model.id for model in client.models.list()] == [NAME, f"{NAME}:query"]
+    assert client.models.retrieve(f"{NAME}:query").id == f"{NAME}:query"
     for wrong, error in ({"input": [1, 2]}, openai.BadRequestError), ({"model": "gpt"}, openai.NotFoundError):
         with pytest.raises(error) as caught:
             client.embeddings.create(**{"model": NAME, "input": "a", **wrong})
         assert caught.value.body["param"] in wrong
     client.close()
     client = openai.OpenAI(base_url=f"{coded.url}/v1", api_key="none", max_retries=0)
-    answer = client.embeddings.create(model="small", input=TEXTS[:3], extra_body={"output_dtype": "code"})
-    np.testing.assert_array_equal([item.embedding for item in answer.data], coded.encoder.encode_document(TEXTS[:3]))
+    right = expected(coded)
+    for kind, how in itertools.product(("float", "code", "ubinary", "int8"), ({}, *ENCODINGS)):
+        answer = client.embeddings.create(model="small", input=SAID, extra_body={"output_dtype": kind}, **how)
+        check(f"{kind} {how.get('encoding_format')}", [item.embedding for item in answer.data], right)
     client.close()
 
 

@@ -1,11 +1,17 @@
 """Search over HTTP, changes of the index, and an index that others change."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx2
 import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
+from jaxwhiten.commands import cli
 from jaxwhiten.errors import JaxwhitenError
-from jaxwhiten.search import load_index, search_text
+from jaxwhiten.search import load_index, locked, search_text
 from tests.serving.conftest import TEXTS, served
 
 
@@ -49,12 +55,18 @@ def test_an_invalid_search_names_its_field(coded, body, message):
 
 def test_documents_are_added_replaced_and_removed(coded):
     size = load_index(coded.folder).size
-    assert coded.post("/add", texts=["A zebra in the bath.", "Two zebras."]).json() == {"documents": size + 2}
+    answer = coded.post("/add", texts=["A zebra in the bath.", " \n", "  Two zebras. "]).json()
+    assert answer == {"documents": size + 2, "added": 2, "skipped": 1, "present": 0}
     one, two = map(int, load_index(coded.folder).ids[-2:])
     assert hits(coded.post("/search", text="A zebra in the bath.", k=1)) == [(one, "A zebra in the bath.")]
-    assert coded.post("/update", ids=[one], texts=["An okapi in the bath."]).json() == {"documents": size + 2}
+    answer = coded.post("/update", ids=[one, two], texts=["An okapi in the bath.", ""]).json()
+    assert "texts.1" in answer["error"]["message"]
+    answer = coded.post("/update", ids=[one, two], texts=["An okapi in the bath.", " "]).json()
+    assert answer == {"documents": size + 2, "replaced": 1, "skipped": 1}
+    assert hits(coded.post("/search", text="Two zebras.", k=1)) == [(two, "Two zebras.")]
     assert hits(coded.post("/search", text="An okapi in the bath.", k=1)) == [(one, "An okapi in the bath.")]
-    assert coded.post("/remove", ids=[one, two]).json() == {"documents": size}
+    answer = coded.post("/remove", ids=[one, two, one]).json()
+    assert answer == {"documents": size, "removed": 2, "skipped": 0}
     assert load_index(coded.folder).size == size
     for path, body, message in (
         ("/remove", {"ids": [10**6]}, "1000000"),
@@ -64,6 +76,8 @@ def test_documents_are_added_replaced_and_removed(coded):
         ("/update", {"ids": [0], "texts": ["a", "b"]}, ""),
         ("/add", {"ids": ["mine"], "texts": ["a"]}, ""),
         ("/add", {}, "texts: Field required"),
+        ("/add", {"texts": [" ", "\t"]}, "texts: all of them are blank"),
+        ("/update", {"ids": [0], "texts": [" "]}, "texts: all of them are blank"),
     ):
         invalid(coded.post(path, **body), message)
     assert len(hits(coded.post("/search", text="zebra", k=10_000))) == size
@@ -78,6 +92,98 @@ def test_a_changed_index_is_noticed(coded):
     assert hits(coded.post("/search", text="A walrus on the roof.", k=1)) == [(index.ids[-1], "A walrus on the roof.")]
     coded.post("/remove", ids=[int(index.ids[-1])])
     assert load_index(coded.folder).size == before
+
+
+@pytest.fixture
+def small(tiny, tmp_path):
+    """A server of a small index with IDs, which requests may change."""
+    tiny.index(TEXTS[:20], ids=[f"d{i}" for i in range(20)]).save(tmp_path / "idx")
+    with served(tiny, index=tmp_path / "idx", writable=True) as server, ThreadPoolExecutor(20) as pool:
+        server.folder = tmp_path / "idx"
+        server.later = lambda path, **body: pool.submit(server.post, path, **body)
+        yield server
+
+
+@pytest.mark.filterwarnings("ignore:.*locked by another writer")
+def test_changes_wait_in_a_queue_of_their_own(small):
+    """While another writer is at work, searches are answered, and every change is done once and says so."""
+    with locked(small.folder):
+        waiting = [small.later("/add", ids=[f"new {i}"], texts=[f"A new text {i}."]) for i in range(16)]
+        while (full := small.later("/remove", ids=["d0"]).result()).status_code != 429:
+            raise AssertionError(full.text)
+        assert int(full.headers["Retry-After"]) > 0
+        for _ in range(3):
+            assert len(hits(small.post("/search", text="a man", k=20))) == 20
+        assert small.post("/v1/embeddings", model="jaxwhiten-tiny", input="a").status_code == 200
+        assert not any(job.done() for job in waiting)
+    sizes = [job.result().json()["documents"] for job in waiting]
+    assert sorted(sizes) == list(range(21, 37))
+    assert load_index(small.folder).size == 36
+
+
+def test_a_repeated_request_is_harmless(small):
+    body = {"ids": ["a", "b"], "texts": ["One.", "Two."]}
+    for again in (False, True, True):
+        answer = small.post("/add", **body).json()
+        assert answer == {"documents": 22, "added": 0 if again else 2, "present": 2 if again else 0, "skipped": 0}
+    more = small.post("/add", ids=["b", "c"], texts=["Two.", "Three."]).json()
+    assert (more["added"], more["present"]) == (1, 1)
+    invalid(small.post("/add", ids=["c", "d"], texts=["Another.", "Four."]), "'c' is already in the index")
+    for _ in range(2):
+        answer = small.post("/update", ids=["a"], texts=["Uno."]).json()
+        assert answer == {"documents": 23, "replaced": 1, "skipped": 0}
+    assert load_index(small.folder).documents[20:] == ["Two.", "Three.", "Uno."]
+
+
+@pytest.mark.filterwarnings("ignore:.*locked by another writer")
+def test_a_change_whose_caller_goes_away_before_it_begins_is_dropped(small):
+    with locked(small.folder):
+        begun = small.later("/add", ids=["begun"], texts=["Begun."])
+        time.sleep(0.3)
+        with pytest.raises(httpx2.ReadTimeout):
+            httpx2.post(f"{small.url}/add", json={"ids": ["gone"], "texts": ["Gone."]}, timeout=0.5)
+    assert begun.result().json()["documents"] == 21
+    assert small.post("/add", ids=["last"], texts=["Last."]).json()["documents"] == 22
+    assert list(load_index(small.folder).ids[20:]) == ["begun", "last"]
+
+
+@pytest.mark.filterwarnings("ignore:.*locked by another writer")
+def test_vectors_are_not_added_to_the_index_of_another_encoder(small, run_change):
+    """It has as many dimensions, and takes the place of the other while a request waits."""
+    other = Encoder.from_pretrained("jaxwhiten-tiny", pooling="max", max_length=32)
+    with locked(small.folder):
+        waiting = run_change(small)
+        time.sleep(0.5)
+        other.index(TEXTS[:9]).save(small.folder)
+    assert "not in the space" in waiting()
+    index = load_index(small.folder)
+    assert (index.size, index.encoding["max_length"]) == (9, 32)
+
+
+@pytest.fixture(params=["/add", "jaxwhiten index --add"])
+def run_change(request, tmp_path, monkeypatch, capsys):
+    """Starts to add a document, and returns what gives the message."""
+
+    def over_http(server):
+        job = server.later("/add", texts=["A new text."], ids=["new"])
+        return lambda: job.result().text
+
+    def by_command(server):
+        (tmp_path / "new.csv").write_text("id,text\nnew,A new text.\n")
+        model = tmp_path / "model"
+        server.encoder.save(model)
+        words = [str(tmp_path / "new.csv"), "--add", "--id", "id", "-o", str(server.folder), "--model", str(model)]
+        thread = threading.Thread(target=cli.main, args=(["index", *words],))
+        thread.start()
+        time.sleep(2)
+
+        def message():
+            thread.join()
+            return capsys.readouterr().err
+
+        return message
+
+    return over_http if request.param == "/add" else by_command
 
 
 def test_an_index_may_not_be_writable_nor_of_another_encoder(coded):

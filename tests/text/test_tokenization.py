@@ -1,10 +1,14 @@
 """Sentences written and cut as poolings want them, and counted."""
 
+import json
+import random
+import shutil
+
 import numpy as np
 import pytest
 
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds
+from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, tokenization
 from tests.tiny import SENTENCES
 
 FORM = TextForm('This sentence : "{text}" means {mask} .')
@@ -88,3 +92,25 @@ def test_padded_rows_hold_their_own_ids_and_no_others():
     ids = TokenIds(np.arange(10, 16, dtype=np.int32), np.array([2, 3, 1]))
     matrix = ids.padded(np.array([1, 0, 2]), height=4, length=3, pad_id=7)
     np.testing.assert_array_equal(matrix, [[12, 13, 14], [10, 11, 7], [15, 7, 7], [7, 7, 7]])
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize(
+    "form", [TextForm(), TextForm("query: {text}"), TextForm("{text} means"), TextForm(lower_case=True)]
+)
+def test_the_excerpt_of_a_long_text_has_its_tokens(tiny_model, tmp_path, monkeypatch, side, form):
+    """The middle of a word, of a run of spaces or of characters of several bytes may be where it is cut."""
+    shutil.copytree(tiny_model, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"truncation_side": side}))
+    tokenizer = BulkTokenizer(tmp_path, 12)
+    rng = random.Random(0)
+    words = [*" ".join(SENTENCES).split(), "x" * 150, " " * 30, "ﬁ", "é", "中文字", "\n"]
+    for _ in range(20):
+        text = " ".join(rng.choices(words, k=rng.choice([3, 300, 3000])))
+        excerpt = tokenizer.excerpt(text, form)
+        assert len(excerpt) <= max(64 * 12, len(text) // 2)
+        np.testing.assert_array_equal(tokenizer([excerpt], form).flat, tokenizer([text], form).flat)
+    short = tokenizer.excerpt(" " * 2000 + "end" + " " * 2000, form)
+    np.testing.assert_array_equal(tokenizer([short], form).flat, tokenizer(["end"], form).flat)
+    monkeypatch.setattr(tokenization, "_MOST_CHARACTERS", 10_000)
+    assert tokenizer.excerpt(" " * 20_000, form) is None

@@ -1,0 +1,215 @@
+"""What a request may hold: headers, values, characters, bytes, and time, whoever sends it; and who may send it."""
+
+import contextlib
+import gzip
+import json
+import socket
+import threading
+import time
+import zlib
+
+import httpx2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxwhiten import Encoder
+from tests.serving.conftest import TEXTS, served
+
+NAME = "jaxwhiten-tiny"
+JSON = {"Content-Type": "application/json"}
+MEGA = 1 << 20
+HEAD = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+def address(server):
+    url = httpx2.URL(server.url)
+    return url.host, url.port
+
+
+def sent(server, *pieces):
+    """What the server answers to bytes, of which it may not read the rest."""
+    with socket.create_connection(address(server), timeout=20) as connection:
+        with contextlib.suppress(OSError):
+            for piece in pieces:
+                connection.sendall(piece)
+                time.sleep(0.01)  # so that the server reads each piece alone, if it can
+        answer = b""
+        with contextlib.suppress(OSError):
+            while not answer.endswith((b"bytes.", b"}")) and (more := connection.recv(4096)):
+                answer += more
+    return answer
+
+
+LONG_HEADERS = {
+    "one": (HEAD, b"X: ", b"a"),
+    "many": (HEAD, b"", b"a: b\r\n"),
+    "address": (b"GET /", b"", b"a"),
+    "trailer": (HEAD, b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\nX: ", b"a"),
+    "chunk": (HEAD, b"Transfer-Encoding: chunked\r\n\r\n1;", b"a"),
+}
+
+
+@pytest.mark.parametrize("kind", LONG_HEADERS)
+def test_headers_are_bounded(plain, kind):
+    """httptools joins the pieces of a long one in quadratic time, before any key is checked."""
+    *start, unit = LONG_HEADERS[kind]
+    few = [*start, *[unit * (10_000 // len(unit))] * 7]
+    assert sent(plain, *few).startswith(b"HTTP/1.1 431 ")
+    begin = time.perf_counter()
+    sent(plain, *start, *[unit * (MEGA // len(unit))] * 20)
+    assert plain.client.get("/health").status_code == 200
+    assert time.perf_counter() - begin < 5
+    if kind == "one":
+        answer = plain.client.get("/health", headers={"X": "a" * 60_000})
+        assert answer.status_code == 200
+
+
+SHAPES = {
+    "unknown fields": lambda n: "{" + ",".join(f'"{i}":0' for i in range(n)) + "}",
+    "empty texts": lambda n: '{"model":"m","input":[' + ",".join(['""'] * n) + "]}",
+    "nulls": lambda n: '{"model":"m","input":[' + ",".join(["null"] * n) + "]}",
+    "lists": lambda n: '{"model":"m","input":[' + ",".join(["[]"] * n) + "]}",
+    "objects": lambda n: '{"model":"m","input":' + '{"a":' * n,
+    "depth": lambda n: "[" * n,
+    "digits": lambda n: '{"model":"m","input":"a","dimensions":' + "1" * n + "}",
+    "a long field": lambda n: '{"' + "a" * n + '":0}',
+    "escapes": lambda n: '{"input":"' + '\\"' * n,
+    "strings": lambda n: '["",' * n,
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_values_are_bounded_before_objects_are_made_of_them(plain, shape):
+    body = SHAPES[shape](700_000)
+    start = time.perf_counter()
+    answer = plain.client.post("/v1/embeddings", content=body, headers=JSON)
+    assert answer.status_code in (400, 413)
+    assert len(answer.content) < 1000
+    assert time.perf_counter() - start < 3
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(list(SHAPES)), st.integers(1, 300_000), st.binary(max_size=8))
+def test_any_body_is_parsed_in_time_or_refused(shape, n, end):
+    from pydantic import ValidationError
+
+    from jaxwhiten.serving import protocol
+
+    body = bytearray(SHAPES[shape](n).encode() + end)
+    start, errors = time.thread_time(), 0
+    try:
+        protocol.request_of(protocol.Embeddings, body)
+    except ValidationError as error:
+        errors = error.error_count()
+    except protocol.Refused:
+        pass
+    assert (errors < 200, time.thread_time() - start < 0.5) == (True, True)
+
+
+def test_a_long_text_is_read_as_far_as_the_model_does(plain):
+    """The tokenizer would read all of it first."""
+    texts = [" ".join(TEXTS) * 40, "the end " * 900_000, TEXTS[0]]
+    done, waits = threading.Event(), []
+
+    def probe():
+        while not done.is_set():
+            start = time.perf_counter()
+            assert httpx2.get(f"{plain.url}/health").status_code == 200
+            waits.append(time.perf_counter() - start)
+
+    thread = threading.Thread(target=probe)
+    thread.start()
+    answer = plain.post("/v1/embeddings", model=NAME, input=texts)
+    done.set()
+    thread.join()
+    assert answer.json()["usage"]["truncated"] == 2
+    found = [row["embedding"] for row in answer.json()["data"]]
+    expected = plain.encoder.encode([texts[0], texts[1][:5000], texts[2]])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert max(waits) < 5
+    answer = plain.post("/v1/embeddings", model=NAME, input=["a", " " * 3_000_000 + "the end"])
+    assert answer.status_code == 413
+    assert "too few tokens for its 3,000,007 characters" in answer.text
+
+
+def test_gzip(plain):
+    body = json.dumps({"model": NAME, "input": TEXTS[:2]}).encode()
+    small = gzip.compress(body)
+    bomb = gzip.compress(b" " * (100 << 20), 9)
+
+    def post(content, coding):
+        return plain.client.post("/v1/embeddings", content=content, headers={**JSON, "Content-Encoding": coding})
+
+    assert post(small, "gzip").json() == post(body, "identity").json()
+    for content, coding, status in (
+        (bomb, "gzip", 413),
+        (small[:-9], "gzip", 400),
+        (small + b"more", "gzip", 400),
+        (body, "gzip", 400),
+        (zlib.compress(body), "deflate", 415),
+        (body, "br", 415),
+    ):
+        assert post(content, coding).status_code == status
+    assert post(body, "br").headers["Accept-Encoding"] == "gzip"
+
+
+def test_a_request_has_time_to_arrive(tiny):
+    with served(tiny, seconds=0.3) as server:
+        start = time.perf_counter()
+        answer = sent(server, HEAD + b"Content-Length: 100\r\n\r\n{")
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert time.perf_counter() - start < 10
+
+
+def test_long_bodies_together_are_bounded(tiny, monkeypatch):
+    from jaxwhiten.serving import gate
+
+    monkeypatch.setattr(gate, "_BODIES", MEGA)
+    with served(tiny) as server, contextlib.ExitStack() as stack:
+        for _ in range(2):
+            connection = stack.enter_context(socket.create_connection(address(server)))
+            connection.sendall(HEAD + b"Content-Length: 8000000\r\n\r\n" + b" " * 700_000)
+        time.sleep(0.3)
+        assert server.post("/v1/embeddings", model=NAME, input="a").status_code == 200
+        body = json.dumps({"model": NAME, "input": "a " * 250_000})
+        answer = server.client.post("/v1/embeddings", content=body, headers=JSON)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
+        stack.close()
+        for _ in range(100):  # until the server has noticed
+            if server.client.post("/v1/embeddings", content=body, headers=JSON).status_code == 200:
+                break
+        else:
+            pytest.fail("the bytes are still counted")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8000", 200),
+        ("localhost", 200),
+        ("LOCALHOST.:80", 200),
+        ("[::1]:8000", 200),
+        ("vectors.example:8000", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example:8000", 421),
+    ],
+)
+def test_a_name_that_was_pointed_here_is_refused(named, host, status):
+    """A web page of any name may call its own host, whatever address that name has."""
+    for answer in (
+        named.client.get("/v1/models", headers={"Host": host}),
+        named.client.post("/v1/embeddings", json={"model": NAME, "input": "a"}, headers={"Host": host}),
+    ):
+        assert answer.status_code == status
+    if status == 421:
+        assert "--allow-host" in answer.json()["error"]["message"]
+
+
+@pytest.fixture(scope="module")
+def named():
+    encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=64)
+    with served(encoder, hosts=["127.0.0.1", "vectors.example"]) as server:
+        yield server
