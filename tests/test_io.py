@@ -189,3 +189,6 @@ def test_what_is_kept_is_read_whole_or_not_at_all(tmp_path, name, damage):
     assert io.recall(folder, read) is None  # there is none now, of which nobody needs to hear
     io.keep(folder, lambda folder: io.write_text(folder / "text", "It pours."))
     assert io.recall(folder, read) == "It pours."
+    io.keep(folder, lambda folder: io.write_text(folder / "text", "It snows."))  # another process was first
+    assert io.recall(folder, read) == "It pours."
+    assert [path.name for path in tmp_path.iterdir()] == ["entry"]

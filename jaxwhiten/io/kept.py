@@ -81,13 +81,15 @@ class Files:
 
 
 def keep(folder: Path, write: Callable[[Path], Any], *blamed: type[Exception]) -> None:
-    """Replaces a folder of the cache by the files of `write`, with their checksums; arguments as in `whole_folder`.
+    """Makes a folder of the cache with the files of `write` and their checksums; arguments as in `whole_folder`.
+
+    A folder that is there stays, so that what was made of one entry belongs to it for as long as it lasts.
 
     >>> keep(Path("kept"), lambda folder: write_text(folder / "text", "It rains."))
     >>> recall(Path("kept"), lambda folder: (folder / "text").read_text())
     'It rains.'
     """
-    with whole_folder(folder, *blamed, kind="cache") as whole:
+    with whole_folder(folder, *blamed, kind="cache", once=True) as whole:
         write(whole)
         checksums = {file.name: sha256_file(file) for file in sorted(whole.iterdir())}
         write_json(whole / CHECKSUMS, seal(checksums))

@@ -92,7 +92,7 @@ class Faiss(Backend):
     @classmethod
     def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Faiss:
         faiss, codes = cls._import(), header.codes
-        index = read_index(faiss, files[_FILE])
+        index = read_index(faiss, files[_FILE], header.input_dimension)
         if not isinstance(index, faiss.IndexPreTransform):
             raise ValueError(f"a FAISS {type(index).__name__}, expected an IndexPreTransform")
         chain = [faiss.downcast_VectorTransform(index.chain.at(i)) for i in range(index.chain.size())]

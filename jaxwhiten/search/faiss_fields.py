@@ -17,12 +17,13 @@ import numpy as np
 from jaxwhiten.search.header import Header
 
 _LIMIT = "deserialization_vector_byte_limit"
+_ROOM = 1 << 28  # FAISS bounds products of sizes, too, of which the file need not have as many bytes
 _reading = threading.Lock()
 
 
-def read_index(faiss: Any, path: Path) -> Any:
-    """The index in a file; ValueError if FAISS cannot read it, or if it claims to be larger than the file."""
-    with _limited(faiss, path.stat().st_size):
+def read_index(faiss: Any, path: Path, dimension: int) -> Any:
+    """The index of vectors of a dimension in a file; ValueError or RuntimeError if it claims more than the file has."""
+    with _limited(faiss, path.stat().st_size + 4 * dimension**2 + _ROOM):
         try:
             return faiss.read_index(str(path))
         except MemoryError:
@@ -32,7 +33,7 @@ def read_index(faiss: Any, path: Path) -> Any:
 
 @contextlib.contextmanager
 def _limited(faiss: Any, size: int) -> Iterator[None]:
-    """Lets FAISS refuse vectors larger than the file, where its version can."""
+    """Lets FAISS refuse vectors of more bytes, where its version can."""
     if not hasattr(faiss, f"set_{_LIMIT}"):
         yield
         return

@@ -1,6 +1,7 @@
 """int8 weights from strangers, whose checksums are right: files that OpenVINO cannot read, graphs of something else."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -55,6 +56,21 @@ def sealed(model):
 
 def encode(model):
     return Encoder.from_pretrained(model, pooling="mean", engine="openvino", dtype="int8").encode(SENTENCES)
+
+
+@pytest.mark.parametrize("cache", ["0", "1"])
+def test_files_that_change_before_they_are_read_are_refused(copied, tmp_path, cache, monkeypatch):
+    """Their checksums were right when the encoder was made, and its fingerprint names them."""
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_COMPILATION_CACHE", cache)
+    encoder = Encoder.from_pretrained(copied, pooling="mean", engine="openvino", dtype="int8")
+    file = copied / "openvino" / WEIGHTS
+    (tmp_path / "other").write_bytes(file.read_bytes()[:-4] + np.float32(0.5).tobytes())
+    os.replace(tmp_path / "other", file)
+    for use in (lambda: encoder.encode(SENTENCES), lambda: encoder.save(tmp_path / "saved")):
+        with pytest.raises(ModelError, match=r"int8\.bin: changed after the model was loaded: load the model again"):
+            use()
+    assert not list((tmp_path / "cache").rglob("graph.bin"))
 
 
 def test_what_is_whole_is_read(whole, capsys):
