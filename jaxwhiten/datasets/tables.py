@@ -215,31 +215,32 @@ def _long_row(cells: list[str] | str, quotes: _Quotes, bad: BadRows) -> Rows:
     quotes.give_back()
 
 
-def tsv_cells(lines: Iterator[_Line], bad: BadRows, width: int) -> Rows:
+def tsv_cells(lines: Iterator[_Line], bad: BadRows, width: int, *, quora: bool = False) -> Rows:
     """The cells of each row of a TSV file without a quoted header, with the number of its last line.
 
     A cell that begins with a quotation mark may be quoted, as libraries write cells with tabs, line breaks and
-    quotation marks, or plain, as most corpora are written. Files contain both.
+    quotation marks, or plain, as most corpora are written. Files contain both. In Quora's file, texts in quotes are
+    quoted whatever they contain, and blank lines are rows.
     """
     quotes = _Quotes(lines, "\t", width)
     for line in lines:
         while line:
             number, text = line
             if '"' not in text or not (text[0] == '"' or '\t"' in text):
-                if text:
+                if text or quora:
                     yield number, text.split("\t")
             else:
-                yield from _tsv_row(quotes.row(line), line, quotes, bad)
+                yield from _tsv_row(quotes.row(line), line, quotes, bad, quora)
             line = quotes.again.popleft() if quotes.again else None
 
 
-def _tsv_row(cells: list[str] | str, line: _Line, quotes: _Quotes, bad: BadRows) -> Rows:
+def _tsv_row(cells: list[str] | str, line: _Line, quotes: _Quotes, bad: BadRows, quora: bool) -> Rows:
     """The cells of a row, one of which begins with a quotation mark."""
     (number, text), width, used = line, quotes.width, quotes.used
     plain = text.split("\t")
     alone, whole = len(plain) == width, isinstance(cells, list) and len(cells) == width
     if isinstance(cells, list) and len(used) == 1 and len(cells) == len(plain):
-        yield number, list(map(_unquoted, plain, cells))
+        yield number, cells if quora else list(map(_unquoted, plain, cells))
     elif whole and not (alone and (len(used) == 1 or quotes.hold_rows(used[1:]))):
         yield used[-1][0], cells
     else:
