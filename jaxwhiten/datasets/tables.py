@@ -43,7 +43,7 @@ FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
 _BATCH, _BATCH_BYTES = 65_536, 64 << 20
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _HELP = "Specify the column names of this file."
-# A quotation mark is stray if more lines than these follow it within its quotes, and each of them reads as a row.
+# A quotation mark is stray if all lines that follow it within its quotes read as rows, with more separators than these.
 _STRAY_AFTER = 16
 _UNCLOSED = "unexpected end"  # the error of `csv` for quotes that are open where the text ends
 _JSON_KINDS = {str, int, float, bool}
@@ -170,7 +170,7 @@ class _Quotes:
             return None
         used.append(line)
         self._alike += line[1].count(self.mark) == self.width - 1
-        stray = self._alike == len(used) - 1 > _STRAY_AFTER
+        stray = self._alike == len(used) - 1 and self._alike * max(1, self.width - 1) > _STRAY_AFTER
         return None if stray else f"\n{line[1]}"
 
     def give_back(self) -> None:

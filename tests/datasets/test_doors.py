@@ -50,7 +50,7 @@ READERS = pytest.mark.parametrize("read_by", [by_table, by_rows, by_training, by
         ({50: '"never closed,b 50'}, {}),
         ({199: '"never closed,b 199'}, {}),
         ({50: '"closed by chance,b 50', 90: 'of 3/4",b 90'}, {90: ('of 3/4"', "b 90")}),
-        ({50: '"three cells,b 50', 60: 'x,y",b 60'}, {}),
+        ({50: '"three cells,b 50', 60: 'x,y",b 60,c'}, {}),
     ],
 )
 def test_a_stray_quotation_mark_costs_its_own_row(tmp_path, read_by, stray, more):
