@@ -161,14 +161,13 @@ class _Quotes:
             return str(error).partition(" - ")[0]
 
     def _text(self) -> str | None:
-        line = self.again.popleft() if self.again else next(self.lines, None)
         used = self.used
-        if not used:
-            used.append(line)
-            return line[1]
+        line = self.again.popleft() if self.again else next(self.lines, None)
         if line is None:
             return None
         used.append(line)
+        if len(used) == 1:
+            return line[1]
         self._alike += line[1].count(self.mark) == self.width - 1
         stray = self._alike == len(used) - 1 and self._alike * max(1, self.width - 1) > _STRAY_AFTER
         return None if stray else f"\n{line[1]}"
@@ -188,6 +187,7 @@ def _csv_cells(lines: Iterator[_Line], bad: BadRows, mark: str, width: int) -> R
     A row with a stray quotation mark is bad, and the lines after its first are read once more.
     """
     quotes = _Quotes(lines, mark, width if width > 1 else 0)
+    line: _Line | None
     for line in lines:
         while line:
             number, text = line
@@ -223,6 +223,7 @@ def tsv_cells(lines: Iterator[_Line], bad: BadRows, width: int, *, quora: bool =
     quoted whatever they contain, and blank lines are rows.
     """
     quotes = _Quotes(lines, "\t", width)
+    line: _Line | None
     for line in lines:
         while line:
             number, text = line

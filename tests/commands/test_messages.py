@@ -143,7 +143,7 @@ def test_the_cache_may_be_named_from_home(monkeypatch, tmp_path):
 )
 def test_a_closed_stream_is_no_traceback(tmp_path, words, closed, message):
     command = f'"{sys.executable}" -m jaxwhiten.commands.cli {words} {closed}'
-    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S602
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(message)
     assert done.stderr.count("\n") == bool(message)
