@@ -77,6 +77,13 @@ class Report(NamedTuple):
     facts: Mapping[str, Any] | None = None
 
 
+def _restored(value: Any) -> Any:
+    """The value of an argument without `_NO_OPTION`."""
+    if isinstance(value, list):
+        return list(map(_restored, value))
+    return value.removeprefix(_NO_OPTION) if isinstance(value, str) else value
+
+
 class Parser(argparse.ArgumentParser):
     """Reports mistakes as errors of one line; a mistyped option is answered with the nearest names.
 
@@ -104,10 +111,7 @@ class Parser(argparse.ArgumentParser):
         self._second = True  # calls this method again
         found, rest = self.parse_known_intermixed_args(args, namespace)
         for name, value in vars(found).items():
-            if isinstance(value, list):
-                setattr(found, name, [word.removeprefix(_NO_OPTION) if isinstance(word, str) else word for word in value])
-            elif isinstance(value, str):
-                setattr(found, name, value.removeprefix(_NO_OPTION))
+            setattr(found, name, _restored(value))
         return found, rest
 
     def options(self) -> list[str]:

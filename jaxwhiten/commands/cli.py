@@ -188,6 +188,7 @@ def program() -> NoReturn:
         sys.exit(say(InputError("stdout is closed: redirect it to a file, or to /dev/null.")))
     codecs.register_error("escaped", _escaped)
     sys.stdout.reconfigure(errors="escaped")  # type: ignore[union-attr]
+    code: int | str | None
     try:
         code = main()
     except SystemExit as end:  # --help, --version

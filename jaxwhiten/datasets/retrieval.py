@@ -12,7 +12,7 @@ import itertools
 import json
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -183,7 +183,7 @@ def read_pairs_file(path: PathLike, name: str | None = None) -> RetrievalData:
         )
     places = [header.index(column) for column in COLUMNS[1:]]
     rows: list[Row] = []
-    for number, cells in tsv_cells(_counted(lines, bad), bad, len(header)):
+    for number, cells in tsv_cells(lines, bad, len(header), quora=True):
         fields = [cells[place].strip() for place in places] if len(cells) == len(header) else [""] * len(places)
         query_id, document_id, query, document, label = fields
         if query_id and document_id and label in ("0", "1"):
@@ -191,14 +191,6 @@ def read_pairs_file(path: PathLike, name: str | None = None) -> RetrievalData:
         else:
             bad(number, "malformed")
     return from_pairs(name or path.name, rows, {"malformed_rows": bad.count})
-
-
-def _counted(lines: Iterator[tuple[int, str]], bad: BadRows) -> Iterator[tuple[int, str]]:
-    """The lines, of which the empty ones are bad rows."""
-    for number, line in lines:
-        if not line:
-            bad(number, "malformed")
-        yield number, line
 
 
 def read_own(source: PathLike | Table) -> RetrievalData:

@@ -43,7 +43,7 @@ FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
 _BATCH, _BATCH_BYTES = 65_536, 64 << 20
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _HELP = "Specify the column names of this file."
-# A quotation mark is stray if more lines than these follow it within its quotes, and each of them reads as a row.
+# A quotation mark is stray if all lines that follow it within its quotes read as rows, with more separators than these.
 _STRAY_AFTER = 16
 _UNCLOSED = "unexpected end"  # the error of `csv` for quotes that are open where the text ends
 _JSON_KINDS = {str, int, float, bool}
@@ -161,16 +161,15 @@ class _Quotes:
             return str(error).partition(" - ")[0]
 
     def _text(self) -> str | None:
-        line = self.again.popleft() if self.again else next(self.lines, None)
         used = self.used
-        if not used:
-            used.append(line)
-            return line[1]
+        line = self.again.popleft() if self.again else next(self.lines, None)
         if line is None:
             return None
         used.append(line)
+        if len(used) == 1:
+            return line[1]
         self._alike += line[1].count(self.mark) == self.width - 1
-        stray = self._alike == len(used) - 1 > _STRAY_AFTER
+        stray = self._alike == len(used) - 1 and self._alike * max(1, self.width - 1) > _STRAY_AFTER
         return None if stray else f"\n{line[1]}"
 
     def give_back(self) -> None:
@@ -188,6 +187,7 @@ def _csv_cells(lines: Iterator[_Line], bad: BadRows, mark: str, width: int) -> R
     A row with a stray quotation mark is bad, and the lines after its first are read once more.
     """
     quotes = _Quotes(lines, mark, width if width > 1 else 0)
+    line: _Line | None
     for line in lines:
         while line:
             number, text = line
@@ -215,31 +215,33 @@ def _long_row(cells: list[str] | str, quotes: _Quotes, bad: BadRows) -> Rows:
     quotes.give_back()
 
 
-def tsv_cells(lines: Iterator[_Line], bad: BadRows, width: int) -> Rows:
+def tsv_cells(lines: Iterator[_Line], bad: BadRows, width: int, *, quora: bool = False) -> Rows:
     """The cells of each row of a TSV file without a quoted header, with the number of its last line.
 
     A cell that begins with a quotation mark may be quoted, as libraries write cells with tabs, line breaks and
-    quotation marks, or plain, as most corpora are written. Files contain both.
+    quotation marks, or plain, as most corpora are written. Files contain both. In Quora's file, texts in quotes are
+    quoted whatever they contain, and blank lines are rows.
     """
     quotes = _Quotes(lines, "\t", width)
+    line: _Line | None
     for line in lines:
         while line:
             number, text = line
             if '"' not in text or not (text[0] == '"' or '\t"' in text):
-                if text:
+                if text or quora:
                     yield number, text.split("\t")
             else:
-                yield from _tsv_row(quotes.row(line), line, quotes, bad)
+                yield from _tsv_row(quotes.row(line), line, quotes, bad, quora)
             line = quotes.again.popleft() if quotes.again else None
 
 
-def _tsv_row(cells: list[str] | str, line: _Line, quotes: _Quotes, bad: BadRows) -> Rows:
+def _tsv_row(cells: list[str] | str, line: _Line, quotes: _Quotes, bad: BadRows, quora: bool) -> Rows:
     """The cells of a row, one of which begins with a quotation mark."""
     (number, text), width, used = line, quotes.width, quotes.used
     plain = text.split("\t")
     alone, whole = len(plain) == width, isinstance(cells, list) and len(cells) == width
     if isinstance(cells, list) and len(used) == 1 and len(cells) == len(plain):
-        yield number, list(map(_unquoted, plain, cells))
+        yield number, cells if quora else list(map(_unquoted, plain, cells))
     elif whole and not (alone and (len(used) == 1 or quotes.hold_rows(used[1:]))):
         yield used[-1][0], cells
     else:

@@ -96,6 +96,8 @@ def numbered_lines(
                     bad.tell = file.tell
                 for number, line in lines_of(file.readline, bad, max_line=max_line, most=most, before=start[0]):
                     yield number, line
+                end = bad.tell()
+                bad.tell = lambda: end  # rows may be found to be bad when the file is at its end, and closed
     except FileNotFoundError:
         raise DataError(f"{path}: no such file.") from None
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:

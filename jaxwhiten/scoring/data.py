@@ -19,7 +19,7 @@ from jaxwhiten.text import SIDES, as_rows, as_texts
 
 
 def _has_columns(data: Any) -> bool:
-    return hasattr(data, "columns") or hasattr(data, "column_names")
+    return hasattr(type(data), "columns") or hasattr(type(data), "column_names")  # a LazyFrame warns of its own
 
 
 class ScoredPairs(NamedTuple):

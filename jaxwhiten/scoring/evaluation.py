@@ -198,8 +198,10 @@ class _Search:
         self.name, self.data, self.raw = data.name, data.with_gold(), raw
         self.vectors = encode(raw, self.data.documents, "document")
         self.queries = encode(raw, self.data.queries, "query")
-        own = {"own documents left out": count} if (count := self.data.own_documents) else {}
-        self.counts = {"documents": len(self.data.documents), **own, "queries": len(self.data.queries)}
+        self.counts: dict[str, int] = {"documents": len(self.data.documents)}
+        if count := self.data.own_documents:
+            self.counts["own documents left out"] = count
+        self.counts["queries"] = len(self.data.queries)
         self.fitted_on = f"these {len(self.data.documents):,} documents"
 
     def compare(self, way: Encoder) -> Int[np.ndarray, "q k"]:

@@ -4,6 +4,7 @@ import pytest
 
 from jaxwhiten import POOLINGS as REGISTRY
 from jaxwhiten.commands.arguments import POOLINGS, in_flags
+from jaxwhiten.commands.cli import parser
 from tests.commands.conftest import generated
 
 
@@ -106,3 +107,25 @@ def test_parameters_become_flags(message, expected):
     assert in_flags(message, flags) == expected
     assert in_flags(message, {}) == message
     assert in_flags("gamma=1", {"gamma": "--config.gamma"}, "=") == "--config.gamma=1"
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        (["search", "idx", "--", "-k", "--json"], "query", ["-k", "--json"]),
+        (["search", "idx", "-k", "1", "a", "--", "--"], "query", ["a", "--"]),
+        (["search", "--", "-idx", "-k"], "index", "-idx"),
+        (["encode", "-o", "x", "--", "-t.txt"], "input", "-t.txt"),
+        (["embed", "-o", "x", "--", "-a.txt", "--b"], "inputs", ["-a.txt", "--b"]),
+        (["index", "--remove", "-o", "x", "--", "-1", "--model"], "input", ["-1", "--model"]),
+        (["score", "--", "-d.csv"], "data", "-d.csv"),
+        (["train", "-o", "x", "--", "-d.csv"], "rows", "-d.csv"),
+    ],
+)
+def test_words_after_two_dashes_are_no_options(words, name, value):
+    assert getattr(parser(words[0])[0].parse_args(words), name) == value
+
+
+def test_a_word_after_two_dashes_is_named_as_it_was_written(run):
+    done = run("score", "--", "-a.csv", "--b")
+    assert done.err == "error: Unrecognized arguments: --b: see jaxwhiten --help.\n"

@@ -81,7 +81,7 @@ def test_a_cross_encoder_puts_the_results_in_its_order(index, cross_encoder, cap
 
 @pytest.mark.parametrize("dash", [[], ["-"]])
 def test_queries_from_stdin_are_answered_one_after_another(index, capsys, monkeypatch, dash):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{TEXTS[2]}\n\n{TEXTS[4]}\n"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{TEXTS[2]}\n\n{TEXTS[4]}\n".encode())))
     assert cli.main(["search", str(index), *dash, "-k", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"> {TEXTS[2]}"

@@ -12,6 +12,7 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.commands import export
 from jaxwhiten.commands.arguments import one_line
+from jaxwhiten.commands.texts import stdin_lines
 from jaxwhiten.encoding import indexes
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.export import databases, save_onnx
@@ -74,10 +75,11 @@ def test_an_ascii_terminal_is_warned_once_of_escapes():
 @pytest.mark.parametrize("source", ["argument", "stdin"])
 def test_bytes_that_are_no_text_are_not_searched_for(run, monkeypatch, tmp_path, source):
     monkeypatch.setattr(indexes, "open_index", lambda *_: (SimpleNamespace(encoding={}, size=1), None))
-    monkeypatch.setattr("sys.stdin", io.StringIO("caf\udce9\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9\n"), encoding="latin-1"))
     done = run("search", tmp_path, *(["caf\udce9"] if source == "argument" else []))
     assert (done.code, done.out) == (2, "")
-    assert r"'caf\udce9' is not valid UTF-8" in done.err
+    message = r"'caf\udce9' is not valid UTF-8" if source == "argument" else "stdin, line 1: not UTF-8 (byte 0xe9"
+    assert message in done.err
 
 
 def test_a_file_whose_name_is_not_utf8_is_named(run, tiny_model, tmp_path):
@@ -128,3 +130,25 @@ def test_the_cache_may_be_named_from_home(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", "~/x")
     assert cache_dir("embeddings") == tmp_path / "x" / "embeddings"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes descriptors")
+@pytest.mark.parametrize(
+    ("words", "closed", "message"),
+    [
+        ("--version", ">&-", "error: stdout is closed: redirect it to a file, or to /dev/null."),
+        ("encode - -o x.npy", "<&-", "error: stdin is closed: specify the input, or redirect stdin"),
+        ("--nonsense", "2>&-", ""),
+    ],
+)
+def test_a_closed_stream_is_no_traceback(tmp_path, words, closed, message):
+    command = f'"{sys.executable}" -m jaxwhiten.commands.cli {words} {closed}'
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(message)
+    assert done.stderr.count("\n") == bool(message)
+
+
+def test_stdin_is_utf8_whatever_the_locale_is(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("café\n\nrain".encode()), encoding="latin-1"))
+    assert list(stdin_lines()) == ["café", "", "rain"]

@@ -190,3 +190,13 @@ def test_ids_that_a_stranger_wrote_are_refused(change, tmp_path):
     (tmp_path / "header.json").write_text(json.dumps(seal(header)))
     with pytest.raises(FormatError, match="not readable as the ids of 3"):
         load_index(tmp_path)
+
+
+def test_ids_may_be_columns_of_other_libraries():
+    pa = pytest.importorskip("pyarrow")
+    pl = pytest.importorskip("polars")
+    for ids in (pl.Series(["a", "b"]), pa.chunked_array([["a"], ["b"]]), pa.array(["a", "b"])):
+        index = build_index(VECTORS[:2], "jax", ids=ids)
+        assert index.ids.tolist() == ["a", "b"]
+        index.remove(ids[:1])
+        assert index.ids.tolist() == ["b"]
