@@ -170,7 +170,7 @@ def guess(
         label = _label(left, kind, where)
         left.pop(label or "", None)
     wanted, bare = label is None and kind.label in _LABELS, all(map(_BARE.fullmatch, left))
-    sentences = list(columns) or _sentences(left, kind, where, bare, wanted)
+    sentences: list[Column | None] = [*columns] or _sentences(left, kind, where, bare, wanted)
     gaps, unknown = sentences.count(None), [name for name, role in left.items() if role in ("", TEXT)]
     by_name = not (columns or bare)  # the name of a label has to be a usual one
     if (gaps or wanted) and (len(unknown) != gaps + wanted or (by_name and (wanted or gaps > _UNKNOWN))):
