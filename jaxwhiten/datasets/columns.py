@@ -170,7 +170,7 @@ def guess(
         label = _label(left, kind, where)
         left.pop(label or "", None)
     wanted, bare = label is None and kind.label in _LABELS, all(map(_BARE.fullmatch, left))
-    sentences = list(columns) or _sentences(left, kind, where, bare, wanted)
+    sentences: list[Column | None] = [*columns] or _sentences(left, kind, where, bare, wanted)
     gaps, unknown = sentences.count(None), [name for name, role in left.items() if role in ("", TEXT)]
     by_name = not (columns or bare)  # the name of a label has to be a usual one
     if (gaps or wanted) and (len(unknown) != gaps + wanted or (by_name and (wanted or gaps > _UNKNOWN))):
@@ -191,10 +191,10 @@ def _label(left: Mapping[str, str], kind: Kind, where: object) -> str | None:
 
 
 def _sentences(left: dict[str, str], kind: Kind, where: object, bare: bool, wanted: bool) -> list[Column | None]:
-    """The columns of sentences by their names; None for those that other columns have to fill."""
+    """The columns of sentences by their names; None for those that other columns of `left` have to fill."""
     if kind.most == 1:
         texts = {" ".join(_words(name)): name for name, role in left.items() if role == TEXT}
-        left |= {name: "" for name, role in left.items() if role not in _LABELS}
+        left |= {name: "" for name, role in left.items() if role not in _LABELS}  # any of them may be the texts
         return [next((texts[usual] for usual in _USUAL[TEXT] if usual in texts), None)]
     if bare:
         count = kind.least if wanted else min(len(left), kind.most or kind.least + 1)

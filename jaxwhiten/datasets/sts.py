@@ -74,14 +74,16 @@ def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pair
     if bare:
         taken = Columns(("column 1", "column 2"), "column 3")
     elif columns:
-        taken = Columns(tuple(columns[:2]), columns[2])
+        score = columns[2]
+        taken = Columns(tuple(columns[:2]), score if isinstance(score, str) else "+".join(score))
     else:
         taken = _pair_columns(where, header)
-    names = _COLUMNS if bare else (*taken.sentences, taken.label)
+    read_from: Sequence[Column] = (*taken.sentences, taken.label or "")
+    names = _COLUMNS if bare else read_from
     table = read_table(source, dict(zip(_COLUMNS, names, strict=True)), header=_COLUMNS if bare else ())
     note(taken.words(PAIRS))
     first, second = (table.texts(column) for column in _COLUMNS[:2])
-    told = tuple(shown([name]) for name in (*taken.sentences, taken.label))
+    told = tuple(shown([name]) for name in read_from)
     return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first), told)
 
 
