@@ -260,12 +260,12 @@ def as_loaded(subject: Subject) -> Measured:
 
 def codes(subject: Subject) -> Measured:
     added = make_code("ubinary").fit(np.zeros((1, subject.encoder.dimension)))
-    apart, name = [], added.name
+    apart, name = list[float](), str(added.name)
     for encoder in subject.loaded:
         coded = encoder.then(*code_steps(added)) if encoder.head.code is None else encoder
         found, vectors = coded.encode(TEXTS), coded.without_code().encode(TEXTS)
         apart.append(float((np.asarray(found) != coded.head.steps[-1](vectors)).mean()))
-        name = coded.head.code.name
+        name = (coded.head.code or added).name
     what = f"fraction of bytes that are not those of the vectors: {name}, by {_by(subject.loaded)}"
     return max(apart), _BYTES, what
 

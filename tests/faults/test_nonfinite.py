@@ -46,7 +46,7 @@ def overflowing(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def encoder(overflowing):
-    return Encoder.from_pretrained(overflowing, pooling="mean", max_length=32)
+    return Encoder.from_pretrained(overflowing, pooling="mean", max_length=32, engine="jax")
 
 
 def coded(encoder):
