@@ -80,7 +80,9 @@ class CodedArray(MarkedArray):
 
     def __reduce__(self) -> Any:
         plain, mark = np.array(self), self.mark
-        return plain.__reduce__() if mark is None else (with_code, (plain, *mark))
+        if mark is None:
+            return plain.__reduce__()
+        return with_code, (plain, *mark) if mark.origin is not None else (plain, mark.code)
 
     def decode(self) -> Float[np.ndarray, "*n k"]:
         """The vectors that the codes represent, see `Code.decode`."""
