@@ -14,7 +14,10 @@ TEXTS = [f"Question {row}" for row in range(160)]
 def both_ways():
     """Rows (a, b) and, in other spellings, (b, a)."""
     a, b = TEXTS[:80], TEXTS[80:]
-    return {"one": [*a, *(f" {text.upper()} " for text in b)], "two": [*b, *(text.replace("Q", "\uff31") for text in a)]}
+    return {
+        "one": [*a, *(f" {text.upper()} " for text in b)],
+        "two": [*b, *(text.replace("Q", "\uff31") for text in a)],
+    }
 
 
 def sentences(examples):
@@ -27,7 +30,9 @@ def scores(n):
 
 def of_dev(examples):
     rows = np.arange(0, 160, 9)
-    dev = HeldOut(Examples({name: [column[row] for row in rows] for name, column in examples.columns.items()}, scores(18)))
+    dev = HeldOut(
+        Examples({name: [column[row] for row in rows] for name, column in examples.columns.items()}, scores(18))
+    )
     return beside(examples, dev), dev.examples
 
 
