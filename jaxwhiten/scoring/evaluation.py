@@ -292,8 +292,8 @@ def _separations(
 ) -> _Measured:
     """Average precision and ROC AUC of pairs with two labels; NaN in a resample without one of them.
 
-    Labels are drawn with their pairs, and the number of units is that of the rarer label: with as many pairs of each
-    label in every resample, intervals of the average precision are too narrow.
+    Labels are drawn with their pairs, and at most twice the units of the rarer label count: with as many pairs of each
+    label in every resample, or counting all pairs, intervals of the average precision are too narrow.
     """
     names, once = ("average_precision", "roc_auc"), np.ones((len(gold), 1), np.float32)
     blocks = []
@@ -304,7 +304,8 @@ def _separations(
     values = [{name: 100 * float(score[0]) for name, score in zip(names, row, strict=True)} for row in whole]
     drawn = 100 * np.concatenate(blocks, axis=2)
     rarer = min(len(np.unique(units[gold == label])) for label in np.unique(gold))
-    return values, [dict(zip(names, of_form, strict=True)) for of_form in drawn], rarer
+    count = min(2 * rarer, int(units.max()) + 1)
+    return values, [dict(zip(names, of_form, strict=True)) for of_form in drawn], count
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:

@@ -142,6 +142,12 @@ def test_verdicts(found, expected):
     assert re.search(expected, verdict(found, "MRR@10"))
 
 
+def test_the_verdict_says_what_was_chosen():
+    said = verdict(figures(3.0, 1.0, 5.0), "MRR@10", 10)
+    assert said.endswith("to +5.00, which allows for choosing the best of 10 checkpoints on the same rows.")
+    assert "hold out more" in verdict(figures(3.0, float("nan"), float("nan")), "MRR@10", 10)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

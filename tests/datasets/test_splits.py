@@ -14,7 +14,10 @@ TEXTS = [f"Question {row}" for row in range(160)]
 def both_ways():
     """Rows (a, b) and, in other spellings, (b, a)."""
     a, b = TEXTS[:80], TEXTS[80:]
-    return {"one": [*a, *(f" {text.upper()} " for text in b)], "two": [*b, *(text.replace("Q", "\uff31") for text in a)]}
+    return {
+        "one": [*a, *(f" {text.upper()} " for text in b)],
+        "two": [*b, *(text.replace("Q", "\uff31") for text in a)],
+    }
 
 
 def sentences(examples):
@@ -27,7 +30,9 @@ def scores(n):
 
 def of_dev(examples):
     rows = np.arange(0, 160, 9)
-    dev = HeldOut(Examples({name: [column[row] for row in rows] for name, column in examples.columns.items()}, scores(18)))
+    dev = HeldOut(
+        Examples({name: [column[row] for row in rows] for name, column in examples.columns.items()}, scores(18))
+    )
     return beside(examples, dev), dev.examples
 
 
@@ -81,7 +86,7 @@ def test_rows_that_connect_everything_are_left_out():
 @pytest.mark.parametrize("few", ["first", "second"])
 def test_few_sentences_on_one_side_are_an_error_that_says_what_to_do(few):
     rows = [f"category {row % 4}" for row in range(200)], [f"b {row}" for row in range(200)]
-    with pytest.raises(InputError, match="20 of 200 rows.*50 are connected.*50 of them have 'category 0'.*--dev"):
+    with pytest.raises(InputError, match=r"20 of 200 rows.*50 are connected.*50 of them have 'category 0'.*--dev"):
         split(rows if few == "first" else rows[::-1], 0.1)
 
 

@@ -73,6 +73,43 @@ def test_means_of_resamples_have_the_standard_error_of_a_mean():
     np.testing.assert_allclose(drawn.std(axis=1), values.std(axis=1) / 20, rtol=0.05)
 
 
+def test_items_of_a_unit_are_drawn_together(pairs):
+    """Rows that are there twice, as one unit, say no more than once."""
+    similarity, gold = pairs
+    units = np.repeat(np.arange(90), 2)
+    for once, twice in (
+        (
+            bootstrap.spearman_resamples(similarity, gold, 40),
+            bootstrap.spearman_resamples(similarity.repeat(2, axis=1), gold.repeat(2), 40, units=units),
+        ),
+        (
+            bootstrap.mean_resamples(similarity, 40),
+            bootstrap.mean_resamples(similarity.repeat(2, axis=1), 40, units=units),
+        ),
+    ):
+        np.testing.assert_allclose(once, twice, atol=1e-4)
+
+
+def test_intervals_of_several_hold_at_once():
+    rng = np.random.default_rng(0)
+    samples = rng.normal(size=(6, 1)) + rng.normal(size=(6, 4000))
+    samples[2] = samples[3]
+    found = np.array(bootstrap.chosen_intervals(samples))
+    assert np.mean(((samples >= found[:, :1]) & (samples <= found[:, 1:])).all(axis=0)) == pytest.approx(0.95, abs=0.01)
+    for row, (low, high) in zip(samples, found, strict=True):
+        alone = bootstrap.percentile_interval(row)
+        assert bootstrap.chosen_intervals(np.stack([row, row]))[1] == pytest.approx(alone, abs=0.02), "no choice"
+        assert low < alone.low < alone.high < high
+    few, many = (bootstrap.percentile_interval(samples[0], units) for units in (12, 10_000))
+    assert few.low < many.low
+    assert many == pytest.approx(bootstrap.percentile_interval(samples[0]), abs=0.01)
+    assert np.isnan(bootstrap.percentile_interval(samples[0], 5)).all()
+    samples[1] = np.nan
+    found = bootstrap.chosen_intervals(samples)
+    assert np.isnan(found[1]).all()
+    assert np.isfinite([found[0], *found[2:]]).all()
+
+
 @pytest.mark.slow
 def test_coverage_of_the_interval():
     """95 % intervals hold the true correlation about 95 % of the time."""

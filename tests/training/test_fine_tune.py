@@ -11,6 +11,7 @@ from jaxwhiten import Encoder, TrainingOptions
 from jaxwhiten.datasets import Examples
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.training import HeldOut, Objective, hold_out
+from jaxwhiten.training.held_out import Evaluations
 from tests.commands.conftest import generated
 
 TEXTS = generated(120)
@@ -142,3 +143,37 @@ def test_what_is_held_out():
     assert hold_out(unordered, 0.3, 0, True)[1] is not None
     of_nli = Examples(pairs.columns, scored, ("contradiction", "neutral", "entailment"))
     assert hold_out(of_nli, 0.3, 0, False)[1] is not None
+
+
+def test_the_interval_allows_for_the_choice_of_a_checkpoint():
+    rng, held_out = np.random.default_rng(0), HeldOut(Examples({"a": TEXTS[:60], "b": TEXTS[60:]}))
+    before, *others = rng.random((11, 60))
+    best = max(others, key=np.mean)
+    values = {"before": before, "after": best, "TF-IDF": others[0]}
+    alone, chosen, same = (held_out.compare(values, rest) for rest in ((), others, [best]))
+    assert same == alone
+    assert chosen["after"].change.value == alone["after"].change.value
+    assert chosen["after"].change.interval.low < alone["after"].change.interval.low
+    assert (chosen["before"], chosen["TF-IDF"]) == (alone["before"], alone["TF-IDF"])
+
+
+def test_rows_that_share_a_sentence_count_as_one_unit():
+    first = [f"{row // 3}" for row in range(60)]
+    held_out = HeldOut(Examples({"a": first, "b": TEXTS[:60]}))
+    assert held_out.units.tolist() == list(range(20)), "of queries"
+    scored = HeldOut(Examples({"a": first, "b": TEXTS[:60]}, np.arange(60, dtype=np.float32)))
+    assert scored.units.tolist() == (np.arange(60) // 3).tolist(), "of rows"
+
+
+def test_a_resumed_run_has_the_values_of_all_its_evaluations(encoder, tmp_path):
+    held_out = HeldOut(Examples({"a": TEXTS[:20], "b": TEXTS[60:80]}))
+    for steps in ((0, 2, 4, 6), (4,)):  # killed after step 6, resumed at step 2
+        evaluations = Evaluations(held_out, tmp_path)
+        for step in steps:
+            evaluations.score(encoder)
+            evaluations.keep(step)
+    assert sorted(path.stem for path in (tmp_path / "held_out").iterdir()) == ["2", "4"]
+    np.testing.assert_array_equal(evaluations.checkpoints()[0], held_out.values(encoder))
+    others = HeldOut(Examples({"a": TEXTS[:19], "b": TEXTS[60:79]}))
+    with pytest.raises(MismatchError, match="scores of other rows"):
+        Evaluations(others, tmp_path).checkpoints()
