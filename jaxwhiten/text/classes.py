@@ -14,8 +14,8 @@ from jaxwhiten.text.settings import CHANGING, TOKENIZER_SETTINGS, TransformerSet
 Rules = dict[str, Any]
 
 # Classes that make BERT's rules from their settings, and those that set a space before the first word: by default?
-_LIKE_BERT = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer", "MPNetTokenizer")
-_LIKE_BERT += ("ConvBertTokenizer", "LayoutLMTokenizer", "SqueezeBertTokenizer")
+_LIKE_BERT = {"BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer", "MPNetTokenizer"}
+_LIKE_BERT |= {"ConvBertTokenizer", "LayoutLMTokenizer", "SqueezeBertTokenizer"}
 _PREFIXED = {"RobertaTokenizer": False, "LongformerTokenizer": False, "BartTokenizer": False, "Qwen2Tokenizer": False}
 _PREFIXED |= {"XLMRobertaTokenizer": True, "CamembertTokenizer": True}
 _GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "PythonBackend")  # take the rules of the file
@@ -60,8 +60,9 @@ def lower_cased(tokenizer: Any) -> Any:
     from tokenizers import Tokenizer, normalizers
 
     result = Tokenizer.from_str(tokenizer.to_str())
-    before = tokenizer.normalizer
-    parts = [] if before is None else list(before) if isinstance(before, normalizers.Sequence) else [before]
+    before: Any = tokenizer.normalizer
+    several = isinstance(before, normalizers.Sequence)
+    parts = [] if before is None else list(before) if several else [before]
     if not any(isinstance(part, normalizers.Lowercase) for part in parts):
         result.normalizer = normalizers.Sequence([normalizers.Lowercase(), *parts])
     return result
