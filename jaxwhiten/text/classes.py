@@ -18,6 +18,7 @@ _LIKE_BERT = {"BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "Mobil
 _LIKE_BERT |= {"ConvBertTokenizer", "LayoutLMTokenizer", "SqueezeBertTokenizer"}
 _PREFIXED = {"RobertaTokenizer": False, "LongformerTokenizer": False, "BartTokenizer": False, "Qwen2Tokenizer": False}
 _PREFIXED |= {"XLMRobertaTokenizer": True, "CamembertTokenizer": True}
+_DEFAULTS = {"AlbertTokenizer": {"do_lower_case": True, "keep_accents": False}}
 _GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "PythonBackend")  # take the rules of the file
 # The class for a model whose files name none.
 _BY_MODEL = dict.fromkeys(("bert", "distilbert", "electra", "nomic_bert"), "BertTokenizer")
@@ -47,7 +48,7 @@ def with_settings(tokenizer: Any, folder: Path, settings: Mapping[str, Any]) -> 
         prefix = settings.get("add_prefix_space")
         prefix = _PREFIXED[name] if prefix is None else bool(prefix)
         rules = {"pre_tokenizer": _prefixed(_state(tokenizer.pre_tokenizer), prefix)}
-    elif name in _GENERIC or _agrees(tokenizer, settings):
+    elif name in _GENERIC or _agrees(tokenizer, {**_DEFAULTS.get(name, {}), **settings}):
         return tokenizer
     else:
         return _of_transformers(folder, settings, name)
@@ -146,8 +147,7 @@ def _of_transformers(folder: Path, settings: Mapping[str, Any], name: str) -> An
     try:
         return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, **given).backend_tokenizer
     except Exception as error:
-        key = next(key for key in CHANGING if settings.get(key) is not None)
         raise ModelError(
-            f"{folder / TOKENIZER_SETTINGS}: {key} is {settings[key]!r}, which transformers cannot apply for"
-            f" tokenizer_class {name!r} ({error})."
+            f"{folder / TOKENIZER_SETTINGS}: tokenizer_class is {name!r}, with which transformers cannot apply"
+            f" {given or 'its defaults'} ({error})."
         ) from error
