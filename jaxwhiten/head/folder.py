@@ -119,10 +119,10 @@ def longest_text(folder: Path, config: EncoderConfig) -> int:
     48
     """
     if config.model_type == "static":  # it has no positions, and the tokenizer's limit is its teacher's
-        specified = (read_optional(folder / "config.json").get("max_length"),)
+        specified = [read_optional(folder / "config.json").get("max_length")]
     else:
         of_tokenizer = read_optional(folder / TOKENIZER_SETTINGS).get("model_max_length")
-        specified = (TransformerSettings.read(folder).max_length, of_tokenizer)
+        specified = [TransformerSettings.read(folder).max_length, of_tokenizer]
     lengths = (value for value in specified if type(value) is int and value > 0)
     return min(next(lengths, config.longest_input), config.longest_input)
 

@@ -385,8 +385,8 @@ MODES: dict[str, type[Pooling]] = {
 }
 _KEYS = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 _OLDER_KEYS = {mode: f"pooling_mode_{key}" for mode, key in zip(MODES, _KEYS, strict=True)}
-_OF_POOLING = ("embedding_dimension", "word_embedding_dimension", "pooling_mode", "include_prompt")
-_OF_POOLING += tuple(_OLDER_KEYS.values())
+_OF_POOLING = {"embedding_dimension", "word_embedding_dimension", "pooling_mode", "include_prompt"}
+_OF_POOLING |= set(_OLDER_KEYS.values())
 
 PLAIN_POOLINGS: dict[str, type[Pooling]] = {**MODES, "pooler": Pooler}
 """Poolings without parameters, by name."""

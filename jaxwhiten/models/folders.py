@@ -17,8 +17,7 @@ from jaxwhiten.errors import InputError, ModelError, check_name
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import ACTIVATIONS, EncoderConfig
 from jaxwhiten.models.registry import FAMILIES
-from jaxwhiten.text.settings import TransformerSettings, refuse_unknown
-from jaxwhiten.text.settings import read_object as read_json
+from jaxwhiten.text.settings import TransformerSettings, read_object, refuse_unknown
 from jaxwhiten.text.tokenization import OLDER_TOKENIZER_FILES
 
 # Models that installed packages contain, so that nothing is downloaded: (module, folder in it, sha256 of the weights).
@@ -110,6 +109,11 @@ def transformer_folder(folder: Path) -> Path:
 def has_tokenizer(folder: Path) -> bool:
     """Whether the folder contains a tokenizer."""
     return any((folder / name).is_file() for name in ("tokenizer.json", *OLDER_TOKENIZER_FILES))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a model folder."""
+    return read_object(path)
 
 
 class _Noted(dict[str, Any]):

@@ -14,10 +14,11 @@ from jaxwhiten.text.settings import CHANGING, TOKENIZER_SETTINGS, TransformerSet
 Rules = dict[str, Any]
 
 # Classes that make BERT's rules from their settings, and those that set a space before the first word: by default?
-_LIKE_BERT = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer", "MPNetTokenizer")
-_LIKE_BERT += ("ConvBertTokenizer", "LayoutLMTokenizer", "SqueezeBertTokenizer")
+_LIKE_BERT = {"BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer", "MPNetTokenizer"}
+_LIKE_BERT |= {"ConvBertTokenizer", "LayoutLMTokenizer", "SqueezeBertTokenizer"}
 _PREFIXED = {"RobertaTokenizer": False, "LongformerTokenizer": False, "BartTokenizer": False, "Qwen2Tokenizer": False}
 _PREFIXED |= {"XLMRobertaTokenizer": True, "CamembertTokenizer": True}
+_DEFAULTS = {"AlbertTokenizer": {"do_lower_case": True, "keep_accents": False}}
 _GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "PythonBackend")  # take the rules of the file
 # The class for a model whose files name none.
 _BY_MODEL = dict.fromkeys(("bert", "distilbert", "electra", "nomic_bert"), "BertTokenizer")
@@ -47,7 +48,7 @@ def with_settings(tokenizer: Any, folder: Path, settings: Mapping[str, Any]) -> 
         prefix = settings.get("add_prefix_space")
         prefix = _PREFIXED[name] if prefix is None else bool(prefix)
         rules = {"pre_tokenizer": _prefixed(_state(tokenizer.pre_tokenizer), prefix)}
-    elif name in _GENERIC or _agrees(tokenizer, settings):
+    elif name in _GENERIC or _agrees(tokenizer, {**_DEFAULTS.get(name, {}), **settings}):
         return tokenizer
     else:
         return _of_transformers(folder, settings, name)
@@ -60,8 +61,9 @@ def lower_cased(tokenizer: Any) -> Any:
     from tokenizers import Tokenizer, normalizers
 
     result = Tokenizer.from_str(tokenizer.to_str())
-    before = tokenizer.normalizer
-    parts = [] if before is None else list(before) if isinstance(before, normalizers.Sequence) else [before]
+    before: Any = tokenizer.normalizer
+    several = isinstance(before, normalizers.Sequence)
+    parts = [] if before is None else list(before) if several else [before]
     if not any(isinstance(part, normalizers.Lowercase) for part in parts):
         result.normalizer = normalizers.Sequence([normalizers.Lowercase(), *parts])
     return result
@@ -145,8 +147,7 @@ def _of_transformers(folder: Path, settings: Mapping[str, Any], name: str) -> An
     try:
         return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, **given).backend_tokenizer
     except Exception as error:
-        key = next(key for key in CHANGING if settings.get(key) is not None)
         raise ModelError(
-            f"{folder / TOKENIZER_SETTINGS}: {key} is {settings[key]!r}, which transformers cannot apply for"
-            f" tokenizer_class {name!r} ({error})."
+            f"{folder / TOKENIZER_SETTINGS}: tokenizer_class is {name!r}, with which transformers cannot apply"
+            f" {given or 'its defaults'} ({error})."
         ) from error
