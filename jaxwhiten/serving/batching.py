@@ -20,7 +20,7 @@ from jaxwhiten.serving.protocol import Refused
 from jaxwhiten.text import TokenIds
 
 _TOKENS = 4096  # of a batch, so that nobody waits long for the next one
-_CHUNK = 32  # texts of one caller that are encoded before others have their turn
+_CHUNK, _SHARE = 32, 2048  # texts and tokens of one caller that are encoded before others have their turn
 _LONG = 5_000  # characters that are tokenized in a thread, while other requests are read
 _SHORT = 32  # tokens of a text that is encoded without another thread, if nothing waits and that takes few seconds:
 _QUICK = 0.005
@@ -129,8 +129,8 @@ def _tokens(run: Run, texts: list[str]) -> TokenIds:
 
 
 def _parts(run: Run, texts: list[str], tokens: TokenIds) -> Iterator[_Job]:
-    """Jobs of as many tokens as a batch has, in order."""
-    if len(texts) > 1 and len(tokens.flat) > _TOKENS:
+    """Jobs of one share each, in order."""
+    if len(texts) > 1 and len(tokens.flat) > _SHARE:
         half = len(texts) // 2
         end = tokens.starts[half]
         yield from _parts(run, texts[:half], TokenIds(tokens.flat[:end], tokens.lengths[:half]))
