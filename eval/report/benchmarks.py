@@ -236,13 +236,16 @@ def serving_table(result: Result) -> Table:
 
 
 def serving_faults_table(result: Result) -> Table:
-    """What clients of each kind got."""
-    statuses = sorted({status for answers in result["answers"].values() for status in answers})
-    rows = [
-        [kind, str(count), *(f"{result['answers'].get(kind, {}).get(status, 0):,}" for status in statuses)]
-        for kind, count in result["clients"].items()
-    ]
-    return Table(("clients", "number", *statuses), rows, 1, notes=(machine(result),))
+    """What clients of each kind got, and how long answers took."""
+    answers, times = result["answers"], result["times"]
+    statuses = sorted({status for counts in answers.values() for status in counts})
+    rows = []
+    for name, counts in answers.items():
+        taken = [number(times.get(name, {}).get(key), 2) for key in ("p50_seconds", "p99_seconds")]
+        clients = result["clients"].get(name)
+        rows.append([name, str(clients or ""), *(f"{counts.get(status, 0):,}" for status in statuses), *taken])
+    rows.sort(key=lambda row: row[0])
+    return Table(("clients", "number", *statuses, "p50, s", "p99, s"), rows, 1, notes=(machine(result),))
 
 
 def families_table(result: Result) -> Table:
