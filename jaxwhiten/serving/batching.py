@@ -38,7 +38,7 @@ class Batcher:
 
     def __init__(self, limit: int, registry: CollectorRegistry):
         self._limit, self._queue, self._jobs, self._quick = limit, 0, list[_Job](), False
-        self._thread = ThreadPoolExecutor(1, "batches")
+        self._thread, self._readers = ThreadPoolExecutor(1, "batches"), ThreadPoolExecutor(2, "tokens")
         self._running: asyncio.Task[None] | None = None
         self._tokens = Counter("jaxwhiten_tokens", "Tokens encoded", registry=registry)
         sizes = [2**n for n in range(11)]
@@ -64,8 +64,10 @@ class Batcher:
         try:
             for first in range(0, len(texts), _CHUNK):
                 some = texts[first : first + _CHUNK]
-                long = sum(map(len, some)) > _LONG
-                tokens = await asyncio.to_thread(_tokens, run, some) if long else run.tokens(some)[0]
+                if sum(map(len, some)) > _LONG:
+                    tokens = await asyncio.get_running_loop().run_in_executor(self._readers, _tokens, run, some)
+                else:
+                    (tokens,) = run.tokens(some)
                 count, cut = count + len(tokens.flat), cut + tokens.cut
                 for part in _parts(run, some, tokens):
                     vectors.append(await self._encoded(part))
