@@ -36,6 +36,7 @@ from jaxwhiten import Encoder, normalize
 from jaxwhiten.search import build_index, load_index
 
 _TIMEOUT = 60  # seconds for a request to arrive, by --timeout
+_PATIENCE = 600  # seconds until a client gives up, which is no fault of the server
 _QUEUE = 2600  # texts that may wait: beside a caller of 2,048, some callers get 429
 _KINDS = {"good": 12, "search": 4, "change": 2, "many": 1, "slow": 4, "broken": 4, "oversized": 4, "headers": 2}
 _MEGA = 1 << 20
@@ -82,7 +83,7 @@ class Clients:
     ) -> tuple[int, Any]:
         """Sends a request; its status, 0 if there was no answer, and the content of an answer with status 200."""
         start = time.perf_counter()
-        with contextlib.closing(connect(self.port)) as connection:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE)) as connection:
             send(connection, path, body)
             sent = time.perf_counter()
             try:
@@ -94,7 +95,8 @@ class Clients:
                     in_kill = sent < killed < time.perf_counter() or killed < sent < back
                     self.statuses[kind]["SIGKILL" if in_kill else type(error).__name__] += 1
                     self.lost_in_kill += in_kill
-                    self.lost += not in_kill and sent < self.signalled
+                    gave_up = isinstance(error, TimeoutError)
+                    self.lost += not in_kill and not gave_up and sent < self.signalled
                 return 0, None
         with self.lock:
             self.statuses[kind][str(answer.status)] += 1
