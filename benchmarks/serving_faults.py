@@ -1,4 +1,4 @@
-"""A server of vectors and of an index under 37 clients, slow, broken and oversized ones among them.
+"""A server of vectors and of an index under 33 clients, slow, broken and oversized ones among them.
 
     python -m benchmarks.serving_faults [--seconds 600] [--model FOLDER]
 
@@ -33,11 +33,12 @@ import numpy as np
 from benchmarks.harness import save
 from benchmarks.serving import Server, connect, ours, running, texts_of
 from jaxwhiten import Encoder, normalize
-from jaxwhiten.search import load_index
+from jaxwhiten.search import build_index, load_index
 
 _TIMEOUT = 60  # seconds for a request to arrive, by --timeout
+_PATIENCE = 600  # seconds until a client gives up, which is no fault of the server
 _QUEUE = 2600  # texts that may wait: beside a caller of 2,048, some callers get 429
-_KINDS = {"good": 16, "search": 4, "change": 2, "many": 1, "slow": 4, "broken": 4, "oversized": 4, "headers": 2}
+_KINDS = {"good": 12, "search": 4, "change": 2, "many": 1, "slow": 4, "broken": 4, "oversized": 4, "headers": 2}
 _MEGA = 1 << 20
 _HEAD = "POST /v1/embeddings HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
 
@@ -53,6 +54,18 @@ class Clients:
         self.wrong, self.unexpected, self.lost, self.in_flight, self.checked, self.least = 0, 0, 0, 0, 0, 1.0
         self.wrong_hits, self.lost_in_kill, self.numbers, self.added = 0, 0, itertools.count(), set[str]()
         self.lock = threading.Lock()
+        text = texts[0]
+        whole: list[tuple[Any, tuple[int, ...]]] = [
+            ("a" * (9 * _MEGA), (413,)),
+            ([text] * 3000, (413,)),
+            ([text * 200] * 40, (200, 429)),
+            ((text + " ") * (7 * _MEGA // len(text)), (200, 429)),
+            (" " * (7 * _MEGA), (413, 429)),
+            ([[1, 2, 3]], (400,)),
+        ]
+        self.too_much = [(json.dumps({"model": "model", "input": it}).encode(), status) for it, status in whole]
+        self.too_much += [(("{" + ",".join(f'"{i}":0' for i in range(700_000)) + "}").encode(), (413,))]
+        self.too_much += [(b"[" * 100_000, (400, 413))]
 
     def run(self, kind: str, number: int) -> None:
         """One client, until the server is gone."""
@@ -70,7 +83,7 @@ class Clients:
     ) -> tuple[int, Any]:
         """Sends a request; its status, 0 if there was no answer, and the content of an answer with status 200."""
         start = time.perf_counter()
-        with contextlib.closing(connect(self.port)) as connection:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE)) as connection:
             send(connection, path, body)
             sent = time.perf_counter()
             try:
@@ -82,7 +95,8 @@ class Clients:
                     in_kill = sent < killed < time.perf_counter() or killed < sent < back
                     self.statuses[kind]["SIGKILL" if in_kill else type(error).__name__] += 1
                     self.lost_in_kill += in_kill
-                    self.lost += not in_kill and sent < self.signalled
+                    gave_up = isinstance(error, TimeoutError)
+                    self.lost += not in_kill and not gave_up and sent < self.signalled
                 return 0, None
         with self.lock:
             self.statuses[kind][str(answer.status)] += 1
@@ -164,22 +178,10 @@ class Clients:
 
     def oversized(self, rng: random.Random) -> None:
         """Asks for too much: a body, a list or a text that is too long, unknown fields, IDs of tokens, no JSON."""
-        text = self.texts[0]
-        body, expected = rng.choice(
-            [
-                (json.dumps({"model": "model", "input": "a" * (9 << 20)}), (413,)),
-                (json.dumps({"model": "model", "input": [text] * 3000}), (413,)),
-                (json.dumps({"model": "model", "input": (text + " ") * (7 * _MEGA // len(text))}), (200, 429)),
-                (json.dumps({"model": "model", "input": " " * (7 * _MEGA)}), (413, 429)),
-                ("{" + ",".join(f'"{i}":0' for i in range(700_000)) + "}", (413,)),
-                (json.dumps({"model": "model", "input": [text * 200] * 40}), (200, 429)),
-                (json.dumps({"model": "model", "input": [[1, 2, 3]]}), (400,)),
-                ("[" * 100_000, (400,)),
-            ]
-        )
+        body, expected = rng.choice(self.too_much)
         with contextlib.closing(connect(self.port)) as connection:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                _post(connection, "/v1/embeddings", body.encode())
+                _post(connection, "/v1/embeddings", body)
             status = connection.getresponse().status
         self.end.wait(rng.random())
         with self.lock:
@@ -235,29 +237,29 @@ def main() -> None:
     args = parser.parse_args()
     encoder = Encoder.from_pretrained(args.model)
     texts = list(dict.fromkeys(text for of in texts_of(encoder).values() for text in of))
-    right = normalize(encoder.encode(texts))
-    index = encoder.index(texts, ids=[f"text {i}" for i in range(len(texts))])
+    vectors = encoder.encode(texts)
+    ids = [f"text {i}" for i in range(len(texts))]
+    first, second, third = (build_index(vectors, documents=texts, ids=ids) for _ in range(3))
     other = Encoder.from_pretrained(args.model, pooling="max").index(texts[:100], ids=list(map(str, range(100))))
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "index"
-        index.save(folder)
+        first.save(folder)
         command = [*ours(args.model), "--timeout", str(_TIMEOUT), "--queue", str(_QUEUE), "--index", str(folder)]
         server = stack.enter_context(running([*command, "--writable"]))
-        clients = Clients(server.port, texts, right)
+        clients = Clients(server.port, texts, normalize(vectors))
         jobs = [(kind, 100 * k + i) for k, (kind, count) in enumerate(_KINDS.items()) for i in range(count)]
         threads = [threading.Thread(target=clients.run, args=job, daemon=True) for job in jobs]
         watch = Watch(clients, server, args.seconds)
         for thread in threads:
             thread.start()
         watch.until(0.3 * args.seconds)
-        index = encoder.index(texts, ids=[f"text {i}" for i in range(len(texts))])
-        index.save(folder)
+        second.save(folder)
         watch.until(0.4 * args.seconds)
         other.save(folder)
         watch.until(0.5 * args.seconds)
         size_of_other = load_index(folder).size
         clients.added.clear()
-        encoder.index(texts, ids=[f"text {i}" for i in range(len(texts))]).save(folder)
+        third.save(folder)
         watch.until(0.6 * args.seconds)
         clients.killed = time.perf_counter(), float("inf")
         server.signal(signal.SIGKILL)

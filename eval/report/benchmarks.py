@@ -236,13 +236,17 @@ def serving_table(result: Result) -> Table:
 
 
 def serving_faults_table(result: Result) -> Table:
-    """What clients of each kind got."""
-    statuses = sorted({status for answers in result["answers"].values() for status in answers})
-    rows = [
-        [kind, str(count), *(f"{result['answers'].get(kind, {}).get(status, 0):,}" for status in statuses)]
-        for kind, count in result["clients"].items()
-    ]
-    return Table(("clients", "number", *statuses), rows, 1, notes=(machine(result),))
+    """What clients of each kind got, and how long answers took."""
+    answers, clients, times = result["answers"], result["clients"], result.get("times")
+    statuses = sorted({status for counts in answers.values() for status in counts})
+    order = list(clients)
+    rows = []
+    for name in sorted(answers, key=lambda name: (order.index(name.partition(",")[0]), name)):
+        row = [name, str(clients.get(name, "")), *(f"{answers[name].get(status, 0):,}" for status in statuses)]
+        taken = (times or {}).get(name, {})
+        rows.append([*row, *(number(taken.get(key)) for key in ("p50_seconds", "p99_seconds") if times)])
+    columns = ("clients", "number", *statuses, *(("p50, s", "p99, s") if times else ()))
+    return Table(columns, rows, 1, notes=(machine(result),))
 
 
 def families_table(result: Result) -> Table:

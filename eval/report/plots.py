@@ -168,8 +168,10 @@ def engines_memory(result: dict[str, Any], path: Path) -> Path:
     return path
 
 
-def serving_memory(result: dict[str, Any], path: Path) -> Path:
+def serving_memory(result: dict[str, Any], path: Path) -> Path | None:
     """The server's memory over time, beside the requests that were answered; SIGKILL starts it again."""
+    if "memory" not in result:  # of an older run
+        return None
     seconds, megabytes, requests = zip(*result["memory"], strict=True)
     with new_figure(path, 6.4, 3.0) as figure:
         axis = figure.subplots()

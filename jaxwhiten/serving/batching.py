@@ -20,7 +20,7 @@ from jaxwhiten.serving.protocol import Refused
 from jaxwhiten.text import TokenIds
 
 _TOKENS = 4096  # of a batch, so that nobody waits long for the next one
-_CHUNK = 32  # texts of one caller that are encoded before others have their turn
+_CHUNK, _SHARE = 32, 2048  # texts and tokens of one caller that are encoded before others have their turn
 _LONG = 5_000  # characters that are tokenized in a thread, while other requests are read
 _SHORT = 32  # tokens of a text that is encoded without another thread, if nothing waits and that takes few seconds:
 _QUICK = 0.005
@@ -38,7 +38,7 @@ class Batcher:
 
     def __init__(self, limit: int, registry: CollectorRegistry):
         self._limit, self._queue, self._jobs, self._quick = limit, 0, list[_Job](), False
-        self._thread = ThreadPoolExecutor(1, "batches")
+        self._thread, self._readers = ThreadPoolExecutor(1, "batches"), ThreadPoolExecutor(2, "tokens")
         self._running: asyncio.Task[None] | None = None
         self._tokens = Counter("jaxwhiten_tokens", "Tokens encoded", registry=registry)
         sizes = [2**n for n in range(11)]
@@ -64,8 +64,10 @@ class Batcher:
         try:
             for first in range(0, len(texts), _CHUNK):
                 some = texts[first : first + _CHUNK]
-                long = sum(map(len, some)) > _LONG
-                tokens = await asyncio.to_thread(_tokens, run, some) if long else run.tokens(some)[0]
+                if sum(map(len, some)) > _LONG:
+                    tokens = await asyncio.get_running_loop().run_in_executor(self._readers, _tokens, run, some)
+                else:
+                    (tokens,) = run.tokens(some)
                 count, cut = count + len(tokens.flat), cut + tokens.cut
                 for part in _parts(run, some, tokens):
                     vectors.append(await self._encoded(part))
@@ -129,8 +131,8 @@ def _tokens(run: Run, texts: list[str]) -> TokenIds:
 
 
 def _parts(run: Run, texts: list[str], tokens: TokenIds) -> Iterator[_Job]:
-    """Jobs of as many tokens as a batch has, in order."""
-    if len(texts) > 1 and len(tokens.flat) > _TOKENS:
+    """Jobs of one share each, in order."""
+    if len(texts) > 1 and len(tokens.flat) > _SHARE:
         half = len(texts) // 2
         end = tokens.starts[half]
         yield from _parts(run, texts[:half], TokenIds(tokens.flat[:end], tokens.lengths[:half]))
