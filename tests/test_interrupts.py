@@ -54,6 +54,7 @@ def start_and_wait(program, module, out):
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "module"),
     [
@@ -153,6 +154,7 @@ def test_an_import_in_the_middle_of_a_file_leaves_no_part_of_it(tmp_path):
     assert (tmp_path / "file").read_text() == "old"
 
 
+@pytest.mark.slow
 def test_training_stops_in_its_own_time():
     """The first Ctrl-C asks it to save; a second one does not wait."""
     code = (

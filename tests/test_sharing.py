@@ -47,6 +47,7 @@ def things(tiny_model, cross_encoder):
 NAMES = ["Encoder", "Encoder.shrink", "CrossEncoder", "Whitening", *CODES, *BACKENDS, "Index of an encoder", "Upgraded"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_eight_threads_get_what_one_gets(things, name):
     own, use = things[name]

@@ -42,6 +42,7 @@ def measured(fitted, new):
     return found, {measure.name: measure.value for measure in found.measures}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize("kind", [rows, clustered])
 def test_halves_of_one_corpus_are_fine_and_other_domains_are_not(fit, kind):
@@ -94,6 +95,7 @@ def test_more_of_the_same_is_fine(code):
         assert loss.low < loss.value < loss.high
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_value_of_many_rows(code):
     new = {"spread": SPREAD[::-1], "mean": np.r_[0.5, np.zeros(D - 1)]}
     truth = [measure.value for measure in drift(code, rows(200_000, 99, **new)).measures]

@@ -100,6 +100,7 @@ def test_jax_and_numpy_give_the_same_bytes(vectors, moments, gamma):
     )
 
 
+@pytest.mark.slow
 def test_rows_of_many_blocks_get_their_own_codes(vectors, moments, monkeypatch):
     code = SpectrumCode(bytes=5, gamma=0.5).fit(moments)
     whole = np.concatenate([code.encode(row[None]) for row in vectors[:1300]])

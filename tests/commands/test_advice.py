@@ -69,6 +69,7 @@ def test_every_command_in_a_message_is_known_here():
     assert _commands() == sorted(ALONE)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 @pytest.mark.parametrize("command", ALONE)
 def test_a_command_in_a_message_runs(run, places, tmp_path, command):

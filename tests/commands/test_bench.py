@@ -8,6 +8,7 @@ from jaxwhiten.engines import ENGINES
 from tests.commands.conftest import generated
 
 
+@pytest.mark.slow
 def test_every_engine_and_precision_has_a_row_and_one_is_recommended(run, tiny_model, tmp_path):
     pytest.importorskip("openvino")
     (tmp_path / "texts.txt").write_text("\n".join(generated(20)))

@@ -95,6 +95,7 @@ def test_what_an_index_of_codes_cannot_have(run, codes, words, message, tmp_path
     assert "contains vectors" in run("index", tmp_path / "floats.npy", "-o", tmp_path / "idx").err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["mean", "first_last_avg"])
 def test_fit_and_index_encode_once(run, corpus, tiny_model, pooling, tmp_path, monkeypatch):
     stream, encoded = Encoder.encode_stream, []

@@ -45,6 +45,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_texts_that_are_cut_are_counted_once(run, model, texts, tmp_path, name, monkeypatch):
     monkeypatch.setattr(distillation, "ENOUGH", 10)
@@ -68,6 +69,7 @@ def test_texts_that_are_cut_are_counted_once(run, model, texts, tmp_path, name, 
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_a_search_says_that_its_query_was_cut(run, model, texts, tmp_path):
     assert run("index", texts / "texts.txt", "-o", tmp_path / "index", "--model", model, "--max-length", 60).code == 0
     done = run("search", tmp_path / "index", "a man", "music " * 100)

@@ -46,6 +46,7 @@ def test_every_command_is_walked():
     ]  # which does not end
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 @pytest.mark.parametrize("line", COMMANDS, ids=lambda line: line.split()[0])
 def test_results_are_on_stdout_and_notes_on_stderr(run, names, line):

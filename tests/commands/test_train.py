@@ -57,6 +57,7 @@ def test_pairs_give_a_model_folder_with_figures_and_a_verdict(run, pairs, shallo
     assert run("encode", pairs, "--column", "answer", "--model", tmp_path / "tuned", "-o", tmp_path / "x.npy").code == 0
 
 
+@pytest.mark.slow
 def test_scores_and_the_table_that_score_reads(run, shallow_model, tmp_path):
     texts = generated(160)
     scores = [str(row % 6) for row in range(80)]
@@ -70,6 +71,7 @@ def test_scores_and_the_table_that_score_reads(run, shallow_model, tmp_path):
     assert done.code == 0, done.err
 
 
+@pytest.mark.slow
 def test_scores_that_are_undefined_are_said(run, shallow_model, tmp_path):
     texts, scores = [f"man {row}" for row in range(40)], [str(int(row == 3)) for row in range(40)]
     table = write(tmp_path / "rows.tsv", {"a": texts, "b": [f"sea {t}" for t in texts], "score": scores})
@@ -83,6 +85,7 @@ def test_scores_that_are_undefined_are_said(run, shallow_model, tmp_path):
     assert json.loads((tmp_path / "out.training" / "results.json").read_text())["held_out"]["TF-IDF"][0] is None
 
 
+@pytest.mark.slow
 def test_classes_are_scored_by_scored_pairs(run, shallow_model, tmp_path):
     texts = generated(80)
     classes = [("no", "yes", "maybe")[row % 3] for row in range(40)]

@@ -13,6 +13,7 @@ def new(tiny_model, tmp_path):
     return Encoder.from_pretrained(tiny_model, pooling="cls", max_length=16).save(tmp_path / "new")
 
 
+@pytest.mark.slow
 def test_from_the_old_encoder_to_the_new_one(run, corpus, tiny_model, new, tmp_path):
     index = tmp_path / "idx"
     assert run("index", corpus, "-o", index, "--model", tiny_model, "--pooling", "mean", "--no-cache").code == 0

@@ -175,6 +175,7 @@ def test_an_encoder_is_tuned_as_told_as_its_folder_records_or_by_its_vectors(enc
     assert Encoder.from_pretrained(tmp_path / "recorded").space().tuned is False
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 @pytest.mark.parametrize("pooling", ["mean", "first_last_avg"])
 def test_the_encoder_in_the_package_is_not_tuned_with_or_without_a_whitening(pooling):

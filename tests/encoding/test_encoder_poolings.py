@@ -84,6 +84,7 @@ def test_ditto(encoder, alone):
         np.testing.assert_allclose(got[row], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_promptbert_beside_other_poolings(encoder, alone):
     sentences = [*SENTENCES, "A [MASK] of its own.", "water " * 300]
     got = encoder.encode(sentences, pooling=["mean", "promptbert", "cls"])

@@ -131,6 +131,7 @@ def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tiny_model, tmp_
             np.testing.assert_allclose(found, expected(folder, tiny_model, "mean"), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_layers_may_be_counted_from_either_end(tiny_model, tmp_path):
     own = read(tiny_model, pooling="first_last_avg").then(Normalize())
     whitening = Whitening(n_components=3).fit(own.encode(SENTENCES * 4))

@@ -79,6 +79,7 @@ def check(name, encoder, folder):
     return bool(difference <= allowed)
 
 
+@pytest.mark.slow
 def test_a_whole_folder_passes_every_check(folder, encoder):
     pytest.importorskip("sentence_transformers")
     found = list(verify(encoder, folder, against=True, texts=["One text.", "Another one, of mine."]))

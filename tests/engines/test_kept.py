@@ -53,6 +53,7 @@ def process(code, rest):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_later_process_imports_nothing_heavy_and_gives_the_same_vectors(folder):
     code = ENCODE.format(folder=str(folder), texts=TEXTS)
     first, later = (process(code, "[vectors, encoder.fingerprint, codes]") for _ in range(2))
@@ -89,6 +90,7 @@ def jax_process(folder, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_a_later_process_with_jax_traces_nothing_and_gives_the_same_vectors(jax_process, folder):
     first, later = jax_process(), jax_process()
     assert first[:2] == (True, True)
@@ -103,6 +105,7 @@ def in_jax(folder):
     return Encoder.from_pretrained(folder, pooling="mean", engine="jax").encode(TEXTS[2])
 
 
+@pytest.mark.slow
 def test_other_settings_have_programs_of_their_own(folder, tmp_path, monkeypatch):
     before = jax.config.jax_default_matmul_precision
     try:
@@ -119,6 +122,7 @@ def test_other_settings_have_programs_of_their_own(folder, tmp_path, monkeypatch
         jax.config.update("jax_default_matmul_precision", before)
 
 
+@pytest.mark.slow
 def test_a_search_imports_nothing_heavy(folder, tmp_path):
     encoder = Encoder.from_pretrained(folder, pooling="mean", engine="openvino", dtype="float32")
     index = build_index(encoder.encode(TEXTS), encoding=encoder.encoding(), documents=TEXTS)
@@ -241,6 +245,7 @@ def test_a_folder_that_is_replaced_after_an_encoder_was_made(small, others, tmp_
     assert np.abs(Encoder.from_pretrained(small, pooling="mean", engine="openvino").encode(TEXTS) - vectors).max() > 0
 
 
+@pytest.mark.slow
 def test_what_was_used_last_is_kept(folder, tmp_path, monkeypatch):
     reading = {"pooling": "mean", "engine": "openvino", "max_length": 16}
     vectors = Encoder.from_pretrained(folder, **reading).encode(TEXTS)

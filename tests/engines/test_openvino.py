@@ -259,6 +259,7 @@ def test_without_openvino_the_error_says_how_to_install_it(folder, monkeypatch):
         Encoder.from_pretrained(folder, engine="openvino")
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_for_those_who_do_not_ask():
     program = (
         "import sys, jaxwhiten, jaxwhiten.engines.engine, jaxwhiten.export; "
@@ -279,6 +280,7 @@ def int8(folder, tmp_path_factory):
     return save_int8(out, Encoder.from_pretrained(folder, pooling="mean", max_length=24), TEXTS, cosine=0.5)
 
 
+@pytest.mark.slow
 def test_int8(int8, pair, tmp_path):
     assert (int8.kept, int8.products) == ((), 8)
     header = int8.folder / "openvino" / "int8.json"
@@ -295,6 +297,7 @@ def test_int8(int8, pair, tmp_path):
     assert encoder.fingerprint not in (pair[0].fingerprint, pair[1].fingerprint)
 
 
+@pytest.mark.slow
 def test_products_are_kept_until_the_cosine_is_reached(int8, folder, tmp_path):
     from jaxwhiten.export import save_int8
 

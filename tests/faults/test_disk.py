@@ -171,6 +171,7 @@ def start(words, tmp_path, **options):
     return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, **options)
 
 
+@pytest.mark.slow
 def test_stdout_on_a_full_disk(tiny_model, corpus, tmp_path):
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")

@@ -221,6 +221,7 @@ def full(number):
     return at
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("native")
 @pytest.mark.parametrize("kind", KINDS)

@@ -100,6 +100,7 @@ def test_an_encoder_names_the_first_text_whose_vector_is_not_finite(encoder, whi
         model.encode(TEXTS[BAD])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["float32", "code", "float16"])
 def test_a_corpus_names_the_line_or_skips_it(encoder, which, tmp_path):
     pytest.importorskip("pyarrow")
@@ -167,6 +168,7 @@ def test_unit_length_has_finite_gradients():
     assert not np.asarray(gradient[4]).any()
 
 
+@pytest.mark.slow
 def test_equal_cosines_have_no_correlation(run, tiny_model, tmp_path):
     flat = Dense(np.zeros((32, 32), np.float32), np.ones(32, np.float32), None, "Identity")
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean").then(flat)

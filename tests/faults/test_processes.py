@@ -93,6 +93,7 @@ os.waitpid(child, 0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_no_door_hangs_in_a_forked_process():
     pytest.importorskip("faiss", reason="the extra cpu")

@@ -69,6 +69,7 @@ SHAPES = st.sampled_from([(), (0,), (1,), (D,), (D, D), (D + 1,), (D, D + 1), (1
 TYPES = st.sampled_from([np.float64, np.float32, np.float16, np.int64, np.uint8, np.bool_])
 
 
+@pytest.mark.slow
 @fuzz()
 @given(data=st.data())
 def test_sealed_files_that_are_wrong(saved, tmp_path, data):

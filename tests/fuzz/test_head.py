@@ -51,6 +51,7 @@ def test_the_whole_folder_is_read(folder):
     assert (head.width(tiny_config()), head.form.template) == (4, "q: {text}")
 
 
+@pytest.mark.slow
 @fuzz()
 @given(data=st.data())
 def test_damaged_files(folder, data):

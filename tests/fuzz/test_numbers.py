@@ -27,6 +27,7 @@ def rows(dtype, low=-1e3, high=1e3):
     return SHAPES.flatmap(lambda shape: arrays.arrays(dtype, shape, elements=elements))
 
 
+@pytest.mark.slow
 @fuzz()
 @given(X=rows(np.float64))
 def test_any_rows_have_finite_answers_and_as_many_white_directions_as_their_rank(X):
@@ -78,6 +79,7 @@ def test_float16_rows_are_the_numbers_they_are(X):
     assert np.isfinite(Z).all()
 
 
+@pytest.mark.slow
 @fuzz(0.5)
 @given(data=st.data())
 def test_merging_along_any_tree(data):

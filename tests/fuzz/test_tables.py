@@ -49,6 +49,7 @@ def check_table(table, skip):
             assert not isinstance(item, str) or (item.encode() is not None and "\0" not in item)
 
 
+@pytest.mark.slow
 @fuzz()
 @given(data=st.data())
 @pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl"])
@@ -73,6 +74,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 CELL = TEXT.filter(lambda text: not set(text) & set("\t\n\r") and not text.startswith('"'))
 
 
+@pytest.mark.slow
 @fuzz()
 @given(rows=st.lists(st.tuples(CELL, CELL), max_size=12), end=st.sampled_from(["\n", "\r\n"]), bom=st.booleans())
 def test_tsv_comes_back(tmp_path, rows, end, bom):
@@ -82,6 +84,7 @@ def test_tsv_comes_back(tmp_path, rows, end, bom):
     assert list(zip(*read_table(path).values(), strict=True)) == rows
 
 
+@pytest.mark.slow
 @fuzz()
 @given(
     rows=st.lists(st.tuples(TEXT, TEXT), max_size=12),
@@ -100,6 +103,7 @@ def test_csv_comes_back(tmp_path, rows, quoting, mark):
     assert list(zip(*read_table(path).values(), strict=True)) == rows
 
 
+@pytest.mark.slow
 @fuzz()
 @given(
     rows=st.lists(st.tuples(TEXT, st.integers() | st.floats(allow_nan=False, allow_infinity=False)), max_size=12),
@@ -112,6 +116,7 @@ def test_jsonl_comes_back(tmp_path, rows, escape):
     assert list(zip(*read_table(path).values(), strict=True))[1:] == rows
 
 
+@pytest.mark.slow
 @fuzz()
 @given(rows=st.lists(st.tuples(TEXT, st.floats(allow_nan=False)), min_size=1, max_size=12), data=st.data())
 def test_parquet_comes_back_whole_or_not_at_all(tmp_path, rows, data):
@@ -261,6 +266,7 @@ def test_a_gigabyte_in_a_gzip_of_one_megabyte(tmp_path, name, head, unit):
     assert peak < 400 << 20
 
 
+@pytest.mark.slow
 def test_a_line_of_many_names(tmp_path):
     """Looking each of them up in the others took minutes."""
     path = tmp_path / "names.tsv"
@@ -281,6 +287,7 @@ def test_small_files_have_no_gigabytes_of_lines(tmp_path, monkeypatch):
 NLI = b"premise\thypothesis\tlabel\nA man.\tA person.\tentailment\nA dog.\tA cat.\tcontradiction\n"
 
 
+@pytest.mark.slow
 @fuzz(0.5)
 @given(data=st.data())
 def test_nli_folders(tmp_path, data):

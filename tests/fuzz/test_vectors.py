@@ -107,6 +107,7 @@ def check(index, folder):
     assert found[2] == whole[2]
 
 
+@pytest.mark.slow
 @fuzz(0.3)
 @given(data=st.data())
 def test_damaged_index_files(index, data):
@@ -150,6 +151,7 @@ def test_sealed_files_that_are_wrong(index, data):
         assert all(isinstance(text, str) for text in found[2])
 
 
+@pytest.mark.slow
 @fuzz(0.5)
 @given(data=st.data())
 def test_damaged_entries_of_the_store_are_made_again(tmp_path_factory, data):

@@ -63,6 +63,7 @@ def test_damaged_bytes(model, data):
     check(folder, shapes, "model.safetensors")
 
 
+@pytest.mark.slow
 @fuzz()
 @given(data=st.data())
 def test_damaged_header(model, data):

@@ -159,6 +159,7 @@ def test_a_folder_that_sentence_transformers_saves(write, tmp_path):
     assert_equals_sentence_transformers(tmp_path / "saved")
 
 
+@pytest.mark.slow
 def test_the_real_model_with_its_normalize(minilm):
     sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
     texts = [*SENTENCES, "word " * 400]
@@ -284,6 +285,7 @@ NEW_TYPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize(
     ("said", "is_named"),

@@ -35,6 +35,7 @@ LOCAL = {"local_layers": (0,), "local_window": 16, "type_vocab_size": 0, "pooler
 DECODER = LOCAL | {"num_layers": 2, "causal": True, "num_kv_heads": 1, "query_scalar": 3.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 @pytest.mark.parametrize("changes", [{}, LOCAL, DECODER], ids=["everywhere", "within a window", "causal, shared heads"])
 def test_it_is_plain_attention_and_leaks_nothing(ids, changes, kernel):

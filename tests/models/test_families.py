@@ -119,6 +119,7 @@ def test_what_we_write_is_read_by_transformers_and_by_us(tmp_path, case):
     assert_same_output(theirs.eval(), tmp_path / "ours", ids, mask)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["modernbert", "mpnet", "nomic_bert"])
 def test_bfloat16_is_near_float32(tmp_path, case):
     config = load_config(write_checkpoint(tmp_path, case))
@@ -134,6 +135,7 @@ def test_bfloat16_is_near_float32(tmp_path, case):
     assert cosine.min() > 0.998
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["albert", "modernbert"])
 def test_gradients_flow_through_shared_local_and_rotary_layers(tmp_path, case):
     write_checkpoint(tmp_path, case)
@@ -369,6 +371,7 @@ def write_roberta_tokenizer(folder):
     return tokenizer
 
 
+@pytest.mark.slow
 def test_sentences_through_a_roberta(tmp_path):
     theirs = write(tmp_path, "roberta", vocab_size=400, max_position_embeddings=34)
     tokenizer = write_roberta_tokenizer(tmp_path)

@@ -74,6 +74,7 @@ def test_read_back_and_several_pairs_in_a_row(family, tmp_path):
     assert load_pair_classifier(tmp_path, 3, seed=1)[0].labels == 3  # another number of labels: a new head
 
 
+@pytest.mark.slow
 def test_mistakes(tmp_path):
     write_model(tmp_path / "encoder", **SIZES)
     with pytest.raises(ModelError, match="contains no classifier of sentence pairs: train one"):

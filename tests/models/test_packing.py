@@ -56,6 +56,7 @@ def test_every_hidden_state_equals_that_of_padded_rows(family):
         np.testing.assert_allclose(packed.pooler, padded.pooler, atol=5e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sentences_that_share_a_row_are_computed_as_alone(family):
     model = init_model(tiny_config(initializer_range=0.2, **FAMILIES[family]), seed=0)

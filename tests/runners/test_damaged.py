@@ -87,6 +87,7 @@ def damaged(whole, tmp_path, request):
     return tmp_path / "parts"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damaged", DAMAGE, indirect=True)
 def test_a_damaged_header_is_an_error_and_no_traceback(whole, damaged, tiny_model, tmp_path, capsys):
     errors = 0

@@ -49,6 +49,7 @@ class Killed(BaseException):
     """Ends a run at once, as a signal does."""
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_anywhere_ends_equal_to_an_unbroken_one(encoder, sources, tmp_path, monkeypatch):
     done = embed_files(sources, tmp_path / "whole", encoder, **HOW)
     assert (done["rows"], done["dead"]) == (103, 0)

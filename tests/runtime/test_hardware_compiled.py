@@ -41,6 +41,7 @@ def test_they_are_not_kept_if_the_user_says_so(nothing_chosen, monkeypatch):
     assert jax.config.jax_compilation_cache_dir is None
 
 
+@pytest.mark.slow
 def test_a_later_process_finds_them(nothing_chosen):
     """Compilation is announced as a miss first, then as a hit."""
     code = """
@@ -57,6 +58,7 @@ print(any("cache_hits" in name for name in events))
     assert [one.stdout.strip() for one in said] == ["False", "True"]
 
 
+@pytest.mark.slow
 def test_the_tests_start_with_the_flags_that_this_jaxlib_knows():
     flags = "--xla_backend_optimization_level=0 --xla_nobody_knows=1 --xla_nor_this=true"
     assert known_flags(flags) == "--xla_backend_optimization_level=0"

@@ -81,6 +81,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_entry_with_every_wrong_value(folders, kind, tmp_path):
     folder = shutil.copytree(folders / kind, tmp_path / "index")
@@ -157,6 +158,7 @@ def test_what_would_not_be_read_is_not_written(tmp_path):
     assert [file.name for file in (tmp_path / "index").iterdir() if file.name != ".lock"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "entry", ["model", "folder", "fingerprint", "pooling", "max_length", "dtype", "engine", "prompt"]
 )

@@ -36,6 +36,7 @@ def test_tiles_equal_a_full_sort_with_ties(seed, k, levels, masked):
     np.testing.assert_array_equal(places, expected_places)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),

@@ -160,6 +160,7 @@ def fill_the_disk(folder):
     print(f"LATEST {again.latest} INTACT {same(again.restore(state)[0], at(state, 1))}")
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_refused_and_the_older_checkpoint_intact(tmp_path):
     code = f"from tests.training import test_checkpoint; test_checkpoint.fill_the_disk({str(tmp_path)!r})"
     environment = {**os.environ, "XLA_FLAGS": "", "PYTHONPATH": os.getcwd()}

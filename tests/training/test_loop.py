@@ -91,6 +91,7 @@ def test_the_best_parameters_come_back_though_later_ones_are_worse(tmp_path):
         assert not np.array_equal(kept, last)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_and_resumed_is_bit_equal(tmp_path, number):
     whole, parts = run(tmp_path / "whole"), tmp_path / "parts"
@@ -169,6 +170,7 @@ def bias_of(folder, step):
     return float(Checkpoints(folder, {"toy": 1}).restore(template, step)[0].params["bias"][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("save_every", [3, 0])
 @pytest.mark.parametrize(("loss_fn", "said"), [(of_loss, "loss is nan"), (of_gradient, "gradient inf")])
 def test_the_first_step_that_is_not_finite_ends_the_run_before_anything_is_saved(

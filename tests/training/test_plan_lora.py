@@ -25,6 +25,7 @@ def folder(tmp_path_factory):
     return write_model(folder, num_layers=2, dropout=0.0, attention_dropout=0.0)
 
 
+@pytest.mark.slow
 def test_a_decoder_learns_whole_and_by_lora(tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
     qwen3 = {"model_type": "qwen3", "norm": "rms", "output_norms": False, "embedding_scale": 1.0, "query_scalar": 0.0}
@@ -97,6 +98,7 @@ def check_adapter(setup, plan, folder, tmp_path, before):
     np.testing.assert_allclose(peer.encode(TEXTS), after, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_it_starts_as_the_model_learns_and_is_exported_whole(setup, folder, tmp_path, before):
     check_adapter(setup, adapted(setup), folder, tmp_path, before)
 

@@ -170,6 +170,7 @@ def test_vectors_in_training_are_those_of_encode_with_the_prompt_of_each_column(
 # --- devices and memory ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_remat_changes_nothing(shallow_model):
     mesh = ONE_DEVICE
     plain = Setup(shallow_model, "cosine").run(mesh)
@@ -177,6 +178,7 @@ def test_remat_changes_nothing(shallow_model):
     np.testing.assert_allclose(remat, plain, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_bfloat16_keeps_float32_parameters(shallow_model):
     mesh = ONE_DEVICE
     setup = Setup(shallow_model, "mnr", dtype="bfloat16")
@@ -184,6 +186,7 @@ def test_bfloat16_keeps_float32_parameters(shallow_model):
     np.testing.assert_allclose(setup.run(mesh), Setup(shallow_model, "mnr").run(mesh), atol=0.1)
 
 
+@pytest.mark.slow
 def test_simcse_passes_differ_by_dropout(shallow_model, still_model):
     mesh = ONE_DEVICE
     noisy, still = (Setup(folder, "simcse").run(mesh, steps=1)[0] for folder in (shallow_model, still_model))

@@ -33,6 +33,7 @@ def test_damaged_weights_are_refused(monkeypatch):
         resolve_folder(NAME)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sentence", "word"),
     [
