@@ -73,7 +73,8 @@ def shares(
     array([ True, False])
     """
     there = {key(text) for column in others for text in column}
-    return np.array([[key(text) in there for text in column] for column in columns]).any(axis=0)
+    known = np.array([[key(text) in there for text in column] for column in columns])
+    return np.asarray(known.any(axis=0))
 
 
 def independent(columns: Iterable[Sequence[str]]) -> Int[np.ndarray, " n"]:

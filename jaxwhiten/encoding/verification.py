@@ -67,8 +67,10 @@ class Subject:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # why JAX is the default
             engines = [engine for engine in (FASTEST, DEFAULT) for _ in range(2)]
-            reading = {"pooling": pooling, "max_length": longest}
-            return [Encoder.from_pretrained(self.folder, engine=engine, **reading) for engine in engines]
+            return [
+                Encoder.from_pretrained(self.folder, engine=engine, pooling=pooling, max_length=longest)
+                for engine in engines
+            ]
 
     @functools.cached_property
     def modules(self) -> list[tuple[str, Mapping[str, Any], Path]]:

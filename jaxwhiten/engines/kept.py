@@ -134,8 +134,8 @@ def program(
         compiled = make()
     try:
         data = serialize(compiled)[0]
-        results = (run(*arguments) for run in (compiled, read(data)))
-        if not all(np.array_equal(*both, equal_nan=True) for both in zip(*map(jax.tree.leaves, results), strict=True)):
+        first, again = (jax.tree.leaves(run(*arguments)) for run in (compiled, read(data)))
+        if not all(np.array_equal(x, y, equal_nan=True) for x, y in zip(first, again, strict=True)):
             raise ValueError("other results once read again")
         io.keep(folder, lambda whole: (whole / _PROGRAM).write_bytes(data))
         _forget(entry.parent)

@@ -189,7 +189,7 @@ class Step:
 
     def words(self) -> str:
         """A short description of the step, which differs between steps unless they differ only in parameters."""
-        static = _fields(self, None) if dataclasses.is_dataclass(self) else {}
+        static: dict[str, Any] = _fields(self, None) if dataclasses.is_dataclass(self) else {}
         values = [f"{name} {lasting(value) or type(value).__name__}" for name, value in static.items()]
         return " ".join([type(self).__name__.lower(), *values])
 
