@@ -143,7 +143,7 @@ def contestants(job: Job, setting: Setting, large: bool, bfloat16: bool) -> tupl
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
     """Row by row; None where the vectors have other dimensions."""
-    return metrics.cosine_pairs(a.astype(np.float32), b) if a.shape == b.shape else None
+    return metrics.cosine_pairs(np.asarray(a, np.float32), np.asarray(b)) if a.shape == b.shape else None
 
 
 def sts_spearman(encode: Encode) -> tuple[str, float]:

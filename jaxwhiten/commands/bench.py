@@ -19,6 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
+    import numpy as np
+
     from jaxwhiten.commands.texts import nonempty, sentences
     from jaxwhiten.datasets import load_sts
     from jaxwhiten.encoding import Encoder
@@ -37,7 +39,8 @@ def run(args: argparse.Namespace) -> Report:
         for dtype in engine_class(engine).dtypes:
             try:
                 encoder = Encoder.from_pretrained(folder, pooling=pooling, engine=engine, dtype=dtype).without_code()
-                vectors[engine, dtype] = encoder.encode(texts, show_progress=False)
+                # As plain arrays, because vectors of two dtypes are in two spaces.
+                vectors[engine, dtype] = encoder.encode(texts, show_progress=False).view(np.ndarray)
                 encoders[engine, dtype] = encoder
             except JaxwhitenError as error:
                 note(f"skipped: {engine}, {dtype}: {error}")

@@ -239,10 +239,13 @@ class Headed:
         With a `role`, `"query"` or `"document"`, it must have been fitted on texts with the prompt of this role;
         without, any prompt of this encoder will do. Another maximum length is a warning.
         """
-        if (fitted_on := whitening.origin) is None:
-            return
-        expected, own = fitted_on.space(), self.space()
-        if expected.prompt in (own.prompts or {}).values() or role:
+        fitted_on = whitening.origin
+        if fitted_on is None:
+            expected, own = VectorSpace(), VectorSpace(dimension=self.head.width(self.config))
+        else:
+            expected, own = fitted_on.space(), self.space()
+        expected = dataclasses.replace(expected, dimension=whitening.n_features_in_)
+        if fitted_on is not None and (role or expected.prompt in (own.prompts or {}).values()):
             own = self.space(prompt=self.prompt_for(role) if role else expected.prompt)
         check_space(where, expected, own, "refit it", tolerated=("max_length",))
 

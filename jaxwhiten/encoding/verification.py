@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from jaxwhiten.coded import as_floats
 from jaxwhiten.codes import make_code
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.loading import tokenizer_for
@@ -276,7 +277,10 @@ def _least_cosine(subject: Subject, **how: Any) -> float:
     """The smallest cosine of the vectors with those of the folder's encoder loaded in another way."""
     pooling, longest = subject.encoder.pooling, subject.encoder.max_length
     other = Encoder.from_pretrained(subject.folder, pooling=pooling, max_length=longest, **how)
-    return float(cosine_pairs(other.without_code().encode(TEXTS), subject.vectors).min())
+    # As plain arrays, because vectors of two dtypes are in two spaces.
+    expected = as_floats(subject.vectors)
+    found = as_floats(other.without_code().encode(TEXTS))
+    return float(cosine_pairs(found, expected).min())
 
 
 def bfloat16(subject: Subject) -> Measured:
