@@ -164,7 +164,7 @@ def application(
     gets |= {"/v1/code": service.code}
     gets |= {"/health": service.health, "/metrics": service.metrics}
     if index:
-        documents = Documents(index, encoder, batcher)
+        documents = Documents(index, encoder, batcher, registry)
         runs.append(documents.current().query)
         posts |= {"/search": documents.search}
         if writable:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from prometheus_client import CollectorRegistry, Gauge
 from starlette.responses import Response
 
 from jaxwhiten import search
@@ -46,10 +47,12 @@ class Documents:
     caller goes away before it begins is dropped; begun, it is carried out.
     """
 
-    def __init__(self, folder: PathLike, encoder: Encoder, batcher: Batcher):
+    def __init__(self, folder: PathLike, encoder: Encoder, batcher: Batcher, registry: CollectorRegistry):
         self.folder, self._encoder, self._batcher = Path(folder), encoder, batcher
         self._reading, self._thread, self._changes = threading.Lock(), ThreadPoolExecutor(1, "changes"), 0
         self._seen: Current | None = None
+        gauge = Gauge("jaxwhiten_changes", "Changes of the index that wait or are carried out", registry=registry)
+        gauge.set_function(lambda: self._changes)
         if read_upgrade(folder, self.current().index.encoding):
             raise InputError(f"{folder}: is being upgraded: finish it with `jaxwhiten upgrade`.")
 

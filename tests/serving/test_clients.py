@@ -142,7 +142,7 @@ def test_generated_requests_of_any_size_stop_nobody(scratch, path):
             asked = pool.submit(httpx2.post, f"{scratch.url}{path}", json=body, timeout=120)
             start = time.perf_counter()
             assert httpx2.get(f"{scratch.url}/health", timeout=120).status_code == 200
-            assert time.perf_counter() - start < 10
+            assert time.perf_counter() - start < 30
             assert str(asked.result().status_code) in {"200", *operation.definition.raw["responses"]}
 
     try_it()
