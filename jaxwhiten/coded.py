@@ -129,6 +129,10 @@ def as_floats(x: Any) -> np.ndarray:
     return array
 
 
+class _NotANumberError(InputError, TypeError):
+    """Also a TypeError, which scikit-learn expects of estimators."""
+
+
 def _numbers(array: np.ndarray) -> np.ndarray:
     """Objects and strings in float64; InputError names the first one that is no number."""
     if array.dtype.kind in "mM":
@@ -144,8 +148,11 @@ def _numbers(array: np.ndarray) -> np.ndarray:
                     if str(value) in ("<NA>", "NaT"):
                         missing = f"Row {row} contains the missing value {value!r}: remove or fill it."
                         raise NonFiniteError(missing) from error
-                    what = f"got {type(value).__name__} {value!r:.60} in row {row}"
-                    raise InputError(f"Expected rows of numbers, {what}: convert or drop it.") from error
+                    value = value.item() if isinstance(value, np.generic) else value
+                    what = f"got the {type(value).__name__} {value!r:.60} in row {row}"
+                    raise _NotANumberError(
+                        f"Expected rows of numbers, {what}: convert or drop it ({error})."
+                    ) from error
         raise InputError(f"Expected rows of numbers, got dtype {array.dtype}: {error}.") from error
 
 

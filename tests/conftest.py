@@ -41,6 +41,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 sys.modules.setdefault("openvino_telemetry", None)  # it starts a process by fork, which JAX warns of
 
+_ENGINE = os.environ.get("JAXWHITEN_ENGINE")  # of a run that tries another default
+
 # The cache of this run: its processes read what others of them have kept, as a user's do, and no run reads another's.
 _CACHE = None if "JAXWHITEN_TEST_CACHE" in os.environ else tempfile.mkdtemp(prefix="jaxwhiten-tests-")
 if _CACHE is not None:
@@ -113,18 +115,29 @@ _DEVICES = {name: getattr(jax, name) for name in ("devices", "local_devices", "d
 def pytest_runtest_protocol(item):
     """A test and its fixtures see one device, or all eight where it or its file is marked `devices`.
 
-    A program for eight devices takes longer to compile and to run, and only few tests say something of it. Those, and
-    tests marked `jax`, have JAX as the default engine; all others have that of users.
+    A program for eight devices takes longer to compile and to run, and only few tests say something of it. Those, tests
+    marked `jax`, and tests of programs have JAX as the default engine; all others have that of users.
     """
     with pytest.MonkeyPatch.context() as patch:
-        if item.get_closest_marker("devices") or item.get_closest_marker("jax"):
+        if _is_about_jax(item):
             patch.setenv("JAXWHITEN_ENGINE", "jax")
+        elif _ENGINE is None:
+            patch.delenv("JAXWHITEN_ENGINE", raising=False)  # `eval` and `train` set it when they are imported
         if not item.get_closest_marker("devices"):
             for name in ("devices", "local_devices"):
                 patch.setattr(jax, name, functools.partial(_first, _DEVICES[name]))
             for name in ("device_count", "local_device_count"):
                 patch.setattr(jax, name, lambda *_: 1)
         return (yield)
+
+
+def _is_about_jax(item):
+    programs = {"programs", "eval", "train"}
+    return (
+        not programs.isdisjoint(item.path.relative_to(ROOT).parts)
+        or item.get_closest_marker("devices")
+        or item.get_closest_marker("jax")
+    )
 
 
 def _first(devices, *arguments, **options):

@@ -38,7 +38,7 @@ def test_no_message_holds_a_password(run, monkeypatch, tmp_path, place):
     assert "host" in one_line(place)
     index = SimpleNamespace(documents=["a"], ids=np.arange(1), size=1)
 
-    def refused(folder, place, *_):
+    def refused(folder, place, *_, **__):
         raise RuntimeError(f'failed to resolve host "{place.partition("@")[2]}", in {place}')
 
     monkeypatch.setattr("jaxwhiten.search.load_index", lambda path: index)
@@ -52,9 +52,9 @@ def test_no_message_holds_a_password(run, monkeypatch, tmp_path, place):
     assert "the database could not be filled (failed to resolve" in done.err.splitlines()[-1]
     assert "ter2" not in done.err
     assert "hun" not in done.err
-    monkeypatch.setattr(databases, "fill", lambda *_: 1)
+    monkeypatch.setattr(databases, "fill", lambda *_, **__: databases.Changes(1, 0, 0))
     done = run(*words)
-    assert "1 text added, 0 already there" in done.out
+    assert "1 text added, 0 changed, 0 removed, 0 already there" in done.out
     assert "hun" not in done.err
 
 

@@ -88,7 +88,7 @@ def test_what_does_not_fit_is_refused(encoder, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--format", "onnx", "--bytes", "48"], "--bytes, --from, --into, --keep require a database"),
+        (["--format", "onnx", "--bytes", "48"], "--bytes, --from, --into and --keep require a database"),
         (["--format", "qdrant", "--from", "idx"], "pass both, or neither"),
         (["--format", "qdrant", "--keep"], "--keep requires --from and --into"),
         (["--format", "qdrant", "-k", "8"], "-k: --bytes determines the columns"),

@@ -80,15 +80,15 @@ def coded(encoder):
 
 def resumed(there, other, folder):
     old = made(there.name, pooling="last2avg")
-    index = index_of(old)
-    index.save(folder)
-    Upgraded(index, old, there, folder=folder)
-    return Upgraded(index, old, other, folder=folder)
+    index, place = index_of(old), folder / "index"
+    index.save(place)
+    Upgraded(index, old, there, folder=place)
+    return Upgraded(index, old, other, folder=place)
 
 
 def parts(there, other, folder):
-    Parts(folder, Plan.of(there, [])).begin(there)
-    return Parts(folder, Plan.of(other, []))
+    Parts(folder / "shards", Plan.of(there, [])).begin(there)
+    return Parts(folder / "shards", Plan.of(other, []))
 
 
 def database(there, other, folder):

@@ -172,7 +172,8 @@ class Kit:
     def fill(self, texts):
         (self.folder / "recipe.py").write_text(RECIPE)
         vectors = []
-        databases.fill(self.folder, "", range(N), texts, lambda some: vectors.append(self.encoder.encode(some)))
+        encode = self.encoder.encode
+        databases.fill(self.folder, "", range(N), texts, lambda some: vectors.append(encode(some)), keep=True)
         return vectors[0]
 
     def examples(self, texts):
@@ -306,7 +307,7 @@ def test_rows_that_are_no_pairs_are_refused(kit):
         with pytest.raises(InputError, match=r"^Expected a list, one item per .*got a DataFrame: pass its columns"):
             kit.cross.predict(bad)
     for bad in ([{"a": "one", "b": "two"}], *tables):  # evaluate reads them as tables
-        with pytest.raises(DataError, match="two columns and no score"):
+        with pytest.raises(InputError, match="two columns and no score"):
             evaluate(kit.encoder, bad)
 
 

@@ -216,7 +216,7 @@ def test_values_beyond_float64_are_refused():
         (np.zeros(3), "Reshape your data"),
         (np.zeros((2, 0)), r"0 feature\(s\)"),
         (np.zeros((2, 2), complex), "Complex"),
-        ([["a", "b"]], "could not convert"),
+        ([["a", "b"]], "got the str 'a' in row 0"),
     ],
 )
 def test_other_input_is_refused(X, message):
