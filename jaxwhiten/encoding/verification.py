@@ -97,7 +97,15 @@ class Subject:
     @functools.cached_property
     def peer(self) -> Any:
         library = optional("sentence_transformers", "parity", "The comparison", "sentence-transformers")
-        return library.SentenceTransformer(str(self.folder), device="cpu", model_kwargs={"dtype": "float32"})
+        from transformers.utils import logging
+
+        shown = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()
+        try:
+            return library.SentenceTransformer(str(self.folder), device="cpu", model_kwargs={"dtype": "float32"})
+        finally:
+            if shown:
+                logging.enable_progress_bar()
 
     def ids(self, text: str) -> list[int]:
         """The token ids of a text from transformers' own tokenizer."""

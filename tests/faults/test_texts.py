@@ -10,7 +10,7 @@ from jaxwhiten import CrossEncoder, Encoder, build_index, evaluate, load_index, 
 from jaxwhiten.datasets import Examples, from_pairs
 from jaxwhiten.encoding import EmbeddingStore, distil_static, distillation, headed, stream, verification
 from jaxwhiten.engines import int8
-from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.errors import InputError
 from jaxwhiten.export import databases
 from jaxwhiten.export.mteb import MTEBEncoder
 from jaxwhiten.search import Upgraded, add_text, search_text
