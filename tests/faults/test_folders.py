@@ -227,14 +227,16 @@ def full(number):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fault_at_every_write(points, writers, kind, tmp_path, capsys):
     old_writer, new_writer, read = writers
-    folder = tmp_path / "out"
+    root = tmp_path / "root"  # beside the cache
+    root.mkdir()
+    folder = root / "out"
     old_writer(folder)
     old, vectors, number, names = contents(folder), read(folder), 0, []
     points.count = 0
     while points.count >= number:
         number += 1
         refused = None
-        with points.below(tmp_path, full(number)):
+        with points.below(root, full(number)):
             try:
                 new_writer(folder)
             except OutputError as error:
@@ -249,7 +251,7 @@ def test_a_fault_at_every_write(points, writers, kind, tmp_path, capsys):
             old_writer(folder)
             old = contents(folder)
     assert not np.array_equal(read(folder), vectors)
-    assert os.listdir(tmp_path) == ["out"]
+    assert os.listdir(root) == ["out"]
     with capsys.disabled():
         print(f"\n{kind}: {number - 1} writes, the folder whole after a fault at each: {', '.join(names)}")
     assert len([name for name in names if "without" not in name]) > 8
