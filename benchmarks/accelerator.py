@@ -59,9 +59,9 @@ def parity(few: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     joined = [" ".join(texts[i : i + 20]) for i in range(0, len(texts), 20)]
     for kind, chosen in {"short": texts, "long": joined}.items():
-        expected = cpu.encode(chosen, show_progress=False)
+        expected = np.asarray(cpu.encode(chosen, show_progress=False))
         for dtype, encoder in encoders.items():
-            vectors = encoder.encode(chosen, show_progress=False)
+            vectors = np.asarray(encoder.encode(chosen, show_progress=False))
             found[f"{dtype}, {kind}"] = {
                 "texts": len(chosen),
                 "largest_difference": float(np.abs(vectors - expected).max() / np.abs(expected).max()),

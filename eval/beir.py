@@ -82,7 +82,7 @@ def scores_table(result: dict[str, Any]) -> Table:
         measure, score = next(iter(scores.items()))
         forms.setdefault((measure, *what), {}).setdefault(row["data"].partition("/")[0], []).append(score)
         there = known.get(model, {}).get(row["data"], "") if words or row["name"] == "raw" else ""
-        ends = "{:+.1f} to {:+.1f}".format(*change[1]) if change and not words else ""
+        ends = "{:+.1f} to {:+.1f}".format(*change[1]) if change and None not in change[1] and not words else ""
         figures = [f"{value:.1f}" if value else "" for value in (scores.get("recall_at_100"), row.get("theirs"))]
         line = [row["data"], *what, f"{score:.1f}", ends, *figures, f"{there}"]
         cells += [line] if line not in cells else []

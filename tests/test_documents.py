@@ -73,9 +73,8 @@ def test_the_commands_run(page, minilm, tmp_path):
         "query\tdocument\n" + "".join(f"{a}\t{b}\n" for a, b in zip(pairs.sentence1, pairs.sentence2, strict=True))
     )
     with (tmp_path / "pairs.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(
-            [("sentence1", "sentence2", "score"), *zip(pairs.sentence1, pairs.sentence2, pairs.score, strict=True)]
-        )
+        scored = [*zip(pairs.sentence1, pairs.sentence2, pairs.score, strict=True)][90:]  # not those of nli.tsv
+        csv.writer(file).writerows([("sentence1", "sentence2", "score"), *scored])
     for folder in ("train", "eval", "configs"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     programs = {

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from ml_collections import ConfigDict
 
 from jaxwhiten import Encoder, io, records
@@ -53,7 +52,8 @@ def sts_score(pairs: Pairs) -> Callable[[Encoder], float]:
     def score(encoder: Encoder) -> float:
         texts = distributed.share([*pairs.sentence1, *pairs.sentence2])
         vectors = distributed.gather_rows(encoder.encode(texts, show_progress=False))
-        sides = np.split(with_code(vectors, encoder.head.code), 2)
+        vectors, half = with_code(vectors, encoder.head.code), len(vectors) // 2
+        sides = vectors[:half], vectors[half:]
         return 100 * spearman(encoder.similarity_pairwise(*sides), pairs.score)
 
     return score

@@ -112,7 +112,7 @@ class Dense(VectorStep):
     input unchanged.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> layer = Dense(np.eye(64, 256, dtype=np.float32), np.zeros(64, np.float32), "identity")
+    >>> layer = Dense(np.eye(64, 256, dtype=np.float32), np.zeros(64, np.float32), activation="Identity")
     >>> encoder.then(layer).dimension
     64
     """

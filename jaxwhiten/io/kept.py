@@ -99,6 +99,9 @@ def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
     """What `read` makes of a folder of `keep`; None if there is none.
 
     A damaged one is removed with a warning, and None is returned.
+
+    >>> recall(Path("nothing"), lambda folder: (folder / "text").read_text()) is None
+    True
     """
     try:
         checksums = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))

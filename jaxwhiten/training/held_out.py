@@ -223,7 +223,8 @@ def beside(examples: Examples, held_out: HeldOut) -> Examples:
     """Rows to train on, without those that have a sentence of the held-out rows, which come from elsewhere.
 
     >>> held_out = HeldOut(read_rows("pairs.tsv", find_objective("cosent")))
-    >>> len(beside(Examples({"anchor": ["a dog", "A DOG runs."], "positive": ["snow", "fog"]}), held_out))
+    >>> rows = read_rows({"anchor": ["a dog", "A DOG runs."], "positive": ["snow", "fog"]}, find_objective("mnr"))
+    >>> len(beside(rows, held_out))
     1
 
     Raises:

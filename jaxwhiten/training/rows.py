@@ -20,6 +20,7 @@ from jaxwhiten.datasets.textfile import split_name
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
 from jaxwhiten.progress import note
+from jaxwhiten.runtime.distributed import is_writer
 from jaxwhiten.search import build_index
 from jaxwhiten.text import SIDES, Texts, as_texts
 from jaxwhiten.training.plan import Objective
@@ -88,7 +89,7 @@ def read_rows(
         ordered = set(found) <= set(LABELS)
         if not (classes or ordered):
             listed = shown(found)
-            note(f"{where}: classes {listed}; specify `classes`, from the least similar on, to score held-out rows")
+            _note(f"{where}: classes {listed}; specify `classes`, from the least similar on, to score held-out rows")
         classes = classes or (LABELS[::-1] if ordered else found)
     elif objective.label == "score" and score_range is None:
         numbers = table.numbers(label or "")
@@ -114,7 +115,7 @@ def _chosen(
     if scored and kind.least > 1 and not columns and objective.label not in ("class", "score"):
         raise _no_sentences(where, scored[0])  # pairs, whatever their score, would be trained as ones that match
     taken = guess(header, kind, where, columns=columns, label=label)
-    note(f"{where}: {taken.words(kind)}")
+    _note(f"{where}: {taken.words(kind)}")
     return taken
 
 
@@ -160,9 +161,15 @@ def _triplets(table: Table, names: Sequence[str], label: str, skip_bad_rows: boo
     return dataclasses.replace(examples, skipped=examples.skipped + absent)
 
 
+def _note(text: str) -> None:
+    """A note of the process that writes."""
+    if is_writer():
+        note(text)
+
+
 def _note_absent(where: PathLike, count: int) -> None:
     if count:
-        note(f"{where}: {count:,} rows without a class that annotators agreed on are left out")
+        _note(f"{where}: {count:,} rows without a class that annotators agreed on are left out")
 
 
 def mine_negatives(
