@@ -21,7 +21,7 @@ IMPORTED = "import time:"
 
 
 def start(*words, **options):
-    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "PYTHONPATH": str(ROOT), **options.pop("variables", {})}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT, "env": environment}
     return subprocess.Popen([sys.executable, "-c", RESTORE, *map(str, words)], **{**pipes, **options})
 
@@ -46,7 +46,9 @@ PROGRAMS = {
 
 def start_and_wait(program, module, out):
     """A program, when it has just imported a module."""
-    process = start("-X", "importtime", "-m", *[word.format(out=out) for word in PROGRAMS[program]])
+    words = [word.format(out=out) for word in PROGRAMS[program]]
+    in_jax = {"JAXWHITEN_ENGINE": "jax", "JAXWHITEN_COMPILATION_CACHE": "0"}  # imports it, and Flax
+    process = start("-X", "importtime", "-m", *words, variables=in_jax)
     said = ""
     while not said.rstrip().endswith(f" {module}"):
         said = process.stderr.readline()
