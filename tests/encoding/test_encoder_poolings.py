@@ -41,6 +41,7 @@ def alone(tiny_model):
     return run
 
 
+@pytest.mark.jax
 def test_all_pairs_of_layers_in_one_forward_pass(encoder, alone, monkeypatch):
     pairs = list(itertools.combinations(range(3), 2))
     names = [f"layers:{i}+{j}" for i, j in pairs]
@@ -56,6 +57,7 @@ def test_all_pairs_of_layers_in_one_forward_pass(encoder, alone, monkeypatch):
         np.testing.assert_allclose(got[name][3], expected, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.jax
 def test_nothing_is_computed_twice_or_for_nothing(encoder):
     """Each layer's mean is taken once, however many poolings share it; padding passes no dense layer."""
     graph = encoder.executor._graph
