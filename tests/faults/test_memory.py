@@ -9,6 +9,8 @@ from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.errors import JaxwhitenError
 from tests.commands.conftest import generated
 
+pytestmark = pytest.mark.jax
+
 TEXTS = generated(300)
 NO_ROOM = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12345 bytes.")
 
