@@ -128,7 +128,11 @@ DAYS = np.array(["2020-01-01", "2020-01-02"], "M8[D]")
         (np.array([[1.0, 2.0], [Missing(), 1.0]], object), NonFiniteError, "Row 1 contains the missing value <NA>"),
         (np.stack([DAYS, DAYS]), InputError, r"got dates or times \(datetime64"),
         (np.stack([DAYS, DAYS]) - DAYS[0], InputError, r"got dates or times \(timedelta64"),
-        (np.array([[1.0, DAYS[0].item()], [2.0, 3.0]], object), InputError, "got the date .* in row 0: convert or drop"),
+        (
+            np.array([[1.0, DAYS[0].item()], [2.0, 3.0]], object),
+            InputError,
+            "got the date .* in row 0: convert or drop",
+        ),
         ([["a", "b"], ["c", "d"]], InputError, "in row 0: convert or drop"),
         ([[1.0], [1.0, 2.0]], InputError, "Expected rows of numbers, all of one length"),
         (LazyFrame(), InputError, r"got a LazyFrame, which is not computed yet: pass the result of its collect\(\)"),
