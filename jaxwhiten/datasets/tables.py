@@ -36,7 +36,7 @@ from jaxwhiten.datasets.textfile import (
     spooled,
 )
 from jaxwhiten.errors import DataError, InputError, optional, unknown_name
-from jaxwhiten.io import PathLike
+from jaxwhiten.io import Identity, PathLike, identity
 
 FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
@@ -323,17 +323,11 @@ def _jsonl(path: Path, bad: BadRows) -> _Opened:
     found = _objects(path, bad)
     if not (first := list(itertools.islice(found, 1))):
         raise DataError(f"{path}, line 1: the file is empty; expected one JSON object per line.")
-    return _Opened(list(first[0][1]), rows, lambda: _keys(path, _state(path)))
-
-
-def _state(path: Path) -> tuple[int, ...]:
-    """What changes with the content of a file."""
-    stat = os.stat(path)
-    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+    return _Opened(list(first[0][1]), rows, lambda: _keys(path, identity(path)))
 
 
 @lru_cache(maxsize=8)  # an entry point asks for them several times
-def _keys(path: Path, state: tuple[int, ...]) -> list[str]:
+def _keys(path: Path, state: Identity) -> list[str]:
     """The keys of all objects of JSON lines."""
     keys = dict[str, None]()
     for _, value, _ in _objects(path, BadRows(path, skip=True)):
@@ -587,8 +581,7 @@ def as_table(rows: Any) -> Table | PathLike:
     gaps = set[str]()
     names = list(rows) if isinstance(rows, Mapping) else getattr(rows, "column_names", getattr(rows, "columns", None))
     if names is not None:
-        if repeated := [name for name, count in Counter(map(str, names)).items() if count > 1]:
-            raise InputError(f"The rows have more than one column {repeated[0]!r}: rename or drop one.")
+        _check_names(names)
         columns = {str(name): list(column_values(rows[name])) for name in names}
     elif isinstance(rows, bytes) or not isinstance(rows, Iterable):
         raise InputError(f"Expected rows: a path, a table, tuples or dicts; got {type(rows).__name__}.")
@@ -609,14 +602,19 @@ def as_table(rows: Any) -> Table | PathLike:
     return table
 
 
+def _check_names(names: Iterable[Any]) -> None:
+    """Raises InputError if two columns have one name."""
+    if repeated := [name for name, count in Counter(map(str, names)).items() if count > 1]:
+        raise InputError(f"The rows have more than one column {repeated[0]!r}: rename or drop one.")
+
+
 def _columns_of(rows: Sequence[Any]) -> tuple[dict[str, list[Any]], set[str]]:
     """The columns of dicts by name, and those that some of them lack."""
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise InputError(f"Row {number}: expected a dict as in row 0, got {row!r:.60}.")
     names = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
-    if repeated := [name for name, count in Counter(map(str, names)).items() if count > 1]:
-        raise InputError(f"The rows have more than one column {repeated[0]!r}: rename or drop one.")
+    _check_names(names)
     gaps = {str(name) for name in names if not all(name in row for row in rows)}
     return {str(name): [row.get(name, _LACKING) for row in rows] for name in names}, gaps
 

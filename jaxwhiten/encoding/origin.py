@@ -10,11 +10,11 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from jaxwhiten import io
 from jaxwhiten.encoding.stream import ReadyHead, Run, progress
 from jaxwhiten.engines import Engine, engine_class, engine_for
 from jaxwhiten.errors import JaxwhitenError, NonFiniteError
@@ -188,8 +188,6 @@ def reader(
     return read
 
 
-def _files(folder: Path) -> list[tuple[Any, ...]]:
-    """What changes when weights or configuration in a folder are replaced."""
-    with os.scandir(folder) as entries:
-        about = [(entry.name, entry.stat()) for entry in entries if entry.name.endswith((".json", ".safetensors"))]
-    return sorted((name, x.st_size, x.st_ino, x.st_mtime_ns, x.st_ctime_ns) for name, x in about)
+def _files(folder: Path) -> io.Files:
+    """The weights and configuration of a folder, which are no longer equal once one of them is replaced."""
+    return io.Files.of(path for path in folder.iterdir() if path.name.endswith((".json", ".safetensors")))
