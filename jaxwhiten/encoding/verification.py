@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import importlib
 import json
 import tempfile
 import warnings
@@ -97,8 +98,7 @@ class Subject:
     @functools.cached_property
     def peer(self) -> Any:
         library = optional("sentence_transformers", "parity", "The comparison", "sentence-transformers")
-        from transformers.utils import logging
-
+        logging: Any = importlib.import_module("transformers.utils.logging")  # without types
         shown = logging.is_progress_bar_enabled()
         logging.disable_progress_bar()
         try:
