@@ -56,7 +56,7 @@ EOF
 
 # Mounts in a name space of their own, so that they are gone when the commands end.
 unshare --mount --propagation private bash -c '
-  mount --rbind /dev "$0/dev" && mount -t proc proc "$0/proc" || exit 77
+  mount --rbind /dev "$0/dev" && mount --rbind /sys "$0/sys" && mount -t proc proc "$0/proc" || exit 77
   exec chroot "$0" /usr/bin/env -i HOME=/root PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 \
     PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_DEFAULT_TIMEOUT=180 PIP_ROOT_USER_ACTION=ignore \
     bash -c "cd && exec bash commands \"\$@\"" commands "$@"' "$folder" "$@"

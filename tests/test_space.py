@@ -246,6 +246,7 @@ def test_everything_else_loses_the_space(marked_rows, name):
     assert marked_rows.space is not None
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # NumPy 2.5
 @pytest.mark.parametrize("name", WRITES)
 def test_what_is_written_to_loses_its_space_in_every_view(marked_rows, name):
     view, copied, chosen = marked_rows[1:], marked_rows.copy(), marked_rows[ORDER]
