@@ -16,12 +16,18 @@ def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]
     """`__getattr__` and `__dir__` of a package for what it imports under `TYPE_CHECKING`."""
     tree = ast.parse(inspect.getsource(sys.modules[package]))
     imports = [node for block in tree.body if isinstance(block, ast.If) for node in block.body]
-    where = {name.name: str(node.module) for node in imports if isinstance(node, ast.ImportFrom) for name in node.names}
+    where = {
+        alias.asname or alias.name: (str(node.module), alias.name)
+        for node in imports
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
     def get(name: str) -> Any:
         if name in where:
+            module, original = where[name]
             with uncollected():
-                return getattr(importlib.import_module(where[name]), name)
+                return getattr(importlib.import_module(module), original)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return get, lambda: sorted({*where, *getattr(sys.modules[package], "__all__", ())})

@@ -286,7 +286,7 @@ def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None
     given = {name: getattr(args, name) for name in ("model", "pooling", "max_length", "dtype")}
     given["tuned"] = getattr(args, "tuned", None)
     given = {name: value for name, value in given.items() if value is not None}
-    from jaxwhiten.encoding.indexes import encoder_of
+    from jaxwhiten.encoding.encoder import encoder_of
 
     return encoder_of({**(told or {}), **given}, bare="pooling" not in given, engine=args.engine)
 

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> Report:
             raise DataError(f"{args.input}: contains no vectors.")
         moments = Moments().update(vectors)
     elif is_parts(args.input):
-        from jaxwhiten.encoding.indexes import encoder_of
+        from jaxwhiten.encoding.encoder import encoder_of
         from jaxwhiten.runners import Parts
 
         parts = Parts(args.input)

@@ -29,7 +29,8 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
     if not all(query.strip() for query in args.query):
         raise InputError("The query is empty: pass a sentence to search for.")
 
-    from jaxwhiten.encoding.indexes import encoder_of, located, open_index
+    from jaxwhiten.encoding.encoder import encoder_of
+    from jaxwhiten.encoding.indexes import located, open_index
     from jaxwhiten.search import Upgraded, rerank_hits, search_text
     from jaxwhiten.search.upgraded import read_upgrade
 

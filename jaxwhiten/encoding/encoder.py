@@ -26,7 +26,7 @@ from jaxwhiten.encoding.loading import read_parts
 from jaxwhiten.encoding.origin import reader
 from jaxwhiten.encoding.precision import encode_at
 from jaxwhiten.encoding.stream import BLOCK, EncodeOptions, ReadyHead, progress
-from jaxwhiten.engines import DEFAULT, FASTEST, chosen, engine_class, engine_for
+from jaxwhiten.engines import DEFAULT, FASTEST, chosen, engine_class, engine_for, recorded
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import AUTO, Head, Settings, Step, Truncate, canonical, longest_text
 from jaxwhiten.head.folder import write_folder
@@ -371,3 +371,13 @@ class Encoder(Headed):
         if Path(folder).exists() and Path(self.name).exists() and Path(folder).samefile(self.name):
             raise InputError(f"{folder}: is the model's own folder; use a different one.")
         io.check_folder(folder)
+
+
+def encoder_of(encoding: Mapping[str, Any], *, bare: bool = True, engine: str | None = None) -> Encoder:
+    """The encoder of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling.
+
+    By default the engine is one that gives the recorded vectors.
+    """
+    options: dict[str, Any] = {name: encoding.get(name) for name in ("max_length", "dtype", "tuned")}
+    options["engine"] = engine or recorded(encoding)
+    return Encoder.from_pretrained(encoding["model"], pooling=encoding.get("pooling") or "auto", bare=bare, **options)

@@ -9,20 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from jaxwhiten import search
-from jaxwhiten.encoding.encoder import Encoder
-from jaxwhiten.engines import recorded
+from jaxwhiten.encoding.encoder import Encoder, encoder_of
 from jaxwhiten.errors import MismatchError, ModelError
 from jaxwhiten.search.text import query_vectors
-
-
-def encoder_of(told: Mapping[str, Any], *, bare: bool = True, engine: str | None = None) -> Encoder:
-    """The encoder of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling.
-
-    By default the engine is one that gives the recorded vectors.
-    """
-    how: dict[str, Any] = {name: told.get(name) for name in ("max_length", "dtype", "tuned")}
-    how["engine"] = engine or recorded(told)
-    return Encoder.from_pretrained(told["model"], pooling=told.get("pooling") or "auto", bare=bare, **how)
 
 
 def located(encoding: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, Any]:
