@@ -21,7 +21,7 @@ PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # Tests of what the package does not contain: programs, benchmarks, documents, packaging.
 LABORATORY := $(addprefix tests/,programs eval train notebooks accelerators test_base.py test_documents.py test_examples.py test_packaging.py test_wheel.py)
 
-BENCHMARKS ?= encode latency cold_start whitening_fit whitening_transform train_throughput search_real search_scale \
+BENCHMARKS ?= encode latency processors cold_start whitening_fit whitening_transform train_throughput search_real search_scale \
   search_batches search_threads upgrade_zipf memory serving serving_faults
 # What they are given here, so that all take less than 15 minutes on 2 cores; README has the figures without.
 whitening_fit_ARGS ?= --rounds 2
@@ -34,6 +34,7 @@ search_scale_ARGS ?= --documents 100000 --queries 20000 --sample 500 --exact-que
 # Arguments so small that a run shows only that everything runs.
 encode_SMOKE := --rounds 1 --tokens 400 --no-base
 latency_SMOKE := --rounds 1 --queries 4 --documents 8000 --tokens 1024
+processors_SMOKE := --rounds 1 --queries 3
 cold_start_SMOKE := --rounds 1
 serving_SMOKE := --seconds 0.5 --rounds 1 --clients 1,2 --model jaxwhiten-tiny
 serving_faults_SMOKE := --seconds 5 --model jaxwhiten-tiny

@@ -33,6 +33,7 @@ import numpy as np
 from benchmarks.harness import save
 from benchmarks.serving import Server, connect, ours, running, texts_of
 from jaxwhiten import Encoder, normalize
+from jaxwhiten.models import init_model, resolve_folder
 from jaxwhiten.search import build_index, load_index
 
 _TIMEOUT = 60  # seconds for a request to arrive, by --timeout
@@ -79,12 +80,15 @@ class Clients:
                 return
 
     def answered(
-        self, kind: str, path: str, body: bytes, send: Callable[[http.client.HTTPConnection, str, bytes], None]
+        self, kind: str, path: str, body: bytes, send: Callable[[http.client.HTTPConnection, str, bytes], bool]
     ) -> tuple[int, Any]:
-        """Sends a request; its status, 0 if there was no answer, and the content of an answer with status 200."""
+        """Sends a request; its status, 0 if there was no answer, and the content of an answer with status 200.
+
+        `send` says whether the whole request was sent.
+        """
         start = time.perf_counter()
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE)) as connection:
-            send(connection, path, body)
+            whole = send(connection, path, body)
             sent = time.perf_counter()
             try:
                 answer = connection.getresponse()
@@ -93,10 +97,11 @@ class Clients:
                 killed, back = self.killed
                 with self.lock:
                     in_kill = sent < killed < time.perf_counter() or killed < sent < back
-                    self.statuses[kind]["SIGKILL" if in_kill else type(error).__name__] += 1
+                    status = "SIGKILL" if in_kill else type(error).__name__
+                    self.statuses[kind][status if whole else "refused half-way"] += 1
                     self.lost_in_kill += in_kill
                     gave_up = isinstance(error, TimeoutError)
-                    self.lost += not in_kill and not gave_up and sent < self.signalled
+                    self.lost += whole and not in_kill and not gave_up and sent < self.signalled
                 return 0, None
         with self.lock:
             self.statuses[kind][str(answer.status)] += 1
@@ -106,7 +111,7 @@ class Clients:
         self.end.wait(int(answer.headers.get("Retry-After", 0)))
         return answer.status, json.loads(content) if answer.status == 200 else None
 
-    def ask(self, kind: str, places: list[int], send: Callable[[http.client.HTTPConnection, str, bytes], None]) -> None:
+    def ask(self, kind: str, places: list[int], send: Callable[[http.client.HTTPConnection, str, bytes], bool]) -> None:
         """Asks for vectors and checks them."""
         body = json.dumps({"model": "model", "input": [self.texts[i] for i in places]}).encode()
         status, answer = self.answered(kind, "/v1/embeddings", body, send)
@@ -154,7 +159,7 @@ class Clients:
         """Sends its request in pieces, in time or too late."""
         pause = rng.choice([0.02, 0.1, 0.1, 0.1, _TIMEOUT / 10])
 
-        def send(connection: http.client.HTTPConnection, path: str, body: bytes) -> None:
+        def send(connection: http.client.HTTPConnection, path: str, body: bytes) -> bool:
             connection.putrequest("POST", path)
             connection.putheader("Content-Type", "application/json")
             connection.putheader("Content-Length", str(len(body)))
@@ -163,6 +168,8 @@ class Clients:
                 for piece in np.array_split(np.frombuffer(body, np.uint8), 20):
                     connection.send(piece.tobytes())
                     time.sleep(pause)
+                return True
+            return False
 
         self.ask("slow", [rng.randrange(len(self.texts)) for _ in range(8)], send)
 
@@ -204,8 +211,9 @@ class Clients:
             self.unexpected += status not in ("431", "closed")
 
 
-def _post(connection: http.client.HTTPConnection, path: str, body: bytes) -> None:
+def _post(connection: http.client.HTTPConnection, path: str, body: bytes) -> bool:
     connection.request("POST", path, body, {"Content-Type": "application/json"})
+    return True
 
 
 def resident(process: int) -> float:
@@ -240,7 +248,7 @@ def main() -> None:
     vectors = encoder.encode(texts)
     ids = [f"text {i}" for i in range(len(texts))]
     first, second, third = (build_index(vectors, documents=texts, ids=ids) for _ in range(3))
-    other = Encoder.from_pretrained(args.model, pooling="max").index(texts[:100], ids=list(map(str, range(100))))
+    other = another(encoder, args.model).index(texts[:100], ids=list(map(str, range(100))))
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "index"
         first.save(folder)
@@ -302,6 +310,12 @@ def main() -> None:
     wrong = clients.wrong or clients.wrong_hits or clients.unexpected or clients.lost or lost_additions
     if wrong or size_of_other != other.size or code:
         raise SystemExit("a wrong answer, a lost request or change, or an exit code other than 0")
+
+
+def another(encoder: Encoder, model: str) -> Encoder:
+    """An encoder of the same width whose weights are random, so that its vectors lie in another space."""
+    weights = init_model(encoder.config, seed=1)
+    return Encoder(weights, resolve_folder(model), pooling="mean", max_length=encoder.max_length, name="another")
 
 
 def quantiles(seconds: list[float]) -> dict[str, float]:

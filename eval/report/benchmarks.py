@@ -158,6 +158,18 @@ def latency_table(result: Result) -> Table:
     return Table(("what", "contestant", "p50, ms", "p99, ms", "times the fastest's"), rows, 2, notes=(machine(result),))
 
 
+def processors_table(result: Result) -> Table:
+    """One query at a time: each kind of processor, idle and busy."""
+    rows = [
+        [f"{processor}, {load}", name, number(row["p50_ms"]), number(row["p99_ms"]), times(row["times_the_fastest"])]
+        for processor, loads in result["processors"].items()
+        for load, part in loads.items()
+        for name, row in sorted(part.items(), key=lambda item: float(item[1]["p50_ms"]))
+    ]
+    columns = ("processor", "contestant", "p50, ms", "p99, ms", "times the fastest's")
+    return Table(columns, rows, 2, notes=(machine(result),))
+
+
 def documents_table(result: Result) -> Table:
     """Documents of 512 tokens."""
     rows = [
@@ -373,6 +385,7 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "engines_table": engines_table,
     "families_table": families_table,
     "serving_table": serving_table,
+    "processors_table": processors_table,
     "serving_faults_table": serving_faults_table,
     "database_maps_table": database_maps_table,
     "database_times_table": database_times_table,

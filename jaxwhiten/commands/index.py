@@ -69,13 +69,13 @@ def run(args: argparse.Namespace) -> Report:
     args.whiten = args.whiten or (args.n_components is not None and not args.whitening)
     options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
 
-    from jaxwhiten.search.backend import backend_with
+    from jaxwhiten.search.build import check_settings
     from jaxwhiten.search.header import check_index_folder
     from jaxwhiten.search.ids import Ids
     from jaxwhiten.search.text import index_of
     from jaxwhiten.whitening import Moments
 
-    backend_with(args.backend, options)  # raises before the texts are encoded
+    check_settings(args.backend, options, args.codes, args.rescore)  # raises before the texts are encoded
     check_index_folder(args.output)
     if args.input.lower().endswith(".npy") and args.format is None:
         return _save(args, _of_codes(args, options), "")

