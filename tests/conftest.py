@@ -70,6 +70,13 @@ if "JAXWHITEN_FUZZ_EXAMPLES" not in os.environ:
     settings.load_profile("same cases")
 
 
+def slow_but(values, *fast):
+    """Values to parametrize by, of which all but some are tried in `make test-all` only."""
+    rows = [value if isinstance(value, tuple) else (value,) for value in values]
+    slow = [() if value in fast else pytest.mark.slow for value in values]
+    return [pytest.param(*row, marks=marks) for row, marks in zip(rows, slow, strict=True)]
+
+
 def without_hwloc(stderr):
     """What a process wrote, but for a line that OpenVINO's threads write in a system without /sys, such as a chroot."""
     return re.sub("^hwloc/linux: failed to find sysfs .*\n", "", stderr, flags=re.MULTILINE)

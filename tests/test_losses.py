@@ -11,6 +11,7 @@ from jaxwhiten import losses
 from jaxwhiten.errors import InputError
 from jaxwhiten.losses import parse_concatenation
 from jaxwhiten.training.objectives import OBJECTIVES, objective_loss
+from tests.conftest import slow_but
 
 CONCATENATIONS = ["(u,v)", "(|u-v|)", "(u*v)", "(|u-v|,u*v)", "(u,v,u*v)", "(u,v,|u-v|)", "(u,v,|u-v|,u*v)"]
 B, D, CLASSES = 8, 12, 3
@@ -154,7 +155,7 @@ def test_gradients_are_finite_where_vectors_are_zero_or_equal(name):
     assert all(np.isfinite(g).all() for g in [*gradients, *head_gradients.values()])
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", slow_but(OBJECTIVES, "mnr", "cosine", "simcse"))
 @pytest.mark.devices
 def test_eight_devices_give_the_loss_of_one(name):
     """A batch sharded over the mesh is one batch: negatives of other devices count."""

@@ -6,6 +6,7 @@ from jaxwhiten import POOLINGS as REGISTRY
 from jaxwhiten.commands.arguments import POOLINGS, in_flags
 from jaxwhiten.commands.cli import parser
 from tests.commands.conftest import generated
+from tests.conftest import slow_but
 
 
 def test_help_names_every_pooling(run):
@@ -75,7 +76,7 @@ def test_warnings_speak_of_flags_and_fewer_columns_silence_them(run, tiny_model,
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("name", ["a plain folder", "jaxwhiten-tiny"])
+@pytest.mark.parametrize("name", slow_but(["a plain folder", "jaxwhiten-tiny"], "a plain folder"))
 @pytest.mark.parametrize(
     "words",
     ["fit {texts} -k 4 -o {out}", "encode {texts} -o {out}.npy", "index {texts} -o {out}", "export -o {out}"],

@@ -79,6 +79,7 @@ def test_all_refuse_a_table_alike(answers, tmp_path, name, data, message):
         assert message in done.err
 
 
+@pytest.mark.slow
 def test_a_first_row_is_not_lost_as_a_header(run, answers, tiny_model, tmp_path):
     """One rule for all: a cell of four words, or a number beside text, is no name of a column."""
     (tmp_path / "t.csv").write_text("A man plays a guitar.,Somebody makes music.\nTwo dogs run.,A cat sleeps.\n")

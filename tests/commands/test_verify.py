@@ -96,6 +96,7 @@ def test_what_is_damaged_fails_with_its_reason(run, tiny_model, whitening_file, 
     assert reason in done.err
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_fails(run, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "file" / "cache"))

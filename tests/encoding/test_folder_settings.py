@@ -13,6 +13,7 @@ from jaxwhiten.errors import ModelError
 from jaxwhiten.models import init_model, load_config, save_model
 from jaxwhiten.models.folders import transformer_folder
 from jaxwhiten.text import BulkTokenizer
+from tests.conftest import slow_but
 from tests.tiny import FAMILIES, SENTENCES, tiny_config, write_model
 
 TEXTS = [
@@ -342,13 +343,16 @@ def test_a_class_that_transformers_itself_makes(tmp_path, settings, in_file):
 
 @pytest.mark.parametrize(
     ("family", "settings"),
-    [
-        ("roberta", {}),
+    slow_but(
+        [
+            ("roberta", {}),
+            ("roberta", {"add_prefix_space": True}),
+            ("xlm-roberta", {}),
+            ("xlm-roberta", {"add_prefix_space": False}),
+            ("mpnet", {}),
+        ],
         ("roberta", {"add_prefix_space": True}),
-        ("xlm-roberta", {}),
-        ("xlm-roberta", {"add_prefix_space": False}),
-        ("mpnet", {}),
-    ],
+    ),
 )
 def test_padding_tokens_in_a_text_and_spaces_before_it(tmp_path, family, settings):
     folder = write_other(tmp_path / "model", family)

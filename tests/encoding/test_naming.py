@@ -17,6 +17,7 @@ from jaxwhiten.encoding.arrow import loaded_again
 from jaxwhiten.head import Dense, Normalize, Truncate
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.search import build_index, load_index, search_text
+from tests.conftest import slow_but
 from tests.tiny import SENTENCES, write_cross_encoder, write_tokenizer
 
 LONGEST = 9  # the sentences have up to 30 tokens
@@ -94,7 +95,7 @@ DOORS = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", slow_but(DOORS, "from_pretrained", "saved", "command"))
 def test_a_named_pooling_replaces_the_pooling_alone(folder, tiny_model, tmp_path, door):
     for pooling in ("mean", "first_last_avg"):
         (tmp_path / pooling).mkdir()
@@ -115,6 +116,7 @@ def test_what_a_named_pooling_keeps(folder):
     assert named.encode(SENTENCES[:1], pooling="auto:mean").shape == (1, 12)
 
 
+@pytest.mark.slow
 def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tiny_model, tmp_path, capsys):
     own, rows = read(folder), RNG.normal(size=(300, 12)).astype(np.float32)
     whitening = Whitening.from_moments(Moments().update(rows), n_components=6, provenance=own.encoding())

@@ -20,6 +20,7 @@ from jaxwhiten.export import save_onnx
 from jaxwhiten.head import Head, Normalize
 from jaxwhiten.head.vectors import Dense
 from jaxwhiten.models import TransformerEncoder, init_model, load_model
+from tests.conftest import slow_but
 from tests.graphs import run
 from tests.models.test_families import write
 from tests.tiny import SENTENCES, tiny_config, write_tokenizer
@@ -90,7 +91,11 @@ def test_a_whole_folder_passes_every_check(folder, encoder):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("batch = alone", Unmasked), ("neighbours", Leaky), ("pad id", MaskedById), ("pad id", Unmasked)]
+    ("name", "kind"),
+    slow_but(
+        [("batch = alone", Unmasked), ("neighbours", Leaky), ("pad id", MaskedById), ("pad id", Unmasked)],
+        ("pad id", MaskedById),
+    ),
 )
 def test_faults_of_a_model(folder, encoder, name, kind):
     assert check(name, with_model(encoder, TransformerEncoder), folder)

@@ -14,6 +14,7 @@ from jaxwhiten.head import Head
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.models.folders import load_config
 from jaxwhiten.text import TokenIds
+from tests.conftest import slow_but
 from tests.golden import cases
 from tests.tiny import FAMILIES, SENTENCES, write_model, write_tokenizer
 
@@ -26,7 +27,7 @@ def folder(tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("small") / "bert")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but(FAMILIES, "bert", "mpnet"))
 def test_the_default_gives_the_vectors_of_jax(tmp_path, family):
     folder = write_model(tmp_path, **FAMILIES[family])
     found, expected = (Encoder.from_pretrained(folder, pooling="mean", **how) for how in ({}, {"engine": "jax"}))
@@ -35,7 +36,9 @@ def test_the_default_gives_the_vectors_of_jax(tmp_path, family):
     np.testing.assert_allclose(found.encode(SENTENCES), expected.encode(SENTENCES), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("case", cases.CASES)
+@pytest.mark.parametrize(
+    "case", slow_but(cases.CASES, "bert", "mpnet", "modernbert", "nomic_bert", "gemma3_text", "t5", *EXPERTS)
+)
 def test_every_golden_family_but_experts_is_taken_with_the_vectors_of_jax(tmp_path, case):
     folder, found = cases.write_checkpoint(tmp_path, case), {}
     if case in EXPERTS:

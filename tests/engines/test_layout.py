@@ -96,6 +96,7 @@ def encoders(tiny_model):
     return packed, shared
 
 
+@pytest.mark.slow
 def test_every_pooling_gives_the_vectors_of_packed_batches(encoders, monkeypatch):
     packed, shared = encoders
     layouts, start = set(), JAXEngine.start
@@ -112,6 +113,7 @@ def test_every_pooling_gives_the_vectors_of_packed_batches(encoders, monkeypatch
         np.testing.assert_allclose(found[name], expected[name], atol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_long_rows_with_a_kernel_give_the_vectors_of_packed_batches(tmp_path, monkeypatch):
     folder = write_model(tmp_path, num_layers=1, max_positions=256)
     texts = ["  ".join(TEXTS[i : i + 20]) for i in range(5)] + TEXTS[:20]

@@ -18,6 +18,7 @@ from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError, MissingD
 from jaxwhiten.head import Normalize
 from jaxwhiten.models import StaticEncoder, init_model
 from tests.commands.conftest import generated
+from tests.conftest import slow_but
 from tests.tiny import ALONE, FAMILIES, SENTENCES, tiny_config, write_model, write_tokenizer
 
 SMALL = {"num_layers": 2}
@@ -48,7 +49,7 @@ def compare(pair, atol=1e-4, **how):
         np.testing.assert_allclose(found[name], expected[name], atol=atol, err_msg=name)
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "bert"])
+@pytest.mark.parametrize("family", slow_but([name for name in FAMILIES if name != "bert"], "mpnet", "nomic_bert"))
 def test_every_family(tmp_path, family):
     changes = FAMILIES[family] | SMALL
     if "local_layers" in changes:

@@ -7,6 +7,7 @@ from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import save_onnx
 from jaxwhiten.head.head import PoolingWarning
+from tests.conftest import slow_but
 from tests.graphs import run
 from tests.tiny import FAMILIES, SENTENCES, write_model
 
@@ -20,7 +21,7 @@ def model(request, tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("family") / request.param, **FAMILIES[request.param])
 
 
-@pytest.fixture(scope="module", params=POOLINGS)
+@pytest.fixture(scope="module", params=slow_but(POOLINGS, "cls", "first_last_avg", "lasttoken", "promptbert"))
 def whitened(request, model, tmp_path_factory):
     """A whitened encoder, what it has to give, and the folder that it wrote."""
     encoder = Encoder.from_pretrained(model, pooling=request.param, max_length=LENGTH)

@@ -44,7 +44,7 @@ def encoder(tiny_model):
 @pytest.mark.parametrize(
     ("late", "pooling"),
     [
-        (False, "mean"),
+        pytest.param(False, "mean", marks=pytest.mark.slow),
         pytest.param(True, ("mean", "cls"), marks=[pytest.mark.devices, pytest.mark.slow]),
         (True, "mean"),
     ],

@@ -22,6 +22,7 @@ from jaxwhiten.runners import Parts, embed_files
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.whitening import WhiteningWarning, grouped
 from tests.commands.conftest import generated
+from tests.conftest import slow_but
 from tests.tiny import SENTENCES, write_model, write_tokenizer
 
 WORD, BAD = "guitar", 13
@@ -87,7 +88,7 @@ def _resumed(store, encoder, texts):
     store.encode(encoder, texts)
 
 
-@pytest.mark.parametrize("which", ENCODERS)
+@pytest.mark.parametrize("which", slow_but(ENCODERS, "openvino", "openvino, code"))
 def test_an_encoder_names_the_first_text_whose_vector_is_not_finite(encoder, which, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path))
     model, good = ENCODERS[which](encoder), [text for text in TEXTS if WORD not in text]

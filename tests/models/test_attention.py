@@ -10,6 +10,7 @@ import pytest
 from jaxwhiten.models import attention, init_model
 from jaxwhiten.models.attention import Fused, Splash, kernel_for
 from jaxwhiten.models.packing import Segments
+from tests.conftest import slow_but
 from tests.tiny import tiny_config
 
 LENGTHS, LENGTH = np.array([[70, 3, 120], [200, 40, 0]]), 256
@@ -54,6 +55,7 @@ def test_it_is_plain_attention_and_leaks_nothing(ids, changes, kernel):
     assert np.abs(changed[0, 70:73] - found[0, 70:73]).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_bfloat16_is_near_plain_attention(ids, kernel):
     config = tiny_config(num_layers=1, num_heads=2, max_positions=LENGTH)
@@ -65,7 +67,7 @@ BIASED = {"model_type": "mpnet", "relative_buckets": 32, "type_vocab_size": 0, "
 
 
 @pytest.mark.parametrize("changes", [{}, LOCAL, BIASED], ids=["everywhere", "within a window", "biased"])
-@pytest.mark.parametrize("length", [32, 101])
+@pytest.mark.parametrize("length", slow_but([32, 101], 101))
 def test_blocks_of_queries_give_what_all_at_once_give(monkeypatch, changes, length):
     model = init_model(
         tiny_config(num_layers=2, num_heads=2, max_positions=128, initializer_range=0.2, **changes), seed=0

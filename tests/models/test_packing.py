@@ -7,6 +7,7 @@ import pytest
 
 from jaxwhiten.models import init_model
 from jaxwhiten.models.packing import Packing, Segments
+from tests.conftest import slow_but
 from tests.tiny import FAMILIES as OF_ALL
 from tests.tiny import tiny_config
 
@@ -37,7 +38,7 @@ def test_the_last_rows_find_no_room():
 FAMILIES = {name: OF_ALL[name] for name in ("bert", "mpnet", "modernbert", "albert")}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but(FAMILIES, "mpnet", "modernbert"))
 def test_every_hidden_state_equals_that_of_padded_rows(family):
     model = init_model(tiny_config(initializer_range=0.2, **FAMILIES[family]), seed=0)
     lengths = [17, 11, 3, 1, 17]

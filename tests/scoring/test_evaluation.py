@@ -15,6 +15,7 @@ from jaxwhiten.metrics import binary_scores, cosine_pairs
 from jaxwhiten.metrics.bootstrap import Interval, percentile_interval, spearman_resamples
 from jaxwhiten.scoring import Evaluation, Row
 from jaxwhiten.scoring.result import Change
+from tests.conftest import slow_but
 
 pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")  # few texts
 
@@ -156,7 +157,7 @@ def test_a_table_of_pairs_as_columns(encoder, pairs, table):
     assert evaluate(encoder, made, resamples=10).rows == evaluate(encoder, pairs, resamples=10).rows
 
 
-@pytest.mark.parametrize("kind", ["pairs", "search"])
+@pytest.mark.parametrize("kind", slow_but(["pairs", "search"], "pairs"))
 def test_another_encoder_is_compared(encoder, pairs, search, kind):
     data, other = {"pairs": pairs, "search": search}[kind], encoder.with_pooling("cls")
     found, alone = evaluate(encoder, data, versus=other, bytes=4, resamples=50), evaluate(other, data, resamples=50)

@@ -59,6 +59,7 @@ def test_a_row_alone_is_refused_where_rows_are_compared(encoder, objective, size
         jaxwhiten.train(encoder, rows, objective, options)
 
 
+@pytest.mark.slow
 def test_an_objective_may_be_ones_own(encoder):
     def pull(u, v, *, weight=1.0):
         return weight * ((u - v) ** 2).mean()
