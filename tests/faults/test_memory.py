@@ -46,7 +46,7 @@ def encoder(tiny_model):
     [
         pytest.param(False, "mean", marks=pytest.mark.slow),
         pytest.param(True, ("mean", "cls"), marks=[pytest.mark.devices, pytest.mark.slow]),
-        (True, "mean"),
+        pytest.param(True, "mean", marks=pytest.mark.slow),
     ],
 )
 def test_batches_are_halved_until_they_fit(encoder, late, pooling):

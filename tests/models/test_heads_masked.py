@@ -10,6 +10,7 @@ from flax import nnx
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import FAMILIES, load_masked_lm, load_model, save_masked_lm
+from tests.conftest import slow_but
 from tests.golden.cases import FAMILIES_FILE, metadata
 from train.masking import init_masked_lm, with_rates
 
@@ -51,7 +52,10 @@ def shaken(model):
     return model
 
 
-@pytest.fixture(params=[name for name, family in FAMILIES.items() if family.masked and name != "new"])
+MASKED = [name for name, family in FAMILIES.items() if family.masked and name != "new"]
+
+
+@pytest.fixture(params=slow_but(MASKED, "bert", "modernbert", "xlm-roberta", "mpnet"))
 def folder(request, tmp_path):
     model = shaken(init_masked_lm(family_config(request.param), seed=0))
     save_masked_lm(model, tmp_path / request.param)

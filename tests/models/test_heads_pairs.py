@@ -11,6 +11,7 @@ from jaxwhiten.errors import ModelError
 from jaxwhiten.models import FAMILIES as NAMED
 from jaxwhiten.models import PairClassifier, init_model, load_pair_classifier, save_pair_classifier
 from jaxwhiten.models.packing import Segments
+from tests.conftest import slow_but
 from tests.tiny import FAMILIES, tiny_config, write_model
 
 VOCAB, BATCH, LENGTH = 200, 2, 9
@@ -51,7 +52,7 @@ def test_logits_are_those_of_transformers(family, tmp_path):
     np.testing.assert_allclose(logits(model, ids, types), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta"])
+@pytest.mark.parametrize("family", slow_but(["bert", "roberta"], "roberta"))
 def test_read_back_and_several_pairs_in_a_row(family, tmp_path):
     """With a pooler and without; a row of two pairs has the logits of both."""
     model = classifier(family)
