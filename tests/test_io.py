@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import io, records
-from jaxwhiten.errors import FormatError, ModelError
+from jaxwhiten.errors import FormatError, ModelError, OutputError
 
 TENSORS = {"a": np.arange(6.0).reshape(2, 3), "b": np.ones(4, np.float32)}
 
@@ -192,3 +192,17 @@ def test_what_is_kept_is_read_whole_or_not_at_all(tmp_path, name, damage):
     io.keep(folder, lambda folder: io.write_text(folder / "text", "It snows."))  # another process was first
     assert io.recall(folder, read) == "It pours."
     assert [path.name for path in tmp_path.iterdir()] == ["entry"]
+
+
+@pytest.fixture
+def closed(tmp_path):
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0)
+    yield folder
+    folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("check", [io.check_file, io.check_folder])
+def test_a_place_in_a_folder_that_cannot_be_entered(closed, unprivileged, check):
+    with pytest.raises(OutputError, match=r"closed/new.npy: could not be written \(Permission denied\)"):
+        check(closed / "new.npy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.commands.arguments import (
@@ -156,7 +157,7 @@ def _save(args: argparse.Namespace, index: Index, skipped: str) -> Report:
     for text in index.notes:
         note(text)
     made = f"{args.output}: {index.size:,} texts{skipped}, {index.stored}, {index.nbytes / 1e6:.1f} MB"
-    return Report(f'{made}\nNext: jaxwhiten search {args.output} "a query"', _facts(args, index))
+    return Report(f'{made}\nNext: jaxwhiten search {shlex.quote(args.output)} "a query"', _facts(args, index))
 
 
 def _facts(args: argparse.Namespace, index: Index, **more: int) -> dict[str, Any]:

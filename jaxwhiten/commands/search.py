@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
             new = encoder_of(located(upgrade["new"], args.index))
             find = Upgraded(index, encoder, new, upgrade["candidates"], folder=args.index).search
         except (ModelError, MismatchError) as error:
-            advice = f"record its location with `jaxwhiten upgrade {args.index} --model DIR`"
+            advice = f"record its location with `jaxwhiten upgrade {shlex.quote(args.index)} --model DIR`"
             print(f"warning: {error} Only the old encoder answers: {advice}.", file=sys.stderr)
     reranker = None
     if args.rerank:

@@ -155,16 +155,18 @@ def check_file(path: PathLike, kind: str = "") -> Path:
 
     Raises:
       InputError: The path is a folder, a file of another kind, read-only, or a link that leads nowhere.
+      OutputError: The path cannot be read.
     """
-    real = replaceable(path)
-    if real.is_dir():
-        raise InputError(f"{path}: is a folder; expected a file.")
-    if not real.exists() or not real.is_file() or not real.stat().st_size:
-        return real
-    start = _BEGINNINGS.get(real.suffix.lower(), b"")
-    with open(real, "rb") as file:
-        begins = file.read(8)
-        other = _kind_of(begins, file) if kind else ""
+    with writing(Path(path), OSError):
+        real = replaceable(path)
+        if real.is_dir():
+            raise InputError(f"{path}: is a folder; expected a file.")
+        if not real.exists() or not real.is_file() or not real.stat().st_size:
+            return real
+        start = _BEGINNINGS.get(real.suffix.lower(), b"")
+        with open(real, "rb") as file:
+            begins = file.read(8)
+            other = _kind_of(begins, file) if kind else ""
     if (other != kind) if kind else not begins.startswith(start):
         what = f"contains a {other!r}, not a {kind!r}" if other else "is not a file that jaxwhiten wrote"
         raise InputError(f"{path}: {what}; nothing was written. Specify a different output.")

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import shlex
 import subprocess
 import sys
 
@@ -144,7 +145,7 @@ def test_errors_are_one_line(words, message, tmp_path, capsys):
 
 
 def test_a_reader_that_stops_is_no_error(index):
-    command = f"{sys.executable} -m jaxwhiten.commands.cli search {index} a b c d e f g | head -n 1"
+    command = f"{sys.executable} -m jaxwhiten.commands.cli search {shlex.quote(str(index))} a b c d e f g | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT)
     assert "Traceback" not in done.stderr
     assert done.stdout.startswith("> a")

@@ -100,6 +100,7 @@ def test_a_code_in_a_file_is_refused_with_what_to_do(run, tiny_model, texts, tmp
     np.save(tmp_path / "v.npy", vectors)
     SpectrumCode(bytes=4).fit(vectors).save(tmp_path / "c")
     names = {"code": tmp_path / "c", "vectors": tmp_path / "v.npy", "texts": tmp_path / "texts.txt"}
-    names |= {"out": tmp_path / "out", "model": f"--model {tiny_model} --pooling mean"}
-    done = run(*command.format(**names).split())
+    names |= {"out": tmp_path / "out", "model": tiny_model}
+    words = command.replace("{model}", "--model {model} --pooling mean").split()
+    done = run(*(word.format(**names) for word in words))
     assert (done.code, message in done.err) == (2, True), done.err

@@ -50,7 +50,7 @@ def test_every_command_is_walked():
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 @pytest.mark.parametrize("line", COMMANDS, ids=lambda line: line.split()[0])
 def test_results_are_on_stdout_and_notes_on_stderr(run, names, line):
-    words = line.format(**names).split()
+    words = [word.format(**names) for word in line.split()]
     told = run(*words, "--json", "--quiet")
     assert (told.code, told.err) == (0, "")
     found = json.loads(told.out)  # one object

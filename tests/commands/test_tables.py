@@ -148,7 +148,7 @@ def test_options_stand_anywhere(run, tiny_model, tmp_path):
 @pytest.mark.parametrize("words", ["fit -o {out}", "fit --bytes 8 -o {out}", "index --bytes 8 -o {out}"])
 def test_the_advice_for_few_rows_is_accepted(run, tiny_model, tmp_path, words):
     (tmp_path / "few.txt").write_text("\n".join(generated(160)))
-    command, *how = words.format(out=tmp_path / "out").split()
+    command, *how = (word.format(out=tmp_path / "out") for word in words.split())
     how = [command, tmp_path / "few.txt", *how, "--model", tiny_model, "--pooling", "mean", "--no-cache"]
     done = run(*how)
     advice = re.search(r"keep at most \d+ columns: (-k \d+)\.", done.err)[1]

@@ -251,7 +251,7 @@ def test_another_space_is_refused_by_every_command(encoders, field, run, tmp_pat
         "embed {t}/docs.txt --model {b} -o {t}/parts",
     ):
         (tmp_path / "pairs.csv").write_text("sentence1,sentence2,score\na man,a dog,1\nwater,a man,3\n")
-        done = run(*words.format(**names).split())
+        done = run(*(word.format(**names) for word in words.split()))
         assert (done.code, "error: The vectors are not in the space of" in done.err) == (2, True), (words, done.err)
         assert "Encode with" in done.err
 
