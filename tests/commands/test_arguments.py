@@ -75,6 +75,7 @@ def test_warnings_speak_of_flags_and_fewer_columns_silence_them(run, tiny_model,
     assert "fewer than" in warning
 
 
+@pytest.mark.usefixtures("no_advice")
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("name", slow_but(["a plain folder", "jaxwhiten-tiny"], "a plain folder"))
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ def test_index_and_search(run, small, tmp_path, wanted):
         np.testing.assert_allclose([hit["score"] for hit in answer["hits"]], np.sort(row)[::-1][:5], atol=1e-4)
 
 
+@pytest.mark.usefixtures("no_advice")
 def test_without_a_notice_or_a_warning(small):
     """As a user types it, in a process of its own."""
     command = [sys.executable, "-m", "jaxwhiten.commands.cli", "encode", "-", "--model", str(small), "-o", "-"]

@@ -255,6 +255,7 @@ HARMLESS = {
 }
 
 
+@pytest.mark.usefixtures("no_advice")
 def test_what_is_harmless_is_silent(folder, recwarn):
     before = Encoder.from_pretrained(folder).encode(TEXTS)
     for file, keys in HARMLESS.items():

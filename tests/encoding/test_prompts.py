@@ -136,6 +136,7 @@ def test_weighted_tokens_behind_a_prompt_are_refused(tiny_model, tmp_path):
         read(folder)
 
 
+@pytest.mark.usefixtures("no_advice")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("similarity", "unit_length"), [("dot", False), ("dot", True), ("cosine", False)])
 def test_a_folder_of_another_similarity_is_told_what_searches_rank_by(tiny_model, tmp_path, similarity, unit_length):

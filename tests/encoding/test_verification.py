@@ -256,7 +256,7 @@ def test_gated_t5_beside_sentence_transformers_and_in_onnx(case, tmp_path, monke
     monkeypatch.setattr(verification, "CHECKS", {"engines": CHECKS["engines"], "pooling": CHECKS["pooling"]})
     found = list(verify(encoder, folder, against=True))
     assert found[-1].name == "sentence-transformers, own texts"
-    assert [each for each in found if not each.ok] == []
+    assert [each for each in found if each.ok is False] == []
     np.testing.assert_allclose(run(save_onnx(tmp_path / "onnx", encoder)), encoder.encode(SENTENCES), atol=2e-5)
 
 
