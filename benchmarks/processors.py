@@ -16,20 +16,25 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contestants import Job, quiet
+import numpy as np
+import openvino
+
+from benchmarks.contestants import Job, exported, quiet
 from benchmarks.encode import MINILM, MODEL
 from benchmarks.harness import save
-from benchmarks.latency import JAX, ONNX, calls, encoders, report
+from benchmarks.latency import JAX, ONNX, calls, encoders, report, shortest
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.models import resolve_folder
 from jaxwhiten.runtime.hardware import cores
 from jaxwhiten.text import BulkTokenizer
 
 NAMES = ("jaxwhiten", JAX, ONNX, "tokenizers, OpenVINO")
+FREE = "tokenizers, OpenVINO, threads not tied to cores"
+Encode = Callable[[str], np.ndarray]
 LIMITS = {
     "all instructions": {},
     "AVX2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "XLA_FLAGS": "--xla_cpu_max_isa=AVX2"},
@@ -48,6 +53,14 @@ def busy() -> Iterator[None]:
             loop.wait()
 
 
+def free(job: Job) -> Encode:
+    """Plain OpenVINO whose threads may move between cores, which by default they may not."""
+    core = openvino.Core()
+    hints = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "ENABLE_CPU_PINNING": False}
+    compiled = core.compile_model(core.read_model(exported(job)), "CPU", hints)
+    return shortest(job, lambda feed: compiled(feed)[0])
+
+
 def measure(rounds: int, count: int) -> dict[str, Any]:
     """Each contestant's p50 and p99, idle and beside busy processes."""
     folder = Path(resolve_folder(MODEL))
@@ -56,7 +69,7 @@ def measure(rounds: int, count: int) -> dict[str, Any]:
         job = Job(folder, 128, BulkTokenizer(folder, 128), queries, Path(scratch), "cpu", "float32")
         with quiet():
             found = encoders(job)
-        contestants = {name: found[name] for name in NAMES}
+        contestants = {name: found[name] for name in NAMES} | {FREE: free(job)}
         idle = report(f"{MINILM}, idle", *calls(contestants, queries, rounds))
         with busy():
             beside = report(f"{MINILM}, beside {cores()} busy processes", *calls(contestants, queries, rounds))
