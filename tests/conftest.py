@@ -280,6 +280,12 @@ def minilm() -> Path:
 
 
 @pytest.fixture
+def cached(monkeypatch):
+    """What is compiled is kept, also where a run switches that off."""
+    monkeypatch.delenv("JAXWHITEN_COMPILATION_CACHE", raising=False)
+
+
+@pytest.fixture
 def no_advice(monkeypatch):
     """Where OpenVINO is not installed, JAX is asked for by name, so that no warning advises to install it."""
     if importlib.util.find_spec("openvino") is None:

@@ -91,6 +91,7 @@ def refuse(*_, **__):
     raise AssertionError("compiled although it was kept")
 
 
+@pytest.mark.usefixtures("cached")
 @pytest.mark.parametrize("name", HEADS)
 def test_a_head_in_every_engine_first_and_from_the_cache(name, engine, shallow_model, pooled, cache, monkeypatch):
     steps, expected = HEADS[name]

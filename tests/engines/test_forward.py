@@ -86,6 +86,7 @@ def test_a_kernel_is_looked_for_only_where_rows_are_long(monkeypatch):
     assert asked == [("bfloat16", model.config.head_size)]
 
 
+@pytest.mark.usefixtures("cached")
 def test_a_shape_is_compiled_once(on_one_device, monkeypatch):
     shapes, start = [], JAXEngine.start
     lowered, lower = [], for_keeping().lower

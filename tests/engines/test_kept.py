@@ -19,6 +19,7 @@ from jaxwhiten.models import folders
 from tests.conftest import ONE_DEVICE
 
 pytest.importorskip("openvino")
+pytestmark = pytest.mark.usefixtures("cached")
 HEAVY = ("jax", "jaxlib", "flax", "transformers", "onnx", "scipy", "matplotlib", "ml_collections", "huggingface_hub")
 HEAVY += ("jaxtyping", "importlib.metadata")
 WEIGHTS = "model.safetensors"
