@@ -34,7 +34,6 @@ from jaxwhiten.text import BulkTokenizer
 
 NAMES = ("jaxwhiten", JAX, ONNX, "tokenizers, OpenVINO")
 FREE = "tokenizers, OpenVINO, threads not tied to cores"
-Encode = Callable[[str], np.ndarray]
 LIMITS = {
     "all instructions": {},
     "AVX2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "XLA_FLAGS": "--xla_cpu_max_isa=AVX2"},
@@ -53,7 +52,7 @@ def busy() -> Iterator[None]:
             loop.wait()
 
 
-def free(job: Job) -> Encode:
+def free(job: Job) -> Callable[[str], np.ndarray]:
     """Plain OpenVINO whose threads may move between cores, which by default they may not."""
     core = openvino.Core()
     hints = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "ENABLE_CPU_PINNING": False}

@@ -109,8 +109,11 @@ def _forget_compiled_programs(_room):
         _room[0] = _memory() + _ENOUGH
 
 
+_WITHOUT_OPENVINO = importlib.util.find_spec("openvino") is None
+
+
 def pytest_configure(config):
-    if importlib.util.find_spec("openvino") is None:  # then every encoder warns that its engine is another
+    if _WITHOUT_OPENVINO:  # then every encoder warns that its engine is another
         config.addinivalue_line("filterwarnings", "ignore:The engine is jax, not openvino")
 
 
@@ -288,7 +291,7 @@ def cached(monkeypatch):
 @pytest.fixture
 def no_advice(monkeypatch):
     """Where OpenVINO is not installed, JAX is asked for by name, so that no warning advises to install it."""
-    if importlib.util.find_spec("openvino") is None:
+    if _WITHOUT_OPENVINO:
         monkeypatch.setenv("JAXWHITEN_ENGINE", "jax")
 
 

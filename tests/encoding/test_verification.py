@@ -249,6 +249,7 @@ def test_a_key_that_the_reader_overlooks(folder, encoder, tmp_path, monkeypatch)
 @pytest.mark.parametrize("case", ["t5, version 1.1", "mt5"])
 def test_gated_t5_beside_sentence_transformers_and_in_onnx(case, tmp_path, monkeypatch):
     pytest.importorskip("sentence_transformers")
+    pytest.importorskip("openvino")  # an engine that is not installed is a finding that is not ok
     write(tmp_path / "plain", case, vocab_size=200)
     write_tokenizer(tmp_path / "plain")
     folder = Encoder.from_pretrained(tmp_path / "plain", pooling="mean", max_length=24).save(tmp_path / "model")
@@ -256,7 +257,7 @@ def test_gated_t5_beside_sentence_transformers_and_in_onnx(case, tmp_path, monke
     monkeypatch.setattr(verification, "CHECKS", {"engines": CHECKS["engines"], "pooling": CHECKS["pooling"]})
     found = list(verify(encoder, folder, against=True))
     assert found[-1].name == "sentence-transformers, own texts"
-    assert [each for each in found if each.ok is False] == []
+    assert [each for each in found if not each.ok] == []
     np.testing.assert_allclose(run(save_onnx(tmp_path / "onnx", encoder)), encoder.encode(SENTENCES), atol=2e-5)
 
 

@@ -15,7 +15,7 @@ from tests.serving.conftest import SAID, TEXTS, check, expected, served
 
 NAME = "jaxwhiten-tiny"
 ENCODINGS = ({"encoding_format": "float"}, {"encoding_format": "base64"})
-EXAMPLES = int(os.environ.get("JAXWHITEN_FUZZ_EXAMPLES", 30))  # of each path
+EXAMPLES = int(os.environ.get("JAXWHITEN_FUZZ_EXAMPLES", 60))  # of each path
 
 
 def test_openai(plain, coded):

@@ -90,7 +90,7 @@ def test_values_are_bounded_before_objects_are_made_of_them(plain, shape):
     assert time.perf_counter() - start < 3
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=60)
 @given(st.sampled_from(list(SHAPES)), st.integers(1, 300_000), st.binary(max_size=8))
 def test_any_body_is_parsed_in_time_or_refused(shape, n, end):
     from pydantic import ValidationError
