@@ -1,7 +1,7 @@
 """Coded vectors: bytes that know their code, and the one place that turns them into comparable vectors.
 
 codes = encoder.encode(texts)  # an encoder that ends with a code gives uint8 [n, bytes]
-codes.decode()                 # float32 [n, k]: the vectors that the bytes represent
+codes.decode()                 # float32 [n, d]: vectors of the space that was coded
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxwhiten.errors import InputError, MismatchError, NonFiniteError
+from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.marked import MarkedArray, marked
 from jaxwhiten.shapes import Float
 from jaxwhiten.space import Origin, VectorSpace, check_origin, origin_of
@@ -56,7 +56,7 @@ class CodedArray(MarkedArray):
     def known_space(self, judged: bool = False) -> VectorSpace | None:
         """`space`; if `judged`, with the encoder's answer whether it is fine-tuned for similarity."""
         origin = self.origin
-        width = None if origin is None else self.code.affine.outputs
+        width = None if origin is None else self.code.n_features_in_
         return None if origin is None else dataclasses.replace(origin.space(judged), dimension=width)
 
     def _holds(self, dtype: np.dtype) -> bool:
@@ -84,7 +84,7 @@ class CodedArray(MarkedArray):
             return plain.__reduce__()
         return with_code, (plain, *mark) if mark.origin is not None else (plain, mark.code)
 
-    def decode(self) -> Float[np.ndarray, "*n k"]:
+    def decode(self) -> Float[np.ndarray, "*n d"]:
         """The vectors that the codes represent, see `Code.decode`."""
         decoded: np.ndarray = self.code.decode(self.reshape(-1, self.shape[-1]))
         return decoded if self.ndim == 2 else decoded.reshape(*self.shape[:-1], -1)
@@ -157,54 +157,21 @@ def _numbers(array: np.ndarray) -> np.ndarray:
 
 
 def comparable(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Two arrays of vectors as floats in one space: if only one side is coded, the floats are mapped by its code.
+    """Two arrays of vectors as floats; codes are decoded, to vectors of the space that was coded.
 
-    By their width, the floats are raw vectors or already mapped (`Encoder.without_code`). MismatchError if both sides
-    know their spaces and these differ, if the two codes map vectors differently, if the floats have neither width, or
-    if both widths are equal, so that they do not decide. Queries may be compared with documents.
+    MismatchError if both sides know their spaces and these differ. Queries may be compared with documents.
     """
-    first, second = as_floats(a), as_floats(b)
-    mine: Any = getattr(a, "code", None)
-    other: Any = getattr(b, "code", None)
     check_comparable(a, b)
-    if mine is None and other is not None:
-        first = _mapped(first, other)
-    elif other is None and mine is not None:
-        second = _mapped(second, mine)
-    elif mine is not other and mine.affine.hash() != other.affine.hash():
-        raise MismatchError("The two sides have codes that map vectors differently: code both sides with one code.")
-    return first, second
+    return as_floats(a), as_floats(b)
 
 
 def check_comparable(a: Any, b: Any) -> None:
-    """Raises MismatchError if vectors or codes of both sides know their spaces and these differ.
-
-    Beside codes, floats are raw vectors, in the space of the code's fit, or of the space that the codes represent.
-    """
-    advice = "compare vectors of one encoder"
-    code, origin = getattr(b, "code", None), origin_of(b)
-    before, first = getattr(a, "code", None), origin_of(a)
-    if code is not None and before is not None and code is not before:
-        check_origin("the first codes", before.origin, code.origin, advice)
-    elif code is not None and before is None:
-        origin = code.origin if _is_raw(a, code) else origin
-    elif before is not None and code is None:
-        first = before.origin if _is_raw(b, before) else first
-    check_origin("the first vectors", first, origin, advice)
+    """Raises MismatchError if vectors or codes of both sides know their spaces and these differ."""
+    check_origin("the first vectors", _origin_of(a), _origin_of(b), "compare vectors of one encoder")
 
 
-def _is_raw(x: Any, code: Any) -> bool:
-    """Whether floats beside codes are raw vectors, which the code still maps."""
-    return code.affine.matrix is not None and np.shape(x)[-1:] == (code.n_features_in_,)
-
-
-def _mapped(x: np.ndarray, code: Any) -> np.ndarray:
-    raw, mapped, width = code.n_features_in_, code.affine.outputs, x.shape[-1]
-    known = raw != mapped or code.affine.matrix is None
-    if known and width == mapped:
-        return x
-    if known and width == raw:
-        return np.asarray(code.transform(np.atleast_2d(x)))
-    takes = f"The code maps raw vectors of {raw} dimensions to {mapped}"
-    which = "the floats may be of either kind" if width == raw else f"the floats have {width}"
-    raise MismatchError(f"{takes}; {which}. Compare code.transform(raw vectors) with codes.decode().")
+def _origin_of(x: Any) -> Origin | None:
+    """Where vectors come from; of codes that do not know it, where those of the fit come from."""
+    origin, code = origin_of(x), getattr(x, "code", None)
+    fitted_on: Origin | None = None if code is None else code.origin
+    return fitted_on if origin is None else origin

@@ -1,7 +1,8 @@
 """The contract of every code: it is fitted once, maps vectors to bytes and back, and is a product quantizer for FAISS.
 
-A code is a linear map, optional scaling to unit length, and a quantiser of the mapped columns. Every column lies in one
-byte, so that a code is a product quantizer whose centroids are the 256 values of a byte, decoded.
+A code stores the vectors that it is given. It is a rotation about a mean, and a quantiser of the rotated columns, each
+of which lies in one byte. Hence a code is a product quantizer whose centroids are the values of a byte, or of each half
+of a byte, decoded. What a code represents are vectors of the space that it was given, and scores are their cosines.
 
 References:
   Jégou, Douze, Schmid 2011, "Product quantization for nearest neighbor search", section II.B. Here the centroids are
@@ -11,6 +12,8 @@ References:
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -19,9 +22,10 @@ import numpy as np
 
 from jaxwhiten.arrays import block_rows, blocks, is_of_jax, normalize
 from jaxwhiten.coded import check_comparable, with_code
+from jaxwhiten.codes.gaussian import nearest_on_cores
 from jaxwhiten.errors import InputError, check_name, optional
 from jaxwhiten.io import PathLike, load_tensors
-from jaxwhiten.shapes import Bool, Float32, Int, Integer, UInt8
+from jaxwhiten.shapes import Bool, Float, Float32, Int, Integer, UInt8
 from jaxwhiten.space import check_origin, origin_of
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
@@ -39,24 +43,24 @@ CODES: dict[str, type[Code]] = {}
 class Plan(NamedTuple):
     """The operations of a fitted code under its current parameters."""
 
-    affine: Affine  # applied to vectors before they are quantized
+    affine: Affine  # vectors to the columns that are quantized: a rotation about the mean, or the identity
     constants: Constants  # of `quantise`
     byte: Int[np.ndarray, " k"]  # in which each mapped column lies; −1 for a column that is not coded
     high: Bool[np.ndarray, " k"] | None = None  # whether in the byte's high half; None if columns span both halves
-    whitening: Whitening | None = None  # the whitening whose map `affine` is, if there is one
-    length: float = 1.0  # expected root mean square of the lengths of decoded vectors, where mapped ones have 1
+    length: float = 1.0  # expected root mean square of the lengths of decoded vectors
 
 
-class Quantiser(NamedTuple):
-    """A code as a product quantizer.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Quantiser:
+    """A code as a product quantizer of coordinates; a vector is the mean plus its rotated coordinates.
 
     >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
     >>> SpectrumCode(bytes=4).fit(rows).quantiser().bits
-    8
+    4
     """
 
     name: str  # of the code
-    affine: Affine  # maps a vector to coordinates, grouped by byte and padded with zeros
+    affine: Affine  # vectors to coordinates, (x − μ) V, grouped by byte and padded with zeros
     # The coordinates of each value of each byte, or of each half of a byte.
     centroids: Float32[np.ndarray, "groups values width"]
     length: float = 1.0  # see `Plan.length`
@@ -71,34 +75,90 @@ class Quantiser(NamedTuple):
         """Bytes of a vector's code."""
         return len(self.centroids) * self.bits // 8
 
+    @property
+    def width(self) -> int:
+        """The number of coordinates."""
+        return len(self.centroids) * self.centroids.shape[2]
+
+    @functools.cached_property
+    def center(self) -> tuple[Float32[np.ndarray, " coordinates"], float]:
+        """The coordinates of the mean about the origin, Vᵀμ, and its square |μ|²."""
+        if self.affine.matrix is None:
+            return np.zeros(self.width, np.float32), 0.0
+        shift, matrix, _ = self.affine.parts
+        mean = shift.astype(np.float64)
+        return (mean @ matrix).astype(np.float32), float(mean @ mean)
+
+    def quantise(self, coordinates: Float[np.ndarray, "n coordinates"]) -> UInt8[np.ndarray, "n bytes"]:
+        """The codes of coordinates."""
+        return packed(nearest_on_cores(coordinates, apart(self.centroids)), self.bits)
+
     def coordinates(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n coordinates"]:
         """The coordinates that codes represent."""
-        if self.bits == 4:
-            codes = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), -1)
-        return self.centroids[np.arange(len(self.centroids)), codes].reshape(len(codes), -1)
+        groups = unpacked(codes, self.bits)
+        return self.centroids[np.arange(len(self.centroids)), groups].reshape(len(codes), self.width)
+
+    def asked(
+        self, queries: Float32[np.ndarray, "q d"]
+    ) -> tuple[Float32[np.ndarray, "q c"], Float32[np.ndarray, " q"]]:
+        """Queries q of unit length as coordinates, Vᵀq, and their products with the mean."""
+        if self.affine.matrix is None:
+            return queries, np.zeros(len(queries), np.float32)
+        shift, matrix, _ = self.affine.parts
+        return queries @ matrix, queries @ shift
+
+    def scanned(self, asked: Float32[np.ndarray, "q c"]) -> Float32[np.ndarray, "q c"]:
+        """The points whose distances to coordinates rank vectors y nearly like the cosine: those of s q, for s = m / c.
+
+        With m, the root mean square of the lengths |y|, |s q − y|² ranks like q·u + c (1 − |u|²) / 2 for u = y / m. This
+        is the cosine of q and y to the first order around the length m and the cosine c, which is taken halfway between
+        that of two vectors of the fit and 1.
+        """
+        mean, square = self.center
+        cosine = (1 + square / self.length**2) / 2
+        return asked * np.float32(self.length / cosine) - mean
+
+    def cosines(
+        self,
+        asked: Float32[np.ndarray, "*batch c"],
+        products: Float32[np.ndarray, "*batch"],
+        coordinates: Float32[np.ndarray, "*batch n c"],
+    ) -> Float32[np.ndarray, "*batch n"]:
+        """The cosines of queries, as `asked` gives them, with the vectors of coordinates z: q·(μ + V z) / |μ + V z|."""
+        mean, square = self.center
+        squares = np.einsum("...c,...c->...", coordinates, coordinates + 2 * mean) + np.float32(square)
+        inner = (coordinates @ asked[..., None])[..., 0] + products[..., None]
+        return inner / np.sqrt(np.maximum(squares, np.finfo(np.float32).tiny))
 
     def empty_pq(self) -> Any:
-        """An empty `faiss.IndexPQ` over the coordinates under the Euclidean distance; it needs no training.
-
-        For halves of bytes, an `IndexPQFastScan`, which looks up distances, rounded to one byte, in registers.
-        """
+        """An empty `faiss.IndexPQ` over the coordinates under the Euclidean distance; it needs no training."""
         faiss = import_faiss()
         count, _, width = self.centroids.shape
         index = faiss.IndexPQ(count * width, count, self.bits, faiss.METRIC_L2)
         self.fill(index.pq)
         index.is_trained = True
-        return index if self.bits == 8 else faiss.IndexPQFastScan(index)
+        return index
 
     def fill(self, pq: Any) -> None:
         """Copies the centroids, `apart`, into a `faiss.ProductQuantizer` of this shape."""
         import_faiss().copy_array_to_vector(np.ascontiguousarray(apart(self.centroids)).ravel(), pq.centroids)
 
 
+def packed(groups: UInt8[np.ndarray, "n groups"], bits: int) -> UInt8[np.ndarray, "n bytes"]:
+    """The bytes of groups of 8 or 4 bits, of which the first of two is the low half of a byte."""
+    return groups if bits == 8 else groups[:, ::2] | groups[:, 1::2] << 4
+
+
+def unpacked(codes: UInt8[np.ndarray, "n bytes"], bits: int) -> UInt8[np.ndarray, "n groups"]:
+    """The reverse of `packed`."""
+    return codes if bits == 8 else np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), -1)
+
+
 class Code(Estimator):
     """A code of vectors. A subclass defines what it learns, the `plan` that follows from it, and how to quantize.
 
-    `transform` gives the mapped vectors before quantization; queries are compared in this form. Threads may share a
-    fitted code; one thread at a time may fit it.
+    `transform` gives the vectors that the codes of rows represent, what `decode` makes of `encode`. Threads may share
+    a fitted code; one thread at a time may fit it.
 
     >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
     >>> code = SpectrumCode(bytes=4).fit(rows)
@@ -120,7 +180,6 @@ class Code(Estimator):
         """The operations under the current parameters."""
 
     affine = property(lambda self: self.plan.affine, doc="What is done to vectors before they are quantized.")
-    whitening = property(lambda self: self.plan.whitening, doc="The whitening in front of the code, if there is one.")
 
     @classmethod
     @abstractmethod
@@ -142,7 +201,7 @@ class Code(Estimator):
 
     @abstractmethod
     def _decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
-        """`decode` of checked bytes."""
+        """The mapped columns that checked bytes represent."""
 
     @property
     def nbytes(self) -> int:
@@ -154,7 +213,22 @@ class Code(Estimator):
         return self._fit_rows(X, more=True)
 
     def _apply(self, X: np.ndarray) -> np.ndarray:
-        return self.affine(X)
+        return self._represented(self._quantized(X))
+
+    def _quantized(self, x: np.ndarray) -> UInt8[np.ndarray, "n bytes"]:
+        """The codes of checked rows, block by block."""
+        plan, codes = self.plan, np.empty((len(x), self.nbytes), np.uint8)
+        for part in blocks(len(x), block_rows(x.shape[1], 4, _BLOCK_BYTES)):
+            codes[part] = self.quantise(plan.affine(x[part]), plan.constants)
+        return codes
+
+    def _represented(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n d"]:
+        """The vectors that checked bytes represent: the mean plus the decoded columns, rotated back."""
+        columns, affine = self._decode(codes), self.plan.affine
+        if affine.matrix is None:
+            return columns
+        shift, matrix, _ = affine.parts
+        return columns @ matrix.T + shift
 
     def encode(self, x: Any) -> UInt8[Any, "n bytes"]:
         """The codes of vectors: a `CodedArray`, or a JAX array of bytes for a JAX array. Bits without a column are 0.
@@ -173,16 +247,11 @@ class Code(Estimator):
             plan = self.plan
             return self.quantise(plan.affine.on_device(x), plan.constants)
         origin = origin_of(x)
-        x = self.rows(x)
-        plan, codes = self.plan, np.empty((len(x), self.nbytes), np.uint8)
+        return with_code(self._quantized(self.rows(x)), self, origin)
 
-        for part in blocks(len(x), block_rows(x.shape[1], 4, _BLOCK_BYTES)):
-            codes[part] = self.quantise(self._mapped(x[part]), plan.constants)
-        return with_code(codes, self, origin if plan.affine.matrix is None else None)
-
-    def decode(self, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
-        """The vectors, in the space of `transform`, that codes in uint8 (or the same bytes as int8) represent."""
-        return self._decode(self._bytes(codes))
+    def decode(self, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n d"]:
+        """The vectors that codes in uint8 (or the same bytes as int8) represent, in the space of those of the fit."""
+        return self._represented(self._bytes(codes))
 
     def _bytes(self, codes: Any) -> UInt8[np.ndarray, "n bytes"]:
         """Codes as uint8, checked."""
@@ -195,33 +264,26 @@ class Code(Estimator):
         return codes.view(np.uint8)
 
     def scores(self, queries: Any, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "q n"]:
-        """The similarity of queries to coded vectors; larger is nearer.
+        """The cosines of queries with the vectors that codes represent.
 
-        Queries are [q, d] raw vectors, or codes. The result is cosines of the queries, mapped or decoded, with the
-        decoded codes. MismatchError if both sides know their spaces, and these differ.
+        Queries are [q, d] vectors like those of the fit, or codes. MismatchError if both sides know their spaces, and
+        these differ.
         """
         check_comparable(queries, codes)
         codes = self._bytes(codes)
         coded = np.asarray(queries).dtype in (np.uint8, np.int8)
-        q = normalize(self.decode(queries) if coded else self._mapped(queries)).astype(np.float32, copy=False)
+        q = normalize(self.decode(queries) if coded else self.rows(queries)).astype(np.float32, copy=False)
         out = np.empty((len(q), len(codes)), np.float32)
         for part in blocks(len(codes), _SCORE_ROWS):
-            out[:, part] = q @ normalize(self._decode(codes[part])).T
+            out[:, part] = q @ normalize(self._represented(codes[part])).T
         return out
 
-    def quantiser(self, *, mapped: bool = False, halves: bool = False) -> Quantiser:
-        """This code as a product quantizer, which FAISS and the JAX index search.
-
-        `mapped` is whether vectors come mapped by `transform`, and not raw; `halves` is whether each half of a byte,
-        low bits first, has its own centroids, as fast scans need.
-        """
+    def quantiser(self) -> Quantiser:
+        """This code as a product quantizer, which FAISS and the JAX index search."""
         plan, count = self.plan, self.nbytes
         group = byte = plan.byte
         decoded = self._decode(np.tile(np.arange(256, dtype=np.uint8)[:, None], count))
-        if halves:
-            if plan.high is None:
-                advice = f": fit a SpectrumCode(bytes={count}, halves=True)" if self.name == "spectrum" else ""
-                raise InputError(f"Fast scan needs codes of 4-bit halves; the code {self.name} has none{advice}.")
+        if plan.high is not None:
             group, count = np.where(byte >= 0, 2 * byte + plan.high, -1), 2 * count
             decoded = np.where(plan.high, decoded[::16], decoded[:16])
         used = np.flatnonzero(group >= 0)
@@ -236,15 +298,15 @@ class Code(Estimator):
         moves = np.zeros((len(byte), count * width), np.float32)
         moves[used, place] = 1
         centroids = (decoded @ moves).reshape(len(decoded), count, width).transpose(1, 0, 2)
-        affine = (Affine(np.zeros(len(byte))) if mapped else plan.affine).times(moves)
+        affine = plan.affine.times(moves)
         return Quantiser(self.name, affine, np.ascontiguousarray(centroids, np.float32), plan.length)
 
     def to_faiss(self) -> Any:
-        """An empty FAISS index that codes added raw vectors as `encode` does, bits without a column too, untrained.
+        """An empty FAISS index that codes added vectors as `encode` does, bits without a column too, untrained.
 
-        An `IndexPreTransform` of a `CenteringTransform`, a `LinearTransform`, a `NormalizationTransform` if the code
-        has unit length, and an `IndexPQ`. It searches by the Euclidean distance between mapped query and decoded code.
-        This ranks like the cosine, except for lengths that coding changed. FAISS alone can read its file.
+        An `IndexPreTransform` of a `CenteringTransform` and a `LinearTransform` in front of an `IndexPQ`. It searches
+        by the distance between query and decoded vector, which ranks like the cosine if all have one length.
+        FAISS alone can read its file.
         """
         quantiser = self.quantiser()
         return behind(transforms(quantiser.affine), quantiser.empty_pq())

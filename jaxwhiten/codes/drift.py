@@ -80,7 +80,7 @@ def drift(fitted: Whitening | SpectrumCode, new: Float[np.ndarray, "n d"] | Iter
       Cover, Thomas 2006, "Elements of Information Theory", chapter 8 (divergence of normal distributions).
       Efron, Tibshirani 1993, "An Introduction to the Bootstrap", chapter 11 (jackknife).
     """
-    whitening = fitted.whitening if isinstance(fitted, SpectrumCode) else fitted
+    whitening = fitted.axes if isinstance(fitted, SpectrumCode) else fitted
     known, n = whitening.unseen_variances_, whitening.n_samples_seen_
     k = min(whitening.n_components or len(known), whitening.rank_)
 

@@ -108,7 +108,7 @@ class BinaryCode(PlainCode):
         columns = np.arange(d := self.n_features_in_)
         places = np.zeros((d, -(-d // 8)), np.float32)
         places[columns, columns // 8] = 2.0 ** (7 - columns % 8)  # the first column is the highest bit
-        return Plan(Affine(np.zeros(d)), {"places": places}, columns // 8, columns % 8 < 4)
+        return Plan(Affine(np.zeros(d)), {"places": places}, columns // 8)
 
     @classmethod
     def quantise(cls, x: Any, constants: Constants) -> Any:

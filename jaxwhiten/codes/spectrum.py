@@ -9,158 +9,150 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from jaxwhiten.codes.code import Code, Constants, Plan
+from jaxwhiten.codes.code import Code, Constants, Plan, packed, unpacked
 from jaxwhiten.codes.gaussian import Design, bound, design, nearest_on_cores, nearest_on_device
-from jaxwhiten.errors import InputError, check_integer, check_share
+from jaxwhiten.errors import FormatError, InputError, check_integer
+from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.shapes import Float32, Float64, UInt8
 from jaxwhiten.space import Known, Origin, check_origin
-from jaxwhiten.whitening import Moments, Whitening, choose_gamma
+from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import parameters
 
 _SAMPLES = 512  # of a normal distribution, for expectations under it
+_BITS, _POINTS = 4, 16  # of a group: half a byte
 
 S = TypeVar("S", bound="SpectrumCode")
 
 
 class _State(NamedTuple):
-    """The whitening of all axes, how many of them the code may use, the γ of the given whitening, and made designs."""
+    """Mean, axes and variances of the vectors, and the quantisers made for them by number of groups."""
 
-    whitening: Whitening
-    axes: int
-    gamma: float | None
-    designs: dict[tuple[int, float, bool], tuple[Design, Plan]]
+    axes: Whitening
+    designs: dict[int, tuple[Design, Plan]]
 
 
-def _variances(whitening: Whitening, axes: int, groups: int, what: str) -> np.ndarray:
-    """The variances of the first axes, as shares of their sum; InputError if there are fewer than groups."""
-    varying = min(axes, whitening.rank_)
-    if groups > varying:
-        raise InputError(f"{what}: expected at most {varying}, the number of axes along which the vectors vary.")
-    variances = whitening.eigenvalues_[:varying] * whitening.scales_[:varying] ** 2
-    return variances / variances.sum()
+def _variances(axes: Whitening) -> np.ndarray:
+    """The variances along the axes on which the vectors vary."""
+    variances: np.ndarray = axes.eigenvalues_[: axes.rank_]
+    return variances
 
 
 @functools.lru_cache(maxsize=32)
-def _design(variances: tuple[float, ...], groups: int, bits: int, seed: int) -> Design:
-    return design(np.array(variances), groups, bits, seed)
+def _design(shares: tuple[float, ...], groups: int, bits: int, seed: int) -> Design:
+    return design(np.array(shares), groups, bits, seed)
 
 
-def _plan(whitening: Whitening, made: Design, halves: bool) -> Plan:
-    """The operations of a code with this quantiser, for rows of unit length along its k axes."""
-    k, (groups, _, width) = len(made.group), made.centroids.shape
+def _plan(axes: Whitening, made: Design) -> Plan:
+    """The operations of a code with this quantiser, whose centroids are in units of the root of the variance."""
+    k, (groups, points, width) = len(made.group), made.centroids.shape
+    variance = float(axes.eigenvalues_[:k].sum())
     columns = np.zeros(groups * width, np.int32)  # where a group has no more columns, its centroids are 0
     columns[made.used] = np.argsort(made.group, kind="stable")
-    constants = {"centroids": made.centroids, "columns": columns}
-    affine = Affine(whitening.mean_, whitening.components_[:, :k] * whitening.scales_[:k], unit_length=True)
-    byte, high = (made.group // 2, made.group % 2 == 1) if halves else (made.group, None)
-    return Plan(affine, constants, byte, high, whitening.with_params(n_components=k), float(np.sqrt(1 - made.lost)))
+    constants = {"centroids": made.centroids * np.float32(np.sqrt(variance)), "columns": columns}
+    affine = Affine(axes.mean_, axes.components_[:, :k])
+    length = float(np.sqrt(axes.mean_ @ axes.mean_ + variance * (1 - made.lost)))
+    if points == 256:  # of the first versions
+        return Plan(affine, constants, made.group, None, length)
+    return Plan(affine, constants, made.group // 2, made.group % 2 == 1, length)
 
 
 @parameters
 class SpectrumCode(Code):
-    """A byte code of whitened vectors: each byte chooses a point of a vector quantizer for a normal distribution.
+    """A byte code of vectors: each half of a byte chooses a point of a vector quantizer for a normal distribution.
 
-    Rows are whitened to the target variances λ^(1−γ) and scaled to unit length. Reverse water-filling says how many
-    bits each axis deserves; axes are dealt out to bytes so that all bytes carry the same number, and the 256 points of
-    a byte are made by k-means for N(0, diag(λ^(1−γ))) of its axes. The code follows from the moments alone, so that
-    merged moments of parts of a corpus give the code of the whole.
-
-    Unlike in `Whitening`, the mean is always subtracted entirely, because the points are centered at it.
+    Vectors are rotated to their principal axes about the mean. Reverse water-filling says how many bits each axis
+    deserves; axes are dealt out to half bytes so that all carry the same number, and the 16 points of a half byte are
+    made by k-means for the normal distribution of its axes. The code follows from the moments alone, so that merged
+    moments of parts of a corpus give the code of the whole. It changes no similarity: decoded vectors lie in the space
+    of the vectors that were coded, and have nearly their cosines.
 
     >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
-    >>> SpectrumCode(bytes=4).fit(rows).encode(rows).shape
-    (400, 4)
+    >>> code = SpectrumCode(bytes=4).fit(rows)
+    >>> code.encode(rows).shape, code.decode(code.encode(rows)).shape
+    ((400, 4), (400, 8))
 
     Args:
-      bytes: Bytes of a vector's code, from 1 to the number of axes.
-      gamma: Power of the scaling, 0 to 1. None takes γ of the whitening that the code is fitted from, else
-        that of `jaxwhiten.whitening.choose_gamma`.
-      halves: Whether each half of a byte chooses among 16 points of its own, so that `faiss-fast` can search the codes.
+      bytes: Bytes of a vector's code, from 1 to half the number of axes along which the vectors vary.
 
     References:
       Cover, Thomas 2006, "Elements of Information Theory", theorem 10.3.3, for the bits; Linde, Buzo, Gray 1980, "An
-      algorithm for vector quantizer design", for the points. Su et al. 2021 (BERT-whitening) and Su,
-      https://kexue.fm/archives/9079, for the whitening and γ.
+      algorithm for vector quantizer design", for the points.
     """
 
     name = "spectrum"
     _seed = 0  # of the codebooks: a constant, so that equal moments give equal codes
 
     bytes: int = 48
-    gamma: float | None = None
-    halves: bool = False
 
     def fit(self: S, X: Any, y: Any = None, *, mean: Any = None) -> S:
         """Learns from moments, from a whitening, or from rows, and forgets earlier ones.
 
         Args:
-          X: `Moments`; a fitted `Whitening`, whose γ, columns and shrinkage are used; or [n, d] rows.
+          X: `Moments` of the vectors to be coded; [n, d] rows of them; or a fitted `Whitening`, if its vectors, scaled
+            to unit length, are to be coded.
           mean: [d] mean of the vectors to be coded, or their `Moments`, if X comes from another corpus: the code then
             has the axes of X about this mean. None takes the mean of X.
         """
-        gamma = X.gamma if isinstance(X, Whitening) else None
-        if not isinstance(X, Whitening):
-            X = Whitening.from_moments(X if isinstance(X, Moments) else Moments.of(X))
+        whitened = isinstance(X, Whitening)
+        axes: Whitening = (
+            X if whitened else Whitening.from_moments(X if isinstance(X, Moments) else Moments.of(X), gamma=0)
+        )
         if isinstance(mean, Moments):
-            check_origin("the axes", X.origin, Known.of(mean.provenance), "use a mean of vectors of their encoder")
+            check_origin("the axes", axes.origin, Known.of(mean.provenance), "use a mean of vectors of their encoder")
         if mean is not None:
-            X = X.with_mean(mean.mean if isinstance(mean, Moments) else mean)
-        if gamma is None and self.gamma is None:
-            gamma = choose_gamma(X).gamma
-        self._check_params(X.n_features_in_)
-        whole = X.with_params(n_components=None, beta=1.0)
-        state = _State(whole, X.n_components or X.n_features_in_, gamma, {})
+            axes = axes.with_mean(mean.mean if isinstance(mean, Moments) else mean)
+        about, origin = axes._told(), axes._origin
+        if whitened:
+            axes, origin = unit_length(axes), None
+            about = {
+                name: value for name, value in about.items() if name in ("corpus", "date", "version", "fit_seconds")
+            }
+        self._check_params(axes.n_features_in_)
+        state = _State(axes, {})
         self._made(state)  # raises if the axes cannot fill the bytes
         self._state = state
-        return self._fitted_on(X.n_samples_seen_, X.n_features_in_, X._told(), X._origin)
+        return self._fitted_on(axes.n_samples_seen_, axes.n_features_in_, about, origin)
 
     def _add_rows(self, X: np.ndarray, more: bool, origin: Origin | None) -> None:
-        whitening, axes, gamma, _ = self._state if more else (Whitening(), X.shape[1], None, {})
-        whitening = copy.copy(whitening).partial_fit(X)
-        whitening._origin = origin  # which decides γ
-        self._state = _State(whitening, axes, gamma, {})
+        axes = copy.copy(self._state.axes if more else Whitening(gamma=0))
+        self._state = _State(axes.partial_fit(X), {})
 
     def _check_params(self, d: int) -> None:
         check_integer("bytes", self.bytes, least=1)
-        if self.bytes > d:
-            raise InputError(f"bytes={self.bytes}: expected at most {d}, one per dimension.")
-        if self.gamma is not None:
-            check_share("gamma", self.gamma)
-        if self.halves not in (True, False):
-            raise InputError(f"halves={self.halves!r}: expected True or False.")
+        if 2 * self.bytes > d:
+            raise InputError(f"bytes={self.bytes}: expected at most {d // 2}, half a byte per dimension.")
 
     @property
     def plan(self) -> Plan:
         return self._made(self._state)[1]
 
-    def _made(self, state: _State, made: Design | None = None) -> tuple[Design, Plan]:
-        """The quantiser, as it was read from a file or made now, and the plan under the current parameters."""
-        gamma = state.gamma if self.gamma is None else self.gamma
-        gamma = float(choose_gamma(state.whitening).gamma if gamma is None else gamma)
-        key = self.bytes, gamma, self.halves
-        if key not in state.designs:
-            whitening = state.whitening.with_params(gamma=gamma)
-            groups, bits = (2 * self.bytes, 4) if self.halves else (self.bytes, 8)
-            what = f"bytes={self.bytes}{', two halves each' * self.halves}"
-            variances = _variances(whitening, state.axes, groups, what)
-            made = _design(tuple(variances.tolist()), groups, bits, self._seed) if made is None else made
-            state.designs[key] = made, _plan(whitening, made, self.halves)
-        return state.designs[key]
-
     @property
-    def gamma_(self) -> float:
-        """The power of the scaling in use."""
-        return float(self.whitening.gamma)
+    def axes(self) -> Whitening:
+        """Mean, principal axes and variances of the vectors of the fit, as an unscaled whitening."""
+        return self._state.axes
+
+    def _made(self, state: _State) -> tuple[Design, Plan]:
+        """The quantiser and the plan under the current parameters."""
+        groups = 2 * self.bytes
+        if groups not in state.designs:
+            variances = _variances(state.axes)
+            if groups > len(variances):
+                most = f"{len(variances) // 2}, half the number of axes along which the vectors vary"
+                raise InputError(f"bytes={self.bytes}: expected at most {most}.")
+            made = _design(tuple((variances / variances.sum()).tolist()), groups, _BITS, self._seed)
+            state.designs[groups] = made, _plan(state.axes, made)
+        return state.designs[groups]
 
     @property
     def _shares(self) -> np.ndarray:
-        """The variances of the axes after the whitening, as shares of their sum."""
-        return _variances(self._state.whitening.with_params(gamma=self.gamma_), self._state.axes, 1, "")
+        """The variances of the axes as shares of their sum."""
+        variances = _variances(self._state.axes)
+        return variances / variances.sum()
 
     @property
     def distortion_(self) -> float:
-        """The share of the whitened vectors' variance that the code is expected to lose, if they are normal."""
+        """The share of the vectors' variance that the code is expected to lose, if they are normal."""
         made = self._made(self._state)[0]
         return float(1 - self._shares[: len(made.group)].sum() * (1 - made.lost))
 
@@ -173,8 +165,8 @@ class SpectrumCode(Code):
     def quantise(cls, x: Any, constants: Constants) -> Any:
         centroids, columns = constants["centroids"], constants["columns"]
         x = x[:, columns]
-        codes = nearest_on_cores(x, centroids) if isinstance(x, np.ndarray) else nearest_on_device(x, centroids)
-        return codes if centroids.shape[1] == 256 else codes[:, ::2] | codes[:, 1::2] << 4
+        groups = nearest_on_cores(x, centroids) if isinstance(x, np.ndarray) else nearest_on_device(x, centroids)
+        return packed(groups, centroids.shape[1].bit_length() - 1)
 
     @classmethod
     def quantise_onnx(cls, graph: Any, x: str, constants: Constants) -> str:
@@ -192,54 +184,109 @@ class SpectrumCode(Code):
 
     def _decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
         centroids, columns = self.plan.constants.values()
-        if self.halves:
-            codes = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), len(centroids))
-        found = centroids[np.arange(len(centroids)), codes].reshape(len(codes), len(columns))
+        groups = unpacked(codes, centroids.shape[1].bit_length() - 1)
+        decoded = centroids[np.arange(len(centroids)), groups].reshape(len(codes), len(columns))
         used = self._made(self._state)[0].used
-        return found[:, used[np.argsort(columns[used])]]
+        return decoded[:, used[np.argsort(columns[used])]]
 
     def expected_loss(self, means: Float64[np.ndarray, " k"], variances: Float64[np.ndarray, " k"]) -> float:
         """The share of the variance along the code's axes that it is expected to lose, if vectors are normal.
 
-        `means`, relative to the fitted mean, and `variances` are of raw vectors along the first axes of the fit.
+        `means`, relative to the fitted mean, and `variances` are of vectors along the first axes of the fit.
         """
         k = len(self.plan.byte)
-        scales, x = self.whitening.scales_[:k], np.zeros((_SAMPLES, k))
+        x = np.zeros((_SAMPLES, k))
         normal = np.random.default_rng(0).standard_normal((_SAMPLES, k))
         some = slice(min(k, len(means)))
-        x[:, some] = (means[some] + np.sqrt(variances[some]) * normal[:, some]) * scales[some]
-        x /= np.sqrt((self.whitening.eigenvalues_[:k] * scales**2).sum())
+        x[:, some] = means[some] + np.sqrt(variances[some]) * normal[:, some]
         z = self._decode(self.quantise(x.astype(np.float32), self.plan.constants))
         return float((((x - z) ** 2)[:, some]).sum() / (x**2).sum())
 
     def _facts(self) -> dict[str, Any]:
-        return super()._facts() | {"gamma": self.gamma_, "distortion": self.distortion_, "bound": self.bound_}
+        return super()._facts() | {"distortion": self.distortion_, "bound": self.bound_}
 
     def tensors(self) -> dict[str, np.ndarray]:
-        whitening, axes, gamma, _ = self._state
         made = self._made(self._state)[0]
-        numbers = [-1.0 if gamma is None else gamma, whitening.shrinkage_, whitening.eigenvalue_floor, axes, made.lost]
-        own = {"settings": np.array(numbers, np.float64), "group": made.group, "centroids": made.centroids}
-        return {**whitening.tensors(), **own}
+        lost = np.array([made.lost], np.float64)
+        return {**self._state.axes.tensors(), "group": made.group, "centroids": made.centroids, "lost": lost}
 
     def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
-        if "centroids" not in tensors:
-            raise ValueError("it was written by a version with other codes")
-        gamma, shrinkage, floor, axes, lost = map(float, tensors["settings"])
-        group, centroids = tensors["group"], tensors["centroids"]
-        groups, points = (2 * self.bytes, 16) if self.halves else (self.bytes, 256)
-        whitening = Whitening(shrinkage=shrinkage, eigenvalue_floor=floor)
-        if not 1 <= axes <= d or gamma > 1 or not 0 <= lost <= 1:
-            raise ValueError(f"{axes} axes of {d}, γ {gamma}, distortion {lost}")
-        if (
-            group.dtype.kind != "i"
-            or group.ndim != 1
-            or not groups <= len(group) <= axes
-            or set(group) != {*range(groups)}
-        ):
-            raise ValueError("the bytes of the axes")
-        if centroids.dtype != np.float32 or centroids.shape != (groups, points, np.bincount(group).max()):
+        if "lost" not in tensors:
+            raise ValueError(
+                "it was written by version 0.1, whose codes whitened vectors: fit it again with `jaxwhiten fit`"
+            )
+        group, centroids, lost = tensors["group"], tensors["centroids"], float(tensors["lost"].item())
+        groups, width = 2 * self.bytes, _checked(group, centroids, lost, d)
+        if centroids.shape not in ((groups, _POINTS, width), (self.bytes, 256, width)):  # the second of version 0.1
             raise ValueError(f"points {centroids.dtype} of shape {centroids.shape}")
-        whitening.restore(tensors, d)
-        self._state = _State(whitening, int(axes), None if gamma < 0 else gamma, {})
-        self._made(self._state, Design(group, centroids, lost))
+        axes = Whitening(gamma=0)
+        axes.restore(tensors, d)
+        made = Design(group, centroids, lost)
+        self._state = _State(axes, {groups: (made, _plan(axes, made))})
+
+
+def load_first_version(path: PathLike) -> tuple[Whitening, SpectrumCode] | None:
+    """What a spectrum code of version 0.1 did: a whitening, then unit length, and the code of these vectors.
+
+    None for other files, which `load_fitted` reads. FormatError if the file is not valid.
+    """
+    try:
+        tensors, header = load_tensors(path, kind=SpectrumCode.name)
+    except FormatError:
+        return None
+    if "settings" not in tensors:
+        return None
+    try:
+        return _of_first_version(tensors, header["provenance"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise FormatError(f"{path}: not a valid {SpectrumCode.name} file ({error}). Rewrite it.") from error
+
+
+def _of_first_version(tensors: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> tuple[Whitening, SpectrumCode]:
+    gamma, shrinkage, floor, count, lost = map(float, tensors["settings"])
+    gamma = float(facts["gamma"]) if gamma < 0 else gamma
+    group, centroids = tensors["group"], tensors["centroids"]
+    k, n, size = len(group), int(facts["n"]), int(facts["params"]["bytes"])
+    if (
+        not 0 <= gamma <= 1
+        or not k <= count <= facts["dimension"]
+        or centroids.shape[2] != _checked(group, centroids, lost, k)
+    ):
+        raise ValueError(f"{k} axes of {count:.0f}, γ {gamma}")
+    whitening = Whitening(gamma=gamma, shrinkage=shrinkage, eigenvalue_floor=floor)
+    whitening.restore(tensors, int(facts["dimension"]))
+    whitening = whitening.with_params(n_components=k)._fitted_on(n, int(facts["dimension"]), dict(facts))
+    axes = unit_length(whitening)
+    made = Design(group, centroids, lost)  # the points are of unit vectors already
+    plan = _plan(axes, made)._replace(affine=Affine(np.zeros(k)), length=float(np.sqrt(1 - lost)))
+    plan = plan._replace(constants={**plan.constants, "centroids": centroids})
+    code = SpectrumCode(bytes=size)
+    code._state = _State(axes, {2 * size: (made, plan)})
+    return whitening, code._fitted_on(n, k, {"fit_seconds": 0.0, "version": facts["version"], "date": facts["date"]})
+
+
+def unit_length(whitening: Whitening) -> Whitening:
+    """Mean, axes and variances of the vectors that a whitening gives, scaled to unit length, if they are normal."""
+    scales, affine = whitening.scales_, whitening.affine
+    variances = whitening.eigenvalues_[: len(scales)] * scales**2
+    assert affine.matrix is not None
+    mean = (whitening.mean_ - affine.shift) @ affine.matrix
+    size = float(variances.sum() + mean @ mean)
+    order = np.argsort(-variances, kind="stable")
+    variances = np.where(np.arange(len(scales)) < whitening.rank_, variances, 0.0)[order]
+    k = len(scales)
+    result = Whitening(gamma=0)
+    tensors = {"n": np.array([whitening.n_samples_seen_]), "mean": mean / np.sqrt(size), "noise": np.zeros(k)}
+    result.restore({**tensors, "components": np.eye(k)[:, order], "eigenvalues": variances / size}, k)
+    return result
+
+
+def _checked(group: np.ndarray, centroids: np.ndarray, lost: float, most: int) -> int:
+    """The columns of the largest group; ValueError if groups or points are impossible."""
+    if group.dtype.kind != "i" or group.ndim != 1 or not len(centroids) <= len(group) <= most:
+        raise ValueError("the bytes of the axes")
+    if set(group) != {*range(len(centroids))} or not 0 <= lost <= 1:
+        raise ValueError(f"the bytes of the axes, or the distortion {lost}")
+    if centroids.dtype != np.float32 or centroids.ndim != 3:
+        raise ValueError(f"points {centroids.dtype} of shape {centroids.shape}")
+    return int(np.bincount(group).max())

@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
+    from jaxwhiten.arrays import normalize
     from jaxwhiten.codes import SpectrumCode, drift
     from jaxwhiten.encoding.indexes import open_index
     from jaxwhiten.search.text import of_index
@@ -37,7 +38,9 @@ def run(args: argparse.Namespace) -> Report:
     how: dict[str, Any] = {"pooling": pooling, "prompt": encoder.prompt_for("document")}
     fitted, what = index.fitted, "texts of the fit"
     if not isinstance(fitted, Whitening | SpectrumCode):
-        fitted = given.head.code if isinstance(given.head.code, SpectrumCode) else given.head.whitening
+        fitted = given.head.whitening
+        if fitted is None and isinstance(given.head.code, SpectrumCode):
+            fitted = given.head.code
         if fitted is not None:
             encoder, how = encoder.before_whitening(), {"prompt": how["prompt"]}
         elif index.documents is None:
@@ -48,7 +51,10 @@ def run(args: argparse.Namespace) -> Report:
         else:
             kept, what = random.Random(0).sample(list(index.documents), min(_DOCUMENTS, index.size)), "documents"
             fitted = Whitening(gamma=0).fit(encoder.encode(kept, **how))
-    found, compared = drift(fitted, encoder.encode_stream(texts, **how)), f"{fitted.n_samples_seen_:,} {what}"
+    vectors = encoder.encode_stream(texts, **how)
+    if fitted is index.fitted and isinstance(fitted, SpectrumCode) and index.prepare.unit_length:
+        vectors = map(normalize, vectors)
+    found, compared = drift(fitted, vectors), f"{fitted.n_samples_seen_:,} {what}"
     rows = {m.name: {"interval": [m.low, m.high], **m._asdict()} for m in found.measures}
     lines = [
         f"{m.name:<26} {m.value:7.3f} ({m.low:.3f} to {m.high:.3f})  before {m.before:.3f}  {m.verdict}"

@@ -26,8 +26,9 @@ from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.space import check_space
 
 if TYPE_CHECKING:
+    from jaxwhiten.codes import SpectrumCode
     from jaxwhiten.encoding import Encoder
-    from jaxwhiten.whitening import Moments
+    from jaxwhiten.whitening import Moments, Whitening
 
 _FILE = ".safetensors"
 _KEPT = 1 << 17  # vectors of up to this many sentences are cached, so that an index of them need not encode again
@@ -51,7 +52,15 @@ def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> Non
     add(parser, "--moments FILE", "file for the moments, which can be merged and used to fit any setting")
     add_knobs(parser, fitting=True)
     add_tuned(parser)
-    add(parser, "--bytes N", "add a code of N bytes per sentence after the whitening; default: none", type=int)
+    what = (
+        "add a code of N bytes per sentence; default: none. Vectors are whitened before they are coded if the encoder"
+    )
+    add(
+        parser,
+        "--bytes N",
+        f"{what} is not fine-tuned for similarity, or with -k, --beta, --gamma or --shrinkage",
+        type=int,
+    )
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -124,39 +133,48 @@ def write_outputs(
         moments.save(args.moments, provenance)
         lines.append(f"{args.moments}: moments of {moments.n:,} rows, {len(moments.mean)} dimensions")
     if args.output:
-        from jaxwhiten.codes import SpectrumCode
+        from jaxwhiten.codes.fit import fit
         from jaxwhiten.progress import note
-        from jaxwhiten.whitening import Whitening, choose_gamma
 
-        settings, code, chosen = knobs(args), None, None
-        if "gamma" not in settings:
-            moments.provenance |= provenance
-            chosen = choose_gamma(moments, args.tuned)
-            settings["gamma"] = chosen.gamma
+        moments.provenance |= provenance
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*the rank of the data is 0")  # an error below
-            whitening, what = Whitening.from_moments(moments, **settings, provenance=provenance), "whitening"
-        if whitening.rank_ < 1:
+            whitening, code, why = fit(moments, bytes=args.bytes, tuned=args.tuned, **knobs(args))
+        if whitening is not None and whitening.rank_ < 1:
             raise InputError(
                 f"Cannot whiten: the {moments.n:,} vectors are identical up to rounding. Use texts that differ."
             )
-        if args.bytes is not None:
-            code = SpectrumCode(bytes=args.bytes).fit(whitening)
-            what = f"a code of {args.bytes} bytes after the whitening"
+        what = _described(whitening, code)
         if encoder is None or Path(args.output).suffix == _FILE:
-            (whitening if code is None else code).save(args.output)
+            if whitening is not None and code is not None:
+                raise InputError(f"{args.output}: a whitening and a code need a model folder: pass --output DIR/.")
+            fitted = whitening or code
+            assert fitted is not None
+            fitted.save(args.output)
         else:
             from jaxwhiten.export import export_sentence_transformer
 
-            coded = encoder.with_whitening(whitening) if code is None else encoder.with_code(code)
-            export_sentence_transformer(args.output, coded)
-            what = f"{encoder.name} with its {what.removeprefix('a ')}"
-        k = whitening.n_components or whitening.n_features_in_
-        lines.append(
-            f"{args.output}: {what} from {whitening.n_features_in_} to {k} dimensions, β={whitening.beta:g},"
-            f" γ={whitening.gamma:g}, fitted on {moments.n:,} rows, rank {whitening.rank_}"
-        )
-        if chosen is not None:
-            note(chosen)
-        facts |= {"dimensions": k, "bytes": args.bytes, **whitening.get_params(), "rank": whitening.rank_}
+            small = encoder if whitening is None else encoder.with_whitening(whitening)
+            small = small if code is None else small.with_code(code)
+            export_sentence_transformer(args.output, small)
+            what = f"{encoder.name} with {what}"
+        lines.append(f"{args.output}: {what}, fitted on {moments.n:,} rows")
+        if why:
+            note(why)
+        facts |= {"bytes": args.bytes}
+        if whitening is not None:
+            k = whitening.n_components or whitening.n_features_in_
+            facts |= {"dimensions": k, **whitening.get_params(), "rank": whitening.rank_}
     return Report("\n".join(lines), facts)
+
+
+def _described(whitening: Whitening | None, code: SpectrumCode | None) -> str:
+    """What was fitted, in words."""
+    words = []
+    if whitening is not None:
+        k = whitening.n_components or whitening.n_features_in_
+        settings = f"β={whitening.beta:g}, γ={whitening.gamma:g}, rank {whitening.rank_}"
+        words.append(f"a whitening from {whitening.n_features_in_} to {k} dimensions ({settings})")
+    if code is not None:
+        words.append(f"a code of {code.nbytes} bytes")
+    return " and ".join(words)

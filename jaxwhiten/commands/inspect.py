@@ -89,10 +89,10 @@ def _index(folder: str) -> dict[str, Any]:
 
 
 def _design(code: Code) -> dict[str, Any]:
-    """The name and size of a code; with a whitening also γ, the distortion, and the least one of any such code."""
+    """The name and size of a code; of a spectrum code also the distortion, and the least one of any such code."""
     facts, told = code.provenance, {"name": code.name, "bytes": code.nbytes}
-    if code.whitening is not None:
-        told |= {"columns": code.affine.outputs, "gamma": code.whitening.gamma}
+    if "distortion" in facts:
+        told |= {"axes": code.affine.outputs}
         told |= {"distortion": round(facts["distortion"], 4), "bound": round(facts["bound"], 4)}
     return told
 

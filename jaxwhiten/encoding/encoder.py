@@ -19,7 +19,8 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.coded import with_code
-from jaxwhiten.codes import Code, SpectrumCode
+from jaxwhiten.codes import Code
+from jaxwhiten.codes.fit import fit
 from jaxwhiten.encoding import similarity, stream
 from jaxwhiten.encoding.headed import Headed
 from jaxwhiten.encoding.loading import read_parts
@@ -35,7 +36,7 @@ from jaxwhiten.models import folders
 from jaxwhiten.shapes import Float, Float32
 from jaxwhiten.space import with_space
 from jaxwhiten.text import Texts, as_texts, in_role, prompt_named, text_blocks
-from jaxwhiten.whitening import Moments, Whitening, choose_gamma
+from jaxwhiten.whitening import Moments
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -314,32 +315,38 @@ class Encoder(Headed):
           k: Number of dimensions kept; None for all.
           **params: `beta`, `gamma`, `shrinkage` and other parameters of `jaxwhiten.Whitening`.
         """
+        whitening = fit(self._moments_of(rows), n_components=k, **params).whitening
+        assert whitening is not None
+        return self.with_whitening(whitening)
+
+    def _moments_of(self, rows: Texts | Float[np.ndarray, "n d"]) -> Moments:
+        """The moments of sentences' vectors, or of vectors of this encoder."""
         if isinstance(rows, np.ndarray) and rows.dtype.kind not in "OSTU":
             fitted_on = Moments.of(rows)
             fitted_on.provenance = fitted_on.provenance or self.encoding()
         else:
             fitted_on = self.moments(rows, prompt=self.prompt_for("document"))
-        if "gamma" not in params:
-            params["gamma"] = choose_gamma(fitted_on).gamma
-        return self.with_whitening(Whitening.from_moments(fitted_on, n_components=k, **params))
+        return fitted_on
 
     def shrink(self, texts: Texts, *, k: int | None = None, bytes: int | None = None, **params: Any) -> Encoder:
         """This encoder with smaller vectors: k dimensions, or codes of some bytes, fitted on texts without labels.
+
+        Codes store the vectors of an encoder that is fine-tuned for similarity; those of another are whitened first.
 
         Args:
           texts: Texts like those to encode, some thousands; a whitening or code that the encoder has is fitted anew.
           k: Number of dimensions kept, of a whitening.
           bytes: Bytes of the code of a text; `index` compares codes with float queries.
-          **params: Parameters of `whiten`.
+          **params: Parameters of `whiten`; with any of them, vectors are whitened before they are coded.
         """
-        if (k is None) == (bytes is None):
-            raise InputError("Specify either k, for fewer dimensions, or bytes, for codes.")
+        if k is None and bytes is None:
+            raise InputError("Specify k, for fewer dimensions, or bytes, for codes.")
         raw = self._with_head(self.head.unfitted())
-        small = raw.whiten(texts, k, **params)
-        fitted: Any = small.head.whitening
-        if bytes is not None:
-            fitted = SpectrumCode(bytes=bytes).fit(fitted)
-            small = raw.with_code(fitted)
+        if k is not None:
+            params["n_components"] = k
+        fitted = fit(raw._moments_of(texts), bytes=bytes, **params)
+        small = raw if fitted.whitening is None else raw.with_whitening(fitted.whitening)
+        small = small if fitted.code is None else small.with_code(fitted.code)
         small._source = raw, fitted
         return small
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from jaxwhiten.codes import Code
+from jaxwhiten.codes.fit import Fit
 from jaxwhiten.encoding import similarity
 from jaxwhiten.encoding.loading import tokenizer_for
 from jaxwhiten.encoding.origin import EncoderOrigin, Lease, Weights
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, Run, progress
 from jaxwhiten.engines import DEFAULT, Engine, engine_for
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head import AUTO, Head, Normalize, Step, Tables, Whiten, canonical
-from jaxwhiten.head.vectors import code_steps
+from jaxwhiten.head import AUTO, Head, Normalize, Quantise, Step, Tables, Whiten, canonical
 from jaxwhiten.space import VectorSpace, check_space
 from jaxwhiten.text import Texts, as_texts, prompt_for, prompt_named, text_blocks
 from jaxwhiten.whitening import Whitening
@@ -91,7 +91,7 @@ class Headed:
         self._origins = {}
         self.head, self.pooling = head, head.name
         self.dimension = self._checked_width(head)
-        self._source: tuple[Any, Whitening | Code] | None = None  # of `shrink`: the encoder before, and what was fitted
+        self._source: tuple[Any, Fit] | None = None  # of `shrink`: the encoder before, and what was fitted
         for name in ("fingerprint", "_floats"):
             self.__dict__.pop(name, None)
 
@@ -217,7 +217,7 @@ class Headed:
         """
         floats = self.without_code()
         floats.check_whitening(code, "the code")
-        return floats.then(*code_steps(code))
+        return floats.then(Quantise.of(code))
 
     def without_code(self: H) -> H:
         """This encoder without its code, for encoding queries; itself if it has no code."""
@@ -294,5 +294,5 @@ class Headed:
         encoder: Any = self
         if self._source is not None and not any(map(how.get, ("codes", "bytes", "whitening"))):
             encoder, fitted = self._source  # the index then needs no folder of this encoder
-            how["whitening" if isinstance(fitted, Whitening) else "codes"] = fitted
+            how["whitening"], how["codes"] = fitted.whitening, fitted.code
         return index_of(encoder, as_texts(texts, "document"), ids=ids, backend=backend, **how)

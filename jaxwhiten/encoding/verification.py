@@ -29,7 +29,7 @@ from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, INT8, engine_for, has_i
 from jaxwhiten.errors import InputError, MissingDependencyError, optional
 from jaxwhiten.head import Head, Settings, at_pooling, says_head
 from jaxwhiten.head.steps import read_optional
-from jaxwhiten.head.vectors import activated, code_steps
+from jaxwhiten.head.vectors import Quantise, activated
 from jaxwhiten.metrics.scores import cosine_pairs
 from jaxwhiten.models import TransformerEncoder, checkpoint, folders
 from jaxwhiten.runtime.checks import Finding, Measured, Skipped, finding
@@ -273,7 +273,7 @@ def codes(subject: Subject) -> Measured:
     added = make_code("ubinary").fit(np.zeros((1, subject.encoder.dimension)))
     apart, name = list[float](), str(added.name)
     for encoder in subject.loaded:
-        coded = encoder.then(*code_steps(added)) if encoder.head.code is None else encoder
+        coded = encoder.then(Quantise.of(added)) if encoder.head.code is None else encoder
         found, vectors = coded.encode(TEXTS), coded.without_code().encode(TEXTS)
         apart.append(float((np.asarray(found) != coded.head.steps[-1](vectors)).mean()))
         name = (coded.head.code or added).name

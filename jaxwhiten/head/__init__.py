@@ -31,14 +31,13 @@ from jaxwhiten.head.steps import (
     leaves,
     step,
 )
-from jaxwhiten.head.vectors import Dense, Normalize, Quantise, Truncate, Whiten, code_steps, dense_module
+from jaxwhiten.head.vectors import Dense, Normalize, Quantise, Truncate, Whiten, dense_module
 
 __all__ = ["AUTO", "CODE_FILE", "AfterPrompt", "Dense", "Head", "Heads", "LayerMix", "Mean", "Module", "Normalize"]
 __all__ += ["POOLINGS", "STEPS", "Pooling", "PoolingWarning", "Quantise", "Settings", "States", "Step", "Tables"]
 __all__ += ["WHITENING_FILE", "Target", "Truncate", "VectorStep", "Whiten", "array", "as_pytrees", "at_pooling"]
 __all__ += [
     "canonical",
-    "code_steps",
     "dense_module",
     "facts",
     "lasting",

@@ -27,7 +27,7 @@ from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, Ditto, MaskToken, Mean, Pooling
 from jaxwhiten.head.states import LayerMix, TokenWeights
 from jaxwhiten.head.steps import States, Step, facts, leaves
-from jaxwhiten.head.vectors import Normalize, Quantise, Truncate, Whiten, code_steps
+from jaxwhiten.head.vectors import Normalize, Quantise, Truncate, Whiten
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.shapes import Float, Int, Shaped
@@ -232,7 +232,7 @@ class Head:
 
     def unfitted(self) -> Head:
         """This head without the whitenings and the code fitted on its vectors; unit length at the end stays."""
-        steps = self.steps if self.code is None else self.steps[: -len(code_steps(self.code))]
+        steps = self.without_code().steps
         places = [i for i, step in enumerate(steps) if isinstance(step, Whiten)]
         if len(steps) == len(self.steps) and not places:
             return self

@@ -263,9 +263,10 @@ class Normalize(VectorStep):
 
 @step
 class Quantise(VectorStep):
-    """Quantises mapped vectors to uint8 codes on the device, so that fewer bytes are fetched. It ends a head.
+    """Rotates vectors and quantises them to uint8 codes on the device, so that fewer bytes are fetched. It ends a head.
 
-    `constants` are the inputs of `kind.quantise`; they follow from the fitted code.
+    `constants` are the inputs of `kind.quantise`, and `rotation` is shift, matrix and offset of the map before it, if
+    there is one; they follow from the fitted code.
 
     >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
     >>> Quantise.of(SpectrumCode(bytes=2).fit(rows)).output_width(8)
@@ -274,24 +275,34 @@ class Quantise(VectorStep):
 
     kind: type[Code]
     constants: Any = array()
+    rotation: Any = array(None)
     code: Any = record()
 
     dtype = np.uint8
 
     @classmethod
     def of(cls, code: Code) -> Quantise:
-        """The quantiser of a fitted code, without the code's linear map."""
-        return cls(type(code), {name: np.asarray(value) for name, value in code.plan.constants.items()}, code)
+        """The step of a fitted code."""
+        plan = code.plan
+        constants = {name: np.asarray(value) for name, value in plan.constants.items()}
+        rotation = None if plan.affine.matrix is None else plan.affine.parts
+        return cls(type(code), constants, rotation, code)
 
     def __call__(self, x: Float[Any, "batch d"]) -> UInt8[Any, "batch bytes"]:
         """Codes computed in JAX, or in NumPy on the host for a NumPy array."""
+        if self.rotation is not None:
+            shift, matrix, offset = self.rotation
+            x = linear(x - shift, matrix, offset)
         return self.kind.quantise(x, self.constants)
 
     def output_width(self, width: int) -> int:
-        _check_width("code", self.code.affine.outputs, width, giver="head")
+        _check_width("code", self.code.n_features_in_, width, giver="head")
         return int(self.code.nbytes)
 
     def to_onnx(self, graph: Any, x: str) -> str:
+        if self.rotation is not None:
+            shift, matrix, offset = (graph.constant(f"{x}.rotation{i}", part) for i, part in enumerate(self.rotation))
+            x = graph.op("Add", graph.op("MatMul", graph.op("Sub", x, shift), matrix), offset)
         return graph.op("Cast", self.kind.quantise_onnx(graph, x, self.constants), to=2)  # uint8
 
     def to_folder(self, target: Target) -> list[Module]:
@@ -302,18 +313,3 @@ class Quantise(VectorStep):
 
     def words(self) -> str:
         return f"{self.code.name} code of {self.code.nbytes} bytes"
-
-
-def code_steps(code: Code) -> tuple[Step, ...]:
-    """The steps that apply a fitted code: its linear map, unit length if it has it, and its quantiser.
-
-    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
-    >>> len(code_steps(SpectrumCode(bytes=4).fit(rows)))
-    3
-    """
-    affine, steps = code.plan.affine, list[Step]()
-    if affine.matrix is not None:
-        steps.append(Whiten(*affine.kernel, code.whitening))
-    if affine.unit_length:
-        steps.append(Normalize())
-    return (*steps, Quantise.of(code))

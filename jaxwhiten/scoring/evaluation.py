@@ -11,6 +11,7 @@ import numpy as np
 from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import as_floats
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary
+from jaxwhiten.codes.fit import fit
 from jaxwhiten.datasets import Pairs, RetrievalData
 from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
@@ -26,9 +27,8 @@ from jaxwhiten.metrics.bootstrap import (
 from jaxwhiten.scoring.data import ScoredPairs, read
 from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
 from jaxwhiten.scoring.words import BM25, TFIDF, best, cosines, count, nearest, weigh
-from jaxwhiten.search.prepare import stretched
 from jaxwhiten.shapes import Float, Int
-from jaxwhiten.whitening import Moments, Whitening, choose_gamma
+from jaxwhiten.whitening import Moments
 
 Encode = Callable[[Encoder, list[str], str | None], np.ndarray]
 Form = tuple[str, int, int | None, Any]  # name, dimensions, bytes, and what is scored
@@ -205,21 +205,11 @@ class _Search:
         self.fitted_on = f"these {len(self.data.documents):,} documents"
 
     def compare(self, way: Encoder) -> Int[np.ndarray, "q k"]:
-        """The nearest documents of each query, as an index finds them: documents may be coded, queries are not.
-
-        A query is compared with spectrum codes by distance, see `jaxwhiten.search.prepare`, and else by cosine.
-        """
-        stored, code = as_floats(way.head.finished(self.vectors, self.raw.head)), way.head.code
+        """The nearest documents of each query by cosine, as an index finds them: documents may be coded, queries not."""
+        stored = normalize(as_floats(way.head.finished(self.vectors, self.raw.head)))
         queries = normalize(way.without_code().head.finished(self.queries, self.raw.head))
-        if isinstance(code, SpectrumCode):
-            queries = stretched(queries, code.plan.length)
-        else:
-            stored = normalize(stored)
-        half = np.einsum("nd,nd->n", stored, stored) / 2
         rows = max(1, _HELD // len(stored))
-        parts = [
-            best(queries[at : at + rows] @ stored.T - half, _deep(self.data)) for at in range(0, len(queries), rows)
-        ]
+        parts = [best(queries[at : at + rows] @ stored.T, _deep(self.data)) for at in range(0, len(queries), rows)]
         return self.data.others(np.concatenate(parts))
 
     def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> _Measured:
@@ -252,20 +242,23 @@ def _ways(
         if ks or whitening:
             raise InputError(f"{encoder.name}: already includes a whitening, scored unchanged: omit k and its options.")
         yield "whitened", encoder.without_code()
-    moments = Moments()
-    if ks or (sizes and own is None):
-        moments = Moments(provenance=raw.encoding()).update(np.asarray(vectors))
-        whitening = {"gamma": choose_gamma(moments).gamma, **whitening}
+    moments = Moments(provenance=raw.encoding()) if ks or sizes else Moments()
+    if ks or sizes:
+        moments.update(np.asarray(vectors))
+    fitted = fit(moments, **whitening).whitening if (ks or sizes) and own is None else own
     for k in ks:
-        yield "whitened", raw.with_whitening(Whitening.from_moments(moments, n_components=k or None, **whitening))
+        assert fitted is not None
+        yield "whitened", raw.with_whitening(fitted.with_params(n_components=k or None))
     if encoder.head.code is not None:
         yield "coded", encoder
     if sizes:
+        assert fitted is not None
         yield "int8", raw.with_code(Int8().fit(vectors))
         yield "binary", raw.with_code(UBinary().fit(vectors))
-        own = own or Whitening.from_moments(moments, **whitening)
         for size in sizes:
-            yield "code", raw.with_code(SpectrumCode(bytes=size).fit(own))
+            yield "code", raw.with_code(SpectrumCode(bytes=size).fit(moments))
+        for size in sizes:
+            yield "whitened code", raw.with_whitening(fitted).with_code(SpectrumCode(bytes=size).fit(fitted))
 
 
 def _size(way: Encoder) -> tuple[int, int]:
@@ -273,7 +266,7 @@ def _size(way: Encoder) -> tuple[int, int]:
     code = way.head.code
     if code is None:
         return way.dimension, 4 * way.dimension
-    return code.affine.outputs, code.nbytes
+    return code.n_features_in_, code.nbytes
 
 
 def _correlations(

@@ -13,15 +13,19 @@ import numpy as np
 from jaxwhiten.errors import InputError, check_integer, check_name
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import Coding
-from jaxwhiten.shapes import Float, Float32, Int64
+from jaxwhiten.shapes import Float, Float32, Int64, UInt8
 from jaxwhiten.whitening.affine import Affine
 
 BACKENDS: dict[str, type[Backend]] = {}
 """Every backend by name: subclasses of `Backend` that define a name are added when the package imports their file."""
 
+CODED = {"faiss-fast": "faiss-flat"}
+"""Earlier names of backends, which stored nothing but codes, by today's."""
+
 
 def backend_with(name: str, options: Mapping[str, Any]) -> tuple[type[Backend], Any]:
     """A backend and its options; InputError for an unknown name, or for a number outside its range."""
+    name = CODED.get(name, name)
     check_name("search backend", name, BACKENDS)
     kind = BACKENDS[name]
     known = {option.name: option for option in fields(kind.Options)}
@@ -49,7 +53,6 @@ class Backend(ABC):
     Options: ClassVar[type[Any]] = make_dataclass("NoOptions", ())  # the dataclass of its options
     removes: ClassVar[bool] = False  # whether it can remove documents
     codes: ClassVar[bool] = False  # whether it can store codes
-    halves: ClassVar[bool] = False  # whether it scans halves of bytes, and stores nothing but codes
 
     options: Any  # as used
     prepare: Affine  # applied to a raw vector before it is stored or searched for
@@ -62,12 +65,18 @@ class Backend(ABC):
 
     @classmethod
     @abstractmethod
-    def build(cls, vectors: Float[np.ndarray, "n d"], options: Any, coding: Coding, mapped: bool) -> Backend:
-        """Stores checked vectors, raw or `mapped` by the coding's `prepare`, in this coding."""
+    def build(
+        cls,
+        vectors: Float[np.ndarray, "n d"],
+        options: Any,
+        coding: Coding,
+        stored: UInt8[np.ndarray, "n bytes"] | None,
+    ) -> Any:
+        """Stores checked raw vectors in this coding, or codes that are `stored` already."""
 
     @classmethod
     @abstractmethod
-    def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Backend:
+    def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Any:
         """Reads verified files by the names that `write` gave them; ValueError if they contradict the header."""
 
     @abstractmethod

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.coded import CodedArray
-from jaxwhiten.codes import CODES, Code, Quantiser
+from jaxwhiten.codes import CODES, Code
 from jaxwhiten.errors import InputError, check_integer, check_name
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
+from jaxwhiten.search.backend import BACKENDS, CODED, Backend, backend_with
 from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Index, texts_of
 from jaxwhiten.search.prepare import Coding, check_vectors, choose, preparation
@@ -45,7 +45,7 @@ def build_index(
     encoding: Mapping[str, Any] | None = None,
     documents: Texts | None = None,
     ids: Any = None,
-    codes: str | Code | Quantiser | None = None,
+    codes: str | Code | None = None,
     bytes: int | None = None,
     rescore: str | None = None,
     tuned: bool | None = None,
@@ -59,8 +59,8 @@ def build_index(
     ([[2]], [[1.0]])
 
     Args:
-      vectors: Raw document vectors; a memory map is read block by block. Codes are decoded, and queries are then
-        vectors of `Encoder.without_code`. With `codes=vectors.code` codes are stored unchanged, and queries are raw.
+      vectors: Document vectors; a memory map is read block by block. Codes are decoded, and with `codes=vectors.code`
+        stored unchanged; queries are vectors of `Encoder.without_code`.
       backend: A name of `BACKENDS`.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
@@ -69,13 +69,13 @@ def build_index(
       documents: The texts, one per vector, in any container of `jaxwhiten.text.as_texts`; a Series by position.
       ids: The documents' own ids, one per vector: strings, or integers from 0. Without them the index numbers its
         documents from 0, and never reuses a number.
-      codes: Stores documents as codes: a name of `jaxwhiten.codes.CODES`; a fitted code of raw vectors, or its
-        quantiser. None stores float32.
+      codes: Stores documents as codes: a name of `jaxwhiten.codes.CODES`, or a fitted code of these vectors. None
+        stores float32.
       bytes: Bytes per document; without `codes` it implies `codes="spectrum"`.
       rescore: Keeps a copy of the vectors in `"float16"` or `"int8"`, which scores four candidates per result again. In
         a loaded index the copy is a memory map.
-      tuned: Whether the encoder is fine-tuned for similarity, which decides γ of a code. By default as recorded in
-        `encoding`, or by the vectors; of an unknown encoder it is assumed.
+      tuned: Whether the encoder is fine-tuned for similarity. If not, its vectors are whitened before they are coded.
+        By default as recorded in `encoding`, or by vectors that know their encoder; of an unknown one it is assumed.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
     Returns:
@@ -91,7 +91,7 @@ def build_index(
 
     # The input.
     kind, chosen = check_settings(backend, options, codes, rescore)
-    codes = "spectrum" if codes is None and (bytes is not None or kind.halves) else codes
+    codes = "spectrum" if codes is None and (bytes is not None or backend in CODED) else codes
     judged = isinstance(codes, str) and codes == "spectrum" and whitening is None
     encoding = _encoding_of(vectors, encoding, judged=judged, codes=codes)
     stored = np.asarray(vectors) if isinstance(codes, Code) and getattr(vectors, "code", None) is codes else None
@@ -101,23 +101,20 @@ def build_index(
     documents, table = texts_of(documents, vectors), Ids.of(ids, len(vectors))
 
     # The map, and the code.
-    prepare = preparation(whitening, vectors.shape[1], normalize)
-    rescoring = None if rescore is None else Rescoring.of(rescore, vectors, prepare)
-    coding = Coding(prepare)
+    coding = Coding(preparation(whitening, vectors.shape[1], normalize))
     if codes is not None:
         _check_coding(kind, normalize, bytes)
-        how: Any = {"encoding": encoding, "halves": kind.halves, "tuned": tuned}
-        coding = choose(codes, bytes, vectors, whitening, prepare, **how)
-    inside = _inside(codes if isinstance(codes, Code) else whitening, coding.prepare, encoding)
+        coding = choose(codes, bytes, vectors, whitening, encoding=encoding, tuned=tuned)
+    inside = _inside(whitening if coding.fitted is None else coding.fitted, coding.prepare, encoding)
 
     # The stored vectors.
-    if stored is not None and coding.quantiser is not None:
-        vectors = coding.quantiser.coordinates(stored.view(np.uint8))
-    store = kind.build(vectors, chosen, coding, stored is not None)
+    compared = coding.prepare.in_float32(unit_length=normalize)
+    rescoring = None if rescore is None else Rescoring.of(rescore, vectors, compared)
+    store = kind.build(vectors, chosen, coding, None if stored is None else stored.view(np.uint8))
 
     # The description.
     return Index(
-        backend=backend,
+        backend=kind.name,
         options=dataclasses.asdict(store.options),
         size=len(vectors),
         input_dimension=store.prepare.inputs,
@@ -164,12 +161,14 @@ def _check_coding(kind: type[Backend], normalize: bool, bytes: int | None) -> No
 
 
 def _inside(source: Any, prepare: Affine, encoding: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The record of the whitening or code inside the index; MismatchError if it was fitted in another space."""
+    """The record of the whitening inside the index; MismatchError if it, or the code, was fitted in another space."""
     if source is None:
         return None
     provenance = dict(getattr(source, "provenance", None) or {})
     what = "code" if isinstance(source, Code) else "whitening"
     check_space(f"the {what}", provenance, encoding, "refit it", tolerated=("max_length",))
+    if isinstance(source, Code):
+        return None
     return {"hash": prepare.hash(), "k": prepare.outputs, "provenance": provenance}
 
 

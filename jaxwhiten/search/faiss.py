@@ -1,6 +1,9 @@
 """Indexes of FAISS, on CPU and GPU, with the whitening inside.
 
+Codes of half bytes are scanned fast: distances are looked up in registers and rounded to a byte.
+
 References:
+  André, Kermarrec, Le Scouarnec 2017, "Accelerated nearest neighbor search with Quick ADC", for the scan.
   Johnson, Douze & Jégou 2019, "Billion-scale similarity search with GPUs"; Su et al. 2021 (BERT-whitening), section
   4.4, for the settings of `faiss-ivf`.
 """
@@ -17,14 +20,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from jaxwhiten.arrays import blocks
 from jaxwhiten.codes.code import Quantiser, behind, import_faiss, transforms
-from jaxwhiten.codes.gaussian import nearest_on_cores
 from jaxwhiten.errors import MissingDependencyError, install_command
+from jaxwhiten.io import load_tensors
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, within
+from jaxwhiten.search.codes import TRANSFORM, CodedStore, Scan, coded, is_first_version, read_codes
 from jaxwhiten.search.faiss_fields import check_fields, read_index
 from jaxwhiten.search.header import Header
-from jaxwhiten.search.prepare import Coding, cosines, prepared, stretched
+from jaxwhiten.search.prepare import BLOCK_ROWS, KIND, Coding, prepared
+from jaxwhiten.shapes import Float32, Int, UInt8
 from jaxwhiten.whitening.affine import Affine
 
 # k-means needs this many vectors per cluster; with fewer FAISS warns, with fewer vectors than clusters it fails.
@@ -53,59 +59,63 @@ class HnswOptions:
 
 
 class Faiss(Backend):
-    """A FAISS index. It compares vectors by inner product, the cosine of unit vectors, and codes by their distance.
+    """A FAISS index of vectors, which it compares by inner product, the cosine of unit vectors.
 
-    `factory` is the description for `faiss.index_factory` of an index of float32 vectors, `coded` of lists of codes.
+    `factory` is the description for `faiss.index_factory`. Codes are not in this class: it makes a `CodedStore`.
     """
 
     factory: ClassVar[str]
-    coded: ClassVar[str] = ""
-    classes: ClassVar[tuple[str, str]] = ("IndexFlat", "IndexPQ")  # made by `factory` and by `coded`
+    floats: ClassVar[str] = "IndexFlat"  # the class made by `factory`
     on_gpu: ClassVar[bool] = False
     _owner: Any = None  # the index that was read; it owns, and frees, the parts used here
 
-    def __init__(
-        self, options: Any, prepare: Affine, chain: list[Any], inner: Any, codes: Any, notes: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, options: Any, prepare: Affine, chain: list[Any], inner: Any, notes: Sequence[str] = ()) -> None:
         self.options, self.prepare, self.notes = options, prepare, notes
-        self._length = None if codes is None else float(codes["length"])
         self._faiss, self._chain, self._inner, self._index = import_faiss(), chain, inner, behind(chain, inner)
 
     @classmethod
-    def build(cls, vectors: np.ndarray, options: Any, coding: Coding, mapped: bool) -> Faiss:
+    def build(cls, vectors: np.ndarray, options: Any, coding: Coding, stored: np.ndarray | None) -> Any:
         faiss, n, d, notes = cls._import(), len(vectors), coding.prepare.outputs, list[str]()
         cls._fit_options(options, n, notes)
+        if coding.quantiser is not None:
+            codes = coded(vectors, coding.prepare, coding.quantiser) if stored is None else np.array(stored)
+            scan = cls._scan(faiss, coding.quantiser, codes, options)
+            alone = functools.partial(_one_thread, faiss)
+            return CodedStore(options, coding.prepare, coding.quantiser, codes, scan, notes=notes, alone=alone)
         chain = transforms(coding.prepare)
-        rows = prepared(vectors, functools.partial(_through, [] if mapped else chain))
-        inner = cls._on_device(faiss, cls._empty(faiss, d, options, coding.quantiser), options)
+        rows = prepared(vectors, functools.partial(_through, chain))
+        inner = cls._on_device(faiss, cls._empty(faiss, d, options), options)
         if inner.is_trained:
             for _, x in rows:
-                _add(faiss, inner, x)
+                inner.add(x)
         else:
-            stored = np.empty((n, d), np.float32)
+            matrix = np.empty((n, d), np.float32)
             for part, x in rows:
-                stored[part] = x
-            cls._train(faiss, inner, stored, coding.quantiser)
-            inner.add(stored)
-        return cls(options, coding.prepare, chain, inner, coding.record, notes)
+                matrix[part] = x
+            with _matrix_products(faiss):
+                inner.train(matrix)
+            inner.add(matrix)
+        return cls(options, coding.prepare, chain, inner, notes)
 
     @classmethod
-    def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Faiss:
-        faiss, codes = cls._import(), header.codes
-        index = read_index(faiss, files[_FILE], header.input_dimension)
-        if not isinstance(index, faiss.IndexPreTransform):
-            raise ValueError(f"a FAISS {type(index).__name__}, expected an IndexPreTransform")
-        chain = [faiss.downcast_VectorTransform(index.chain.at(i)) for i in range(index.chain.size())]
-        inner, expected = faiss.downcast_index(index.index), cls.classes[codes is not None]
-        if not isinstance(inner, getattr(faiss, expected, ())):
-            raise ValueError(f"a FAISS {type(inner).__name__}, expected {expected or 'no codes'}")
-        check_fields(faiss, index, chain, inner, options, header)
+    def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Any:
+        faiss = cls._import()
+        if header.codes is not None:
+            scan_of_file = None
+            if _FILE in files:
+                prepare, quantiser, codes, scan_of_file = _first_version(faiss, files[_FILE], options, header)
+            else:
+                prepare, quantiser, codes = read_codes(files, header)
+            scan = cls._read_scan(faiss, quantiser, codes, options, files) if scan_of_file is None else scan_of_file
+            how: Any = {"exact": not is_first_version(header), "alone": functools.partial(_one_thread, faiss)}
+            return CodedStore(options, prepare, quantiser, codes, scan, **how)
+        index, chain, inner = _read(faiss, files[_FILE], cls.floats, options, header)
         prepare = _affine_of(faiss, chain, index.d)
         if prepare.unit_length != header.normalize:
             raise ValueError(
                 f"unit length is {prepare.unit_length} in the FAISS file, {header.normalize} in the header"
             )
-        made = cls(options, prepare, chain, cls._on_device(faiss, inner, options), codes)
+        made = cls(options, prepare, chain, cls._on_device(faiss, inner, options))
         made._owner = index
         return made
 
@@ -114,7 +124,7 @@ class Faiss(Backend):
 
     def add(self, vectors: np.ndarray) -> None:
         for _, x in list(prepared(vectors, functools.partial(_through, self._chain))):
-            _add(self._faiss, self._inner, x)
+            self._inner.add(x)
         self._index.ntotal = self._inner.ntotal
 
     def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
@@ -125,11 +135,7 @@ class Faiss(Backend):
         if len(queries) > 1:
             check_process()
         with _one_thread(self._faiss) if len(queries) == 1 else contextlib.nullcontext():
-            if self._length is None:
-                return (self._inner if prepared else self._index).search(queries, k)
-            x = queries if prepared else _through(self._chain, queries)
-            distances, ids = self._inner.search(stretched(x, self._length), k)
-        return cosines(distances, self._length), ids
+            return (self._inner if prepared else self._index).search(queries, k)
 
     @property
     def nbytes(self) -> int:
@@ -166,19 +172,119 @@ class Faiss(Backend):
         """Lowers options that n vectors do not allow, and adds a note for each."""
 
     @classmethod
-    def _empty(cls, faiss: Any, d: int, options: Any, quantiser: Quantiser | None) -> Any:
-        """The empty index; codes need no training."""
-        values = dataclasses.asdict(options)
-        if quantiser is None:
-            return faiss.index_factory(d, cls.factory.format(**values), faiss.METRIC_INNER_PRODUCT)
-        if "nlist" not in values:
-            return quantiser.empty_pq()
-        return faiss.index_factory(d, cls.coded.format(bytes=quantiser.nbytes, **values), faiss.METRIC_L2)
+    def _empty(cls, faiss: Any, d: int, options: Any) -> Any:
+        """The empty index of float32 vectors."""
+        return faiss.index_factory(d, cls.factory.format(**dataclasses.asdict(options)), faiss.METRIC_INNER_PRODUCT)
 
     @classmethod
-    def _train(cls, faiss: Any, inner: Any, stored: np.ndarray, quantiser: Quantiser | None) -> None:
-        with _matrix_products(faiss):
-            inner.train(stored)
+    def _scan(cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any) -> Scan:
+        """A new scan of codes."""
+        return FlatScan(faiss, quantiser, codes)
+
+    @classmethod
+    def _read_scan(
+        cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Mapping[str, Path]
+    ) -> Scan:
+        """The scan of codes that were read."""
+        return FlatScan(faiss, quantiser, codes)
+
+
+class FlatScan:
+    """A scan of all codes; those of half bytes are scanned fast, with distances rounded to a byte."""
+
+    def __init__(self, faiss: Any, quantiser: Quantiser, codes: UInt8[np.ndarray, "n bytes"]) -> None:
+        self._faiss, self._quantiser = faiss, quantiser
+        self._index = self._of(codes)
+
+    def _of(self, codes: np.ndarray) -> Any:
+        index = self._quantiser.empty_pq()
+        index.add_sa_codes(np.ascontiguousarray(codes))
+        return self._faiss.IndexPQFastScan(index) if self._quantiser.bits == 4 else index
+
+    def search(self, points: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._index.search(points, k)
+
+    def add(self, codes: np.ndarray) -> None:
+        self._index.merge_from(self._of(codes))
+
+    def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
+        self._index.remove_ids(gone)
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        return {}
+
+
+class ListScan:
+    """A scan of the inverted lists whose centers are nearest; each document is in the list of its decoded vector."""
+
+    def __init__(
+        self,
+        faiss: Any,
+        quantiser: Quantiser,
+        codes: UInt8[np.ndarray, "n bytes"],
+        centers: Float32[np.ndarray, "lists c"],
+        numbers: Int[np.ndarray, " n"] | None,
+        nprobe: int,
+    ) -> None:
+        """`numbers` are the lists of codes; None finds them."""
+        self._faiss, self._quantiser, self._nprobe = faiss, quantiser, nprobe
+        self._centers = faiss.IndexFlatL2(centers.shape[1])
+        self._centers.add(centers)
+        self._numbers = self._nearest(codes) if numbers is None else numbers
+        self._index = self._of(codes, self._numbers)
+
+    def _nearest(self, codes: np.ndarray) -> Int[np.ndarray, " n"]:
+        """The list of each code."""
+        numbers = np.empty(len(codes), np.int32)
+        with _matrix_products(self._faiss):
+            for part in blocks(len(codes), BLOCK_ROWS):
+                numbers[part] = self._centers.search(self._quantiser.coordinates(codes[part]), 1)[1][:, 0]
+        return numbers
+
+    def _of(self, codes: np.ndarray, numbers: np.ndarray) -> Any:
+        faiss, nlist = self._faiss, self._centers.ntotal
+        count, _, width = self._quantiser.centroids.shape
+        index = faiss.IndexIVFPQ(self._centers, count * width, nlist, count, self._quantiser.bits, faiss.METRIC_L2)
+        index.by_residual = False
+        self._quantiser.fill(index.pq)
+        index.is_trained = True
+        order = np.argsort(numbers, kind="stable")
+        ends = np.cumsum(np.bincount(numbers, minlength=nlist))
+        for number, rows in enumerate(np.split(order, ends[:-1])):
+            if len(rows):
+                listed = np.ascontiguousarray(codes[rows])
+                index.invlists.add_entries(number, len(rows), faiss.swig_ptr(rows), faiss.swig_ptr(listed))
+        index.ntotal = len(codes)
+        index = faiss.IndexIVFPQFastScan(index) if self._quantiser.bits == 4 else index
+        index.nprobe = self._nprobe
+        return index
+
+    def search(self, points: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._index.search(points, k)
+
+    def add(self, codes: np.ndarray) -> None:
+        numbers = self._nearest(codes)
+        self._index.merge_from(self._of(codes, numbers), self._index.ntotal)
+        self._numbers = np.concatenate([self._numbers, numbers])
+
+    def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
+        self._index.remove_ids(gone)
+        _renumber(self._faiss, self._index, keep)
+        self._numbers = self._numbers[keep]
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        size = self._centers.ntotal
+        centers = self._faiss.rev_swig_ptr(self._centers.get_xb(), size * self._centers.d)
+        return {"centers": centers.reshape(size, -1), "lists": self._numbers}
+
+
+def _renumber(faiss: Any, index: Any, keep: np.ndarray) -> None:
+    """Numbers the rows in inverted lists anew after a removal, which leaves them as they were before it."""
+    lists = faiss.extract_index_ivf(index).invlists
+    for number in range(lists.nlist):
+        if size := lists.list_size(number):
+            rows = faiss.rev_swig_ptr(lists.get_ids(number), size)
+            rows[:] = np.searchsorted(keep, rows)
 
 
 class FaissFlat(Faiss):
@@ -188,24 +294,14 @@ class FaissFlat(Faiss):
     removes = codes = True
 
 
-class FaissFast(Faiss):
-    """Codes only; distances are looked up in registers by halves of bytes.
-
-    Search is many times faster than over the codes of faiss-flat, with each looked-up distance rounded to one byte.
-    """
-
-    name, classes = "faiss-fast", ("", "IndexPQFastScan")
-    codes = halves = True
-
-
 class FaissHnsw(Faiss):
     """A graph."""
 
-    name, factory, classes, Options = "faiss-hnsw", "HNSW{m}", ("IndexHNSW", ""), HnswOptions
+    name, factory, floats, Options = "faiss-hnsw", "HNSW{m}", "IndexHNSW", HnswOptions
 
     @classmethod
-    def _empty(cls, faiss: Any, d: int, options: Any, quantiser: Quantiser | None) -> Any:
-        index = super()._empty(faiss, d, options, quantiser)
+    def _empty(cls, faiss: Any, d: int, options: Any) -> Any:
+        index = super()._empty(faiss, d, options)
         index.hnsw.efConstruction, index.hnsw.efSearch = options.ef_construction, options.ef_search
         return index
 
@@ -213,17 +309,37 @@ class FaissHnsw(Faiss):
 class FaissIvf(Faiss):
     """Inverted lists."""
 
-    name, factory, coded, Options = "faiss-ivf", "IVF{nlist},Flat", "IVF{nlist},PQ{bytes}x8np", IvfOptions
-    classes = ("IndexIVFFlat", "IndexIVFPQ")
+    name, factory, floats, Options = "faiss-ivf", "IVF{nlist},Flat", "IndexIVFFlat", IvfOptions
     removes = codes = True
 
     def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
         super().remove(gone, keep)
-        lists = self._faiss.extract_index_ivf(self._inner).invlists
-        for number in range(lists.nlist):
-            if size := lists.list_size(number):
-                ids = self._faiss.rev_swig_ptr(lists.get_ids(number), size)  # ids before the removal
-                ids[:] = np.searchsorted(keep, ids)
+        _renumber(self._faiss, self._inner, keep)
+
+    @classmethod
+    def _scan(cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any) -> Scan:
+        params = faiss.ClusteringParameters()
+        params.seed, params.max_points_per_centroid = options.seed, options.max_points_per_centroid
+        most = options.nlist * options.max_points_per_centroid
+        sample = np.sort(np.random.default_rng(options.seed).permutation(len(codes))[:most])
+        centers = faiss.IndexFlatL2(quantiser.width)
+        with _matrix_products(faiss):
+            clusters = faiss.Clustering(quantiser.width, options.nlist, params)
+            clusters.train(quantiser.coordinates(codes[sample]), centers)
+        found = faiss.rev_swig_ptr(centers.get_xb(), options.nlist * quantiser.width).reshape(options.nlist, -1)
+        return ListScan(faiss, quantiser, codes, found, None, options.nprobe)
+
+    @classmethod
+    def _read_scan(
+        cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Mapping[str, Path]
+    ) -> Scan:
+        tensors = load_tensors(files[TRANSFORM], kind=KIND)[0]
+        centers, numbers = tensors["centers"], tensors["lists"]
+        if centers.shape != (options.nlist, quantiser.width) or centers.dtype != np.float32:
+            raise ValueError(f"{centers.dtype} centers of shape {centers.shape}, unlike the header")
+        if numbers.shape != (len(codes),) or numbers.dtype != np.int32 or not _within(numbers, options.nlist):
+            raise ValueError("lists of documents, unlike the header")
+        return ListScan(faiss, quantiser, codes, centers, numbers, options.nprobe)
 
     @classmethod
     def _fit_options(cls, options: Any, n: int, notes: list[str]) -> None:
@@ -242,21 +358,10 @@ class FaissIvf(Faiss):
         return inner
 
     @classmethod
-    def _empty(cls, faiss: Any, d: int, options: Any, quantiser: Quantiser | None) -> Any:
-        index = super()._empty(faiss, d, options, quantiser)
+    def _empty(cls, faiss: Any, d: int, options: Any) -> Any:
+        index = super()._empty(faiss, d, options)
         index.nprobe = options.nprobe
-        if quantiser is not None:
-            index.by_residual = False
         return index
-
-    @classmethod
-    def _train(cls, faiss: Any, inner: Any, stored: np.ndarray, quantiser: Quantiser | None) -> None:
-        if quantiser is None:
-            return super()._train(faiss, inner, stored, quantiser)
-        clusters = faiss.Clustering(inner.d, inner.nlist, inner.cp)
-        clusters.train(stored, faiss.downcast_index(inner.quantizer))
-        quantiser.fill(inner.pq)
-        inner.is_trained = True
 
 
 class FaissGpuFlat(FaissFlat):
@@ -281,13 +386,8 @@ def _through(chain: list[Any], x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _add(faiss: Any, index: Any, x: np.ndarray) -> None:
-    """Adds prepared rows. FAISS computes codes fast for 2, 4 or 8 columns per byte only, so they are computed here."""
-    if not isinstance(index, faiss.IndexPQ):
-        return index.add(x)
-    pq = index.pq
-    centroids = faiss.vector_to_array(pq.centroids).reshape(pq.M, pq.ksub, pq.dsub)
-    index.add_sa_codes(nearest_on_cores(x, centroids))
+def _within(numbers: np.ndarray, count: int) -> bool:
+    return bool(len(numbers)) and numbers.min() >= 0 and numbers.max() < count
 
 
 def _lower(options: Any, name: str, limit: int, n: int, reason: str, notes: list[str]) -> None:
@@ -311,6 +411,43 @@ def _affine_of(faiss: Any, chain: list[Any], dimension: int) -> Affine:
         else:
             raise ValueError(f"an unexpected step {type(step).__name__} in the FAISS file")
     return result
+
+
+def _read(faiss: Any, path: Path, kinds: str, options: Any, header: Header) -> tuple[Any, list[Any], Any]:
+    """An index in a file, the transforms in front of it, and the index behind them, checked."""
+    index = read_index(faiss, path, header.input_dimension)
+    if not isinstance(index, faiss.IndexPreTransform):
+        raise ValueError(f"a FAISS {type(index).__name__}, expected an IndexPreTransform")
+    chain = [faiss.downcast_VectorTransform(index.chain.at(i)) for i in range(index.chain.size())]
+    inner: Any = faiss.downcast_index(index.index)
+    if not isinstance(inner, tuple(getattr(faiss, kind) for kind in kinds.split())):
+        raise ValueError(f"a FAISS {type(inner).__name__}, expected {kinds}")
+    check_fields(faiss, index, chain, inner, options, header)
+    return index, chain, inner
+
+
+def _first_version(faiss: Any, path: Path, options: Any, header: Header) -> tuple[Affine, Quantiser, np.ndarray, Scan]:
+    """The codes of an index of version 0.1, which lie in a FAISS file."""
+    assert header.codes is not None
+    kinds = "IndexIVFPQ" if hasattr(options, "nlist") else "IndexPQ IndexPQFastScan"
+    index, chain, inner = _read(faiss, path, kinds, options, header)
+    prepare = _affine_of(faiss, chain, index.d)
+    centroids = faiss.vector_to_array(inner.pq.centroids).reshape(inner.pq.M, inner.pq.ksub, inner.pq.dsub)
+    quantiser = Quantiser(header.codes["name"], Affine(np.zeros(inner.d)), centroids, float(header.codes["length"]))
+    if isinstance(inner, faiss.IndexPQ):
+        codes = faiss.vector_to_array(inner.codes).reshape(header.size, -1)
+        return prepare, quantiser, codes, FlatScan(faiss, quantiser, codes)
+    if isinstance(inner, faiss.IndexPQFastScan):
+        codes = quantiser.quantise(inner.reconstruct_n(0, header.size))
+        return prepare, quantiser, codes, FlatScan(faiss, quantiser, codes)
+    codes, numbers = np.empty((header.size, quantiser.nbytes), np.uint8), np.empty(header.size, np.int32)
+    for number in range(inner.nlist):
+        if size := inner.invlists.list_size(number):
+            rows = faiss.rev_swig_ptr(inner.invlists.get_ids(number), size)
+            listed = faiss.rev_swig_ptr(inner.invlists.get_codes(number), size * quantiser.nbytes)
+            codes[rows], numbers[rows] = listed.reshape(size, -1), number
+    centers = faiss.downcast_index(inner.quantizer).reconstruct_n(0, inner.nlist)
+    return prepare, quantiser, codes, ListScan(faiss, quantiser, codes, centers, numbers, options.nprobe)
 
 
 @contextlib.contextmanager

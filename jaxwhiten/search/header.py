@@ -27,10 +27,16 @@ _AGAIN = "Rebuild the index."
 _NEEDED = ("model", "fingerprint", "pooling", "max_length")  # entries of `encoding`
 
 
-class Codes(TypedDict):
+class _Codes(TypedDict):
     name: str
     bytes: int  # per document
-    length: float  # root mean square of the lengths of decoded documents of unit length
+    length: float  # root mean square of the lengths of decoded documents
+
+
+class Codes(_Codes, total=False):
+    """The codes of an index. In those of version 0.1, which have no `coordinates`, queries are mapped like documents."""
+
+    coordinates: int  # columns of the product quantizer
 
 
 class File(TypedDict):
@@ -107,9 +113,10 @@ def _typed(record: Any, path: Path) -> Header:
         space = from_json(VectorSpace, header.encoding, f"{path}: encoding", _AGAIN, others=True)
         if lacking := [name for name in _NEEDED if getattr(space, name) is None]:
             raise FormatError(f"{path}: encoding: {lacking[0]}: missing. {_AGAIN}")
-    counts = [header.size, header.dimension, header.input_dimension, header.codes["bytes"] if header.codes else 1]
+    counts = [header.size, header.dimension, header.input_dimension]
+    counts += [header.codes["bytes"], header.codes.get("coordinates", 1)] if header.codes else []
     odd = any(not 0 < value < 2**31 for value in header.options.values() if type(value) is int)
-    odd |= header.codes is not None and not 0 < header.codes["length"] < 2
+    odd |= header.codes is not None and not 0 < header.codes["length"] < float("inf")
     if odd or min(counts) < 1 or not header.build_seconds >= 0:
         raise FormatError(f"{path}: contains a number that is impossible in an index. {_AGAIN}")
     return header

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from jaxwhiten.codes import Code, load_fitted
+from jaxwhiten.codes import Code, load_first_version, load_fitted
 from jaxwhiten.errors import FormatError, InputError, MismatchError, check_integer
 from jaxwhiten.io import writing
 from jaxwhiten.locks import SharedLock, locked
 from jaxwhiten.records import from_json
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
-from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
+from jaxwhiten.search.backend import BACKENDS, CODED, Backend, backend_with
 from jaxwhiten.search.header import (
     FITTED,
     HEADER,
@@ -75,7 +75,7 @@ class Index(About):
     store: Backend  # holds the vectors
     table: Ids  # maps rows to ids
     documents: Sequence[str] | None = None  # the texts by row
-    fitted: Whitening | Code | None = None  # the source of the codes
+    fitted: Whitening | Code | None = None  # on the vectors, for their code
     rescoring: Rescoring | None = None  # the copy by which candidates are scored again
     queries: Callable[[list[str]], np.ndarray] | None = None  # the vectors of texts to search for, by their encoder
     _threads: SharedLock = field(default_factory=SharedLock, init=False)
@@ -343,6 +343,7 @@ def load_index(path: str | os.PathLike[str]) -> Index:
 
 def _load(folder: Path, header: Header) -> Index:
     """The index of a header; FormatError or OSError if a writer has replaced its files meanwhile."""
+    header.backend = CODED.get(header.backend, header.backend)
     if header.backend not in BACKENDS:
         raise FormatError(
             f"{folder}: a {header.backend!r} index, which this jaxwhiten does not support: upgrade it, or rebuild."
@@ -354,7 +355,8 @@ def _load(folder: Path, header: Header) -> Index:
     table = Ids.read(files.get(_IDS), header.size)
     fitted = rescoring = None
     if FITTED in files:
-        fitted = load_fitted(files[FITTED], (Whitening, Code))
+        first_version = load_first_version(files[FITTED])
+        fitted = load_fitted(files[FITTED], (Whitening, Code)) if first_version is None else first_version[0]
     try:
         backend_with(header.backend, header.options)  # InputError for a number outside its range
         if header.rescore is not None:

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.arrays import block_rows, blocks, one_ahead, pad_rows
-from jaxwhiten.codes.code import apart
-from jaxwhiten.codes.gaussian import nearest_on_cores
+from jaxwhiten.arrays import block_rows, blocks, normalize, one_ahead, pad_rows
+from jaxwhiten.codes.code import Quantiser
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import map_array
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend
+from jaxwhiten.search.codes import CODES, NPY_HEADER, TRANSFORM, coded, is_first_version, read_codes, tensors_of
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import Coding, prepared, read_map, write_map
 from jaxwhiten.whitening.affine import Affine
@@ -33,8 +33,7 @@ _SCORE_BYTES = 128 << 20  # of scores kept at a time on one device
 _CPU_BATCH, _CPU_SCORE_BYTES = 512, 16 << 20  # of a block on a CPU, so that scores stay in its cache
 _MAX_BATCH = 1024
 _AGAIN = 1 / 64  # at most this share of the documents is scored again
-_NPY_HEADER = 128  # bytes of a `.npy` file before its values
-_VECTORS, _CODES, _TRANSFORM = "vectors.npy", "codes.npy", "transform.safetensors"
+_VECTORS = "vectors.npy"
 
 
 @dataclass
@@ -52,29 +51,27 @@ class JaxFlat(Backend):
     removes = codes = True
 
     def __init__(
-        self,
-        options: JaxOptions,
-        prepare: Affine,
-        stored: np.ndarray,
-        centroids: np.ndarray | None,
-        length: float = 1.0,
+        self, options: JaxOptions, prepare: Affine, stored: np.ndarray, quantiser: Quantiser | None, exact: bool = True
     ) -> None:
-        """Shards stored vectors, or codes with their centroids, over the devices.
+        """Shards stored vectors, or codes, over the devices.
 
-        `length` is the root mean square of the lengths of decoded codes.
+        `exact` is whether scores of codes are cosines of the decoded vectors; codes of version 0.1 have others.
         """
         target = options.recall_target
         if not isinstance(target, int | float) or not 0 < target <= 1:
             raise InputError(f"Option recall_target of jax must be above 0 and at most 1, got {target!r}.")
         if not isinstance(options.approximate, bool):
             raise InputError(f"Option approximate of jax must be True or False, got {options.approximate!r}.")
-        self.options, self.prepare, self._centroids = options, prepare, centroids
+        self.options, self.prepare, self._quantiser, self._exact = options, prepare, quantiser, exact
         from jaxwhiten.search import jax_kernels
 
         self._kernels: Any = jax_kernels
         self._mesh = jax_kernels.local_mesh()
         self._platform = self._mesh.devices.flat[0].platform
-        self._decoder = None if centroids is None else jax_kernels.on_all_devices(self._mesh, centroids / length)
+        self._decoder = None
+        if quantiser is not None:
+            length = None if exact else quantiser.length
+            self._decoder = jax_kernels.decoder_on_all(self._mesh, quantiser.centroids, quantiser.center, length)
         self._place(stored)
 
     def _place(self, stored: np.ndarray) -> None:
@@ -82,14 +79,12 @@ class JaxFlat(Backend):
         self._rows = len(self._documents) // self._mesh.size
 
     @classmethod
-    def build(cls, vectors: np.ndarray, options: JaxOptions, coding: Coding, mapped: bool) -> JaxFlat:
-        prepare, q = coding.prepare, coding.quantiser
-        centroids, length = (None, 1.0) if q is None else (q.centroids, q.length)
-        own = Affine(np.zeros(prepare.outputs, np.float32)) if mapped else prepare
-        return cls(options, prepare, _stored(vectors, own, centroids), centroids, length)
+    def build(cls, vectors: np.ndarray, options: Any, coding: Coding, stored: np.ndarray | None) -> JaxFlat:
+        rows = _stored(vectors, coding.prepare, coding.quantiser) if stored is None else stored
+        return cls(options, coding.prepare, rows, coding.quantiser)
 
     def add(self, vectors: np.ndarray) -> None:
-        self._place(np.concatenate([self._on_host(), _stored(vectors, self.prepare, self._centroids)]))
+        self._place(np.concatenate([self._on_host(), _stored(vectors, self.prepare, self._quantiser)]))
 
     def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
         self._place(self._on_host()[keep])
@@ -101,6 +96,8 @@ class JaxFlat(Backend):
         check_process()
         batch, block = self._batch_and_block(len(queries), k)
         queries = queries if prepared else np.asarray(self.prepare(queries), np.float32)
+        if self._quantiser is not None:
+            queries = np.column_stack(self._quantiser.asked(normalize(queries)))
         recall_target = float(self.options.recall_target) if self.options.approximate else None
         run = self._kernels.searcher(self._mesh, k, block, recall_target)
         scores = np.empty((len(queries), k), np.float32)
@@ -130,37 +127,37 @@ class JaxFlat(Backend):
     @property
     def nbytes(self) -> int:
         row = self._documents.dtype.itemsize * self._documents.shape[1]
-        parts = () if self.prepare.matrix is None else self.prepare.parts
-        centroids = () if self._centroids is None else (self._centroids,)
-        return _NPY_HEADER + self._size * row + sum(array.nbytes for array in (*parts, *centroids))
+        arrays = () if self.prepare.matrix is None else self.prepare.parts
+        return NPY_HEADER + self._size * row + sum(array.nbytes for array in (*arrays, *self._tensors().values()))
+
+    def _tensors(self) -> dict[str, np.ndarray]:
+        return {} if self._quantiser is None else tensors_of(self._quantiser)
 
     def write(self, folder: Path) -> None:
-        np.save(folder / (_VECTORS if self._centroids is None else _CODES), self._on_host())
-        write_map(folder / _TRANSFORM, self.prepare, {} if self._centroids is None else {"centroids": self._centroids})
+        np.save(folder / (_VECTORS if self._quantiser is None else CODES), self._on_host())
+        write_map(folder / TRANSFORM, self.prepare, self._tensors())
 
     @classmethod
     def read(cls, files: Mapping[str, Path], options: JaxOptions, header: Header) -> JaxFlat:
-        codes = header.codes
-        columns, dtype = (header.dimension, np.float32) if codes is None else (codes["bytes"], np.uint8)
-        stored = map_array(files[_VECTORS if codes is None else _CODES])
-        if stored.shape != (header.size, columns) or stored.dtype != dtype:
+        if header.codes is not None:
+            prepare, quantiser, codes = read_codes(files, header)
+            return cls(options, prepare, codes, quantiser, not is_first_version(header))
+        stored = map_array(files[_VECTORS])
+        if stored.shape != (header.size, header.dimension) or stored.dtype != np.float32:
             raise ValueError(f"{stored.dtype} vectors of shape {stored.shape}, unlike the header")
-        prepare, tensors = read_map(files.get(_TRANSFORM), header.input_dimension, header.normalize)
-        centroids = tensors.get("centroids")
-        shape = None if centroids is None else (len(centroids), centroids[0, 0].size * columns)
-        if shape != (None if codes is None else (columns, header.dimension)):
-            raise ValueError(f"centroids of {shape} bytes and columns, unlike the header")
+        prepare, _ = read_map(files.get(TRANSFORM), header.input_dimension, header.normalize)
         if (prepare.inputs, prepare.outputs) != (header.input_dimension, header.dimension):
             raise ValueError(f"stored vectors of dimension {prepare.outputs}, unlike the header")
-        return cls(options, prepare, stored, centroids, 1.0 if codes is None else float(codes["length"]))
+        return cls(options, prepare, stored, None)
 
 
-def _stored(vectors: np.ndarray, prepare: Affine, centroids: np.ndarray | None) -> np.ndarray:
+def _stored(vectors: np.ndarray, prepare: Affine, quantiser: Quantiser | None) -> np.ndarray:
     """The stored form of raw vectors: whitened vectors, or their codes."""
-    columns, dtype = (prepare.outputs, np.float32) if centroids is None else (len(centroids), np.uint8)
-    out, coder = np.empty((len(vectors), columns), dtype), None if centroids is None else apart(centroids)
+    if quantiser is not None:
+        return coded(vectors, prepare, quantiser)
+    out = np.empty((len(vectors), prepare.outputs), np.float32)
     for part, x in prepared(vectors, prepare):
-        out[part] = x if coder is None else nearest_on_cores(x, coder)
+        out[part] = x
     return out
 
 

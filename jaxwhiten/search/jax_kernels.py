@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jax import lax
 
 from jaxwhiten.arrays import pad_rows
 from jaxwhiten.search.prepare import COSINE
-from jaxwhiten.shapes import Array, Float, Float32, Int, Shaped
+from jaxwhiten.shapes import Array, Float32, Int, Shaped
 
 TILE = 128  # rows per device are a multiple of this
 AGAIN_TILE = 32
@@ -26,10 +26,30 @@ def local_mesh() -> jax.sharding.Mesh:
     return jax.sharding.Mesh(np.array(jax.local_devices()), (_AXIS,))
 
 
-def on_all_devices(mesh: jax.sharding.Mesh, centroids: np.ndarray) -> jax.Array:
-    """Centroids on every device, in bfloat16 on accelerators."""
-    dtype = jnp.float32 if mesh.devices.flat[0].platform == "cpu" else jnp.bfloat16
-    return jax.device_put(jnp.asarray(centroids, dtype), jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()))
+class Decoder(NamedTuple):
+    """What decodes the codes of documents, and gives their lengths."""
+
+    centroids: Float32[Array, "groups values w"]
+    center: Float32[Array, " c"]  # coordinates of the mean about the origin
+    square: Float32[Array, ""]  # of the length of the mean
+    length: Float32[Array, ""] | None = None  # of decoded vectors, for the scores of version 0.1
+
+    def scores(self, products: Float32[Array, "q n"], squares: Float32[Array, " n"]) -> Float32[Array, "q n"]:
+        """Cosines from products with decoded vectors, and the squares of their lengths."""
+        if self.length is not None:
+            return products / self.length + COSINE / 2 * (1 - squares / self.length**2)
+        return products * lax.rsqrt(jnp.maximum(squares, jnp.finfo(jnp.float32).tiny))
+
+
+def decoder_on_all(
+    mesh: jax.sharding.Mesh, centroids: np.ndarray, center: tuple[np.ndarray, float], length: float | None
+) -> Decoder:
+    """A decoder on every device."""
+    mean, square = center
+    rms = None if length is None else jnp.float32(length)
+    parts = Decoder(jnp.float32(centroids), jnp.float32(mean), jnp.float32(square), rms)
+    placed: Decoder = jax.device_put(parts, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()))
+    return placed
 
 
 def sharded(mesh: jax.sharding.Mesh, stored: np.ndarray) -> jax.Array:
@@ -48,7 +68,7 @@ def searcher(mesh: jax.sharding.Mesh, k: int, block: int, recall_target: float |
     """The compiled search for one k: score documents, take the best per device, then of all."""
     P: Any = jax.sharding.PartitionSpec
 
-    def local(queries: Array, documents: Array, decoder: Array | None, size: Array) -> tuple[Array, Array]:
+    def local(queries: Array, documents: Array, decoder: Decoder | None, size: Array) -> tuple[Array, Array]:
         rows = documents.shape[0]
         first = lax.axis_index(_AXIS) * rows
         if block < rows:
@@ -64,7 +84,7 @@ def searcher(mesh: jax.sharding.Mesh, k: int, block: int, recall_target: float |
             )
         return values, first + ids
 
-    def search(queries: Array, documents: Array, decoder: Array | None, size: Array) -> Any:
+    def search(queries: Array, documents: Array, decoder: Decoder | None, size: Array) -> Any:
         sharded = jax.shard_map(
             local, mesh=mesh, in_specs=(P(), P(_AXIS), P(), P()), out_specs=(P(None, _AXIS), P(None, _AXIS))
         )
@@ -100,32 +120,37 @@ def tiled_top_k(scores: Float32[Array, "q n"], k: int, tile: int) -> tuple[Float
 
 
 def scored(
-    queries: Float32[Array, "q d"], documents: Shaped[Array, "n c"], decoder: Float[Array, "c 256 w"] | None = None
+    queries: Float32[Array, "q d"], documents: Shaped[Array, "n c"], decoder: Decoder | None = None
 ) -> Float32[Array, "q n"]:
-    """Inner products; for codes, scores from distances, see `jaxwhiten.search.prepare`."""
+    """Inner products; of codes, cosines of queries, whose last column is their product with the mean."""
     if decoder is None:
         return jnp.matmul(queries, documents.T, precision=lax.Precision.HIGHEST)
-    if len(queries) <= _FEW_QUERIES and decoder.dtype == jnp.float32:
-        return _looked_up(queries, documents, decoder)
-    decoded = decoder[jnp.arange(len(decoder)), documents].reshape(len(documents), -1)
-    precision = lax.Precision.HIGHEST if decoded.dtype == jnp.float32 else None
-    products = jnp.matmul(
-        queries.astype(decoded.dtype), decoded.T, precision=precision, preferred_element_type=jnp.float32
-    )
-    return products + COSINE / 2 * (1 - (decoded.astype(jnp.float32) ** 2).sum(axis=1))
+    centroids = decoder.centroids
+    groups = documents
+    if centroids.shape[1] == 16:
+        groups = jnp.stack([documents & 15, documents >> 4], axis=2).reshape(len(documents), -1)
+    asked, products = queries[:, :-1], queries[:, -1:]
+    if len(queries) <= _FEW_QUERIES:
+        return _looked_up(asked, products, groups, decoder)
+    decoded = centroids[jnp.arange(len(centroids)), groups].reshape(len(documents), -1)
+    squares = (decoded * (decoded + 2 * decoder.center)).sum(axis=1) + decoder.square
+    return decoder.scores(jnp.matmul(asked, decoded.T, precision=lax.Precision.HIGHEST) + products, squares)
 
 
 def _looked_up(
-    queries: Float32[Array, "q d"], documents: Shaped[Array, "n c"], decoder: Float32[Array, "c 256 w"]
+    asked: Float32[Array, "q d"], products: Float32[Array, "q 1"], groups: Shaped[Array, "n g"], decoder: Decoder
 ) -> Float32[Array, "q n"]:
-    """`scored` for codes on a CPU: a table per query holds the contribution of each byte, and these are summed."""
-    parts = queries.reshape(len(queries), len(decoder), -1)
-    products = jnp.einsum("qcw,cvw->qcv", parts, decoder, precision=lax.Precision.HIGHEST)
-    tables = (products - COSINE / 2 * (decoder**2).sum(axis=-1)).reshape(len(queries), -1)
-    places = documents + jnp.arange(len(decoder)) * decoder.shape[1]
+    """`scored` for codes and few queries: tables hold the contribution of each group, and these are summed."""
+    centroids = decoder.centroids
+    parts = asked.reshape(len(asked), len(centroids), -1)
+    tables = jnp.einsum("qcw,cvw->qcv", parts, centroids, precision=lax.Precision.HIGHEST).reshape(len(asked), -1)
+    center = decoder.center.reshape(len(centroids), 1, -1)
+    lengths = (centroids * (centroids + 2 * center)).sum(axis=-1).reshape(-1)
+    places = groups + jnp.arange(len(centroids)) * centroids.shape[1]
     # Unrolled: in a compiled loop XLA would write the looked-up values to memory before summing them.
-    sums = [table.at[places].get(mode="promise_in_bounds").sum(axis=1) for table in tables]
-    return jnp.stack(sums) + COSINE / 2
+    sums = [table.at[places].get(mode="promise_in_bounds").sum(axis=1) for table in [*tables, lengths]]
+    squares = sums.pop() + decoder.square
+    return decoder.scores(jnp.stack(sums) + products, squares)
 
 
 def top_k_by_blocks(
@@ -135,7 +160,7 @@ def top_k_by_blocks(
     k: int,
     block: int,
     tile: int,
-    decoder: Float[Array, "c 256 w"] | None = None,
+    decoder: Decoder | None = None,
 ) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
     """The k documents with the highest scores, without keeping all scores; ties go to the first.
 

@@ -1,8 +1,8 @@
 """Vectors in the form that an index stores and searches: checks, whitening, unit length, and the code of documents.
 
-A search ranks decoded codes z by the distance |sq − z|² to a query q of unit length. With s = m / c, where m is the
-root mean square of the lengths |z|, this ranks like q·u + c (1 − |u|²) / 2 for u = z / m, which is the cosine of q and
-z to the first order around a cosine of c and the length m. That is the score.
+The score of a document in codes is the cosine of the query with the decoded vector. Codes of version 0.1 are of vectors
+z of unit length, and their score is q·u + c (1 − |u|²) / 2 for u = z / m, where m is the root mean square of the lengths
+|z|. It follows from the distance |s q − z|² with s = m / c.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ import numpy as np
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import as_floats
 from jaxwhiten.codes import Code, Quantiser, SpectrumCode, make_code
+from jaxwhiten.codes.fit import fit
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.io import load_tensors, save_tensors
 from jaxwhiten.search.header import Codes
 from jaxwhiten.shapes import Float, Float32
-from jaxwhiten.whitening import Moments, Whitening, choose_gamma
+from jaxwhiten.space import VectorSpace
+from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 
 BLOCK_ROWS = 16384
 DEFAULT_BYTES = 48
-COSINE = 0.65  # of the first documents that are found
+COSINE = 0.65  # c, of the first documents that are found
 _PARTS = ("shift", "weight", "bias")
-_KIND = "index transform"
+KIND = "index transform"
 _TAKES = "pass raw vectors of its model, or pass sentences to jaxwhiten.search.search_text"
 
 
@@ -96,12 +98,12 @@ def write_map(file: Path, prepare: Affine, more: Mapping[str, np.ndarray] = {}) 
     """Writes the map's parts, and the arrays `more`, to a file of an index, if there are any."""
     parts = {} if prepare.matrix is None else dict(zip(_PARTS, prepare.parts, strict=True))
     if parts or more:
-        save_tensors(file, {**parts, **more}, kind=_KIND, header={})
+        save_tensors(file, {**parts, **more}, kind=KIND, header={})
 
 
 def read_map(file: Path | None, dimension: int, normalize: bool) -> tuple[Affine, dict[str, np.ndarray]]:
     """The map of raw vectors of this dimension, and all arrays of its file, if there is a file."""
-    tensors = {} if file is None else load_tensors(file, kind=_KIND)[0]
+    tensors = {} if file is None else load_tensors(file, kind=KIND)[0]
     if "weight" not in tensors:
         return preparation(None, dimension, normalize), tensors
     return Affine(*(tensors[name] for name in _PARTS), unit_length=normalize), tensors
@@ -112,65 +114,71 @@ class Coding(NamedTuple):
 
     prepare: Affine
     quantiser: Quantiser | None = None
-    fitted: Code | None = None  # the code behind it, if there is one
+    fitted: Whitening | Code | None = None  # what was fitted on the vectors, or the given code
     notes: tuple[str, ...] = ()  # for the user
 
     @property
     def record(self) -> Codes | None:
         """The code in the header of an index."""
         q = self.quantiser
-        return None if q is None else {"name": q.name, "bytes": q.nbytes, "length": q.length}
+        return None if q is None else {"name": q.name, "bytes": q.nbytes, "length": q.length, "coordinates": q.width}
 
 
 def choose(
-    codes: str | Code | Quantiser,
+    codes: str | Code,
     size: int | None,
     vectors: np.ndarray,
     whitening: Any,
-    prepare: Affine,
     *,
     encoding: Mapping[str, Any] | None = None,
-    halves: bool = False,
     tuned: bool | None = None,
 ) -> Coding:
-    """The fitted coding of `size` bytes for the arguments of `build_index`.
+    """The fitted coding of `size` bytes for the arguments of `build_index`; `encoding` is the record of the encoder.
 
-    `prepare` is the `preparation` by the whitening, `encoding` is the record of the vectors' encoder, and `halves` is
-    whether the backend scans halves of bytes.
+    Vectors of an encoder that is not fine-tuned for similarity are whitened before they are coded.
     """
-    if isinstance(codes, Code | Quantiser) and whitening is not None:
-        raise InputError("A fitted code has its own whitening: omit `whitening`.")
-    fitted, notes = None, tuple[str, ...]()
-    if isinstance(codes, Quantiser):
-        if halves and codes.bits > 4:
-            advice = f"use the encoder without its code, and bytes={codes.nbytes}"
-            raise InputError(f"Fast scan needs codes of 4-bit halves; the code {codes.name} has none: {advice}.")
-        quantiser = codes
-    elif isinstance(codes, Code):
-        quantiser, fitted = codes.quantiser(halves=halves), codes
+    if isinstance(codes, Code):
+        prepare = preparation(whitening, vectors.shape[1], normalize=whitening is not None)
+        if codes.n_features_in_ != prepare.outputs:
+            what = "vectors" if whitening is None else "whitened vectors"
+            raise InputError(f"The code is of {codes.n_features_in_} dimensions; the {what} have {prepare.outputs}.")
+        coding = Coding(prepare, codes.quantiser(), codes if whitening is None else whitening)
     elif codes == SpectrumCode.name:
-        if whitening is None:
+        size = DEFAULT_BYTES if size is None else size
+        untuned = tuned is False or (tuned is None and VectorSpace.of(encoding).tuned is False)
+        notes: tuple[str, ...] = ()
+        code = None
+        if whitening is None and untuned:
             moments = Moments(provenance=dict(encoding or {})).update(vectors)
-            gamma = choose_gamma(moments, tuned)
-            whitening, notes = Whitening.from_moments(moments, gamma=gamma.gamma), (str(gamma),)
-        fitted = SpectrumCode(bytes=DEFAULT_BYTES if size is None else size, halves=halves).fit(whitening)
-        quantiser = fitted.quantiser(halves=halves)
+            whitening, code, why = fit(moments, bytes=size, tuned=tuned)
+            notes = (why,)
+        prepare = preparation(whitening, vectors.shape[1])
+        if isinstance(whitening, Whitening):
+            code = code or SpectrumCode(bytes=size).fit(whitening)
+        else:
+            moments = Moments(provenance=dict(encoding or {}) if whitening is None else {})
+            for _, x in prepared(vectors, prepare):
+                moments.update(x)
+            code = SpectrumCode(bytes=size).fit(moments)
+        coding = Coding(prepare, code.quantiser(), code if whitening is None else whitening, notes)
     else:
+        prepare = preparation(whitening, vectors.shape[1])
         code = make_code(codes)
         for _, x in prepared(vectors, prepare):
             code.partial_fit(x)
-        quantiser = code.quantiser(halves=halves)  # only moves columns, so unit length may come before or after it
-        quantiser = quantiser._replace(affine=prepare.times(quantiser.affine.matrix))
-    if size not in (None, quantiser.nbytes):
-        raise InputError(f"The code {quantiser.name} has {quantiser.nbytes} bytes per vector: expected {size}.")
-    return Coding(quantiser.affine.in_float32(unit_length=True), quantiser, fitted, notes)
+        coding = Coding(prepare, code.quantiser())
+    assert coding.quantiser is not None
+    if size not in (None, coding.quantiser.nbytes):
+        name, nbytes = coding.quantiser.name, coding.quantiser.nbytes
+        raise InputError(f"The code {name} has {nbytes} bytes per vector: expected {size}.")
+    return coding
 
 
 def stretched(queries: np.ndarray, length: float) -> np.ndarray:
-    """Queries of unit length times s, for the lengths of decoded codes."""
+    """Queries of unit length times s, for codes of version 0.1."""
     return queries * np.float32(length / COSINE)
 
 
 def cosines(distances: np.ndarray, length: float) -> np.ndarray:
-    """The scores of squared distances to stretched queries."""
+    """The scores of squared distances to stretched queries, for codes of version 0.1."""
     return (1 / COSINE + COSINE - (COSINE / length**2) * distances) / 2

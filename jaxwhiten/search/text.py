@@ -166,7 +166,7 @@ def index_of(
         check_settings(backend, options, codes, rescore)
         Ids.of(ids, len(texts))
     if encoder.head.code is not None and not (codes or bytes or whitening):
-        codes = encoder.head.code.quantiser(mapped=True)
+        codes = encoder.head.code
     encoder = encoder.without_code()
     prompt = encoder.prompt_for("document")
     if vectors is None:

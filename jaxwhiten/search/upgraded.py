@@ -234,7 +234,7 @@ class Upgraded:
         with self._turn:
             if not self._pending() and self._finished is None:
                 old, texts, code = self.index, list(self._documents or ()), self.new.head.code
-                how: dict[str, Any] = {"codes": code and code.quantiser(mapped=True), "rescore": old.rescore}
+                how: dict[str, Any] = {"codes": code, "rescore": old.rescore}
                 if code is None and old.codes is not None:
                     sized = old.codes["name"] == "spectrum"
                     how |= {"codes": old.codes["name"], "bytes": old.codes["bytes"] if sized else None}

@@ -1,0 +1,52 @@
+"""The one way from moments to smaller vectors: a whitening, a code, or both."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from jaxwhiten.codes.spectrum import SpectrumCode
+from jaxwhiten.space import VectorSpace
+from jaxwhiten.whitening import Moments, Whitening, choose_gamma
+
+
+class Fit(NamedTuple):
+    """What makes vectors smaller: a whitening, a code of raw vectors, or a whitening and a code of its vectors."""
+
+    whitening: Whitening | None
+    code: SpectrumCode | None
+    why: str  # of the choice that was made, for the user; empty if there was none
+
+
+def fit(
+    moments: Moments, *, bytes: int | None = None, whiten: bool = False, tuned: bool | None = None, **params: Any
+) -> Fit:
+    """Fits a whitening, or a code of some bytes, on the moments of raw vectors.
+
+    A code stores the vectors of an encoder that is fine-tuned for similarity unchanged. Vectors of another encoder are
+    whitened first.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
+    >>> fitted = fit(Moments().update(rows), bytes=2, tuned=True)
+    >>> fitted.whitening, fitted.code
+    (None, SpectrumCode(bytes=2))
+
+    Args:
+      moments: Moments of the vectors, whose provenance records whether their encoder is fine-tuned.
+      bytes: Bytes of the code; None for a whitening alone.
+      whiten: Whether vectors are whitened before they are coded, whatever their encoder.
+      tuned: Overrides the record of the moments.
+      **params: Parameters of `Whitening`; they imply `whiten`. The default γ is `choose_gamma`'s.
+    """
+    known = VectorSpace.of(moments.provenance).tuned if tuned is None else tuned
+    if bytes is not None and not params and not whiten and known is not False:
+        return Fit(None, SpectrumCode(bytes=bytes).fit(moments), "")
+    why = ""
+    if "gamma" not in params:
+        choice = choose_gamma(moments, tuned)
+        params["gamma"] = choice.gamma
+        why = str(choice)
+    whitening = Whitening.from_moments(moments, **params)
+    code = None if bytes is None else SpectrumCode(bytes=bytes).fit(whitening)
+    if code is not None and why:
+        why = f"the vectors are whitened before they are coded, {why}"
+    return Fit(whitening, code, why)
