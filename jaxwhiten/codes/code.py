@@ -108,11 +108,11 @@ class Quantiser:
         return queries @ matrix, queries @ shift
 
     def scanned(self, asked: Float32[np.ndarray, "q c"]) -> Float32[np.ndarray, "q c"]:
-        """The points whose distances to coordinates rank vectors y nearly like the cosine: those of s q, for s = m / c.
+        """The points whose distances to coordinates rank vectors y nearly like the cosine: s q with s = m / c.
 
-        With m, the root mean square of the lengths |y|, |s q − y|² ranks like q·u + c (1 − |u|²) / 2 for u = y / m. This
-        is the cosine of q and y to the first order around the length m and the cosine c, which is taken halfway between
-        that of two vectors of the fit and 1.
+        With m, the root mean square of the lengths |y|, |s q − y|² ranks like q·u + c (1 − |u|²) / 2 for u = y / m.
+        This is the cosine of q and y to the first order around the length m and the cosine c, which is taken halfway
+        between that of two vectors of the fit and 1.
         """
         mean, square = self.center
         cosine = (1 + square / self.length**2) / 2

@@ -205,7 +205,7 @@ class _Search:
         self.fitted_on = f"these {len(self.data.documents):,} documents"
 
     def compare(self, way: Encoder) -> Int[np.ndarray, "q k"]:
-        """The nearest documents of each query by cosine, as an index finds them: documents may be coded, queries not."""
+        """The nearest documents of each query by cosine, as an index finds them; only documents may be coded."""
         stored = normalize(as_floats(way.head.finished(self.vectors, self.raw.head)))
         queries = normalize(way.without_code().head.finished(self.queries, self.raw.head))
         rows = max(1, _HELD // len(stored))

@@ -43,41 +43,14 @@ def within(default: int, least: int, most: int) -> Any:
     return field(default=default, metadata={"within": (least, most)})
 
 
-class Backend(ABC):
-    """Stored vectors and the search among them. It numbers rows and knows neither ids nor texts.
+class Store(ABC):
+    """Stored vectors and the search among them. It numbers rows and knows neither ids nor texts."""
 
-    A backend is one file: a subclass with its options, its capabilities and its files.
-    """
-
-    name: ClassVar[str]
-    Options: ClassVar[type[Any]] = make_dataclass("NoOptions", ())  # the dataclass of its options
     removes: ClassVar[bool] = False  # whether it can remove documents
-    codes: ClassVar[bool] = False  # whether it can store codes
 
     options: Any  # as used
     prepare: Affine  # applied to a raw vector before it is stored or searched for
     notes: Sequence[str] = ()  # for the user: an option was lowered, a sample was taken
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "name" in vars(cls):
-            BACKENDS[cls.name] = cls
-
-    @classmethod
-    @abstractmethod
-    def build(
-        cls,
-        vectors: Float[np.ndarray, "n d"],
-        options: Any,
-        coding: Coding,
-        stored: UInt8[np.ndarray, "n bytes"] | None,
-    ) -> Any:
-        """Stores checked raw vectors in this coding, or codes that are `stored` already."""
-
-    @classmethod
-    @abstractmethod
-    def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Any:
-        """Reads verified files by the names that `write` gave them; ValueError if they contradict the header."""
 
     @abstractmethod
     def write(self, folder: Path) -> None:
@@ -101,3 +74,32 @@ class Backend(ABC):
     @abstractmethod
     def nbytes(self) -> int:
         """Size of its files in bytes."""
+
+
+class Backend(Store):
+    """A way of storing and searching: a subclass of `Store` with a name, options and files, in one file of its own."""
+
+    name: ClassVar[str]
+    Options: ClassVar[type[Any]] = make_dataclass("NoOptions", ())  # the dataclass of its options
+    codes: ClassVar[bool] = False  # whether it can store codes
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" in vars(cls):
+            BACKENDS[cls.name] = cls
+
+    @classmethod
+    @abstractmethod
+    def build(
+        cls,
+        vectors: Float[np.ndarray, "n d"],
+        options: Any,
+        coding: Coding,
+        stored: UInt8[np.ndarray, "n bytes"] | None,
+    ) -> Store:
+        """Stores checked raw vectors in this coding, or codes that are `stored` already."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Store:
+        """Reads verified files by the names that `write` gave them; ValueError if they contradict the header."""

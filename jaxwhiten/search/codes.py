@@ -1,7 +1,7 @@
 """Documents stored as codes: found by a scan, and ordered by the cosines of the decoded vectors.
 
 A scan may rank by rounded distances. It gives more candidates than results, whose cosines are then computed from the
-stored codes. The codes lie in one file, row by row, which is a memory map in a loaded index; the scan keeps its own copy.
+stored codes. The codes lie in one file, row by row, a memory map in a loaded index; the scan keeps its own copy.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.codes import Quantiser
 from jaxwhiten.io import map_array
+from jaxwhiten.search.backend import Store
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import cosines, prepared, read_map, stretched, write_map
 from jaxwhiten.shapes import Float32, Int64, UInt8
@@ -72,6 +73,7 @@ def is_first_version(header: Header) -> bool:
     return header.codes is not None and "coordinates" not in header.codes
 
 
+@runtime_checkable
 class Scan(Protocol):
     """A search among codes by the Euclidean distance in coordinates, exact or rounded."""
 
@@ -88,8 +90,8 @@ class Scan(Protocol):
         """What a scan needs to be made from the codes again, as named arrays."""
 
 
-class CodedStore:
-    """The vectors of an index in codes, with the interface of a `Backend`.
+class CodedStore(Store):
+    """The vectors of an index in codes.
 
     `exact` is whether scores are cosines; in codes of version 0.1 they are those of the scan.
     """

@@ -25,7 +25,7 @@ from jaxwhiten.codes.code import Quantiser, behind, import_faiss, transforms
 from jaxwhiten.errors import MissingDependencyError, install_command
 from jaxwhiten.io import load_tensors
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.search.backend import Backend, within
+from jaxwhiten.search.backend import Backend, Store, within
 from jaxwhiten.search.codes import TRANSFORM, CodedStore, Scan, coded, is_first_version, read_codes
 from jaxwhiten.search.faiss_fields import check_fields, read_index
 from jaxwhiten.search.header import Header
@@ -74,7 +74,7 @@ class Faiss(Backend):
         self._faiss, self._chain, self._inner, self._index = import_faiss(), chain, inner, behind(chain, inner)
 
     @classmethod
-    def build(cls, vectors: np.ndarray, options: Any, coding: Coding, stored: np.ndarray | None) -> Any:
+    def build(cls, vectors: np.ndarray, options: Any, coding: Coding, stored: np.ndarray | None) -> Store:
         faiss, n, d, notes = cls._import(), len(vectors), coding.prepare.outputs, list[str]()
         cls._fit_options(options, n, notes)
         if coding.quantiser is not None:
@@ -98,7 +98,7 @@ class Faiss(Backend):
         return cls(options, coding.prepare, chain, inner, notes)
 
     @classmethod
-    def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Any:
+    def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Store:
         faiss = cls._import()
         if header.codes is not None:
             scan_of_file = None

@@ -34,7 +34,7 @@ class _Codes(TypedDict):
 
 
 class Codes(_Codes, total=False):
-    """The codes of an index. In those of version 0.1, which have no `coordinates`, queries are mapped like documents."""
+    """The codes of an index; those of version 0.1, which include a whitening, have no `coordinates`."""
 
     coordinates: int  # columns of the product quantizer
 

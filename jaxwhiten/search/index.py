@@ -22,7 +22,7 @@ from jaxwhiten.io import writing
 from jaxwhiten.locks import SharedLock, locked
 from jaxwhiten.records import from_json
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
-from jaxwhiten.search.backend import BACKENDS, CODED, Backend, backend_with
+from jaxwhiten.search.backend import BACKENDS, CODED, Store, backend_with
 from jaxwhiten.search.header import (
     FITTED,
     HEADER,
@@ -72,7 +72,7 @@ class Index(About):
     ['b', 'c', 'd']
     """
 
-    store: Backend  # holds the vectors
+    store: Store  # holds the vectors
     table: Ids  # maps rows to ids
     documents: Sequence[str] | None = None  # the texts by row
     fitted: Whitening | Code | None = None  # on the vectors, for their code

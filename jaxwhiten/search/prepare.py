@@ -1,8 +1,8 @@
 """Vectors in the form that an index stores and searches: checks, whitening, unit length, and the code of documents.
 
-The score of a document in codes is the cosine of the query with the decoded vector. Codes of version 0.1 are of vectors
-z of unit length, and their score is q·u + c (1 − |u|²) / 2 for u = z / m, where m is the root mean square of the lengths
-|z|. It follows from the distance |s q − z|² with s = m / c.
+The score of a document in codes is the cosine of the query with the decoded vector. Codes of version 0.1 are of
+vectors z of unit length, and their score is q·u + c (1 − |u|²) / 2 for u = z / m, where m is the root mean square of
+the lengths |z|. It follows from the distance |s q − z|² with s = m / c.
 """
 
 from __future__ import annotations
