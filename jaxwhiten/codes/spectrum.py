@@ -92,9 +92,11 @@ class SpectrumCode(Code):
           X: `Moments` of the vectors to be coded; [n, d] rows of them; or a fitted `Whitening`, if its vectors, scaled
             to unit length, are to be coded.
           mean: [d] mean of the vectors to be coded, or their `Moments`, if X comes from another corpus: the code then
-            has the axes of X about this mean. None takes the mean of X.
+            has the axes of X about this mean. None takes the mean of X; a whitening has it inside.
         """
         whitened = isinstance(X, Whitening)
+        if whitened and mean is not None:
+            raise InputError("A whitening has its mean inside: pass whitening.with_mean(mean), and omit mean.")
         axes: Whitening = (
             X if whitened else Whitening.from_moments(X if isinstance(X, Moments) else Moments.of(X), gamma=0)
         )

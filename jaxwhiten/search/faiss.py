@@ -387,7 +387,7 @@ def _through(chain: list[Any], x: np.ndarray) -> np.ndarray:
 
 
 def _within(numbers: np.ndarray, count: int) -> bool:
-    return bool(len(numbers)) and numbers.min() >= 0 and numbers.max() < count
+    return bool(len(numbers) and numbers.min() >= 0 and numbers.max() < count)
 
 
 def _lower(options: Any, name: str, limit: int, n: int, reason: str, notes: list[str]) -> None:
