@@ -151,7 +151,7 @@ def packed(groups: UInt8[Any, "n groups"], bits: int) -> Any:
 
 def unpacked(codes: UInt8[np.ndarray, "n bytes"], bits: int) -> UInt8[np.ndarray, "n groups"]:
     """The reverse of `packed`."""
-    return codes if bits == 8 else np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), -1)
+    return codes if bits == 8 else np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), 2 * codes.shape[1])
 
 
 class Code(Estimator):
