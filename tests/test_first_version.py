@@ -1,0 +1,103 @@
+"""What version 0.1 wrote is read, gives what it gave, and goes on; its codes included a whitening and unit length."""
+
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder
+from jaxwhiten.arrays import normalize
+from jaxwhiten.codes import load_code, load_first_version
+from jaxwhiten.errors import FormatError
+from jaxwhiten.search import load_index
+from tests.data.first_version import KINDS, N
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("first_version")
+    with tarfile.open(Path(__file__).parent / "data" / "first_version.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder):
+    with np.load(folder / "results.npz") as file:
+        return dict(file)
+
+
+def check(index, results, name):
+    """Scores are those of version 0.1, and ids where no other document has the score."""
+    scores, ids = index.search(results["queries"], 10)
+    wanted = results[f"{name}scores"]
+    np.testing.assert_allclose(scores, wanted, atol=1e-5)
+    apart = np.diff(wanted, axis=1, prepend=np.inf, append=-np.inf) < -2e-5
+    alone = apart[:, :-1] & apart[:, 1:]
+    alone[:, -1] = False  # the next document is not known
+    assert alone.any() or "binary" in name
+    np.testing.assert_array_equal(ids[alone], results[f"{name}ids"][alone])
+    for row in (0, 7):
+        one = index.search(results["queries"][row : row + 1], 10)
+        np.testing.assert_allclose(one[0][0], scores[row], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_index_gives_its_old_results_grows_and_shrinks(folder, results, kind, tmp_path):
+    if not kind.startswith("jax"):
+        pytest.importorskip("faiss")
+    index = load_index(folder / kind)
+    check(index, results, f"{kind}.")
+    index.save(tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "header.json").read_text())["codes"] == index.codes
+    again = load_index(tmp_path / "again")
+    check(again, results, f"{kind}.")
+    again.add(results["more"])
+    check(again, results, f"{kind}.more_")
+    again.save(tmp_path / "again")
+    again = load_index(tmp_path / "again")
+    check(again, results, f"{kind}.more_")
+    again.remove(np.arange(N, N + len(results["more"])))
+    check(again, results, f"{kind}.")
+    assert index.backend == ("jax" if kind.startswith("jax") else KINDS[kind][0].replace("fast", "flat"))
+
+
+def test_a_model_folder_gives_its_old_codes_also_when_it_is_saved_again(folder, results, tmp_path):
+    texts = json.loads((folder / "texts.json").read_text())
+    encoder = Encoder.from_pretrained(folder / "model", engine="jax")
+    encoder.save(tmp_path / "again")
+    for one in (encoder, Encoder.from_pretrained(tmp_path / "again", engine="jax")):
+        codes = one.encode(texts[:20])
+        np.testing.assert_array_equal(codes, results["model.codes"])
+        vectors = one.without_code().encode(texts[:20])
+        np.testing.assert_allclose(vectors, results["model.vectors"], atol=1e-5)
+        assert codes.space == vectors.space
+        cosines = (normalize(codes.decode()) * normalize(vectors)).sum(axis=1)
+        assert cosines.mean() > 0.85
+        index = one.index(texts[:40], backend="jax")
+        hits = index.search(texts[40:44], 5)
+        found = one.head.code.scores(one.without_code().encode(texts[40:44]), one.encode(texts[:40]))
+        np.testing.assert_allclose([[hit.score for hit in row] for row in hits], -np.sort(-found)[:, :5], atol=1e-5)
+        shared = [len({hit.id for hit in row} & set(old)) for row, old in zip(hits, results["model.ids"], strict=True)]
+        assert np.mean(shared) >= 4  # the order was the cosine to first order
+
+
+def test_a_code_file_is_read_as_a_whitening_and_a_code_or_refused_with_advice(folder, results):
+    whitening, code = load_first_version(folder / "code.safetensors")
+    x = normalize(whitening.transform(results["queries"]))
+    np.testing.assert_allclose(x, results["code.mapped"], atol=1e-5)
+    np.testing.assert_array_equal(code.encode(x), results["code.codes"])
+    with pytest.raises(FormatError, match=r"0\.1, whose codes whitened vectors: fit it again with `jaxwhiten fit`"):
+        load_code(folder / "code.safetensors")
+
+
+def test_other_files_are_not_of_the_first_version(folder, tmp_path):
+    assert load_first_version(folder / "model" / "whitening.safetensors") is None
+    content = bytearray((folder / "code.safetensors").read_bytes())
+    content[-9] ^= 255
+    (tmp_path / "code").write_bytes(content)
+    assert load_first_version(tmp_path / "code") is None
+    with pytest.raises(FormatError, match="checksum"):
+        load_code(tmp_path / "code")
