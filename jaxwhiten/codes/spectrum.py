@@ -212,11 +212,15 @@ class SpectrumCode(Code):
         lost = np.array([made.lost], np.float64)
         return {**self._state.axes.tensors(), "group": made.group, "centroids": made.centroids, "lost": lost}
 
-    def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
-        if "lost" not in tensors:
+    @classmethod
+    def _restored(cls: type[S], tensors: Mapping[str, np.ndarray], provenance: dict[str, Any]) -> S:
+        if "settings" in tensors:
             raise ValueError(
                 "it was written by version 0.1, whose codes whitened vectors: fit it again with `jaxwhiten fit`"
             )
+        return super()._restored(tensors, provenance)
+
+    def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
         group, centroids, lost = tensors["group"], tensors["centroids"], float(tensors["lost"].item())
         groups, width = 2 * self.bytes, _checked(group, centroids, lost, d)
         if centroids.shape not in ((groups, _POINTS, width), (self.bytes, 256, width)):  # the second of version 0.1
@@ -274,12 +278,12 @@ def unit_length(whitening: Whitening) -> Whitening:
     assert affine.matrix is not None
     mean = (whitening.mean_ - affine.shift) @ affine.matrix
     size = float(variances.sum() + mean @ mean)
-    order = np.argsort(-variances, kind="stable")
-    variances = np.where(np.arange(len(scales)) < whitening.rank_, variances, 0.0)[order]
+    variances = np.where(np.arange(len(scales)) < whitening.rank_, variances, 0.0)
+    variances = np.minimum.accumulate(variances)  # they descend, but for rounding: with γ = 1 all are equal
     k = len(scales)
     result = Whitening(gamma=0)
     tensors = {"n": np.array([whitening.n_samples_seen_]), "mean": mean / np.sqrt(size), "noise": np.zeros(k)}
-    result.restore({**tensors, "components": np.eye(k)[:, order], "eigenvalues": variances / size}, k)
+    result.restore({**tensors, "components": np.eye(k), "eigenvalues": variances / size}, k)
     return result
 
 
