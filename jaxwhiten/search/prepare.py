@@ -102,8 +102,13 @@ def write_map(file: Path, prepare: Affine, more: Mapping[str, np.ndarray] = {}) 
 
 
 def read_map(file: Path | None, dimension: int, normalize: bool) -> tuple[Affine, dict[str, np.ndarray]]:
-    """The map of raw vectors of this dimension, and all arrays of its file, if there is a file."""
+    """The map of raw vectors of this dimension, and all arrays of its file, if there is a file.
+
+    ValueError if a number is not finite.
+    """
     tensors = {} if file is None else load_tensors(file, kind=KIND)[0]
+    if any(array.dtype.kind == "f" and not np.isfinite(array).all() for array in tensors.values()):
+        raise ValueError("a number of the transform is NaN or infinite")
     if "weight" not in tensors:
         return preparation(None, dimension, normalize), tensors
     return Affine(*(tensors[name] for name in _PARTS), unit_length=normalize), tensors
