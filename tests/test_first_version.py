@@ -1,8 +1,6 @@
 """What version 0.1 wrote is read, gives what it gave, and goes on; its codes included a whitening and unit length."""
 
 import json
-import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,16 +14,8 @@ from tests.data.first_version import KINDS, N
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("first_version")
-    with tarfile.open(Path(__file__).parent / "data" / "first_version.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def results(folder):
-    with np.load(folder / "results.npz") as file:
+def results(first_version):
+    with np.load(first_version / "results.npz") as file:
         return dict(file)
 
 
@@ -45,10 +35,10 @@ def check(index, results, name):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_index_gives_its_old_results_grows_and_shrinks(folder, results, kind, tmp_path):
+def test_an_index_gives_its_old_results_grows_and_shrinks(first_version, results, kind, tmp_path):
     if not kind.startswith("jax"):
         pytest.importorskip("faiss")
-    index = load_index(folder / kind)
+    index = load_index(first_version / kind)
     check(index, results, f"{kind}.")
     index.save(tmp_path / "again")
     assert json.loads((tmp_path / "again" / "header.json").read_text())["codes"] == index.codes
@@ -64,9 +54,9 @@ def test_an_index_gives_its_old_results_grows_and_shrinks(folder, results, kind,
     assert index.backend == ("jax" if kind.startswith("jax") else KINDS[kind][0].replace("fast", "flat"))
 
 
-def test_a_model_folder_gives_its_old_codes_also_when_it_is_saved_again(folder, results, tmp_path):
-    texts = json.loads((folder / "texts.json").read_text())
-    encoder = Encoder.from_pretrained(folder / "model", engine="jax")
+def test_a_model_folder_gives_its_old_codes_also_when_it_is_saved_again(first_version, results, tmp_path):
+    texts = json.loads((first_version / "texts.json").read_text())
+    encoder = Encoder.from_pretrained(first_version / "model", engine="jax")
     encoder.save(tmp_path / "again")
     for one in (encoder, Encoder.from_pretrained(tmp_path / "again", engine="jax")):
         codes = one.encode(texts[:20])
@@ -84,18 +74,18 @@ def test_a_model_folder_gives_its_old_codes_also_when_it_is_saved_again(folder, 
         assert np.mean(shared) >= 4  # the order was the cosine to first order
 
 
-def test_a_code_file_is_read_as_a_whitening_and_a_code_or_refused_with_advice(folder, results):
-    whitening, code = load_first_version(folder / "code.safetensors")
+def test_a_code_file_is_read_as_a_whitening_and_a_code_or_refused_with_advice(first_version, results):
+    whitening, code = load_first_version(first_version / "code.safetensors")
     x = normalize(whitening.transform(results["queries"]))
     np.testing.assert_allclose(x, results["code.mapped"], atol=1e-5)
     np.testing.assert_array_equal(code.encode(x), results["code.codes"])
     with pytest.raises(FormatError, match=r"0\.1, whose codes whitened vectors: fit it again with `jaxwhiten fit`"):
-        load_code(folder / "code.safetensors")
+        load_code(first_version / "code.safetensors")
 
 
-def test_other_files_are_not_of_the_first_version(folder, tmp_path):
-    assert load_first_version(folder / "model" / "whitening.safetensors") is None
-    content = bytearray((folder / "code.safetensors").read_bytes())
+def test_other_files_are_not_of_the_first_version(first_version, tmp_path):
+    assert load_first_version(first_version / "model" / "whitening.safetensors") is None
+    content = bytearray((first_version / "code.safetensors").read_bytes())
     content[-9] ^= 255
     (tmp_path / "code").write_bytes(content)
     assert load_first_version(tmp_path / "code") is None
