@@ -60,11 +60,10 @@ class Answers:
         return read(connection)
 
     def hold(self):
-        """From now on the loop does nothing; the request that holds it."""
+        """From now on the loop does nothing."""
         connection = self.connect()
         connection.sendall(GET.replace(b"/", b"/hold", 1))
         assert self.held.wait(10)
-        return connection
 
     def end(self):
         self.server.should_exit = True
@@ -96,22 +95,26 @@ def answers():
         yield server
 
 
-def test_what_was_sent_before_the_end_is_answered(answers, monkeypatch):
-    """The kernel accepts connections, and their requests, before the server does."""
+@pytest.mark.parametrize("kind", ["kept", "begun", "silent", "waiting"])
+def test_what_was_sent_before_the_end_is_answered(answers, monkeypatch, kind):
+    """The kernel accepts connections, and their requests, before the server does; and clients send a moment later."""
     monkeypatch.setattr(connection_module(), "_GRACE", 10.0)
-    kept, fresh, half = ([answers.connect() for _ in range(5)] for _ in range(3))
-    for connection in kept:
-        assert b"connection: close" not in answers.ask(connection)
-    for connection in half:
-        connection.sendall(GET[:9])
-    first = answers.hold()
-    new = [answers.connect() for _ in range(40)]
-    for connection in [*kept, *new]:
-        connection.sendall(GET)
+    connections, rest = [answers.connect() for _ in range(5)], GET
+    for connection in connections:
+        if kind == "kept":
+            assert b"connection: close" not in answers.ask(connection)
+        if kind == "begun":
+            connection.sendall(GET[:9])
+            rest = GET[9:]
+    answers.hold()
+    if kind == "waiting":
+        connections += [answers.connect() for _ in range(40)]
+    if kind in ("kept", "waiting"):
+        for connection in connections:
+            connection.sendall(rest)
+        rest = b""
     answers.end()
-    for connection in [first, *kept, *new]:
-        assert read(connection).startswith(b"HTTP/1.1 200 ")
-    for connection, rest in [(one, GET) for one in fresh] + [(one, GET[9:]) for one in half]:
+    for connection in connections:
         answer = answers.ask(connection, rest)
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert b"connection: close" in answer
