@@ -63,9 +63,10 @@ def listen(host: str = "127.0.0.1", port: int = 8000) -> tuple[socket.socket, st
 
 def run(app: Any, listening: socket.socket) -> None:
     """Serves an application until SIGTERM or Ctrl-C; requests that were sent before are answered."""
-    # uvicorn raises SIGTERM again when all is answered: the process then ends by itself.
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    server = Server(config_of(app))
+    # uvicorn handles SIGTERM from its start, and raises it again when all is answered: the process then ends by itself.
+    before = signal.signal(signal.SIGTERM, server.handle_exit)
     try:
-        Server(config_of(app)).run([listening])
+        server.run([listening])
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import signal
 import socket
 import threading
 import time
@@ -120,6 +122,31 @@ def test_what_was_sent_before_the_end_is_answered(answers, monkeypatch, kind):
         assert b"connection: close" in answer
     with pytest.raises(ConnectionRefusedError):
         answers.connect()
+
+
+def test_sigterm_during_the_start_ends_the_server(monkeypatch):
+    """uvicorn has no handler for it yet."""
+    import uvicorn
+
+    from jaxwhiten import serving
+
+    load, signals = uvicorn.Config.get_loop_factory, []
+
+    def start(config):
+        signals.append(signal.raise_signal(signal.SIGTERM))
+        return load(config)
+
+    server = Answers()
+    monkeypatch.setattr(uvicorn.Config, "get_loop_factory", start)
+    again = threading.Timer(3, lambda: signals.append(os.kill(os.getpid(), signal.SIGTERM)))
+    again.start()
+    with server.connections, server.listening:
+        connection = server.connect()
+        connection.sendall(GET)
+        serving.run(server, server.listening)
+        assert read(connection).startswith(b"HTTP/1.1 200 ")
+    again.cancel()
+    assert len(signals) == 1
 
 
 STARTS = {
