@@ -24,6 +24,7 @@ class Transport(asyncio.BufferedProtocol):
     def __init__(self, transport: Any, protocol: Protocol):
         self._transport, self._left = transport, _DROPPED
         self.protocol: Protocol | None = protocol  # until the connection is lost
+        self.keep_alive = True  # after the answer to the request
         self._end: asyncio.TimerHandle | None = None
         self.write, self.is_closing = transport.write, transport.is_closing
 
@@ -64,7 +65,6 @@ class Protocol(HttpToolsProtocol):
 
     transport: Transport  # type: ignore[assignment]
     _pending = 0  # bytes since the parser last came to an end: of the headers, a piece of the body, or the request
-    _keep_alive = True  # after the request's answer
 
     @property
     def unfinished(self) -> bool:
@@ -106,7 +106,7 @@ class Protocol(HttpToolsProtocol):
         self._pending = 0
         super().on_headers_complete()
         # An answer before the end of its request is the last one: nobody knows how much the client still sends.
-        self._keep_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
+        self.transport.keep_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
 
     def on_body(self, body: bytes) -> None:
         self._pending = 0
@@ -116,11 +116,11 @@ class Protocol(HttpToolsProtocol):
         self._pending = 0
         super().on_message_complete()
         if not self.cycle.response_started:
-            self.cycle.keep_alive = self._keep_alive
+            self.cycle.keep_alive = self.transport.keep_alive
 
     def shutdown(self) -> None:
         """Ends the connection after the answers to requests that have begun, or may be on their way."""
-        self._keep_alive = False
+        self.transport.keep_alive = False
         if self.transport.is_closing():
             self.transport.close_in(_GRACE)
         elif self.cycle is None or (self._pending and self.cycle.response_complete):
