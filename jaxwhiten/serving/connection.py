@@ -35,6 +35,10 @@ class Transport(asyncio.BufferedProtocol):
             self._transport.close()
             return
         self.write, self.is_closing = lambda data: None, lambda: True
+        cycle = self.protocol.cycle
+        if cycle is not None and not cycle.response_complete:  # its request became unreadable
+            cycle.disconnected = True
+            cycle.message_event.set()
         self._transport.set_protocol(self)
         self._transport.resume_reading()
         with contextlib.suppress(OSError):  # the client is gone
