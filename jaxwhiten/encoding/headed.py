@@ -228,8 +228,8 @@ class Headed:
         return self._with_head(self.head.without_code())
 
     def before_whitening(self: H) -> H:
-        """This encoder up to its whitening, for vectors to fit it on; itself if it has no whitening."""
-        return self if self.head.whitening is None else self._with_head(self.head.before_whitening())
+        """This encoder up to its whitening, or else its code, for vectors to fit it on; itself if it has neither."""
+        return self.without_code() if self.head.whitening is None else self._with_head(self.head.before_whitening())
 
     def check_whitening(
         self, whitening: Whitening | Code, where: str = "the whitening", role: str | None = None
