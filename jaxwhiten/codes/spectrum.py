@@ -107,9 +107,8 @@ class SpectrumCode(Code):
         about, origin = axes._told(), axes._origin
         if whitened:
             axes, origin = unit_length(axes), None
-            about = {
-                name: value for name, value in about.items() if name in ("corpus", "date", "version", "fit_seconds")
-            }
+            kept = ("corpus", "date", "version", "fit_seconds")
+            about = {name: value for name, value in about.items() if name in kept} | {"whitening": X.affine.hash()}
         self._check_params(axes.n_features_in_)
         state = _State(axes, {})
         self._made(state)  # raises if the axes cannot fill the bytes

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from jaxwhiten.codes import Code
+from jaxwhiten.codes import Code, check_whitened
 from jaxwhiten.codes.fit import Fit
 from jaxwhiten.encoding import similarity
 from jaxwhiten.encoding.loading import tokenizer_for
@@ -213,10 +213,11 @@ class Headed:
             one replaces it and is of the vectors of `without_code`. Queries are encoded by `without_code`.
 
         Raises:
-          MismatchError: The code was fitted on vectors of another encoder, pooling or width.
+          MismatchError: The code was fitted on vectors of another encoder, pooling or width, or for another whitening.
         """
         floats = self.without_code()
         floats.check_whitening(code, "the code")
+        check_whitened(code, floats.head.whitening)
         return floats.then(Quantise.of(code))
 
     def without_code(self: H) -> H:

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import as_floats
-from jaxwhiten.codes import Code, Quantiser, SpectrumCode, make_code
+from jaxwhiten.codes import Code, Quantiser, SpectrumCode, check_whitened, make_code
 from jaxwhiten.codes.fit import fit
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.io import load_tensors, save_tensors
@@ -147,6 +147,8 @@ def choose(
         if codes.n_features_in_ != prepare.outputs:
             what = "vectors" if whitening is None else "whitened vectors"
             raise InputError(f"The code is of {codes.n_features_in_} dimensions; the {what} have {prepare.outputs}.")
+        if whitening is not None:  # otherwise the vectors may be whitened already
+            check_whitened(codes, whitening)
         coding = Coding(prepare, codes.quantiser(), codes if whitening is None else whitening)
     elif codes == SpectrumCode.name:
         size = DEFAULT_BYTES if size is None else size
