@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Whitening
-from jaxwhiten.codes import SpectrumCode, UBinary, make_code
+from jaxwhiten.codes import SpectrumCode, UBinary, load_code, make_code
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 from jaxwhiten.export import export_sentence_transformer
 from jaxwhiten.head import CODE_FILE, Normalize, Quantise, Truncate
@@ -89,6 +89,14 @@ def test_a_code_of_whitened_vectors_follows_the_whitening(encoder, rows, tmp_pat
     assert coded.with_code(bits).dimension == 3  # takes the place of the code before
     with pytest.raises(MismatchError, match="space of the code: expected dimension=20, got 32"):
         encoder.with_code(code)
+    other = encoder.with_whitening(whitening.with_params(gamma=1.0))
+    with pytest.raises(MismatchError, match="vectors of a whitening, and these are of another one"):
+        other.with_code(code)
+    of_all = SpectrumCode(bytes=6).fit(Whitening().fit(rows))
+    of_all.save(tmp_path / "code.safetensors")
+    for each in (of_all, load_code(tmp_path / "code.safetensors")):
+        with pytest.raises(MismatchError, match="vectors of a whitening, and these are of none"):
+            encoder.with_code(each)
 
 
 def test_whatever_cannot_be_is_refused(encoder, rows, tmp_path):
