@@ -1,6 +1,6 @@
 """Training rows per second beside sentence-transformers' trainer: the same encoder, rows, batch size and lengths.
 
-    python -m benchmarks.train_throughput [--rows 2000] [--batch-size 16] [--steps 30] [--rounds 5]
+    python -m benchmarks.train_throughput [--rows 2000] [--batch-size 16] [--steps 30] [--rounds 5] [--model FOLDER]
 
 Cosine regression on STS-B (on sts_sample where STS-B is not at hand), float32, AdamW, dropout on, mean pooling, at most
 128 tokens, the same constant rate. Both group rows by length. Ours compiles its step once for each of four padded
@@ -181,6 +181,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--model", default=MODEL, help="all-MiniLM-L6-v2, where it lies")
     args = parser.parse_args()
     logging.disable(logging.WARNING)
 
@@ -193,7 +194,7 @@ def main() -> None:
     columns = [[column[i] for i in chosen] for column in examples.columns.values()]
     scores = np.asarray(examples.label, np.float32)[chosen]
 
-    ours = Ours(MODEL, columns, scores, args.batch_size, args.steps)
+    ours = Ours(args.model, columns, scores, args.batch_size, args.steps)
     peer = Peer(ours.folder, columns, scores, ours.lengths, args.batch_size, args.steps)
     contestants: dict[str, Ours | Peer] = {"jaxwhiten": ours, "sentence-transformers": peer}
     for contestant in contestants.values():
