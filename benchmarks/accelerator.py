@@ -4,6 +4,7 @@
 
 - `parity`: vectors of real weights on the device beside those of the CPU, float32 and bfloat16, short and long texts.
 - `codes`: a million vectors coded in 48 bytes, and searched exactly as codes, beside FAISS on the CPU.
+- `coded_search`: codes of 16 points per half byte, searched in each way that a device has, beside float32.
 - The others are benchmarks of their own, with arguments that suit an accelerator. Where PyTorch, sentence-transformers
   and the GPU build of FAISS are installed, they run on the same device.
 
@@ -22,7 +23,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,10 @@ OTHERS = {
     "encode": ("--tokens 200000 --rounds 3", "--tokens 2000 --rounds 1 --no-base"),
     "train_throughput": ("--rows 5000 --batch-size 128 --rounds 3", "--rows 64 --steps 2 --rounds 1"),
     "whitening_fit": ("--rounds 3", "--rows 4000 --width 64 --rounds 1"),
+    "coded_search": (
+        "--documents 1000000,10000000",
+        "--documents 3000 --queries 1,16 --bytes 24 --rounds 1",
+    ),
     "search_scale": (
         "--queries 100000 --rounds 3",
         "--documents 3000 --queries 3000 --sample 50 --rounds 1 --slices 2",
@@ -111,11 +116,16 @@ def codes(few: bool, _model: str) -> dict[str, Any]:
 OWN = {"parity": parity, "codes": codes}
 
 
-def parts_of(folder: Path) -> dict[str, Any]:
-    """The parts of a folder, each as its program wrote it."""
-    order = {name: place for place, name in enumerate([*OWN, *OTHERS])}
-    files = sorted(folder.glob("*.json"), key=lambda file: order.get(file.stem, len(order)))
-    return {file.stem: json.loads(file.read_text()) for file in files if file.stem in order}
+def parts_of(folders: Sequence[Path]) -> dict[str, Any]:
+    """The parts in some folders, each as its program wrote it; of a part with rows in several folders, all rows."""
+    parts: dict[str, Any] = {}
+    for name in (*OWN, *OTHERS):
+        for file in (folder / f"{name}.json" for folder in folders if (folder / f"{name}.json").is_file()):
+            part = json.loads(file.read_text())
+            if "rows" in parts.get(name, {}) and isinstance(part["rows"], list):
+                part = {**part, "rows": parts[name]["rows"] + part["rows"]}
+            parts[name] = part
+    return parts
 
 
 def device_name(parts: Mapping[str, Any]) -> str:
@@ -125,12 +135,16 @@ def device_name(parts: Mapping[str, Any]) -> str:
     return found[1].lower() if found else "accelerator"
 
 
-def combine(missing: Mapping[str, str]) -> None:
-    """Writes one file of all parts, and of those that are missing with the reason; named by the device."""
-    parts = parts_of(PARTS)
+def combine(stopped: Mapping[str, str], *folders: Path) -> None:
+    """Writes one file of all parts, and of those that are missing or were stopped; named by the device."""
+    parts = parts_of(folders)
+    missing = {name: "not run" for name in (*OWN, *OTHERS) if name not in parts} | stopped
     if parts:  # without `save`, which would take the device's memory in this process
         path = RESULTS / f"{device_name(parts)}.json"
-        path.write_text(json.dumps({"command": command(), "missing": dict(missing), "parts": parts}, indent=2) + "\n")
+        path.write_text(
+            json.dumps({"command": command().partition(" --combine")[0], "missing": missing, "parts": parts}, indent=2)
+            + "\n"
+        )
         print(f"wrote {path}", flush=True)
 
 
@@ -139,7 +153,11 @@ def main() -> None:
     parser.add_argument("--only", default=",".join([*OWN, *OTHERS]), help="names, comma-separated; default: all")
     parser.add_argument("--model", default=MODEL, help="all-MiniLM-L6-v2, where it lies")
     parser.add_argument("--seconds", type=float, default=600, help="for all parts together; then they are stopped")
+    parser.add_argument("--combine", nargs="+", type=Path, help="only combine the parts in these folders")
     args = parser.parse_args()
+    if args.combine:
+        combine({}, *args.combine)
+        return
     names = args.only.split(",")
     if len(names) == 1 and names[0] in OWN:
         import jax
@@ -167,7 +185,7 @@ def main() -> None:
         print(f"== {name}: exit {code} after {time.monotonic() - start:.0f} s", flush=True)
         if code:
             missing[name] = code if isinstance(code, str) else f"exit {code}"
-        combine(missing)
+        combine(missing, PARTS)
     if missing:
         raise SystemExit(f"Not measured to the end: {', '.join(missing)}")
 

@@ -28,6 +28,8 @@ from jaxwhiten.search import jax_kernels as kernels
 WIDTH, K, CHECKED = 384, 10, 64
 BLOCK = 100_000
 FAISS_DOCUMENTS = 1_000_000  # at most
+# The last only for few queries: see `jaxwhiten.search.jax_kernels`.
+WAYS = {"cpu": ["passes", "gather", "bytes"], "gpu": ["gather", "selects", "bytes"], "tpu": ["selects", "gather"]}
 REPEATS = 4  # of a call, whose mean is one time
 
 
@@ -74,8 +76,13 @@ class Coded:
 
         self.codes = jnp.concatenate([encode(part) for part in vectors.parts])[: vectors.rows]
         self.mean, self.size = vectors.mean, vectors.size
-        self.points = jax.device_put(
-            kernels.points_of(self.centroids, vectors.mean @ self.map, float(vectors.mean @ vectors.mean))
+        mesh = jax.sharding.Mesh(np.array(jax.local_devices()[:1]), kernels.local_mesh().axis_names)
+        self.placed = kernels.place_codes(
+            mesh,
+            np.asarray(self.codes[: self.size]),
+            self.centroids,
+            self.mean @ self.map,
+            float(self.mean @ self.mean),
         )
         self.raw = vectors.queries
         self.queries, self.offsets = vectors.queries @ self.map, vectors.queries @ vectors.mean
@@ -122,56 +129,41 @@ def fast_scan(coded: Coded) -> Any:
     return index
 
 
-def ways_of(count: int, full: bool, on_cpu: bool) -> list[tuple[str, int, int, bool]]:
-    """Of decoding, documents per block and per tile, and whether 1 / |y| is stored."""
-    block = max(1 << 13, min(1 << 17, (1 << 26) // count)) if not on_cpu else 1 << 13
-    found = [("gather", block, tile, True) for tile in (8, 32)]
-    if count <= 16:
-        found += [("bytes", 1 << 20, tile, True) for tile in (8, 32)] + [("gather", 1 << 20, 32, True)]
-    if full:
-        found += [(way, block, 8, True) for way in ("select", "tree", "onehot")] + [("gather", block, 8, False)]
-        found += [("lookup", block, 8, True), ("fused", 1 << 20, 8, True)] if count == 1 else []
-    return found
-
-
 def measure(
-    vectors: Vectors, coded: Coded, size: int, count: int, full: bool, rounds: int, faiss_index: Any, documents: Any
+    vectors: Vectors, coded: Coded, size: int, count: int, ways: list[str], rounds: int, faiss_index: Any, exact: Any
 ) -> dict[str, Any]:
     """All ways for one number of queries."""
     mesh = kernels.local_mesh()
-    on_cpu = jax.default_backend() == "cpu"
-    inverse, slack = kernels.lengths_of(mesh, coded.codes, coded.points)
+    dtype = jnp.float32 if jax.default_backend() == "cpu" else jnp.bfloat16
+    placed = coded.placed
     q, offsets = coded.queries[:count], coded.offsets[:count]
-    runs: dict[str, Any] = {}
     errors: dict[str, str] = {}
     compile_seconds: dict[str, float] = {}
-    dtype = jnp.float32 if on_cpu else jnp.bfloat16
 
-    def prepare(way: str, block: int, tile: int, stored: bool) -> tuple[str, Any]:
-        name = f"{way}, blocks of {block}, tiles of {tile}{'' if stored else ', lengths computed'}"
-        own = inverse if stored else None
-        arguments = (q, offsets, coded.codes, own, coded.points, np.int32(coded.size), np.float32(slack))
+    def prepare(way: str) -> tuple[str, Any]:
+        slack = placed.largest[0] / 256 if dtype == jnp.bfloat16 else 1e-5
+        slack = placed.largest[1] if way == "passes" else slack
+        arguments = (q, offsets, placed.codes, placed.inverse, placed.points, np.int32(placed.size), np.float32(slack))
         start = time.perf_counter()
         try:
-            compiled = kernels.coded_searcher(mesh, K, block, tile, dtype, way).lower(*arguments).compile()
-            compile_seconds[name] = time.perf_counter() - start
+            run = kernels.coded_searcher(mesh, K, dtype, way, jax.default_backend() == "cpu", placed.mirrored)
+            compiled = run.lower(*arguments).compile()
+            compile_seconds[way] = time.perf_counter() - start
             compiled(*arguments)
         except Exception as error:
-            errors[name] = f"{type(error).__name__}: {error}"[:300]
-            return name, None
-        return name, lambda: [np.asarray(x) for x in compiled(*arguments)]
+            errors[way] = f"{type(error).__name__}: {error}"[:300]
+            return way, None
+        return way, lambda: [np.asarray(x) for x in compiled(*arguments)]
 
     def prepare_float32() -> tuple[str, Any]:
         block = min(vectors.rows, max(kernels.TILE, (128 << 20) // 4 // count // kernels.TILE * kernels.TILE))
-        arguments = (vectors.queries[:count], documents, None, np.int32(vectors.size))
+        arguments = (vectors.queries[:count], exact, None, np.int32(vectors.size))
         compiled = kernels.searcher(mesh, K, block, None).lower(*arguments).compile()
         return "float32", lambda: [np.asarray(x) for x in compiled(*arguments)]
 
-    with ThreadPoolExecutor(1 if on_cpu else 12) as pool:
-        waiting = [pool.submit(prepare, *way) for way in ways_of(count, full, on_cpu)]
-        if documents is not None:
-            waiting.append(pool.submit(prepare_float32))
-        runs.update({name: run for name, run in (job.result() for job in waiting) if run is not None})
+    with ThreadPoolExecutor() as pool:
+        waiting = [*(pool.submit(prepare, way) for way in ways), pool.submit(prepare_float32)]
+        runs = {name: run for name, run in (job.result() for job in waiting) if run is not None}
     call = jax.jit(lambda q, *more: (q[:, :K], q[:, :K], q[:, 0]))
     runs["call alone"] = lambda: [np.asarray(x) for x in call(q, offsets, np.int32(0), np.float32(0))]
     if faiss_index is not None:
@@ -213,12 +205,11 @@ def main() -> None:
     parser.add_argument("--documents", default="1000000")
     parser.add_argument("--bytes", default="48,24,96")
     parser.add_argument("--queries", default="1,16,256,1024")
-    parser.add_argument("--full", default="48", help="sizes at which every way is timed")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     counts = [int(count) for count in args.queries.split(",")]
     rows: list[dict[str, Any]] = []
-    for number, documents in enumerate(int(n) for n in args.documents.split(",")):
+    for documents in (int(n) for n in args.documents.split(",")):
         start = time.perf_counter()
         vectors = Vectors(documents, max(counts))
         exact = vectors.normalized()
@@ -230,8 +221,8 @@ def main() -> None:
                 index = None
             print(f"made after {time.perf_counter() - start:.0f} s; centroids {coded.centroids.shape}", flush=True)
             for count in counts:
-                full = not number and str(size) in args.full.split(",")
-                rows.append(measure(vectors, coded, size, count, full, args.rounds, index, exact))
+                ways = WAYS[jax.default_backend()] if count <= 16 else WAYS[jax.default_backend()][:-1]
+                rows.append(measure(vectors, coded, size, count, ways, args.rounds, index, exact))
                 save("coded_search", {"width": WIDTH, "k": K, "rows": rows})
 
 

@@ -208,6 +208,7 @@ class CodedDocuments(NamedTuple):
     points: Points
     size: int  # documents; the rest is padding
     largest: tuple[float, float]  # |ẑ| / |y| and 1 / |y| of any document
+    mirrored: bool  # whether point 8 + i is minus point i, as in `jaxwhiten.codes.gaussian`
 
 
 def points_of(
@@ -241,13 +242,16 @@ def place_codes(
       mean_square: |μ|².
     """
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-    points: Points = jax.device_put(points_of(centroids, mean, mean_square), everywhere)
+    on_host = points_of(centroids, mean, mean_square)
+    mirrored = bool(np.array_equal(on_host.values[:, 8:16], -on_host.values[:, :8]))
+    points: Points = jax.device_put(on_host, everywhere)
     rows = sharded(mesh, codes)
     inverse, shares, inverses = _lengths(mesh)(rows, points)
     if _way(mesh, points, 1) == "passes":
         across = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(None, _AXIS))
         rows = jax.jit(jnp.transpose, out_shardings=across)(rows)
-    return CodedDocuments(mesh, rows, inverse, points, len(codes), (float(max(shares)), float(max(inverses))))
+    largest = float(max(shares)), float(max(inverses))
+    return CodedDocuments(mesh, rows, inverse, points, len(codes), largest, mirrored)
 
 
 def search_codes(
@@ -265,11 +269,11 @@ def search_codes(
       Scores [q, k], rows [q, k], and whether a query's are certain to be the first: no other document can have a higher
       cosine, however the fast scores were rounded. `search_codes_surely` finds those of the others.
     """
-    mesh, codes, inverse, points, size, (share, length) = documents
+    mesh, codes, inverse, points, size, (share, length), mirrored = documents
     way = _way(mesh, points, len(queries))
     dtype = jnp.float32 if _platform(mesh) == "cpu" else jnp.bfloat16
     slack = {"passes": length, "bytes": _FLOAT32}.get(way, _FLOAT32 if dtype == jnp.float32 else _BFLOAT16 * share)
-    run = coded_searcher(mesh, k, dtype, way, way == "passes")
+    run = coded_searcher(mesh, k, dtype, way, way == "passes", mirrored)
     return run(queries, offsets, codes, inverse, points, np.int32(size), np.float32(slack))  # type: ignore[no-any-return]
 
 
@@ -277,7 +281,7 @@ def search_codes_surely(
     documents: CodedDocuments, queries: Float32[np.ndarray, "q c"], offsets: Float32[np.ndarray, " q"], k: int
 ) -> tuple[Any, Any, Any]:
     """`search_codes` in float32, with equal scores for equal codes: slow, for queries that are not certain."""
-    mesh, codes, inverse, points, size, _ = documents
+    mesh, codes, inverse, points, size, *_ = documents
     run = coded_searcher(mesh, k, jnp.float32, "bytes", _way(mesh, points, 1) == "passes")
     return run(queries, offsets, codes, inverse, points, np.int32(size), np.float32(0))  # type: ignore[no-any-return]
 
@@ -291,14 +295,16 @@ def _way(mesh: jax.sharding.Mesh, points: Points, queries: int) -> str:
     sixteen = points.values.shape[1] == 16
     match _platform(mesh):
         case "cpu":
-            return "passes" if sixteen else "bytes" if queries <= _FEW_QUERIES else "gather"
+            return "passes" if sixteen else ("bytes" if queries <= _FEW_QUERIES else "gather")
         case "tpu":
             return "selects" if sixteen else "gather"
     return "bytes" if queries <= _TABLE_QUERIES else "gather"
 
 
 @functools.lru_cache(maxsize=64)
-def coded_searcher(mesh: jax.sharding.Mesh, k: int, dtype: Any, way: str, transposed: bool) -> Any:
+def coded_searcher(
+    mesh: jax.sharding.Mesh, k: int, dtype: Any, way: str, transposed: bool, mirrored: bool = False
+) -> Any:
     """The compiled search of codes for one k, on all devices; `search_codes` has its arguments.
 
     All documents are scored fast: by decoding blocks of them and a matrix product (`gather`, or `selects` where gathers
@@ -315,13 +321,17 @@ def coded_searcher(mesh: jax.sharding.Mesh, k: int, dtype: Any, way: str, transp
         count = max(_LEAST_TILES, _TILES_PER_RESULT * k)
         if count < rows // _CODED_TILE:
             here = codes.T if transposed and way != "passes" else codes
-            scores = _by_passes if way == "passes" else _by_blocks
-            highest, error = scores(queries, offsets, here, inverse, points, size - first, dtype, way)
+            given = queries, offsets, here, inverse, points, size - first
+            if way == "passes":
+                highest, error = _by_passes(*given, mirrored)
+            else:
+                highest, error = _by_blocks(*given, dtype, way), jnp.ones(len(queries))
             tiles, others = _best_tiles(highest, count)
         else:
             tiles = jnp.broadcast_to(jnp.arange(rows // _CODED_TILE), (len(queries), rows // _CODED_TILE))
             others, error = jnp.full(len(queries), -jnp.inf), jnp.zeros(len(queries))
-        values, ids = _rescored(queries, offsets, codes, points, size - first, tiles, min(k, rows), transposed)
+        again = way if way == "selects" else "gather"
+        values, ids = _rescored(queries, offsets, codes, points, size - first, tiles, min(k, rows), transposed, again)
         return values, first + ids, others[:, None], error[:, None]
 
     def search(
@@ -413,8 +423,8 @@ def _by_blocks(
     size: Array,
     dtype: Any,
     way: str,
-) -> tuple[Float32[Array, "q tiles"], Float32[Array, " q"]]:
-    """The highest score of every tile, and ones; documents from `size` on are padding."""
+) -> Float32[Array, "q tiles"]:
+    """The highest score of every tile; documents from `size` on are padding."""
     n, few = len(codes), len(queries)
     blocks = -(-n // min(_MOST_ROWS, max(TILE, _BLOCK_SCORES // few)))
     block = n if blocks == 1 else -(-n // (blocks * TILE)) * TILE
@@ -445,12 +455,12 @@ def _by_blocks(
         return scores.reshape(few, block // _CODED_TILE, _CODED_TILE).max(axis=-1)
 
     if block == n:
-        return maxima(jnp.int32(0)), jnp.ones(few)
+        return maxima(jnp.int32(0))
     highest = jnp.moveaxis(lax.map(maxima, jnp.arange(0, n, block, dtype=jnp.int32)), 0, 1)
     # What the last block has in common with the one before appears once.
     most = block // _CODED_TILE
     again = most - (n - (n - 1) // block * block) // _CODED_TILE
-    return jnp.concatenate([highest[:, :-1].reshape(few, -1), highest[:, -1, again:]], axis=1), jnp.ones(few)
+    return jnp.concatenate([highest[:, :-1].reshape(few, -1), highest[:, -1, again:]], axis=1)
 
 
 def _by_passes(
@@ -460,11 +470,9 @@ def _by_passes(
     inverse: Float32[Array, " n"],
     points: Points,
     size: Array,
-    dtype: Any,
-    way: str,
+    mirrored: bool,
 ) -> tuple[Float32[Array, "q tiles"], Float32[Array, " q"]]:
     """`_by_blocks` in a pass over all documents for each byte, and what a query's products are off by at most."""
-    del dtype, way
     width, n = codes.shape
 
     def one(of: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -475,8 +483,11 @@ def _by_passes(
 
         def add(total: Array, byte: tuple[Array, Array]) -> tuple[Array, None]:
             numbers, halves = byte
-            low, high = (_selected(numbers, list(half), shift) for half, shift in zip(halves, (0, 4), strict=True))
-            return total + low + high, None
+            for half, shift in zip(halves, (0, 4), strict=True):
+                part = _selected(numbers, list(half[:8] if mirrored else half), shift)
+                is_set = (numbers & numbers.dtype.type(8 << shift)) != 0
+                total += jnp.where(is_set, -part, part) if mirrored else part
+            return total, None
 
         total, _ = lax.scan(add, jnp.zeros(n, jnp.int16), (codes, steps))
         scores = jnp.where(jnp.arange(n) < size, (total * step + offset) * inverse, -jnp.inf)
@@ -505,6 +516,7 @@ def _rescored(
     tiles: Int[Array, "q count"],
     k: int,
     transposed: bool,
+    way: str,
 ) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
     """The k best documents of some tiles, which ascend, by cosines in float32; ties go to the first."""
     many = tiles.shape[1] * _CODED_TILE
@@ -514,7 +526,7 @@ def _rescored(
         places = (tiles[:, None] * _CODED_TILE + jnp.arange(_CODED_TILE)).reshape(-1)
         rows = jnp.take(codes, places, axis=int(transposed), mode="clip")
         rows = rows.T if transposed else rows
-        z = _decoded(rows, points, jnp.float32, "gather")
+        z = _decoded(rows, points, jnp.float32, way)
         scores = ((z * query).sum(axis=1) + offset) * _inverse_lengths(z, points)
         values, best = lax.top_k(jnp.where(places < size, scores, -jnp.inf), k)
         return values, places[best]

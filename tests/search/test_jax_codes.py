@@ -14,12 +14,14 @@ WIDTH = 24
 class Case:
     """Random codes, their decoded vectors and queries."""
 
-    def __init__(self, n, points=16, size=6, copies=0, queries=5, seed=0, mean=0.3):
+    def __init__(self, n, points=16, size=6, copies=0, queries=5, seed=0, mean=0.3, mirrored=False):
         rng = np.random.default_rng(seed)
         groups = 2 * size if points == 16 else size
         widths = rng.integers(1, WIDTH // groups + 1, groups)
         self.centroids = rng.standard_normal((groups, points, widths.max())).astype(np.float32)
         self.centroids *= np.arange(widths.max())[None, None] < widths[:, None, None]
+        if mirrored:
+            self.centroids[:, 8:] = -self.centroids[:, :8]
         self.codes = rng.integers(0, 256, (n, size), dtype=np.uint8)
         self.codes[n - copies :] = self.codes[:copies]
         used = (np.arange(widths.max()) < widths[:, None]).ravel()
@@ -69,6 +71,15 @@ def mesh(request):
 def test_codes_are_found_as_by_brute_force(mesh, n, points, k):
     case = Case(n, points, seed=n + k)
     scores, rows, certain = kernels.search_codes(case.placed(mesh), *case.arguments, k)
+    assert case.check(scores, rows) > 0.99
+    assert np.all(certain)
+
+
+def test_points_and_their_negatives_are_found_as_by_brute_force(mesh):
+    case = Case(6000, mirrored=True)
+    documents = case.placed(mesh)
+    assert documents.mirrored
+    scores, rows, certain = kernels.search_codes(documents, *case.arguments, 10)
     assert case.check(scores, rows) > 0.99
     assert np.all(certain)
 
