@@ -192,11 +192,11 @@ class Points(NamedTuple):
     has group 2b in its low half and group 2b + 1 in its high half; with 256, one group.
     """
 
-    values: Float32[Array, "columns points"]
-    group: Int[Array, " columns"]
-    column: Int[Array, " columns"]  # in Vᵀq
-    mean: Float32[Array, " columns"]  # Vᵀμ
-    mean_square: Float32[Array, ""]  # |μ|²
+    values: Float32[Any, "columns points"]
+    group: Int[Any, " columns"]
+    column: Int[Any, " columns"]  # in Vᵀq
+    mean: Float32[Any, " columns"]  # Vᵀμ
+    mean_square: Float32[Any, ""]  # |μ|²
 
 
 class CodedDocuments(NamedTuple):
@@ -274,7 +274,7 @@ def search_codes(
     dtype = jnp.float32 if _platform(mesh) == "cpu" else jnp.bfloat16
     slack = {"passes": length, "bytes": _FLOAT32}.get(way, _FLOAT32 if dtype == jnp.float32 else _BFLOAT16 * share)
     run = coded_searcher(mesh, k, dtype, way, way == "passes", mirrored)
-    return run(queries, offsets, codes, inverse, points, np.int32(size), np.float32(slack))  # type: ignore[no-any-return]
+    return run(queries, offsets, codes, inverse, points, np.int32(size), np.float32(slack))
 
 
 def search_codes_surely(
@@ -283,7 +283,7 @@ def search_codes_surely(
     """`search_codes` in float32, with equal scores for equal codes: slow, for queries that are not certain."""
     mesh, codes, inverse, points, size, *_ = documents
     run = coded_searcher(mesh, k, jnp.float32, "bytes", _way(mesh, points, 1) == "passes")
-    return run(queries, offsets, codes, inverse, points, np.int32(size), np.float32(0))  # type: ignore[no-any-return]
+    return run(queries, offsets, codes, inverse, points, np.int32(size), np.float32(0))
 
 
 def _platform(mesh: jax.sharding.Mesh) -> str:
@@ -493,7 +493,7 @@ def _by_passes(
         scores = jnp.where(jnp.arange(n) < size, (total * step + offset) * inverse, -jnp.inf)
         return scores.reshape(-1, _CODED_TILE).max(axis=1), width * step * 1.01
 
-    return lax.map(one, (queries, offsets))  # type: ignore[no-any-return]
+    return lax.map(one, (queries, offsets))
 
 
 def _best_tiles(highest: Float32[Array, "q tiles"], count: int) -> tuple[Int[Array, "q count"], Float32[Array, " q"]]:
@@ -532,4 +532,4 @@ def _rescored(
         return values, places[best]
 
     at_once = max(1, min(len(queries), _AGAIN_DECODED // (4 * many * queries.shape[1])))
-    return lax.map(one, (queries, offsets, tiles), batch_size=at_once)  # type: ignore[no-any-return]
+    return lax.map(one, (queries, offsets, tiles), batch_size=at_once)
