@@ -93,10 +93,25 @@ class Quantiser:
         """The codes of coordinates."""
         return packed(nearest_on_cores(coordinates, apart(self.centroids)), self.bits)
 
-    def coordinates(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n coordinates"]:
+    @functools.cached_property
+    def _table(self) -> tuple[Float32[np.ndarray, "rows w"], Float32[np.ndarray, " rows"], Int[np.ndarray, " bytes"]]:
+        """For each value of each byte, coordinates and what they add to |y|²; and the first row of each byte."""
+        centroids = self.centroids
+        if self.bits == 4:
+            low, high = centroids[::2], centroids[1::2]
+            shape = (len(low), 16, 16, centroids.shape[2])
+            halves = np.broadcast_to(low[:, None], shape), np.broadcast_to(high[:, :, None], shape)
+            centroids = np.concatenate(halves, axis=3).reshape(len(low), 256, -1)
+        mean = self.center[0].reshape(len(centroids), 1, -1)
+        squares = (centroids * (centroids + 2 * mean)).sum(axis=2)
+        firsts = np.arange(len(centroids), dtype=np.intp) * 256
+        return np.ascontiguousarray(centroids).reshape(-1, centroids.shape[2]), squares.ravel(), firsts
+
+    def coordinates(self, codes: UInt8[np.ndarray, "*n bytes"]) -> Float32[np.ndarray, "*n coordinates"]:
         """The coordinates that codes represent."""
-        groups = unpacked(codes, self.bits)
-        return self.centroids[np.arange(len(self.centroids)), groups].reshape(len(codes), self.width)
+        table, _, firsts = self._table
+        # Every place exists, and with "clip" NumPy does not check it.
+        return np.take(table, codes + firsts, axis=0, mode="clip").reshape(*codes.shape[:-1], self.width)
 
     def asked(
         self, queries: Float32[np.ndarray, "q d"]
@@ -120,15 +135,19 @@ class Quantiser:
 
     def cosines(
         self,
-        asked: Float32[np.ndarray, "*batch c"],
-        products: Float32[np.ndarray, "*batch"],
-        coordinates: Float32[np.ndarray, "*batch n c"],
-    ) -> Float32[np.ndarray, "*batch n"]:
-        """The cosines of queries, as `asked` gives them, with the vectors of coordinates z: q·(μ + V z) / |μ + V z|."""
-        mean, square = self.center
-        squares = np.einsum("...c,...c->...", coordinates, coordinates + 2 * mean) + np.float32(square)
-        inner = (coordinates @ asked[..., None])[..., 0] + products[..., None]
-        return inner / np.sqrt(np.maximum(squares, np.finfo(np.float32).tiny))
+        asked: Float32[np.ndarray, "q c"],
+        products: Float32[np.ndarray, " q"],
+        codes: UInt8[np.ndarray, "*n bytes"],
+    ) -> Float32[np.ndarray, "q n"]:
+        """The cosines of queries, as `asked` gives them, with decoded vectors: q·(μ + V z) / |μ + V z|.
+
+        Codes are [n, bytes], or [q, n, bytes] if each query has its own.
+        """
+        _, squares, firsts = self._table
+        lengths = np.take(squares, codes + firsts, mode="clip").sum(axis=-1) + np.float32(self.center[1])
+        z = self.coordinates(codes)
+        inner = asked @ z.T if codes.ndim == 2 else np.matmul(z, asked[:, :, None])[:, :, 0]
+        return (inner + products[:, None]) / np.sqrt(np.maximum(lengths, np.finfo(np.float32).tiny))
 
     def empty_pq(self) -> Any:
         """An empty `faiss.IndexPQ` over the coordinates under the Euclidean distance; it needs no training."""

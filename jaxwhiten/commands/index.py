@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from jaxwhiten.commands.arguments import (
     load_whitening,
     values_of,
 )
-from jaxwhiten.commands.texts import add_texts, is_parts, nonempty, records, sentences
+from jaxwhiten.commands.texts import add_texts, as_stored, ids_in, is_parts, nonempty, records
 from jaxwhiten.errors import InputError
 
 if TYPE_CHECKING:
@@ -176,12 +175,12 @@ def _change(args: argparse.Namespace, how: str) -> Report:
 
     if args.remove or args.remove_file:
         done, skipped, index = "removed", "", load_index(args.output)
-        change = Change("remove", _as_stored(_ids(args), index))
+        change = Change("remove", as_stored(_ids(args), index))
     else:
         name, done = ("add", "added") if args.add else ("update", "replaced")
         ids, texts, skipped = _texts(args)
         index, encoder = open_index(args.output, None if args.model == DEFAULT_MODEL else args.model)
-        change = Change(name, _as_stored(ids, index), texts, encoding=index.encoding)
+        change = Change(name, as_stored(ids, index), texts, encoding=index.encoding)
         vectors = document_vectors(index, encoder, texts, change.ids, replace=args.update)
         change = change._replace(vectors=vectors)
     index, count = change_folder(args.output, change, index=index)
@@ -210,14 +209,7 @@ def _ids(args: argparse.Namespace) -> list[Any]:
         from jaxwhiten.datasets.tables import as_table, table_rows
 
         return [whole_id(id) for _, (id,) in table_rows(as_table(args.input), [args.ids], args.format)]
-    return [id for id in sentences(args.input, args.format, args.column) if id != ""]
-
-
-def _as_stored(ids: list[Any] | None, index: Index) -> list[Any] | None:
-    """Converts ids to the kind of the index, since a file or command line may not distinguish numbers from text."""
-    if index.table.strings:
-        return ids and [str(id) if type(id) is int else id for id in ids]
-    return ids and [int(id) if isinstance(id, str) and re.fullmatch("0|[1-9][0-9]*", id) else id for id in ids]
+    return ids_in(args.input, args.format, args.column)
 
 
 def _value(text: str) -> bool | int | float:

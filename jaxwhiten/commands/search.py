@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from jaxwhiten.commands.arguments import Report, add, printable
-from jaxwhiten.commands.texts import stdin_lines
+from jaxwhiten.commands.texts import as_stored, ids_in, stdin_lines
 from jaxwhiten.engines import HELP
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 
@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "index", "a folder that `jaxwhiten index` wrote")
     add(parser, "query", "queries; without any, or with -, they are read from stdin, one per line", nargs="*")
     add(parser, "-k N", "results per query; default: 10", type=int, default=10)
+    add(parser, "--among FILE", "search only the documents whose IDs are in this file, one per line")
     add(parser, "--model MODEL", "current location of the encoder, if it has moved")
     add(parser, "--engine ENGINE", f"{HELP}; default: as the index, any in float32")
     add(parser, "--rerank FOLDER", "cross-encoder that re-ranks the results")
@@ -36,6 +37,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
     from jaxwhiten.search.upgraded import read_upgrade
 
     index, encoder = open_index(args.index, args.model, args.engine)
+    among = None if args.among is None else as_stored(ids_in(args.among), index)
     find: Any = partial(search_text, index, encoder)
     if upgrade := read_upgrade(args.index, index.encoding):
         try:
@@ -53,7 +55,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
     # From stdin, each query is answered before the next is read.
     for query in args.query or filter(None, map(str.strip, stdin_lines())):
         query.encode()  # UnicodeEncodeError: bytes of an argument that are not UTF-8
-        (hits,) = find([query], k)
+        (hits,) = find([query], k, among=among)
         hits = rerank_hits(reranker, query, hits)[: args.k] if reranker else hits
         lines = [f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}" for hit in hits]
         head = [f"> {printable(query)}"] if len(args.query) != 1 else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from jaxwhiten.errors import DataError, InputError, check_name
 if TYPE_CHECKING:
     from jaxwhiten.datasets.chunks import Source
     from jaxwhiten.datasets.columns import Columns
+    from jaxwhiten.search import Index
 
 FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet")
 STDIN = "-"
@@ -155,3 +157,15 @@ def text_column(path: str, format: str, ids: str | None) -> Columns:
         header = [name for name in read_header(path, format) if name != ids]
     check_header(path, header)
     return guess(header, TEXTS, path)
+
+
+def ids_in(path: str, format: str | None = None, column: Sequence[str] | None = None) -> list[Any]:
+    """The ids in a file of lines, or in the column of a table, exactly as written."""
+    return [id for id in sentences(path, format, column) if id != ""]
+
+
+def as_stored(ids: list[Any] | None, index: Index) -> list[Any] | None:
+    """Converts ids to the kind of the index, since a file or command line may not distinguish numbers from text."""
+    if index.table.strings:
+        return ids and [str(id) if type(id) is int else id for id in ids]
+    return ids and [int(id) if isinstance(id, str) and re.fullmatch("0|[1-9][0-9]*", id) else id for id in ids]

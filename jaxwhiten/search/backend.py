@@ -66,9 +66,16 @@ class Store(ABC):
 
     @abstractmethod
     def search(
-        self, queries: Float32[np.ndarray, "q d"], k: int, prepared: bool
+        self,
+        queries: Float32[np.ndarray, "q d"],
+        k: int,
+        prepared: bool,
+        among: Int64[np.ndarray, " m"] | None = None,
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
-        """Scores, best first, and rows; −1 for a result missing from an approximate search."""
+        """Scores, best first, and rows; −1 for a missing result.
+
+        `among` are the rows to search, in ascending order; None searches all.
+        """
 
     @property
     @abstractmethod

@@ -27,6 +27,7 @@ NPY_HEADER = 128  # bytes of a `.npy` file before its values
 WIDER, LEAST = 4, 64  # candidates of a scan for each result, and at least
 _ROTATION = ("mean", "rotation", "offset")  # of a code
 _EXACT_BYTES = 32 << 20  # decoded candidates at a time
+_FEW = 4096  # rows of a set whose cosines are computed without a scan
 
 
 def coded(vectors: np.ndarray, prepare: Affine, quantiser: Quantiser) -> UInt8[np.ndarray, "n bytes"]:
@@ -68,6 +69,14 @@ def read_codes(files: Mapping[str, Path], header: Header) -> tuple[Affine, Quant
     return prepare, quantiser, codes
 
 
+def first(
+    scores: Float32[np.ndarray, "q n"], rows: Int64[np.ndarray, "q n"], k: int
+) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
+    """The k highest scores and their rows, which ascend among equal scores."""
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(scores, best, axis=1), np.take_along_axis(rows, best, axis=1)
+
+
 def is_first_version(header: Header) -> bool:
     """Whether the codes of an index are those of version 0.1, whose scores are not cosines."""
     return header.codes is not None and "coordinates" not in header.codes
@@ -77,7 +86,11 @@ def is_first_version(header: Header) -> bool:
 class Scan(Protocol):
     """A search among codes by the Euclidean distance in coordinates, exact or rounded."""
 
-    def search(self, points: Float32[np.ndarray, "q c"], k: int) -> tuple[np.ndarray, Int64[np.ndarray, "q k"]]:
+    selects: bool  # whether it can search among some rows
+
+    def search(
+        self, points: Float32[np.ndarray, "q c"], k: int, among: Int64[np.ndarray, " m"] | None = None
+    ) -> tuple[np.ndarray, Int64[np.ndarray, "q k"]]:
         """Squared distances, nearest first, and rows; −1 for a missing result."""
 
     def add(self, codes: UInt8[np.ndarray, "n bytes"]) -> None:
@@ -123,17 +136,41 @@ class CodedStore(Store):
         self.codes = self.codes[keep]
 
     def search(
-        self, queries: Float32[np.ndarray, "q d"], k: int, prepared: bool
-    ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
-        """Scores, best first, and rows; −1 for a result missing from an approximate search."""
+        self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         with self._alone() if len(queries) == 1 else contextlib.nullcontext():
             asked, products = self._asked(queries, prepared)
             if not self.exact:
-                length = self.quantiser.length
-                distances, rows = self.scan.search(stretched(asked, length), k)
-                return cosines(distances, length), rows
+                return self._search_first_version(asked, k, among)
             wide = min(len(self.codes), max(WIDER * k, LEAST))
-            return self._best(asked, products, self.scan.search(self.quantiser.scanned(asked), wide)[1], k)
+            points = self.quantiser.scanned(asked)
+            if among is None or self.scan.selects:
+                return self._best(asked, products, self.scan.search(points, wide, among)[1], k)
+            deep = 2 * wide * -(-len(self.codes) // max(1, len(among)))
+            if len(among) <= _FEW or deep >= len(self.codes):
+                return self._best_of(asked, products, among, k)
+            inside = np.zeros(len(self.codes) + 1, bool)  # the last for a missing row
+            inside[among] = True
+            candidates = self.scan.search(points, deep)[1]
+            kept = inside[candidates]
+            kept &= np.cumsum(kept, axis=1) <= wide
+            candidates = np.sort(np.where(kept, candidates, -1), axis=1)[:, -wide:]
+            scores, rows = self._best(asked, products, candidates, k)
+            short = candidates[:, 0] < 0
+            if short.any():
+                scores[short], rows[short] = self._best_of(asked[short], products[short], among, k)
+            return scores, rows
+
+    def _search_first_version(self, asked: np.ndarray, k: int, among: Any) -> tuple[np.ndarray, np.ndarray]:
+        length = self.quantiser.length
+        count = k if among is None else len(self.codes)
+        distances, rows = self.scan.search(stretched(asked, length), count)
+        if among is not None:
+            outside = ~np.isin(rows, among)
+            distances[outside], rows[outside] = np.inf, -1
+            order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+            distances, rows = np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1)
+        return cosines(distances, length), rows
 
     def _asked(self, queries: np.ndarray, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
         x = queries if prepared else np.asarray(self.prepare(queries), np.float32)
@@ -144,16 +181,23 @@ class CodedStore(Store):
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k candidates of each query with the highest cosines; ties go to the lower row."""
         scores, rows = np.empty((len(asked), k), np.float32), np.empty((len(asked), k), np.int64)
-        wide = candidates.shape[1]
-        for part in blocks(len(asked), max(1, _EXACT_BYTES // (4 * wide * self.quantiser.width))):
+        for part in blocks(len(asked), max(1, _EXACT_BYTES // (4 * candidates.shape[1] * self.quantiser.width))):
             numbers = np.sort(candidates[part], axis=1)
-            found = self.quantiser.coordinates(self.codes[np.maximum(numbers, 0).ravel()])
-            found = found.reshape(*numbers.shape, -1)
-            exact = self.quantiser.cosines(asked[part], products[part], found)
-            exact[numbers < 0] = -np.inf
-            best = np.argsort(-exact, axis=1, kind="stable")[:, :k]
-            scores[part] = np.take_along_axis(exact, best, axis=1)
-            rows[part] = np.take_along_axis(numbers, best, axis=1)
+            found = self.quantiser.cosines(asked[part], products[part], self.codes[np.maximum(numbers, 0)])
+            found[numbers < 0] = -np.inf
+            scores[part], rows[part] = first(found, numbers, k)
+        return scores, rows
+
+    def _best_of(
+        self, asked: np.ndarray, products: np.ndarray, among: Int64[np.ndarray, " m"], k: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The k rows of a set, in ascending order, with the highest cosines."""
+        scores, rows = np.full((len(asked), k), -np.inf, np.float32), np.full((len(asked), k), -1, np.int64)
+        for part in blocks(len(among), max(1, _EXACT_BYTES // (4 * max(len(asked), self.quantiser.width)))):
+            found = self.quantiser.cosines(asked, products, self.codes[among[part]])
+            numbers = np.broadcast_to(among[part], found.shape)
+            both = np.concatenate([scores, found], axis=1), np.concatenate([rows, numbers], axis=1)
+            scores, rows = first(*both, k)
         return scores, rows
 
     def _tensors(self) -> dict[str, np.ndarray]:

@@ -30,7 +30,7 @@ from jaxwhiten.search.codes import TRANSFORM, CodedStore, Scan, coded, is_first_
 from jaxwhiten.search.faiss_fields import check_fields, read_index
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import BLOCK_ROWS, KIND, Coding, prepared
-from jaxwhiten.shapes import Float32, Int, UInt8
+from jaxwhiten.shapes import Float32, Int, Int64, UInt8
 from jaxwhiten.whitening.affine import Affine
 
 # k-means needs this many vectors per cluster; with fewer FAISS warns, with fewer vectors than clusters it fails.
@@ -131,11 +131,21 @@ class Faiss(Backend):
         self._inner.remove_ids(gone)
         self._index.ntotal = self._inner.ntotal
 
-    def search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
+    def search(
+        self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         if len(queries) > 1:
             check_process()
         with _one_thread(self._faiss) if len(queries) == 1 else contextlib.nullcontext():
-            return (self._inner if prepared else self._index).search(queries, k)
+            if among is None:
+                return (self._inner if prepared else self._index).search(queries, k)
+            mapped = queries if prepared else _through(self._chain, queries)
+            return self._search_among(mapped, k, self._faiss.IDSelectorBatch(among))
+
+    def _search_among(self, mapped: np.ndarray, k: int, selector: Any) -> tuple[np.ndarray, np.ndarray]:
+        """`search` of the rows that a selector takes."""
+        scores, rows = self._inner.search(mapped, k, params=self._faiss.SearchParameters(sel=selector))
+        return scores, rows
 
     @property
     def nbytes(self) -> int:
@@ -192,6 +202,8 @@ class Faiss(Backend):
 class FlatScan:
     """A scan of all codes; those of half bytes are scanned fast, with distances rounded to a byte."""
 
+    selects = False
+
     def __init__(self, faiss: Any, quantiser: Quantiser, codes: UInt8[np.ndarray, "n bytes"]) -> None:
         self._faiss, self._quantiser = faiss, quantiser
         self._index = self._of(codes)
@@ -201,8 +213,9 @@ class FlatScan:
         index.add_sa_codes(np.ascontiguousarray(codes))
         return self._faiss.IndexPQFastScan(index) if self._quantiser.bits == 4 else index
 
-    def search(self, points: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        return self._index.search(points, k)
+    def search(self, points: np.ndarray, k: int, among: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        distances, rows = self._index.search(points, k)
+        return distances, rows
 
     def add(self, codes: np.ndarray) -> None:
         self._index.merge_from(self._of(codes))
@@ -216,6 +229,8 @@ class FlatScan:
 
 class ListScan:
     """A scan of the inverted lists whose centers are nearest; each document is in the list of its decoded vector."""
+
+    selects = True
 
     def __init__(
         self,
@@ -259,8 +274,12 @@ class ListScan:
         index.nprobe = self._nprobe
         return index
 
-    def search(self, points: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        return self._index.search(points, k)
+    def search(self, points: np.ndarray, k: int, among: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        params = None
+        if among is not None:  # all lists, so that the result is exact
+            params = self._faiss.SearchParametersIVF(sel=self._faiss.IDSelectorBatch(among), nprobe=self._index.nlist)
+        distances, rows = self._index.search(points, k, params=params)
+        return distances, rows
 
     def add(self, codes: np.ndarray) -> None:
         numbers = self._nearest(codes)
@@ -305,6 +324,11 @@ class FaissHnsw(Faiss):
         index.hnsw.efConstruction, index.hnsw.efSearch = options.ef_construction, options.ef_search
         return index
 
+    def _search_among(self, mapped: np.ndarray, k: int, selector: Any) -> tuple[np.ndarray, np.ndarray]:
+        vectors = self._faiss.downcast_index(self._inner.storage)
+        scores, rows = vectors.search(mapped, k, params=self._faiss.SearchParameters(sel=selector))
+        return scores, rows
+
 
 class FaissIvf(Faiss):
     """Inverted lists."""
@@ -315,6 +339,11 @@ class FaissIvf(Faiss):
     def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
         super().remove(gone, keep)
         _renumber(self._faiss, self._inner, keep)
+
+    def _search_among(self, mapped: np.ndarray, k: int, selector: Any) -> tuple[np.ndarray, np.ndarray]:
+        params = self._faiss.SearchParametersIVF(sel=selector, nprobe=self._inner.nlist)
+        scores, rows = self._inner.search(mapped, k, params=params)
+        return scores, rows
 
     @classmethod
     def _scan(cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any) -> Scan:

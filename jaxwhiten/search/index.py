@@ -185,14 +185,14 @@ class Index(About):
             self.documents = [self.documents[row] for row in rows.tolist()]
 
     @overload
-    def search(self, queries: str, k: int = 10) -> list[Hit]: ...
+    def search(self, queries: str, k: int = 10, *, among: Any = None) -> list[Hit]: ...
     @overload
-    def search(self, queries: list[str] | tuple[str, ...], k: int = 10) -> list[list[Hit]]: ...
+    def search(self, queries: list[str] | tuple[str, ...], k: int = 10, *, among: Any = None) -> list[list[Hit]]: ...
     @overload
     def search(
-        self, queries: np.ndarray, k: int = 10, *, prepared: bool = False
+        self, queries: np.ndarray, k: int = 10, *, prepared: bool = False, among: Any = None
     ) -> tuple[Float32[np.ndarray, "q k"], Shaped[np.ndarray, "q k"]]: ...
-    def search(self, queries: Any, k: int = 10, *, prepared: bool = False) -> Any:
+    def search(self, queries: Any, k: int = 10, *, prepared: bool = False, among: Any = None) -> Any:
         """The k best documents of each query.
 
         Args:
@@ -202,6 +202,8 @@ class Index(About):
           k: The number of documents, in 1..size.
           prepared: Whether vectors are already whitened and normalized (`prepare`), as in the paper's timing. Their
             candidates are not rescored.
+          among: The ids of the documents to search, in any order; None searches all. A set of fewer than k documents
+            gives what there is.
 
         Returns:
           For a text, `Hit`s, best first; for several, a list of them each. For vectors, scores, best first, and ids:
@@ -210,23 +212,23 @@ class Index(About):
           score −inf and id −1, or None if ids are strings.
         """
         if isinstance(queries, str | list | tuple) and not (queries and isinstance(queries[0], np.ndarray)):
-            return self._of_texts(queries, k)
+            return self._of_texts(queries, k, among)
         with self._threads.reading():
-            scores, rows = self._search(queries, k, prepared)
+            scores, rows = self._search(queries, k, prepared, among)
             return scores, self.table.at(rows)
 
-    def _of_texts(self, queries: Any, k: int) -> Any:
+    def _of_texts(self, queries: Any, k: int, among: Any) -> Any:
         texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
         self.check_k(k)
         if self.queries is None:
             raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
-        hits = self.hits(self.queries(texts), k) if texts else []
+        hits = self.hits(self.queries(texts), k, among) if texts else []
         return hits[0] if isinstance(queries, str) else hits
 
-    def hits(self, queries: Shaped[np.ndarray, "q d"], k: int) -> list[list[Hit]]:
+    def hits(self, queries: Shaped[np.ndarray, "q d"], k: int, among: Any = None) -> list[list[Hit]]:
         """`search` with results as `Hit`s, which include the texts."""
         with self._threads.reading():
-            scores, rows = self._search(queries, k)
+            scores, rows = self._search(queries, k, among=among)
             ids, texts = self.table.at(rows), self.documents
         return [
             [
@@ -237,17 +239,22 @@ class Index(About):
             for columns in zip(ids.tolist(), scores.tolist(), rows.tolist(), strict=True)
         ]
 
-    def _search(self, queries: np.ndarray, k: int, prepared: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    def _search(
+        self, queries: np.ndarray, k: int, prepared: bool = False, among: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Scores and rows."""
         self.check_k(k)
+        chosen = None if among is None else np.unique(self.table.rows(among))
+        if chosen is not None and not len(chosen):
+            raise InputError("`among` contains no IDs: omit it to search all documents.")
         self._check_space(queries, "query")
         queries = check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
         queries = np.ascontiguousarray(queries, np.float32)
         if self.rescoring is None or prepared:
-            scores, rows = self.store.search(queries, int(k), prepared)
+            scores, rows = self.store.search(queries, int(k), prepared, chosen)
         else:
             wide = min(self.size, WIDER * int(k))
-            scores, rows = self.rescoring.best(queries, self.store.search(queries, wide, False)[1], int(k))
+            scores, rows = self.rescoring.best(queries, self.store.search(queries, wide, False, chosen)[1], int(k))
         if (missing := rows < 0).any():
             scores[missing] = -np.inf
         tied = np.flatnonzero((scores[:, 1:] == scores[:, :-1]).any(axis=1))

@@ -11,6 +11,7 @@ References:
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from jaxwhiten.search.backend import Backend
 from jaxwhiten.search.codes import CODES, NPY_HEADER, TRANSFORM, coded, is_first_version, read_codes, tensors_of
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import Coding, prepared, read_map, write_map
+from jaxwhiten.shapes import Int64
 from jaxwhiten.whitening.affine import Affine
 
 _SCORE_BYTES = 128 << 20  # of scores kept at a time on one device
@@ -92,8 +94,18 @@ class JaxFlat(Backend):
     def _on_host(self) -> np.ndarray:
         return np.asarray(self._documents)[: self._size]
 
-    def search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
+    def search(
+        self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         check_process()
+        if among is not None:
+            subset = copy.copy(self)
+            subset._place(self._on_host()[among])
+            scores, rows = np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64)
+            count = min(k, len(among))
+            scores[:, :count], places = subset.search(queries, count, prepared)
+            rows[:, :count] = among[places]
+            return scores, rows
         batch, block = self._batch_and_block(len(queries), k)
         queries = queries if prepared else np.asarray(self.prepare(queries), np.float32)
         if self._quantiser is not None:

@@ -196,7 +196,7 @@ def query_vectors(index: Index, encoder: Any, queries: Sequence[str]) -> Float[n
     return vectors
 
 
-def search_text(index: Index, encoder: Any, queries: Texts, k: int = 10) -> list[list[Hit]]:
+def search_text(index: Index, encoder: Any, queries: Texts, k: int = 10, *, among: Any = None) -> list[list[Hit]]:
     """The k best documents for each sentence, best first.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
@@ -209,8 +209,9 @@ def search_text(index: Index, encoder: Any, queries: Texts, k: int = 10) -> list
         end of the head is not applied, because the index codes documents itself and compares them with float queries.
         If the encoder has prompts for queries and documents, the sentences get the prompt of a query.
       k: The number of results for each sentence, in 1..size.
+      among: The ids of the documents to search; None searches all.
     """
     queries = as_texts(queries, "query")
     index.check_k(k)
     of_index(index, encoder)
-    return index.hits(query_vectors(index, encoder, queries), k) if queries else []
+    return index.hits(query_vectors(index, encoder, queries), k, among) if queries else []

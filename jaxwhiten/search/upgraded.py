@@ -191,14 +191,14 @@ class Upgraded:
         """The share of the corpus, in distinct texts, that the new encoder has embedded, 0 to 1."""
         return 1 - len(self._pending()) / len(self._texts)
 
-    def search(self, queries: Texts, k: int = 10) -> list[list[Hit]]:
+    def search(self, queries: Texts, k: int = 10, *, among: Any = None) -> list[list[Hit]]:
         """The k best documents of each sentence by the new encoder, like `search_text`; queries share candidates."""
         if (alone := self._alone()) is not None:
-            return search_text(alone, self.new, queries, k)
+            return search_text(alone, self.new, queries, k, among=among)
         self.index.check_k(k)
         queries = as_texts(queries, "query")
         depth = min(self.index.size, max(k, self.candidates))
-        by_old = search_text(self.index, self.old, queries, min(self.index.size, 2 * depth))
+        by_old = search_text(self.index, self.old, queries, min(self.index.size, 2 * depth), among=among)
         if not by_old:
             return []
         near = [hit.text for hits in by_old for hit in hits[depth:]]

@@ -79,7 +79,7 @@ class Documents:
         return encoder.run_of(pooling, prompt), encoder.space(pooling, prompt=prompt)
 
     async def search(self, asked: Search) -> Response:
-        """The documents nearest to a text or a vector."""
+        """The documents nearest to a text or a vector, of all or among those with some IDs."""
         current = await asyncio.to_thread(self.current)
         index = current.index
         if (asked.text is None) == (asked.vector is None):
@@ -89,7 +89,7 @@ class Documents:
         else:
             with np.errstate(over="ignore"):  # infinities are rejected
                 rows = np.array([asked.vector], np.float32)
-        (hits,) = await asyncio.to_thread(lambda: index.hits(rows, min(asked.k or 10, index.size)))
+        (hits,) = await asyncio.to_thread(lambda: index.hits(rows, min(asked.k or 10, index.size), asked.ids))
         return answer({"hits": [hit._asdict() for hit in hits]})
 
     async def add(self, asked: Add) -> Response:
