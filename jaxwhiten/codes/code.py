@@ -163,7 +163,7 @@ class Quantiser:
         import_faiss().copy_array_to_vector(np.ascontiguousarray(apart(self.centroids)).ravel(), pq.centroids)
 
 
-def packed(groups: UInt8[np.ndarray, "n groups"], bits: int) -> UInt8[np.ndarray, "n bytes"]:
+def packed(groups: UInt8[Any, "n groups"], bits: int) -> UInt8[Any, "n bytes"]:
     """The bytes of groups of 8 or 4 bits, of which the first of two is the low half of a byte."""
     return groups if bits == 8 else groups[:, ::2] | groups[:, 1::2] << 4
 
