@@ -37,14 +37,16 @@ from jaxwhiten.whitening.affine import Affine
 _MIN_POINTS = 39
 _FILE = "index.faiss"
 _SEED = 1234
+RECALL = 0.98  # recall@10 of documents in inverted lists against all lists; that of queries is lower
+_SAMPLE = 256  # documents that are searched for to choose nprobe
 
 
 @dataclass
 class IvfOptions:
-    """Options of inverted lists; the defaults are from Su et al. 2021."""
+    """Options of inverted lists; 0 chooses a number when the index is built. Su et al. 2021 have 1024 and 5."""
 
-    nlist: int = within(1024, 1, 1 << 20)
-    nprobe: int = within(5, 1, 1 << 20)  # lists that a query searches
+    nlist: int = within(0, 0, 1 << 20)  # by default four times the root of the number of documents
+    nprobe: int = within(0, 0, 1 << 20)  # lists that a query searches; by default the fewest for `RECALL`
     max_points_per_centroid: int = within(256, 1, 1 << 20)  # vectors per list that k-means samples
     seed: int = within(_SEED, 1, 2**31 - 1)  # of k-means
 
@@ -274,6 +276,15 @@ class ListScan:
         index.nprobe = self._nprobe
         return index
 
+    @property
+    def nprobe(self) -> int:
+        """The number of lists that a query searches."""
+        return int(self._index.nprobe)
+
+    @nprobe.setter
+    def nprobe(self, count: int) -> None:
+        self._index.nprobe = self._nprobe = count
+
     def search(self, points: np.ndarray, k: int, among: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         params = None
         if among is not None:  # all lists, so that the result is exact
@@ -336,6 +347,25 @@ class FaissIvf(Faiss):
     name, factory, floats, Options = "faiss-ivf", "IVF{nlist},Flat", "IndexIVFFlat", IvfOptions
     removes = codes = True
 
+    @classmethod
+    def build(cls, vectors: np.ndarray, options: Any, coding: Coding, stored: np.ndarray | None) -> Store:
+        asked = options.nprobe
+        store = super().build(vectors, options, coding, stored)
+        if asked == 0:
+            probes = store.scan if isinstance(store, CodedStore) else store
+            note = _choose_nprobe(store, probes, vectors, options)
+            store.notes = [*store.notes, note]
+        return store
+
+    @property
+    def nprobe(self) -> int:
+        """The number of lists that a query searches."""
+        return int(self._inner.nprobe)
+
+    @nprobe.setter
+    def nprobe(self, count: int) -> None:
+        self._inner.nprobe = count
+
     def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
         super().remove(gone, keep)
         _renumber(self._faiss, self._inner, keep)
@@ -372,8 +402,11 @@ class FaissIvf(Faiss):
 
     @classmethod
     def _fit_options(cls, options: Any, n: int, notes: list[str]) -> None:
+        if options.nlist == 0:
+            options.nlist = max(1, min(int(4 * n**0.5), n // _MIN_POINTS))
         _lower(options, "nlist", max(1, n // _MIN_POINTS), n, f"{_MIN_POINTS} vectors per list", notes)
         _lower(options, "nprobe", options.nlist, n, "nlist", notes)
+        options.nprobe = options.nprobe or options.nlist  # lowered once the lists are there
         if n > (limit := options.nlist * options.max_points_per_centroid):  # FAISS does not say this itself
             notes.append(
                 f"k-means of the inverted lists: FAISS samples {limit} of the {n} vectors"
@@ -413,6 +446,28 @@ def _through(chain: list[Any], x: np.ndarray) -> np.ndarray:
     for step in chain:
         x = step.apply(x)
     return x
+
+
+def _choose_nprobe(store: Store, probes: Any, vectors: np.ndarray, options: Any) -> str:
+    """Sets the fewest lists with which a sample of the documents finds its neighbors; a note for the user."""
+    n = len(vectors)
+    sample = np.sort(np.random.default_rng(options.seed).permutation(n)[:_SAMPLE])
+    queries = np.ascontiguousarray(vectors[sample], np.float32)
+    k = min(11, n)  # with the document itself
+
+    def near(count: int) -> np.ndarray:
+        probes.nprobe = count
+        return store.search(queries, k, False)[1]
+
+    expected = near(options.nlist)
+    for count in sorted({*(2**power for power in range(20) if 2**power < options.nlist), options.nlist}):
+        found = near(count)
+        shared = [len({*a} & {*b} - {row, -1}) / (k - 1) for a, b, row in zip(found, expected, sample, strict=True)]
+        recall = float(np.mean(shared)) if k > 1 else 1.0
+        if recall >= RECALL or count == options.nlist:
+            break
+    options.nprobe = count
+    return f"nprobe={count} of {options.nlist} lists: recall@10 {recall:.3f} for {len(sample)} of the documents."
 
 
 def _within(numbers: np.ndarray, count: int) -> bool:
