@@ -292,16 +292,18 @@ def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None
 
 
 def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:
-    """The vectors of texts. Vectors before a whitening are cached, unless --no-cache is given.
+    """The vectors of texts without a code. Vectors before a whitening are cached, unless --no-cache is given.
 
     `role` selects the prompt of the texts.
     """
     from jaxwhiten.encoding import EmbeddingStore
 
+    fitted = encoder.head.whitening or encoder.head.code
+    encoder = encoder.without_code()
     prompt = encoder.prompt_for(role) if role else None
     if not args.no_cache:
         raw = found = encoder.before_whitening()
-        told = encoder.head.whitening.provenance if encoder.head.whitening else {}
+        told = {} if fitted is None else fitted.provenance
         if (pooling := told.get("pooling")) not in (None, raw.pooling):  # cached under the name at the time of the fit
             with contextlib.suppress(InputError):  # a pooling that cannot be named here, such as idf
                 named = raw.with_pooling(pooling)
