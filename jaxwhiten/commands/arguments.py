@@ -291,15 +291,16 @@ def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None
     return encoder_of({**(told or {}), **given}, bare="pooling" not in given, engine=args.engine)
 
 
-def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:
-    """The vectors of texts without a code. Vectors before a whitening are cached, unless --no-cache is given.
+def encode(
+    args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str | None = None, code: Code | None = None
+) -> np.ndarray:
+    """The vectors of texts. Vectors before a whitening are cached, unless --no-cache is given.
 
-    `role` selects the prompt of the texts.
+    `role` selects the prompt of the texts, and `code` is of these vectors, if it was fitted on vectors of the cache.
     """
     from jaxwhiten.encoding import EmbeddingStore
 
-    fitted = encoder.head.whitening or encoder.head.code
-    encoder = encoder.without_code()
+    fitted = encoder.head.whitening or code
     prompt = encoder.prompt_for(role) if role else None
     if not args.no_cache:
         raw = found = encoder.before_whitening()
