@@ -1,35 +1,49 @@
 """All that is to be measured on a machine with a GPU or a TPU, in one command and under ten minutes.
 
-    python -m benchmarks.accelerator [--only parity,codes,encode,train_throughput,whitening_fit,search_scale]
+    python -m benchmarks.accelerator [--only parity,codes,encode,…] [--model FOLDER] [--seconds 600]
 
 - `parity`: vectors of real weights on the device beside those of the CPU, float32 and bfloat16, short and long texts.
 - `codes`: a million vectors coded in 48 bytes, and searched exactly as codes, beside FAISS on the CPU.
+- `coded_search`: codes of 16 points per half byte, searched in each way that a device has, beside float32.
 - The others are benchmarks of their own, with arguments that suit an accelerator. Where PyTorch, sentence-transformers
   and the GPU build of FAISS are installed, they run on the same device.
 
 Each runs in a process of its own, since JAX keeps most of a GPU's memory until its process ends, and writes its own
-results. One that cannot run is reported, and the others follow. On a CPU everything runs with few rows, which shows
-that the command works, and nothing of an accelerator.
+results into `runs/benchmarks/accelerator`, if it is stopped what it has measured so far. One that cannot run is named
+and the others follow. `runs/benchmarks/DEVICE.json`, such as `h100.json`, has all parts, those of earlier runs, too. On
+a CPU everything runs with few rows, which shows that the command works, and nothing of an accelerator.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import re
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import interleave, median, ratio, save
+from benchmarks.harness import RESULTS, command, interleave, median, ratio, save
+from jaxwhiten.runtime import hardware
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+PARTS = RESULTS / "accelerator"
+MODELS = ("parity", "encode", "train_throughput")  # that are given the model
 # What each benchmark is given, on an accelerator and on a CPU.
 OTHERS = {
     "encode": ("--tokens 200000 --rounds 3", "--tokens 2000 --rounds 1 --no-base"),
     "train_throughput": ("--rows 5000 --batch-size 128 --rounds 3", "--rows 64 --steps 2 --rounds 1"),
     "whitening_fit": ("--rounds 3", "--rows 4000 --width 64 --rounds 1"),
+    "coded_search": (
+        "--documents 1000000,10000000",
+        "--documents 3000 --queries 1,16 --bytes 24 --rounds 1",
+    ),
     "search_scale": (
         "--queries 100000 --rounds 3",
         "--documents 3000 --queries 3000 --sample 50 --rounds 1 --slices 2",
@@ -46,7 +60,7 @@ def sentences(count: int) -> list[str]:
     return (texts * -(-count // len(texts)))[:count]
 
 
-def parity(few: bool) -> dict[str, Any]:
+def parity(few: bool, model: str) -> dict[str, Any]:
     """Largest difference from the CPU's float32 vectors, relative to their largest component, and least cosine.
 
     Long texts are ones whose attention a kernel computes (`jaxwhiten.models.attention`), in bfloat16.
@@ -54,8 +68,8 @@ def parity(few: bool) -> dict[str, Any]:
     from jaxwhiten import Encoder, metrics
 
     texts = sentences(64 if few else 780)
-    encoders = {dtype: Encoder.from_pretrained(MODEL, dtype=dtype, engine="jax") for dtype in ("float32", "bfloat16")}
-    cpu = Encoder.from_pretrained(MODEL, device="cpu", engine="jax")
+    encoders = {dtype: Encoder.from_pretrained(model, dtype=dtype, engine="jax") for dtype in ("float32", "bfloat16")}
+    cpu = Encoder.from_pretrained(model, device="cpu", engine="jax")
     found: dict[str, Any] = {}
     joined = [" ".join(texts[i : i + 20]) for i in range(0, len(texts), 20)]
     for kind, chosen in {"short": texts, "long": joined}.items():
@@ -70,7 +84,7 @@ def parity(few: bool) -> dict[str, Any]:
     return {"model": MODEL, "vectors": found}
 
 
-def codes(few: bool) -> dict[str, Any]:
+def codes(few: bool, _model: str) -> dict[str, Any]:
     """A million vectors in 48 bytes each: coded, and searched by 1,000 queries, in JAX and by FAISS on the CPU."""
     from benchmarks.whitening_fit import bert_like
     from jaxwhiten.codes import SpectrumCode
@@ -99,32 +113,81 @@ def codes(few: bool) -> dict[str, Any]:
     }
 
 
+OWN = {"parity": parity, "codes": codes}
+
+
+def parts_of(folders: Sequence[Path]) -> dict[str, Any]:
+    """The parts in some folders, each as its program wrote it; of a part with rows in several folders, all rows."""
+    parts: dict[str, Any] = {}
+    for name in (*OWN, *OTHERS):
+        for file in (folder / f"{name}.json" for folder in folders if (folder / f"{name}.json").is_file()):
+            part = json.loads(file.read_text())
+            if "rows" in parts.get(name, {}) and isinstance(part["rows"], list):
+                part = {**part, "rows": parts[name]["rows"] + part["rows"]}
+            parts[name] = part
+    return parts
+
+
+def device_name(parts: Mapping[str, Any]) -> str:
+    """The name of the combined file: of an `NVIDIA H100 80GB HBM3`, `h100`; of other devices, `accelerator`."""
+    described = " ".join(str(part["machine"]["devices"]) for part in parts.values())
+    found = re.search(r"\b(?:NVIDIA|TPU)\s+(?:RTX\s+)?(\w+)", described)
+    return found[1].lower() if found else "accelerator"
+
+
+def combine(stopped: Mapping[str, str], *folders: Path) -> None:
+    """Writes one file of all parts, and of those that are missing or were stopped; named by the device."""
+    parts = parts_of(folders)
+    missing = {name: "not run" for name in (*OWN, *OTHERS) if name not in parts} | stopped
+    if parts:  # without `save`, which would take the device's memory in this process
+        path = RESULTS / f"{device_name(parts)}.json"
+        path.write_text(
+            json.dumps({"command": command().partition(" --combine")[0], "missing": missing, "parts": parts}, indent=2)
+            + "\n"
+        )
+        print(f"wrote {path}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    own = {"parity": parity, "codes": codes}
-    parser.add_argument("--only", default=",".join([*own, *OTHERS]), help="names, comma-separated; default: all")
-    names = parser.parse_args().only.split(",")
-    if len(names) == 1 and names[0] in own:
+    parser.add_argument("--only", default=",".join([*OWN, *OTHERS]), help="names, comma-separated; default: all")
+    parser.add_argument("--model", default=MODEL, help="all-MiniLM-L6-v2, where it lies")
+    parser.add_argument("--seconds", type=float, default=600, help="for all parts together; then they are stopped")
+    parser.add_argument("--combine", nargs="+", type=Path, help="only combine the parts in these folders")
+    args = parser.parse_args()
+    if args.combine:
+        combine({}, *args.combine)
+        return
+    names = args.only.split(",")
+    if len(names) == 1 and names[0] in OWN:
         import jax
 
-        from jaxwhiten.runtime import hardware
-
-        found = own[names[0]](jax.default_backend() == "cpu")
-        save(f"accelerator_{names[0]}", {"device": hardware.describe(), "kind": jax.devices()[0].device_kind, **found})
+        few = jax.default_backend() == "cpu"
+        found = OWN[names[0]](few, args.model)
+        save(names[0], {"device": hardware.describe(), "kind": jax.devices()[0].device_kind, **found})
         print(found)
         return
     asked = [sys.executable, "-c", "import jax; print(jax.default_backend())"]
     few = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[-1] == "cpu"
-    failed = []
-    for name in names:
-        module, arguments = ("accelerator", f"--only {name}") if name in own else (name, OTHERS[name][few])
-        print(f"== {name} {arguments}", flush=True)
+    environment = {**os.environ, "JAXWHITEN_BENCHMARKS": str(PARTS)}
+    end, missing = time.monotonic() + args.seconds, {}
+    for place, name in enumerate(names):
+        module, arguments = ("accelerator", f"--only {name}") if name in OWN else (name, OTHERS[name][few])
+        words = [sys.executable, "-m", f"benchmarks.{module}", *arguments.split()]
+        words += ["--model", args.model] if name in MODELS else []
+        print(f"== {' '.join(words[1:])}", flush=True)
         start = time.monotonic()
-        done = subprocess.run([sys.executable, "-m", f"benchmarks.{module}", *arguments.split()])
-        print(f"== {name}: exit {done.returncode} after {time.monotonic() - start:.0f} s", flush=True)
-        failed += [name] if done.returncode else []
-    if failed:
-        raise SystemExit(f"Not measured: {', '.join(failed)}")
+        limit = max(end - start, 1.0) * 2 / (1 + len(names) - place)  # twice its share of what is left
+        try:
+            code: int | str = subprocess.run(words, env=environment, timeout=limit).returncode
+        except subprocess.TimeoutExpired:
+            code = f"stopped after {limit:.0f} s"
+        print(f"== {name}: exit {code} after {time.monotonic() - start:.0f} s", flush=True)
+        if code:
+            missing[name] = code if isinstance(code, str) else f"exit {code}"
+        combine(missing, PARTS)
+    if missing:
+        raise SystemExit(f"Not measured to the end: {', '.join(missing)}")
 
 
 if __name__ == "__main__":

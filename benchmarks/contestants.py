@@ -208,7 +208,7 @@ CONTESTANTS = {
         functools.partial(sentence_transformers, dtype="bfloat16"), large=True, gpu=True
     ),
     "sentence-transformers bfloat16, batches of 256": Contestant(
-        functools.partial(sentence_transformers, dtype="bfloat16", batch_size=256), gpu=True
+        functools.partial(sentence_transformers, dtype="bfloat16", batch_size=256), large=True, gpu=True
     ),
     "sentence-transformers, backend onnx": Contestant(functools.partial(sentence_transformers, backend="onnx")),
     "sentence-transformers, backend openvino": Contestant(

@@ -1,6 +1,6 @@
 """Encoding beside its peers: the same weights and texts, in rotated order, speed with quality.
 
-    python -m benchmarks.encode [--rounds 3] [--tokens N] [--no-base]
+    python -m benchmarks.encode [--rounds 3] [--tokens N] [--model FOLDER] [--no-base]
 
 Contestants are those of `benchmarks/contestants.py` that are installed; the others are named. Texts that need no
 download: `short` are the sentences of sts_sample, `long` docstrings of Python's standard library of up to 512 tokens,
@@ -229,6 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, help="of each kind of text; 16,000 on a CPU, 2,000,000 on a GPU")
+    parser.add_argument("--model", default=MODEL, help="all-MiniLM-L6-v2, where it lies")
     parser.add_argument("--no-base", action="store_true", help="leave the encoder of BERT-base's size out")
     args = parser.parse_args()
     from transformers.utils import logging as transformers_logging
@@ -239,19 +240,26 @@ def main() -> None:
 
     setting = SETTINGS[torch_device()]
     setting = setting._replace(tokens=args.tokens or setting.tokens)
-    folder, bfloat16 = Path(resolve_folder(MODEL)), setting.device == "cpu" and has_fast_bfloat16()
+    folder, bfloat16 = Path(resolve_folder(args.model)), setting.device == "cpu" and has_fast_bfloat16()
     if setting.device == "cpu" and not bfloat16:
         print("this CPU has no fast bfloat16: sentence-transformers is timed in float32 only")
     how = {"rounds": args.rounds, "bfloat16": bfloat16}
     kinds = (("short", 64), ("mixed", 128), ("long", 512))
-    results = [measure(MINILM, folder, *kind, setting, scored=kind[0] == "mixed", **how) for kind in kinds]
+    results: list[dict] = []
+
+    def keep(result: dict) -> None:
+        """After every kind, so that one that is stopped costs none of the others."""
+        results.append(result)
+        save("encode", {"bfloat16": bfloat16, "results": results})
+
+    for kind in kinds:
+        keep(measure(MINILM, folder, *kind, setting, scored=kind[0] == "mixed", **how))
     if not args.no_base:
         with tempfile.TemporaryDirectory() as base:
             write_random_base(Path(base), folder)
             few = setting._replace(tokens=max(setting.tokens // 4, 1))
             how |= {"rounds": min(2, args.rounds), "scored": False}
-            results.append(measure("BERT-base's size", Path(base), "mixed", 128, few, **how))
-    save("encode", {"bfloat16": bfloat16, "results": results})
+            keep(measure("BERT-base's size", Path(base), "mixed", 128, few, **how))
 
 
 if __name__ == "__main__":

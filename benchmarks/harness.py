@@ -149,12 +149,13 @@ def _version(package: str) -> str | None:
 
 
 def command() -> str:
-    """The program as it was started, but for where it keeps its vectors."""
+    """The program as it was started, but for where it keeps its vectors and where the model lies."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     words = list(sys.argv[1:])
-    if "--cache" in words:
-        at = words.index("--cache")
-        del words[at : at + 2]
+    for option in ("--cache", "--model"):
+        at = words.index(option) if option in words else len(words)
+        if option == "--cache" or Path(*words[at + 1 : at + 2]).is_absolute():
+            del words[at : at + 2]
     return " ".join(["python", "-m", spec.name if spec else sys.argv[0], *words])
 
 

@@ -1,15 +1,17 @@
-"""What the number of queries in a call does to full scans: FAISS in float32 and codes of 48 bytes.
+"""Full scans by FAISS in float32, by jaxwhiten's codes, and by codes of others, in calls of one query and of many.
 
-    python -m benchmarks.search_batches [--documents 90000] [--rounds 5]
+    python -m benchmarks.search_batches [--documents 10000,100000,1000000] [--rounds 5]
 
-FAISS multiplies matrices by BLAS only where queries times dimensions reach a threshold, and scans vector by vector
-below it. The vectors are random: a full scan takes the same time whatever they are.
+The documents are normal vectors of unit length with falling variances. What a scan takes depends on their number alone,
+not on what they are; `recall` is that of float32's first ten. Packages that are not installed are left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,35 +19,77 @@ import faiss
 import numpy as np
 
 from benchmarks.harness import interleave, median, ratio, save
-from jaxwhiten import normalize
+from eval.comparators import Comparator
+from jaxwhiten import Whitening, normalize
+from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index
 
-WIDTH, BYTES, K = 384, 48, 10
-BATCHES = (1, 32, 300, 333, 334, 1000)  # the threshold of FAISS 1.15 lies between 333 × 384 and 334 × 384
-FLOATS, OURS = "FAISS float32", "spectrum"
+WIDTH, K = 384, 10
+SIZES = (24, 48, 96)  # bytes of a code
+BATCHES = (1, 2, 16, 256, 1024)
+FLOATS = "FAISS float32"
+PACKAGES = ("rabitq", "turbovec", "rabitqlib")
+_SECONDS = 20  # that a contestant may take for one call; slower ones are left out of larger calls
+
+
+def documents(rows: int, seed: int = 0) -> np.ndarray:
+    """Unit vectors whose variances fall as an encoder's do."""
+    scale = (1 + np.arange(WIDTH, dtype=np.float32)) ** -0.5
+    x = np.random.default_rng(seed).standard_normal((rows, WIDTH), dtype=np.float32)
+    return normalize(x * scale)
+
+
+def indexes(x: np.ndarray, size: int) -> dict[str, Any]:
+    """The codes of at most `size` bytes, by name."""
+    found: dict[str, Any] = {"jaxwhiten": build_index(x, bytes=size)}
+    pq = faiss.index_factory(WIDTH, f"PQ{2 * size}x4fs")
+    pq.train(x[:20_000])
+    pq.add(x)
+    found["FAISS PQ, fast scan"] = pq
+    turned = Whitening(beta=0.0, gamma=0.0).fit(x[:20_000])
+    for name in PACKAGES:
+        with contextlib.suppress(InputError, ImportError):
+            found[name] = Comparator(name, size, x[:20_000], turned, x)
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--documents", type=int, default=90_000)
+    parser.add_argument("--documents", default="10000,100000,1000000")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    rng = np.random.default_rng(0)
-    x, q = (normalize(rng.standard_normal((n, WIDTH), dtype=np.float32)) for n in (args.documents, max(BATCHES)))
-    indexes: dict[str, Any] = {FLOATS: faiss.IndexFlatIP(WIDTH), OURS: build_index(x, "faiss-flat", bytes=BYTES)}
-    indexes[FLOATS].add(x)
-    found = {}
-    for batch in BATCHES:
-        runs: dict[str, Callable[[], object]] = {
-            name: functools.partial(index.search, q[:batch], K) for name, index in indexes.items()
-        }
-        seconds = interleave(runs, args.rounds)
-        found[str(batch)] = {
-            name: {"ms_a_query": 1000 * median(seconds[name]) / batch, "speed_to_float32": ratio(seconds, name, FLOATS)}
-            for name in indexes
-        }
-        print(batch, {name: round(row["ms_a_query"], 3) for name, row in found[str(batch)].items()}, flush=True)
-    save("search_batches", {"documents": args.documents, "width": WIDTH, "bytes": BYTES, "batches": found})
+    q = documents(max(BATCHES), seed=1)
+    rows: list[dict[str, Any]] = []
+    for count in map(int, args.documents.split(",")):
+        x = documents(count)
+        flat = faiss.IndexFlatIP(WIDTH)
+        flat.add(x)
+        first = flat.search(q[:256], K)[1]
+        for size in SIZES:
+            started = time.perf_counter()
+            contestants = {FLOATS: flat, **indexes(x, size)}
+            print(f"{count:,} documents, {size} bytes: built in {time.perf_counter() - started:.0f} s", flush=True)
+            recall = {
+                name: float(np.mean([len({*a} & {*b}) / K for a, b in zip(index.search(q[:256], K)[1], first)]))
+                for name, index in contestants.items()
+            }
+            slow = set[str]()
+            for batch in BATCHES:
+                runs: dict[str, Callable[[], object]] = {
+                    name: functools.partial(index.search, q[:batch], K)
+                    for name, index in contestants.items()
+                    if name not in slow
+                }
+                seconds = interleave(runs, args.rounds)
+                slow |= {name for name, taken in seconds.items() if median(taken) * 4 > _SECONDS}
+                for name, taken in seconds.items():
+                    row = {"documents": count, "bytes": size, "queries": batch, "index": name, "recall": recall[name]}
+                    row |= {"ms_a_query": 1000 * median(taken) / batch, "speed_to_float32": ratio(seconds, name, FLOATS)}
+                    row["speed_to_ours"] = ratio(seconds, name, "jaxwhiten")
+                    rows.append(row)
+                shown = {row["index"]: round(row["ms_a_query"], 3) for row in rows[-len(seconds) :]}
+                print(batch, shown, flush=True)
+            save("search_batches", {"width": WIDTH, "rows": rows})
 
 
 if __name__ == "__main__":

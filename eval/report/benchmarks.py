@@ -277,12 +277,29 @@ def families_table(result: Result) -> Table:
 
 def device_table(result: Result) -> Table:
     """Encoding on a GPU, compared with sentence-transformers there."""
-    rows = [
-        [f"{run['texts']}, {run['tokens_a_text']} tokens", f"{run['count']:,}", peer, times(ratio)]
-        for run in result["encode"]
-        for peer, ratio in run["ratio"].items()
-    ]
-    return Table(("texts", "number", "compared with sentence-transformers in", "their time ÷ ours"), rows, 3)
+    rows = []
+    for part in result["parts"]["encode"]["results"]:
+        texts = f"{part['encoder']}, {part['texts']}, {part['tokens_a_text']:.0f} tokens"
+        contestants = part["contestants"]
+        for peer in [name for name in contestants if name != "jaxwhiten"]:
+            batches = peer.partition(", ")[2] or "batches of 32"
+            speeds = [f"{contestants[name]['texts_per_second']:,.0f}" for name in ("jaxwhiten", peer)]
+            rows.append([texts, f"{part['count']:,}", batches, *speeds, times(contestants[peer]["speed_of_ours"])])
+    columns = ("encoder, texts", "number", "compared with sentence-transformers in", "ours, texts/s", "theirs, texts/s")
+    return Table((*columns, "their time ÷ ours"), rows, 3)
+
+
+def coded_search_table(result: Result) -> Table:
+    """Milliseconds of a search of codes on a GPU, of float32 there, and of FAISS's scan of the codes on the CPU."""
+    shown: dict[tuple[int, int, int], list[str]] = {}
+    for row in result["parts"]["coded_search"]["rows"]:
+        key, taken = (row["documents"], row["queries"], row["bytes"]), row["milliseconds"]
+        way = "bytes" if row["queries"] <= 4 else "gather"
+        ours = min(of for name, of in taken.items() if name.split(",")[0] == way and "tiles of 32" not in name)
+        figures = [number(of) for of in (ours, taken["float32"], taken.get("faiss"))]
+        shown.setdefault(key, [f"{key[0]:,}", f"{key[1]:,}", str(key[2]), *figures])
+    columns = ("documents", "queries", "bytes", "codes, ms", "float32, ms", "FAISS's fast scan, 16 cores, ms")
+    return Table(columns, [shown[key] for key in sorted(shown)], 3)
 
 
 def _figure(value: float | str) -> str:
@@ -376,6 +393,7 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "headline_table": headline_table,
     "encode_table": encode_table,
     "device_table": device_table,
+    "coded_search_table": coded_search_table,
     "lists_table": lists_table,
     "codes_table": codes_table,
     "code_times_table": code_times_table,

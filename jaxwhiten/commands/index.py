@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jaxwhiten.whitening import Moments, Whitening
 
 # Options that an existing index has already fixed.
-_OF_TEXTS = ("whitening", "whiten", "n_components", "bytes", "codes", "max_length")
+_OF_TEXTS = ("whitening", "whiten", "n_components", "gamma", "bytes", "codes", "max_length")
 _FIXED = (*_OF_TEXTS, "rescore", "option")
 
 
@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--whitening FILE", "a saved whitening or code to put inside the index")
     add(parser, "--whiten", "fit a whitening on the texts themselves")
     add(parser, "-k --dimension K", "dimensions that the whitening keeps; default: all", dest="n_components", type=int)
+    add(parser, "--gamma G", "fit a whitening with this exponent of the scaling, 0 to 1", type=float)
     add(parser, "--bytes N", "store each text in N bytes, by --codes; default: float32", type=int)
     add(parser, "--codes CODES", "the code: spectrum, ubinary or int8; default with --bytes: spectrum")
     add_tuned(parser)
@@ -66,7 +67,8 @@ def run(args: argparse.Namespace) -> Report:
         return _change(args, changes[0])
     if args.whitening and args.whiten:
         raise InputError("--whitening reads a whitening and --whiten fits one: pass only one.")
-    args.whiten = args.whiten or (args.n_components is not None and not args.whitening)
+    fits = args.n_components is not None or args.gamma is not None
+    args.whiten = args.whiten or (fits and not args.whitening)
     options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
 
     from jaxwhiten.search.build import check_settings
@@ -112,8 +114,12 @@ def _whitening(moments: Moments, args: argparse.Namespace) -> Whitening:
     from jaxwhiten.progress import note
     from jaxwhiten.whitening import Whitening, choose_gamma
 
-    note(chosen := choose_gamma(moments, args.tuned))
-    return Whitening.from_moments(moments, n_components=args.n_components, gamma=chosen.gamma)
+    gamma = args.gamma
+    if gamma is None:
+        chosen = choose_gamma(moments, args.tuned)
+        gamma = chosen.gamma
+        note(chosen)
+    return Whitening.from_moments(moments, n_components=args.n_components, gamma=gamma)
 
 
 def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:

@@ -117,7 +117,7 @@ class CodedStore(Store):
         prepare: Affine,
         quantiser: Quantiser,
         codes: UInt8[np.ndarray, "n bytes"],
-        scan: Scan,
+        scan: Scan | None = None,
         *,
         exact: bool = True,
         notes: Sequence[str] = (),
@@ -127,17 +127,20 @@ class CodedStore(Store):
         self.quantiser, self.codes, self.scan, self.exact, self._alone = quantiser, codes, scan, exact, alone
 
     def add(self, vectors: np.ndarray) -> None:
+        assert self.scan is not None
         codes = coded(vectors, self.prepare, self.quantiser)
         self.scan.add(codes)
         self.codes = np.concatenate([self.codes, codes])
 
     def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
+        assert self.scan is not None
         self.scan.remove(gone, keep)
         self.codes = self.codes[keep]
 
     def search(
         self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
+        assert self.scan is not None
         with self._alone() if len(queries) == 1 else contextlib.nullcontext():
             asked, products = self._asked(queries, prepared)
             if not self.exact:
@@ -162,6 +165,7 @@ class CodedStore(Store):
             return scores, rows
 
     def _search_first_version(self, asked: np.ndarray, k: int, among: Any) -> tuple[np.ndarray, np.ndarray]:
+        assert self.scan is not None
         length = self.quantiser.length
         count = k if among is None else len(self.codes)
         distances, rows = self.scan.search(stretched(asked, length), count)
@@ -201,7 +205,7 @@ class CodedStore(Store):
         return scores, rows
 
     def _tensors(self) -> dict[str, np.ndarray]:
-        return {**tensors_of(self.quantiser), **self.scan.tensors()}
+        return {**tensors_of(self.quantiser), **({} if self.scan is None else self.scan.tensors())}
 
     @property
     def nbytes(self) -> int:

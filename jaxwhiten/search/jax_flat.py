@@ -2,8 +2,8 @@
 
 The exact top-k has two stages: the maximum of every tile of scores, then the k best among the k tiles with the highest
 maxima, which must contain them. The sort, more expensive on CPU than the product, thus sees few values. Ties go to the
-lower id. Codes stay on the devices as bytes and are decoded block by block inside the product. If the scores of a batch
-exceed the CPU's cache, only the maxima of tiles are kept, and the k best tiles are scored again.
+lower id. Codes stay on the devices as bytes; the cosines of the best tiles are computed in float32. If the scores of a
+batch exceed the CPU's cache, only the maxima of tiles are kept, and the k best tiles are scored again.
 
 References:
   Chern et al. 2022, "TPU-KNN: K nearest neighbor search at peak FLOP/s" (`approximate=True`).
@@ -19,13 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.arrays import block_rows, blocks, normalize, one_ahead, pad_rows
-from jaxwhiten.codes.code import Quantiser
+from jaxwhiten.arrays import block_rows, blocks, one_ahead, pad_rows
+from jaxwhiten.codes import Quantiser
+from jaxwhiten.codes.code import apart
+from jaxwhiten.codes.gaussian import nearest_on_cores
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import map_array
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.search.backend import Backend
-from jaxwhiten.search.codes import CODES, NPY_HEADER, TRANSFORM, coded, is_first_version, read_codes, tensors_of
+from jaxwhiten.search.backend import Backend, Store
+from jaxwhiten.search.codes import CODES, NPY_HEADER, TRANSFORM, CodedStore, coded, is_first_version, read_codes
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import Coding, prepared, read_map, write_map
 from jaxwhiten.shapes import Int64
@@ -53,27 +55,24 @@ class JaxFlat(Backend):
     removes = codes = True
 
     def __init__(
-        self, options: JaxOptions, prepare: Affine, stored: np.ndarray, quantiser: Quantiser | None, exact: bool = True
+        self,
+        options: JaxOptions,
+        prepare: Affine,
+        stored: np.ndarray,
+        centroids: np.ndarray | None,
+        length: float = 1.0,
     ) -> None:
-        """Shards stored vectors, or codes, over the devices.
+        """Shards stored vectors, or codes of version 0.1 with their centroids, over the devices.
 
-        `exact` is whether scores of codes are cosines of the decoded vectors; codes of version 0.1 have others.
+        `length` is the root mean square of the lengths of decoded codes.
         """
-        target = options.recall_target
-        if not isinstance(target, int | float) or not 0 < target <= 1:
-            raise InputError(f"Option recall_target of jax must be above 0 and at most 1, got {target!r}.")
-        if not isinstance(options.approximate, bool):
-            raise InputError(f"Option approximate of jax must be True or False, got {options.approximate!r}.")
-        self.options, self.prepare, self._quantiser, self._exact = options, prepare, quantiser, exact
+        self.options, self.prepare, self._centroids = options, prepare, centroids
         from jaxwhiten.search import jax_kernels
 
         self._kernels: Any = jax_kernels
         self._mesh = jax_kernels.local_mesh()
         self._platform = self._mesh.devices.flat[0].platform
-        self._decoder = None
-        if quantiser is not None:
-            length = None if exact else quantiser.length
-            self._decoder = jax_kernels.decoder_on_all(self._mesh, quantiser.centroids, quantiser.center, length)
+        self._decoder = None if centroids is None else jax_kernels.on_all_devices(self._mesh, centroids / length)
         self._place(stored)
 
     def _place(self, stored: np.ndarray) -> None:
@@ -81,12 +80,16 @@ class JaxFlat(Backend):
         self._rows = len(self._documents) // self._mesh.size
 
     @classmethod
-    def build(cls, vectors: np.ndarray, options: Any, coding: Coding, stored: np.ndarray | None) -> JaxFlat:
-        rows = _stored(vectors, coding.prepare, coding.quantiser) if stored is None else stored
-        return cls(options, coding.prepare, rows, coding.quantiser)
+    def build(cls, vectors: np.ndarray, options: Any, coding: Coding, stored: np.ndarray | None) -> Store:
+        _check_options(options)
+        quantiser = coding.quantiser
+        if quantiser is None:
+            return cls(options, coding.prepare, _stored(vectors, coding.prepare, None), None)
+        codes = coded(vectors, coding.prepare, quantiser) if stored is None else np.array(stored)
+        return JaxCodes(options, coding.prepare, quantiser, codes)
 
     def add(self, vectors: np.ndarray) -> None:
-        self._place(np.concatenate([self._on_host(), _stored(vectors, self.prepare, self._quantiser)]))
+        self._place(np.concatenate([self._on_host(), _stored(vectors, self.prepare, self._centroids)]))
 
     def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
         self._place(self._on_host()[keep])
@@ -108,8 +111,6 @@ class JaxFlat(Backend):
             return scores, rows
         batch, block = self._batch_and_block(len(queries), k)
         queries = queries if prepared else np.asarray(self.prepare(queries), np.float32)
-        if self._quantiser is not None:
-            queries = np.column_stack(self._quantiser.asked(normalize(queries)))
         recall_target = float(self.options.recall_target) if self.options.approximate else None
         run = self._kernels.searcher(self._mesh, k, block, recall_target)
         scores = np.empty((len(queries), k), np.float32)
@@ -139,21 +140,22 @@ class JaxFlat(Backend):
     @property
     def nbytes(self) -> int:
         row = self._documents.dtype.itemsize * self._documents.shape[1]
-        arrays = () if self.prepare.matrix is None else self.prepare.parts
-        return NPY_HEADER + self._size * row + sum(array.nbytes for array in (*arrays, *self._tensors().values()))
-
-    def _tensors(self) -> dict[str, np.ndarray]:
-        return {} if self._quantiser is None else tensors_of(self._quantiser)
+        parts = () if self.prepare.matrix is None else self.prepare.parts
+        centroids = () if self._centroids is None else (self._centroids,)
+        return NPY_HEADER + self._size * row + sum(array.nbytes for array in (*parts, *centroids))
 
     def write(self, folder: Path) -> None:
-        np.save(folder / (_VECTORS if self._quantiser is None else CODES), self._on_host())
-        write_map(folder / TRANSFORM, self.prepare, self._tensors())
+        np.save(folder / (_VECTORS if self._centroids is None else CODES), self._on_host())
+        write_map(folder / TRANSFORM, self.prepare, {} if self._centroids is None else {"centroids": self._centroids})
 
     @classmethod
-    def read(cls, files: Mapping[str, Path], options: JaxOptions, header: Header) -> JaxFlat:
+    def read(cls, files: Mapping[str, Path], options: JaxOptions, header: Header) -> Store:
+        _check_options(options)
         if header.codes is not None:
             prepare, quantiser, codes = read_codes(files, header)
-            return cls(options, prepare, codes, quantiser, not is_first_version(header))
+            if is_first_version(header):
+                return cls(options, prepare, codes, quantiser.centroids, quantiser.length)
+            return JaxCodes(options, prepare, quantiser, codes)
         stored = map_array(files[_VECTORS])
         if stored.shape != (header.size, header.dimension) or stored.dtype != np.float32:
             raise ValueError(f"{stored.dtype} vectors of shape {stored.shape}, unlike the header")
@@ -163,13 +165,71 @@ class JaxFlat(Backend):
         return cls(options, prepare, stored, None)
 
 
-def _stored(vectors: np.ndarray, prepare: Affine, quantiser: Quantiser | None) -> np.ndarray:
+class JaxCodes(CodedStore):
+    """Codes on the devices, searched by the exact cosine; a search among chosen rows is made on the host."""
+
+    def __init__(self, options: JaxOptions, prepare: Affine, quantiser: Quantiser, codes: np.ndarray) -> None:
+        from jaxwhiten.search import jax_kernels
+
+        super().__init__(options, prepare, quantiser, codes)
+        self._kernels: Any = jax_kernels
+        self._mesh = jax_kernels.local_mesh()
+        self._place()
+
+    def _place(self) -> None:
+        center = self.quantiser.center
+        self._documents = self._kernels.place_codes(self._mesh, self.codes, self.quantiser.centroids, *center)
+
+    def add(self, vectors: np.ndarray) -> None:
+        self.codes = np.concatenate([self.codes, coded(vectors, self.prepare, self.quantiser)])
+        self._place()
+
+    def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
+        self.codes = self.codes[keep]
+        self._place()
+
+    def search(
+        self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        check_process()
+        asked, products = self._asked(queries, prepared)
+        if among is not None:
+            return self._best_of(asked, products, among, k)
+        scores, rows = np.empty((len(asked), k), np.float32), np.empty((len(asked), k), np.int64)
+        certain = np.empty(len(asked), bool)
+        for part, found in self._batches(self._kernels.search_codes, asked, products, k):
+            scores[part], rows[part], certain[part] = found
+        if not certain.all():
+            unsure = np.flatnonzero(~certain)
+            for part, found in self._batches(self._kernels.search_codes_surely, asked[unsure], products[unsure], k):
+                scores[unsure[part]], rows[unsure[part]] = found[:2]
+        return scores, rows
+
+    def _batches(self, search: Any, asked: np.ndarray, products: np.ndarray, k: int) -> Any:
+        """The results of a search, batch by batch, each dispatched before the last one is fetched."""
+        batch = min(_MAX_BATCH, _power_of_two(2 * len(asked) - 1))
+
+        def dispatch(part: slice) -> tuple[slice, Any]:
+            return part, search(self._documents, pad_rows(asked[part], batch), pad_rows(products[part], batch), k)
+
+        for part, found in one_ahead(map(dispatch, blocks(len(asked), batch))):
+            yield part, [np.asarray(array)[: part.stop - part.start] for array in found]
+
+
+def _check_options(options: JaxOptions) -> None:
+    target = options.recall_target
+    if not isinstance(target, int | float) or not 0 < target <= 1:
+        raise InputError(f"Option recall_target of jax must be above 0 and at most 1, got {target!r}.")
+    if not isinstance(options.approximate, bool):
+        raise InputError(f"Option approximate of jax must be True or False, got {options.approximate!r}.")
+
+
+def _stored(vectors: np.ndarray, prepare: Affine, centroids: np.ndarray | None) -> np.ndarray:
     """The stored form of raw vectors: whitened vectors, or their codes."""
-    if quantiser is not None:
-        return coded(vectors, prepare, quantiser)
-    out = np.empty((len(vectors), prepare.outputs), np.float32)
+    columns, dtype = (prepare.outputs, np.float32) if centroids is None else (len(centroids), np.uint8)
+    out, coder = np.empty((len(vectors), columns), dtype), None if centroids is None else apart(centroids)
     for part, x in prepared(vectors, prepare):
-        out[part] = x
+        out[part] = x if coder is None else nearest_on_cores(x, coder)
     return out
 
 

@@ -1,50 +1,48 @@
-"""The server: uvicorn on one socket, with a limit for headers."""
+"""The server: uvicorn on one socket, which answers what was sent before it ends."""
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 
-_HEADERS = 64 << 10  # bytes of a request before its body, and after it
+from jaxwhiten.serving.connection import Protocol
+
+_BACKLOG = 2048  # connections that may wait until they are accepted
 
 
-class Protocol(HttpToolsProtocol):
-    """HTTP by httptools, which sets no limit for headers, and takes quadratic time to join the parts of a long one."""
+class Server(uvicorn.Server):
+    """uvicorn's server, which closed its socket before it accepted the connections whose requests waited there."""
 
-    _pending = 0  # bytes since the parser last came to an end: of the headers, a piece of the body, or the request
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        waiting = [connection for listening in sockets or () for connection in _waiting(listening)]
+        for server in self.servers:
+            server.close()
+        self.server_state.default_headers = [*self.server_state.default_headers, CLOSE_HEADER]
+        for connection in waiting:
+            await asyncio.get_running_loop().connect_accepted_socket(self._protocol, connection)
+        for _ in range(2):  # each reads from all connections, those that were idle, too
+            await asyncio.sleep(0)
+        await super().shutdown(sockets)
 
-    def data_received(self, data: bytes) -> None:
-        self._pending += len(data)
-        super().data_received(data)
-        if self._pending > _HEADERS and not self.transport.is_closing():
-            self.send_400_response("")
+    def _protocol(self) -> Protocol:
+        return Protocol(self.config, self.server_state, self.lifespan.state)
 
-    def send_400_response(self, msg: str) -> None:
-        if self._pending <= _HEADERS:
-            super().send_400_response(msg)
+
+def _waiting(listening: socket.socket) -> Iterator[socket.socket]:
+    """The connections that wait to be accepted."""
+    for _ in range(2 * _BACKLOG):  # or clients that come faster would keep the server
+        try:
+            yield listening.accept()[0]
+        except BlockingIOError:
             return
-        message = f"The headers are longer than {_HEADERS:,} bytes.".encode()
-        head = b"content-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(message)
-        self.transport.write(STATUS_LINE[431] + head + message)
-        self.transport.close()
-
-    def on_headers_complete(self) -> None:
-        if self._pending > _HEADERS and len(self.url) + sum(len(a) + len(b) + 4 for a, b in self.headers) > _HEADERS:
-            raise ValueError("headers")  # uvicorn answers it by `send_400_response`
-        self._pending = 0
-        super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        self._pending = 0
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        self._pending = 0
-        super().on_message_complete()
+        except OSError:  # of one connection
+            continue
 
 
 def config_of(app: Any) -> uvicorn.Config:
@@ -57,17 +55,18 @@ def config_of(app: Any) -> uvicorn.Config:
 def listen(host: str = "127.0.0.1", port: int = 8000) -> tuple[socket.socket, str]:
     """A socket that listens, and its URL; port 0 is any free one. OSError if the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host, port), family=family, backlog=2048)
+    listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or bodies wait for the ACK of their headers
     shown, number = listening.getsockname()[:2]
     return listening, f"http://{f'[{shown}]' if ':' in shown else shown}:{number}"
 
 
 def run(app: Any, listening: socket.socket) -> None:
-    """Serves an application until SIGTERM or Ctrl-C; requests that were accepted are answered first."""
-    # uvicorn raises SIGTERM again when all is answered: the process then ends by itself.
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    """Serves an application until SIGTERM or Ctrl-C; requests that were sent before are answered."""
+    server = Server(config_of(app))
+    # uvicorn handles SIGTERM from its start, and raises it again when all is answered: the process then ends by itself.
+    before = signal.signal(signal.SIGTERM, server.handle_exit)
     try:
-        uvicorn.Server(config_of(app)).run([listening])
+        server.run([listening])
     finally:
         signal.signal(signal.SIGTERM, before)

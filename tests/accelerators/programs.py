@@ -27,7 +27,7 @@ from jaxwhiten.models import FAMILIES as REGISTRY
 from jaxwhiten.models import EncoderConfig, init_model
 from jaxwhiten.models.attention import kernel_for
 from jaxwhiten.parameters import TrainingOptions
-from jaxwhiten.search.jax_kernels import searcher
+from jaxwhiten.search.jax_kernels import Points, coded_searcher, searcher
 from jaxwhiten.training.objectives import objective_loss
 from jaxwhiten.training.sentences import sentence_loss, split_encoder
 from jaxwhiten.training.step import TrainState, make_step, transformation
@@ -188,6 +188,31 @@ def search(rows: int, d: int, queries: int, k: int, block: int = 0, recall: floa
     return lower
 
 
+def search_codes(rows: int, size: int, columns: int, queries: int, k: int) -> Any:
+    """Top k of codes of 16 points per half byte, spread over all devices, by exact cosines."""
+
+    def lower(target: Target) -> Any:
+        mesh = target.mesh("documents")
+        whole, row = functools.partial(array, mesh), functools.partial(array, mesh, axis="documents")
+        integers = whole((columns,), jnp.int32)
+        points = Points(whole((columns, 16)), integers, integers, whole((columns,)), whole(()))
+        run = coded_searcher(mesh, k, jnp.bfloat16, "selects" if target.is_tpu else "gather", False)
+        return run.lower(
+            whole((queries, columns)),
+            whole((queries,)),
+            row((rows, size), jnp.uint8),
+            row((rows,)),
+            points,
+            whole((), jnp.int32),
+            whole(()),
+        )
+
+    def array(mesh: Any, shape: tuple[int, ...], dtype: Any = jnp.float32, axis: str | None = None) -> Any:
+        return shaped(jax.ShapeDtypeStruct(shape, dtype), mesh, *([axis] if axis else []))
+
+    return lower
+
+
 def _tiny(family: str) -> EncoderConfig:
     local = {"local_layers": (1,)} if "local_layers" in FAMILIES[family] else {}
     return tiny_config(**{**FAMILIES[family], "num_layers": 2, **local})
@@ -234,6 +259,7 @@ PROGRAMS: Sequence[Program] = (
     Program("search, exact, 1,000,000 × 256", search(1_000_448, 256, 1024, 10, 32_768), 0.25, SEARCH, on_gpu=0.4),
     Program("search, approximate, 1,024 queries", search(1_000_448, 256, 1024, 10, 0, 0.95), 0.3, SEARCH, targets=TPUS),
     Program("search, approximate, 128 queries", search(1_000_448, 256, 128, 10, 0, 0.95), 0.3, SEARCH, on_gpu=0.6),
+    Program("search, codes of 48 bytes, 1,000,000", search_codes(1_000_448, 48, 300, 256, 10), 0.6, SEARCH, on_gpu=1.0),
     Program("search, exact, 2,048 × 32", search(2048, 32, 8, 4), 0.05, SEARCH, slow=False),
     Program("train pairs, base, 256 × 64", train_pairs(BASE, 128, 64), 6.0, TRAINING),
     Program("train pairs, base, 256 × 64, remat", train_pairs(BASE, 128, 64, True), 2.0, TRAINING),

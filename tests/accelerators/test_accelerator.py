@@ -16,9 +16,11 @@ def test_it_runs_on_a_cpu(minilm, tmp_path):
     environment = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "HF_HUB_OFFLINE": "1", "HOME": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    parity, codes = (
-        json.loads((tmp_path / f"runs/benchmarks/accelerator_{name}.json").read_text()) for name in ("parity", "codes")
-    )
+    made = tmp_path / "runs/benchmarks"
+    parity, codes = (json.loads((made / f"accelerator/{name}.json").read_text()) for name in ("parity", "codes"))
+    combined = json.loads((made / "accelerator.json").read_text())
+    assert combined["parts"] == {"parity": parity, "codes": codes}
+    assert combined["missing"]["encode"] == "not run"
     for name, found in parity["vectors"].items():
         assert found["largest_difference"] < (1e-4 if name.startswith("float32") else 5e-2)
     assert codes["same_neighbours"] > 0.99

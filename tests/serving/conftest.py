@@ -24,14 +24,13 @@ def served(encoder, **how):
     """A running server: its URL, a client, and what it was made of."""
     from jaxwhiten import serving  # or the test is skipped
 
-    uvicorn = pytest.importorskip("uvicorn")
     app = serving.application(encoder, **how)
     listening, url = serving.listen(port=0)
-    from jaxwhiten.serving.server import config_of
+    from jaxwhiten.serving.server import Server, config_of
 
     config = config_of(app)
     config.log_level = "critical"
-    server = uvicorn.Server(config)
+    server = Server(config)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     with listening, httpx2.Client(base_url=url, timeout=60) as client:
