@@ -49,8 +49,18 @@ def indexes(x: np.ndarray, size: int) -> dict[str, Any]:
     turned = Whitening(beta=0.0, gamma=0.0).fit(x[:20_000])
     for name in PACKAGES:
         with contextlib.suppress(InputError, ImportError):
-            found[name] = Comparator(name, size, x[:20_000], turned, x)
+            found[name] = Raw(Comparator(name, size, x[:20_000], turned, x))
     return found
+
+
+class Raw:
+    """A code of others, with its own rotation in front of each query."""
+
+    def __init__(self, code: Comparator) -> None:
+        self.code = code
+
+    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        return self.code.search(queries, k, prepared=False)
 
 
 def main() -> None:

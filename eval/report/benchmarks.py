@@ -261,6 +261,22 @@ def serving_faults_table(result: Result) -> Table:
     return Table(columns, rows, 1, notes=(machine(result),))
 
 
+def batches_table(result: Result) -> Table:
+    """Full scans by float32 and by codes: what they find, and how long a query takes by queries in a call."""
+    batches = list(dict.fromkeys(row["queries"] for row in result["rows"]))
+    found: dict[tuple[int, int, str], dict[int, Mapping[str, Any]]] = {}
+    for row in result["rows"]:
+        found.setdefault((row["documents"], row["bytes"], row["index"]), {})[row["queries"]] = row
+    rows = []
+    for (documents, size, name), of_batch in found.items():
+        recall = next(iter(of_batch.values()))["recall"]
+        cells = [number(of_batch.get(batch, {}).get("ms_a_query"), 3) for batch in batches]
+        one = of_batch[batches[0]]["speed_to_float32"]
+        rows.append([f"{documents:,}", f"{size}", name, f"{recall:.3f}", *cells, times(one)])
+    columns = ("documents", "bytes", "index", "recall@10", *(f"{batch:,} a call, ms" for batch in batches))
+    return Table((*columns, "one query, float32 ÷ it"), rows, 3, notes=(machine(result),))
+
+
 def families_table(result: Result) -> Table:
     """Every family: names, and what was measured of it on a random folder."""
     rows = []
@@ -401,6 +417,7 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "documents_table": documents_table,
     "long_texts_table": long_texts_table,
     "engines_table": engines_table,
+    "batches_table": batches_table,
     "families_table": families_table,
     "serving_table": serving_table,
     "processors_table": processors_table,

@@ -143,10 +143,17 @@ class Quantiser:
 
         Codes are [n, bytes], or [q, n, bytes] if each query has its own.
         """
-        _, squares, firsts = self._table
-        lengths = np.take(squares, codes + firsts, mode="clip").sum(axis=-1) + np.float32(self.center[1])
-        z = self.coordinates(codes)
-        inner = asked @ z.T if codes.ndim == 2 else np.matmul(z, asked[:, :, None])[:, :, 0]
+        table, squares, firsts = self._table
+        places = codes + firsts
+        lengths = np.take(squares, places, mode="clip").sum(axis=-1) + np.float32(self.center[1])
+        if codes.ndim == 2:
+            inner = asked @ self.coordinates(codes).T
+        else:  # looked up in a table of each query
+            count, width = len(firsts), table.shape[1]
+            by_byte = asked.reshape(-1, count, width).transpose(1, 0, 2)
+            tables = np.matmul(by_byte, table.reshape(count, 256, width).transpose(0, 2, 1))
+            places += firsts * (len(asked) - 1) + 256 * np.arange(len(asked), dtype=np.intp)[:, None, None]
+            inner = np.take(tables.ravel(), places, mode="clip").sum(axis=-1)
         return (inner + products[:, None]) / np.sqrt(np.maximum(lengths, np.finfo(np.float32).tiny))
 
     def empty_pq(self) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.codes import Quantiser
 from jaxwhiten.io import map_array
-from jaxwhiten.runtime.hardware import check_process
+from jaxwhiten.runtime import hardware
 from jaxwhiten.search.backend import Store
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import cosines, prepared, read_map, stretched, write_map
@@ -27,7 +27,8 @@ CODES, TRANSFORM = "codes.npy", "transform.safetensors"
 NPY_HEADER = 128  # bytes of a `.npy` file before its values
 WIDER, LEAST = 4, 64  # candidates of a scan for each result, and at least
 _ROTATION = ("mean", "rotation", "offset")  # of a code
-_EXACT_BYTES = 32 << 20  # decoded candidates at a time
+_EXACT_BYTES = 32 << 20  # decoded rows at a time
+_TABLE_BYTES = 2 << 20  # of queries' tables at a time, which stay in the cache
 _FEW = 4096  # rows of a set whose cosines are computed without a scan
 
 
@@ -143,7 +144,7 @@ class CodedStore(Store):
     ) -> tuple[np.ndarray, np.ndarray]:
         assert self.scan is not None
         if len(queries) > 1:
-            check_process()
+            hardware.check_process()
         with self._alone() if len(queries) == 1 else contextlib.nullcontext():
             asked, products = self._asked(queries, prepared)
             if not self.exact:
@@ -188,11 +189,19 @@ class CodedStore(Store):
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k candidates of each query with the highest cosines; ties go to the lower row."""
         scores, rows = np.empty((len(asked), k), np.float32), np.empty((len(asked), k), np.int64)
-        for part in blocks(len(asked), max(1, _EXACT_BYTES // (4 * candidates.shape[1] * self.quantiser.width))):
-            numbers = np.sort(candidates[part], axis=1)
-            found = self.quantiser.cosines(asked[part], products[part], self.codes[np.maximum(numbers, 0)])
-            found[numbers < 0] = -np.inf
-            scores[part], rows[part] = first(found, numbers, k)
+
+        def fill(parts: list[slice]) -> None:
+            for part in parts:
+                numbers = np.sort(candidates[part], axis=1)
+                found = self.quantiser.cosines(asked[part], products[part], self.codes[np.maximum(numbers, 0)])
+                found[numbers < 0] = -np.inf
+                scores[part], rows[part] = first(found, numbers, k)
+
+        block = max(1, _TABLE_BYTES // (4 * 256 * self.quantiser.nbytes))
+        if len(asked) <= block:
+            fill([slice(0, len(asked))])
+        else:
+            hardware.on_cores(fill, range(len(asked)), block, hardware.cores())
         return scores, rows
 
     def _best_of(
