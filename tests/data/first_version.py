@@ -33,7 +33,9 @@ KINDS = {
 
 def main(folder):
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((N + 30, D)) @ (np.linspace(1, 0.3, D)[:, None] * np.linalg.qr(rng.standard_normal((D, D)))[0])
+    x = rng.standard_normal((N + 30, D)) @ (
+        np.linspace(1, 0.3, D)[:, None] * np.linalg.qr(rng.standard_normal((D, D)))[0]
+    )
     x = (x + 0.3).astype(np.float32)
     vectors, more, queries = x[:N], x[N : N + 20], x[N + 20 :]
     results = {"vectors": vectors, "more": more, "queries": queries}

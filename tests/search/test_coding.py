@@ -179,7 +179,9 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
         build_index(vectors, "jax", codes=code, whitening=Whitening(5).fit(vectors))
     whitening = Whitening().fit(vectors)
     with pytest.raises(MismatchError, match="vectors of a whitening, and these are of another one"):
-        build_index(vectors, "jax", codes=SpectrumCode(bytes=8).fit(whitening), whitening=whitening.with_mean(vectors[0]))
+        build_index(
+            vectors, "jax", codes=SpectrumCode(bytes=8).fit(whitening), whitening=whitening.with_mean(vectors[0])
+        )
     with pytest.raises(InputError, match="is of 32 dimensions; the vectors have 31"):
         build_index(vectors[:, 1:], "jax", codes=code)
     with pytest.raises(InputError, match="unit length"):
