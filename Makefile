@@ -193,8 +193,8 @@ upgrade: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/upgrade.md; 
 
 TEXT ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-00.txt.gz
 OTHER ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-08.txt.gz
-# What each γ costs, by encoder and corpus.
-regret: $(call stamp,cpu-data-eval) ## The table of the rule for γ of docs/evidence/gamma.md; needs the data folder
+# What each whitening before a code costs, by encoder and corpus.
+regret: $(call stamp,cpu-data-eval) ## The table of whitenings before codes of docs/evidence/gamma.md; needs the data folder
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@set -e; for encoder in $(ENCODERS); do for data in $(SMALL_TASKS); do \
 	  $(BIN)/python -m eval.codes --config configs/regret.py --config.model=$${encoder#*:} --config.dataset=$${data#*:} \

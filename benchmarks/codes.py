@@ -36,7 +36,7 @@ def times(documents: int) -> dict[str, float]:
     x = (rng.standard_normal((documents, WIDTH)) * scales).astype(np.float32)
     queries = (rng.standard_normal((QUERIES, WIDTH)) * scales).astype(np.float32)
     moments, seconds = Moments().update(x), [time.process_time()]
-    code = SpectrumCode(bytes=SIZE, gamma=0.25).fit(moments)
+    code = SpectrumCode(bytes=SIZE).fit(moments)
     seconds.append(time.process_time())
     code.encode(x)
     seconds.append(time.process_time())

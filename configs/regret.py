@@ -1,4 +1,4 @@
-"""The loss of each γ of a spectrum code on one search, to compare rules for γ with the best γ.
+"""The loss of unchanged and of whitened vectors in a spectrum code on one search, against the best of them.
 
 Command: `python -m eval.codes --config configs/regret.py --config.model=NAME --config.dataset=NAME`; `make regret` runs
 encoders × corpora. The table is in docs/evidence/gamma.md.
@@ -10,7 +10,7 @@ from configs import codes
 def get_config():
     config = codes.get_config()
     config.codes = "spectrum"
-    config.gamma = "0,0.25,0.5,1"
+    config.gamma = "none,0,0.25,0.5,1"
     config.seeds = 1
     config.rescore = 0
     config.bootstrap = 500

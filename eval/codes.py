@@ -2,8 +2,9 @@
 
 `python -m eval.codes [--config configs/codes.py] [--config.key=value ...]`
 
-Queries stay float32 and documents are coded; a code at the end of the model is ignored. Codes are fitted on the
-documents and, if `outside` names text, on sentences of that text, without seeing the documents.
+Queries stay float32 and documents are coded; a code at the end of the model is ignored. Vectors have unit length, and
+for each number in `gamma` they are whitened by that γ first. Codes are fitted on the documents and, if `outside` names
+text, on sentences of that text, without seeing the documents.
 With `classify`, pairs of decoded vectors are classified, too. With several `seeds` the scores of a spectrum code are
 means over as many sets of codebooks. Writes `results.json`, `run.json`, `results.md` and a plot to the folder `out`.
 """
@@ -31,7 +32,7 @@ from eval.intervals import estimate, resampled, with_ends
 from eval.report import codes as views
 from eval.report import results
 from eval.searches import load_search
-from eval.settings import choices, fractions, integers
+from eval.settings import choices, fractions, integers, words
 from eval.tasks import TaskIndex, index_sentences
 from jaxwhiten import Encoder, Moments, Whitening, metrics
 from jaxwhiten.codes import CODES, Code, SpectrumCode, make_code
@@ -39,7 +40,7 @@ from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, l
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import Index, build_index
-from jaxwhiten.whitening import choose_gamma, participation_ratio
+from jaxwhiten.whitening import choose_gamma
 
 TRAINED = COMPARATORS
 RAW = "float32"
@@ -66,6 +67,7 @@ class Searched:
 class Scored:
     """The scores of a code: reciprocal ranks of queries, by task cosines of STS pairs, and correct classes (0 or 1)."""
 
+    ids: np.ndarray  # of the first results
     ranks: np.ndarray
     rescored: np.ndarray | None  # the ranks after rescoring
     cosines: Mapping[str, np.ndarray]
@@ -74,11 +76,20 @@ class Scored:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The data of a fit: its name, its whitening with the γ in use, and rows for codes that need rows."""
+    """The data of a fit: its name, its rows, and γ of the whitening before the code; None for unchanged vectors.
+
+    `whitening` is that of γ; without one it only turns the vectors to their principal axes, for `Comparator`.
+    """
 
     name: str
     rows: np.ndarray
+    gamma: float | None
     whitening: Whitening
+
+    def prepare(self, name: str, x: np.ndarray) -> np.ndarray:
+        """Raw vectors as a code gets them: of unit length, and whitened if γ is given and the code follows from it."""
+        whitened = self.gamma is not None and name == "spectrum"
+        return jaxwhiten.normalize(self.whitening.transform(x) if whitened else x)
 
 
 def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
@@ -87,12 +98,12 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
     names = tuple(sorted(names, key=lambda name: name != "spectrum"))  # the others are compared with it
     sizes = sorted(integers("bytes", config.bytes))
     lsq_sizes = sorted(set(sizes) & set(integers("lsq_bytes", config.lsq_bytes)))
-    gammas = () if config.gamma == "auto" else fractions("gamma", config.gamma)
     tasks = choices("tasks", config.tasks, STS_TASKS) if config.tasks else ()
     classify = choices("classify", config.classify, classification.TASKS) if config.classify else ()
     make_folder(Path(config.out))
     data = load_search(config.dataset, config.data_dir or None)
     encoder = load_encoder(config, config.pooling).without_code()
+    gammas = whitenings(config.gamma, encoder.tuned)
     outside = first_sentences(config.outside, config.outside_rows) if config.outside else []
 
     store, encoding = EmbeddingStore(config.cache or None), time.perf_counter()
@@ -108,16 +119,16 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
     run = report.Run(make_header(config, encoder, searched, encoded_in, len(outside)))
     yield run
     raw: Scored | None = None
-    spectra: dict[tuple[str, float], dict[int, np.ndarray]] = {}
+    spectra: dict[tuple[str, float | None], dict[int, np.ndarray]] = {}
     known: set = set()
-    for fit in fits(fitted_on, gammas, encoder.tuned):
+    for fit in fits(fitted_on, gammas):
         for name, size in settings(names, sizes, lsq_sizes, first=raw is None):
-            found = measured(name, size, fit, searched, encoder, config, known)
+            found = measured(name, size, fit, searched, encoder, config, known, raw)
             if found is None:
                 continue
             row, scored = found
             raw = raw or scored
-            of_spectrum = spectra.setdefault((fit.name, fit.whitening.gamma), {})
+            of_spectrum = spectra.setdefault((fit.name, fit.gamma), {})
             if name == "spectrum":
                 of_spectrum[row["bytes"]] = scored.ranks
             peer = None if name in ("spectrum", RAW) else at_equal_bytes(row["bytes"], of_spectrum)
@@ -157,13 +168,22 @@ def first_sentences(where: str, rows: int) -> list[str]:
     return [passage.partition(". ")[0] for passage in itertools.islice(passages, rows)]
 
 
-def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float], tuned: bool) -> Iterator[Fit]:
-    """The fits on each set of rows, with every given γ or the default γ for the kind of encoder."""
+def whitenings(value: Any, tuned: bool) -> tuple[float | None, ...]:
+    """The γ of each whitening before the codes; None for none, which `auto` takes for a fine-tuned encoder."""
+    auto = None if tuned else choose_gamma(Moments(), tuned).gamma
+    named = {"none": None, "auto": auto}
+    listed = (named[word] if word in named else fractions("gamma", word)[0] for word in words("gamma", value))
+    return tuple(dict.fromkeys(listed))
+
+
+def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float | None]) -> Iterator[Fit]:
+    """The fits on each set of rows, with every γ."""
     for name, rows in fitted_on.items():
-        moments = Moments().update(rows)
-        for gamma in gammas or (choose_gamma(moments, tuned).gamma,):
+        unchanged, raw = (Moments().update(x) for x in (jaxwhiten.normalize(rows), rows))
+        for gamma in gammas:
             with Notes().of("", ""):  # few rows are expected: small k and γ are compared
-                yield Fit(name, rows, Whitening.from_moments(moments, gamma=gamma))
+                turned = Whitening.from_moments(unchanged, beta=0.0, gamma=0.0)
+                yield Fit(name, rows, gamma, turned if gamma is None else Whitening.from_moments(raw, gamma=gamma))
 
 
 def settings(names: tuple[str, ...], sizes: list[int], lsq_sizes: list[int], first: bool) -> Iterator[tuple[str, int]]:
@@ -176,11 +196,19 @@ def settings(names: tuple[str, ...], sizes: list[int], lsq_sizes: list[int], fir
 
 
 def measured(
-    name: str, size: int, fit: Fit, searched: Searched, encoder: Encoder, config: ConfigDict, known: set
+    name: str,
+    size: int,
+    fit: Fit,
+    searched: Searched,
+    encoder: Encoder,
+    config: ConfigDict,
+    known: set,
+    raw: Scored | None,
 ) -> tuple[dict[str, Any], Scored] | None:
     """A row's fields, and the scores of each query and each pair; None if there is no such code of that size.
 
-    `known` has the codes already measured, because several sizes of RaBitQ, for instance, give the same bytes.
+    `known` has the codes already measured, because several sizes of RaBitQ, for instance, give the same bytes. `raw` is
+    what float32 scored.
     """
     started = time.perf_counter()
     try:
@@ -188,7 +216,8 @@ def measured(
     except InputError as error:
         say(f"{fit.name}, {name}, {size} bytes: left out ({error})")
         return None
-    if (key := (fit.name, fit.whitening.gamma, name, count)) in known:
+    gamma = fit.gamma if name in ("spectrum", *TRAINED) else None
+    if (key := (fit.name, gamma, name, count)) in known:
         return None
     known.add(key)
     built = time.perf_counter() - started
@@ -200,7 +229,8 @@ def measured(
     ranks = np.mean([metrics.reciprocal_ranks(ids, searched.gold, FIRST) for ids in found], axis=0)
     again = rescored(ids[:, : config.rescore], searched) if config.rescore and name != RAW else None
     once_more = None if again is None else metrics.reciprocal_ranks(again, searched.gold, FIRST)
-    scored = Scored(ranks, once_more, {}, {})
+    scored = Scored(ids, ranks, once_more, {}, {})
+    nearest = None if raw is None else list(raw.ids[:, :FIRST])
     if searched.tasks and name not in TRAINED:
         x = both_sides(name, size, fit, searched.sentences)
         scored = replace(scored, cosines={task.name: task.similarity(x) for task in searched.tasks})
@@ -213,7 +243,7 @@ def measured(
         "whitening": "none" if name == RAW else fit.name,
         "k": queries.shape[1],
         "beta": None,
-        "gamma": fit.whitening.gamma if name in ("spectrum", *TRAINED) else None,
+        "gamma": gamma,
         "n_fit": 0 if name == RAW else len(fit.rows),
         "transductive": False,
         "code": name,
@@ -221,6 +251,9 @@ def measured(
         "mrr_at_10": float(scored.ranks.mean()),
         "recall_at_10": float(np.mean([metrics.recalls(ids, searched.gold, FIRST).mean() for ids in found])),
         "ndcg_at_10": float(np.mean([metrics.discounted_gains(ids, searched.gold, FIRST).mean() for ids in found])),
+        "float32_recall_at_10": None
+        if nearest is None
+        else float(np.mean([metrics.recalls(ids, nearest, FIRST).mean() for ids in found])),
         "rescored_mrr_at_10": None if once_more is None else float(once_more.mean()),
         "sts": float(np.mean([task.score(scored.cosines[task.name]) for task in searched.tasks]))
         if scored.cosines
@@ -246,28 +279,25 @@ def coded(
     if name in COMPARATORS:
         found = Comparator(name, size, fit.rows, fit.whitening, documents)
         return found, found.prepare(queries), found.bytes
-    index = build_index(documents, "faiss-flat", codes=computed(name, size, fit, seed))
-    return index, index.prepare(queries), index.codes["bytes"]
+    code = computed(name, size, fit, seed)
+    index = build_index(fit.prepare(name, documents), "faiss-flat", codes=code)
+    return index, fit.prepare(name, queries), code.nbytes
 
 
 @functools.lru_cache(maxsize=8)  # the seeds of one size
 def computed(name: str, size: int, fit: Fit, seed: int = 0) -> Code:
     """A code that needs no training, fitted."""
     if name != "spectrum":
-        return make_code(name).fit(fit.rows)
+        return make_code(name).fit(fit.prepare(name, fit.rows))
     code = SpectrumCode(bytes=size)
     code._seed = seed
-    return code.fit(fit.whitening)
+    return code.fit(fit.prepare(name, fit.rows) if fit.gamma is None else fit.whitening)
 
 
 def of_the_code(size: int, fit: Fit) -> dict[str, float]:
-    """What a spectrum code says of itself: its distortion, the bound of that, and the spread of its vectors."""
+    """The distortion that a spectrum code expects, and the bound of it."""
     code = computed("spectrum", size, fit)
-    return {
-        "participation_ratio": participation_ratio(fit.whitening),
-        "distortion": code.distortion_,
-        "bound": code.bound_,
-    }
+    return {"distortion": code.distortion_, "bound": code.bound_}
 
 
 def rescored(ids: np.ndarray, searched: Searched) -> np.ndarray:
@@ -284,7 +314,7 @@ def both_sides(name: str, size: int, fit: Fit, vectors: np.ndarray) -> np.ndarra
     if name == RAW:
         return vectors
     code = computed(name, size, fit)
-    return code.decode(code.encode(vectors))
+    return code.transform(fit.prepare(name, vectors))
 
 
 def at_equal_bytes(size: int, of_spectrum: Mapping[int, np.ndarray]) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""Tables over several runs, for `eval.tables`: codes over tasks, rules for γ over encoders, maps between encoders."""
+"""Tables over several runs, for `eval.tables`: codes over tasks, whitenings before codes, maps between encoders."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ CodesRun = Run[CodesHeader, CodeRow]
 def tasks_table(runs: Sequence[CodesRun]) -> Table:
     """The difference of the spectrum code to float32 by task, fit and size, and the smallest size that is enough.
 
-    A run is a search; where it has them, STS on decoded vectors and labels of decoded pairs are tasks of their own. A
-    size is enough where the one-sided 95% bound of the loss is below half a point. Where no size is, and the largest
+    A run is a search; where it has them, STS on decoded vectors and labels of decoded pairs are tasks of their own.
+    Every γ of a whitening before the code has a line. Behind the difference of a search stands the share of float32's
+    first ten among the first ten.
+
+    A size is enough where the one-sided 95% bound of the loss is below half a point. Where no size is, and the largest
     may be, the sample cannot tell: the smallest loss that it detects is named.
     """
     sizes = sorted(set.intersection(*({row.bytes for row in run.rows if row.code == _CODE} for run in runs)))
@@ -37,15 +40,26 @@ def tasks_table(runs: Sequence[CodesRun]) -> Table:
         for name, right in (raw.accuracy or {}).items():
             tasks[f"labels of {name}"] = right.value, lambda row, name=name: (row.accuracy_versus_raw or {}).get(name)
         for task, (value, difference) in tasks.items():
-            for fit in dict.fromkeys(row.whitening for row in run.rows[1:]):
-                rows = {row.bytes: row for row in run.rows if (row.whitening, row.code) == (fit, _CODE)}
+            for fit, gamma in dict.fromkeys((row.whitening, row.gamma) for row in run.rows if row.code == _CODE):
+                rows = {row.bytes: row for row in _rows(run) if (row.whitening, row.gamma) == (fit, gamma)}
                 found = {size: difference(rows[size]) for size in sizes if size in rows}
-                gamma = ", ".join(f"{gamma:g}" for gamma in dict.fromkeys(row.gamma for row in rows.values()))
-                shown = [f"{e.value:+.2f}{e.mark}" if (e := found.get(size)) else "" for size in sizes]
-                cells.append([task, fit, gamma, f"{value:.2f}", *shown, _enough(found)])
+                searched = task == run.header.dataset.name
+                shown = [
+                    f"{e.value:+.2f}{e.mark}" + _recall(rows[size]) * searched if (e := found.get(size)) else ""
+                    for size in sizes
+                ]
+                cells.append([task, fit, _of_gamma(gamma), f"{value:.2f}", *shown, _enough(found)])
     heads = ["task", "fitted on", "γ", "float32", *(f"{size} B" for size in sizes), "enough"]
     caption = f"{runs[0].header.model}: difference to float32, in points. {SIGNIFICANT}: its interval leaves out 0."
     return Table(heads, cells, 2, caption)
+
+
+def _of_gamma(gamma: float | None) -> str:
+    return "none" if gamma is None else f"{gamma:g}"
+
+
+def _recall(row: CodeRow) -> str:
+    return "" if row.float32_recall_at_10 is None else f" {row.float32_recall_at_10:.3f}"
 
 
 def _enough(found: dict[int, Estimate | None]) -> str:
@@ -65,7 +79,7 @@ def rivals_table(runs: Sequence[CodesRun], fit: str = "documents") -> Table:
     A cell has a line for each size. Codes are those of that `fit`, and those that have no fit; one of fewer bytes
     stands at the next size. A row of a later run of the same task takes the place of an earlier one. The arrows are
     those of the paired difference to the spectrum code, whose expected loss of variance, in per cent, stands beside its
-    bound.
+    bound. Behind each difference stands the share of float32's first ten among the first ten.
     """
     sizes = sorted(set.intersection(*({row.bytes for row in run.rows if row.code == _CODE} for run in runs)))
     tasks: dict[str, dict[tuple[int, str], CodeRow]] = {}
@@ -104,8 +118,12 @@ def _lines(cells: Sequence[str]) -> str:
 
 
 def _mean(rows: Sequence[CodeRow | None]) -> str:
-    known = [row.versus_raw.value for row in rows if row is not None and row.versus_raw is not None]
-    return f"{fmean(known):+.2f}" if len(known) == len(rows) else ""
+    known = [row for row in rows if row is not None]
+    differences = [row.versus_raw.value for row in known if row.versus_raw is not None]
+    recalls = [row.float32_recall_at_10 for row in known if row.float32_recall_at_10 is not None]
+    if len(differences) < len(rows):
+        return ""
+    return f"{fmean(differences):+.2f}" + (f" {fmean(recalls):.3f}" if len(recalls) == len(rows) else "")
 
 
 def _beside(row: CodeRow | None) -> str:
@@ -113,8 +131,9 @@ def _beside(row: CodeRow | None) -> str:
         return ""
     difference, versus = row.versus_raw, row.versus_spectrum
     if row.code == _CODE:
-        return f"{difference.value:+.2f}±{(difference.high - difference.low) / 2:.2f}"
-    return f"{difference.value:+.2f}{_MARKS[0 if versus is None else int(versus.low > 0) - int(versus.high < 0)]}"
+        return f"{difference.value:+.2f}±{(difference.high - difference.low) / 2:.2f}{_recall(row)}"
+    mark = _MARKS[0 if versus is None else int(versus.low > 0) - int(versus.high < 0)]
+    return f"{difference.value:+.2f}{mark}{_recall(row)}"
 
 
 def _lost(row: CodeRow) -> str:
@@ -150,8 +169,8 @@ def _of(estimates: Sequence[Estimate], end: str) -> float:
     return fmean(getattr(estimate, end) for estimate in estimates)
 
 
-GAMMAS = (0.0, 0.25, 0.5, 1.0)
-_ISOSCORE = 0.2  # from which the old rule called vectors those of a tuned encoder
+GAMMAS = (None, 0.0, 0.25, 0.5, 1.0)  # of the whitening before a code; None: unchanged vectors
+RULE = "rule"
 
 
 def _rows(run: CodesRun) -> list[CodeRow]:
@@ -162,19 +181,14 @@ def _tuned(run: CodesRun) -> bool:
     return is_spread(run.header.participation_ratio or 0.0, run.header.dimension)
 
 
-def _old(ratio: float | None, dimension: int) -> float:
-    return 0.25 if ((ratio or 0.0) - 1) / (dimension - 1) > _ISOSCORE else 1.0
-
-
-RULES: dict[str, Callable[[CodesRun], float]] = {
-    **{f"γ = {gamma:g}": lambda _, gamma=gamma: gamma for gamma in GAMMAS},
-    "old rule": lambda run: _old(run.header.participation_ratio, run.header.dimension),
-    "old rule, bare vectors": lambda run: _old(_rows(run)[0].participation_ratio, run.header.dimension),
-    "rule": lambda run: 0.25 if _tuned(run) else 1.0,
+RULES: dict[str, Callable[[CodesRun], float | None]] = {
+    "unchanged": lambda _: None,
+    **{f"γ = {gamma:g}": lambda _, gamma=gamma: gamma for gamma in GAMMAS if gamma is not None},
+    RULE: lambda run: None if _tuned(run) else 1.0,
 }
 
 
-def regrets(run: CodesRun) -> dict[float, list[float]]:
+def regrets(run: CodesRun) -> dict[float | None, list[float]]:
     """By γ, the loss of each size against the best γ of the run, × 100."""
     best: dict[int, float] = {}
     for row in _rows(run):
@@ -184,33 +198,22 @@ def regrets(run: CodesRun) -> dict[float, list[float]]:
     }
 
 
-def _left_out(run: CodesRun, runs: Sequence[CodesRun]) -> float | None:
-    """The γ that costs least on the other encoders of this kind; None if there are none."""
-    others = [other for other in runs if other.header.model != run.header.model and _tuned(other) == _tuned(run)]
-    lost = [regrets(other) for other in others]
-    return min(GAMMAS, key=lambda gamma: fmean(x for of in lost for x in of[gamma])) if others else None
-
-
 def regret_table(runs: Sequence[CodesRun]) -> Table:
-    """The mean and the largest regret of each rule for γ by encoder, over its corpora and sizes.
-
-    `others` takes the γ that costs least on the other encoders of the kind.
-    """
+    """The mean and the largest regret of each whitening before a code by encoder, over its corpora and sizes."""
     found: dict[str, dict[str, list[float]]] = {}
     for run in runs:
         pooling = run.header.config["pooling"]
         who = run.header.model.rpartition("/")[2] + f", {pooling}" * (pooling != "auto")
-        chosen = {name: rule(run) for name, rule in RULES.items()} | {"others": _left_out(run, runs)}
         lost = regrets(run)
-        for name, gamma in chosen.items():
+        for name, rule in RULES.items():
             for line in (who, "all"):
-                found.setdefault(line, {}).setdefault(name, []).extend([] if gamma is None else lost[gamma])
+                found.setdefault(line, {}).setdefault(name, []).extend(lost[rule(run)])
     cells = [
-        [who, f"{len(of_rule['rule'])}", *(f"{fmean(x):.2f} ({max(x):.2f})" if x else "" for x in of_rule.values())]
+        [who, f"{len(of_rule[RULE])}", *(f"{fmean(x):.2f} ({max(x):.2f})" if x else "" for x in of_rule.values())]
         for who, of_rule in sorted(found.items(), key=lambda item: item[0] == "all")
     ]
-    caption = "Points of MRR@10 lost against the best γ of the same encoder, corpus and size: the mean (the largest)."
-    return Table(["encoder", "cells", *RULES, "others"], cells, 1, caption)
+    caption = "Points of MRR@10 lost against the best of the same encoder, corpus and size: the mean (the largest)."
+    return Table(["encoder", "cells", *RULES], cells, 1, caption)
 
 
 UpgradeRun = Run[UpgradeHeader, UpgradeRow]

@@ -21,7 +21,7 @@ from jaxwhiten import Whitening, codes, io
 SIZES = (100, 200, 300, 500, 1000, 2000, 4000)  # rows of the fit, and rows judged
 PAIRS = "different corpora"
 FITS: dict[str, Callable[[np.ndarray], Any]] = {
-    "code of 48 bytes": lambda x: codes.SpectrumCode(bytes=48, gamma=0.25).fit(x),
+    "code of 48 bytes": lambda x: codes.SpectrumCode(bytes=48).fit(x),
     "whitening to 128": lambda x: Whitening(n_components=min(128, len(x) - 1), gamma=0.0).fit(x),
     "documents": lambda x: Whitening(gamma=0.0).fit(x),
 }

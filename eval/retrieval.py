@@ -220,7 +220,7 @@ def score(
             vectors.documents,
             backend,
             whitening=whitening,
-            encoding=encoder.without_code().encoding(vectors.pooling),
+            encoding=encoder.with_pooling(vectors.pooling).without_code().encoding(),
             documents=data.documents,
             **options,
         )

@@ -197,7 +197,7 @@ def coded(name: str, code: str, static: Encoder) -> Setting:
         decoded, size = np.rint(table / scale) * scale, k
     else:  # a spectrum code of the direction, and the length in float16
         lengths = np.linalg.norm(table, axis=1, keepdims=True)
-        count = min(int(code.split()[0]), k)
+        count = min(int(code.split()[0]), k // 2)
         directions = normalize(table)
         fitted = SpectrumCode(bytes=count).fit(directions[lengths[:, 0] > 0])
         decoded, size = normalize(fitted.decode(fitted.encode(directions))) * lengths.astype(np.float16), count + 2

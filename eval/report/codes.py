@@ -16,13 +16,14 @@ from eval.report.table import Table
 from eval.report.views import ends, figure
 from jaxwhiten.plots import COLOURS
 
-_SETTING: views.Columns = {"fitted on": "whitening", "code": "code", "bytes": "bytes"}
+_SETTING: views.Columns = {"fitted on": "whitening", "code": "code", "γ": figure("gamma", 2), "bytes": "bytes"}
 _FIGURES: views.Columns = {
     "MRR@10 − raw": lambda row: ends(row.versus_raw, signed=True),
     "MRR@10 − spectrum": lambda row: ends(row.versus_spectrum, signed=True),
     "MRR@10": figure("mrr_at_10", 4),
     "nDCG@10": figure("ndcg_at_10", 4),
     "recall@10": figure("recall_at_10", 4),
+    "of float32's ten": figure("float32_recall_at_10", 3),
     "rescored MRR@10": figure("rescored_mrr_at_10", 4),
     "STS": figure("sts"),
     "build µs": figure("build_us", 1),
@@ -49,7 +50,7 @@ def _caption(run: CodesRun) -> str:
 
 
 def _code_name(run: CodesRun) -> Callable[[CodeRow], str]:
-    """Names the code of a row, with its γ where the run has several."""
+    """Names the code of a row, with the γ of the whitening before it where the run has several."""
     several = len({row.gamma for row in run.rows if row.code == "spectrum"}) > 1
     return lambda row: f"{row.code}, γ = {row.gamma:g}" if several and row.gamma is not None else row.code
 
@@ -61,7 +62,7 @@ def figures_table(run: CodesRun) -> Table:
         f"{_caption(run)} Rescored: {protocol['rescored'] or 'not run'}. STS: {protocol['sts'] or 'not run'}. build:"
         " fitting, coding and adding, per document."
     )
-    return views.table(run.rows, {**_SETTING, **_FIGURES}, 2, caption, group=["whitening"], key_columns=3)
+    return views.table(run.rows, {**_SETTING, **_FIGURES}, 2, caption, group=["whitening"], key_columns=4)
 
 
 def plot_codes(run: CodesRun, path: Path) -> Path | None:

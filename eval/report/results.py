@@ -188,7 +188,8 @@ class CodeRow(Row):
     rescored_versus_raw: Estimate | None = None  # difference of that to float32 vectors
     sts: float | None = None  # mean of the tasks, with both sides coded; None for codes that FAISS trains
     sts_versus_raw: Estimate | None = None  # difference of `sts` to float32 vectors
-    participation_ratio: float | None = None  # of the same vectors
+    float32_recall_at_10: float | None = None  # share of the first ten of float32 among the first ten
+    participation_ratio: float | None = None  # in runs of version 0.1
     distortion: float | None = None  # expected share of the variance that a spectrum code loses
     bound: float | None = None  # Shannon's for any code of as many bytes
     versus_raw: Estimate | None = None  # difference of the MRR@10 to float32 vectors

@@ -291,17 +291,20 @@ def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None
     return encoder_of({**(told or {}), **given}, bare="pooling" not in given, engine=args.engine)
 
 
-def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:
+def encode(
+    args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str | None = None, code: Code | None = None
+) -> np.ndarray:
     """The vectors of texts. Vectors before a whitening are cached, unless --no-cache is given.
 
-    `role` selects the prompt of the texts.
+    `role` selects the prompt of the texts, and `code` is of these vectors, if it was fitted on vectors of the cache.
     """
     from jaxwhiten.encoding import EmbeddingStore
 
+    fitted = encoder.head.whitening or code
     prompt = encoder.prompt_for(role) if role else None
     if not args.no_cache:
         raw = found = encoder.before_whitening()
-        told = encoder.head.whitening.provenance if encoder.head.whitening else {}
+        told = {} if fitted is None else fitted.provenance
         if (pooling := told.get("pooling")) not in (None, raw.pooling):  # cached under the name at the time of the fit
             with contextlib.suppress(InputError):  # a pooling that cannot be named here, such as idf
                 named = raw.with_pooling(pooling)

@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> Report:
     whitening, codes = _fitted(args, encoder)
     floats = encoder.without_code()
     check_sizes(args, floats.dimension)
-    vectors = encode(args, floats, texts, "document")
+    vectors = encode(args, floats, texts, "document", encoder.head.code)
     if args.whiten:
         made = floats.encoding(prompt=floats.prompt_for("document"))
         whitening = _whitening(Moments(provenance=made).update(vectors), args)

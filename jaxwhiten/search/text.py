@@ -165,10 +165,11 @@ def index_of(
     if vectors is None:  # what can be wrong is found before the texts are encoded
         check_settings(backend, options, codes, rescore)
         Ids.of(ids, len(texts))
-    if encoder.head.code is not None and not (codes or bytes or whitening):
-        codes = encoder.head.code
+    code = encoder.head.code
     encoder = encoder.without_code()
     prompt = encoder.prompt_for("document")
+    if code is not None and not (codes or bytes or whitening):
+        codes = code.in_space(encoder.encoding(prompt=prompt))
     if vectors is None:
         vectors = encoder.encode(texts, prompt=prompt)
     index = build_index(

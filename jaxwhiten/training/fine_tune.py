@@ -205,9 +205,10 @@ def trainable(encoder: Encoder, options: TrainingOptions, model_folder: PathLike
     module.remat = options.remat
     head = encoder.head.unfitted()
     if head is not encoder.head:
-        what = "whitening" if encoder.head.code is None else "whitening and code"
+        fitted = {"whitening": encoder.head.whitening, "code": encoder.head.code}
+        what = " and ".join(name for name, value in fitted.items() if value is not None)
         say(
-            f"{encoder.name}: its {what}, fitted before training, is omitted. Refit with\n"
+            f"{encoder.name}: its {what or 'whitening'}, fitted before training, is omitted. Refit with\n"
             f"  jaxwhiten fit TEXTS --model {model_folder}{fit_options(encoder)} -o FITTED"
         )
     modules_of(head, module, encoder.tokenizer)  # before the work of training it
@@ -217,9 +218,12 @@ def trainable(encoder: Encoder, options: TrainingOptions, model_folder: PathLike
 def fit_options(encoder: Encoder) -> str:
     """The options of `jaxwhiten fit` that refit the whitening or the code of an encoder."""
     code, whitening = encoder.head.code, encoder.head.whitening
-    options = f" -k {encoder.dimension}" if code is None else f" --bytes {code.nbytes}"
+    options = "" if whitening is None and code is not None else f" -k {encoder.without_code().dimension}"
+    options += "" if code is None else f" --bytes {code.nbytes}"
+    usual: dict[str, Any] = {"beta": (DEFAULTS["beta"],), "shrinkage": (DEFAULTS["shrinkage"],)}
+    usual["gamma"] = (0.25, 1.0) if code is None else ()  # without it, vectors may be coded unchanged
     for name in ("beta", "gamma", "shrinkage") if whitening is not None else ():
-        if (value := getattr(whitening, name)) not in ((0.25, 1.0) if name == "gamma" else (DEFAULTS[name],)):
+        if (value := getattr(whitening, name)) not in usual[name]:
             options += f" --{name} {value}"
     return options
 

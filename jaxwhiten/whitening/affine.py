@@ -23,8 +23,9 @@ _MOST = 1e30  # entries above it or below its inverse bring results near the lim
 def linear(
     x: Float[Any, "*batch d"], weight: Float[Any, "d k"], bias: Float[Any, " k"] | None = None
 ) -> Float[Any, "*batch k"]:
-    """x W + b in JAX, with float32 products on every device; for use inside compiled functions."""
-    product = x.__array_namespace__().matmul(x, weight, precision="highest")
+    """x W + b in JAX, with float32 products on every device, or in NumPy; also inside compiled functions."""
+    exact = {} if isinstance(x, np.ndarray) else {"precision": "highest"}
+    product = x.__array_namespace__().matmul(x, weight, **exact)
     return product if bias is None else product + bias
 
 

@@ -6,6 +6,7 @@ defines `name`, which files record, `_apply`, `tensors` and `restore`.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime
 import importlib
@@ -21,7 +22,7 @@ from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import FormatError, InputError, MissingDependencyError, check_name, not_fitted
 from jaxwhiten.shapes import Float, Shaped
-from jaxwhiten.space import Known, Origin, check_origin, origin_of
+from jaxwhiten.space import Known, Origin, VectorSpace, check_origin, origin_of
 
 _OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
@@ -112,6 +113,11 @@ class Estimator(Saved):
     def origin(self) -> Origin | None:
         """Where the rows of the fit come from, if that is known."""
         return Known.of(self._record) if self._origin is None else self._origin
+
+    def in_space(self: E, record: Mapping[str, Any]) -> E:
+        """A copy that records another space of the rows of the fit, such as that of an encoder whose head it ends."""
+        known = {name: value for name, value in self._record.items() if name not in VectorSpace.__dataclass_fields__}
+        return copy.copy(self)._fitted_on(self.n_samples_seen_, self.n_features_in_, {**known, **record})
 
     def _fit_rows(self: E, X: Any, more: bool) -> E:
         """Learns from rows, with `more` in addition to those of the fit, if there is one."""

@@ -22,7 +22,7 @@ from benchmarks import sizes
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.engines.batching import SLOTS
 from jaxwhiten.engines.forward import forward
-from jaxwhiten.head import Head, Normalize, Step, Whiten, code_steps
+from jaxwhiten.head import Head, Normalize, Quantise, Step, Whiten
 from jaxwhiten.models import FAMILIES as REGISTRY
 from jaxwhiten.models import EncoderConfig, init_model
 from jaxwhiten.models.attention import kernel_for
@@ -90,8 +90,12 @@ def encode(
 
 
 @functools.cache
+def _moments(d: int) -> Moments:
+    return Moments().update(np.random.default_rng(0).normal(size=(2 * d, d)))
+
+
 def _whitening(d: int) -> Whitening:
-    return Whitening.from_moments(Moments().update(np.random.default_rng(0).normal(size=(2 * d, d))), n_components=128)
+    return Whitening.from_moments(_moments(d), n_components=128)
 
 
 def whitened() -> dict[str, tuple[Step, ...]]:
@@ -99,7 +103,7 @@ def whitened() -> dict[str, tuple[Step, ...]]:
 
 
 def coded() -> dict[str, tuple[Step, ...]]:
-    return {"coded": (*Head.named("mean").steps, *code_steps(SpectrumCode(bytes=48).fit(_whitening(768))))}
+    return {"coded": (*Head.named("mean").steps, Quantise.of(SpectrumCode(bytes=48).fit(_moments(768))))}
 
 
 def last_token() -> dict[str, tuple[Step, ...]]:

@@ -57,14 +57,14 @@ def test_fit_and_apply_read_codes_as_what_they_stand_for(run, codes, tmp_path):
 
 
 @pytest.mark.parametrize("backend", ["jax", "faiss-flat"])
-def test_an_index_of_codes_is_that_of_their_vectors(run, codes, corpus, tiny_model, backend, tmp_path):
+def test_an_index_of_codes_is_that_of_their_vectors(run, codes, corpus, coded, backend, tmp_path):
     done = run("index", codes, "-o", tmp_path / "idx", "--backend", backend)
     assert done.code == 0, done.err
     index, found = load_index(tmp_path / "idx"), open_vectors(str(codes))
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+    encoder = Encoder.from_pretrained(coded).without_code()
     vectors = encoder.encode(corpus.read_text().split("\n")[:-1])
     same = build_index(vectors, backend, codes=found.code, encoding=encoder.encoding())
-    assert (index.size, index.input_dimension, index.codes["bytes"]) == (600, 32, 8)
+    assert (index.size, index.input_dimension, index.codes["bytes"]) == (600, 20, 8)
     for mine, theirs in zip(index.search(vectors[:50], 5), same.search(vectors[:50], 5), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-6)
     text = corpus.read_text().split("\n")[7]
@@ -73,10 +73,10 @@ def test_an_index_of_codes_is_that_of_their_vectors(run, codes, corpus, tiny_mod
     done = run("inspect", tmp_path / "idx", "--json")
     told = json.loads(done.out)
     assert (told["backend"], told["size"], told["ids"], told["texts"]) == (backend, 600, "numbers", False)
-    assert (told["encoding"]["model"], told["codes"]["bytes"]) == (str(tiny_model), 8)
+    assert (told["encoding"]["model"], told["codes"]["bytes"]) == (str(coded), 8)
     shown = run("inspect", tmp_path / "idx").out
-    assert "\n  codes       name spectrum, bytes 8, columns " in shown
-    assert "pooling mean, max_length 32" in shown
+    assert "\n  codes       name spectrum, bytes 8, axes 20" in shown
+    assert "pooling auto, max_length 32" in shown
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_fit_and_index_encode_once(run, corpus, tiny_model, pooling, tmp_path, m
 
 def _index_of(encoder, texts):
     code = Encoder.from_pretrained(encoder.name).head.code
-    return build_index(encoder.encode(texts), codes=code.quantiser(mapped=True))
+    return build_index(np.asarray(encoder.encode(texts)), codes=code)
 
 
 @pytest.mark.parametrize("command", ["fit", "apply"])

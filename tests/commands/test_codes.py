@@ -27,10 +27,10 @@ def test_vectors_give_the_code_alone(run, tmp_path):
     assert done.code == 0, done.err
     code = load_code(tmp_path / "code.safetensors")
     assert code.encode(vectors).shape == (400, 4)
-    assert code.gamma_ == 0.25
+    assert code.decode(code.encode(vectors)).shape == vectors.shape
     assert code.provenance["corpus"] == "v.npy"
     done = run("fit", tmp_path / "v.npy", "--bytes", 99, "-o", tmp_path / "code.safetensors")
-    assert (done.code, "at most 16" in done.err) == (2, True)
+    assert (done.code, "at most 8" in done.err) == (2, True)
     done = run("fit", tmp_path / "v.npy", "--bytes", 4, "--moments", tmp_path / "m.safetensors")
     assert (done.code, "--bytes require" in done.err) == (2, True)
 
@@ -44,29 +44,32 @@ def test_an_index_of_codes(run, tiny_model, texts, tmp_path, codes, rescore):
     index = load_index(tmp_path / "index")
     assert index.codes["bytes"] == {8: 8, "ubinary": 4, "int8": 32}[codes[1]]
     assert index.rescore == (rescore[1] if rescore else None)
-    assert ("note: γ=1: the encoder is not fine-tuned" in done.err) == (codes[1] != "ubinary")
+    assert ("γ=1: the encoder is not fine-tuned" in done.err) == (codes[1] != "ubinary")
     done = run("search", tmp_path / "index", texts[7], "-k", 3)
     assert texts[7] in done.out
 
 
 @pytest.mark.parametrize("told", ["--tuned", "--untuned", ""])
-def test_shards_and_texts_give_one_gamma(run, tiny_model, texts, tmp_path, told):
+def test_shards_and_texts_are_whitened_alike(run, tiny_model, texts, tmp_path, told):
     pytest.importorskip("pyarrow")
     model, found = ("--model", tiny_model, *MODEL, *told.split()), []
     assert run("embed", tmp_path / "texts.txt", "-o", tmp_path / "emb", *model).code == 0
     for words in (("emb",), ("texts.txt", *model)):
         done = run("index", tmp_path / words[0], *words[1:], "--bytes", 4, "-o", tmp_path / "index")
         assert done.code == 0, done.err
-        found.append((load_index(tmp_path / "index").fitted.gamma_, done.err))
+        found.append((getattr(load_index(tmp_path / "index").fitted, "gamma", None), done.err))
     assert found[0] == found[1]
-    assert found[0][0] == (0.25 if told == "--tuned" else 1.0)
+    assert found[0][0] == (None if told == "--tuned" else 1.0)
     over = run("index", tmp_path / "emb", "--bytes", 4, "--tuned", "-o", tmp_path / "index")
-    assert "γ=0.25: the encoder is fine-tuned for similarity (as specified)" in over.err
+    assert (over.code, over.err) == (0, "")
+    assert load_index(tmp_path / "index").whitening is None
 
 
 def test_a_code_in_a_file_is_taken_where_a_whitening_is(run, corpus, tiny_model, texts, tmp_path):
     model, code_file = ("--model", tiny_model, *MODEL), tmp_path / "code.safetensors"
-    assert run("fit", corpus, *model, "--bytes", 8, "-o", code_file).code == 0
+    done = run("fit", corpus, *model, "--bytes", 8, "-o", code_file)
+    assert (done.code, "a whitening and a code need a model folder" in done.err) == (2, True)
+    assert run("fit", corpus, *model, "--bytes", 8, "--tuned", "-o", code_file).code == 0
     code, encoder = load_code(code_file), Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
     vectors = encoder.encode(texts)
     expected = code.encode(vectors)

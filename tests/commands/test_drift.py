@@ -10,7 +10,7 @@ MODEL = ("--pooling", "mean", "--max-length", 32)
 
 
 def test_an_index_of_codes_knows_its_fit(run, tiny_model, tmp_path):
-    words = ("--model", tiny_model, *MODEL, "--bytes", 8, "-o", tmp_path / "index")
+    words = ("--model", tiny_model, *MODEL, "--bytes", 8, "--tuned", "-o", tmp_path / "index")
     (tmp_path / "fitted.txt").write_text("\n".join(generated(3000, seed=8)))
     assert run("index", tmp_path / "fitted.txt", *words).code == 0
     (tmp_path / "same.txt").write_text("\n".join(generated(1500, seed=9)))

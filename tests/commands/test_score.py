@@ -64,11 +64,14 @@ def test_fewer_bytes(run, tiny_model, table):
     cells = [line.split()[:3] for line in done.out.splitlines()[3:-2]]
     assert cells[:7] == [
         *[["raw", "32", "128"], ["whitened", "8", "32"], ["whitened", "16", "64"]],
-        *[["int8", "32", "32"], ["binary", "32", "4"], ["code", cells[5][1], "4"], ["code", cells[6][1], "8"]],
+        *[["int8", "32", "32"], ["binary", "32", "4"], ["code", "32", "4"], ["code", "32", "8"]],
     ]
-    assert [line[0] for line in cells[7:]] == ["TF-IDF", "BM25"]
+    whitened = [line.split()[:4] for line in done.out.splitlines()[10:12]]
+    assert whitened == [["whitened", "code", "32", "4"], ["whitened", "code", "32", "8"]]
+    assert [line[0] for line in cells[9:]] == ["TF-IDF", "BM25"]
     alone = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--bytes", 4).out
-    assert [line.split()[0] for line in alone.splitlines()[3:-2]] == ["raw", "int8", "binary", "code", "TF-IDF", "BM25"]
+    names = ["raw", "int8", "binary", "code", "whitened", "TF-IDF", "BM25"]
+    assert [line.split()[0] for line in alone.splitlines()[3:-2]] == names
 
 
 @pytest.mark.parametrize("kind", ["table", "folder"])
@@ -87,7 +90,8 @@ def test_queries_and_documents(run, tiny_model, tmp_path, pairs, kind):
         path = path.parent
     how = ("--model", tiny_model, "--pooling", "mean", "--bytes", 8, "-k", 8)
     report = json.loads(run("score", path, *how, "--json").out)
-    assert [row["name"] for row in report["rows"]] == ["raw", "whitened", "int8", "binary", "code", "TF-IDF", "BM25"]
+    names = ["raw", "whitened", "int8", "binary", "code", "whitened code", "TF-IDF", "BM25"]
+    assert [row["name"] for row in report["rows"]] == names
     assert (report["measure"], report["data"]) == ("ndcg_at_10", str(path))
     shown = run("score", path, *how).out
     assert shown.splitlines()[2].split()[:3] == ["dims", "bytes", "nDCG@10"]
@@ -113,13 +117,13 @@ def test_a_folder_that_ends_with_a_code(run, tiny_model, table, pairs, tmp_path)
     whitening = Whitening(n_components=16).fit(
         encoder.encode(pairs.sentence1),
     )
-    coded = encoder.with_code(SpectrumCode(bytes=8).fit(whitening))
+    coded = encoder.with_whitening(whitening).with_code(SpectrumCode(bytes=8).fit(whitening))
     coded.save(tmp_path / "coded")
     path = table("p.tsv")
     rows = by_name(json.loads(run("score", path, "--model", tmp_path / "coded", "--json").out))
     words = {w for side in (pairs.sentence1, pairs.sentence2) for s in side for w in re.findall(r"\w+", s.lower())}
     assert {name: (row["dimensions"], row["bytes"]) for name, row in rows.items()} == {
-        **{"raw": (32, 128), "whitened": (16, 64), "coded": (rows["coded"]["dimensions"], 8)},
+        **{"raw": (32, 128), "whitened": (16, 64), "coded": (16, 8)},
         **dict.fromkeys(("TF-IDF", "BM25"), (len(words), None)),
     }
     raw, whitened = (rows[name]["scores"]["spearman"] for name in ("raw", "whitened"))
@@ -162,7 +166,7 @@ def test_columns_are_found_by_name_or_by_position(run, tmp_path, text, told):
 def test_every_sentence_is_encoded_once(run, tiny_model, table, tmp_path, monkeypatch):
     encoder, encoded = Encoder.from_pretrained(tiny_model, pooling="mean"), []
     whitening = Whitening(n_components=16).fit(encoder.encode([f"{i} plans" for i in range(300)]))
-    encoder.with_code(SpectrumCode(bytes=8).fit(whitening)).save(tmp_path / "small")
+    encoder.with_whitening(whitening).with_code(SpectrumCode(bytes=8).fit(whitening)).save(tmp_path / "small")
     encode = Encoder.encode
 
     def counted(self, texts, **how):

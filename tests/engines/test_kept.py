@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Moments, Whitening, build_index
+from jaxwhiten import Encoder, Whitening, build_index
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.engines import kept
 from jaxwhiten.errors import MismatchError, ModelError
@@ -274,10 +274,10 @@ def test_nothing_is_kept_where_nobody_wants_it(folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["mean", "layers:0+1", "ditto:0+1"])
 def test_leaves_are_those_of_jax(name):
     x = np.random.default_rng(0).standard_normal((200, 16)).astype(np.float32)
-    whitening, code = Whitening(8).fit(x), SpectrumCode(bytes=4).fit(Moments().update(x))
-    from jaxwhiten.head import Whiten, code_steps
+    whitening = Whitening(8).fit(x)
+    from jaxwhiten.head import Quantise, Whiten
 
-    steps = Head.named(name).then(Whiten.of(whitening), *code_steps(code)).steps
+    steps = Head.named(name).then(Whiten.of(whitening), Quantise.of(SpectrumCode(bytes=4).fit(whitening))).steps
     expected = [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree.leaves_with_path(steps)]
     found = list(leaves(steps))
     assert [path for path, _ in found] == [path for path, _ in expected]

@@ -6,6 +6,7 @@ import pytest
 from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.codes import make_code
 from jaxwhiten.export import save_onnx
+from jaxwhiten.head import Normalize
 from tests.graphs import run
 from tests.tiny import FAMILIES, SENTENCES, write_model
 
@@ -46,8 +47,8 @@ def test_the_real_minilm(minilm, tmp_path):
 
 @pytest.mark.parametrize("name", ["spectrum", "int8", "ubinary", "binary"])
 def test_a_code_at_the_end_gives_its_bytes(tiny_model, tmp_path, name):
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=24)
-    found = encoder.encode(SENTENCES)
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=24).then(Normalize())
+    found = np.asarray(encoder.encode(SENTENCES))
     rows = (found.mean(0) + np.random.default_rng(0).normal(size=(800, 32)) * found.std(0)).astype(np.float32)
     coded = encoder.with_code(make_code(name, **({"bytes": 6} if name == "spectrum" else {})).fit(rows))
     codes = run(save_onnx(tmp_path / "out", coded))
@@ -55,3 +56,5 @@ def test_a_code_at_the_end_gives_its_bytes(tiny_model, tmp_path, name):
     wanted = coded.encode(SENTENCES)
     assert codes.shape == wanted.shape
     assert (codes != wanted).mean() < 0.02  # values within rounding of a level
+    lost, least = (np.linalg.norm(coded.head.code.decode(x) - found, axis=1) for x in (codes, wanted))
+    np.testing.assert_allclose(lost, least, atol=1e-5)

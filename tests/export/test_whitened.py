@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Whitening, normalize
+from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import export_sentence_transformer, save_faiss
 from tests.tiny import SENTENCES
@@ -98,6 +99,18 @@ def test_every_snippet_of_the_card_gives_the_same_vectors(tiny_model, tmp_path, 
         with torch.random.fork_rng():
             exec(code.replace("FOLDER", str(out)).replace('["A sentence."]', repr(SENTENCES)), names)
         np.testing.assert_allclose(np.asarray(names["vectors"]), wanted, atol=1e-5)
+
+
+def test_the_snippet_of_a_coded_card_compares_queries_with_decoded_documents(tiny_model, tmp_path):
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=24)
+    rows = np.random.default_rng(0).normal(size=(400, 32)).astype(np.float32) + encoder.encode(SENTENCES).mean(axis=0)
+    out = export_sentence_transformer(tmp_path / "out", encoder.with_code(SpectrumCode(bytes=8).fit(rows)))
+    card, names = (out / "README.md").read_text(encoding="utf-8"), {}
+    snippet = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)[0].replace("FOLDER", str(out))
+    exec(snippet.replace('["A sentence."]', repr(SENTENCES)).replace('["A question?"]', repr(SENTENCES[:3])), names)
+    decoded = normalize(Encoder.from_pretrained(out).head.code.decode(names["documents"]))
+    cosines = normalize(np.asarray(encoder.encode(SENTENCES[:3]))) @ decoded.T
+    np.testing.assert_allclose(names["scores"], cosines, atol=1e-5)
 
 
 def test_the_card_says_what_was_done(tiny_model, tmp_path, whitening):

@@ -7,11 +7,10 @@ from configs import codes as settings
 from eval import classification, codes, measure, tables
 from eval.report import Run
 from eval.report import codes as views
-from jaxwhiten import Encoder, Moments, Whitening, metrics, normalize
+from jaxwhiten import Encoder, Whitening, metrics, normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index
-from jaxwhiten.whitening import choose_gamma
 from tests.commands.conftest import generated
 from tests.programs.test_eval_retrieval import generate
 
@@ -27,7 +26,7 @@ def folder(tiny_model, tmp_path_factory):
     config = settings.get_config()
     config.update({"model": str(tiny_model), "dataset": str(generate(folder / "pairs.tsv", 500)), "queries": 100})
     config.update({"outside": str(text), "bytes": "4,8", "codes": "spectrum,pq,scalar,ubinary", "rescore": 20})
-    config.update({"pooling": "mean", "seeds": 1})
+    config.update({"pooling": "mean", "seeds": 1, "gamma": "none"})
     config.update({"bootstrap": 100, "cache": str(folder / "cache"), "out": str(folder / "runs" / "tiny")})
     codes.main(config)
     return folder
@@ -80,11 +79,9 @@ def test_the_figures_are_those_of_plain_numpy(folder, tiny_model):
     chosen = scored[np.linspace(0, len(scored) - 1, 100).astype(int)]
     documents, queries = encoder.encode(data.documents), encoder.encode([data.queries[i] for i in chosen])
     gold = [set(data.gold.ids[slice(*data.gold.indptr[i : i + 2])]) for i in chosen]
-    moments = Moments().update(documents)
-    whitening = Whitening.from_moments(moments, gamma=choose_gamma(moments, encoder.tuned).gamma)
-    code = SpectrumCode(bytes=8).fit(whitening)
-    decoded, asked = code.decode(code.encode(documents)), normalize(code.transform(queries))
-    nearest = np.argsort(-asked @ normalize(decoded).T, axis=1, kind="stable")[:, :10]  # as the index, to first order
+    documents, asked = (normalize(np.asarray(x)) for x in (documents, queries))
+    decoded = SpectrumCode(bytes=8).fit(documents).transform(documents)
+    nearest, exact = (np.argsort(-asked @ x.T, axis=1, kind="stable")[:, :10] for x in (normalize(decoded), documents))
     ranks = [
         next((1 / (i + 1) for i, d in enumerate(row) if d in right), 0.0)
         for row, right in zip(nearest, gold, strict=True)
@@ -92,6 +89,9 @@ def test_the_figures_are_those_of_plain_numpy(folder, tiny_model):
     run = Run.load(folder / "runs" / "tiny")
     (row,) = [row for row in run.rows if (row.whitening, row.code, row.bytes) == ("documents", "spectrum", 8)]
     assert row.mrr_at_10 == pytest.approx(np.mean(ranks), abs=0.01)  # documents of equal codes are ties
+    shared = [len({*a} & {*b}) / 10 for a, b in zip(nearest, exact, strict=True)]
+    assert row.float32_recall_at_10 == pytest.approx(np.mean(shared), abs=0.02)
+    assert run.rows[0].gamma is None
 
 
 def test_scores_of_a_spectrum_code_are_means_over_seeds(folder, tiny_model):
@@ -107,7 +107,8 @@ def test_scores_of_a_spectrum_code_are_means_over_seeds(folder, tiny_model):
     for seed in (0, 1):
         code = SpectrumCode(bytes=4)
         code._seed = seed
-        index = build_index(documents, "faiss-flat", codes=code.fit(Whitening(gamma=0.5).fit(documents)))
+        whitening = Whitening(gamma=0.5).fit(documents)
+        index = build_index(documents, "faiss-flat", codes=code.fit(whitening), whitening=whitening)
         found.append(metrics.reciprocal_ranks(index.search(encoder.encode(asked), 10)[1], gold, 10).mean())
     assert found[0] != found[1]
     assert Run.load(out).rows[1].mrr_at_10 == pytest.approx(np.mean(found), abs=0.01)
@@ -131,15 +132,24 @@ def test_mistakes_are_named(folder, tiny_model):
         codes.main(config)
 
 
+@pytest.mark.parametrize(
+    ("value", "tuned", "expected"),
+    [("auto", True, (None,)), ("auto", False, (1.0,)), ("none,0.25", False, (None, 0.25)), (0.5, True, (0.5,))],
+)
+def test_gamma_is_of_a_whitening_before_the_code(value, tuned, expected):
+    assert codes.whitenings(value, tuned) == expected
+
+
 def test_every_gamma_has_a_row(folder, tiny_model):
     config = settings.get_config()
     config.update({"model": str(tiny_model), "dataset": str(folder / "pairs.tsv"), "queries": 50, "rescore": 0})
-    config.update({"bytes": "4", "codes": "spectrum", "gamma": "0.5,1", "bootstrap": 100})
+    config.update({"bytes": "4", "codes": "spectrum", "gamma": "none,0.5,1", "bootstrap": 100})
     config.update({"pooling": "mean", "seeds": 1})
     config.update({"cache": str(folder / "cache"), "out": str(folder / "runs" / "gamma")})
     codes.main(config)
     run = Run.load(folder / "runs" / "gamma")
-    assert [row.gamma for row in run.rows if row.code == "spectrum"] == [0.5, 1.0]
+    assert [row.gamma for row in run.rows if row.code == "spectrum"] == [None, 0.5, 1.0]
+    assert len({row.mrr_at_10 for row in run.rows[1:]}) == 3
 
 
 def test_logistic_regression_is_that_of_scikit_learn():

@@ -13,10 +13,10 @@ from tests.programs.test_eval_codes import folder  # noqa: F401
 
 @pytest.fixture
 def run(folder):  # noqa: F811
-    """A run in which γ of 0, 0.25, 0.5 and 1 score 0.3, 0.4, 0.5 and 0.4 in 4 bytes, 0.5, 0.5, 0.6 and 0.7 in 8."""
+    """A run in which unchanged vectors, and γ of 0, 0.25, 0.5 and 1, have these scores in 4 and in 8 bytes."""
     made = Run.load(folder / "runs" / "tiny")
     raw, row = made.rows[0], next(row for row in made.rows if row.code == "spectrum")
-    scores = {4: (0.3, 0.4, 0.5, 0.4), 8: (0.5, 0.5, 0.6, 0.7)}
+    scores = {4: (0.35, 0.3, 0.4, 0.5, 0.4), 8: (0.65, 0.5, 0.5, 0.6, 0.7)}
     rows = [
         dataclasses.replace(row, bytes=size, gamma=gamma, mrr_at_10=score)
         for size, of_size in scores.items()
@@ -27,6 +27,7 @@ def run(folder):  # noqa: F811
 
 def test_a_gamma_loses_what_the_best_one_has_more(run):
     found = compared.regrets(run)
+    assert found[None] == pytest.approx([15, 5])
     assert found[0.0] == pytest.approx([20, 20])
     assert found[0.5] == pytest.approx([0, 10])
     assert found[1.0] == pytest.approx([10, 0])
@@ -38,10 +39,7 @@ def test_the_regret_of_a_rule_is_the_mean_and_the_largest_of_each_encoder(run):
     (_, first), (_, second), (_, whole) = ((row[0], dict(zip(table.columns, row, strict=True))) for row in table.rows)
     assert [line["cells"] for line in (first, second, whole)] == ["2", "2", "4"]
     assert first["γ = 0"] == whole["γ = 0"] == "20.00 (20.00)"
-    assert (first["rule"], second["rule"]) == ("15.00 (20.00)", "5.00 (10.00)")  # γ = 0.25, and γ = 1
-    assert first["others"] == second["others"] == ""  # there is no other encoder of either kind
-    # The same for the one of the kind: the best γ of the other is 0.5 or 1, which cost as much.
-    assert compared.regret_table([run, run.with_header(model="other")]).rows[0][-1] == "5.00 (10.00)"
+    assert (first["rule"], second["rule"]) == ("10.00 (15.00)", "5.00 (10.00)")  # unchanged, and γ = 1
     cut = tables.table_of([run], "regret_table", ["encoder=^all$", "columns=^(encoder|γ_=_0.5)$", "plain"])
     assert (cut.columns, cut.text_columns, cut.caption) == (["encoder", "γ = 0.5"], 1, "")
     assert cut.rows == [["all", "5.00 (10.00)"]]
@@ -49,18 +47,12 @@ def test_the_regret_of_a_rule_is_the_mean_and_the_largest_of_each_encoder(run):
         tables.table_of([run], "regret_table", ["encodr=x"])
 
 
-def test_the_old_rule_asked_the_isoscore(run):
-    rules = {name: rule(run) for name, rule in compared.RULES.items()}
-    d = run.header.dimension
-    assert rules["old rule"] == (0.25 if (20 - 1) / (d - 1) > 0.2 else 1.0)
-    assert compared.RULES["old rule"](run.with_header(participation_ratio=1.5)) == 1.0
-
-
 def test_the_smallest_size_that_loses_less_than_half_a_point(run):
     ends = {4: Estimate(-1.0, -1.4, -0.6), 8: Estimate(-0.2, -0.45, 0.05)}
     rows = [dataclasses.replace(row, versus_raw=ends.get(row.bytes)) for row in run.rows]
-    (line,) = compared.tasks_table([dataclasses.replace(run, rows=rows)]).rows
-    assert line[-3:] == ["-1.00∗", "-0.20 ", "8"]
+    line, *others = compared.tasks_table([dataclasses.replace(run, rows=rows)]).rows
+    assert [line[2], *(other[2] for other in others)] == ["none", "0", "0.25", "0.5", "1"]
+    assert [cell.partition(" ")[0] for cell in line[-3:]] == ["-1.00∗", "-0.20", "8"]
     rows = [dataclasses.replace(row, versus_raw=Estimate(-0.4, -1.4, 0.6)) for row in run.rows]
     assert compared.tasks_table([dataclasses.replace(run, rows=rows)]).rows[0][-1] == "cannot tell below 1.3"
     rows = [dataclasses.replace(row, versus_raw=ends[4]) for row in run.rows]
@@ -95,7 +87,7 @@ def test_a_database_has_a_row_with_every_map(monkeypatch):
 def test_rivals_stand_at_their_size_beside_the_spectrum_code(run):
     raw, row = run.rows[0], run.rows[1]
     near, far = Estimate(-0.2, -0.45, 0.05), Estimate(-0.4, -0.6, -0.2)
-    row = dataclasses.replace(row, distortion=0.4, bound=0.3)
+    row = dataclasses.replace(row, distortion=0.4, bound=0.3, float32_recall_at_10=0.9)
     rows = [
         raw,
         dataclasses.replace(row, bytes=4, versus_raw=far),
@@ -107,12 +99,13 @@ def test_rivals_stand_at_their_size_beside_the_spectrum_code(run):
     table = compared.rivals_table([made])
     assert table.columns[1:] == ["bytes", "lost/bound", "spectrum", "ubinary"]
     assert [cells[1:] for cells in table.rows] == [
-        ["4<br>8", "40.0/30.0<br>40.0/30.0", "-0.40±0.20<br>-0.20±0.25", "-0.40↓<br>–"],
-        ["4<br>8", "", "-0.40<br>-0.20", "-0.40<br>–"],
+        ["4<br>8", "40.0/30.0<br>40.0/30.0", "-0.40±0.20 0.900<br>-0.20±0.25 0.900", "-0.40↓ 0.900<br>–"],
+        ["4<br>8", "", "-0.40 0.900<br>-0.20 0.900", "-0.40 0.900<br>–"],
     ]
     assert compared.tasks_table([made]).rows[0][-1] == "8"
     later = dataclasses.replace(made, rows=[raw, dataclasses.replace(rows[1], versus_raw=near), rows[2]])
-    assert compared.rivals_table([made, later]).rows[0][3:] == ["-0.20±0.25<br>-0.20±0.25", "-0.40↓<br>–"]
+    near_both = "-0.20±0.25 0.900<br>-0.20±0.25 0.900"
+    assert compared.rivals_table([made, later]).rows[0][3:] == [near_both, "-0.40↓ 0.900<br>–"]
 
 
 def test_what_the_spectrum_code_gains_on_scalar_levels_is_a_mean_over_tasks(run):

@@ -18,6 +18,7 @@ from jaxwhiten.head.pooling import Cls
 from jaxwhiten.models import load_model
 from jaxwhiten.training.fine_tune import trainable
 from jaxwhiten.training.rows import with_negatives
+from jaxwhiten.whitening import Whitening
 from tests.programs.runs import write_table
 from tests.tiny import SENTENCES, write_cross_encoder, write_model
 from train import common, sbert
@@ -56,15 +57,15 @@ def test_a_folder_is_trained_through_its_head_and_given_back_whole(
     floats = Encoder.from_pretrained(plain)
     vectors = floats.encode(pairs.sentence1)
     drawn = np.random.default_rng(0).normal(vectors.mean(0), vectors.std(0), (400, 24)).astype(np.float32)
-    code = SpectrumCode(bytes=4, gamma=0.5).fit(drawn)
-    base = floats.with_code(code).save(tmp_path / "base")
+    whitening = Whitening(gamma=0.5, n_components=20).fit(drawn)
+    base = floats.with_whitening(whitening).with_code(SpectrumCode(bytes=4).fit(whitening)).save(tmp_path / "base")
     config.model, config.objective, config.learning_rate, config.accumulate = str(base), "cosent", 1e-2, 2
     config.data.columns, config.data.label, config.test = ("one", "two"), "score", ("sts_sample",)
     sbert.main(config)
 
     said, out = capsys.readouterr().out, tmp_path / "run" / "model"
     left_out = "its whitening and code, fitted before training, is omitted. Refit with"
-    assert f"{base}: {left_out}\n  jaxwhiten fit TEXTS --model {out} --bytes 4 --gamma 0.5 -o " in said
+    assert f"{base}: {left_out}\n  jaxwhiten fit TEXTS --model {out} -k 20 --bytes 4 --gamma 0.5 -o " in said
     assert "Training through cls > dense Tanh > normalize, up to 24 tokens; one: 'water ', two: 'water '" in said
     assert "in-batch negatives come from 4 rows, not 8" in said
 

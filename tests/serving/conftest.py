@@ -71,7 +71,7 @@ def coded(tiny, tmp_path_factory):
     folder, model = (tmp_path_factory.mktemp("served") / name for name in ("idx", "small"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few texts
-        tiny.shrink(TEXTS, bytes=16).save(model)
+        tiny.shrink(TEXTS, k=48, bytes=16).save(model)
     encoder = Encoder.from_pretrained(model)
     encoder.index(TEXTS, backend="jax").save(folder)
     with served(encoder, index=folder, writable=True) as server:
