@@ -24,7 +24,7 @@ LINES = [
     ("encode texts.txt -o v.npy --model {model} --pooling mean", None),
     ("embed texts.txt -o parts --model {model} --pooling mean", "data"),
     ("fit texts.txt -o w.safetensors --moments m.safetensors --model {model} --pooling mean", None),
-    ("fit texts.txt -o small/ --bytes 8 --model {model} --pooling mean", None),
+    ("fit texts.txt -o small/ --bytes 4 --model {model} --pooling mean", None),
     ("apply w.safetensors v.npy -o whitened.npy", None),
     ("apply w.safetensors v.npy -o whitened.parquet", "data"),
     ("merge m.safetensors m.safetensors -o both.safetensors", None),

@@ -102,6 +102,8 @@ class Faiss(Backend):
     @classmethod
     def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Store:
         faiss = cls._import()
+        if header.codes is not None and not cls.codes:
+            raise ValueError(f"codes, which {cls.name} does not store")
         if header.codes is not None:
             scan_of_file = None
             if _FILE in files:
@@ -462,7 +464,9 @@ def _choose_nprobe(store: Store, probes: Any, vectors: np.ndarray, options: Any)
     expected = near(options.nlist)
     for count in sorted({*(2**power for power in range(20) if 2**power < options.nlist), options.nlist}):
         found = near(count)
-        shared = [len({*a} & {*b} - {row, -1}) / (k - 1) for a, b, row in zip(found, expected, sample, strict=True)]
+        shared = [
+            len({*a} & {*b} - {row, -1}) / max(1, k - 1) for a, b, row in zip(found, expected, sample, strict=True)
+        ]
         recall = float(np.mean(shared)) if k > 1 else 1.0
         if recall >= RECALL or count == options.nlist:
             break

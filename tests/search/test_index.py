@@ -221,12 +221,22 @@ def test_a_single_document_is_an_index(backend, vectors):
 
 
 def test_nlist_that_the_data_do_not_allow_is_lowered_and_said(vectors, queries):
-    index = build_index(vectors, "faiss-ivf")
+    index = build_index(vectors, "faiss-ivf", nlist=1024, nprobe=5)
     assert index.options["nlist"] == N // 39
     assert any("nlist lowered from 1024 to 76" in note for note in index.notes)
     assert index.options["nprobe"] == 5
-    enough = build_index(vectors, "faiss-ivf", nlist=8, max_points_per_centroid=1000)
+    enough = build_index(vectors, "faiss-ivf", nlist=8, nprobe=5, max_points_per_centroid=1000)
     assert enough.notes == []
+
+
+@pytest.mark.parametrize("codes", [{}, {"bytes": 4}])
+def test_lists_and_probes_are_chosen_by_size_and_recall_and_said(vectors, queries, codes):
+    index = build_index(vectors, "faiss-ivf", **codes)
+    assert index.options["nlist"] == min(N // 39, int(4 * N**0.5))
+    (note,) = [note for note in index.notes if note.startswith("nprobe=")]
+    assert note.startswith(f"nprobe={index.options['nprobe']} of {index.options['nlist']} lists: recall@10 ")
+    found, exact = (one.search(queries, 10)[1] for one in (index, build_index(vectors, "faiss-flat", **codes)))
+    assert np.mean([len({*a} & {*b}) / 10 for a, b in zip(found, exact, strict=True)]) > 0.9
 
 
 def test_the_sample_that_faiss_takes_silently_is_said(vectors):
@@ -329,7 +339,7 @@ def test_a_file_that_is_no_faiss_index_is_refused_though_its_checksum_is_right(s
         ("faiss-hnsw", {"m": 100_000}),
         ("faiss-hnsw", {"ef_construction": 0}),
         ("faiss-hnsw", {"ef_search": 1 << 20}),
-        ("faiss-ivf", {"nlist": 0}),
+        ("faiss-ivf", {"nlist": -1}),
         ("faiss-ivf", {"nprobe": -1}),
         ("faiss-ivf", {"max_points_per_centroid": 1 << 30}),
         ("faiss-ivf", {"seed": 2**31}),

@@ -1,5 +1,7 @@
 """Documents added and removed: any history gives the index that a fresh build of what is left gives."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -128,7 +130,7 @@ def test_random_histories_of_codes_equal_brute_force_over_decoded_vectors(
     """In any history, with one and several queries and threads, every k, after save and load, and among some ids."""
     if backend.startswith("faiss"):
         faiss = pytest.importorskip("faiss")
-        request.addfinalizer(lambda threads=faiss.omp_get_max_threads(): faiss.omp_set_num_threads(threads))
+        request.addfinalizer(functools.partial(faiss.omp_set_num_threads, faiss.omp_get_max_threads()))
     rng = np.random.default_rng([len(backend), len(codes)])
     vectors = vectors + np.float32(0.4)  # a mean that counts
     first, queries = vectors[:250], vectors[-6:]
