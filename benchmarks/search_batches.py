@@ -70,7 +70,9 @@ def main() -> None:
             contestants = {FLOATS: flat, **indexes(x, size)}
             print(f"{count:,} documents, {size} bytes: built in {time.perf_counter() - started:.0f} s", flush=True)
             recall = {
-                name: float(np.mean([len({*a} & {*b}) / K for a, b in zip(index.search(q[:256], K)[1], first)]))
+                name: float(
+                    np.mean([len({*a} & {*b}) / K for a, b in zip(index.search(q[:256], K)[1], first, strict=True)])
+                )
                 for name, index in contestants.items()
             }
             slow = set[str]()
@@ -84,7 +86,10 @@ def main() -> None:
                 slow |= {name for name, taken in seconds.items() if median(taken) * 4 > _SECONDS}
                 for name, taken in seconds.items():
                     row = {"documents": count, "bytes": size, "queries": batch, "index": name, "recall": recall[name]}
-                    row |= {"ms_a_query": 1000 * median(taken) / batch, "speed_to_float32": ratio(seconds, name, FLOATS)}
+                    row |= {
+                        "ms_a_query": 1000 * median(taken) / batch,
+                        "speed_to_float32": ratio(seconds, name, FLOATS),
+                    }
                     row["speed_to_ours"] = ratio(seconds, name, "jaxwhiten")
                     rows.append(row)
                 shown = {row["index"]: round(row["ms_a_query"], 3) for row in rows[-len(seconds) :]}

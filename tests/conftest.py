@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -271,6 +272,15 @@ def cross_encoder(tmp_path_factory) -> Path:
     from tests.tiny import write_cross_encoder
 
     return write_cross_encoder(tmp_path_factory.mktemp("tiny") / "tiny-cross")
+
+
+@pytest.fixture(scope="session")
+def first_version(tmp_path_factory) -> Path:
+    """Folders and files that version 0.1 wrote, see `tests.data.first_version`."""
+    folder = tmp_path_factory.mktemp("first_version")
+    with tarfile.open(ROOT / "tests" / "data" / "first_version.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder
 
 
 @pytest.fixture(scope="session")

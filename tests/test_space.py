@@ -11,7 +11,8 @@ import pytest
 
 from jaxwhiten import Encoder, Moments, Whitening, build_index
 from jaxwhiten.coded import with_code
-from jaxwhiten.codes import Int8, SpectrumCode
+from jaxwhiten.codes import Int8
+from jaxwhiten.codes.fit import fit
 from jaxwhiten.encoding.origin import Weights
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.space import Known, SpaceWarning, VectorSpace, check_space, merged, with_space
@@ -294,11 +295,10 @@ def test_gamma_does_not_depend_on_what_became_of_the_vectors_or_of_their_encoder
     dead = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).encode(texts)
     forms = {"live": x, "dead": dead, "pickled": pickle.loads(pickle.dumps(x)), "rows": list(x)}
     forms |= {"joined": np.concatenate([x[:40], x[40:]]), "of two": np.vstack([x[:40], dead[40:]])}
-    fits = {name: SpectrumCode(bytes=4).fit(rows).gamma_ for name, rows in forms.items()}
-    fits["moments"] = SpectrumCode(bytes=4).fit(Moments().update(x[:40]).update(dead[40:])).gamma_
-    fits["partial_fit"] = SpectrumCode(bytes=4).partial_fit(x[:40]).partial_fit(x[40:]).gamma_
+    fits = {name: fit(Moments.of(rows), bytes=4).whitening.gamma for name, rows in forms.items()}
+    fits["moments"] = fit(Moments().update(x[:40]).update(dead[40:])).whitening.gamma
     fits["whitening"] = choose_gamma(pickle.loads(pickle.dumps(Whitening().fit(x)))).gamma
-    fits["index"] = build_index(pickle.loads(pickle.dumps(dead)), "jax", bytes=4).fitted.gamma_
+    fits["index"] = build_index(pickle.loads(pickle.dumps(dead)), "jax", bytes=4).fitted.gamma
     assert gamma == 1.0
     assert fits == dict.fromkeys(fits, gamma)
 

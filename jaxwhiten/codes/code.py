@@ -23,7 +23,7 @@ import numpy as np
 from jaxwhiten.arrays import block_rows, blocks, is_of_jax, normalize
 from jaxwhiten.coded import check_comparable, with_code
 from jaxwhiten.codes.gaussian import nearest_on_cores
-from jaxwhiten.errors import InputError, check_name, optional
+from jaxwhiten.errors import InputError, MismatchError, check_name, optional
 from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.shapes import Bool, Float, Float32, Int, Integer, UInt8
 from jaxwhiten.space import check_origin, origin_of
@@ -163,14 +163,14 @@ class Quantiser:
         import_faiss().copy_array_to_vector(np.ascontiguousarray(apart(self.centroids)).ravel(), pq.centroids)
 
 
-def packed(groups: UInt8[Any, "n groups"], bits: int) -> UInt8[Any, "n bytes"]:
-    """The bytes of groups of 8 or 4 bits, of which the first of two is the low half of a byte."""
+def packed(groups: UInt8[Any, "n groups"], bits: int) -> Any:
+    """The bytes of groups of 8 or 4 bits, of which the first of two is the low half of a byte; also in JAX."""
     return groups if bits == 8 else groups[:, ::2] | groups[:, 1::2] << 4
 
 
 def unpacked(codes: UInt8[np.ndarray, "n bytes"], bits: int) -> UInt8[np.ndarray, "n groups"]:
     """The reverse of `packed`."""
-    return codes if bits == 8 else np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), -1)
+    return codes if bits == 8 else np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), 2 * codes.shape[1])
 
 
 class Code(Estimator):
@@ -347,6 +347,22 @@ def apart(centroids: Float32[np.ndarray, "groups values width"]) -> Float32[np.n
     moved = centroids.copy()
     moved[repeats, -1] = times * np.abs(centroids).max()
     return moved
+
+
+def check_whitened(code: Code, whitening: Any) -> None:
+    """Raises MismatchError if a code was fitted on a whitening, and its input is of another one, or of none.
+
+    >>> whitening = Whitening().fit(np.random.default_rng(0).normal(size=(400, 8)))
+    >>> check_whitened(SpectrumCode(bytes=4).fit(whitening), whitening)
+    """
+    known = code.provenance.get("whitening")
+    affine = getattr(whitening, "affine", None)
+    if known is not None and (whitening is None or (affine is not None and affine.hash() != known)):
+        raise MismatchError(
+            "The code is of the vectors of a whitening, and these are of"
+            f" {'none' if whitening is None else 'another one'}: add that whitening before the code, or fit the code on"
+            " moments of these vectors."
+        )
 
 
 def make_code(name: str, **params: Any) -> Any:

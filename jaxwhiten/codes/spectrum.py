@@ -92,9 +92,11 @@ class SpectrumCode(Code):
           X: `Moments` of the vectors to be coded; [n, d] rows of them; or a fitted `Whitening`, if its vectors, scaled
             to unit length, are to be coded.
           mean: [d] mean of the vectors to be coded, or their `Moments`, if X comes from another corpus: the code then
-            has the axes of X about this mean. None takes the mean of X.
+            has the axes of X about this mean. None takes the mean of X; a whitening has it inside.
         """
         whitened = isinstance(X, Whitening)
+        if whitened and mean is not None:
+            raise InputError("A whitening has its mean inside: pass whitening.with_mean(mean), and omit mean.")
         axes: Whitening = (
             X if whitened else Whitening.from_moments(X if isinstance(X, Moments) else Moments.of(X), gamma=0)
         )
@@ -105,9 +107,8 @@ class SpectrumCode(Code):
         about, origin = axes._told(), axes._origin
         if whitened:
             axes, origin = unit_length(axes), None
-            about = {
-                name: value for name, value in about.items() if name in ("corpus", "date", "version", "fit_seconds")
-            }
+            kept = ("corpus", "date", "version", "fit_seconds")
+            about = {name: value for name, value in about.items() if name in kept} | {"whitening": X.affine.hash()}
         self._check_params(axes.n_features_in_)
         state = _State(axes, {})
         self._made(state)  # raises if the axes cannot fill the bytes
@@ -210,11 +211,15 @@ class SpectrumCode(Code):
         lost = np.array([made.lost], np.float64)
         return {**self._state.axes.tensors(), "group": made.group, "centroids": made.centroids, "lost": lost}
 
-    def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
-        if "lost" not in tensors:
+    @classmethod
+    def _restored(cls: type[S], tensors: Mapping[str, np.ndarray], provenance: dict[str, Any]) -> S:
+        if "settings" in tensors:
             raise ValueError(
                 "it was written by version 0.1, whose codes whitened vectors: fit it again with `jaxwhiten fit`"
             )
+        return super()._restored(tensors, provenance)
+
+    def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
         group, centroids, lost = tensors["group"], tensors["centroids"], float(tensors["lost"].item())
         groups, width = 2 * self.bytes, _checked(group, centroids, lost, d)
         if centroids.shape not in ((groups, _POINTS, width), (self.bytes, 256, width)):  # the second of version 0.1
@@ -272,12 +277,12 @@ def unit_length(whitening: Whitening) -> Whitening:
     assert affine.matrix is not None
     mean = (whitening.mean_ - affine.shift) @ affine.matrix
     size = float(variances.sum() + mean @ mean)
-    order = np.argsort(-variances, kind="stable")
-    variances = np.where(np.arange(len(scales)) < whitening.rank_, variances, 0.0)[order]
+    variances = np.where(np.arange(len(scales)) < whitening.rank_, variances, 0.0)
+    variances = np.minimum.accumulate(variances)  # they descend, but for rounding: with γ = 1 all are equal
     k = len(scales)
     result = Whitening(gamma=0)
     tensors = {"n": np.array([whitening.n_samples_seen_]), "mean": mean / np.sqrt(size), "noise": np.zeros(k)}
-    result.restore({**tensors, "components": np.eye(k)[:, order], "eigenvalues": variances / size}, k)
+    result.restore({**tensors, "components": np.eye(k), "eigenvalues": variances / size}, k)
     return result
 
 

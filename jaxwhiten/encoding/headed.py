@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from jaxwhiten.codes import Code
+from jaxwhiten.codes import Code, check_whitened
 from jaxwhiten.codes.fit import Fit
 from jaxwhiten.encoding import similarity
 from jaxwhiten.encoding.loading import tokenizer_for
@@ -213,10 +213,11 @@ class Headed:
             one replaces it and is of the vectors of `without_code`. Queries are encoded by `without_code`.
 
         Raises:
-          MismatchError: The code was fitted on vectors of another encoder, pooling or width.
+          MismatchError: The code was fitted on vectors of another encoder, pooling or width, or for another whitening.
         """
         floats = self.without_code()
         floats.check_whitening(code, "the code")
+        check_whitened(code, floats.head.whitening)
         return floats.then(Quantise.of(code))
 
     def without_code(self: H) -> H:
@@ -228,8 +229,8 @@ class Headed:
         return self._with_head(self.head.without_code())
 
     def before_whitening(self: H) -> H:
-        """This encoder up to its whitening, for vectors to fit it on; itself if it has no whitening."""
-        return self if self.head.whitening is None else self._with_head(self.head.before_whitening())
+        """This encoder up to its whitening, or else its code, for vectors to fit it on; itself if it has neither."""
+        return self.without_code() if self.head.whitening is None else self._with_head(self.head.before_whitening())
 
     def check_whitening(
         self, whitening: Whitening | Code, where: str = "the whitening", role: str | None = None

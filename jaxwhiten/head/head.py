@@ -226,9 +226,9 @@ class Head:
         return self if self.code is None else Head.of(self.steps[:-1], self.form)
 
     def before_whitening(self) -> Head:
-        """The steps before the last known whitening; they give the vectors that it was fitted on."""
+        """The steps before the last known whitening, or else before the code; they give the vectors of its fit."""
         places = [i for i, step in enumerate(self.steps) if isinstance(step, Whiten) and step.whitening is not None]
-        return Head.of(self.steps[: places[-1]], self.form) if places else self
+        return Head.of(self.steps[: places[-1]], self.form) if places else self.without_code()
 
     def unfitted(self) -> Head:
         """This head without the whitenings and the code fitted on its vectors; unit length at the end stays."""

@@ -16,6 +16,7 @@ import numpy as np
 from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.codes import Quantiser
 from jaxwhiten.io import map_array
+from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Store
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import cosines, prepared, read_map, stretched, write_map
@@ -141,6 +142,8 @@ class CodedStore(Store):
         self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         assert self.scan is not None
+        if len(queries) > 1:
+            check_process()
         with self._alone() if len(queries) == 1 else contextlib.nullcontext():
             asked, products = self._asked(queries, prepared)
             if not self.exact:

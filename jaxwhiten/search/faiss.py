@@ -471,7 +471,7 @@ def _choose_nprobe(store: Store, probes: Any, vectors: np.ndarray, options: Any)
 
 
 def _within(numbers: np.ndarray, count: int) -> bool:
-    return bool(len(numbers)) and numbers.min() >= 0 and numbers.max() < count
+    return bool(len(numbers) and numbers.min() >= 0 and numbers.max() < count)
 
 
 def _lower(options: Any, name: str, limit: int, n: int, reason: str, notes: list[str]) -> None:

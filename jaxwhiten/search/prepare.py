@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import as_floats
-from jaxwhiten.codes import Code, Quantiser, SpectrumCode, make_code
+from jaxwhiten.codes import Code, Quantiser, SpectrumCode, check_whitened, make_code
 from jaxwhiten.codes.fit import fit
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.io import load_tensors, save_tensors
@@ -102,8 +102,13 @@ def write_map(file: Path, prepare: Affine, more: Mapping[str, np.ndarray] = {}) 
 
 
 def read_map(file: Path | None, dimension: int, normalize: bool) -> tuple[Affine, dict[str, np.ndarray]]:
-    """The map of raw vectors of this dimension, and all arrays of its file, if there is a file."""
+    """The map of raw vectors of this dimension, and all arrays of its file, if there is a file.
+
+    ValueError if a number is not finite.
+    """
     tensors = {} if file is None else load_tensors(file, kind=KIND)[0]
+    if any(array.dtype.kind == "f" and not np.isfinite(array).all() for array in tensors.values()):
+        raise ValueError("a number of the transform is NaN or infinite")
     if "weight" not in tensors:
         return preparation(None, dimension, normalize), tensors
     return Affine(*(tensors[name] for name in _PARTS), unit_length=normalize), tensors
@@ -142,6 +147,8 @@ def choose(
         if codes.n_features_in_ != prepare.outputs:
             what = "vectors" if whitening is None else "whitened vectors"
             raise InputError(f"The code is of {codes.n_features_in_} dimensions; the {what} have {prepare.outputs}.")
+        if whitening is not None:  # otherwise the vectors may be whitened already
+            check_whitened(codes, whitening)
         coding = Coding(prepare, codes.quantiser(), codes if whitening is None else whitening)
     elif codes == SpectrumCode.name:
         size = DEFAULT_BYTES if size is None else size

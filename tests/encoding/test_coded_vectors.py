@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, ScoredPairs, build_index, evaluate, paraphrase_mining, semantic_search
+from jaxwhiten.coded import comparable
 from jaxwhiten.codes import CodedArray, SpectrumCode
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.encoding.similarity import SIMILARITIES, similarity, similarity_pairwise
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.metrics import cosine_pairs
 from jaxwhiten.search import paraphrase_mining_embeddings
 from tests.commands.conftest import generated
 
@@ -43,6 +45,11 @@ def test_encode_gives_bytes_that_know_their_code(encoder, coded):
     assert all(found.code.name == "binary" and found.dtype == np.int8 for found in several.values())
 
 
+def test_vectors_for_a_fit_are_those_before_the_code(encoder):
+    assert encoder.before_whitening().encode(TEXTS[:9]).dtype == np.float32
+    assert encoder.before_whitening().fingerprint == encoder.without_code().fingerprint
+
+
 def test_the_store_keeps_the_code(encoder, coded, tmp_path):
     for _ in range(2):  # written, then read
         found = EmbeddingStore(tmp_path).encode(encoder, TEXTS)
@@ -60,6 +67,32 @@ def test_similarities_of_codes(encoder, coded, decoded, name):
     np.testing.assert_array_equal(similarity(queries, coded, name), similarity(queries, decoded, name))
     with pytest.raises(InputError, match="without their code"):
         similarity(np.asarray(coded), np.asarray(coded), name)
+
+
+def test_codes_are_of_the_space_of_the_vectors_and_other_spaces_are_refused(encoder, coded):
+    floats, other = encoder.without_code(), encoder.before_whitening().with_pooling("cls")
+    vectors, others = floats.encode(TEXTS), other.encode(TEXTS)
+    assert coded.space == vectors.space == floats.space()
+    cosines = cosine_pairs(coded, vectors)
+    np.testing.assert_allclose(cosines, cosine_pairs(coded.decode(), vectors), atol=1e-6)
+    assert cosines.mean() > 0.95
+    code = SpectrumCode(bytes=4).fit(others)
+    for strange in (others, code.encode(others)):
+        for compare in (cosine_pairs, comparable, similarity, similarity_pairwise, semantic_search):
+            for sides in ((coded, strange), (strange, coded)):
+                with pytest.raises(MismatchError):
+                    compare(*sides)
+        with pytest.raises(MismatchError):
+            encoder.head.code.scores(strange, coded)
+    with pytest.raises(MismatchError):
+        encoder.head.code.encode(others)
+    with pytest.raises(MismatchError):
+        encoder.with_code(code)
+    index = build_index(coded, "jax", codes=encoder.head.code)
+    for change in (lambda x: index.search(x, 1), index.add):
+        with pytest.raises(MismatchError):
+            change(others)
+    assert index.search(vectors[:9], 1)[1][:, 0].tolist() == list(range(9))
 
 
 @pytest.mark.parametrize("precision", ["int8", "uint8", "binary", "ubinary"])

@@ -23,7 +23,7 @@ def encoder(tiny_model):
     return Encoder.from_pretrained(tiny_model, pooling="mean", tuned=True)
 
 
-@pytest.mark.parametrize("how", [{"bytes": 8}, {"k": 6}])
+@pytest.mark.parametrize("how", [{"bytes": 8}, {"k": 6}, {"k": 20, "bytes": 8}])
 def test_the_five_lines(encoder, tmp_path, how):
     small = encoder.shrink(TEXTS, **how)
     index = small.index(TEXTS, ids=IDS)
@@ -68,13 +68,54 @@ def test_documents_are_codes_and_queries_are_floats(encoder):
     np.testing.assert_allclose([[hit.score for hit in row] for row in hits], scores, atol=1e-6)
     # A code of a shrunk encoder replaces the first one, and bytes of an index those of its encoder.
     assert small.shrink(TEXTS, bytes=4).encode(TEXTS[:2]).shape == (2, 4)
-    assert small.index(TEXTS, bytes=16).codes["bytes"] == 16
+    assert small.index(TEXTS, bytes=12).codes["bytes"] == 12
+
+
+def kinds(encoder):
+    return [type(step).__name__ for step in encoder.head.steps]
+
+
+def test_a_tuned_encoder_is_coded_as_it_is_and_another_is_whitened_first(encoder, tiny_model):
+    untuned = Encoder.from_pretrained(tiny_model, pooling="mean", tuned=False)
+    coded = encoder.shrink(TEXTS, bytes=8)
+    assert kinds(coded) == ["Mean", "Quantise"]
+    assert coded.head.whitening is None
+    whitened = untuned.shrink(TEXTS, bytes=8)
+    assert kinds(whitened) == ["Mean", "Whiten", "Normalize", "Quantise"]
+    assert whitened.head.whitening.gamma == 1
+    asked = encoder.shrink(TEXTS, bytes=8, gamma=0.25)
+    assert kinds(asked) == kinds(whitened)
+    assert asked.head.whitening.gamma == 0.25
+    both = encoder.shrink(TEXTS, k=20, bytes=8)
+    assert kinds(both) == kinds(whitened)
+    assert (both.dimension, both.without_code().dimension) == (8, 20)
+    for small in (coded, whitened, asked, both):
+        again = small.shrink(TEXTS, bytes=4)  # fits anew: nothing is coded or whitened twice
+        assert kinds(again).count("Quantise") == 1
+        assert kinds(again).count("Whiten") == (small is whitened)
+        vectors, codes = small.without_code().encode(TEXTS), small.encode(TEXTS)
+        error = ((codes.decode() - vectors) ** 2).sum() / ((vectors - vectors.mean(axis=0)) ** 2).sum()
+        assert error == pytest.approx(small.head.code.distortion_, rel=0.35)
+
+
+@pytest.mark.parametrize("backend", ["faiss-flat", "jax"])
+@pytest.mark.parametrize("how", [{}, {"gamma": 0.25}])
+def test_the_index_of_a_small_encoder_is_that_of_its_codes(encoder, backend, how):
+    small = encoder.shrink(TEXTS, bytes=8, **how)
+    code, floats = small.head.code, small.without_code()
+    index = small.index(TEXTS, backend=backend)
+    of_codes = build_index(small.encode(TEXTS), backend, codes=code)
+    scores = code.scores(floats.encode(TEXTS[:9]), small.encode(TEXTS))
+    found, wanted = index.search(encoder.encode(TEXTS[:9]), k=5), of_codes.search(floats.encode(TEXTS[:9]), k=5)
+    np.testing.assert_allclose(wanted[0], -np.sort(-scores)[:, :5], atol=1e-5)
+    np.testing.assert_allclose(found[0], wanted[0], atol=1e-5)
+    np.testing.assert_allclose(np.take_along_axis(scores, found[1], axis=1), found[0], atol=1e-5)
 
 
 def test_what_cannot_be_shrunk_or_searched(encoder, tmp_path):
-    with pytest.raises(InputError, match="Specify either k, for fewer dimensions, or bytes, for codes"):
+    with pytest.raises(InputError, match="Specify k, for fewer dimensions, or bytes, for codes"):
         encoder.shrink(TEXTS)
-    with pytest.raises(InputError, match="Specify either k"):
+    with pytest.raises(InputError, match="bytes=4: expected at most 2, half a byte per dimension"):
         encoder.shrink(TEXTS, k=4, bytes=4)
     index = build_index(encoder.encode(TEXTS))
     with pytest.raises(InputError, match=r"This index has no encoder: pass vectors, or use Encoder\.index"):

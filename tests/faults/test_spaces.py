@@ -75,7 +75,7 @@ def fitted(encoder):
 
 
 def coded(encoder):
-    return SpectrumCode(bytes=4).fit(fitted(encoder))
+    return SpectrumCode(bytes=4).fit(moments_of(encoder))
 
 
 def resumed(there, other, folder):
@@ -167,7 +167,7 @@ VECTORS = {
     "Whitening.transform, loaded": lambda a, b, folder: of_file(Whitening().fit(a), folder).transform(b),
     "Whitening.transform, pickled": lambda a, b, _: pickle.loads(pickle.dumps(Whitening().fit(a))).transform(b),
     "Whitening.from_moments": lambda a, b, _: Whitening.from_moments(Moments().update(a)).transform(b),
-    "SpectrumCode.fit(mean=)": lambda a, b, _: SpectrumCode(bytes=4).fit(Whitening().fit(a), mean=Moments.of(b)),
+    "SpectrumCode.fit(mean=)": lambda a, b, _: SpectrumCode(bytes=4).fit(Moments.of(a), mean=Moments.of(b)),
     "SpectrumCode.transform": lambda a, b, _: SpectrumCode(bytes=4).fit(a).transform(b),
     "SpectrumCode.encode": lambda a, b, _: SpectrumCode(bytes=4).fit(a).encode(b),
     "SpectrumCode.encode, loaded": lambda a, b, folder: of_file(SpectrumCode(bytes=4).fit(a), folder).encode(b),
@@ -202,6 +202,17 @@ def test_another_space_is_refused_at_every_door(encoders, door, field, tmp_path)
     kinds = (MismatchError, SpaceWarning) if field == "max_length" else MismatchError
     with pytest.raises(kinds, match=FIELDS[field]):
         (DOCUMENTS | QUERIES)[door](encoders["base"], encoders[field], tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.WhiteningWarning")
+def test_a_code_for_another_whitening_is_refused(encoders):
+    base, other = encoders["base"], encoders["weights"]
+    whitened = other.with_whitening(fitted(other))
+    whitened.with_code(SpectrumCode(bytes=4).fit(fitted(other)))
+    code = SpectrumCode(bytes=4).fit(fitted(base))
+    for mistaken in (whitened.with_code, lambda code: index_of(other, codes=code, whitening=fitted(other))):
+        with pytest.raises(MismatchError, match="vectors of a whitening, and these are of another one"):
+            mistaken(code)
 
 
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.WhiteningWarning")

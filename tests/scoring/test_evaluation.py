@@ -97,7 +97,7 @@ def test_a_search_is_scored_as_by_an_index(search):
     found = evaluate(encoder, search, bytes=[4, 8], k=8, gamma=0.5, resamples=200)
     assert [(row.name, row.bytes) for row in found.rows] == [
         *[("raw", 1024), ("whitened", 32), ("int8", 256), ("binary", 32), ("code", 4), ("code", 8)],
-        *[("TF-IDF", None), ("BM25", None)],
+        *[("whitened code", 4), ("whitened code", 8), ("TF-IDF", None), ("BM25", None)],
     ]
     asked = search.with_gold()
     documents, queries = encoder.encode(search.documents), encoder.encode(asked.queries)
@@ -109,7 +109,8 @@ def test_a_search_is_scored_as_by_an_index(search):
         build_index(documents, "jax", whitening=whitening.with_params(n_components=8)),
         build_index(int8, "jax"),
         build_index(ubinary, "jax"),
-        *(build_index(documents, "jax", codes=SpectrumCode(bytes=size).fit(whitening)) for size in (4, 8)),
+        *(build_index(documents, "jax", codes=SpectrumCode(bytes=size).fit(moments)) for size in (4, 8)),
+        *(build_index(documents, "jax", whitening=whitening, codes="spectrum", bytes=size) for size in (4, 8)),
     ]
     for row, index in zip(found.rows, indexes, strict=False):
         _, ids = index.search(queries, 100)
@@ -170,7 +171,8 @@ def test_another_encoder_is_compared(encoder, pairs, search, kind):
 
 def test_the_own_head_is_the_score(encoder, pairs):
     whitening = Whitening(n_components=8).fit(encoder.encode([f"{i} plans" for i in range(100)]))
-    small, coded = encoder.with_whitening(whitening), encoder.with_code(SpectrumCode(bytes=8).fit(whitening))
+    small = encoder.with_whitening(whitening)
+    coded = small.with_code(SpectrumCode(bytes=4).fit(whitening))
     found = evaluate(coded, pairs, resamples=50)
     assert [row.name for row in found.rows] == ["raw", "whitened", "coded", "TF-IDF", "BM25"]
     assert (found.own, found.score) == (2, found.rows[2].scores["spearman"])

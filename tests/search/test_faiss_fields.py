@@ -18,19 +18,26 @@ KINDS = {
     "faiss-flat": {},
     "faiss-ivf": {"nlist": 8, "nprobe": 3},
     "faiss-hnsw": {"m": 8},
-    "faiss-flat codes": {"bytes": 8},
-    "faiss-ivf codes": {"bytes": 8, "nlist": 8, "nprobe": 3},
-    "faiss-fast codes": {"bytes": 8},
     "faiss-flat whitened": {"whitening": Whitening(8).fit(VECTORS)},
 }
 
 
+# FAISS files of codes, which version 0.1 wrote.
+CODED = {"faiss-flat codes": "flat", "faiss-ivf codes": "lists", "faiss-fast codes": "fast"}
+
+
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
+def folders(tmp_path_factory, first_version):
     root = tmp_path_factory.mktemp("whole")
     for kind, options in KINDS.items():
         build_index(VECTORS, kind.split()[0], **options).save(root / kind)
+    for kind, name in CODED.items():
+        shutil.copytree(first_version / name, root / kind)
     return root
+
+
+def of_width(index):
+    return VECTORS[:, : index.input_dimension]
 
 
 def mended(folder, change):
@@ -69,8 +76,7 @@ def step(index, number):
 
 
 def one_more(index, inner):
-    x = np.zeros((1, D), np.float32)
-    inner.add(x)
+    inner.add(np.zeros((1, inner.d), np.float32))
 
 
 def without_documents(index, inner):
@@ -123,8 +129,8 @@ def neighbor(value):
 
 def shifted(index, inner):
     """A centering that the header does not know."""
-    centering = faiss.CenteringTransform(D)
-    centering.train(np.ones((2, D), np.float32))
+    centering = faiss.CenteringTransform(index.d)
+    centering.train(np.ones((2, index.d), np.float32))
     index.prepend_transform(centering)
     centering.this.disown()  # the index frees it
 
@@ -135,12 +141,12 @@ def other_norm(index, inner):
 
 def larger(index, inner):
     """More list centroids than lists: a segmentation fault in the first search."""
-    quantizer(inner).add(np.random.default_rng(1).normal(size=(500, D)).astype(np.float32))
+    quantizer(inner).add(np.random.default_rng(1).normal(size=(500, inner.d)).astype(np.float32))
 
 
 EVERY = {
-    "a total": lambda index, inner: setattr(index, "ntotal", N + 1),
-    "the documents' total": named(ntotal=N - 1),
+    "a total": lambda index, inner: setattr(index, "ntotal", index.ntotal + 1),
+    "the documents' total": lambda index, inner: setattr(inner, "ntotal", inner.ntotal - 1),
     "a metric": another_metric,
     "a norm": other_norm,
     "no transform in front": lambda index, inner: inner,
@@ -176,7 +182,7 @@ AIMED = {
     "faiss-flat codes": {"fewer centroids": lambda index, inner: put(inner.pq.centroids, np.zeros(9, np.float32))},
     "faiss-fast codes": {
         "blocks": named(bbs=64),
-        "rows": named(ntotal2=N),
+        "rows": named(ntotal2=7),
         "groups": named(M2=8),
     },
     "faiss-flat whitened": {
@@ -188,9 +194,10 @@ AIMED = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *CODED])
 def test_fields_that_contradict_the_header_are_refused(folders, kind, tmp_path):
-    assert load_index(folders / kind).search(VECTORS[:3], 3)[0].shape == (3, 3)
+    index = load_index(folders / kind)
+    assert index.search(of_width(index)[:3], 3)[0].shape == (3, 3)
     accepted = []
     for name, change in (EVERY | AIMED[kind]).items():
         folder = shutil.copytree(folders / kind, tmp_path / name)
@@ -217,9 +224,10 @@ def test_options_are_those_of_the_header(folders, kind, tmp_path):
         "faiss-flat codes": lambda index, inner: setattr(inner, "search_type", 4),
         "faiss-fast codes": lambda index, inner: setattr(inner, "implem", 13),
     }
-    expected = load_index(folder).search(VECTORS[:9], 5)
+    index = load_index(folder)
+    expected = index.search(of_width(index)[:9], 5)
     mended(folder, wrong[kind])
-    for found, told in zip(load_index(folder).search(VECTORS[:9], 5), expected, strict=True):
+    for found, told in zip(load_index(folder).search(of_width(index)[:9], 5), expected, strict=True):
         np.testing.assert_array_equal(found, told)
 
 

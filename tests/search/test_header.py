@@ -25,7 +25,7 @@ KINDS = {
     "faiss-hnsw": {},
     "jax codes": {"codes": "spectrum", "bytes": 8, "rescore": "float16"},
     "faiss-flat codes": {"codes": "spectrum", "bytes": 8, "rescore": "int8"},
-    "faiss-fast codes": {"codes": "spectrum", "bytes": 8},
+    "faiss-ivf codes": {"codes": "spectrum", "bytes": 8, "nlist": 4, "nprobe": 4},
 }
 MISSING = object()
 WRONG = [MISSING, None, True, 0, -1, 7, 2**31, 10**30, 10**400, 0.5, float("nan"), float("inf"), 1e308]
@@ -123,10 +123,10 @@ def test_every_entry_with_every_wrong_value(folders, kind, tmp_path):
         ("faiss-flat", {"normalize": False}),
         ("faiss-flat codes", {"codes": None}),
         ("faiss-flat codes", {"codes": {"name": "spectrum", "bytes": 7}}),
-        ("faiss-flat codes", {"backend": "faiss-fast"}),
+        ("faiss-flat codes", {"backend": "faiss-ivf", "options": {"nlist": 4, "nprobe": 4}}),
         ("faiss-flat codes", {"backend": "faiss-hnsw"}),
-        ("faiss-fast codes", {"backend": "faiss-flat"}),
-        ("faiss-fast codes", {"backend": "jax"}),
+        ("faiss-ivf codes", {"backend": "faiss-flat"}),
+        ("faiss-ivf codes", {"options": {"nlist": 5, "nprobe": 4}}),
         ("jax codes", {"rescore": "float64"}),
         ("jax", {"size": 299}),
         ("jax", {"build_seconds": None}),

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.arrays import normalize
+from jaxwhiten.codes import SpectrumCode, make_code
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.whitening import Whitening
@@ -72,6 +73,95 @@ def test_random_operations_equal_a_fresh_build(operations, backend, coded, resco
             index.save(tmp_path / "index")
             index = load_index(tmp_path / "index")
             check_equal(index, fresh, queries, [str(r) for r in rows])
+
+
+class Mirror:
+    """What an index of codes holds, as decoded vectors by id; its search is brute force."""
+
+    def __init__(self, code, prepare, ids, vectors):
+        self.code, self.prepare, self.ids = code, prepare, list(ids)
+        self.decoded = self.of(vectors)
+
+    def of(self, vectors):
+        quantiser = self.code.quantiser()
+        codes = quantiser.quantise(quantiser.affine(self.prepare(vectors)))  # steps of int8 as an index rounds them
+        return self.code.decode(codes).astype(np.float64)
+
+    def remove(self, ids):
+        keep = ~np.isin(self.ids, ids)
+        self.ids, self.decoded = [id for id, kept in zip(self.ids, keep, strict=True) if kept], self.decoded[keep]
+
+    def add(self, ids, vectors):
+        self.ids, self.decoded = [*self.ids, *ids], np.concatenate([self.decoded, self.of(vectors)])
+
+    def check(self, index, queries, k, among=None):
+        assert index.ids.tolist() == self.ids
+        scores = normalize(np.asarray(self.prepare(queries), np.float64)) @ normalize(self.decoded).T
+        if among is not None:
+            scores[:, ~np.isin(self.ids, among)] = -2
+        found, ids = index.search(queries, k, among=among)
+        assert found.shape == ids.shape == (len(queries), k)
+        best = -np.sort(-scores, axis=1)
+        np.testing.assert_allclose(found, np.where(best == -2, -np.inf, best)[:, :k], atol=1e-5)
+        places = {id: place for place, id in enumerate(self.ids)}
+        for row, some in enumerate(ids.tolist()):
+            there = [places[id] for id in some if id != -1]
+            assert len(set(there)) == len(there) == np.isfinite(found[row]).sum()
+            np.testing.assert_allclose(scores[row, there], found[row, : len(there)], atol=1e-5)
+            order = np.argsort(-scores[row], kind="stable")[:k]
+            gaps = np.diff(best[row], prepend=np.inf, append=-np.inf) < -2e-5
+            alone = (gaps[:-1] & gaps[1:])[: len(there)]
+            assert (np.array(there) == order[: len(there)])[alone].all()
+
+
+CODES = {"spectrum": {"codes": "spectrum", "bytes": 4}, "int8": {"codes": "int8"}, "ubinary": {"codes": "ubinary"}}
+LISTS = {"faiss-ivf": {"nlist": 5, "nprobe": 5}}
+
+
+@pytest.mark.parametrize(
+    ("codes", "whitened"), [("spectrum", False), ("spectrum", True), ("int8", False), ("ubinary", False)]
+)
+@pytest.mark.parametrize("backend", ["faiss-flat", "faiss-ivf", "jax"])
+def test_random_histories_of_codes_equal_brute_force_over_decoded_vectors(
+    backend, codes, whitened, vectors, tmp_path, request
+):
+    """In any history, with one and several queries and threads, every k, after save and load, and among some ids."""
+    if backend.startswith("faiss"):
+        faiss = pytest.importorskip("faiss")
+        request.addfinalizer(lambda threads=faiss.omp_get_max_threads(): faiss.omp_set_num_threads(threads))
+    rng = np.random.default_rng([len(backend), len(codes)])
+    vectors = vectors + np.float32(0.4)  # a mean that counts
+    first, queries = vectors[:250], vectors[-6:]
+    whitening = Whitening(gamma=1.0).fit(first) if whitened else None
+    how = {**CODES[codes], **LISTS.get(backend, {})}
+    index = build_index(first, backend, whitening=whitening, **how)
+    prepare, params = index.prepare, {"bytes": 4} if codes == "spectrum" else {}
+    code = make_code(codes, **params).fit(prepare(first) if whitening is None else whitening)
+    mirror, used = Mirror(code, prepare, range(250), first), 250
+    for step in range(12):
+        count, what = int(rng.integers(1, 30)), rng.choice(["add", "update", "remove"])
+        new = vectors[rng.integers(0, 6000, count)]
+        some = rng.choice(mirror.ids, count, replace=False).tolist()
+        if what == "add":
+            index.add(new)
+            mirror.add(range(used, used + count), new)
+            used += count
+        elif what == "update":
+            index.update(some, new)
+            mirror.remove(some)
+            mirror.add(some, new)
+        else:
+            index.remove(some)
+            mirror.remove(some)
+        if step % 4 == 3:
+            index.save(tmp_path / "index")
+            index = load_index(tmp_path / "index")
+        if backend.startswith("faiss"):
+            faiss.omp_set_num_threads(1 + step % 2)
+        ks = [10] if backend == "jax" else [1, 10, int(rng.integers(2, index.size)), index.size]
+        for k in ks if step != 11 else [1, 10, index.size]:
+            mirror.check(index, queries[: 1 if step % 3 == 0 else 6], k)
+        mirror.check(index, queries, 10, among=rng.choice(mirror.ids, 7 if step % 2 else 90, replace=False).tolist())
 
 
 @pytest.mark.parametrize("codes", ["spectrum", None])

@@ -58,7 +58,7 @@ def test_clone_keeps_parameters_only():
     assert isinstance(caught.value, NotFittedError)
 
 
-@pytest.mark.parametrize("method", [Whitening(n_components=2), ZScore(), SpectrumCode(bytes=2)], ids=repr)
+@pytest.mark.parametrize("method", [Whitening(n_components=2), ZScore(), SpectrumCode(bytes=1)], ids=repr)
 def test_data_frames(method, monkeypatch):
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     X = np.random.default_rng(0).standard_normal((50, 3))
@@ -69,7 +69,7 @@ def test_data_frames(method, monkeypatch):
     assert (list(frame.columns), list(frame.index)) == (names, list(range(5, 55)))
     np.testing.assert_allclose(frame.to_numpy(), expected, atol=1e-12)
     if isinstance(method, SpectrumCode):
-        assert method.encode(X).shape == (50, 2)
+        assert method.encode(X).shape == (50, 1)
     with config_context(transform_output="polars"):
         assert isinstance(method.transform(X), pandas.DataFrame)
         assert clone(method.set_output(transform="default").set_output()).fit_transform(X).shape == expected.shape
