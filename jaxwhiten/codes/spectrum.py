@@ -234,6 +234,11 @@ def load_first_version(path: PathLike) -> tuple[Whitening, SpectrumCode] | None:
     """What a spectrum code of version 0.1 did: a whitening, then unit length, and the code of these vectors.
 
     None for other files, which `load_fitted` reads. FormatError if the file is not valid.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
+    >>> SpectrumCode(bytes=4).fit(rows).save("code.safetensors")
+    >>> load_first_version("code.safetensors") is None
+    True
     """
     try:
         tensors, header = load_tensors(path, kind=SpectrumCode.name)
