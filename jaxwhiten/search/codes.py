@@ -61,6 +61,8 @@ def read_codes(files: Mapping[str, Path], header: Header) -> tuple[Affine, Quant
         raise ValueError(f"stored vectors of dimension {prepare.outputs}, unlike the header")
     affine = Affine(np.zeros(header.dimension))
     width = header.dimension  # of codes of version 0.1, which have no rotation of their own
+    if is_first_version(header) and "rotation" in tensors:
+        raise ValueError("a rotation of codes, but no number of coordinates in the header")
     if not is_first_version(header):
         affine = Affine(*(tensors[name] for name in _ROTATION))
         width = about["coordinates"]

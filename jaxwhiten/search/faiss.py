@@ -104,6 +104,8 @@ class Faiss(Backend):
         faiss = cls._import()
         if header.codes is not None and not cls.codes:
             raise ValueError(f"codes, which {cls.name} does not store")
+        if 0 in (getattr(options, "nlist", 1), getattr(options, "nprobe", 1)):  # chosen when an index is built
+            raise ValueError("no lists, or none that a query searches")
         if header.codes is not None:
             scan_of_file = None
             if _FILE in files:

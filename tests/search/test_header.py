@@ -77,7 +77,7 @@ OTHERS = {
     ("rescore",): [None],
     ("normalize",): [False],
     ("options", "approximate"): [True],
-    ("codes", "length"): [0.5, 1, True],
+    ("codes", "length"): [0.5, 1, True, 7, 2**31, 10**30, 1e308],  # by which a scan stretches queries
 }
 
 
