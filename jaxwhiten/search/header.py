@@ -116,7 +116,7 @@ def _typed(record: Any, path: Path) -> Header:
     counts = [header.size, header.dimension, header.input_dimension]
     counts += [header.codes["bytes"], header.codes.get("coordinates", 1)] if header.codes else []
     odd = any(not 0 < value < 2**31 for value in header.options.values() if type(value) is int)
-    odd |= header.codes is not None and not 0 < header.codes["length"] < float("inf")
+    odd |= header.codes is not None and not 0 < header.codes["length"] < 1e9
     if odd or min(counts) < 1 or not header.build_seconds >= 0:
         raise FormatError(f"{path}: contains a number that is impossible in an index. {_AGAIN}")
     return header
