@@ -99,7 +99,7 @@ class Tests:
         self._files = {name.partition("/jaxwhiten/")[2]: name for name in self._data.measured_files()}
 
     def of(self, module: str, first: int, last: int) -> list[str]:
-        """The tests of the lines of a module, those of its room first; of the whole module if only imports do."""
+        """The tests of the lines of a module, its own and its room's first; of the whole module if only imports do."""
         name = self._files.get(module.removeprefix("jaxwhiten/"))
         if name is None:
             return []
@@ -108,8 +108,9 @@ class Tests:
         found = {context.partition("|")[0] for line in lines for context in line} - {""}
         if not found:
             found = {context.partition("|")[0] for line in contexts.values() for context in line} - {""}
-        own = f"tests/{module.split('/')[1]}/"
-        return sorted(found, key=lambda test: (not test.startswith(own), test))
+        _, room, file = module.split("/")
+        own = f"tests/{room}/test_{file.removesuffix('.py')}"
+        return sorted(found, key=lambda test: (not test.startswith(own), not test.startswith(f"tests/{room}/"), test))
 
 
 def sample(room: str, count: int) -> list[MutationSpec]:

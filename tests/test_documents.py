@@ -67,7 +67,8 @@ def _write_files(folder):
     rows = zip(firsts[:FEW], seconds[:FEW], kinds[:FEW], strict=True)
     (folder / "nli.tsv").write_text("premise\thypothesis\tlabel\n" + "".join("\t".join(row) + "\n" for row in rows))
     with (folder / "pairs.csv").open("w", newline="", encoding="utf-8") as file:
-        scored = zip(firsts[FEW:], seconds[FEW:], scores[FEW:], strict=True)  # not those of nli.tsv
+        rest = slice(FEW, 2 * FEW)  # not those of nli.tsv
+        scored = zip(firsts[rest], seconds[rest], scores[rest], strict=True)
         csv.writer(file).writerows([("sentence1", "sentence2", "score"), *scored])
 
 

@@ -36,6 +36,7 @@ def test_encode_gives_bytes_that_know_their_code(encoder, coded):
     assert isinstance(coded, CodedArray)
     assert coded.dtype == np.uint8
     assert coded.shape == (200, 4)
+    assert encoder.space().code == f"spectrum-4-{encoder.fingerprint[:8]}"  # as files record it
     one, streamed = encoder.encode(TEXTS[0]), list(encoder.encode_stream(TEXTS, block_size=90))
     assert one.code is code
     np.testing.assert_array_equal(np.concatenate(streamed).decode(), coded.decode())
