@@ -298,7 +298,7 @@ NEW_TYPES = {
 )
 def test_weights_of_tokens_that_cannot_be_read(write, raw):
     folder = write(("sentence_transformers.models.WordWeights", raw), ("Pooling", pooling("mean_tokens")))
-    with pytest.raises(ModelError, match="WordWeights.*not readable as weights of tokens"):
+    with pytest.raises(ModelError, match=r"WordWeights.*not readable as weights of tokens"):
         read_head(folder, load_config(folder))
 
 
