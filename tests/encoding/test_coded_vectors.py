@@ -7,6 +7,7 @@ from jaxwhiten import Encoder, ScoredPairs, build_index, evaluate, paraphrase_mi
 from jaxwhiten.codes import CodedArray, SpectrumCode
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.encoding.similarity import SIMILARITIES, similarity, similarity_pairwise
+from jaxwhiten.encoding.store import entry_key
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import paraphrase_mining_embeddings
 from tests.commands.conftest import generated
@@ -48,7 +49,12 @@ def test_the_store_keeps_the_code(encoder, coded, tmp_path):
     for _ in range(2):  # written, then read
         found = EmbeddingStore(tmp_path).encode(encoder, TEXTS)
         assert found.code is encoder.head.code
+        assert found.dtype == np.uint8
         np.testing.assert_array_equal(found, coded)
+
+    key, of_floats = (entry_key(each, "t", 3, each.pooling) for each in (encoder, encoder.without_code()))
+    assert key["kept"] == "|u1"
+    assert "kept" not in of_floats  # as older releases name what they stored
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
