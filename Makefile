@@ -110,8 +110,10 @@ docs: $(call stamp,docs) ## The documentation, into site/
 bench: $(call stamp,cpu-data-train-test-parity-bench-serve) $(WEIGHTS_STAMP) ## Every benchmark, with its peers in the same run
 	@$(foreach name,$(BENCHMARKS),echo "== $(name)" && $(BIN)/python -m benchmarks.$(name) $($(name)_ARGS) &&) true
 
-bench-smoke: $(call stamp,cpu-data-train-test-parity-bench-serve) $(WEIGHTS_STAMP) ## Every benchmark once, on next to nothing
-	@$(foreach name,$(BENCHMARKS),echo "== $(name)" && JAXWHITEN_BENCHMARKS=runs/smoke $(BIN)/python -m benchmarks.$(name) $($(name)_SMOKE) &&) true
+bench-smoke: $(addprefix smoke-,$(BENCHMARKS)) ## Every benchmark once, on next to nothing; `make -j 2 -O bench-smoke` for two at a time
+
+smoke-%: $(call stamp,cpu-data-train-test-parity-bench-serve) $(WEIGHTS_STAMP)
+	@echo "== $*" && JAXWHITEN_BENCHMARKS=runs/smoke $(BIN)/python -m benchmarks.$* $($*_SMOKE)
 
 reproduce: $(call stamp,cpu-data-eval) ## Every row of the paper's two tables; needs a hub and downloads (run on stand-ins only)
 	@for setting in $(REPRODUCED); do \

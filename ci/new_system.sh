@@ -3,6 +3,7 @@
 # resolves there on that day.
 #
 #   ci/new_system.sh [REQUIREMENT ...]
+#   ci/new_system.sh --prepare           # only fetches the system
 #
 # A requirement, such as 'jax==0.11.2', is installed before the commands run, and kept. The folder is $NEW_SYSTEM, by
 # default .cache/new-system; a second run reuses the system in it and makes everything else again. The exit status is 77
@@ -27,6 +28,7 @@ if ! [ -x "$folder/usr/bin/python3" ]; then
     trixie "$folder" "${mirror:-http://deb.debian.org/debian}" > "$folder.log" 2>&1 ||
     { tail -n 3 "$folder.log"; rm -rf "$folder"; left_out "Debian 13 cannot be fetched, see $folder.log"; }
 fi
+[ "${1:-}" != --prepare ] || exit 0
 
 # The network of this machine, and the certificates that it trusts.
 mkdir -p "$folder/etc/ssl/certs"

@@ -16,8 +16,10 @@ import pytest
 from jaxwhiten.commands import cli
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import MissingDependencyError
+from tests.conftest import ONE_DEVICE
 from tests.documents import ELSEWHERE, PAGES, ROOT, alone, blocks, imported, name
 
+FEW = 120  # rows: codes of 96 bytes need more than as many texts
 WITH_CODE = [page for page in PAGES if blocks(page) and page.name not in ELSEWHERE]
 
 
@@ -52,6 +54,24 @@ def test_the_code_runs(page, minilm, tmp_path, monkeypatch):
         pytest.skip(f"the blocks that need {', '.join(sorted(missing))} were left out; the others ran")
 
 
+def _write_files(folder):
+    """What the commands read: as few rows as they accept, since every page encodes or trains anew."""
+    pairs = load_sts("sts_sample").splits["test"]
+    firsts, seconds, scores = pairs.sentence1, pairs.sentence2, pairs.score
+    (folder / "sentences.txt").write_text("".join(f"{line}\n" for line in firsts))
+    (folder / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in firsts))
+    linked = [f"{a}\t{b}\n" for a, b in zip(firsts[:FEW], seconds[:FEW], strict=True)]
+    (folder / "pairs.tsv").write_text("anchor\tpositive\n" + "".join(linked))
+    (folder / "searches.tsv").write_text("query\tdocument\n" + "".join(linked))
+    kinds = ["neutral" if 1 < score < 4 else "entailment" if score >= 4 else "contradiction" for score in scores]
+    rows = zip(firsts[:FEW], seconds[:FEW], kinds[:FEW], strict=True)
+    (folder / "nli.tsv").write_text("premise\thypothesis\tlabel\n" + "".join("\t".join(row) + "\n" for row in rows))
+    with (folder / "pairs.csv").open("w", newline="", encoding="utf-8") as file:
+        rest = slice(FEW, 2 * FEW)  # not those of nli.tsv
+        scored = zip(firsts[rest], seconds[rest], scores[rest], strict=True)
+        csv.writer(file).writerows([("sentence1", "sentence2", "score"), *scored])
+
+
 WITH_COMMANDS = [page for page in PAGES if blocks(page, "sh")]
 
 
@@ -59,22 +79,7 @@ WITH_COMMANDS = [page for page in PAGES if blocks(page, "sh")]
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=name)
 def test_the_commands_run(page, minilm, tmp_path):
     """Blocks of `sh` run as they stand, in a folder with the files they name; what cannot run here is in `bash`."""
-    pairs = load_sts("sts_sample").splits["test"]
-    (tmp_path / "sentences.txt").write_text("".join(f"{line}\n" for line in pairs.sentence1 + pairs.sentence2))
-    (tmp_path / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in pairs.sentence1))
-    rows = zip(pairs.sentence1, pairs.sentence2, strict=True)
-    (tmp_path / "pairs.tsv").write_text("anchor\tpositive\n" + "".join(f"{a}\t{b}\n" for a, b in rows))
-    kinds = ["neutral" if 1 < score < 4 else "entailment" if score >= 4 else "contradiction" for score in pairs.score]
-    nli = zip(pairs.sentence1, pairs.sentence2, kinds, strict=True)
-    (tmp_path / "nli.tsv").write_text(
-        "premise\thypothesis\tlabel\n" + "".join("\t".join(row) + "\n" for row in [*nli][:90])
-    )
-    (tmp_path / "searches.tsv").write_text(
-        "query\tdocument\n" + "".join(f"{a}\t{b}\n" for a, b in zip(pairs.sentence1, pairs.sentence2, strict=True))
-    )
-    with (tmp_path / "pairs.csv").open("w", newline="", encoding="utf-8") as file:
-        scored = [*zip(pairs.sentence1, pairs.sentence2, pairs.score, strict=True)][90:]  # not those of nli.tsv
-        csv.writer(file).writerows([("sentence1", "sentence2", "score"), *scored])
+    _write_files(tmp_path)
     for folder in ("train", "eval", "configs"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     programs = {
@@ -88,6 +93,7 @@ def test_the_commands_run(page, minilm, tmp_path):
         script.write_text(f"#!/bin/sh\n{what}\n")
         script.chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    environment["XLA_FLAGS"] = ONE_DEVICE  # as users have it; programs for the eight of the tests take longer
     for line, block in blocks(page, "sh"):
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True

@@ -8,6 +8,7 @@ from jaxwhiten.coded import comparable
 from jaxwhiten.codes import CodedArray, SpectrumCode
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.encoding.similarity import SIMILARITIES, similarity, similarity_pairwise
+from jaxwhiten.encoding.store import entry_key
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.metrics import cosine_pairs
 from jaxwhiten.search import paraphrase_mining_embeddings
@@ -38,6 +39,7 @@ def test_encode_gives_bytes_that_know_their_code(encoder, coded):
     assert isinstance(coded, CodedArray)
     assert coded.dtype == np.uint8
     assert coded.shape == (200, 4)
+    assert encoder.space().code == f"spectrum-4-{encoder.fingerprint[:8]}"  # as files record it
     one, streamed = encoder.encode(TEXTS[0]), list(encoder.encode_stream(TEXTS, block_size=90))
     assert one.code is code
     np.testing.assert_array_equal(np.concatenate(streamed).decode(), coded.decode())
@@ -54,7 +56,12 @@ def test_the_store_keeps_the_code(encoder, coded, tmp_path):
     for _ in range(2):  # written, then read
         found = EmbeddingStore(tmp_path).encode(encoder, TEXTS)
         assert found.code is encoder.head.code
+        assert found.dtype == np.uint8
         np.testing.assert_array_equal(found, coded)
+
+    key, of_floats = (entry_key(each, "t", 3, each.pooling) for each in (encoder, encoder.without_code()))
+    assert key["kept"] == "|u1"
+    assert "kept" not in of_floats  # as older releases name what they stored
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)

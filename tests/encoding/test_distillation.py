@@ -1,6 +1,7 @@
 """Static encoders distilled from a tiny teacher: each step against its definition."""
 
 import dataclasses
+import inspect
 
 import numpy as np
 import pytest
@@ -135,6 +136,11 @@ def test_without_a_corpus(teacher):
             distil(read, **how)
     with pytest.raises(InputError, match="no tokens to count"):
         Vocabulary.read(teacher, [""])
+
+
+def test_the_dimensions_that_the_guide_recommends_are_the_default():
+    for function in (distil, distil_static):
+        assert inspect.signature(function).parameters["k"].default == 256
 
 
 def test_the_command(tiny_model, tmp_path, capsys):

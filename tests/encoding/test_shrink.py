@@ -8,7 +8,7 @@ import pytest
 
 import jaxwhiten
 from jaxwhiten import Encoder, Whitening
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Normalize
 from jaxwhiten.search import build_index
 from jaxwhiten.search import load_index as load_vectors
@@ -54,6 +54,21 @@ def test_an_index_takes_the_folder_of_its_encoder_or_of_the_shrunk_one(encoder, 
         assert [[hit.id for hit in hits] for hits in found] == [
             [hit.id for hit in hits] for hits in index.search(TEXTS[:3], k=2)
         ]
+
+
+def test_an_index_finds_its_encoder_beside_it_or_where_it_has_moved(encoder, tmp_path, monkeypatch):
+    (tmp_path / "pair").mkdir()
+    monkeypatch.chdir(tmp_path / "pair")
+    encoder.save("model")
+    index = Encoder.from_pretrained("model").index(TEXTS[:9])
+    index.save("idx")
+    monkeypatch.chdir(tmp_path)
+    wanted = [hit.id for hit in index.search(TEXTS[0], k=2)]
+    assert [hit.id for hit in jaxwhiten.load_index("pair/idx").search(TEXTS[0], k=2)] == wanted
+    (tmp_path / "pair" / "model").rename(tmp_path / "moved")
+    assert [hit.id for hit in jaxwhiten.load_index("pair/idx", model="moved").search(TEXTS[0], k=2)] == wanted
+    with pytest.raises(ModelError, match="was not found: specify its location with `model`"):
+        jaxwhiten.load_index("pair/idx").search(TEXTS[0], k=2)
 
 
 def test_documents_are_codes_and_queries_are_floats(encoder):

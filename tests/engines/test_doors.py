@@ -1,6 +1,7 @@
 """Every engine gives the vectors and bytes of every head: with an empty cache, from it, without one, at every door."""
 
 import dataclasses
+import fractions
 
 import jax
 import numpy as np
@@ -186,6 +187,7 @@ def test_a_class_of_others_in_a_code_is_not_kept():
         name = "ubinary"
 
     assert lasting(facts(dataclasses.replace(Quantise.of(UBINARY), kind=Mine))) is None
+    assert lasting(fractions.Fraction) is None
 
 
 def test_steps_of_others_are_applied_as_they_are(engine, shallow_model, pooled, cache):

@@ -9,7 +9,7 @@ from jaxwhiten.commands import cli
 from jaxwhiten.search import load_index
 from tests.faults import kill, kill_embed, kill_saving, kill_training, kill_upgrade
 
-KILLS = int(os.environ.get("JAXWHITEN_FAULT_KILLS", "3"))
+KILLS = int(os.environ.get("JAXWHITEN_FAULT_KILLS", "2"))
 
 
 @pytest.mark.slow
@@ -60,5 +60,6 @@ def test_killed_while_a_corpus_is_embedded(runner, tiny_model, tmp_path):
     pytest.importorskip("pyarrow")
     if runner == "ray":
         pytest.importorskip("ray")
-    programs, workers, _ = kill_embed.killed(tmp_path, tiny_model, runner, KILLS)
-    assert programs + workers == KILLS
+    kills = KILLS + 1  # on Ray one of them is a worker's
+    programs, workers, _ = kill_embed.killed(tmp_path, tiny_model, runner, kills)
+    assert programs + workers == kills

@@ -57,6 +57,10 @@ def test_padding_changes_nothing(states, name):
     np.testing.assert_array_equal(*results)
 
 
+def test_rows_hold_several_sentences_for_every_pooling_without_parameters():
+    assert [name for name in sorted(ALONE) if not Head.named(name).by_segment] == []
+
+
 def test_alias_and_typo():
     assert canonical("last_avg") == "mean"
     with pytest.raises(InputError, match="'first_last_avg'"):

@@ -14,7 +14,7 @@ from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.metrics import binary_scores, cosine_pairs
 from jaxwhiten.metrics.bootstrap import Interval, percentile_interval, spearman_resamples
 from jaxwhiten.scoring import Evaluation, Row
-from jaxwhiten.scoring.result import Change
+from jaxwhiten.scoring.result import HEADS, Change
 from tests.conftest import slow_but
 
 pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")  # few texts
@@ -45,8 +45,8 @@ def test_equal_to_the_plain_computation_in_every_form(encoder, pairs):
     columns = (pairs.sentence1, pairs.sentence2, gold.tolist())
     for form in (rows, tuple(rows), iter(rows), columns, ScoredPairs(a, b, gold)):
         assert evaluate(encoder, form).spearman == pytest.approx(result.spearman, abs=1e-3)
-    three = tuple(rows[:3])  # three rows are not three columns
-    assert evaluate(encoder, three, resamples=10).pairs == 3
+    for few in (2, 3):  # three rows are not three columns
+        assert evaluate(encoder, tuple(rows[:few]), resamples=10).pairs == few
 
 
 def test_the_encoders_own_similarity_and_prompt_are_used(tiny_model, pairs):
@@ -187,9 +187,17 @@ def test_the_own_head_is_the_score(encoder, pairs):
         evaluate(encoder, ScoredPairs(np.eye(3), np.eye(3), np.arange(3.0)), bytes=4)
 
 
+def evaluation(*rows):
+    encoding = {"model": "m", "pooling": "mean", "max_length": 32, "dtype": "float32", "engine": "jax"}
+    return Evaluation("", {"pairs": 9}, rows, 0, "", "cosine", encoding, 10, 0)
+
+
 def row(name, size, value, low=None, high=None):
     change = None if low is None else Change(value, Interval(low, high))
     return Row(name, 8, size, {"spearman": 50 + value}, {"spearman": Interval(40.0, 60.0)}, change, change)
+
+
+TWO_FORMS = ", which allows for choosing among 2 forms on the same data"
 
 
 @pytest.mark.parametrize(
@@ -198,39 +206,61 @@ def row(name, size, value, low=None, high=None):
         ([row("TF-IDF", None, -9.0, -12.0, -6.0)], "Raw vectors beat TF-IDF by 9.00 (6.00 to 12.00)."),
         (
             [row("BM25", None, 9.0, 6.0, 12.0)],
-            "BM25 beats raw vectors by 9.00 (6.00 to 12.00): use it",
+            "BM25 beats raw vectors by 9.00 (6.00 to 12.00): use it, or a fine-tuned encoder.",
         ),
         (
             [row("BM25", None, 1.0, -6.0, 12.0)],
-            "Raw vectors and BM25 do not differ significantly: +1.00 (-6.00 to +12.00) on 9 pairs, about 730",
+            "Raw vectors and BM25 do not differ significantly: +1.00 (-6.00 to +12.00) on 9 pairs, about 730 would"
+            " decide 1.00.",
         ),
         ([row("whitened", 400, 1.0, 0.5, 2.0)], "Whitened: gains, +1.00 (+0.50 to +2.00)."),
-        ([row("whitened", 400, -1.0, -2.5, -0.1)], "Whitened: loses, -1.00"),
-        ([row("int8", 100, 0.0, -0.1, 0.1), row("code", 50, -3.0, -9.0, 2.0)], "Int8 of 100 bytes, 1/4 of float32, lo"),
+        ([row("whitened", 400, -1.0, -2.5, -0.1)], "Whitened: loses, -1.00 (-2.50 to -0.10)."),
+        (
+            [row("int8", 100, 0.0, -0.1, 0.1), row("code", 50, -3.0, -9.0, 2.0)],
+            f"Int8 of 100 bytes, 1/4 of float32, loses less than 1 point: +0.00 (-0.10 to +0.10){TWO_FORMS}.",
+        ),
         (
             [row("int8", 100, 0.0, -0.1, 0.1), row("code", 50, 3.0, 1.0, 5.0)],
-            "Code of 50 bytes, 1/8 of float32, gai",
+            f"Code of 50 bytes, 1/8 of float32, gains: +3.00 (+1.00 to +5.00){TWO_FORMS}.",
         ),
-        ([row("code", 50, -3.0, -9.0, 2.0)], "These data do not show that a smaller form loses less than 1 point; t"),
-        ([row("code", 50, -3.0, -9.0, -1.5)], "Every smaller form loses, code of 50 bytes the least: -3.00 (-9.00 to"),
+        (
+            [row("code", 50, -3.0, -9.0, 2.0)],
+            "These data do not show that a smaller form loses less than 1 point; the closest is code of 50 bytes,"
+            " -3.00 (-9.00 to +2.00).",
+        ),
+        (
+            [row("code", 50, -3.0, -9.0, -1.5)],
+            "Every smaller form loses, code of 50 bytes the least: -3.00 (-9.00 to -1.50).",
+        ),
         ([row("TF-IDF", None, float("nan"), float("nan"), float("nan"))], ""),
     ],
 )
 def test_the_verdict_follows_the_intervals(others, verdict):
-    found = Evaluation(
-        "",
-        {"pairs": 9},
-        (row("raw", 400, 0.0), *others),
-        0,
-        "",
-        "cosine",
-        {"model": "m", "dtype": "float32", "engine": "jax"},
-        10,
-        0,
-    )
-    assert found.verdict.startswith(verdict)
-    assert bool(found.verdict) == bool(verdict)
+    found = evaluation(row("raw", 400, 0.0), *others)
+    assert found.verdict == verdict
     assert str(found).endswith(found.verdict)
+
+
+@pytest.mark.parametrize(
+    ("measures", "heads", "unit"),
+    [
+        (("spearman", "pearson"), "dims bytes Spearman × 100 95% CI Pearson × 100 vs. raw", ""),
+        (
+            ("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100"),
+            "dims bytes nDCG@10 95% CI MRR@10 recall@10 recall@100 vs. raw",
+            ". Scores × 100",
+        ),
+    ],
+)
+def test_every_measure_is_shown_with_its_unit(measures, heads, unit):
+    scores = {name: 50.0 + place for place, name in enumerate(measures)}
+    found = evaluation(Row("raw", 8, 32, scores, {measures[0]: Interval(40.0, 60.0)}, None, None))
+    above, _, line, cells = str(found).splitlines()
+    assert above == f"9 pairs; m, float32 by jax{unit}"
+    assert line.split() == heads.split()
+    assert cells.split() == ["raw", "8", "32", "50.00", "40.00–60.00", *(f"{x:.2f}" for x in [*scores.values()][1:])]
+    rest = ", ".join(f"{HEADS[name].removesuffix(' × 100')} {scores[name]:.2f}" for name in measures[1:])
+    assert f" 50.00 [40.00, 60.00], {rest}, 9 pairs; m, mean, cosine, up to 32 tokens, " in repr(found)
 
 
 def test_two_labels_are_separated(encoder, pairs):

@@ -1,6 +1,6 @@
 """Verdicts on runs in which nothing is better: how often chance alone is called a gain, and how often a gain is seen.
 
-Each of 1,000 runs draws the values of systems with one true score, chooses the best as the product does, and asks for
+Each of 400 runs draws the values of systems with one true score, chooses the best as the product does, and asks for
 its verdict. A verdict in favor of the chosen system is an error, which 2.5% of the runs may make.
 """
 
@@ -19,7 +19,7 @@ from jaxwhiten.training import HeldOut, held_out
 
 pytestmark = pytest.mark.slow
 
-RUNS, RESAMPLES, CHECKPOINTS = 1_000, 4_000, 10
+RUNS, RESAMPLES, CHECKPOINTS = 400, 4_000, 10
 MOST = 3.0  # percent of null runs
 ENCODING = {"model": "m", "dtype": "float32", "engine": "jax"}
 

@@ -77,7 +77,7 @@ def scratch(coded, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")  # of schemathesis' own strategies
-@pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(5 * EXAMPLES, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(3 * EXAMPLES, marks=pytest.mark.slow)])
 def test_generated_requests_get_the_answers_described(scratch, examples):
     """No error of the server, and no status, type or shape that its OpenAPI description lacks."""
     schemathesis = pytest.importorskip("schemathesis")
