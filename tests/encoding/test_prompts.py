@@ -119,6 +119,14 @@ def test_a_prompt_that_is_not_pooled(tiny_model, tmp_path):
     assert read(again).fingerprint == encoder.fingerprint
 
 
+def test_a_head_s_own_prompt_is_saved(tiny_model, tmp_path):
+    plain = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+    encoder = plain._with_head(plain.head.with_prompt("Music: "))
+    vectors = encoder.encode(TEXTS)
+    assert np.abs(vectors - plain.encode(TEXTS)).max() > 0.01
+    np.testing.assert_allclose(read(encoder.save(tmp_path / "own")).encode(TEXTS), vectors, atol=1e-6)
+
+
 def test_the_length_of_a_prompt_compiles_nothing(tiny_model, tmp_path):
     settings = {"prompts": {"query": "a: ", "document": "a b c: "}}
     folder = write_folder(tiny_model, tmp_path / "model", settings, include_prompt=False)
