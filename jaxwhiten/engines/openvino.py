@@ -50,6 +50,7 @@ _PURPOSE = "The engine OpenVINO"
 _EXTRA = "cpu"
 _MOST_BYTES = 1e9  # of weights; JAX reads larger models with less memory, and ONNX holds up to 2 GB
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
+_RECORDS = 500  # for shapes of batches, of each kind and in each stream: enough for 250 shapes, of 0.2 MB each
 _WITH_BFLOAT16 = ("ALL", "DEFAULT", "BF16", "FP16", "AMX", "AVX10")  # in names of oneDNN's instruction sets
 
 
@@ -68,7 +69,11 @@ def core() -> Any:
         openvino = optional("openvino", _EXTRA, _PURPOSE)
     if not hasattr(openvino, "convert_model"):  # for the user's own code
         openvino.convert_model = lambda *of, **how: importlib.import_module(_CONVERTER).convert_model(*of, **how)
-    return openvino.Core()
+    core = openvino.Core()
+    core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")  # or a wrong property would be an error of all that follows
+    with contextlib.suppress(RuntimeError):  # not a documented property; it is 5000 by itself
+        core.set_property("CPU", {"CPU_RUNTIME_CACHE_CAPACITY": _RECORDS})
+    return core
 
 
 def has_bfloat16() -> bool:

@@ -9,25 +9,28 @@ import pytest
 from tests.conftest import ONE_DEVICE, ROOT
 
 
-def run(program, timeout=400):
+def run(program, *arguments, timeout=400):
     """The words that a program prints, in a process of its own."""
     environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
     environment["NPROC"] = "2"  # a single core takes no threads
-    command = [sys.executable, "-c", program]
+    command = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
-LOADS = """
+MEMORY = """
 import ctypes, gc
-import jax
 from jaxwhiten import Encoder
-compiled, sizes = [], []
+sizes = []
 def memory():
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return int(open("/proc/self/statm").read().split()[1]) * 4096 / 1e6
+"""
+LOADS = """
+import jax
+compiled = []
 def listen(event, seconds, **_):
     if event.endswith("backend_compile_duration"):
         compiled.append(seconds)
@@ -43,9 +46,34 @@ print(len(compiled), min(sizes[-10:]) - min(sizes[2:12]))  # the lowest: buffers
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 def test_thirty_encoders_read_in_turn_keep_no_memory():
-    compiled, growth = run(LOADS).split()
+    compiled, growth = run(MEMORY + LOADS).split()
     assert int(compiled) == 0
     assert float(growth) < 20
+
+
+SHAPES = """
+import random, sys
+from jaxwhiten.engines import openvino
+openvino._RECORDS = int(sys.argv[1])
+encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", engine="openvino")
+shapes = [(rows, words) for rows in range(1, 11) for words in range(1, 61)]
+random.Random(0).shuffle(shapes)
+for number, (rows, words) in enumerate([(10, 60), *shapes[:240]]):
+    encoder.encode(["a " * words] * rows)
+    if number % 120 == 0:
+        sizes.append(memory())
+print(sizes[2] - sizes[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_new_shapes_of_batches_keep_no_memory(monkeypatch):
+    """Beyond a number of them; oneDNN's own cache, of 1,024 programs for the whole process, is left out."""
+    pytest.importorskip("openvino", reason="the extra cpu")
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "0")
+    bounded, unbounded = (float(run(MEMORY + SHAPES, records)) for records in ("50", "5000"))
+    assert bounded < 5 < 10 < unbounded, (bounded, unbounded)
 
 
 DOORS = """
