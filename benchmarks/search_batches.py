@@ -66,6 +66,7 @@ class Raw:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--documents", default="10000,100000,1000000")
+    parser.add_argument("--bytes", default=",".join(map(str, SIZES)), help="sizes of a code")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     q = documents(max(BATCHES), seed=1)
@@ -75,7 +76,7 @@ def main() -> None:
         flat = faiss.IndexFlatIP(WIDTH)
         flat.add(x)
         first = flat.search(q[:256], K)[1]
-        for size in SIZES:
+        for size in map(int, args.bytes.split(",")):
             started = time.perf_counter()
             contestants = {FLOATS: flat, **indexes(x, size)}
             print(f"{count:,} documents, {size} bytes: built in {time.perf_counter() - started:.0f} s", flush=True)
