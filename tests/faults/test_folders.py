@@ -178,6 +178,8 @@ def writers(models, kind):
     model, other = models
     raw = Encoder.from_pretrained(model, pooling="mean", max_length=32)
     small, large = (raw.with_whitening(whitening(k)) for k in (4, 8))
+    whole = whitening(32)
+    coded = raw.with_whitening(whole).with_code(SpectrumCode(bytes=4).fit(whole))
     if kind == "static":
         return *(distil(Vocabulary.read(raw), k).save for k in (2, 3)), encode
     if kind == "int8":
@@ -187,7 +189,7 @@ def writers(models, kind):
     strange = load_model(other)[0]
     return {
         "Encoder.save": (small.save, large.save, encode),
-        "with a code": (raw.with_code(SpectrumCode(bytes=4).fit(whitening(32))).save, large.save, encode),
+        "with a code": (coded.save, large.save, encode),
         "save_model": (*(partial(save_model, load_model(m)[0]) for m in models), bare),
         "CrossEncoder.save": (*(CrossEncoder.from_pretrained(model.parent / f"pair{n}").save for n in (1, 2)), pairs),
         "sentence-transformers": (
