@@ -184,7 +184,8 @@ class CodedStore(Store):
 
     def _asked(self, queries: np.ndarray, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
         x = queries if prepared else np.asarray(self.prepare(queries), np.float32)
-        return self.quantiser.asked(normalize(x))
+        has_unit_length = self.prepare.unit_length and not prepared
+        return self.quantiser.asked(x if has_unit_length else normalize(x))
 
     def _best(
         self, asked: np.ndarray, products: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int
