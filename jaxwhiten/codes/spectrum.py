@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,12 +16,13 @@ from jaxwhiten.errors import FormatError, InputError, check_integer
 from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.shapes import Float32, Float64, UInt8
 from jaxwhiten.space import Known, Origin, check_origin
-from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import parameters
 
 _SAMPLES = 512  # of a normal distribution, for expectations under it
 _BITS, _POINTS = 4, 16  # of a group: half a byte
+_POINTS_OF_A_BYTE = 256  # which were those of version 0.1
 
 S = TypeVar("S", bound="SpectrumCode")
 
@@ -32,10 +34,14 @@ class _State(NamedTuple):
     designs: dict[int, tuple[Design, Plan]]
 
 
-def _variances(axes: Whitening) -> np.ndarray:
-    """The variances along the axes on which the vectors vary."""
+def _variances(axes: Whitening, least: int) -> np.ndarray:
+    """The variances along the axes on which the vectors vary, and along others up to `least`.
+
+    Few vectors vary along few axes, but other ones will vary along the rest: they get the least variance.
+    """
     variances: np.ndarray = axes.eigenvalues_[: axes.rank_]
-    return variances
+    more = max(0, least - len(variances)) if len(variances) else 0
+    return np.concatenate([variances, np.repeat(variances[-1:], more)])
 
 
 @functools.lru_cache(maxsize=32)
@@ -46,13 +52,14 @@ def _design(shares: tuple[float, ...], groups: int, bits: int, seed: int) -> Des
 def _plan(axes: Whitening, made: Design) -> Plan:
     """The operations of a code with this quantiser, whose centroids are in units of the root of the variance."""
     k, (groups, points, width) = len(made.group), made.centroids.shape
-    variance = float(axes.eigenvalues_[:k].sum())
+    variances = axes.eigenvalues_ if points == _POINTS_OF_A_BYTE else _variances(axes, k)
+    variance = float(variances[:k].sum())
     columns = np.zeros(groups * width, np.int32)  # where a group has no more columns, its centroids are 0
     columns[made.used] = np.argsort(made.group, kind="stable")
     constants = {"centroids": made.centroids * np.float32(np.sqrt(variance)), "columns": columns}
     affine = Affine(axes.mean_, axes.components_[:, :k])
     length = float(np.sqrt(axes.mean_ @ axes.mean_ + variance * (1 - made.lost)))
-    if points == 256:  # of the first versions
+    if points == _POINTS_OF_A_BYTE:
         return Plan(affine, constants, made.group, None, length)
     return Plan(affine, constants, made.group // 2, made.group % 2 == 1, length)
 
@@ -73,7 +80,7 @@ class SpectrumCode(Code):
     ((400, 4), (400, 8))
 
     Args:
-      bytes: Bytes of a vector's code, from 1 to half the number of axes along which the vectors vary.
+      bytes: Bytes of a vector's code, from 1 to half the number of dimensions.
 
     References:
       Cover, Thomas 2006, "Elements of Information Theory", theorem 10.3.3, for the bits; Linde, Buzo, Gray 1980, "An
@@ -137,10 +144,16 @@ class SpectrumCode(Code):
         """The quantiser and the plan under the current parameters."""
         groups = 2 * self.bytes
         if groups not in state.designs:
-            variances = _variances(state.axes)
-            if groups > len(variances):
-                most = f"{len(variances) // 2}, half the number of axes along which the vectors vary"
-                raise InputError(f"bytes={self.bytes}: expected at most {most}.")
+            variances = _variances(state.axes, groups)
+            if not len(variances):
+                raise InputError("Cannot fit a code: the vectors are identical up to rounding. Use texts that differ.")
+            if groups > (rank := state.axes.rank_):
+                advice = f"Use more texts, or at most {max(1, rank // 2)} bytes."
+                warnings.warn(
+                    f"A code of {self.bytes} bytes was fitted on vectors that vary along only {rank} axes. {advice}",
+                    WhiteningWarning,
+                    stacklevel=4,
+                )
             made = _design(tuple((variances / variances.sum()).tolist()), groups, _BITS, self._seed)
             state.designs[groups] = made, _plan(state.axes, made)
         return state.designs[groups]
@@ -148,7 +161,7 @@ class SpectrumCode(Code):
     @property
     def _shares(self) -> np.ndarray:
         """The variances of the axes as shares of their sum."""
-        variances = _variances(self._state.axes)
+        variances = _variances(self._state.axes, 2 * self.bytes)
         return variances / variances.sum()
 
     @property
@@ -222,7 +235,10 @@ class SpectrumCode(Code):
     def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
         group, centroids, lost = tensors["group"], tensors["centroids"], float(tensors["lost"].item())
         groups, width = 2 * self.bytes, _checked(group, centroids, lost, d)
-        if centroids.shape not in ((groups, _POINTS, width), (self.bytes, 256, width)):  # the second of version 0.1
+        if centroids.shape not in (
+            (groups, _POINTS, width),
+            (self.bytes, _POINTS_OF_A_BYTE, width),
+        ):  # the second of version 0.1
             raise ValueError(f"points {centroids.dtype} of shape {centroids.shape}")
         axes = Whitening(gamma=0)
         axes.restore(tensors, d)
