@@ -292,7 +292,7 @@ class Quantise(VectorStep):
         """Codes computed in JAX, or in NumPy on the host for a NumPy array."""
         if self.rotation is not None:
             shift, matrix, offset = self.rotation
-            x = (x - shift) @ matrix + offset if isinstance(x, np.ndarray) else linear(x - shift, matrix, offset)
+            x = linear(x - shift, matrix, offset)
         return self.kind.quantise(x, self.constants)
 
     def output_width(self, width: int) -> int:
