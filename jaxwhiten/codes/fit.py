@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jaxwhiten.codes.spectrum import SpectrumCode
-from jaxwhiten.space import VectorSpace
+from jaxwhiten.space import Record, VectorSpace
 from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 
 
@@ -15,6 +15,18 @@ class Fit(NamedTuple):
     whitening: Whitening | None
     code: SpectrumCode | None
     why: str  # of the choice that was made, for the user; empty if there was none
+
+
+def is_whitened_first(record: Record, tuned: bool | None = None) -> bool:
+    """Whether vectors are whitened before they are coded: if their encoder is known not to be fine-tuned.
+
+    `record` describes their space, and `tuned` overrides it.
+
+    >>> is_whitened_first({"tuned": False}), is_whitened_first(None)
+    (True, False)
+    """
+    known = VectorSpace.of(record).tuned if tuned is None else tuned
+    return known is False
 
 
 def fit(
@@ -37,8 +49,8 @@ def fit(
       tuned: Overrides the record of the moments.
       **params: Parameters of `Whitening`; they imply `whiten`. The default γ is `choose_gamma`'s.
     """
-    known = VectorSpace.of(moments.provenance).tuned if tuned is None else tuned
-    if bytes is not None and not params and not whiten and known is not False:
+    whiten = whiten or bool(params) or is_whitened_first(moments.provenance, tuned)
+    if bytes is not None and not whiten:
         return Fit(None, SpectrumCode(bytes=bytes).fit(moments), "")
     why = ""
     if "gamma" not in params:

@@ -16,12 +16,11 @@ import numpy as np
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import as_floats
 from jaxwhiten.codes import Code, Quantiser, SpectrumCode, check_whitened, make_code
-from jaxwhiten.codes.fit import fit
+from jaxwhiten.codes.fit import fit, is_whitened_first
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.io import load_tensors, save_tensors
 from jaxwhiten.search.header import Codes
 from jaxwhiten.shapes import Float, Float32
-from jaxwhiten.space import VectorSpace
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 
@@ -152,10 +151,9 @@ def choose(
         coding = Coding(prepare, codes.quantiser(), codes if whitening is None else whitening)
     elif codes == SpectrumCode.name:
         size = DEFAULT_BYTES if size is None else size
-        untuned = tuned is False or (tuned is None and VectorSpace.of(encoding).tuned is False)
         notes: tuple[str, ...] = ()
         code = None
-        if whitening is None and untuned:
+        if whitening is None and is_whitened_first(encoding, tuned):
             moments = Moments(provenance=dict(encoding or {})).update(vectors)
             whitening, code, why = fit(moments, bytes=size, tuned=tuned)
             notes = (why,)
