@@ -242,23 +242,27 @@ def _ways(
         if ks or whitening:
             raise InputError(f"{encoder.name}: already includes a whitening, scored unchanged: omit k and its options.")
         yield "whitened", encoder.without_code()
-    moments = Moments(provenance=raw.encoding()) if ks or sizes else Moments()
+    moments = Moments(provenance=raw.encoding())
     if ks or sizes:
         moments.update(np.asarray(vectors))
-    fitted = fit(moments, **whitening).whitening if (ks or sizes) and own is None else own
     for k in ks:
-        assert fitted is not None
-        yield "whitened", raw.with_whitening(fitted.with_params(n_components=k or None))
+        yield "whitened", raw.with_whitening(_whitening(moments, n_components=k or None, **whitening))
     if encoder.head.code is not None:
         yield "coded", encoder
     if sizes:
-        assert fitted is not None
         yield "int8", raw.with_code(Int8().fit(vectors))
         yield "binary", raw.with_code(UBinary().fit(vectors))
         for size in sizes:
             yield "code", raw.with_code(SpectrumCode(bytes=size).fit(moments))
+        before = own or _whitening(moments, **whitening)
         for size in sizes:
-            yield "whitened code", raw.with_whitening(fitted).with_code(SpectrumCode(bytes=size).fit(fitted))
+            yield "whitened code", raw.with_whitening(before).with_code(SpectrumCode(bytes=size).fit(before))
+
+
+def _whitening(moments: Moments, **params: Any) -> Whitening:
+    whitening = fit(moments, **params).whitening
+    assert whitening is not None
+    return whitening
 
 
 def _size(way: Encoder) -> tuple[int, int]:

@@ -121,8 +121,9 @@ def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tiny_model, tmp_
     own, rows = read(folder), RNG.normal(size=(300, 12)).astype(np.float32)
     whitening = Whitening.from_moments(Moments().update(rows), n_components=6, provenance=own.encoding())
     whitened = own.with_whitening(whitening).then(Truncate(5)).save(tmp_path / "whitened")
-    coded = own.with_code(SpectrumCode(bytes=4).fit(whitening)).save(tmp_path / "coded")
-    both = "omits whitening 12 → 6 and spectrum code of 4 bytes"
+    code = SpectrumCode(bytes=3).fit(whitening)
+    coded = own.with_whitening(whitening).with_code(code).save(tmp_path / "coded")
+    both = "omits whitening 12 → 6 and spectrum code of 3 bytes"
     for out, what in ((whitened, "omits whitening 12 → 6, fitted on"), (coded, both)):
         assert read(out, pooling="cls").fingerprint == read(out).fingerprint
         for door in ("from_pretrained", "encode", "command"):
