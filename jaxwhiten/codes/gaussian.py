@@ -17,6 +17,9 @@ from jaxwhiten.shapes import Float, Float32, Float64, Int, UInt8
 
 _SAMPLES, _STEPS, _STEPS_AFTER = 1 << 14, 12, 3  # normal vectors; steps of Lloyd's algorithm from scratch, and after
 _ROWS = 512  # rows at a time: their scores stay in the cache
+# The squared error along an axis counts with this power of its variance. Scores are products with queries, which vary
+# like the vectors, so that an error along an axis of much variance changes more scores.
+_POWER = 0.3
 
 
 class Design(NamedTuple):
@@ -65,13 +68,16 @@ def deal(variances: Float64[np.ndarray, " d"], groups: int, bits: int) -> Int[np
 def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: int = 0) -> Design:
     """Makes a quantiser of `groups` × `bits` bits from falling variances alone, by k-means of normal vectors.
 
-    A codebook has the points c and −c, like the density, and starts from that of the group before with as many axes,
-    stretched to its own.
+    k-means sees every axis scaled by the root of its weight, see `_POWER`. A codebook has the points c and −c, like the
+    density, and starts from that of the group before with as many axes, stretched to its own.
     """
     from scipy.special import ndtri
 
-    group = deal(variances, groups, bits)
-    spread = np.sqrt(variances[: len(group)] / variances[: len(group)].sum()).astype(np.float32)
+    scales = (variances / variances[0]) ** (_POWER / 2)
+    group = deal(variances * scales**2, groups, bits)
+    scales = scales[: len(group)].astype(np.float32)
+    normalized = variances[: len(group)] / variances[: len(group)].sum()
+    spread = np.sqrt(normalized).astype(np.float32)
     widths, points = np.bincount(group), 2 ** (bits - 1)
     width = int(widths.max())
     centroids = np.zeros((groups, 2 * points, width), np.float32)
@@ -82,14 +88,18 @@ def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: i
     def make(numbers: Int[np.ndarray, " n"]) -> float:
         lost, before = 0.0, np.zeros((points, 0), np.float32)
         for number in numbers:
-            w, own = widths[number], spread[group == number]
-            x, y = normal[:, :w] * own, unseen[:, :w] * own
+            w = widths[number]
+            axes = group == number
+            own = spread[axes] * scales[axes]
+            x = normal[:, :w] * own
+            y = unseen[:, :w] * spread[axes]
             if before.shape[1] == w:
                 book = lloyd(x, before * own, _STEPS_AFTER)
             else:  # the density of many points is that of N(0, λ (w + 2) / w)
                 start = x[first] if w > 1 else own * ndtri((np.arange(points) + 0.5) / (2 * points))[:, None]
                 book = lloyd(x, start * np.sqrt(1 + 2 / w), _STEPS)
-            before, book = book / own, mirrored(book)
+            before = book / own
+            book = mirrored(book / scales[axes])
             centroids[number, :, :w] = book
             lost += float(((y - book[nearest(y, book[None])[:, 0]]) ** 2).sum(axis=1, dtype=np.float64).mean())
         return lost
