@@ -28,7 +28,7 @@ def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_r
     """
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise InputError(f"{caller} takes dense rows, not a sparse matrix: pass X.toarray().")
-    array = X if type(X) is np.ndarray and X.dtype.kind == "f" else as_floats(X)
+    array = as_floats(X)
     if np.iscomplexobj(array):
         raise InputError(f"Complex data not supported: {caller} takes real rows, got dtype {array.dtype}.")
     if array.dtype.kind not in "fiub" and array.dtype not in _DEVICE_DTYPES:
@@ -168,8 +168,9 @@ def normalize(x: Shaped[Any, "*batch _d"]) -> Float[np.ndarray, "*batch d"]:
     with np.errstate(over="ignore", under="ignore"):
         squares = np.einsum("ij,ij->i", rows, rows)
     limits = np.finfo(x.dtype)
-    odd = np.flatnonzero(~((squares > limits.tiny / limits.eps) & (squares <= limits.max)))
-    if len(odd):  # zero, not finite, or squares outside the range: scale by a power of two first
+    usual = (squares > limits.tiny / limits.eps) & (squares <= limits.max)
+    if not usual.all():  # zero, not finite, or squares outside the range: scale by a power of two first
+        odd = np.flatnonzero(~usual)
         largest = np.abs(rows[odd]).max(axis=1, initial=0.0)
         if not np.isfinite(largest).all():
             row = odd[np.argmax(~np.isfinite(largest))]
@@ -177,7 +178,8 @@ def normalize(x: Shaped[Any, "*batch _d"]) -> Float[np.ndarray, "*batch d"]:
         rows = rows.copy()
         rows[odd] = np.ldexp(rows[odd], -np.frexp(largest)[1][:, None])
         squares[odd] = np.einsum("ij,ij->i", rows[odd], rows[odd])
-    return (rows / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None].astype(x.dtype)).reshape(x.shape)
+        squares[squares == 0] = 1
+    return (rows / np.sqrt(squares)[:, None]).reshape(x.shape)
 
 
 def is_of_jax(x: Any) -> bool:

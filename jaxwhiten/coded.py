@@ -108,6 +108,8 @@ def as_floats(x: Any) -> np.ndarray:
     InputError for bytes alone, masks, missing values, dates, and other objects that are no numbers; MismatchError for a
     list of vectors in different spaces.
     """
+    if type(x) is np.ndarray and x.dtype.kind == "f":
+        return x
     if isinstance(x, CodedArray) and x.code is not None:
         return x.decode()
     if isinstance(x, list | tuple):

@@ -35,6 +35,7 @@ C = TypeVar("C", bound="Code")
 Constants = Mapping[str, Any]
 _BLOCK_BYTES = 32 << 20  # bytes of rows that are mapped at a time
 _SCORE_ROWS = 16384
+_TINY = np.finfo(np.float32).tiny
 
 CODES: dict[str, type[Code]] = {}
 """Every code by name: subclasses of `Code` that define a name are added automatically."""
@@ -94,6 +95,19 @@ class Quantiser:
         return packed(nearest_on_cores(coordinates, apart(self.centroids)), self.bits)
 
     @functools.cached_property
+    def _asking(self) -> Float32[np.ndarray, "d more"]:
+        """The columns of V, and the mean."""
+        shift, matrix, _ = self.affine.parts
+        return np.concatenate([matrix, shift[:, None]], axis=1)
+
+    @functools.cached_property
+    def _scanning(self) -> tuple[np.float32, Float32[np.ndarray, " coordinates"]]:
+        """s and m of `scanned`."""
+        mean, square = self.center
+        cosine = (1 + square / self.length**2) / 2
+        return np.float32(self.length / cosine), mean
+
+    @functools.cached_property
     def _table(self) -> tuple[Float32[np.ndarray, "rows w"], Float32[np.ndarray, " rows"], Int[np.ndarray, " bytes"]]:
         """For each value of each byte, coordinates and what they add to |y|²; and the first row of each byte."""
         centroids = self.centroids
@@ -119,8 +133,8 @@ class Quantiser:
         """Queries q of unit length as coordinates, Vᵀq, and their products with the mean."""
         if self.affine.matrix is None:
             return queries, np.zeros(len(queries), np.float32)
-        shift, matrix, _ = self.affine.parts
-        return queries @ matrix, queries @ shift
+        both = queries @ self._asking
+        return both[:, :-1], both[:, -1]
 
     def scanned(self, asked: Float32[np.ndarray, "q c"]) -> Float32[np.ndarray, "q c"]:
         """The points whose distances to coordinates rank vectors y nearly like the cosine: s q with s = m / c.
@@ -129,9 +143,8 @@ class Quantiser:
         This is the cosine of q and y to the first order around the length m and the cosine c, which is taken halfway
         between that of two vectors of the fit and 1.
         """
-        mean, square = self.center
-        cosine = (1 + square / self.length**2) / 2
-        return asked * np.float32(self.length / cosine) - mean
+        stretch, mean = self._scanning
+        return asked * stretch - mean
 
     def cosines(
         self,
@@ -145,16 +158,12 @@ class Quantiser:
         """
         table, squares, firsts = self._table
         places = codes + firsts
-        lengths = np.take(squares, places, mode="clip").sum(axis=-1) + np.float32(self.center[1])
-        if codes.ndim == 2:
-            inner = asked @ self.coordinates(codes).T
-        else:  # looked up in a table of each query
-            count, width = len(firsts), table.shape[1]
-            by_byte = asked.reshape(-1, count, width).transpose(1, 0, 2)
-            tables = np.matmul(by_byte, table.reshape(count, 256, width).transpose(0, 2, 1))
-            places += firsts * (len(asked) - 1) + 256 * np.arange(len(asked), dtype=np.intp)[:, None, None]
-            inner = np.take(tables.ravel(), places, mode="clip").sum(axis=-1)
-        return (inner + products[:, None]) / np.sqrt(np.maximum(lengths, np.finfo(np.float32).tiny))
+        lengths = np.take(squares, places, mode="clip").sum(axis=-1)
+        lengths += np.float32(self.center[1])
+        # Every place exists, and with "clip" NumPy does not check it.
+        y = np.take(table, places, axis=0, mode="clip").reshape(*codes.shape[:-1], self.width)
+        inner = asked @ y.T if codes.ndim == 2 else np.vecdot(y, asked[:, None])
+        return (inner + products[:, None]) / np.sqrt(np.maximum(lengths, _TINY, out=lengths), out=lengths)
 
     def empty_pq(self) -> Any:
         """An empty `faiss.IndexPQ` over the coordinates under the Euclidean distance; it needs no training."""

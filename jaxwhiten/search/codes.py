@@ -28,7 +28,10 @@ NPY_HEADER = 128  # bytes of a `.npy` file before its values
 WIDER, LEAST = 4, 64  # candidates of a scan for each result, and at least
 _ROTATION = ("mean", "rotation", "offset")  # of a code
 _EXACT_BYTES = 32 << 20  # decoded rows at a time
-_TABLE_BYTES = 2 << 20  # of queries' tables at a time, which stay in the cache
+_CACHE_BYTES = 1 << 20  # decoded candidates at a time, which stay in the cache
+_ON_CORES = 64  # queries whose candidates are worth threads
+_ALONE = 2 << 20  # bytes of codes that are scanned in less time than other threads may take to wake
+_TABLES = 256 << 10  # bytes of codes that are scanned while the tables of a query are made
 _FEW = 4096  # rows of a set whose cosines are computed without a scan
 
 
@@ -53,7 +56,7 @@ def read_codes(files: Mapping[str, Path], header: Header) -> tuple[Affine, Quant
     ValueError or KeyError if they contradict the header.
     """
     assert header.codes is not None
-    codes, about = map_array(files[CODES]), header.codes
+    codes, about = np.asarray(map_array(files[CODES])), header.codes  # a subclass of arrays would cost time
     if codes.shape != (header.size, about["bytes"]) or codes.dtype != np.uint8:
         raise ValueError(f"{codes.dtype} codes of shape {codes.shape}, unlike the header")
     prepare, tensors = read_map(files.get(TRANSFORM), header.input_dimension, header.normalize)
@@ -78,7 +81,8 @@ def first(
 ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
     """The k highest scores and their rows, which ascend among equal scores."""
     best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(scores, best, axis=1), np.take_along_axis(rows, best, axis=1)
+    each = np.arange(len(best))[:, None]
+    return scores[each, best], rows[each, best]
 
 
 def is_first_version(header: Header) -> bool:
@@ -100,8 +104,10 @@ class Scan(Protocol):
     def add(self, codes: UInt8[np.ndarray, "n bytes"]) -> None:
         """Appends codes."""
 
-    def remove(self, gone: Int64[np.ndarray, " n"], keep: Int64[np.ndarray, " m"]) -> None:
-        """Removes rows, see `Backend.remove`."""
+    def remove(
+        self, gone: Int64[np.ndarray, " n"], keep: Int64[np.ndarray, " m"], codes: UInt8[np.ndarray, "m bytes"]
+    ) -> None:
+        """Removes rows, see `Backend.remove`; `codes` are those of the others."""
 
     def tensors(self) -> dict[str, np.ndarray]:
         """What a scan needs to be made from the codes again, as named arrays."""
@@ -138,16 +144,18 @@ class CodedStore(Store):
 
     def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
         assert self.scan is not None
-        self.scan.remove(gone, keep)
-        self.codes = self.codes[keep]
+        codes = self.codes[keep]
+        self.scan.remove(gone, keep, codes)
+        self.codes = codes
 
     def search(
         self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         assert self.scan is not None
-        if len(queries) > 1:
+        alone = len(queries) == 1 or len(queries) * (self.codes.nbytes + _TABLES) < _ALONE
+        if not alone:
             hardware.check_process()
-        with self._alone() if len(queries) == 1 else contextlib.nullcontext():
+        with self._alone() if alone else contextlib.nullcontext():
             asked, products = self._asked(queries, prepared)
             if not self.exact:
                 return self._search_first_version(asked, k, among)
@@ -179,33 +187,44 @@ class CodedStore(Store):
             outside = ~np.isin(rows, among)
             distances[outside], rows[outside] = np.inf, -1
             order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-            distances, rows = np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1)
+            each = np.arange(len(order))[:, None]
+            distances, rows = distances[each, order], rows[each, order]
         return cosines(distances, length), rows
 
     def _asked(self, queries: np.ndarray, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
-        x = queries if prepared else np.asarray(self.prepare(queries), np.float32)
-        has_unit_length = self.prepare.unit_length and not prepared
-        return self.quantiser.asked(x if has_unit_length else normalize(x))
+        if prepared or self.prepare.matrix is None:  # the index has checked their lengths
+            return self.quantiser.asked(queries / np.sqrt(np.vecdot(queries, queries))[:, None])
+        x = np.asarray(self.prepare(queries), np.float32)
+        return self.quantiser.asked(x if self.prepare.unit_length else normalize(x))
 
     def _best(
         self, asked: np.ndarray, products: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k candidates of each query with the highest cosines; ties go to the lower row."""
+        if len(asked) == 1:
+            return self._ordered(asked, products, candidates, k)
         scores, rows = np.empty((len(asked), k), np.float32), np.empty((len(asked), k), np.int64)
+        block = max(1, _CACHE_BYTES // (4 * candidates.shape[1] * self.quantiser.width))
 
-        def fill(parts: list[slice]) -> None:
-            for part in parts:
-                numbers = np.sort(candidates[part], axis=1)
-                found = self.quantiser.cosines(asked[part], products[part], self.codes[np.maximum(numbers, 0)])
-                found[numbers < 0] = -np.inf
-                scores[part], rows[part] = first(found, numbers, k)
+        def fill(share: slice) -> None:
+            for start in range(share.start, share.stop, block):
+                part = slice(start, min(start + block, share.stop))
+                scores[part], rows[part] = self._ordered(asked[part], products[part], candidates[part], k)
 
-        block = max(1, _TABLE_BYTES // (4 * 256 * self.quantiser.nbytes))
-        if len(asked) <= block:
-            fill([slice(0, len(asked))])
-        else:
-            hardware.on_cores(fill, range(len(asked)), block, hardware.cores())
+        threads = hardware.cores() if len(asked) >= _ON_CORES else 1
+        hardware.on_threads(fill, list(blocks(len(asked), -(-len(asked) // threads))))
         return scores, rows
+
+    def _ordered(
+        self, asked: np.ndarray, products: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`_best` of few queries, on one core."""
+        numbers = np.sort(candidates, axis=1)
+        missing = numbers[:, :1].min() < 0
+        cosines = self.quantiser.cosines(asked, products, self.codes[np.maximum(numbers, 0) if missing else numbers])
+        if missing:
+            cosines[numbers < 0] = -np.inf
+        return first(cosines, numbers, k)
 
     def _best_of(
         self, asked: np.ndarray, products: np.ndarray, among: Int64[np.ndarray, " m"], k: int

@@ -32,17 +32,20 @@ class FlatScan:
     def _of(self, codes: np.ndarray) -> Any:
         index = self._quantiser.empty_pq()
         index.add_sa_codes(np.ascontiguousarray(codes))
-        return self._faiss.IndexPQFastScan(index) if self._quantiser.bits == 4 else index
+        return _fast(self._faiss, index) if self._quantiser.bits == 4 else index
 
     def search(self, points: np.ndarray, k: int, among: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         distances, rows = self._index.search(points, k)
         return distances, rows
 
     def add(self, codes: np.ndarray) -> None:
-        self._index.merge_from(self._of(codes))
+        if self._quantiser.bits == 4:
+            self._index.add(self._quantiser.coordinates(codes))
+        else:
+            self._index.add_sa_codes(codes)
 
-    def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
-        self._index.remove_ids(gone)
+    def remove(self, gone: np.ndarray, keep: np.ndarray, codes: np.ndarray) -> None:
+        self._index = self._of(codes)
 
     def tensors(self) -> dict[str, np.ndarray]:
         return {}
@@ -116,7 +119,7 @@ class ListScan:
         self._index.merge_from(self._of(codes, numbers), self._index.ntotal)
         self._numbers = np.concatenate([self._numbers, numbers])
 
-    def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
+    def remove(self, gone: np.ndarray, keep: np.ndarray, codes: np.ndarray) -> None:
         self._index.remove_ids(gone)
         renumber(self._faiss, self._index, keep)
         self._numbers = self._numbers[keep]
@@ -134,6 +137,19 @@ def renumber(faiss: Any, index: Any, keep: np.ndarray) -> None:
         if size := lists.list_size(number):
             rows = faiss.rev_swig_ptr(lists.get_ids(number), size)
             rows[:] = np.searchsorted(keep, rows)
+
+
+def _fast(faiss: Any, index: Any) -> Any:
+    """The fast scan of an `IndexPQ`, of so many codes and queries at a time as was measured to be fastest.
+
+    Of FAISS 1.15's own choice, 32 codes and up to 4 queries, one query takes .87 of the time in blocks of 64 codes, and
+    many .77, but with AVX-512 alone. With AVX2, many take .8 by twos. FAISS merges and removes blocks of 32 only.
+    """
+    level = faiss.SIMDConfig.get_level_name() if hasattr(faiss, "SIMDConfig") else ""
+    fast = faiss.IndexPQFastScan(index, 64 if level.startswith("AVX512") else 32)
+    if level == "AVX2":
+        fast.qbs = 0x2222
+    return fast
 
 
 @contextlib.contextmanager

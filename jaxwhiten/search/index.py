@@ -257,8 +257,10 @@ class Index(About):
             scores, rows = self.rescoring.best(queries, self.store.search(queries, wide, False, chosen)[1], int(k))
         if (missing := rows < 0).any():
             scores[missing] = -np.inf
-        tied = np.flatnonzero((scores[:, 1:] == scores[:, :-1]).any(axis=1))
-        rows[tied] = np.take_along_axis(rows[tied], np.lexsort((rows[tied], -scores[tied])), axis=1)
+        ties = scores[:, 1:] == scores[:, :-1]
+        if ties.any():
+            tied = np.flatnonzero(ties.any(axis=1))
+            rows[tied] = np.take_along_axis(rows[tied], np.lexsort((rows[tied], -scores[tied])), axis=1)
         return scores, rows
 
     def check_encoding(self, encoding: VectorSpace | Mapping[str, Any], role: str = "query") -> None:

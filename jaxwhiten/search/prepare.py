@@ -27,6 +27,8 @@ from jaxwhiten.whitening.affine import Affine
 BLOCK_ROWS = 16384
 DEFAULT_BYTES = 48
 COSINE = 0.65  # c, of the first documents that are found
+_LEAST_SQUARE = float(np.finfo(np.float32).tiny / np.finfo(np.float32).eps)  # of a length in float32
+_MOST_SQUARE = float(np.finfo(np.float32).max)
 _PARTS = ("shift", "weight", "bias")
 KIND = "index transform"
 _TAKES = "pass raw vectors of its model, or pass sentences to jaxwhiten.search.search_text"
@@ -49,8 +51,12 @@ def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> Flo
 
 def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
     """Raises an error for rows that are zero, not finite or too long for float32; `first` is the first row's number."""
-    squares, limits = np.einsum("nd,nd->n", x, x, dtype=np.float64, casting="same_kind"), np.finfo(np.float32)
-    odd = ~((squares >= limits.tiny / limits.eps) & (squares <= limits.max))
+    with np.errstate(over="ignore", invalid="ignore"):
+        rough = np.vecdot(x, x)
+    if rough.min() > 2 * _LEAST_SQUARE and rough.max() < _MOST_SQUARE / 2:
+        return
+    squares = np.einsum("nd,nd->n", x, x, dtype=np.float64, casting="same_kind")
+    odd = ~((squares >= _LEAST_SQUARE) & (squares <= _MOST_SQUARE))
     if not odd.any():
         return
     row = int(np.argmax(odd))

@@ -119,7 +119,8 @@ class Affine:
         """
         out_dtype = min(arrays.work_dtype(X.dtype), self.shift.dtype, key=lambda dtype: dtype.itemsize)
         if self.matrix is None:
-            arrays.check_finite(X)
+            if not self.unit_length:  # which checks it
+                arrays.check_finite(X)
             mapped = np.asarray(X, out_dtype)
         else:
             mapped = self._mapped(X, out_dtype)
