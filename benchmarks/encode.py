@@ -146,21 +146,30 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
     return metrics.cosine_pairs(np.asarray(a, np.float32), np.asarray(b)) if a.shape == b.shape else None
 
 
-def sts_spearman(encode: Encode) -> tuple[str, float]:
-    """Spearman × 100 on the test split of STS-B, or of the sample that ships here."""
+def sts_spearman(encode: Encode, count: int | None = None) -> tuple[str, float]:
+    """Spearman × 100 on the test split of STS-B, or of the sample that ships here, or on its first pairs."""
     try:
         name, pairs = "STS-B", load_sts("STS-B").splits["test"]
     except DataNotFoundError:
         name, pairs = "sts_sample", load_sts("sts_sample").splits["test"]
-    vectors = np.asarray(encode([*pairs.sentence1, *pairs.sentence2]), np.float32)
-    half = len(pairs.sentence1)
-    return name, 100 * metrics.spearman(metrics.cosine_pairs(vectors[:half], vectors[half:]), np.asarray(pairs.score))
+    firsts, seconds, scores = pairs.sentence1[:count], pairs.sentence2[:count], np.asarray(pairs.score)[:count]
+    vectors = np.asarray(encode([*firsts, *seconds]), np.float32)
+    half = len(firsts)
+    return name, 100 * metrics.spearman(metrics.cosine_pairs(vectors[:half], vectors[half:]), scores)
 
 
 def measure(
-    label: str, model: Path, kind: str, max_length: int, setting: Setting, rounds: int, bfloat16: bool, scored: bool
+    label: str,
+    model: Path,
+    kind: str,
+    max_length: int,
+    setting: Setting,
+    rounds: int,
+    bfloat16: bool,
+    scored: bool,
+    pairs: int | None = None,
 ) -> dict:
-    """All contestants on one kind of text; `scored` adds their Spearman correlations."""
+    """All contestants on one kind of text; `scored` adds their Spearman correlations, on so many pairs."""
     sizes = load_model(model)[1]
     tokenizer = BulkTokenizer(model, max_length)
     texts = texts_of(kind, tokenizer, setting.tokens)
@@ -179,7 +188,7 @@ def measure(
             vectors[name] = np.asarray(encode(texts), np.float32)
             first_seconds[name] = time.perf_counter() - start
             if scored:
-                scored_on, scores[name] = sts_spearman(encode)
+                scored_on, scores[name] = sts_spearman(encode, pairs)
         same = {name: cosines(x, vectors[OURS]) for name, x in vectors.items()}
         for name, cosine in same.items():
             if CONTESTANTS[name].exact and (cosine is None or cosine.min() < setting.tolerance):
@@ -231,6 +240,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, help="of each kind of text; 16,000 on a CPU, 2,000,000 on a GPU")
     parser.add_argument("--model", default=MODEL, help="all-MiniLM-L6-v2, where it lies")
     parser.add_argument("--no-base", action="store_true", help="leave the encoder of BERT-base's size out")
+    parser.add_argument("--pairs", type=int, help="scored; by default all of STS-B's test split, or of the sample")
     args = parser.parse_args()
     from transformers.utils import logging as transformers_logging
 
@@ -243,7 +253,7 @@ def main() -> None:
     folder, bfloat16 = Path(resolve_folder(args.model)), setting.device == "cpu" and has_fast_bfloat16()
     if setting.device == "cpu" and not bfloat16:
         print("this CPU has no fast bfloat16: sentence-transformers is timed in float32 only")
-    how = {"rounds": args.rounds, "bfloat16": bfloat16}
+    how = {"rounds": args.rounds, "bfloat16": bfloat16, "pairs": args.pairs}
     kinds = (("short", 64), ("mixed", 128), ("long", 512))
     results: list[dict] = []
 

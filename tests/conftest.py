@@ -118,6 +118,40 @@ def pytest_configure(config):
         config.addinivalue_line("filterwarnings", "ignore:The engine is jax, not openvino")
 
 
+# Minutes of work in one process: begun last, the longest would run alone at the end.
+_LONGEST = (
+    "test_documents.py",
+    "programs/test_distributed.py",
+    "programs/test_train_sbert.py",
+    "programs/test_eval_sts.py",
+    "faults/test_kill.py",
+    "notebooks/test_notebooks.py",
+    "serving/test_clients.py",
+    "programs/test_train_mlm.py",
+    "export/test_databases.py",
+    "programs/test_reproduce.py",
+    "test_examples.py",
+    "runners/test_ray.py",
+)
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--only-slow-of", metavar="ROOMS", default="", help="rooms, split by commas, whose other tests another run has"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    places = {ROOT / "tests" / name: place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+    rooms = [ROOT / "tests" / room for room in config.getoption("only_slow_of").split(",") if room]
+    elsewhere = [item for item in items if item.path.parent in rooms and not item.get_closest_marker("slow")]
+    if elsewhere:
+        gone = set(elsewhere)
+        items[:] = [item for item in items if item not in gone]
+        config.hook.pytest_deselected(items=elsewhere)
+
+
 def pytest_unconfigure():
     if _CACHE is not None:
         shutil.rmtree(_CACHE, ignore_errors=True)

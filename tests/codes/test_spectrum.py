@@ -245,3 +245,16 @@ def test_a_row_at_the_mean_gets_a_code_too(moments):
     code = SpectrumCode(bytes=4).fit(moments)
     assert code.encode(code.axes.mean_[None].astype(np.float32)).shape == (1, 4)
     assert np.isfinite(code.decode(np.arange(256, dtype=np.uint8)[:, None].repeat(4, axis=1))).all()
+
+
+def test_the_scan_ranks_nearly_like_the_cosine():
+    """Of vectors whose lengths vary: the nearest to a query's point are those of the highest cosines."""
+    rng = np.random.default_rng(3)
+    x = (rng.normal(size=(3000, 24)) * np.arange(1, 25) ** -0.5 * 5 + 1.5).astype(np.float32)
+    code = SpectrumCode(bytes=12).fit(x)
+    quantiser, codes = code.quantiser(), code.encode(x[:2000])
+    asked, products = quantiser.asked(normalize(x[2000:2100]))
+    distances = ((quantiser.scanned(asked)[:, None] - quantiser.coordinates(codes)) ** 2).sum(axis=2)
+    best = np.argsort(-quantiser.cosines(asked, products, codes), axis=1)[:, :10]
+    nearest = np.argsort(distances, axis=1)[:, :40]
+    assert np.mean([np.isin(a, b) for a, b in zip(best, nearest, strict=True)]) > 0.98

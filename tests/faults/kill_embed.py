@@ -1,7 +1,8 @@
 """kill -9 at random moments of `embed_files`: of the program with all that it started, and on Ray of a worker.
 
 Every run that was killed is started again on the same folder until one ends by itself; what is there then is the
-output of an unbroken run: every row once, bit for bit. On Ray every third kill hits a worker, which the run outlives.
+output of an unbroken run: every row once, bit for bit. On Ray the first kill and about every third later one hit a
+worker, which the run outlives.
 """
 
 import contextlib
@@ -76,10 +77,12 @@ def killed(folder, model, runner, kills, seed=0):
         while done(parts) == before and process.poll() is None and time.monotonic() < limit:
             time.sleep(0.002)
         time.sleep(rng.uniform(0, 0.3))
-        while runner == "ray" and programs + workers < kills - 1 and rng.random() < 1 / 3:
+        while runner == "ray" and programs + workers < kills - 1 and (not workers or rng.random() < 1 / 3):
             if victims := _workers(process):
                 os.kill(rng.choice(victims), signal.SIGKILL)
                 workers += 1
+            elif process.poll() is not None:
+                break
             time.sleep(rng.uniform(0, 2))
         if process.poll() is not None:  # it ended before it could be killed
             _forget(parts, rng)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from jaxwhiten.errors import JaxwhitenError
 
 _VARIABLE = "JAXWHITEN_FUZZ_EXAMPLES"
-EXAMPLES = int(os.environ.get(_VARIABLE, "300"))
+EXAMPLES = int(os.environ.get(_VARIABLE, "200"))
 SECONDS = 20  # for one case; they take milliseconds
 
 

@@ -229,6 +229,18 @@ def test_nlist_that_the_data_do_not_allow_is_lowered_and_said(vectors, queries):
     assert enough.notes == []
 
 
+@pytest.mark.parametrize(("n", "lists"), [(1, 1), (38, 1), (3000, 76), (25_000, 632), (1_000_000, 4000)])
+def test_the_number_of_lists_follows_from_the_size(n, lists):
+    """4 √n, and at least 39 vectors a list, as FAISS advises."""
+    pytest.importorskip("faiss")
+    from jaxwhiten.search.faiss import FaissIvf, IvfOptions
+
+    options, notes = IvfOptions(), []
+    FaissIvf._fit_options(options, n, notes)
+    assert options.nlist == lists
+    assert not any("lowered" in note for note in notes)
+
+
 @pytest.mark.parametrize("codes", [{}, {"bytes": 4}])
 def test_lists_and_probes_are_chosen_by_size_and_recall_and_said(vectors, queries, codes):
     index = build_index(vectors, "faiss-ivf", **codes)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxwhiten.search import build_index
 from jaxwhiten.search import jax_kernels as kernels
 
 pytestmark = pytest.mark.devices
@@ -100,6 +101,35 @@ def test_more_equal_documents_than_candidates_are_not_certain_and_then_found(mes
     assert not np.any(certain)
     _, rows, _ = kernels.search_codes_surely(documents, *case.arguments, 10)
     np.testing.assert_array_equal(rows, np.tile(np.arange(10), (len(rows), 1)))
+
+
+def test_only_the_last_result_may_make_a_search_uncertain(mesh):
+    """One document is ahead of all others, which are equal: the second result is one of many."""
+    case = Case(9000, queries=1)
+    case.codes[1:] = case.codes[1]
+    case.decoded[1:] = case.decoded[1]
+    case.queries[:] = case.decoded[0] / np.linalg.norm(case.decoded[0])
+    documents = case.placed(mesh)
+    for k, expected in ((1, True), (2, False)):
+        _, rows, certain = kernels.search_codes(documents, *case.arguments, k)
+        assert rows[0, 0] == 0
+        assert np.all(certain) == expected
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
+def test_queries_are_searched_in_one_batch_of_a_power_of_two(monkeypatch, n):
+    """One compiled program serves many numbers of queries, and small ones take one call."""
+    x = np.random.default_rng(1).standard_normal((50, WIDTH)).astype(np.float32)
+    index, sizes = build_index(x, "jax", bytes=4), []
+    search = kernels.search_codes
+
+    def recorded(documents, asked, *others):
+        sizes.append(len(asked))
+        return search(documents, asked, *others)
+
+    monkeypatch.setattr(kernels, "search_codes", recorded)
+    index.search(x[:n], 3)
+    assert sizes == [{1: 1, 2: 2, 5: 8, 9: 16}[n]]
 
 
 @pytest.mark.parametrize(("way", "points"), [("gather", 16), ("selects", 16), ("bytes", 16), ("gather", 256)])
