@@ -106,12 +106,12 @@ def test_json_is_read_as_the_types_that_it_was_written_from():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rows": "3"}, "facts.json: rows: not what this version of jaxwhiten writes there. Mend it."),
-        ({"more": 1}, "facts.json: more: not what"),
-        ({"inner": [1]}, "facts.json: inner: not what"),
-        ({"inner": {"a": {}}}, "facts.json: inner: a: score: not what"),
-        ({"inner": {"a": {"score": "x"}}}, "facts.json: inner: a: score: not what"),
-        ({"inner": {"a": {"score": 1, "note": 2}}}, "facts.json: inner: a: note: not what"),
+        ({"rows": "3"}, "facts.json: rows: expected an integer, got '3'. Mend it."),
+        ({"more": 1}, "facts.json: more: unknown. Mend it."),
+        ({"inner": [1]}, "facts.json: inner: expected an object, got [1]. Mend it."),
+        ({"inner": {"a": {}}}, "facts.json: inner: a: score: missing. Mend it."),
+        ({"inner": {"a": {"score": "x"}}}, "facts.json: inner: a: score: expected a number, got 'x'. Mend it."),
+        ({"inner": {"a": {"score": 1, "note": 2}}}, "facts.json: inner: a: note: expected text, got 2. Mend it."),
     ],
 )
 def test_json_of_other_types_is_refused_by_its_entry(change, message):

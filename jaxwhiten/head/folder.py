@@ -8,7 +8,6 @@ code at the end of the head.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
 from jaxwhiten.head.states import TokenWeights
 from jaxwhiten.head.steps import CODE_FILE, STEPS, Found, Module, StateStep, Step, Target, read_optional
 from jaxwhiten.head.vectors import Quantise
-from jaxwhiten.models import EncoderConfig, folders
+from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import BulkTokenizer, TextForm, prompt_named
 from jaxwhiten.text.settings import SETTINGS_FILES, TOKENIZER_SETTINGS, TransformerSettings
@@ -182,12 +181,7 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
         if not says_head(folder):
             raise ModelError(f"{folder}: no modules.json, so pooling='auto' cannot be resolved; specify a pooling.")
         return [("Transformer", folder), ("Pooling", folder / "1_Pooling")]
-    try:
-        rows = json.loads(file.read_text(encoding="utf-8"))
-        named = [(str(row["type"]), str(row["path"])) for row in rows]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ModelError(f"{file}: not a readable list of modules ({error}).") from error
-    named = [(kind, "" if path == "." else path) for kind, path in named]  # model2vec writes "."
+    named = [(row["type"], "" if row["path"] == "." else row["path"]) for row in checkpoint.modules(folder)]
     if not named:
         raise ModelError(f"{file}: lists no modules.")
     supported = [*_IGNORED, STATIC, *STEPS]

@@ -11,15 +11,23 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
+from jaxwhiten import records
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import FormatError
 from jaxwhiten.io.files import HEADER_KEY, PathLike, atomic_path, check_file
 
 FORMAT_VERSION = 2
+
+
+class _Header(TypedDict):
+    """What every tensor file records."""
+
+    kind: str
+    checksum: str
 
 
 def sha256_file(path: PathLike) -> str:
@@ -75,18 +83,17 @@ def seal(header: Mapping[str, Any], content: str = "") -> dict[str, Any]:
 
 
 def check_version(path: PathLike, header: Mapping[str, Any]) -> None:
-    """Raises FormatError for a header of another format version, ValueError for a header without one.
+    """Raises FormatError for a header without a format version, or of another one.
 
     >>> check_version("old.npz", {"format_version": 1})
     Traceback (most recent call last):
         ...
     jaxwhiten.errors.FormatError: old.npz: format version 1; ...
     """
-    version = header["format_version"]
-    if not isinstance(version, int) or version < 1:
-        raise ValueError(f"format version {version!r}")
+    version = header.get("format_version")
     if version != FORMAT_VERSION:
-        remedy = "Upgrade jaxwhiten" if version > FORMAT_VERSION else "It is older than any release: rewrite it"
+        newer = type(version) is int and version > FORMAT_VERSION
+        remedy = "Upgrade jaxwhiten" if newer else "It is older than any release: rewrite it"
         raise FormatError(f"{path}: format version {version}; this jaxwhiten reads version {FORMAT_VERSION}. {remedy}.")
 
 
@@ -154,13 +161,14 @@ def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[s
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        header = json.loads(metadata[HEADER_KEY])
-        kind_found, checksum = header["kind"], header["checksum"]
-        check_version(path, header)
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        text = metadata[HEADER_KEY]
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise FormatError(f"{path}: not a readable jaxwhiten {expected} file ({error}). Rewrite it.") from error
-    if kind_found not in kinds:
-        raise FormatError(f"{path}: contains a {kind_found!r}, not a {' or '.join(map(repr, kinds))}.")
-    if checksum != seal(header, _tensor_checksum(tensors))["checksum"]:
+    header = records.parse(text, dict[str, Any], path)
+    known = records.from_json(_Header, header, path, others=True)
+    check_version(path, header)
+    if known["kind"] not in kinds:
+        raise FormatError(f"{path}: contains a {known['kind']!r}, not a {' or '.join(map(repr, kinds))}.")
+    if known["checksum"] != seal(header, _tensor_checksum(tensors))["checksum"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return tensors, header

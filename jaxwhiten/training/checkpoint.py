@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxwhiten import io
+from jaxwhiten import io, records
 from jaxwhiten.errors import FormatError, JaxwhitenError, MismatchError, optional
 from jaxwhiten.training.step import TrainState
 
@@ -51,14 +51,8 @@ class Checkpoints:
             if jax.process_index() == 0:
                 io.write_json(file, recipe)
             return
-        try:
-            old = json.loads(file.read_text(encoding="utf-8"))
-            changes = list(_differences(old, recipe))
-        except (OSError, ValueError, AttributeError, RecursionError) as error:
-            raise FormatError(
-                f"{file}: the recipe of the run in this folder cannot be read ({error}); use a new output folder."
-            ) from error
-        if changes:
+        old = records.read(file, dict[str, Any], "Use a new output folder.")
+        if changes := list(_differences(old, recipe)):
             raise MismatchError(
                 f"{self.folder} contains a run with different settings: {'; '.join(changes)}. Its checkpoints are"
                 " unchanged. Restore these settings to resume it, or use a new output folder."
