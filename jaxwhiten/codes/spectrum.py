@@ -12,8 +12,9 @@ import numpy as np
 
 from jaxwhiten.codes.code import Code, Constants, Plan, packed, unpacked
 from jaxwhiten.codes.gaussian import Design, bound, design, nearest_on_cores, nearest_on_device
-from jaxwhiten.errors import FormatError, InputError, check_integer
+from jaxwhiten.errors import FormatError, InputError
 from jaxwhiten.io import PathLike, load_tensors
+from jaxwhiten.parameters import bounded
 from jaxwhiten.shapes import Float32, Float64, UInt8
 from jaxwhiten.space import Known, Origin, check_origin
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
@@ -90,7 +91,7 @@ class SpectrumCode(Code):
     name = "spectrum"
     _seed = 0  # of the codebooks: a constant, so that equal moments give equal codes
 
-    bytes: int = 48
+    bytes: int = bounded(48, 1)
 
     def fit(self: S, X: Any, y: Any = None, *, mean: Any = None) -> S:
         """Learns from moments, from a whitening, or from rows, and forgets earlier ones.
@@ -127,7 +128,7 @@ class SpectrumCode(Code):
         self._state = _State(axes.partial_fit(X), {})
 
     def _check_params(self, d: int) -> None:
-        check_integer("bytes", self.bytes, least=1)
+        super()._check_params(d)
         if 2 * self.bytes > d:
             raise InputError(f"bytes={self.bytes}: expected at most {d // 2}, half a byte per dimension.")
 

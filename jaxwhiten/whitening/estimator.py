@@ -21,6 +21,7 @@ from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import FormatError, InputError, MissingDependencyError, check_name, not_fitted
+from jaxwhiten.parameters import check_bounds
 from jaxwhiten.shapes import Float, Shaped
 from jaxwhiten.space import Known, Origin, VectorSpace, check_origin, origin_of
 
@@ -94,6 +95,7 @@ class Estimator(Saved):
 
     def _check_params(self, d: int) -> None:
         """Raises InputError if a parameter is invalid for rows of d columns."""
+        check_bounds(self)
 
     def _apply(self, X: np.ndarray) -> np.ndarray:
         """Maps rows of the right number of columns; NonFiniteError for rows that are not finite."""

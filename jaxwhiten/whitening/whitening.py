@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import InputError, check_integer, check_name, check_share
-from jaxwhiten.parameters import DEFAULTS, SHRINKAGES
+from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.parameters import SHRINKAGES, WhiteningParameters, check_bounds
 from jaxwhiten.shapes import Float, Float32, Float64
 from jaxwhiten.space import Origin, origin_of
 from jaxwhiten.whitening.affine import Affine
@@ -35,7 +35,7 @@ class WhiteningWarning(UserWarning):
 
 
 @parameters
-class Whitening(Estimator):
+class Whitening(Estimator, WhiteningParameters):
     """Whitening with the parameters β and γ, as a scikit-learn estimator.
 
     An eigenvalue below `eigenvalue_floor` times the largest is replaced by that floor, so that directions without
@@ -71,12 +71,6 @@ class Whitening(Estimator):
     """
 
     name = "whitening"
-
-    n_components: int | None = DEFAULTS["n_components"]
-    beta: float = DEFAULTS["beta"]
-    gamma: float = DEFAULTS["gamma"]
-    shrinkage: str | float | None = DEFAULTS["shrinkage"]
-    eigenvalue_floor: float = DEFAULTS["eigenvalue_floor"]
 
     def fit(self, X: Any, y: Any = None) -> Whitening:
         """Learns from rows and forgets earlier ones.
@@ -294,14 +288,9 @@ class Whitening(Estimator):
         self._fitted_on(n, d, {})
 
     def _check_params(self, d: int) -> None:
-        if self.n_components is not None:
-            check_integer("n_components", self.n_components, 1, d)
-        for name in ("beta", "gamma", "eigenvalue_floor"):
-            check_share(name, getattr(self, name))
         if isinstance(self.shrinkage, str):
             check_name("shrinkage", self.shrinkage, SHRINKAGES)
-        elif self.shrinkage is not None:
-            check_share("shrinkage", self.shrinkage)
+        check_bounds(self, n_components=d)
 
     def _warn_of_rank(self) -> None:
         k, d, rank = self.n_components, len(self.mean_), self.rank_
