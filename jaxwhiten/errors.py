@@ -5,14 +5,17 @@ Programs report any `JaxwhitenError` as one line on stderr and exit with the `ex
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import math
 import numbers
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+_REASON = 300  # characters, at most, of what another library says
 
 
 class JaxwhitenError(Exception):
@@ -138,6 +141,29 @@ class NotFittedError(_BadInputError, ValueError, AttributeError):
     Traceback (most recent call last):
     jaxwhiten.errors.NotFittedError: This Whitening instance is not fitted yet: ...
     """
+
+
+REASON = "\0"  # in a message of `turning`: what the error says, in one line
+
+
+@contextlib.contextmanager
+def turning(error: type[Exception], message: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turns errors of these kinds in the block into an error of this library, whose message has a place for `REASON`.
+
+    Without kinds all errors are turned, for libraries that raise many types; but those of this library pass.
+
+    >>> with turning(DataError, f"scores.npy: not readable ({REASON}).", ValueError):
+    ...     float("two")
+    Traceback (most recent call last):
+    jaxwhiten.errors.DataError: scores.npy: not readable (could not convert string to float: 'two').
+    """
+    try:
+        yield
+    except Exception as cause:
+        if not isinstance(cause, kinds or Exception) or (not kinds and isinstance(cause, JaxwhitenError)):
+            raise
+        reason = getattr(cause, "strerror", None) or " ".join(str(cause).split()) or type(cause).__name__
+        raise error(message.replace(REASON, reason[:_REASON])) from cause
 
 
 def not_fitted(estimator: object) -> NotFittedError:

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jaxwhiten.errors import FormatError, JaxwhitenError
+from jaxwhiten.errors import REASON, FormatError, JaxwhitenError, turning
 
 T = TypeVar("T")
+_INVALID = (OSError, ValueError, RecursionError)
 
 
 def to_json(value: Any) -> Any:
@@ -45,12 +46,10 @@ def read(
     >>> read(Path("cross/config.json"), dict[str, Any])["model_type"]
     'bert'
     """
-    try:
+    with turning(error, f"{path}: cannot be read ({REASON}). {remedy}", OSError, ValueError):
         if not path.is_file():  # opening a pipe would wait for ever
             raise FileNotFoundError("no such file")
         text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as cause:
-        raise error(f"{path}: cannot be read ({getattr(cause, 'strerror', None) or cause}). {remedy}") from cause
     return parse(text, kind, path, remedy, error=error, others=others)
 
 
@@ -61,11 +60,9 @@ def read_lines(path: Path, kind: type[T] | types.GenericAlias, remedy: str = "Re
     >>> read_lines(Path("lines.jsonl"), str)
     ['A dog runs.', 'It rains.']
     """
-    try:
-        with open(path, encoding="utf-8") as file:
-            values = list(map(json.loads, file))
-    except (OSError, ValueError, RecursionError) as cause:
-        raise FormatError(f"{path}: not readable as lines of JSON ({cause}). {remedy}") from cause
+    message = f"{path}: not readable as lines of JSON ({REASON}). {remedy}"
+    with turning(FormatError, message, *_INVALID), open(path, encoding="utf-8") as file:
+        values = list(map(json.loads, file))
     lines: list[T] = from_json(list[kind], values, path, remedy)  # type: ignore[valid-type]
     return lines
 
@@ -84,10 +81,8 @@ def parse(
     >>> parse('{"rows": 2}', dict[str, int], "rows.json")
     {'rows': 2}
     """
-    try:
+    with turning(error, f"{where}: not readable as JSON ({REASON}). {remedy}", *_INVALID):
         value = json.loads(text)
-    except (ValueError, RecursionError) as cause:
-        raise error(f"{where}: not readable as JSON ({cause}). {remedy}") from cause
     parsed: T = from_json(kind, value, where, remedy, error=error, others=others)
     return parsed
 
@@ -106,7 +101,7 @@ def from_json(
     `kind` is a dataclass, a TypedDict, `list[...]`, `tuple[..., ...]`, `dict[str, ...]`, a union, `Any`, or a plain
     type. An int is accepted as a float, and null as a NaN if None is not allowed. With `others`, keys that a dataclass
     or TypedDict does not name are ignored. Everything else is an `error` that names the entry, the file `where`, what
-    is expected there, and the `remedy`.
+    is expected there, and the `remedy`; so is a number outside the bounds of a `parameters.bounded` field.
     """
     origin = typing.get_origin(kind)
     arguments = typing.get_args(kind)
@@ -129,7 +124,11 @@ def from_json(
             if not others and (unknown := sorted(set(value) - set(hints))):
                 raise error(f"{where}: {', '.join(unknown)}: unknown. {remedy}")
             known = {name: item for name, item in value.items() if name in hints}
-            return kind(**{name: inner(hints[name], item, f"{where}: {name}") for name, item in known.items()})
+            made = {name: inner(hints[name], item, f"{where}: {name}") for name, item in known.items()}
+            for name, field in getattr(kind, "__dataclass_fields__", {}).items():
+                if name in made and (bounds := field.metadata.get("bounds")) and not bounds.hold(made[name]):
+                    raise error(f"{where}: {name}: expected {bounds.words}, got {made[name]!r:.80}. {remedy}")
+            return kind(**made)
     elif origin is dict:
         if isinstance(value, dict):
             return {key: inner(arguments[1], item, f"{where}: {key}") for key, item in value.items()}

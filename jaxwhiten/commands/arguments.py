@@ -269,8 +269,7 @@ def knobs(args: argparse.Namespace) -> dict[str, Any]:
 def check_sizes(args: argparse.Namespace, dimension: int) -> None:
     """Raises InputError for a -k or --bytes that vectors of this dimension cannot have, before they are computed."""
     for name in ("n_components", "bytes"):
-        if (value := getattr(args, name, None)) is not None and not 1 <= value <= dimension:
-            raise InputError(f"{name}={value}: expected an integer from 1 to {dimension}.")
+        Bounds(1, dimension, none=True).check(name, getattr(args, name, None))
 
 
 def values_of(option: str, words: list[str], read: Callable[[str], Any], expected: str) -> dict[str, Any]:

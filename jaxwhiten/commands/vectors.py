@@ -19,7 +19,7 @@ from jaxwhiten import io
 from jaxwhiten.arrays import column_of
 from jaxwhiten.coded import with_code
 from jaxwhiten.commands.arguments import STDOUT, Report
-from jaxwhiten.errors import DataError, optional
+from jaxwhiten.errors import REASON, DataError, optional, turning
 
 _CODE, _CHECKSUM = ".code.safetensors", "codes_sha256"  # ending of a code's file; its entry for the codes' checksum
 
@@ -107,12 +107,12 @@ def _json_lines(file: Any) -> Write:
 
 def open_vectors(path: str) -> np.ndarray:
     """Memory-maps a `.npy` file of vectors, or of codes whose code is in the file next to it."""
-    try:
+    unreadable = f"{path}: not a readable .npy file ({REASON})."
+    with (
+        turning(DataError, unreadable, OSError, ValueError),
+        turning(DataError, f"{path}: no such file.", FileNotFoundError),
+    ):
         array = io.map_array(path)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file.") from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not a readable .npy file ({' '.join(str(error).split())[:200]}).") from None
     if array.ndim != 2 or array.dtype.kind not in "fiu":
         raise DataError(f"{path}: holds {array.dtype} of shape {array.shape}, expected numbers [n, d].")
     if array.dtype.itemsize > 1:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.commands.texts import sentences
-from jaxwhiten.errors import DataError, DataNotFoundError, InputError, JaxwhitenError, MissingDependencyError
+from jaxwhiten.errors import (
+    REASON,
+    DataError,
+    DataNotFoundError,
+    InputError,
+    JaxwhitenError,
+    MissingDependencyError,
+    turning,
+)
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -78,10 +86,8 @@ def _engine(name: str) -> str:
     from jaxwhiten.engines import engine_class
     from jaxwhiten.runtime.checks import Skipped
 
-    try:
+    with turning(Skipped, REASON, MissingDependencyError):
         return str(engine_class(name).installed())
-    except MissingDependencyError as error:
-        raise Skipped(str(error)) from error
 
 
 def _of_paths(paths: list[str], against: bool, texts: list[str]) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxwhiten import records
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import FormatError
+from jaxwhiten.errors import REASON, FormatError, turning
 from jaxwhiten.io.files import HEADER_KEY, PathLike, atomic_path, check_file
 
 FORMAT_VERSION = 2
@@ -140,6 +140,25 @@ def save_tensors(path: PathLike, tensors: Mapping[str, np.ndarray], *, kind: str
         save_file(arrays, temporary, metadata={HEADER_KEY: json.dumps(full, ensure_ascii=False)})
 
 
+def take(
+    tensors: Mapping[str, np.ndarray], dtype: str, *, finite: bool = True, **shapes: tuple[int, ...]
+) -> list[np.ndarray]:
+    """Arrays by name; KeyError for a missing one, ValueError for another dtype or shape, and NaN or infinities.
+
+    >>> [mean] = take({"mean": np.zeros(3)}, "float64", mean=(3,))
+    >>> mean.tolist()
+    [0.0, 0.0, 0.0]
+    """
+    for name, shape in shapes.items():
+        array = tensors[name]
+        if (array.shape, array.dtype) != (shape, np.dtype(dtype)):
+            got = f"{array.dtype} of shape {array.shape}"
+            raise ValueError(f"dtypes or shapes do not fit: {name} is {got}, expected {dtype} of shape {shape}")
+        if finite and array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"{name} contains NaN or an infinity")
+    return [tensors[name] for name in shapes]
+
+
 def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Reads the arrays by name and the header of a file written by `save_tensors`.
 
@@ -157,13 +176,14 @@ def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[s
     expected = " or ".join(kinds)
     if not path.is_file():
         raise FormatError(f"{path}: no such file; expected a jaxwhiten {expected} file.")
-    try:
+    kinds_raised = (SafetensorError, OSError, KeyError, ValueError, TypeError)
+    with turning(
+        FormatError, f"{path}: not a readable jaxwhiten {expected} file ({REASON}). Rewrite it.", *kinds_raised
+    ):
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
         text = metadata[HEADER_KEY]
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
-        raise FormatError(f"{path}: not a readable jaxwhiten {expected} file ({error}). Rewrite it.") from error
     header = records.parse(text, dict[str, Any], path)
     known = records.from_json(_Header, header, path, others=True)
     check_version(path, header)

@@ -20,7 +20,7 @@ import numpy as np
 
 from jaxwhiten import io, records
 from jaxwhiten.arrays import blocks, release_pages
-from jaxwhiten.errors import ModelError
+from jaxwhiten.errors import REASON, ModelError, turning
 from jaxwhiten.models.family import Family, Part
 from jaxwhiten.text.settings import ANEW, TransformerSettings
 
@@ -151,10 +151,9 @@ def read_tensor(
 ) -> np.ndarray:
     """Reads a tensor or a part of it; ModelError for another shape, a dtype without floats, NaN and infinities."""
     _check_shape(tensors, name, shape, where)
-    try:
+    # An unknown dtype, or a file that changed since it was opened.
+    with turning(ModelError, f"{where}: tensor {name!r} cannot be read ({REASON})."):
         array = np.asarray(tensors[name][1]())[part]
-    except Exception as error:  # an unknown dtype, or a file that changed since it was opened
-        raise ModelError(f"{where}: tensor {name!r} cannot be read ({error}).") from error
     if array.dtype.kind not in "fV" and array.dtype.name != "bfloat16":
         raise ModelError(f"{where}: tensor {name!r} has dtype {array.dtype}; expected a floating-point type.")
     read = _aligned(array.shape[::-1] if turn else array.shape, dtype)
@@ -253,13 +252,12 @@ def _saving(folder: Path) -> str:
 def _open_safetensors(path: Path) -> Tensors:
     from safetensors import SafetensorError, safe_open
 
-    try:
+    kinds = (SafetensorError, OSError, ValueError)
+    with turning(ModelError, f"{path}: not a readable safetensors file ({REASON}); download it again.", *kinds):
         with safe_open(path, framework="numpy") as file:  # it checks the header
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         data: np.ndarray = np.memmap(path, np.uint8, mode="r")
         begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ModelError(f"{path}: not a readable safetensors file ({error}); download it again.") from error
     entries = records.parse(data[8:begin].tobytes(), dict[str, dict[str, Any]], path, ANEW, error=ModelError)
     data = data[begin:]
 
@@ -289,12 +287,11 @@ def _open_msgpack(path: Path) -> Tensors:
     from flax import traverse_util
     from flax.serialization import msgpack_restore
 
-    try:
+    # msgpack raises many types on damaged input.
+    with turning(ModelError, f"{path}: not a readable Flax msgpack file ({REASON}); download it again."):
         tree = msgpack_restore(path.read_bytes())
         flat = traverse_util.flatten_dict(tree, sep=".")
         arrays = {name: np.asarray(value) for name, value in flat.items()}
-    except Exception as error:  # msgpack raises many types on damaged input
-        raise ModelError(f"{path}: not a readable Flax msgpack file ({error}); download it again.") from error
     tensors = {}
     for name, array in arrays.items():
         stem, _, leaf = name.rpartition(".")

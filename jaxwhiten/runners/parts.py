@@ -24,7 +24,7 @@ from jaxwhiten.codes import load_code
 from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks, rows, text_hash
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
-from jaxwhiten.errors import FormatError, InputError, MismatchError, check_name, optional
+from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_name, optional, turning
 from jaxwhiten.space import JUDGED, check_space
 from jaxwhiten.whitening import Moments, grouped
 
@@ -173,7 +173,8 @@ class Parts:
     def _table(self, part: Mapping[str, Any], columns: list[str] | None = None) -> Any:
         """The table of a part's record, or some of its columns; FormatError if it cannot be read."""
         path = io.below(self.folder, self._file(part["part"], ".parquet").name)
-        try:
+        message = f"{path}: {REASON}. Delete it, and rerun `jaxwhiten embed`."
+        with turning(FormatError, message, OSError, ValueError, FormatError):
             if columns is None and io.sha256_file(path) != part["sha256"]:
                 raise ValueError("checksum does not match, the file was damaged after it was written")
             table = optional("pyarrow.parquet", *_PARQUET).read_table(path, columns=columns)
@@ -181,8 +182,6 @@ class Parts:
             if recorded.get("plan") != self.plan.hash or len(table) != part["rows"]:
                 raise ValueError("it differs from the recorded shard")
             return table
-        except (OSError, ValueError) as error:
-            raise FormatError(f"{path}: {error}. Delete it, and rerun `jaxwhiten embed`.") from error
 
     def write(self, encoder: Encoder, chunk: Chunk) -> dict[str, Any]:
         """Embeds a chunk and writes its part: moments, vectors, and then the record, which is returned."""

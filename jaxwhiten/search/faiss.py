@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxwhiten.codes.code import Quantiser, behind, import_faiss, transforms
 from jaxwhiten.errors import MissingDependencyError, install_command
-from jaxwhiten.io import load_tensors
+from jaxwhiten.io import load_tensors, take
 from jaxwhiten.parameters import bounded
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, Store
@@ -279,10 +279,9 @@ class FaissIvf(Faiss):
         cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Mapping[str, Path]
     ) -> Scan:
         tensors = load_tensors(files[TRANSFORM], kind=KIND)[0]
-        centers, numbers = tensors["centers"], tensors["lists"]
-        if centers.shape != (options.nlist, quantiser.width) or centers.dtype != np.float32:
-            raise ValueError(f"{centers.dtype} centers of shape {centers.shape}, unlike the header")
-        if numbers.shape != (len(codes),) or numbers.dtype != np.int32 or not _within(numbers, options.nlist):
+        [centers] = take(tensors, "float32", centers=(options.nlist, quantiser.width))
+        [numbers] = take(tensors, "int32", lists=(len(codes),))
+        if not _within(numbers, options.nlist):
             raise ValueError("lists of documents, unlike the header")
         return ListScan(faiss, quantiser, codes, centers, numbers, options.nprobe)
 

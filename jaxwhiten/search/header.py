@@ -8,14 +8,15 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
 from jaxwhiten import io, records
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.errors import Bounds, FormatError, InputError, MismatchError
 from jaxwhiten.locks import LOCK
+from jaxwhiten.parameters import bounded
 from jaxwhiten.space import VectorSpace
 
 HEADER, FITTED = "header.json", "fitted.safetensors"
@@ -24,6 +25,7 @@ KIND = "index"
 LEFTOVER = re.compile(r"\.lock|\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 _AGAIN = "Rebuild the index."
 _NEEDED = ("model", "fingerprint", "pooling", "max_length")  # entries of `encoding`
+_OF_CODES = {"bytes": Bounds(1), "coordinates": Bounds(1), "length": Bounds(0.0, 1e9, above=True, below=True)}
 
 
 class _Codes(TypedDict):
@@ -50,15 +52,15 @@ class About:
 
     backend: str
     options: dict[str, Any]  # of the backend, as used
-    size: int  # number of documents
-    input_dimension: int  # of a raw vector
-    dimension: int  # of a stored vector
+    size: int = bounded(MISSING, 1)  # number of documents
+    input_dimension: int = bounded(MISSING, 1)  # of a raw vector
+    dimension: int = bounded(MISSING, 1)  # of a stored vector
     encoding: dict[str, Any] | None  # of the documents (`Encoder.encoding`), or None if unknown
     whitening: dict[str, Any] | None  # hash, dimension and provenance of the one inside the index
     codes: Codes | None  # the code of the documents; None for float32
     rescore: str | None  # copy by which candidates of a search are scored again: "float16", "int8" or None
     notes: list[str]  # for the user: an option was lowered, a sample was taken
-    build_seconds: float
+    build_seconds: float = bounded(MISSING, 0.0)
 
 
 @dataclass(kw_only=True)
@@ -111,12 +113,9 @@ def _typed(record: Any, path: Path) -> Header:
         space = records.from_json(VectorSpace, header.encoding, f"{path}: encoding", _AGAIN, others=True)
         if lacking := [name for name in _NEEDED if getattr(space, name) is None]:
             raise FormatError(f"{path}: encoding: {lacking[0]}: missing. {_AGAIN}")
-    counts = [header.size, header.dimension, header.input_dimension]
-    counts += [header.codes["bytes"], header.codes.get("coordinates", 1)] if header.codes else []
-    odd = any(not 0 < value < 2**31 for value in header.options.values() if type(value) is int)
-    odd |= header.codes is not None and not 0 < header.codes["length"] < 1e9
-    if odd or min(counts) < 1 or not header.build_seconds >= 0:
-        raise FormatError(f"{path}: contains a number that is impossible in an index. {_AGAIN}")
+    for name, bounds in _OF_CODES.items():
+        if not bounds.hold((header.codes or {}).get(name, 1)):
+            raise FormatError(f"{path}: codes: {name}: expected {bounds.words}. {_AGAIN}")
     return header
 
 

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from jaxwhiten.codes import Code, load_first_version, load_fitted
-from jaxwhiten.errors import FormatError, InputError, MismatchError, check_integer
+from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_integer, turning
 from jaxwhiten.io import writing
 from jaxwhiten.locks import SharedLock, locked
 from jaxwhiten.records import from_json
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
-from jaxwhiten.search.backend import BACKENDS, CODED, Store, backend_with
+from jaxwhiten.search.backend import BACKENDS, CODED, Store
 from jaxwhiten.search.header import (
     FITTED,
     HEADER,
@@ -362,13 +362,11 @@ def _load(folder: Path, header: Header) -> Index:
     if FITTED in files:
         first_version = load_first_version(files[FITTED])
         fitted = load_fitted(files[FITTED], (Whitening, Code)) if first_version is None else first_version[0]
-    try:
-        backend_with(header.backend, header.options)  # InputError for a number outside its range
+    kinds = (LookupError, ArithmeticError, OSError, EOFError, ValueError, TypeError, RuntimeError)
+    with turning(FormatError, f"{folder}: the index cannot be read ({REASON}). Rebuild it.", *kinds):
         if header.rescore is not None:
             rescoring = Rescoring.read(files, header)
         store = kind.read(files, options, header)
-    except (LookupError, ArithmeticError, OSError, EOFError, ValueError, TypeError, RuntimeError) as error:
-        raise FormatError(f"{folder}: the index cannot be read ({error}). Rebuild it.") from error
     if header.whitening is not None and store.prepare.hash() != header.whitening.get("hash"):
         raise FormatError(f"{folder}: the whitening inside the index differs from the one in its header.")
     told = {field.name: getattr(header, field.name) for field in dataclasses.fields(About)}

@@ -23,7 +23,7 @@ from jaxwhiten.arrays import block_rows, blocks, one_ahead, pad_rows
 from jaxwhiten.codes import Quantiser
 from jaxwhiten.codes.code import apart
 from jaxwhiten.codes.gaussian import nearest_on_cores
-from jaxwhiten.io import map_array
+from jaxwhiten.io import map_array, take
 from jaxwhiten.parameters import bounded
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, Store
@@ -155,9 +155,8 @@ class JaxFlat(Backend):
             if is_first_version(header):
                 return cls(options, prepare, codes, quantiser.centroids, quantiser.length)
             return JaxCodes(options, prepare, quantiser, codes)
-        stored = map_array(files[_VECTORS])
-        if stored.shape != (header.size, header.dimension) or stored.dtype != np.float32:
-            raise ValueError(f"{stored.dtype} vectors of shape {stored.shape}, unlike the header")
+        vectors = {"vectors": map_array(files[_VECTORS])}
+        [stored] = take(vectors, "float32", finite=False, vectors=(header.size, header.dimension))
         prepare, _ = read_map(files.get(TRANSFORM), header.input_dimension, header.normalize)
         if (prepare.inputs, prepare.outputs) != (header.input_dimension, header.dimension):
             raise ValueError(f"stored vectors of dimension {prepare.outputs}, unlike the header")

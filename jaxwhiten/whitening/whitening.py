@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxwhiten import io
 from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.parameters import SHRINKAGES, WhiteningParameters, check_bounds
@@ -271,14 +272,12 @@ class Whitening(Estimator, WhiteningParameters):
         return {"n": np.array([self.n_samples_seen_], np.int64), **arrays, "noise": self.noise_}
 
     def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
-        mean, components, variances, noise = (tensors[name] for name in ("mean", "components", "eigenvalues", "noise"))
+        mean, components, variances, noise = io.take(
+            tensors, "float64", mean=(d,), components=(d, d), eigenvalues=(d,), noise=(d,)
+        )
         self._check_params(d)
         if (n := int(tensors["n"].item())) < 1:
             raise ValueError("n is out of range")
-        if any(array.dtype != np.float64 for array in (mean, components, variances, noise)):
-            raise ValueError("tensors are not float64")
-        if mean.shape != (d,) or components.shape != (d, d) or variances.shape != (d,) or noise.shape != (d,):
-            raise ValueError(f"shapes do not fit {d} columns: mean {mean.shape}, components {components.shape}")
         if variances[-1] < 0 or (np.diff(variances) > 0).any():
             raise ValueError("eigenvalues are negative or not descending")
         if np.abs(np.einsum("ij,ij->j", components, components) - 1).max() > 1e-6:
