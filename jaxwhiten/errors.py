@@ -234,6 +234,7 @@ class Bounds(NamedTuple):
     below: bool = False  # whether the upper bound itself is excluded
     names: tuple[str, ...] = ()  # that may stand for a number
     none: bool = False  # whether None may
+    noun: str = ""  # of the values in messages, such as "seconds"
 
     @property
     def kind(self) -> type:
@@ -250,8 +251,8 @@ class Bounds(NamedTuple):
         else:
             limits = f"above {low}" if self.above else f"of at least {low}"
             limits += "" if self.high is None else f", below {high}" if self.below else f", at most {high}"
-        number = f"{'an integer' if self.kind is int else 'a number'} {limits}"
-        return " or ".join((*map(repr, self.names), number))
+        noun = self.noun or ("an integer" if self.kind is int else "a number")
+        return " or ".join((*map(repr, self.names), f"{noun} {limits}"))
 
     def hold(self, value: Any) -> bool:
         """Whether a value is valid."""

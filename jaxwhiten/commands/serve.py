@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--timeout SECONDS",
         "seconds for a request to arrive; default: 60",
-        type=Bounds(0.0, above=True),
+        type=Bounds(0.0, above=True, noun="seconds"),
         default=60.0,
     )
 

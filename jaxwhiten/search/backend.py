@@ -29,13 +29,14 @@ def backend_with(name: str, options: Mapping[str, Any]) -> tuple[type[Backend], 
     check_name("search backend", name, BACKENDS)
     kind = BACKENDS[name]
     known = {option.name: option for option in fields(kind.Options)}
+    options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
     for option, value in options.items():
         if not known:
             raise InputError(f"The backend {name} has no options: omit {option!r}.")
         check_name(f"option of {name}", option, known)
         if bounds := known[option].metadata.get("bounds"):
             bounds.check(f"Option {option} of {name}", value)
-    return kind, kind.Options(**{name: v.item() if isinstance(v, np.generic) else v for name, v in options.items()})
+    return kind, kind.Options(**options)
 
 
 class Store(ABC):

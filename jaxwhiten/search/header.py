@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from jaxwhiten import io, records
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import Bounds, FormatError, InputError, MismatchError
+from jaxwhiten.errors import REASON, Bounds, FormatError, InputError, MismatchError, turning
 from jaxwhiten.locks import LOCK
 from jaxwhiten.parameters import bounded
 from jaxwhiten.space import VectorSpace
@@ -105,16 +105,15 @@ def read_header(folder: str | os.PathLike[str]) -> Header:
 def _typed(record: Any, path: Path) -> Header:
     """The header; FormatError if an entry has an impossible type or size."""
     header: Header = records.from_json(Header, record, path, _AGAIN, others=True)
-    try:
+    with turning(FormatError, f"{path}: could not be written again ({REASON}). {_AGAIN}", ValueError):
         json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
-    except ValueError as error:
-        raise FormatError(f"{path}: could not be written again ({error}). {_AGAIN}") from error
     if header.encoding is not None:
         space = records.from_json(VectorSpace, header.encoding, f"{path}: encoding", _AGAIN, others=True)
         if lacking := [name for name in _NEEDED if getattr(space, name) is None]:
             raise FormatError(f"{path}: encoding: {lacking[0]}: missing. {_AGAIN}")
+    codes: Mapping[str, Any] = header.codes or {}
     for name, bounds in _OF_CODES.items():
-        if not bounds.hold((header.codes or {}).get(name, 1)):
+        if not bounds.hold(codes.get(name, 1)):
             raise FormatError(f"{path}: codes: {name}: expected {bounds.words}. {_AGAIN}")
     return header
 

@@ -155,7 +155,7 @@ class Moments(Saved):
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, np.ndarray]) -> Moments:
         """The reverse of `tensors`; KeyError or ValueError if they are no moments."""
-        d = len(tensors["mean"])
+        d = tensors["mean"].size
         mean, M2 = io.take(tensors, "float64", mean=(d,), M2=(d, d))
         result = cls(int(tensors["n"].item()), mean, M2, eps=float(tensors["eps"].item()))
         with np.errstate(all="ignore"):
