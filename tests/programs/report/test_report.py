@@ -127,7 +127,7 @@ def test_damaged_files_are_named(run, tmp_path):
         (
             "run.json",
             lambda header: header["machine"].update(cores="two"),
-            "machine: cores: expected an integer, got 'two'",
+            "machine: cores: expected an integer",
         ),
         ("results.json", lambda rows: rows[1].pop("k"), "item 1: k: missing. Run the evaluation again"),
         ("results.json", lambda rows: rows[0].update(colour="red"), "item 0: colour: unknown"),
