@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 
-from jaxwhiten.coded import CodedArray, as_floats
+from jaxwhiten.coded import CodedArray, as_floats, numbers_of
+from jaxwhiten.coded import vectors_of as vectors_of
 from jaxwhiten.errors import InputError, NonFiniteError
-from jaxwhiten.shapes import Float, Shaped
+from jaxwhiten.shapes import Float
 
 BLOCK_BYTES = 64 << 20
 _DEVICE_DTYPES = tuple(np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64))
@@ -32,10 +33,7 @@ def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_r
     if np.iscomplexobj(array):
         raise InputError(f"Complex data not supported: {caller} takes real rows, got dtype {array.dtype}.")
     if array.dtype.kind not in "fiub" and array.dtype not in _DEVICE_DTYPES:
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{caller} takes rows of numbers, got dtype {array.dtype}: {error}.") from error
+        array = numbers_of(array)
     if array.ndim != 2:
         raise InputError(
             f"Expected 2D array, got {array.ndim}D array instead: {caller} takes [n, d]. Reshape your data with "
@@ -108,10 +106,7 @@ def check_finite(X: np.ndarray, first: int = 0) -> None:
     for part in blocks(len(X), block_rows(X.shape[1], X.dtype.itemsize)):
         row = first_nonfinite_row(X[part])
         if row is not None:
-            number = first + part.start + row
-            raise NonFiniteError(
-                f"Row {number} of the input contains NaN or inf: remove or fix it. Nothing was changed."
-            )
+            raise NonFiniteError.of_row(first + part.start + row)
 
 
 def row_bucket(n: int, full: int, multiple: int = 1) -> int:
@@ -152,8 +147,8 @@ def block_rows(d: int, itemsize: int, budget: int = BLOCK_BYTES) -> int:
     return max(8, 1 << (max(1, budget // (d * itemsize)).bit_length() - 1))
 
 
-def normalize(x: Shaped[Any, "*batch _d"]) -> Float[np.ndarray, "*batch d"]:
-    """Scales vectors to unit length along the last axis, in float32 or float64; zeros stay zero, codes are decoded.
+def normalize(x: Any) -> Float[np.ndarray, "*batch d"]:
+    """Scales vectors [..., d] to unit length, in float32 or float64; zeros stay zero, codes are decoded.
 
     >>> normalize(np.array([[3.0, 4.0]]))
     array([[0.6, 0.8]])
@@ -173,8 +168,7 @@ def normalize(x: Shaped[Any, "*batch _d"]) -> Float[np.ndarray, "*batch d"]:
         odd = np.flatnonzero(~usual)
         largest = np.abs(rows[odd]).max(axis=1, initial=0.0)
         if not np.isfinite(largest).all():
-            row = odd[np.argmax(~np.isfinite(largest))]
-            raise NonFiniteError(f"Row {row} contains NaN or inf and has no direction: remove or repair it.")
+            raise NonFiniteError.of_row(int(odd[np.argmax(~np.isfinite(largest))]))
         rows = rows.copy()
         rows[odd] = np.ldexp(rows[odd], -np.frexp(largest)[1][:, None])
         squares[odd] = np.einsum("ij,ij->i", rows[odd], rows[odd])
@@ -217,18 +211,3 @@ def column_of(vectors: np.ndarray, there: np.ndarray | None = None) -> Any:
     else:
         made = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(vectors).reshape(-1)), vectors.shape[1])
     return made if there is None else made.take(pa.array(np.cumsum(there) - 1, mask=~there))
-
-
-def vectors_of(column: Any) -> np.ndarray:
-    """The vectors [n, d] of an Arrow column of lists, or the uint8 codes of a column of bytes, without the nulls."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    column = (column.storage if isinstance(column, pa.ExtensionArray) else column).drop_null()
-    if pa.types.is_fixed_size_binary(column.type):
-        return np.frombuffer(b"".join(column.to_pylist()), np.uint8).reshape(len(column), -1 if len(column) else 0)
-    widths = pc.unique(pc.list_value_length(column)).to_pylist()
-    if len(widths) > 1:
-        raise InputError(f"The vectors are of different widths, {sorted(widths)[:2]}: embed them with one encoder.")
-    return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), *widths or [0])

@@ -102,6 +102,20 @@ def check_collected(x: Any) -> None:
         raise InputError(f"Expected values, got a {kind}, which is not computed yet: pass the result of its collect().")
 
 
+def _of_arrow(x: Any) -> Any:
+    """The rows of an Arrow column of lists; other objects unchanged."""
+    import pyarrow as pa
+
+    if not isinstance(x, pa.Array | pa.ChunkedArray) or not pa.types.is_nested(x.type):
+        return x
+    if x.null_count:
+        row = (
+            x.is_null().to_numpy(zero_copy_only=False).argmax() if isinstance(x, pa.Array) else x.is_null().index(True)
+        )
+        raise NonFiniteError(f"Row {row} is missing: remove or fill it.")
+    return vectors_of(x)
+
+
 def as_floats(x: Any) -> np.ndarray:
     """Array-like vectors as numbers: coded vectors are decoded, other numbers kept.
 
@@ -117,12 +131,19 @@ def as_floats(x: Any) -> np.ndarray:
     if "numpy.ma" in sys.modules and np.ma.is_masked(x):  # its import takes as long as a batch
         raise InputError("Expected numbers, got masked entries: pass x.filled(value) or np.ma.compress_rows(x).")
     check_collected(x)
+    if hasattr(x, "detach") and hasattr(x, "cpu"):  # of torch, where NumPy has no bfloat16
+        x = x.detach().cpu()
+        x = x.float() if str(x.dtype) == "torch.bfloat16" else x
+    if "pyarrow" in sys.modules and hasattr(x, "null_count"):
+        x = _of_arrow(x)
     try:
         array = np.asarray(x)
+        if array.dtype == object and array.ndim == 1 and len(array) and np.ndim(array[0]) == 1:
+            array = np.array(array.tolist())  # a column of rows, as pandas has them
     except ValueError as error:  # the rows differ in length
         raise InputError(f"Expected rows of numbers, all of one length: {error}") from error
     if array.dtype.kind in "OUSmM":
-        return _numbers(array)
+        return numbers_of(array)
     if array.dtype in _BYTES:
         raise InputError(
             f"These are bytes ({array.dtype} of shape {array.shape}) without their code, so they cannot be decoded:"
@@ -131,11 +152,26 @@ def as_floats(x: Any) -> np.ndarray:
     return array
 
 
+def vectors_of(column: Any) -> np.ndarray:
+    """The vectors [n, d] of an Arrow column of lists, or the uint8 codes of a column of bytes, without the nulls."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    column = (column.storage if isinstance(column, pa.ExtensionArray) else column).drop_null()
+    if pa.types.is_fixed_size_binary(column.type):
+        return np.frombuffer(b"".join(column.to_pylist()), np.uint8).reshape(len(column), -1 if len(column) else 0)
+    widths = pc.unique(pc.list_value_length(column)).to_pylist()
+    if len(widths) > 1:
+        raise InputError(f"The vectors are of different widths, {sorted(widths)[:2]}: embed them with one encoder.")
+    return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), *widths or [0])
+
+
 class _NotANumberError(InputError, TypeError):
     """Also a TypeError, which scikit-learn expects of estimators."""
 
 
-def _numbers(array: np.ndarray) -> np.ndarray:
+def numbers_of(array: np.ndarray) -> np.ndarray:
     """Objects and strings in float64; InputError names the first one that is no number."""
     if array.dtype.kind in "mM":
         raise InputError(f"Expected numbers, got dates or times ({array.dtype}): convert or drop these columns.")

@@ -5,14 +5,17 @@ Programs report any `JaxwhitenError` as one line on stderr and exit with the `ex
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import math
 import numbers
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+_REASON = 300  # characters, at most, of what another library says
 
 
 class JaxwhitenError(Exception):
@@ -48,6 +51,11 @@ class NonFiniteError(InputError):
     """
 
     rows: Sequence[int] = ()  # the texts whose vectors are not finite
+
+    @classmethod
+    def of_row(cls, row: int, what: str = "input") -> NonFiniteError:
+        """The error for a row of numbers."""
+        return cls(f"Row {row} of the {what} contains NaN or inf: remove or repair it.")
 
     @classmethod
     def of_texts(cls, rows: Sequence[int], texts: Sequence[Any] = (), first: int = 0) -> NonFiniteError:
@@ -135,6 +143,29 @@ class NotFittedError(_BadInputError, ValueError, AttributeError):
     """
 
 
+REASON = "\0"  # in a message of `turning`: what the error says, in one line
+
+
+@contextlib.contextmanager
+def turning(error: type[Exception], message: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turns errors of these kinds in the block into an error of this library, whose message has a place for `REASON`.
+
+    Without kinds all errors are turned, for libraries that raise many types; but those of this library pass.
+
+    >>> with turning(DataError, f"scores.npy: not readable ({REASON}).", ValueError):
+    ...     float("two")
+    Traceback (most recent call last):
+    jaxwhiten.errors.DataError: scores.npy: not readable (could not convert string to float: 'two').
+    """
+    try:
+        yield
+    except Exception as cause:
+        if not isinstance(cause, kinds or Exception) or (not kinds and isinstance(cause, JaxwhitenError)):
+            raise
+        reason = getattr(cause, "strerror", None) or " ".join(str(cause).split()) or type(cause).__name__
+        raise error(message.replace(REASON, reason[:_REASON])) from cause
+
+
 def not_fitted(estimator: object) -> NotFittedError:
     """The error for an estimator used before `fit`.
 
@@ -182,7 +213,68 @@ def is_number(value: Any, kind: Any = numbers.Real) -> bool:
     >>> is_number(0.5), is_number(True), is_number(float("nan"))
     (True, False, False)
     """
-    return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        return False
+    return isinstance(value, numbers.Integral) or math.isfinite(value)
+
+
+class Bounds(NamedTuple):
+    """What the value of a parameter may be: a finite number between bounds, whose type is that of the lower one.
+
+    >>> Bounds(1, 64).check("k", 0)
+    Traceback (most recent call last):
+    jaxwhiten.errors.InputError: k=0: expected an integer from 1 to 64.
+    >>> Bounds(0.0, 1.0, names=("oas",))("0.5")
+    0.5
+    """
+
+    low: int | float = 0.0  # with False and True as the bounds, the value is one of them
+    high: int | float | None = None
+    above: bool = False  # whether the lower bound itself is excluded
+    below: bool = False  # whether the upper bound itself is excluded
+    names: tuple[str, ...] = ()  # that may stand for a number
+    none: bool = False  # whether None may
+    noun: str = ""  # of the values in messages, such as "seconds"
+
+    @property
+    def kind(self) -> type:
+        return type(self.low)
+
+    @property
+    def words(self) -> str:
+        """What is expected, in words."""
+        if self.kind is bool:
+            return "True or False"
+        low, high = (bound if self.kind is int else f"{bound:g}" for bound in (self.low, self.high or 0))
+        if self.high is not None and not self.above and not self.below:
+            limits = f"from {low} to {high}"
+        else:
+            limits = f"above {low}" if self.above else f"of at least {low}"
+            limits += "" if self.high is None else f", below {high}" if self.below else f", at most {high}"
+        noun = self.noun or ("an integer" if self.kind is int else "a number")
+        return " or ".join((*map(repr, self.names), f"{noun} {limits}"))
+
+    def hold(self, value: Any) -> bool:
+        """Whether a value is valid."""
+        if value is None or isinstance(value, str | bool):
+            return (self.none and value is None) or value in self.names or type(value) is self.kind is bool
+        if self.kind is bool or not is_number(value, numbers.Integral if self.kind is int else numbers.Real):
+            return False
+        high = math.inf if self.high is None else self.high
+        return bool(self.low < value if self.above else self.low <= value) and bool(
+            value < high if self.below else value <= high
+        )
+
+    def check(self, name: str, value: Any, error: type[JaxwhitenError] = InputError) -> None:
+        """Raises an error that names the parameter, unless the value is valid."""
+        if not self.hold(value):
+            raise error(f"{name}={value!r}: expected {self.words}.")
+
+    def __call__(self, text: str) -> Any:
+        """The value that a text stands for; ValueError if it is no such value, whatever its size."""
+        if self.none and text == "none":
+            return None
+        return text if text in self.names else self.kind(text)
 
 
 def check_share(name: str, value: Any) -> None:
@@ -190,8 +282,7 @@ def check_share(name: str, value: Any) -> None:
 
     >>> check_share("beta", 0.5)
     """
-    if not (is_number(value) and 0 <= value <= 1):
-        raise InputError(f"{name}={value!r}: expected a number from 0 to 1.")
+    Bounds(0.0, 1.0).check(name, value)
 
 
 def check_integer(name: str, value: Any, least: int, most: int | None = None) -> None:
@@ -199,9 +290,7 @@ def check_integer(name: str, value: Any, least: int, most: int | None = None) ->
 
     >>> check_integer("k", 64, least=1)
     """
-    if not (is_number(value, numbers.Integral) and value >= least and (most is None or value <= most)):
-        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise InputError(f"{name}={value!r}: expected an integer {limits}.")
+    Bounds(least, most).check(name, value)
 
 
 def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:

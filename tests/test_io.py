@@ -6,6 +6,7 @@ import math
 import os
 import re
 import time
+from pathlib import Path
 from typing import TypedDict
 from unittest.mock import ANY
 
@@ -14,6 +15,7 @@ import pytest
 
 from jaxwhiten import io, records
 from jaxwhiten.errors import FormatError, ModelError, OutputError
+from jaxwhiten.parameters import bounded
 
 TENSORS = {"a": np.arange(6.0).reshape(2, 3), "b": np.ones(4, np.float32)}
 
@@ -85,6 +87,7 @@ def test_cache_dir_and_keys(monkeypatch, tmp_path):
 class Inner:
     score: float
     note: str | None = None
+    part: float = bounded(0.5, 0.0, 1.0)
 
 
 class Facts(TypedDict):
@@ -95,7 +98,8 @@ class Facts(TypedDict):
 def test_json_is_read_as_the_types_that_it_was_written_from():
     value: Facts = {"rows": 3, "inner": {"a": Inner(0.5), "b": Inner(math.nan, "odd")}}
     told = json.loads(json.dumps(records.to_json(value)))
-    assert told == {"rows": 3, "inner": {"a": {"score": 0.5}, "b": {"score": None, "note": "odd"}}}
+    parts = {"a": {"score": 0.5, "part": 0.5}, "b": {"score": None, "note": "odd", "part": 0.5}}
+    assert told == {"rows": 3, "inner": parts}
     found = records.from_json(Facts, told, "facts.json")
     assert found["inner"]["a"] == Inner(0.5)
     assert math.isnan(found["inner"]["b"].score)
@@ -106,17 +110,56 @@ def test_json_is_read_as_the_types_that_it_was_written_from():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rows": "3"}, "facts.json: rows: not what this version of jaxwhiten writes there. Mend it."),
-        ({"more": 1}, "facts.json: more: not what"),
-        ({"inner": [1]}, "facts.json: inner: not what"),
-        ({"inner": {"a": {}}}, "facts.json: inner: a: score: not what"),
-        ({"inner": {"a": {"score": "x"}}}, "facts.json: inner: a: score: not what"),
-        ({"inner": {"a": {"score": 1, "note": 2}}}, "facts.json: inner: a: note: not what"),
+        ({"rows": "3"}, "facts.json: rows: expected an integer, got '3'. Mend it."),
+        ({"more": 1}, "facts.json: more: unknown. Mend it."),
+        ({"inner": [1]}, "facts.json: inner: expected an object, got [1]. Mend it."),
+        ({"inner": {"a": {}}}, "facts.json: inner: a: score: missing. Mend it."),
+        ({"inner": {"a": {"score": "x"}}}, "facts.json: inner: a: score: expected a number, got 'x'. Mend it."),
+        ({"inner": {"a": {"score": 1, "note": 2}}}, "facts.json: inner: a: note: expected text, got 2. Mend it."),
     ],
 )
 def test_json_of_other_types_is_refused_by_its_entry(change, message):
     with pytest.raises(FormatError, match=re.escape(message)):
         records.from_json(Facts, {"rows": 3, "inner": {}} | change, "facts.json", "Mend it.")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read (no such file). Mend it."),
+        ("a folder", "cannot be read (no such file). Mend it."),
+        ("a pipe", "cannot be read (no such file). Mend it."),
+        (b"\xff", "cannot be read ('utf-8' codec"),
+        (b"{", "not readable as JSON (Expecting property name"),
+        (b"[" * 100_000, "not readable as JSON (maximum recursion"),
+        (b"9" * 5000, "not readable as JSON (Exceeds the limit"),
+        (b"[]", "expected an object, got []. Mend it."),
+        (b'{"rows": 1}', "inner: missing. Mend it."),
+        (b'{"rows": 1, "inner": {"a": {"score": 1, "part": 2}}}', "part: expected a number from 0 to 1, got 2"),
+    ],
+)
+def test_files_of_json_are_refused_by_one_reader(tmp_path, content, message):
+    file = tmp_path / "facts.json"
+    if content == "a folder":
+        file.mkdir()
+    elif content == "a pipe":
+        os.mkfifo(file)
+    elif content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ModelError, match=re.escape(f"{file}: ") + ".*" + re.escape(message)):
+        records.read(file, Facts, "Mend it.", error=ModelError)
+
+
+def test_nothing_else_reads_files_of_json():
+    # What checks an encoder independently shares no code with it, and a cache of vectors is made anew if it is damaged.
+    apart = {"records.py", "encoding/verification.py", "encoding/store.py"}
+    root = Path(io.__file__).parent.parent
+    found = {
+        str(file.relative_to(root))
+        for file in root.rglob("*.py")
+        if re.search(r"json\.loads?\([^)]*(read_text|read_bytes|file\))", file.read_text())
+    }
+    assert found == apart - {"records.py"}
 
 
 def test_a_file_is_hashed_once_for_its_identity(tmp_path, monkeypatch):

@@ -8,7 +8,6 @@ made again. In JSON an undefined score is null; a field that is None by default 
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -68,8 +67,8 @@ class Run(Generic[HeaderT, RowT]):
           FormatError: A file is missing, damaged, or written by another version or program.
         """
         folder = Path(folder)
-        found = _read_json(folder / _HEADER)
-        if not isinstance(found, dict) or "program" not in found:
+        found = records.read(folder / _HEADER, dict[str, Any], _REMEDY)
+        if "program" not in found:
             raise FormatError(f"{folder / _HEADER}: not the header of a run; was it written by an evaluation?")
         program, version = found["program"], found.get("format_version")
         if program not in _KINDS or version != results.FORMAT_VERSION:
@@ -79,7 +78,7 @@ class Run(Generic[HeaderT, RowT]):
             )
         header_type, row_type = _KINDS[program]
         header = records.from_json(header_type, found, folder / _HEADER, _REMEDY)
-        rows = records.from_json(list[row_type], _read_json(folder / _RESULTS), folder / _RESULTS, _REMEDY)  # type: ignore[valid-type]
+        rows = records.read(folder / _RESULTS, list[row_type], _REMEDY)  # type: ignore[valid-type]
         file = folder / _FIGURES
         return cls(header, rows, io.load_tensors(file, kind="figures")[0] if file.is_file() else {})
 
@@ -88,10 +87,3 @@ STSRun = Run[results.STSHeader, results.STSRow]
 RetrievalRun = Run[results.RetrievalHeader, results.RetrievalRow]
 CodesRun = Run[results.CodesHeader, results.CodeRow]
 StaticRun = Run[results.StaticHeader, results.StaticRow]
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FormatError(f"{path}: cannot be read ({error}). Run the evaluation again.") from error

@@ -15,6 +15,7 @@ import numpy as np
 from jaxwhiten.arrays import check_finite
 from jaxwhiten.codes.code import Code, Constants, Plan
 from jaxwhiten.errors import InputError
+from jaxwhiten.io import take
 from jaxwhiten.shapes import Float32
 from jaxwhiten.shapes import UInt8 as Bytes
 from jaxwhiten.space import Origin
@@ -62,9 +63,7 @@ class PlainCode(Code):
         return {"low": self.low_, "high": self.high_}
 
     def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
-        self.low_, self.high_ = tensors["low"], tensors["high"]
-        if any(array.shape != (d,) or array.dtype != np.float64 for array in (self.low_, self.high_)):
-            raise ValueError("arrays of other shapes")
+        self.low_, self.high_ = take(tensors, "float64", low=(d,), high=(d,))
 
 
 class ScalarCode(PlainCode):

@@ -12,13 +12,14 @@ import numpy as np
 
 from jaxwhiten.codes.code import Code, Constants, Plan, packed, unpacked
 from jaxwhiten.codes.gaussian import Design, bound, design, nearest_on_cores, nearest_on_device
-from jaxwhiten.errors import FormatError, InputError, check_integer
+from jaxwhiten.errors import REASON, FormatError, InputError, turning
 from jaxwhiten.io import PathLike, load_tensors
+from jaxwhiten.parameters import bounded
 from jaxwhiten.shapes import Float32, Float64, UInt8
 from jaxwhiten.space import Known, Origin, check_origin
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import parameters
+from jaxwhiten.whitening.estimator import INVALID, parameters
 
 _SAMPLES = 512  # of a normal distribution, for expectations under it
 _BITS, _POINTS = 4, 16  # of a group: half a byte
@@ -90,7 +91,7 @@ class SpectrumCode(Code):
     name = "spectrum"
     _seed = 0  # of the codebooks: a constant, so that equal moments give equal codes
 
-    bytes: int = 48
+    bytes: int = bounded(48, 1)
 
     def fit(self: S, X: Any, y: Any = None, *, mean: Any = None) -> S:
         """Learns from moments, from a whitening, or from rows, and forgets earlier ones.
@@ -127,7 +128,7 @@ class SpectrumCode(Code):
         self._state = _State(axes.partial_fit(X), {})
 
     def _check_params(self, d: int) -> None:
-        check_integer("bytes", self.bytes, least=1)
+        super()._check_params(d)
         if 2 * self.bytes > d:
             raise InputError(f"bytes={self.bytes}: expected at most {d // 2}, half a byte per dimension.")
 
@@ -262,10 +263,8 @@ def load_first_version(path: PathLike) -> tuple[Whitening, SpectrumCode] | None:
         return None
     if "settings" not in tensors:
         return None
-    try:
+    with turning(FormatError, f"{path}: not a valid {SpectrumCode.name} file ({REASON}). Rewrite it.", *INVALID):
         return _of_first_version(tensors, header["provenance"])
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise FormatError(f"{path}: not a valid {SpectrumCode.name} file ({error}). Rewrite it.") from error
 
 
 def _of_first_version(tensors: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> tuple[Whitening, SpectrumCode]:

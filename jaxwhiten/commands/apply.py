@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from jaxwhiten.commands.arguments import Report, add, add_knobs, load_whitening
+from jaxwhiten.commands.arguments import VECTORS, Place, Report, Source, add, add_knobs, load_whitening
 from jaxwhiten.errors import InputError, MismatchError
 
 _BLOCK_BYTES = 256 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "whitening", "a saved whitening or code")
-    add(parser, "vectors", "a .npy file [n, d]; it is memory-mapped, so it may exceed the memory")
-    add(parser, "-o --output OUTPUT", ".npy, .parquet or .jsonl; - for JSON lines on stdout", required=True)
+    add(parser, "whitening", "a saved whitening or code", type=Source)
+    add(parser, "vectors", "a .npy file [n, d]; it is memory-mapped, so it may exceed the memory", type=Source)
+    what = ".npy, .parquet or .jsonl; - for JSON lines on stdout"
+    add(parser, "-o --output OUTPUT", what, type=Place.file(endings=VECTORS), required=True)
     add_knobs(parser)
     add(parser, "--normalize", "scale the vectors to unit length")
 
@@ -25,9 +26,8 @@ def run(args: argparse.Namespace) -> Report | None:
     from jaxwhiten.arrays import as_matrix, normalize, work_dtype
     from jaxwhiten.bars import Progress
     from jaxwhiten.codes import Code
-    from jaxwhiten.commands.vectors import check_output, open_vectors, vector_writer, written
+    from jaxwhiten.commands.vectors import open_vectors, vector_writer, written
 
-    check_output(args.output)
     vectors = open_vectors(args.vectors)
     fitted = load_whitening(args.whitening, args)
     code = fitted if isinstance(fitted, Code) else None

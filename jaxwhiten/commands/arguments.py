@@ -6,16 +6,15 @@ import argparse
 import contextlib
 import csv
 import itertools
-import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from jaxwhiten import engines
-from jaxwhiten.errors import InputError, OutputError, optional, unknown_name
+from jaxwhiten.errors import Bounds, InputError, OutputError, check_name, unknown_name
 from jaxwhiten.parameters import WHITENING
 
 if TYPE_CHECKING:
@@ -39,6 +38,8 @@ _PASSWORD = re.compile(
     r"""://[^\s'"]*@|(?i:(\w*(?:password|passwd|pwd|token|secret|api_?key)\s*=\s*)(?!\*)('[^']*'|[^\s&;,'"]+))"""
 )
 
+STDOUT = "-"
+VECTORS = (".npy", ".parquet", ".jsonl")  # endings of files of vectors
 _NO_OPTION = "\0"  # before the words after `--`; no argument of a process has it
 
 
@@ -81,7 +82,73 @@ def _restored(value: Any) -> Any:
     """The value of an argument without `_NO_OPTION`."""
     if isinstance(value, list):
         return list(map(_restored, value))
-    return value.removeprefix(_NO_OPTION) if isinstance(value, str) else value
+    marked = isinstance(value, str) and value.startswith(_NO_OPTION)
+    return type(value)(value.removeprefix(_NO_OPTION)) if marked else value
+
+
+class Source(str):
+    """What a command reads: a file, a folder, a pattern of them, or the name of a model."""
+
+
+class Place(str):
+    """A file or folder that a command writes. `check_places` finds it, and what would be lost by it, by their types.
+
+    What its methods return checks a place as the argument is parsed, before any work.
+    """
+
+    @classmethod
+    def file(cls, kind: str = "", endings: Collection[str] = ()) -> Callable[[str], Place]:
+        """Files of a kind that `io.check_file` knows, or with one of these endings; `-` is JSON lines on stdout."""
+
+        def place(path: str) -> Place:
+            ending = Path(path).suffix.lower()
+            if path == STDOUT and ".jsonl" in endings:
+                return cls(path)
+            if endings:
+                check_name(f"ending of the output {path}:", ending, endings)
+            from jaxwhiten import io
+
+            io.check_file(path, kind)
+            return cls(path)
+
+        return place
+
+    @classmethod
+    def folder(cls, kind: str = "model", what: str = "the output is a folder") -> Callable[[str], Place]:
+        """Folders of a kind that `io.whole_folder` may write; their names do not end like those of files."""
+
+        def place(path: str) -> Place:
+            ending = re.fullmatch(r"\.[A-Za-z]\w*", Path(path).suffix)  # but not that of a model's name, such as v1.5
+            if ending and not path.endswith("/") and not Path(path).is_dir():
+                raise InputError(f"{path}: {what}, not a {ending[0]} file; a folder name with a dot must end with /.")
+            from jaxwhiten import io
+
+            io.check_folder(path, kind)
+            return cls(path)
+
+        return place
+
+
+def check_places(args: argparse.Namespace) -> None:
+    """Raises InputError for a place that would replace a source of the same run, or another place."""
+    named = list(_paths(args, Source))
+    for name, place in _paths(args, Place):
+        real = os.path.realpath(place)
+        for other, value in named:
+            read = os.path.realpath(value)
+            inside = os.path.exists(read) and os.path.commonpath([real, read])
+            if real == read or (inside and (inside == real or (inside == read and os.path.exists(real)))):
+                what = f"{other}={str(value)!r}" if other not in ("input", "inputs") else f"the input {value}"
+                raise InputError(f"{place}: would replace {what}. Specify a different `{name}`.")
+        named.append((name, place))
+
+
+def _paths(args: argparse.Namespace, kind: type[str]) -> Iterator[tuple[str, str]]:
+    """The values of a type, with the names of their arguments."""
+    for name, value in vars(args).items():
+        for path in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(path, kind) and path != STDOUT:
+                yield name, path
 
 
 class Parser(argparse.ArgumentParser):
@@ -114,6 +181,23 @@ class Parser(argparse.ArgumentParser):
             setattr(found, name, _restored(value))
         return found, rest
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Converts a text by the `type` of its argument; the errors of a `Place` and of `Bounds` stay as they are."""
+        if isinstance(action.type, Bounds):
+            try:
+                value = action.type(arg_string)
+            except ValueError:
+                message = f"{arg_string!r} is not valid: expected {action.type.words}"
+                raise argparse.ArgumentError(action, message) from None
+            action.type.check(action.dest, value)
+            return value
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError as error:
+            if isinstance(error.__context__, InputError):
+                raise error.__context__ from None
+            raise
+
     def options(self) -> list[str]:
         """All options, in the order in which they were added."""
         return list(self._option_string_actions)
@@ -138,7 +222,7 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_
     """Adds --model and the options of encoding; without a default if a file records how its vectors were made."""
     defaults = (default, "auto (from the model folder)", "from the model folder", engines.FASTEST, "float32")
     model, pooling, length, engine, dtype = defaults if default else ["as recorded in the file"] * 5
-    add(parser, "--model MODEL", f"Hugging Face model ID or folder; default: {model}", default=default)
+    add(parser, "--model MODEL", f"Hugging Face model ID or folder; default: {model}", type=Source, default=default)
     add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: {pooling}", default=default and "auto")
     add(parser, "--max-length TOKENS", f"tokens per text; default: {length}", type=tokens)
     add(parser, "--engine ENGINE", f"{engines.HELP}; default: {engine}", default=default and engines.FASTEST)
@@ -149,18 +233,6 @@ def tokens(text: str) -> int:
     if (length := int(text)) < 3:
         raise argparse.ArgumentTypeError(f"expected at least 3 tokens, got {length}")
     return length
-
-
-def check_plot(path: str | None) -> None:
-    """Raises InputError for an ending other than .png, a file of another kind, or a missing matplotlib."""
-    if path is None:
-        return
-    if Path(path).suffix.lower() != ".png":
-        raise unknown_name(f"file extension of the plot {path}:", Path(path).suffix, [".png"])
-    optional("matplotlib", "eval", "Drawing a plot")
-    from jaxwhiten import io
-
-    io.check_file(path)
 
 
 def listed(text: str) -> list[str]:
@@ -181,71 +253,23 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False, dimensi
         add(parser, "-k --dimension K", what, dest="n_components", type=int)
     for knob in WHITENING:
         if knob.name != "n_components":
-
-            def parsed(text: str, parse: Callable[[str], Any] = knob.parse, help: str = knob.help) -> Any:
-                try:
-                    return parse(text)
-                except ValueError:
-                    raise argparse.ArgumentTypeError(f"{text!r} is not valid: {help}") from None
-
             default = ("none" if knob.default is None else f"{knob.default:g}") if fitting else "from the file"
             if fitting and knob.name == "gamma":
                 default = "0.25, or 1 for an encoder not fine-tuned for similarity"
             flag = f"--{knob.name.replace('_', '-')}"
-            add(parser, f"{flag} {knob.name.upper()}", f"{knob.help}; default: {default}", type=parsed)
-
-
-# Arguments that name what a command reads, and what it writes.
-_READ = (
-    *("input", "inputs", "file", "files", "vectors", "whitening", "model", "sentences", "corpus", "pairs", "index"),
-    *("rows", "dev", "data", "held_out_pairs", "data_dir"),
-)
-_WRITTEN = ("output", "moments", "plot", "into")
-
-
-def check_outputs(args: argparse.Namespace) -> None:
-    """Raises InputError for an output that would replace an input of the same run, or its other output."""
-    named: list[tuple[str, str]] = [(name, value) for name in _READ for value in _paths(getattr(args, name, None))]
-    for name in _WRITTEN:
-        for path in _paths(getattr(args, name, None)):
-            real = os.path.realpath(path)
-            for other, value in named:
-                read = os.path.realpath(value)
-                inside = os.path.exists(read) and os.path.commonpath([real, read])
-                if real == read or (inside and (inside == real or (inside == read and os.path.exists(real)))):
-                    what = f"{other}={value!r}" if other not in ("input", "inputs") else f"the input {value}"
-                    raise InputError(f"{path}: would replace {what}. Specify a different `{name}`.")
-            named.append((name, path))
-
-
-def _paths(value: Any) -> list[str]:
-    return [path for path in (value if isinstance(value, list) else [value]) if isinstance(path, str) and path != "-"]
-
-
-def check_folder(path: str, what: str = "the output is a folder", kind: str = "model") -> None:
-    """Raises InputError for an output with the ending of a file, or a folder that `io.whole_folder` may not write."""
-    ending = re.fullmatch(r"\.[A-Za-z]\w*", Path(path).suffix)  # but not the end of a model's name, such as v1.5
-    if ending and not path.endswith("/") and not Path(path).is_dir():
-        raise InputError(f"{path}: {what}, not a {ending[0]} file; a folder name with a dot must end with /.")
-    from jaxwhiten import io
-
-    io.check_folder(path, kind)
+            add(parser, f"{flag} {knob.name.upper()}", f"{knob.help}; default: {default}", type=knob.bounds)
 
 
 def knobs(args: argparse.Namespace) -> dict[str, Any]:
     """The parameters of a whitening that were given on the command line."""
     values = {knob.name: getattr(args, knob.name, None) for knob in WHITENING}
-    for name, value in values.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"{name}={value}: expected a number from 0 to 1.")
     return {name: value for name, value in values.items() if value is not None}
 
 
 def check_sizes(args: argparse.Namespace, dimension: int) -> None:
     """Raises InputError for a -k or --bytes that vectors of this dimension cannot have, before they are computed."""
     for name in ("n_components", "bytes"):
-        if (value := getattr(args, name, None)) is not None and not 1 <= value <= dimension:
-            raise InputError(f"{name}={value}: expected an integer from 1 to {dimension}.")
+        Bounds(1, dimension, none=True).check(name, getattr(args, name, None))
 
 
 def values_of(option: str, words: list[str], read: Callable[[str], Any], expected: str) -> dict[str, Any]:

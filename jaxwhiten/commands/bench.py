@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from jaxwhiten.commands.arguments import Report, add
+from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.errors import JaxwhitenError
 
 _ROUNDS, _QUERIES = 3, 50
@@ -14,8 +14,14 @@ _CLOSE = 0.999  # mean cosine to float32 of what is recommended
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model", "Hugging Face model ID or folder")
-    add(parser, "input", "texts like yours, in a format that encode reads; default: 780 shipped sentences", nargs="?")
+    add(parser, "model", "Hugging Face model ID or folder", type=Source)
+    add(
+        parser,
+        "input",
+        "texts like yours, in a format that encode reads; default: 780 shipped sentences",
+        type=Source,
+        nargs="?",
+    )
 
 
 def run(args: argparse.Namespace) -> Report:

@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 
 from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
-from jaxwhiten.commands.arguments import Parser, Report, add, check_outputs, in_flags, one_line
-from jaxwhiten.errors import InputError, JaxwhitenError, unknown_name
+from jaxwhiten.commands.arguments import Parser, Report, add, check_places, in_flags, one_line
+from jaxwhiten.errors import InputError, JaxwhitenError, check_name
 from jaxwhiten.records import to_json
 
 COMMANDS = {
@@ -99,8 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments[arguments.index(command)] = command = _ALIASES[command]
     flags: dict[str, str] = {}
     try:
-        if command is not None and command not in COMMANDS:
-            raise unknown_name("command", command, COMMANDS)
+        if command is not None:
+            check_name("command", command, COMMANDS)
         top, own = parser(command)
         flags = own.flags()
         args = top.parse_args(arguments)
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _cut().clear()
         with warnings.catch_warnings(), quiet(args.quiet):
             warnings.showwarning = functools.partial(show_warning, flags=flags)
-            check_outputs(args)
+            check_places(args)
             show(_module(args.command).run(args), args.json)
             say_cut()
     except JaxwhitenError as error:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from jaxwhiten.commands.arguments import Report, add, add_model, add_tuned, check_folder, load_encoder
+from jaxwhiten.commands.arguments import Place, Report, Source, add, add_model, add_tuned, load_encoder
 from jaxwhiten.commands.texts import nonempty, sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "model folder to write, for --model of every command; sentence-transformers and model2vec"
-    add(parser, "-o --output FOLDER", f"{what} load it, too", required=True)
+    add(parser, "-o --output FOLDER", f"{what} load it, too", type=Place.folder(), required=True)
     what = "sentences for token counts and for fitting the teacher's vectors: .txt (one per line),"
     what += " .tsv, .csv, .jsonl or .parquet, - for stdin; default: none, and Zipf's law, as for fewer than 300"
-    add(parser, "--corpus FILE", what)
+    add(parser, "--corpus FILE", what, type=Source)
     add(parser, "--column NAME", "text column of a table", action="append")
     add(parser, "-k --dimension K", "dimensions to keep; default: 256", dest="k", type=int, default=256)
     add(parser, "--gamma GAMMA", "power of the whitening, 0 to 1; default: 1", type=float, default=1.0)
@@ -29,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    check_folder(args.output)
     corpus = None
     if args.corpus is not None:
         corpus = nonempty((t for t in sentences(args.corpus, None, args.column) if t.strip()), args.corpus)

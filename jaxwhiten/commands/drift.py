@@ -6,7 +6,7 @@ import argparse
 import random
 from typing import Any
 
-from jaxwhiten.commands.arguments import Report, add
+from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.commands.texts import add_texts, nonempty, sentences
 from jaxwhiten.errors import MismatchError
 
@@ -20,9 +20,9 @@ _DOCUMENTS = 10_000  # of an index without a fit, drawn at random
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "index", "a folder that `jaxwhiten index` wrote")
+    add(parser, "index", "a folder that `jaxwhiten index` wrote", type=Source)
     add_texts(parser, "new texts")
-    add(parser, "--model MODEL", "Hugging Face model ID or folder of the encoder, if it has moved")
+    add(parser, "--model MODEL", "Hugging Face model ID or folder of the encoder, if it has moved", type=Source)
 
 
 def run(args: argparse.Namespace) -> Report:

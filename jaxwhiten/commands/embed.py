@@ -5,31 +5,31 @@ from __future__ import annotations
 import argparse
 import collections
 
-from jaxwhiten import io
-from jaxwhiten.commands.arguments import Report, add, add_model, add_tuned, load_encoder
+from jaxwhiten.commands.arguments import Place, Report, Source, add, add_model, add_tuned, load_encoder
 from jaxwhiten.commands.texts import add_format, sources
-from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.errors import Bounds, DataError, InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "files, folders or patterns with *: .txt (one text per line), .tsv, .csv, .jsonl or .parquet"
-    add(parser, "inputs", what, nargs="+", metavar="INPUT")
-    add(parser, "-o --output DIR", "folder for the shards; rerun the command to resume", required=True)
+    add(parser, "inputs", what, type=Source, nargs="+", metavar="INPUT")
+    add(parser, "-o --output DIR", "folder for the shards; rerun the command to resume", type=Place, required=True)
     add_format(parser)
     add(parser, "--id COLUMN", "ID column of a table; default: FILE:LINE below the common folder", dest="ids")
     add_model(parser)
     add_tuned(parser)
     add(parser, "--runner RUNNER", "local, or ray; default: local", default="local")
-    add(parser, "--workers N", "number of Ray workers; default: 2", type=int, default=2)
+    add(parser, "--workers N", "number of Ray workers; default: 2", type=Bounds(1), default=2)
     add(parser, "--float16", "keep vectors in float16; default: float32")
     add(
         parser,
         "--part-rows N",
         "rows per shard; a killed run loses only unfinished ones; default: 65536",
-        type=int,
+        type=Bounds(1),
         default=65_536,
     )
-    add(parser, "--moments FILE", "also write the moments of all vectors, for `jaxwhiten fit` and `merge`")
+    moments = "also write the moments of all vectors, for `jaxwhiten fit` and `merge`"
+    add(parser, "--moments FILE", moments, type=Place.file("moments"))
     add(
         parser,
         "--skip-bad",
@@ -46,14 +46,10 @@ def run(args: argparse.Namespace) -> Report:
 
     if pipe := next(filter(is_pipe, args.inputs), None):
         raise InputError(f"{pipe}: is a pipe, which cannot be resumed: save what it sends in a file, or use `encode`.")
-    if min(args.part_rows, args.workers) < 1:
-        raise InputError("--part-rows and --workers must be at least 1.")
     files = sources(args.inputs, args.format, args.column, args.ids)
     twice, count = collections.Counter(file.path for file in files).most_common(1)[0]
     if count > 1:
         raise InputError(f"{twice}: is listed twice, so its rows would have the same IDs. List it once.")
-    if args.moments:
-        io.check_file(args.moments, "moments")
     how = {
         "part_rows": args.part_rows,
         "float16": args.float16,

@@ -8,27 +8,26 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from jaxwhiten.commands.arguments import Report, add, add_knobs, add_model, whitened_encoder
+from jaxwhiten.commands.arguments import VECTORS, Place, Report, Source, add, add_knobs, add_model, whitened_encoder
 from jaxwhiten.commands.texts import add_texts, nonempty, sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_texts(parser)
     endings = ".npy (float32, or uint8 codes), .parquet (text and embedding) or .jsonl; - for JSON lines on stdout"
-    add(parser, "-o --output OUTPUT", endings, required=True)
+    add(parser, "-o --output OUTPUT", endings, type=Place.file(endings=VECTORS), required=True)
     add_model(parser)
-    add(parser, "--whitening FILE", "a saved whitening or code to apply to the vectors")
+    add(parser, "--whitening FILE", "a saved whitening or code to apply to the vectors", type=Source)
     add_knobs(parser)
     add(parser, "--normalize", "scale the vectors to unit length")
     add(parser, "--block N", "sentences held at once; default: 16384", dest="block_size", type=int, default=16_384)
 
 
 def run(args: argparse.Namespace) -> Report | None:
-    from jaxwhiten.commands.vectors import check_output, vector_writer, written
+    from jaxwhiten.commands.vectors import vector_writer, written
     from jaxwhiten.head import Normalize
     from jaxwhiten.progress import note
 
-    check_output(args.output)
     texts = nonempty(sentences(args.input, args.format, args.column), args.input)
     encoder = whitened_encoder(args, normalize=args.normalize)
     if args.normalize and not args.whitening:

@@ -7,12 +7,13 @@ import re
 from pathlib import Path
 
 from jaxwhiten.commands.arguments import (
+    Place,
     Report,
+    Source,
     add,
     add_knobs,
     add_model,
     add_tuned,
-    check_folder,
     knobs,
     load_encoder,
     load_plain_whitening,
@@ -33,17 +34,17 @@ FORMATS = ("sentence-transformers", "onnx", "faiss", "int8", *DATABASES)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: {FORMATS[0]}", default=FORMATS[0])
-    add(parser, "-o --output DIR", "the folder to write", required=True)
-    add(parser, "--whitening FILE", "a saved whitening; default: the one in the model's folder")
+    add(parser, "-o --output DIR", "the folder to write", type=Place, required=True)
+    add(parser, "--whitening FILE", "a saved whitening; default: the one in the model's folder", type=Source)
     add_knobs(parser)
     add_model(parser)
     add_tuned(parser)
-    add(parser, "--sentences FILE", "for int8: a file of calibration sentences")
+    add(parser, "--sentences FILE", "for int8: a file of calibration sentences", type=Source)
     add(parser, "--name NAME", "name of the model in its card; default: the folder's name")
     add(parser, "--score TASK=POINTS", 'for the card, such as "STS-B test=71.3"', action="append", default=[])
     add(parser, "--bytes N", "for a database: bytes per vector; default: 48", type=int)
-    add(parser, "--from IDX", "for a database: index with which --into is made level", dest="index")
-    add(parser, "--into PLACE", "database to fill from --from: a file, folder or connection string")
+    add(parser, "--from IDX", "for a database: index with which --into is made level", type=Source, dest="index")
+    add(parser, "--into PLACE", "database to fill from --from: a file, folder or connection string", type=Place)
     add(parser, "--keep", "only add missing documents to --into: change and remove none")
 
 
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> Report:
         raise InputError(
             f"--bytes, --from, --into and --keep require a database as the format: {', '.join(DATABASES)}."
         )
-    check_folder(args.output, kind=_KINDS.get(args.format, "database" if args.format in DATABASES else "model"))
+    Place.folder(_KINDS.get(args.format, "database" if args.format in DATABASES else "model"))(args.output)
     if args.format in DATABASES:
         return _database(args)
     scores = values_of("--score", args.score, float, 'TASK=POINTS, such as "STS-B test=71.3"')

@@ -8,14 +8,13 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten import io
 from jaxwhiten.commands.arguments import (
+    Place,
     Report,
     add,
     add_knobs,
     add_model,
     add_tuned,
-    check_folder,
     check_sizes,
     encode,
     knobs,
@@ -48,8 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
     """Adds --output, --moments and the parameters of the whitening."""
-    add(parser, f"-o --output {metavar}", what)
-    add(parser, "--moments FILE", "file for the moments, which can be merged and used to fit any setting")
+    add(parser, f"-o --output {metavar}", what, type=Place)
+    moments = "file for the moments, which can be merged and used to fit any setting"
+    add(parser, "--moments FILE", moments, type=Place.file("moments"))
     add_knobs(parser, fitting=True)
     add_tuned(parser)
     what = (
@@ -111,17 +111,15 @@ def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
         raise InputError("Nothing to write: pass --output PATH for a whitening, --moments FILE for moments, or both.")
     if not args.output and (knobs(args) or args.bytes is not None):
         raise InputError("-k, --beta, --gamma, --shrinkage and --bytes require a whitening: pass --output PATH, too.")
-    if args.moments:
-        io.check_file(args.moments, "moments")
     if not args.output:
         return
     ending = Path(args.output).suffix
     if not folder and (args.output.endswith("/") or Path(args.output).is_dir()):
         raise InputError(f"{args.output}: vectors alone give a whitening, a {_FILE} file; a folder needs sentences.")
     if ending == _FILE or not (ending or folder):
-        io.check_file(args.output, "whitening" if args.bytes is None else "spectrum")
+        Place.file("whitening" if args.bytes is None else "spectrum")(args.output)
     else:
-        check_folder(args.output, f"a whitening is a {_FILE} file or a model folder")
+        Place.folder(what=f"a whitening is a {_FILE} file or a model folder")(args.output)
 
 
 def write_outputs(

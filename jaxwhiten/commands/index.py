@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.commands.arguments import (
     DEFAULT_MODEL,
+    Place,
     Report,
+    Source,
     add,
     add_model,
     add_tuned,
@@ -34,9 +36,9 @@ _FIXED = (*_OF_TEXTS, "rescore", "option")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "texts, codes in a .npy file, or a folder written by `jaxwhiten embed`; with --remove, IDs"
     add_texts(parser, what, nargs="+")
-    add(parser, "-o --output DIR", "the folder to write; an index already there is replaced", required=True)
+    add(parser, "-o --output DIR", "the folder to write; an index already there is replaced", type=Place, required=True)
     add_model(parser)
-    add(parser, "--whitening FILE", "a saved whitening or code to put inside the index")
+    add(parser, "--whitening FILE", "a saved whitening or code to put inside the index", type=Source)
     add(parser, "--whiten", "fit a whitening on the texts themselves")
     add(parser, "-k --dimension K", "dimensions that the whitening keeps; default: all", dest="n_components", type=int)
     add(parser, "--gamma G", "fit a whitening with this exponent of the scaling, 0 to 1", type=float)
@@ -209,7 +211,7 @@ def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
 def _ids(args: argparse.Namespace) -> list[Any]:
     """The ids for --remove, or those in the file of --remove-file, exactly as written."""
     if args.remove:
-        return list(args.input)
+        return list(map(str, args.input))
     if args.ids:
         from jaxwhiten.datasets.chunks import whole_id
         from jaxwhiten.datasets.tables import as_table, table_rows

@@ -8,7 +8,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.commands.arguments import Report, add, check_plot
+from jaxwhiten.commands.arguments import Place, Report, Source, add
+from jaxwhiten.errors import optional
 
 if TYPE_CHECKING:
     from jaxwhiten.codes import Code
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "file", "a file of a whitening, a code or moments, or the folder of an index or a model")
-    add(parser, "--plot PNG", "draw the spectrum")
+    add(parser, "file", "a file of a whitening, a code or moments, or the folder of an index or a model", type=Source)
+    add(parser, "--plot PNG", "draw the spectrum", type=Place.file(endings=(".png",)))
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -26,7 +27,8 @@ def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.progress import note
     from jaxwhiten.whitening import spectrum
 
-    check_plot(args.plot)
+    if args.plot is not None:
+        optional("matplotlib", "eval", "Drawing a plot")
     kind, fitted = ("", None) if os.path.isdir(args.file) else load_fitted(args.file)
     if fitted is None or isinstance(fitted, Code):
         is_index = os.path.isfile(os.path.join(args.file, "header.json"))

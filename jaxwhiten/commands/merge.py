@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from jaxwhiten.commands.arguments import Report, add
+from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.commands.fit import add_outputs, check_outputs, write_outputs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "files", "moments files, such as `jaxwhiten fit` writes", nargs="+", metavar="FILE")
+    add(parser, "files", "moments files, such as `jaxwhiten fit` writes", type=Source, nargs="+", metavar="FILE")
     add_outputs(parser, "FILE", "the whitening to write, a .safetensors file")
 
 

@@ -8,6 +8,7 @@ import functools
 
 from jaxwhiten.commands.arguments import (
     Report,
+    Source,
     add,
     add_columns,
     add_knobs,
@@ -28,11 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "data",
         "a .tsv, .csv, .jsonl or .parquet table with two sentences and a score in each row, or with the columns query"
         " and document (or positive); or a BEIR folder",
+        type=Source,
     )
     add_columns(parser)
     add_model(parser)
     add_tuned(parser)
-    add(parser, "--versus MODEL", "Hugging Face model ID or folder of an encoder to compare with")
+    add(parser, "--versus MODEL", "Hugging Face model ID or folder of an encoder to compare with", type=Source)
     add(parser, "--bytes N,N", "sizes of codes to score, with int8 and binary vectors", type=integers, default=())
     add(
         parser,

@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from jaxwhiten.commands.arguments import Report, add, printable
+from jaxwhiten.commands.arguments import Report, Source, add, printable
 from jaxwhiten.commands.texts import as_stored, ids_in, stdin_lines
 from jaxwhiten.engines import HELP
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "index", "a folder that `jaxwhiten index` wrote")
+    add(parser, "index", "a folder that `jaxwhiten index` wrote", type=Source)
     add(parser, "query", "queries; without any, or with -, they are read from stdin, one per line", nargs="*")
     add(parser, "-k N", "results per query; default: 10", type=int, default=10)
-    add(parser, "--among FILE", "search only the documents whose IDs are in this file, one per line")
-    add(parser, "--model MODEL", "current location of the encoder, if it has moved")
+    add(parser, "--among FILE", "search only the documents whose IDs are in this file, one per line", type=Source)
+    add(parser, "--model MODEL", "current location of the encoder, if it has moved", type=Source)
     add(parser, "--engine ENGINE", f"{HELP}; default: as the index, any in float32")
-    add(parser, "--rerank FOLDER", "cross-encoder that re-ranks the results")
+    add(parser, "--rerank FOLDER", "cross-encoder that re-ranks the results", type=Source)
     add(parser, "--rerank-depth N", "results to re-rank; default: 100", type=int, default=100)
 
 

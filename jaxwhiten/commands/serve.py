@@ -8,34 +8,42 @@ import os
 import warnings
 from collections.abc import Iterator
 
-from jaxwhiten.commands.arguments import Report, add
+from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.engines import FASTEST, HELP
-from jaxwhiten.errors import InputError, check_integer, is_number
+from jaxwhiten.errors import Bounds, InputError
 
 KEY = "JAXWHITEN_API_KEY"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"If the environment variable {KEY} is set, requests must carry this key."
-    add(parser, "model", "Hugging Face model ID or folder")
-    add(parser, "--index DIR", "index of texts that this model encoded, for /search")
+    add(parser, "model", "Hugging Face model ID or folder", type=Source)
+    add(parser, "--index DIR", "index of texts that this model encoded, for /search", type=Source)
     add(parser, "--writable", "let requests add, update and remove documents of the index")
     add(parser, "--host ADDRESS", "address to listen on; default: 127.0.0.1", default="127.0.0.1")
-    add(parser, "--port PORT", "port to listen on, 0 for any free one; default: 8000", type=int, default=8000)
+    add(
+        parser,
+        "--port PORT",
+        "port to listen on, 0 for any free one; default: 8000",
+        type=Bounds(0, 65535),
+        default=8000,
+    )
     add(parser, "--name NAME", "name of the model in requests; default: the last part of MODEL")
     add(parser, "--engine ENGINE", f"{HELP}; default: {FASTEST}", default=FASTEST)
     add(parser, "--allow-origin ORIGIN", "origin of web pages that may call the server", action="append", default=[])
     names = "name by which requests may call the server, beside --host, localhost and IP addresses"
     add(parser, "--allow-host NAME", f"{names}; default: these, or any with a key", action="append", default=[])
-    add(parser, "--queue N", "texts that may wait before callers get 429; default: 4096", type=int, default=4096)
-    add(parser, "--timeout SECONDS", "seconds for a request to arrive; default: 60", type=float, default=60.0)
+    add(parser, "--queue N", "texts that may wait before callers get 429; default: 4096", type=Bounds(1), default=4096)
+    add(
+        parser,
+        "--timeout SECONDS",
+        "seconds for a request to arrive; default: 60",
+        type=Bounds(0.0, above=True, noun="seconds"),
+        default=60.0,
+    )
 
 
 def run(args: argparse.Namespace) -> Iterator[Report]:
-    check_integer("queue", args.queue, 1)
-    check_integer("port", args.port, 0, 65535)
-    if not is_number(args.timeout) or args.timeout <= 0:
-        raise InputError(f"timeout={args.timeout}: expected seconds above 0.")
     if args.writable and not args.index:
         raise InputError("`writable` changes an index: specify it with `index`.")
 

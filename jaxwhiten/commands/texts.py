@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxwhiten.commands import arguments
 from jaxwhiten.commands.arguments import add
 from jaxwhiten.errors import DataError, InputError, check_name
 
@@ -26,7 +27,7 @@ STDIN = "-"
 def add_texts(parser: argparse.ArgumentParser, what: str = "sentences", **settings: Any) -> None:
     """Adds the positional argument for the input, and `add_format`."""
     endings = ".txt (one per line), .tsv, .csv, .jsonl or .parquet, a folder of such files; - for stdin"
-    add(parser, "input", f"{what}: {endings}", **settings)
+    add(parser, "input", f"{what}: {endings}", type=arguments.Source, **settings)
     add_format(parser)
 
 

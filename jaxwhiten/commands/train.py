@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.commands.arguments import DEFAULT_MODEL, POOLINGS, Report, add, check_folder, tokens, values_of
+from jaxwhiten.commands.arguments import DEFAULT_MODEL, POOLINGS, Place, Report, Source, add, tokens, values_of
 from jaxwhiten.parameters import TrainingOptions
 
 if TYPE_CHECKING:
@@ -30,14 +30,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "rows",
         "a table with a row per example: .tsv, .csv, .jsonl or .parquet; for simcse and distil_… also .txt",
+        type=Source,
     )
     add(
         parser,
         "-o --output DIR",
         "folder for the trained model; logs and checkpoints go to DIR.training",
+        type=Place.folder(),
         required=True,
     )
-    add(parser, "--model MODEL", f"Hugging Face model ID or folder; default: {DEFAULT_MODEL}", default=DEFAULT_MODEL)
+    model = f"Hugging Face model ID or folder; default: {DEFAULT_MODEL}"
+    add(parser, "--model MODEL", model, type=Source, default=DEFAULT_MODEL)
     kinds = (
         "mnr (pairs, or triplets with a hard negative), cosent or cosine (scored pairs), softmax (pairs with a class)"
     )
@@ -53,14 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--max-length TOKENS", "tokens per text; default: from the model folder, or 128", type=tokens)
     add(parser, "--lora", f"train low-rank products of rank {RANK} instead of all parameters")
     dev = "a table of scored pairs that chooses the checkpoint, instead of held-out rows; its sentences are not trained"
-    add(parser, "--dev PAIRS", dev)
+    add(parser, "--dev PAIRS", dev, type=Source)
     add(parser, "--setting NAME=VALUE", "a setting of the objective, such as scale=20", action="append", default=[])
     add(parser, "--skip-invalid", "skip and count invalid rows")
     fields = {field.name: field for field in dataclasses.fields(TrainingOptions)}
     for name, flag in _FLAGS.items():
         default = fields[name].default
         what = f"{fields[name].metadata['help']}; default: {default}" if default else fields[name].metadata["help"]
-        add(parser, flag, what, dest=name, type=type(default))
+        add(parser, flag, what, dest=name, type=Source if flag.endswith(" MODEL") else type(default))
 
 
 def run(args: argparse.Namespace) -> Report | None:
@@ -69,7 +72,6 @@ def run(args: argparse.Namespace) -> Report | None:
     from jaxwhiten.progress import note, say
     from jaxwhiten.records import to_json
 
-    check_folder(args.output)
     given = {name: value for name in _FLAGS if (value := getattr(args, name)) is not None}
     settings = values_of("--setting", args.setting, float, "NAME=NUMBER")
     options = TrainingOptions(**given, settings=settings, lora=RANK if args.lora else 0)

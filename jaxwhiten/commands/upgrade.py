@@ -6,14 +6,14 @@ import argparse
 import shutil
 
 from jaxwhiten.bars import Progress
-from jaxwhiten.commands.arguments import Report, add, add_model, load_encoder
+from jaxwhiten.commands.arguments import Report, Source, add, add_model, load_encoder
 from jaxwhiten.errors import InputError
 
 _AT_ONCE = 1024  # texts embedded between two updates of the progress bar
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "index", "a folder that `jaxwhiten index` wrote")
+    add(parser, "index", "a folder that `jaxwhiten index` wrote", type=Source)
     add_model(parser, default=None)
     add(parser, "--candidates C", "documents that the new encoder ranks per query; default: 100", type=int)
     what = "embed N more documents now; the old vectors are removed after the last one"

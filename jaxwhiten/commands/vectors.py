@@ -18,30 +18,19 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten.arrays import column_of
 from jaxwhiten.coded import with_code
-from jaxwhiten.commands.arguments import Report
-from jaxwhiten.errors import DataError, check_name, optional
+from jaxwhiten.commands.arguments import STDOUT, Report
+from jaxwhiten.errors import REASON, DataError, optional, turning
 
-STDOUT = "-"
-ENDINGS = (".npy", ".parquet", ".jsonl")
 _CODE, _CHECKSUM = ".code.safetensors", "codes_sha256"  # ending of a code's file; its entry for the codes' checksum
 
 # Takes the sentences of a block (None if there are none) and their vectors.
 Write = Callable[[Sequence[str] | None, np.ndarray], None]
 
 
-def check_output(path: str) -> str:
-    """The ending that selects the format of vectors; `-` selects JSON lines."""
-    ending = ".jsonl" if path == STDOUT else Path(path).suffix.lower()
-    check_name(f"ending of the output {path}:", ending, ENDINGS)
-    if path != STDOUT:
-        io.check_file(path)
-    return ending
-
-
 @contextlib.contextmanager
 def vector_writer(path: str, dimension: int, dtype: np.dtype | type, code: Any = None) -> Iterator[Write]:
     """Opens a file for any number of vectors or codes; it gets its name after all of them are written."""
-    ending = check_output(path)
+    ending = Path(path).suffix.lower()
     if path == STDOUT:
         yield _json_lines(sys.stdout)
         return
@@ -118,12 +107,12 @@ def _json_lines(file: Any) -> Write:
 
 def open_vectors(path: str) -> np.ndarray:
     """Memory-maps a `.npy` file of vectors, or of codes whose code is in the file next to it."""
-    try:
+    unreadable = f"{path}: not a readable .npy file ({REASON})."
+    with (
+        turning(DataError, unreadable, OSError, ValueError),
+        turning(DataError, f"{path}: no such file.", FileNotFoundError),
+    ):
         array = io.map_array(path)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file.") from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not a readable .npy file ({' '.join(str(error).split())[:200]}).") from None
     if array.ndim != 2 or array.dtype.kind not in "fiu":
         raise DataError(f"{path}: holds {array.dtype} of shape {array.shape}, expected numbers [n, d].")
     if array.dtype.itemsize > 1:

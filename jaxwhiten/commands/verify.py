@@ -7,9 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxwhiten.commands.arguments import Report, add
+from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.commands.texts import sentences
-from jaxwhiten.errors import DataError, DataNotFoundError, InputError, JaxwhitenError, MissingDependencyError
+from jaxwhiten.errors import (
+    REASON,
+    DataError,
+    DataNotFoundError,
+    InputError,
+    JaxwhitenError,
+    MissingDependencyError,
+    turning,
+)
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -24,10 +32,10 @@ _MARKS = {True: "ok  ", None: "--  ", False: "FAIL"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "model folder or Hugging Face model ID, index, .npy file, whitening or moments file, or data folder"
-    add(parser, "path", f"{what}; default: check this installation", nargs="*")
+    add(parser, "path", f"{what}; default: check this installation", type=Source, nargs="*")
     against = f"{_PEER}: fail where a model cannot be compared with it; needs the extra parity"
     add(parser, "--against PEER", against, choices=[_PEER])
-    add(parser, "--texts FILE", "your own texts for that comparison, in a format that encode reads")
+    add(parser, "--texts FILE", "your own texts for that comparison, in a format that encode reads", type=Source)
 
 
 def run(args: argparse.Namespace) -> Iterator[Report]:
@@ -78,10 +86,8 @@ def _engine(name: str) -> str:
     from jaxwhiten.engines import engine_class
     from jaxwhiten.runtime.checks import Skipped
 
-    try:
+    with turning(Skipped, REASON, MissingDependencyError):
         return str(engine_class(name).installed())
-    except MissingDependencyError as error:
-        raise Skipped(str(error)) from error
 
 
 def _of_paths(paths: list[str], against: bool, texts: list[str]) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ import numpy as np
 from jaxwhiten.datasets import protocol, remote
 from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask
 from jaxwhiten.datasets.senteval import load_sample, read_task
-from jaxwhiten.errors import DataError, JaxwhitenError, optional
+from jaxwhiten.errors import REASON, DataError, JaxwhitenError, optional, turning
 from jaxwhiten.io import PathLike
 
 optional("tensorflow_datasets", "data", "Downloading and preparing data", "tensorflow-datasets")
@@ -105,7 +105,8 @@ def read_prepared(builder: STSBuilder) -> STSTask:
     """Reads every split of a prepared builder of one of `STS_TASKS`, with rows in the order of the files."""
     task = builder.builder_config.name
     splits = {}
-    try:
+    damaged = f"{builder.data_path}: the prepared data of {task} is damaged ({REASON}). Delete this folder and rerun."
+    with turning(DataError, damaged):  # the record reader raises exceptions of many types
         for split, counts in protocol.TASK_SPECS[task].counts.items():
             source = builder.as_data_source(split)
             rows = source.__getitems__(range(len(source)))
@@ -118,9 +119,4 @@ def read_prepared(builder: STSBuilder) -> STSTask:
                 subset=text["subset"],
                 score=np.array([row["score"] for row in rows], dtype=np.float64),
             )
-    except Exception as error:  # the record reader raises exceptions of many types
-        raise DataError(
-            f"{builder.data_path}: the prepared data of {task} is damaged ({str(error)[:120]}). Delete this folder and"
-            " rerun."
-        ) from error
     return STSTask(task, splits)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from jaxwhiten import io
 from jaxwhiten.datasets.tables import table_rows
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
-from jaxwhiten.errors import DataError
+from jaxwhiten.errors import REASON, DataError, turning
 
 MAX_TEXT = 1 << 20  # characters; a longer text is a file in the wrong place
 
@@ -37,10 +37,8 @@ class Source:
 
     def stat(self) -> list[int]:
         """The size and more, by which an unchanged file is recognized (`io.identity`)."""
-        try:
+        with turning(DataError, f"{self.path}: cannot be read ({REASON}): specify an existing file.", OSError):
             return [*io.identity(self.path)]
-        except OSError as error:
-            raise DataError(f"{self.path}: cannot be read ({error.strerror}): specify an existing file.") from None
 
     @property
     def key(self) -> tuple[str, str | None]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from jaxwhiten.bars import Progress
 from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import TaskSpec
-from jaxwhiten.errors import DataError, DataNotFoundError, OutputError, optional
+from jaxwhiten.errors import REASON, DataError, DataNotFoundError, OutputError, optional, turning
 from jaxwhiten.io import PathLike, atomic_path, content_key, sha256_file
 
 SENTEVAL_URL = "https://huggingface.co/datasets/princeton-nlp/datasets-for-simcse/resolve/main/senteval.tar"
@@ -91,8 +91,10 @@ def extract(archive: PathLike, folder: PathLike, wanted: Iterable[str]) -> None:
     """
     archive, folder, missing = Path(archive), Path(folder), set(wanted)
     try:
-        # Mode "r:" accepts no compression, so no member can unpack to more than the archive's own size.
-        with tarfile.open(archive, "r:") as tar:
+        # Mode "r:" accepts no compression, so no member can unpack to more than the archive's own size. Damaged headers
+        # raise many types: TarError, ValueError, OverflowError.
+        damaged = f"{archive}: damaged, or not an uncompressed tar archive ({REASON})."
+        with turning(DataError, damaged), tarfile.open(archive, "r:") as tar:
             for number, member in enumerate(tar):
                 if number >= MAX_MEMBERS:
                     raise DataError(f"{archive}: more than {MAX_MEMBERS} members, so not the expected archive.")
@@ -108,10 +110,6 @@ def extract(archive: PathLike, folder: PathLike, wanted: Iterable[str]) -> None:
                 missing.remove(name)
     except OutputError as error:
         raise _unwritable(folder, error) from error
-    except Exception as error:  # damaged headers raise many types: TarError, ValueError, OverflowError
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{archive}: damaged, or not an uncompressed tar archive ({str(error)[:120]}).") from error
     if missing:
         raise DataError(f"{archive}: lacks {len(missing)} of the expected files, such as {min(missing)}.")
 

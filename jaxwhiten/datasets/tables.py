@@ -35,7 +35,7 @@ from jaxwhiten.datasets.textfile import (
     split_name,
     spooled,
 )
-from jaxwhiten.errors import DataError, InputError, optional, unknown_name
+from jaxwhiten.errors import REASON, DataError, InputError, optional, turning, unknown_name
 from jaxwhiten.io import Identity, PathLike, identity
 
 FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
@@ -394,10 +394,9 @@ def _rows_at_once(path: Path, metadata: Any) -> int:
 @contextlib.contextmanager
 def _arrow_errors(path: Path) -> Iterator[None]:
     pa = optional("pyarrow", "data", "Reading Parquet")
-    try:
+    kinds = (pa.ArrowException, OSError, ValueError, OverflowError)
+    with turning(DataError, f"{path}: not a readable Parquet file ({REASON}).", *kinds):
         yield
-    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0][:200]}).") from error
 
 
 def _parquet(path: Path, bad: BadRows) -> _Opened:

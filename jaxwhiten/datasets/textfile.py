@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxwhiten import interrupts
-from jaxwhiten.errors import DataError, DataNotFoundError
+from jaxwhiten.errors import REASON, DataError, DataNotFoundError, turning
 from jaxwhiten.io import PathLike
 
 PACKED = (".gz", ".bz2", ".xz", ".zst")
@@ -184,11 +184,9 @@ def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Pa
       DataNotFoundError: There is no such file.
     """
     text, path = os.fspath(where), Path(where).expanduser()
-    try:
+    with turning(DataError, f"{path}: cannot be read ({REASON}): check its permissions.", PermissionError):
         if text and (path.is_file() or is_pipe(path)):
             return [path]
-    except PermissionError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}): check its permissions.") from None
     if text and path.is_dir():
         found = [file for file in _files_below(path) if split_name(file)[1] in endings]
         wanted = f"{path}: no file that ends in {' or '.join(endings)}"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, INT8
 from jaxwhiten.engines.batching import Batch, Found, Layout
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.head import Heads
 from jaxwhiten.lazy import uncollected
 from jaxwhiten.models import EncoderConfig
@@ -94,8 +94,7 @@ def recorded(encoding: Mapping[str, Any]) -> str:
 
 def engine_class(name: str) -> Any:
     """The class of an engine."""
-    if name not in ENGINES:
-        raise unknown_name("engine", name, ENGINES)
+    check_name("engine", name, ENGINES)
     file, _, cls = ENGINES[name].partition(".")
     with uncollected():
         found: type[Engine] = getattr(importlib.import_module(f"{__package__}.{file}"), cls)

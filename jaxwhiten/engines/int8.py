@@ -23,7 +23,7 @@ from jaxwhiten.datasets import load_sts
 from jaxwhiten.datasets.protocol import SAMPLE
 from jaxwhiten.engines.openvino import OpenVINOEngine, core, silenced
 from jaxwhiten.engines.quantised import Quantised, hidden_state, outputs_by_name
-from jaxwhiten.errors import InputError, optional
+from jaxwhiten.errors import Bounds, InputError, optional
 from jaxwhiten.head import at_pooling
 from jaxwhiten.shapes import Float32
 from jaxwhiten.text import Texts, TokenIds, as_texts, text_fingerprint
@@ -64,8 +64,7 @@ def save_int8(folder: str | Path, encoder: Any, sentences: Texts, *, cosine: flo
       InputError: There are too few sentences, an item is not a string, or the folder is the model's own.
       MissingDependencyError: OpenVINO or NNCF is not installed.
     """
-    if not 0 < cosine <= 1:
-        raise InputError(f"cosine={cosine}: expected a number above 0, at most 1.")
+    Bounds(0.0, 1.0, above=True).check("cosine", cosine)
     texts = list(dict.fromkeys(as_texts(sentences)))
     if len(texts) < _FEWEST:
         raise InputError(f"{len(texts)} different sentences for calibration: pass at least {_FEWEST}.")

@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
-from jaxwhiten import io
-from jaxwhiten.errors import InputError, MismatchError, ModelError
+from jaxwhiten import io, records
+from jaxwhiten.errors import FormatError, InputError, MismatchError, ModelError
 
 GRAPH = "int8.xml"
 HEADER = "int8.json"
 _WEIGHTS = "int8.bin"
 _FILES = (HEADER, GRAPH, _WEIGHTS)
 _FOLDER = "openvino"  # inside the model's folder
+_AGAIN = "These are damaged int8 weights: export them again."
+
+
+class _Header(TypedDict):
+    weights: str  # SHA-256 of the configuration and weights that were quantized
+    longest: int  # input in tokens
+    sha256: dict[str, str]  # of the other files, by name
 
 
 def hidden_state(number: int) -> str:
@@ -54,18 +61,18 @@ class Quantised(NamedTuple):
                 f"{model or 'A model in memory'}: has no int8 weights. Export a folder with them: `jaxwhiten"
                 " export --format int8 --sentences FILE`, or jaxwhiten.export.save_int8."
             )
+        header = records.read(file, dict[str, Any], _AGAIN, error=ModelError)
+        known = records.from_json(_Header, header, file, _AGAIN, error=ModelError, others=True)
         try:
             files = io.Files.of((file, graph, values))
-            header = json.loads(file.read_text(encoding="utf-8"))
             io.check_version(file, header)
-            if any(header["sha256"][path.name] != io.sha256_file(path) for path in (graph, values)):
-                raise ValueError("checksum does not match")
-            made_of, longest = header["weights"], int(header["longest"])
-        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            if any(known["sha256"].get(path.name) != io.sha256_file(path) for path in (graph, values)):
+                raise FormatError("checksum does not match")
+        except (OSError, FormatError) as error:
             raise ModelError(f"{file}: damaged int8 weights ({error}): export them again.") from error
-        if made_of != weights:
+        if known["weights"] != weights:
             raise MismatchError(f"{file}: int8 weights of a different model than {model}: export them again.")
-        if max_length > longest:
+        if max_length > (longest := known["longest"]):
             raise InputError(
                 f"{file}: int8 weights for up to {longest} tokens, got max_length={max_length}: export them again."
             )

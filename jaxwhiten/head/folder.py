@@ -8,7 +8,6 @@ code at the end of the head.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +17,13 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.codes import load_code, load_first_version
-from jaxwhiten.errors import FormatError, InputError, MismatchError, ModelError
+from jaxwhiten.errors import REASON, InputError, ModelError, turning
 from jaxwhiten.head.head import AUTO, Head
 from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
 from jaxwhiten.head.states import TokenWeights
 from jaxwhiten.head.steps import CODE_FILE, STEPS, Found, Module, StateStep, Step, Target, read_optional
 from jaxwhiten.head.vectors import Quantise
-from jaxwhiten.models import EncoderConfig, folders
+from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import BulkTokenizer, TextForm, prompt_named
 from jaxwhiten.text.settings import SETTINGS_FILES, TOKENIZER_SETTINGS, TransformerSettings
@@ -74,10 +73,8 @@ class Settings:
             if not good:
                 raise ModelError(f"{file}: {name} is {value!r:.80}; expected {expected}.")
         settings = cls({name: text or "" for name, text in prompts.items()}, default, similarity, columns, tuned)
-        try:
+        with turning(ModelError, f"{file}: default_prompt_name: {REASON}", InputError):
             settings.default_prompt  # noqa: B018 - the name is looked up
-        except InputError as error:
-            raise ModelError(f"{file}: default_prompt_name: {error}") from error
         return settings
 
     @property
@@ -165,13 +162,11 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
     if any(isinstance(step, TokenWeights) for step in steps) and any(isinstance(step, AfterPrompt) for step in steps):
         raise ModelError(f"{where}: WordWeights before a Pooling with include_prompt false, which is not supported.")
     if (folder / CODE_FILE).is_file():
-        try:
+        with folders.naming(folder / CODE_FILE):
             first_version = load_first_version(folder / CODE_FILE)
             code = load_code(folder / CODE_FILE) if first_version is None else first_version[1]
             steps.append(Quantise.of(code))
             steps[-1].output_width(width)
-        except (FormatError, MismatchError) as error:
-            raise ModelError(f"{folder / CODE_FILE}: {error}") from error
     return Head.of(tuple(steps), _text_form(folder, given.lower_case))
 
 
@@ -182,12 +177,7 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
         if not says_head(folder):
             raise ModelError(f"{folder}: no modules.json, so pooling='auto' cannot be resolved; specify a pooling.")
         return [("Transformer", folder), ("Pooling", folder / "1_Pooling")]
-    try:
-        rows = json.loads(file.read_text(encoding="utf-8"))
-        named = [(str(row["type"]), str(row["path"])) for row in rows]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ModelError(f"{file}: not a readable list of modules ({error}).") from error
-    named = [(kind, "" if path == "." else path) for kind, path in named]  # model2vec writes "."
+    named = [(row["type"], "" if row["path"] == "." else row["path"]) for row in checkpoint.modules(folder)]
     if not named:
         raise ModelError(f"{file}: lists no modules.")
     supported = [*_IGNORED, STATIC, *STEPS]
@@ -204,10 +194,9 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
 
 def _text_form(folder: Path, lower_case: bool) -> TextForm:
     """The form of sentences: default prompt, lower-casing."""
-    try:
-        return TextForm(lower_case=lower_case).with_prompt(Settings.read(folder).default_prompt)
-    except InputError as error:
-        raise ModelError(f"{folder / SETTINGS_FILE}: {error}") from error
+    prompt = Settings.read(folder).default_prompt
+    with folders.naming(folder / SETTINGS_FILE):
+        return TextForm(lower_case=lower_case).with_prompt(prompt)
 
 
 def modules_of(head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer) -> list[Module]:

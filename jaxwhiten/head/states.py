@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.errors import REASON, InputError, ModelError, turning
 from jaxwhiten.head.steps import Found, Module, States, StateStep, Step, Target, array, step
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.shapes import Float
@@ -108,12 +108,11 @@ class TokenWeights(StateStep):
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:
         raw = found.read("vocab", "word_weights", "unknown_word_weight")
-        try:
-            named, unknown = dict(raw["word_weights"]), float(raw.get("unknown_word_weight", 1))
+        with turning(ModelError, f"{found.file}: not readable as weights of tokens ({REASON})."):
+            named = dict(raw["word_weights"])
+            unknown = float(raw.get("unknown_word_weight", 1))
             values = [named.get(token, named.get(token.lower(), unknown)) for token in raw["vocab"]]
             weights = np.asarray(values, np.float32)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ModelError(f"{found.file}: not readable as weights of tokens ({error}).") from error
         if len(weights) < found.config.vocab_size:  # the embedding has rows without a token
             weights = np.pad(weights, (0, found.config.vocab_size - len(weights)))
         if not (np.isfinite(weights) & (weights >= 0)).all():

@@ -27,9 +27,20 @@ from jaxwhiten.io.tensors import (
     save_tensors,
     seal,
     sha256_file,
+    take,
 )
 
 __all__ = ["CHECKSUMS", "FORMAT_VERSION", "MANIFEST", "Files", "Identity", "PathLike", "atomic_path", "below"]
 __all__ += ["cache_dir", "check_file", "check_folder", "check_version", "content_key", "identity", "keep"]
 __all__ += ["load_tensors", "map_array", "put_back", "recall", "remove_stale", "replaceable", "save_array"]
-__all__ += ["save_tensors", "seal", "sha256_file", "sha256_once", "whole_folder", "write_json", "write_text", "writing"]
+__all__ += [
+    "save_tensors",
+    "seal",
+    "sha256_file",
+    "sha256_once",
+    "take",
+    "whole_folder",
+    "write_json",
+    "write_text",
+    "writing",
+]

@@ -16,9 +16,9 @@ import time
 import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
-from jaxwhiten import interrupts
+from jaxwhiten import interrupts, records
 from jaxwhiten.errors import FormatError, InputError, JaxwhitenError, OutputError
 from jaxwhiten.locks import LOCK, locked
 
@@ -29,6 +29,17 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _STALE_SECONDS = 24 * 3600
 # How files begin that this package writes, by their ending; a tensor file has its kind in its header.
 _BEGINNINGS = {".npy": b"\x93NUMPY", ".parquet": b"PAR1", ".jsonl": b"{", ".png": b"\x89PNG", ".html": b"<"}
+
+
+class _Kind(TypedDict):
+    kind: str
+
+
+class _Manifest(TypedDict):
+    """The content of `MANIFEST`."""
+
+    files: list[str]
+    kind: NotRequired[str]
 
 
 @contextlib.contextmanager
@@ -175,9 +186,9 @@ def check_file(path: PathLike, kind: str = "") -> Path:
 
 def _kind_of(length: bytes, rest: typing.BinaryIO) -> str:
     """The kind of a tensor file, even of a damaged one; empty for a file of another origin."""
-    with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
-        header = json.loads(rest.read(min(int.from_bytes(length, "little"), 1 << 26)))
-        return str(json.loads(header["__metadata__"][HEADER_KEY])["kind"])
+    with contextlib.suppress(FormatError, LookupError):
+        header = records.parse(rest.read(min(int.from_bytes(length, "little"), 1 << 26)), dict[str, dict[str, Any]], "")
+        return records.parse(header["__metadata__"][HEADER_KEY], _Kind, "", others=True)["kind"]
     return ""
 
 
@@ -201,15 +212,14 @@ def check_folder(path: PathLike, kind: str = "model") -> Path:
         raise InputError(f"{path}: is a file; expected a folder.")
     if folder.is_mount() or folder == Path.cwd():
         raise InputError(f"{path}: the working directory or a mount cannot be replaced: specify a folder in it.")
-    known, existing = set(), kind
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError, AttributeError):
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        known, existing = set(manifest["files"]), manifest.get("kind", kind)
-    if existing != kind:
+    manifest = _Manifest(files=[])
+    with contextlib.suppress(FormatError):
+        manifest = records.read(folder / MANIFEST, _Manifest, others=True)
+    if (existing := manifest.get("kind", kind)) != kind:
         raise InputError(f"{path}: is a folder of kind {existing!r}, not {kind!r}; nothing was written: use another.")
     for file in folder.rglob("*"):
         name = file.relative_to(folder).as_posix()
-        if name not in known and (file.is_symlink() or not file.is_dir()):
+        if name not in manifest["files"] and (file.is_symlink() or not file.is_dir()):
             raise InputError(
                 f"{path}: contains {name}, which jaxwhiten did not write; nothing was written. Specify a new folder."
             )

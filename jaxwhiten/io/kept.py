@@ -7,7 +7,6 @@ each time; a large one again when its identity changes, which every write throug
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import time
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from jaxwhiten import records
 from jaxwhiten.errors import ModelError
 from jaxwhiten.io.files import PathLike, whole_folder, write_json, write_text
 from jaxwhiten.io.tensors import cache_dir, content_key, seal, sha256_file
@@ -104,7 +104,7 @@ def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
     True
     """
     try:
-        checksums = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
+        checksums = records.read(folder / CHECKSUMS, dict[str, str])
         if seal(checksums) != checksums:
             raise ValueError(f"{CHECKSUMS}: checksum does not match")
         for name in checksums.keys() - {"checksum"}:

@@ -11,15 +11,23 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
+from jaxwhiten import records
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import FormatError
+from jaxwhiten.errors import REASON, FormatError, turning
 from jaxwhiten.io.files import HEADER_KEY, PathLike, atomic_path, check_file
 
 FORMAT_VERSION = 2
+
+
+class _Header(TypedDict):
+    """What every tensor file records."""
+
+    kind: str
+    checksum: str
 
 
 def sha256_file(path: PathLike) -> str:
@@ -75,18 +83,17 @@ def seal(header: Mapping[str, Any], content: str = "") -> dict[str, Any]:
 
 
 def check_version(path: PathLike, header: Mapping[str, Any]) -> None:
-    """Raises FormatError for a header of another format version, ValueError for a header without one.
+    """Raises FormatError for a header without a format version, or of another one.
 
     >>> check_version("old.npz", {"format_version": 1})
     Traceback (most recent call last):
         ...
     jaxwhiten.errors.FormatError: old.npz: format version 1; ...
     """
-    version = header["format_version"]
-    if not isinstance(version, int) or version < 1:
-        raise ValueError(f"format version {version!r}")
+    version = header.get("format_version")
     if version != FORMAT_VERSION:
-        remedy = "Upgrade jaxwhiten" if version > FORMAT_VERSION else "It is older than any release: rewrite it"
+        newer = type(version) is int and version > FORMAT_VERSION
+        remedy = "Upgrade jaxwhiten" if newer else "It is older than any release: rewrite it"
         raise FormatError(f"{path}: format version {version}; this jaxwhiten reads version {FORMAT_VERSION}. {remedy}.")
 
 
@@ -133,6 +140,25 @@ def save_tensors(path: PathLike, tensors: Mapping[str, np.ndarray], *, kind: str
         save_file(arrays, temporary, metadata={HEADER_KEY: json.dumps(full, ensure_ascii=False)})
 
 
+def take(
+    tensors: Mapping[str, np.ndarray], dtype: str, *, finite: bool = True, **shapes: tuple[int, ...]
+) -> list[np.ndarray]:
+    """Arrays by name; KeyError for a missing one, ValueError for another dtype or shape, and NaN or infinities.
+
+    >>> [mean] = take({"mean": np.zeros(3)}, "float64", mean=(3,))
+    >>> mean.tolist()
+    [0.0, 0.0, 0.0]
+    """
+    for name, shape in shapes.items():
+        array = tensors[name]
+        if (array.shape, array.dtype) != (shape, np.dtype(dtype)):
+            got = f"{array.dtype} of shape {array.shape}"
+            raise ValueError(f"dtypes or shapes do not fit: {name} is {got}, expected {dtype} of shape {shape}")
+        if finite and array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"{name} contains NaN or an infinity")
+    return [tensors[name] for name in shapes]
+
+
 def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Reads the arrays by name and the header of a file written by `save_tensors`.
 
@@ -150,17 +176,19 @@ def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[s
     expected = " or ".join(kinds)
     if not path.is_file():
         raise FormatError(f"{path}: no such file; expected a jaxwhiten {expected} file.")
-    try:
+    kinds_raised = (SafetensorError, OSError, KeyError, ValueError, TypeError)
+    with turning(
+        FormatError, f"{path}: not a readable jaxwhiten {expected} file ({REASON}). Rewrite it.", *kinds_raised
+    ):
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        header = json.loads(metadata[HEADER_KEY])
-        kind_found, checksum = header["kind"], header["checksum"]
-        check_version(path, header)
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise FormatError(f"{path}: not a readable jaxwhiten {expected} file ({error}). Rewrite it.") from error
-    if kind_found not in kinds:
-        raise FormatError(f"{path}: contains a {kind_found!r}, not a {' or '.join(map(repr, kinds))}.")
-    if checksum != seal(header, _tensor_checksum(tensors))["checksum"]:
+        text = metadata[HEADER_KEY]
+    header = records.parse(text, dict[str, Any], path)
+    known = records.from_json(_Header, header, path, others=True)
+    check_version(path, header)
+    if known["kind"] not in kinds:
+        raise FormatError(f"{path}: contains a {known['kind']!r}, not a {' or '.join(map(repr, kinds))}.")
+    if known["checksum"] != seal(header, _tensor_checksum(tensors))["checksum"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return tensors, header

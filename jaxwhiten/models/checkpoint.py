@@ -7,22 +7,22 @@ that weights of any dtype need no more memory than the resulting arrays.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import json
 import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-from jaxwhiten import io
+from jaxwhiten import io, records
 from jaxwhiten.arrays import blocks, release_pages
-from jaxwhiten.errors import ModelError
+from jaxwhiten.errors import REASON, ModelError, turning
 from jaxwhiten.models.family import Family, Part
-from jaxwhiten.text.settings import TransformerSettings
+from jaxwhiten.text.settings import ANEW, TransformerSettings
 
 SAFETENSORS, SAFETENSORS_INDEX, MSGPACK = "model.safetensors", "model.safetensors.index.json", "flax_model.msgpack"
 STATIC = "StaticEmbedding"  # what sentence-transformers calls a static encoder
@@ -47,6 +47,21 @@ Shape = tuple[int, ...]
 Tensors = Mapping[str, tuple[Shape, Callable[[], Any]]]
 Place = tuple[Any, ...]  # of a parameter in our module
 Sources = dict[Place, tuple[Part, Shape]]
+
+
+class Module(TypedDict):
+    """A row of `modules.json`."""
+
+    type: str  # name of a class
+    path: str  # of its folder; model2vec writes "." for the folder itself
+
+
+class _Shards(TypedDict):
+    weight_map: dict[str, str]
+
+
+class _Architectures(TypedDict):
+    architectures: list[str]
 
 
 def load_parameters(
@@ -136,10 +151,9 @@ def read_tensor(
 ) -> np.ndarray:
     """Reads a tensor or a part of it; ModelError for another shape, a dtype without floats, NaN and infinities."""
     _check_shape(tensors, name, shape, where)
-    try:
+    # An unknown dtype, or a file that changed since it was opened.
+    with turning(ModelError, f"{where}: tensor {name!r} cannot be read ({REASON})."):
         array = np.asarray(tensors[name][1]())[part]
-    except Exception as error:  # an unknown dtype, or a file that changed since it was opened
-        raise ModelError(f"{where}: tensor {name!r} cannot be read ({error}).") from error
     if array.dtype.kind not in "fV" and array.dtype.name != "bfloat16":
         raise ModelError(f"{where}: tensor {name!r} has dtype {array.dtype}; expected a floating-point type.")
     read = _aligned(array.shape[::-1] if turn else array.shape, dtype)
@@ -177,16 +191,20 @@ def static_folder(folder: Path) -> Path | None:
     return first_module(folder, STATIC)
 
 
+def modules(folder: Path) -> list[Module]:
+    """The rows of `modules.json`."""
+    return records.read(folder / "modules.json", list[Module], ANEW, error=ModelError, others=True)
+
+
 def first_module(folder: Path, kind: str) -> Path | None:
     """The folder of the first module in `modules.json` if that is of a kind; None for other folders."""
     try:
-        first = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]
-        name, path = str(first["type"]), str(first["path"])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        first = modules(folder)[0]
+    except (ModelError, LookupError):
         return None  # no list of modules, or one that `head.folder` refuses
-    if name.rpartition(".")[2] != kind:
+    if first["type"].rpartition(".")[2] != kind:
         return None
-    return folder if path in ("", ".") else io.below(folder, path, ModelError)
+    return folder if first["path"] in ("", ".") else io.below(folder, first["path"], ModelError)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -224,10 +242,9 @@ def _saving(folder: Path) -> str:
     for whole in (folder, folder.parent):
         if (whole / "modules.json").is_file():
             return f"SentenceTransformer({str(whole)!r}).save(NEW_FOLDER)"
-    try:
-        name = str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        name = ""
+    name = ""
+    with contextlib.suppress(ModelError, LookupError):
+        name = records.read(folder / "config.json", _Architectures, error=ModelError, others=True)["architectures"][0]
     name = name if name.isidentifier() else "AutoModel"
     return f"{name}.from_pretrained({str(folder)!r}).save_pretrained(NEW_FOLDER)"
 
@@ -235,14 +252,14 @@ def _saving(folder: Path) -> str:
 def _open_safetensors(path: Path) -> Tensors:
     from safetensors import SafetensorError, safe_open
 
-    try:
+    kinds = (SafetensorError, OSError, ValueError)
+    with turning(ModelError, f"{path}: not a readable safetensors file ({REASON}); download it again.", *kinds):
         with safe_open(path, framework="numpy") as file:  # it checks the header
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         data: np.ndarray = np.memmap(path, np.uint8, mode="r")
         begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
-        entries, data = json.loads(data[8:begin].tobytes()), data[begin:]
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ModelError(f"{path}: not a readable safetensors file ({error}); download it again.") from error
+    entries = records.parse(data[8:begin].tobytes(), dict[str, dict[str, Any]], path, ANEW, error=ModelError)
+    data = data[begin:]
 
     def mapped(name: str) -> np.ndarray:
         part, dtype = slice(*entries[name]["data_offsets"]), _DTYPES.get(kind := entries[name]["dtype"])
@@ -255,12 +272,7 @@ def _open_safetensors(path: Path) -> Tensors:
 
 def _shards(index: Path) -> list[Path]:
     """The shards that an index names, which are there."""
-    try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        if not all(isinstance(name, str) for name in names):
-            raise TypeError("a shard's name is not text")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelError(f"{index}: not a readable index of shards ({error}); download it again.") from error
+    names = sorted(set(records.read(index, _Shards, ANEW, error=ModelError, others=True)["weight_map"].values()))
     for name in names:
         if not os.path.isfile(io.below(index.parent, name, ModelError)):
             raise ModelError(f"{index}: shard {name!r:.80} is missing; download it again.")
@@ -275,12 +287,11 @@ def _open_msgpack(path: Path) -> Tensors:
     from flax import traverse_util
     from flax.serialization import msgpack_restore
 
-    try:
+    # msgpack raises many types on damaged input.
+    with turning(ModelError, f"{path}: not a readable Flax msgpack file ({REASON}); download it again."):
         tree = msgpack_restore(path.read_bytes())
         flat = traverse_util.flatten_dict(tree, sep=".")
         arrays = {name: np.asarray(value) for name, value in flat.items()}
-    except Exception as error:  # msgpack raises many types on damaged input
-        raise ModelError(f"{path}: not a readable Flax msgpack file ({error}); download it again.") from error
     tensors = {}
     for name, array in arrays.items():
         stem, _, leaf = name.rpartition(".")

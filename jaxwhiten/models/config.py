@@ -8,35 +8,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from jaxwhiten.errors import ModelError
+from jaxwhiten.parameters import bounded, check_bounds
 
 MAX_LAYERS = 512
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")  # in `layers`
-# Far beyond every published encoder of these families: a config outside these limits is damaged or malicious.
-_LIMITS: dict[str, tuple[float, float]] = {
-    "vocab_size": (1, 5_000_000),
-    "hidden_size": (1, 16_384),
-    "num_layers": (1, MAX_LAYERS),
-    "num_heads": (1, 512),
-    "num_kv_heads": (0, 512),
-    "local_kv_heads": (0, 512),
-    "head_size": (0, 16_384),
-    "local_head_size": (0, 16_384),
-    "query_scalar": (0.0, 1e6),
-    "embedding_scale": (1e-6, 1e6),
-    "intermediate_size": (1, 131_072),
-    "max_positions": (1, 1_048_576),
-    "type_vocab_size": (0, 1024),
-    "embedding_size": (0, 16_384),
-    "layer_groups": (0, 512),
-    "relative_buckets": (0, 4096),
-    "relative_distance": (1, 1_048_576),
-    "experts": (0, 1024),
-    "local_window": (0, 1_048_576),
-    "layer_norm_eps": (1e-30, 0.5),
-    "dropout": (0.0, 0.99),
-    "attention_dropout": (0.0, 0.99),
-    "initializer_range": (0.0, 1e6),
-}
 _MOST_THETA, _MOST_FACTOR = 1e30, 1e6
 _MAX_PARAMETERS = 40_000_000_000
 
@@ -72,35 +47,39 @@ class EncoderConfig:
     """Configuration of an encoder. All sizes are counts; rates are probabilities.
 
     The fields up to `pooler` are BERT's. The others describe how families differ from BERT; their defaults are BERT.
+    The bounds are far beyond every published encoder: a config outside them is damaged or malicious.
 
     >>> load_config(resolve_folder("jaxwhiten-tiny")).vocab_size
     10000
     """
 
     model_type: str  # as in `config.json`, such as "bert"
-    vocab_size: int  # rows of the word embedding
-    hidden_size: int  # width d of the hidden states
-    num_layers: int
-    num_heads: int
-    intermediate_size: int  # width of the feed-forward layer
-    max_positions: int  # rows of the position embedding, or the longest input of a rotary encoder
-    type_vocab_size: int = 2  # rows of the token-type embedding; 0 for none
-    layer_norm_eps: float = 1e-12  # of every norm
+    vocab_size: int = bounded(dataclasses.MISSING, 1, 5_000_000)  # rows of the word embedding
+    hidden_size: int = bounded(dataclasses.MISSING, 1, 16_384)  # width d of the hidden states
+    num_layers: int = bounded(dataclasses.MISSING, 1, MAX_LAYERS)
+    num_heads: int = bounded(dataclasses.MISSING, 1, 512)
+    intermediate_size: int = bounded(dataclasses.MISSING, 1, 131_072)  # width of the feed-forward layer
+    # Rows of the position embedding, or the longest input of a rotary encoder.
+    max_positions: int = bounded(dataclasses.MISSING, 1, 1_048_576)
+    type_vocab_size: int = bounded(2, 0, 1024)  # rows of the token-type embedding; 0 for none
+    layer_norm_eps: float = bounded(1e-12, 1e-30, 0.5)  # of every norm
     hidden_act: str = "gelu"  # of the feed-forward layer
-    dropout: float = 0.1  # after embeddings, attention output and feed-forward output, in training
-    attention_dropout: float = 0.1  # on attention probabilities, in training
-    initializer_range: float = 0.02  # standard deviation of the initial weights
+    dropout: float = bounded(0.1, 0.0, 0.99)  # after embeddings, attention output and feed-forward output, in training
+    attention_dropout: float = bounded(0.1, 0.0, 0.99)  # on attention probabilities, in training
+    initializer_range: float = bounded(0.02, 0.0, 1e6)  # standard deviation of the initial weights
     pad_token_id: int = 0
     pooler: bool = True  # whether the model has BERT's pooler (tanh layer on the first token)
     position_offset: int = 0  # row of the position embedding for the first token
     learned_positions: bool = True  # whether there is a position embedding
-    embedding_size: int = 0  # width of the embeddings; 0 means `hidden_size`
+    embedding_size: int = bounded(0, 0, 16_384)  # width of the embeddings; 0 means `hidden_size`
     embedding_projection: bool = False  # whether a dense layer projects the embeddings; always if the widths differ
-    layer_groups: int = 0  # sets of weights, each shared by consecutive layers; 0 for one set per layer
-    relative_buckets: int = 0  # rows of a learned bias on attention scores by relative position; 0 for none
+    # Sets of weights, each shared by consecutive layers; 0 for one set per layer.
+    layer_groups: int = bounded(0, 0, 512)
+    # Rows of a learned bias on attention scores by relative position; 0 for none.
+    relative_buckets: int = bounded(0, 0, 4096)
     rotary_theta: float = 0.0  # base of the rotary position embedding; 0 for none
     local_layers: tuple[int, ...] = ()  # layers, counted from 0, with local attention
-    local_window: int = 0  # distance to either side that local attention reaches
+    local_window: int = bounded(0, 0, 1_048_576)  # distance to either side that local attention reaches
     local_rotary_theta: float = 0.0  # base of the rotary position embedding of local layers
     pre_norm: bool = False  # whether norms precede attention and feed-forward, with a final one after the last layer
     gated: bool = False  # whether the feed-forward layer's activation is multiplied by a second dense layer
@@ -110,27 +89,26 @@ class EncoderConfig:
     norm: str = "layer"  # kind of the norms; or "rms", or "rms, 1 + w" if files store the weights minus 1
     output_norms: bool = False  # whether outputs of attention and feed-forward are normalised before they are added
     embedding_norm: bool = True  # with it, the first layer of a pre-norm encoder has no norm before its attention
-    embedding_scale: float = 1.0  # factor of the word embeddings
+    embedding_scale: float = bounded(1.0, 1e-6, 1e6)  # factor of the word embeddings
     down_bias: bool = False  # of the last dense layer of the feed-forward layer, even if the others have none
-    num_kv_heads: int = 0  # key and value heads, each shared by consecutive query heads; 0 means `num_heads`
-    head_size: int = 0  # width of a head; 0 means `hidden_size / num_heads`
-    local_kv_heads: int = 0  # of local layers; 0 means `num_kv_heads`
-    local_head_size: int = 0  # of local layers; 0 means `head_size`
-    query_scalar: float = 0.0  # scores are divided by its square root; 0 means the width of a head
+    # Key and value heads, each shared by consecutive query heads; 0 means `num_heads`.
+    num_kv_heads: int = bounded(0, 0, 512)
+    head_size: int = bounded(0, 0, 16_384)  # width of a head; 0 means `hidden_size / num_heads`
+    local_kv_heads: int = bounded(0, 0, 512)  # of local layers; 0 means `num_kv_heads`
+    local_head_size: int = bounded(0, 0, 16_384)  # of local layers; 0 means `head_size`
+    query_scalar: float = bounded(0.0, 0.0, 1e6)  # scores are divided by its square root; 0 means the width of a head
     head_norm: bool = False  # whether each head of queries and keys is normalised, before it is rotated
     causal: bool = False  # whether tokens attend only to themselves and earlier tokens
     expert_layers: tuple[int, ...] = ()  # layers, counted from 0, with experts instead of a feed-forward layer
-    experts: int = 0  # in such a layer, each as wide as a feed-forward layer
+    experts: int = bounded(0, 0, 1024)  # in such a layer, each as wide as a feed-forward layer
     experts_taken: int = 0  # for each token
-    relative_distance: int = 128  # from this distance on, relative positions share the last bucket
+    # From this distance on, relative positions share the last bucket.
+    relative_distance: int = bounded(128, 1, 1_048_576)
     rotary_scaling: RotaryScaling | None = None
     local_rotary_scaling: RotaryScaling | None = None  # of local layers
 
     def __post_init__(self) -> None:
-        for name, (least, most) in _LIMITS.items():
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ModelError(f"{name} is {value!r}; expected a number from {least} to {most}.")
+        check_bounds(self, ModelError)
         heads = self.num_heads
         if not self.head_size and self.hidden_size % heads:
             raise ModelError(f"hidden_size {self.hidden_size} is not a multiple of num_heads {heads}.")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxwhiten import io
-from jaxwhiten.errors import InputError, ModelError, check_name
+from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, ModelError, check_name, turning
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import ACTIVATIONS, EncoderConfig
 from jaxwhiten.models.registry import FAMILIES
@@ -168,11 +168,9 @@ def _parsed(folder: Path, raw: Mapping[str, Any]) -> EncoderConfig:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Turns errors in the block into a ModelError that names the file."""
-    try:
+    """Turns errors of this library in the block into a ModelError that names the file."""
+    with turning(ModelError, f"{path}: {REASON}", ModelError, InputError, FormatError, MismatchError):
         yield
-    except (ModelError, InputError) as error:
-        raise ModelError(f"{path}: {error}") from error
 
 
 def hashed(parts: Iterable[bytes]) -> str:

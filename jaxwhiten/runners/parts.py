@@ -14,21 +14,21 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 
-from jaxwhiten import io
+from jaxwhiten import io, records
 from jaxwhiten.bars import Progress
 from jaxwhiten.codes import load_code
 from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks, rows, text_hash
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
-from jaxwhiten.errors import FormatError, InputError, MismatchError, check_name, optional
-from jaxwhiten.records import from_json
+from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_name, optional, turning
 from jaxwhiten.space import JUDGED, check_space
 from jaxwhiten.whitening import Moments, grouped
 
+T = TypeVar("T")
 PART_ROWS = 65_536
 _PLAN, _FINISHED, _CODE, _DEAD = "plan.json", "manifest.json", "code.safetensors", "dead-letters.jsonl"
 _PARQUET = "data", "A corpus in Parquet files", "pyarrow"
@@ -85,15 +85,8 @@ class Manifest(TypedDict):
     parts: list[Record]
 
 
-def _read(path: Path, kind: type) -> Any:
-    """The contents of a file of JSON; FormatError if they are not of this kind."""
-    try:
-        if not io.below(path.parent, path.name).is_file():  # opening a pipe would wait for ever
-            raise FileNotFoundError("no such file")
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: cannot be read ({error}). Re-embed the corpus.") from error
-    return from_json(kind, value, path, "Re-embed the corpus.")
+def _read(path: Path, kind: type[T]) -> T:
+    return records.read(io.below(path.parent, path.name), kind, "Re-embed the corpus.")
 
 
 class Parts:
@@ -141,7 +134,7 @@ class Parts:
     def _file(self, number: int, ending: str) -> Path:
         return self.folder / f"part-{number:06d}{ending}"
 
-    def records(self) -> dict[int, dict[str, Any]]:
+    def records(self) -> dict[int, Record]:
         """The records of finished parts by number; a record whose part is missing does not count."""
         finished = self.folder / _FINISHED
         if finished.is_file():
@@ -180,16 +173,15 @@ class Parts:
     def _table(self, part: Mapping[str, Any], columns: list[str] | None = None) -> Any:
         """The table of a part's record, or some of its columns; FormatError if it cannot be read."""
         path = io.below(self.folder, self._file(part["part"], ".parquet").name)
-        try:
+        message = f"{path}: {REASON}. Delete it, and rerun `jaxwhiten embed`."
+        with turning(FormatError, message, OSError, ValueError, FormatError):
             if columns is None and io.sha256_file(path) != part["sha256"]:
                 raise ValueError("checksum does not match, the file was damaged after it was written")
             table = optional("pyarrow.parquet", *_PARQUET).read_table(path, columns=columns)
-            told = json.loads(table.schema.metadata[b"jaxwhiten"])
-            if told["plan"] != self.plan.hash or len(table) != part["rows"]:
+            recorded = records.parse((table.schema.metadata or {}).get(b"jaxwhiten", b"{}"), dict[str, Any], path)
+            if recorded.get("plan") != self.plan.hash or len(table) != part["rows"]:
                 raise ValueError("it differs from the recorded shard")
             return table
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise FormatError(f"{path}: {error}. Delete it, and rerun `jaxwhiten embed`.") from error
 
     def write(self, encoder: Encoder, chunk: Chunk) -> dict[str, Any]:
         """Embeds a chunk and writes its part: moments, vectors, and then the record, which is returned."""
@@ -234,7 +226,7 @@ class Parts:
         io.write_json(self.folder / _FINISHED, {**total, "parts": parts})
         return total
 
-    def _finished(self) -> list[dict[str, Any]]:
+    def _finished(self) -> list[Record]:
         records, finished = [record for _, record in sorted(self.records().items())], self.folder / _FINISHED
         if finished.is_file() and len(records) == len(_read(finished, Manifest)["parts"]):
             return records

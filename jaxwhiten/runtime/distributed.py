@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError
+from jaxwhiten.errors import REASON, InputError, JaxwhitenError, MismatchError, turning
 from jaxwhiten.shapes import Float64, Int64, Shaped, UInt8
 
 # A process that is silent for this long counts as dead.
@@ -53,20 +53,18 @@ def start(where: str = "") -> None:
         known |= {"num_processes": int(match["count"]), "cluster_detection_method": "deactivate"}
     # JAX's preemption service would swallow SIGTERM; `jaxwhiten.training.loop` asks the processes itself.
     jax.config.update("jax_enable_preemption_service", False)
-    try:
+    alone = (
+        f"--distributed: no Slurm, TPU pod, Open MPI or Kubernetes environment was found ({REASON}) Specify the "
+        "coordinator: --distributed=ADDRESS:PORT,INDEX,COUNT."
+    )
+    apart = f"--distributed: the processes of the job did not meet ({REASON})."
+    with turning(JaxwhitenError, apart), turning(InputError, alone, ValueError):  # the runtime raises its own
         jax.distributed.initialize(
             **known,
             initialization_timeout=_START_SECONDS,
             heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
             shutdown_timeout_seconds=_END_SECONDS,
         )
-    except ValueError as error:
-        raise InputError(
-            f"--distributed: no Slurm, TPU pod, Open MPI or Kubernetes environment was found ({error}) Specify the "
-            "coordinator: --distributed=ADDRESS:PORT,INDEX,COUNT."
-        ) from error
-    except Exception as error:  # the runtime raises its own
-        raise JaxwhitenError(f"--distributed: the processes of the job did not meet ({error}).") from error
 
 
 def is_writer() -> bool:

@@ -19,7 +19,7 @@ from typing import TypeVar
 import threadpoolctl
 
 from jaxwhiten import io
-from jaxwhiten.errors import InputError, JaxwhitenError
+from jaxwhiten.errors import REASON, InputError, JaxwhitenError, turning
 
 Result = TypeVar("Result")
 Share = TypeVar("Share")
@@ -53,13 +53,9 @@ def check_devices() -> None:
     import jax
 
     check_process()
-    try:
+    message = f"JAX finds no device of JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS')} here: unset it ({REASON})."
+    with turning(InputError, message, AssertionError, RuntimeError):
         jax.devices()
-    except (AssertionError, RuntimeError) as error:
-        platforms = os.environ.get("JAX_PLATFORMS")
-        raise InputError(
-            f"JAX finds no device of JAX_PLATFORMS={platforms} here: unset it ({error!r:.200})."
-        ) from error
 
 
 def platform() -> str:

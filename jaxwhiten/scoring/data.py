@@ -13,7 +13,7 @@ from jaxwhiten.datasets import Pairs, RetrievalData, read_own, read_pairs
 from jaxwhiten.datasets.columns import is_search
 from jaxwhiten.datasets.retrieval import COLUMNS as QUORA
 from jaxwhiten.datasets.tables import Column, Table, as_table, read_header
-from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.errors import REASON, InputError, NonFiniteError, turning
 from jaxwhiten.shapes import Float, Real
 from jaxwhiten.text import SIDES, as_rows, as_texts
 
@@ -66,12 +66,10 @@ def _checked(data: Any) -> Pairs | ScoredPairs:
     first, second, gold = sides
     if not isinstance(data, ScoredPairs):
         first, second = map(as_texts, (first, second), SIDES)
-    try:
+    with turning(InputError, f"The scores are not all numbers ({REASON}).", TypeError, ValueError):
         if np.asarray(gold).dtype.kind in "mM":
             raise TypeError("they are dates or times")
         gold = np.asarray(gold, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"The scores are not all numbers ({error}).") from error
     if not len(first) == len(second) == len(gold):
         raise InputError(f"{len(first)} and {len(second)} sentences, but {len(gold)} scores; pairs need as many.")
     if not np.isfinite(gold).all():

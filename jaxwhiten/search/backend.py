@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields, make_dataclass
+from dataclasses import fields, make_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxwhiten.errors import InputError, check_integer, check_name
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import Coding
 from jaxwhiten.shapes import Float, Float32, Int64, UInt8
@@ -29,18 +29,14 @@ def backend_with(name: str, options: Mapping[str, Any]) -> tuple[type[Backend], 
     check_name("search backend", name, BACKENDS)
     kind = BACKENDS[name]
     known = {option.name: option for option in fields(kind.Options)}
+    options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
     for option, value in options.items():
         if not known:
             raise InputError(f"The backend {name} has no options: omit {option!r}.")
         check_name(f"option of {name}", option, known)
-        if limits := known[option].metadata.get("within"):
-            check_integer(f"Option {option} of {name}", value, *limits)
-    return kind, kind.Options(**{name: v.item() if isinstance(v, np.generic) else v for name, v in options.items()})
-
-
-def within(default: int, least: int, most: int) -> Any:
-    """A field of options: an integer from `least` to `most`."""
-    return field(default=default, metadata={"within": (least, most)})
+        if bounds := known[option].metadata.get("bounds"):
+            bounds.check(f"Option {option} of {name}", value)
+    return kind, kind.Options(**options)
 
 
 class Store(ABC):

@@ -19,7 +19,6 @@ from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Index, texts_of
 from jaxwhiten.search.prepare import Coding, check_vectors, choose, preparation
 from jaxwhiten.search.rescore import COPIES, Rescoring
-from jaxwhiten.shapes import Shaped
 from jaxwhiten.space import EncodedArray, VectorSpace, check_space
 from jaxwhiten.text import Texts
 from jaxwhiten.whitening.affine import Affine
@@ -37,7 +36,7 @@ def check_settings(
 
 
 def build_index(
-    vectors: Shaped[np.ndarray, "n d"],
+    vectors: Any,
     backend: str = "faiss-flat",
     *,
     whitening: Any | None = None,
@@ -59,8 +58,8 @@ def build_index(
     ([[2]], [[1.0]])
 
     Args:
-      vectors: Document vectors; a memory map is read block by block. Codes are decoded, and with `codes=vectors.code`
-        stored unchanged; queries are vectors of `Encoder.without_code`.
+      vectors: [n, d] document vectors; a memory map of floats is read block by block. Codes are decoded, and with
+        `codes=vectors.code` stored unchanged; queries are vectors of `Encoder.without_code`.
       backend: A name of `BACKENDS`.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.codes import Quantiser
-from jaxwhiten.io import map_array
+from jaxwhiten.io import map_array, take
 from jaxwhiten.runtime import hardware
 from jaxwhiten.search.backend import Store
 from jaxwhiten.search.header import Header
@@ -56,9 +56,9 @@ def read_codes(files: Mapping[str, Path], header: Header) -> tuple[Affine, Quant
     ValueError or KeyError if they contradict the header.
     """
     assert header.codes is not None
-    codes, about = np.asarray(map_array(files[CODES])), header.codes  # a subclass of arrays would cost time
-    if codes.shape != (header.size, about["bytes"]) or codes.dtype != np.uint8:
-        raise ValueError(f"{codes.dtype} codes of shape {codes.shape}, unlike the header")
+    about = header.codes
+    [codes] = take({"codes": map_array(files[CODES])}, "uint8", codes=(header.size, about["bytes"]))
+    codes = np.asarray(codes)  # a subclass of arrays would cost time
     prepare, tensors = read_map(files.get(TRANSFORM), header.input_dimension, header.normalize)
     if (prepare.inputs, prepare.outputs) != (header.input_dimension, header.dimension):
         raise ValueError(f"stored vectors of dimension {prepare.outputs}, unlike the header")

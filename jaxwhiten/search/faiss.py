@@ -19,9 +19,10 @@ import numpy as np
 
 from jaxwhiten.codes.code import Quantiser, behind, import_faiss, transforms
 from jaxwhiten.errors import MissingDependencyError, install_command
-from jaxwhiten.io import load_tensors
+from jaxwhiten.io import load_tensors, take
+from jaxwhiten.parameters import bounded
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.search.backend import Backend, Store, within
+from jaxwhiten.search.backend import Backend, Store
 from jaxwhiten.search.codes import TRANSFORM, CodedStore, Scan, coded, is_first_version, read_codes
 from jaxwhiten.search.faiss_fields import check_fields, read_index
 from jaxwhiten.search.faiss_scans import FlatScan, ListScan, matrix_products, renumber
@@ -42,19 +43,19 @@ _SAMPLE = 256  # documents that are searched for to choose nprobe
 class IvfOptions:
     """Options of inverted lists; 0 chooses a number when the index is built. Su et al. 2021 have 1024 and 5."""
 
-    nlist: int = within(0, 0, 1 << 20)  # by default four times the root of the number of documents
-    nprobe: int = within(0, 0, 1 << 20)  # lists that a query searches; by default the fewest for `RECALL`
-    max_points_per_centroid: int = within(256, 1, 1 << 20)  # vectors per list that k-means samples
-    seed: int = within(_SEED, 1, 2**31 - 1)  # of k-means
+    nlist: int = bounded(0, 0, 1 << 20)  # by default four times the root of the number of documents
+    nprobe: int = bounded(0, 0, 1 << 20)  # lists that a query searches; by default the fewest for `RECALL`
+    max_points_per_centroid: int = bounded(256, 1, 1 << 20)  # vectors per list that k-means samples
+    seed: int = bounded(_SEED, 1, 2**31 - 1)  # of k-means
 
 
 @dataclass
 class HnswOptions:
     """Options of a graph: neighbors per vector, and numbers of candidates while building and searching."""
 
-    m: int = within(32, 2, 512)
-    ef_construction: int = within(40, 1, 1 << 16)
-    ef_search: int = within(64, 1, 1 << 16)
+    m: int = bounded(32, 2, 512)
+    ef_construction: int = bounded(40, 1, 1 << 16)
+    ef_search: int = bounded(64, 1, 1 << 16)
 
 
 class Faiss(Backend):
@@ -278,10 +279,9 @@ class FaissIvf(Faiss):
         cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Mapping[str, Path]
     ) -> Scan:
         tensors = load_tensors(files[TRANSFORM], kind=KIND)[0]
-        centers, numbers = tensors["centers"], tensors["lists"]
-        if centers.shape != (options.nlist, quantiser.width) or centers.dtype != np.float32:
-            raise ValueError(f"{centers.dtype} centers of shape {centers.shape}, unlike the header")
-        if numbers.shape != (len(codes),) or numbers.dtype != np.int32 or not _within(numbers, options.nlist):
+        [centers] = take(tensors, "float32", centers=(options.nlist, quantiser.width))
+        [numbers] = take(tensors, "int32", lists=(len(codes),))
+        if not _within(numbers, options.nlist):
             raise ValueError("lists of documents, unlike the header")
         return ListScan(faiss, quantiser, codes, centers, numbers, options.nprobe)
 

@@ -8,15 +8,15 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
-from jaxwhiten import io
+from jaxwhiten import io, records
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.errors import REASON, Bounds, FormatError, InputError, MismatchError, turning
 from jaxwhiten.locks import LOCK
-from jaxwhiten.records import from_json
+from jaxwhiten.parameters import bounded
 from jaxwhiten.space import VectorSpace
 
 HEADER, FITTED = "header.json", "fitted.safetensors"
@@ -25,6 +25,7 @@ KIND = "index"
 LEFTOVER = re.compile(r"\.lock|\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 _AGAIN = "Rebuild the index."
 _NEEDED = ("model", "fingerprint", "pooling", "max_length")  # entries of `encoding`
+_OF_CODES = {"bytes": Bounds(1), "coordinates": Bounds(1), "length": Bounds(0.0, 1e9, above=True, below=True)}
 
 
 class _Codes(TypedDict):
@@ -51,15 +52,15 @@ class About:
 
     backend: str
     options: dict[str, Any]  # of the backend, as used
-    size: int  # number of documents
-    input_dimension: int  # of a raw vector
-    dimension: int  # of a stored vector
+    size: int = bounded(MISSING, 1)  # number of documents
+    input_dimension: int = bounded(MISSING, 1)  # of a raw vector
+    dimension: int = bounded(MISSING, 1)  # of a stored vector
     encoding: dict[str, Any] | None  # of the documents (`Encoder.encoding`), or None if unknown
     whitening: dict[str, Any] | None  # hash, dimension and provenance of the one inside the index
     codes: Codes | None  # the code of the documents; None for float32
     rescore: str | None  # copy by which candidates of a search are scored again: "float16", "int8" or None
     notes: list[str]  # for the user: an option was lowered, a sample was taken
-    build_seconds: float
+    build_seconds: float = bounded(MISSING, 0.0)
 
 
 @dataclass(kw_only=True)
@@ -79,9 +80,8 @@ def check_index_folder(path: os.PathLike[str] | str) -> Path:
         raise InputError(f"{path}: is a file; an index is a folder.")
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     ours = HEADER in names or all(map(LEFTOVER.fullmatch, names))
-    with contextlib.suppress(OSError, ValueError, RecursionError):  # there is none, or it is damaged
-        told = json.loads((folder / HEADER).read_text(encoding="utf-8"))
-        ours = isinstance(told, dict) and told.get("kind") == KIND
+    with contextlib.suppress(FormatError):  # there is none, or it is damaged
+        ours = records.read(folder / HEADER, dict[str, Any]).get("kind") == KIND
     if not ours:
         raise InputError(f"{path}: is not empty and not an index; nothing was written. Specify a new or empty folder.")
     return folder
@@ -92,14 +92,11 @@ def read_header(folder: str | os.PathLike[str]) -> Header:
     path = io.below(Path(folder), HEADER)
     if not path.is_file():
         raise FormatError(f"{path}: no such file; expected an index folder.")
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if record["kind"] != KIND:
-            raise FormatError(f"{path}: describes a {record['kind']!r}; expected an index.")
-        io.check_version(path, record)
-        header = _typed(record, path)
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise FormatError(f"{path}: not a readable index header ({error}). {_AGAIN}") from error
+    record = records.read(path, dict[str, Any], _AGAIN)
+    if record.get("kind", KIND) != KIND:
+        raise FormatError(f"{path}: describes a {record['kind']!r}; expected an index.")
+    io.check_version(path, record)
+    header = _typed(record, path)
     if record.get("checksum") != io.seal(record)["checksum"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return header
@@ -107,29 +104,24 @@ def read_header(folder: str | os.PathLike[str]) -> Header:
 
 def _typed(record: Any, path: Path) -> Header:
     """The header; FormatError if an entry has an impossible type or size."""
-    header: Header = from_json(Header, record, path, _AGAIN, others=True)
-    json.dumps(record, ensure_ascii=False, allow_nan=False).encode()  # ValueError if it could not be written again
+    header: Header = records.from_json(Header, record, path, _AGAIN, others=True)
+    with turning(FormatError, f"{path}: could not be written again ({REASON}). {_AGAIN}", ValueError):
+        json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
     if header.encoding is not None:
-        space = from_json(VectorSpace, header.encoding, f"{path}: encoding", _AGAIN, others=True)
+        space = records.from_json(VectorSpace, header.encoding, f"{path}: encoding", _AGAIN, others=True)
         if lacking := [name for name in _NEEDED if getattr(space, name) is None]:
             raise FormatError(f"{path}: encoding: {lacking[0]}: missing. {_AGAIN}")
-    counts = [header.size, header.dimension, header.input_dimension]
-    counts += [header.codes["bytes"], header.codes.get("coordinates", 1)] if header.codes else []
-    odd = any(not 0 < value < 2**31 for value in header.options.values() if type(value) is int)
-    odd |= header.codes is not None and not 0 < header.codes["length"] < 1e9
-    if odd or min(counts) < 1 or not header.build_seconds >= 0:
-        raise FormatError(f"{path}: contains a number that is impossible in an index. {_AGAIN}")
+    codes: Mapping[str, Any] = header.codes or {}
+    for name, bounds in _OF_CODES.items():
+        if not bounds.hold(codes.get(name, 1)):
+            raise FormatError(f"{path}: codes: {name}: expected {bounds.words}. {_AGAIN}")
     return header
 
 
 def read_documents(path: Path, size: int) -> list[str]:
     """The texts of an index, one per line and vector."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            texts = [json.loads(line) for line in file]
-    except (OSError, ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: not readable as documents ({error}). {_AGAIN}") from error
-    if len(texts) != size or not all(isinstance(text, str) for text in texts):
+    texts = records.read_lines(path, str, _AGAIN)
+    if len(texts) != size:
         raise FormatError(f"{path}: does not contain {size} documents, one per vector. {_AGAIN}")
     return texts
 

@@ -8,15 +8,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from jaxwhiten.arrays import column_values
 from jaxwhiten.errors import FormatError, InputError
+from jaxwhiten.records import read
 from jaxwhiten.shapes import Int64, Shaped
 
 FILE = "ids.json"
+
+
+class _Record(TypedDict):
+    next: int | None
+    ids: list[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +96,13 @@ class Ids:
         """Reads ids from their file; there is no file while ids equal rows."""
         if path is None:
             return cls(range(size), size)
+        record = read(path, _Record, "Rebuild the index.")
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            kept, last = _array(unique_ids(record["ids"], size)), record["next"]
-            if last is not None and (kept.dtype == object or type(last) is not int or last <= kept.max()):
-                raise ValueError(f"{last!r:.80} as the next number")
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            kept = _array(unique_ids(record["ids"], size))
+            last = record["next"]
+            if last is not None and (kept.dtype == object or last <= kept.max()):
+                raise InputError(f"{last!r:.80} as the next number")
+        except InputError as error:
             raise FormatError(f"{path}: not readable as the ids of {size} documents ({error}).") from error
         return cls(kept, last)
 

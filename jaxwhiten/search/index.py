@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from jaxwhiten.codes import Code, load_first_version, load_fitted
-from jaxwhiten.errors import FormatError, InputError, MismatchError, check_integer
+from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_integer, turning
 from jaxwhiten.io import writing
 from jaxwhiten.locks import SharedLock, locked
 from jaxwhiten.records import from_json
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
-from jaxwhiten.search.backend import BACKENDS, CODED, Store, backend_with
+from jaxwhiten.search.backend import BACKENDS, CODED, Store
 from jaxwhiten.search.header import (
     FITTED,
     HEADER,
@@ -107,8 +107,8 @@ class Index(About):
         """The map applied to a raw vector before it is stored or searched for."""
         return self.store.prepare
 
-    def add(self, vectors: Shaped[np.ndarray, "n d"], *, documents: Texts | None = None, ids: Any = None) -> None:
-        """Adds raw vectors, encoded like the others, with texts if the index keeps texts.
+    def add(self, vectors: Any, *, documents: Texts | None = None, ids: Any = None) -> None:
+        """Adds raw vectors [n, d], encoded like the others, with texts if the index keeps texts.
 
         `ids` are required if the other documents brought theirs; otherwise the index assigns the next numbers. Fitted
         and trained parts do not change. `save` writes the changed index.
@@ -123,7 +123,7 @@ class Index(About):
             self._append(vectors, documents)
             self.table = table
 
-    def update(self, ids: Any, vectors: Shaped[np.ndarray, "n d"], *, documents: Texts | None = None) -> None:
+    def update(self, ids: Any, vectors: Any, *, documents: Texts | None = None) -> None:
         """Replaces the documents of existing ids with new raw vectors and texts; see `add` for the arguments."""
         with self._threads.writing():
             self._check_removes()
@@ -155,7 +155,7 @@ class Index(About):
             able = ", ".join(name for name, backend in BACKENDS.items() if backend.removes)
             raise InputError(f"{self.backend} cannot remove documents; these backends can: {able}.")
 
-    def _check(self, vectors: np.ndarray, documents: Texts | None) -> tuple[np.ndarray, list[str] | None]:
+    def _check(self, vectors: Any, documents: Texts | None) -> tuple[np.ndarray, list[str] | None]:
         self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
         if (documents is None) != (self.documents is None):
@@ -190,7 +190,7 @@ class Index(About):
     def search(self, queries: list[str] | tuple[str, ...], k: int = 10, *, among: Any = None) -> list[list[Hit]]: ...
     @overload
     def search(
-        self, queries: np.ndarray, k: int = 10, *, prepared: bool = False, among: Any = None
+        self, queries: Any, k: int = 10, *, prepared: bool = False, among: Any = None
     ) -> tuple[Float32[np.ndarray, "q k"], Shaped[np.ndarray, "q k"]]: ...
     def search(self, queries: Any, k: int = 10, *, prepared: bool = False, among: Any = None) -> Any:
         """The k best documents of each query.
@@ -198,7 +198,7 @@ class Index(About):
         Args:
           queries: A text or a list of texts, if the index is by `Encoder.index` or `jaxwhiten.load_index`. Or raw
             vectors, encoded like the documents; the index whitens and normalizes them. What `Encoder.encode`
-            returned is checked; other arrays do not know their space.
+            returned is checked; other rows of numbers do not know their space.
           k: The number of documents, in 1..size.
           prepared: Whether vectors are already whitened and normalized (`prepare`), as in the paper's timing. Their
             candidates are not rescored.
@@ -211,7 +211,7 @@ class Index(About):
           place, the backend decides which are returned. If an approximate index finds fewer than k, the rest have
           score −inf and id −1, or None if ids are strings.
         """
-        if isinstance(queries, str | list | tuple) and not (queries and isinstance(queries[0], np.ndarray)):
+        if isinstance(queries, str) or (isinstance(queries, list | tuple) and not _are_rows(queries)):
             return self._of_texts(queries, k, among)
         with self._threads.reading():
             scores, rows = self._search(queries, k, prepared, among)
@@ -225,7 +225,7 @@ class Index(About):
         hits = self.hits(self.queries(texts), k, among) if texts else []
         return hits[0] if isinstance(queries, str) else hits
 
-    def hits(self, queries: Shaped[np.ndarray, "q d"], k: int, among: Any = None) -> list[list[Hit]]:
+    def hits(self, queries: Any, k: int, among: Any = None) -> list[list[Hit]]:
         """`search` with results as `Hit`s, which include the texts."""
         with self._threads.reading():
             scores, rows = self._search(queries, k, among=among)
@@ -239,9 +239,7 @@ class Index(About):
             for columns in zip(ids.tolist(), scores.tolist(), rows.tolist(), strict=True)
         ]
 
-    def _search(
-        self, queries: np.ndarray, k: int, prepared: bool = False, among: Any = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _search(self, queries: Any, k: int, prepared: bool = False, among: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Scores and rows."""
         self.check_k(k)
         chosen = None if among is None else np.unique(self.table.rows(among))
@@ -275,7 +273,7 @@ class Index(About):
             )
         check_space("the index", self.encoding, encoding, "rebuild the index", role=role, strict=True)
 
-    def _check_space(self, vectors: np.ndarray, role: str) -> None:
+    def _check_space(self, vectors: Any, role: str) -> None:
         """`check_encoding` for vectors that know their space, which `Encoder.encode` returned."""
         if self.encoding is not None and (space := getattr(vectors, "space", None)) is not None:
             check_space("the index", self.encoding, space, "rebuild the index", role=role)
@@ -366,19 +364,24 @@ def _load(folder: Path, header: Header) -> Index:
     if FITTED in files:
         first_version = load_first_version(files[FITTED])
         fitted = load_fitted(files[FITTED], (Whitening, Code)) if first_version is None else first_version[0]
-    try:
-        backend_with(header.backend, header.options)  # InputError for a number outside its range
+    kinds = (LookupError, ArithmeticError, OSError, EOFError, ValueError, TypeError, RuntimeError)
+    with turning(FormatError, f"{folder}: the index cannot be read ({REASON}). Rebuild it.", *kinds):
         if header.rescore is not None:
             rescoring = Rescoring.read(files, header)
         store = kind.read(files, options, header)
-    except (LookupError, ArithmeticError, OSError, EOFError, ValueError, TypeError, RuntimeError) as error:
-        raise FormatError(f"{folder}: the index cannot be read ({error}). Rebuild it.") from error
     if header.whitening is not None and store.prepare.hash() != header.whitening.get("hash"):
         raise FormatError(f"{folder}: the whitening inside the index differs from the one in its header.")
     told = {field.name: getattr(header, field.name) for field in dataclasses.fields(About)}
     index = Index(**told, store=store, table=table, documents=documents, fitted=fitted, rescoring=rescoring)
     index._seen[folder.resolve()] = header.checksum
     return index
+
+
+def _are_rows(items: Sequence[Any]) -> bool:
+    """Whether the items of a list are vectors."""
+    first = items[0] if len(items) else ""
+    listed = isinstance(first, list | tuple) and len(first) > 0 and isinstance(first[0], int | float)
+    return listed or getattr(first, "ndim", 0) == 1
 
 
 def texts_of(documents: Texts | None, vectors: np.ndarray) -> list[str] | None:

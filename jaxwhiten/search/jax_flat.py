@@ -23,8 +23,8 @@ from jaxwhiten.arrays import block_rows, blocks, one_ahead, pad_rows
 from jaxwhiten.codes import Quantiser
 from jaxwhiten.codes.code import apart
 from jaxwhiten.codes.gaussian import nearest_on_cores
-from jaxwhiten.errors import InputError
-from jaxwhiten.io import map_array
+from jaxwhiten.io import map_array, take
+from jaxwhiten.parameters import bounded
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, Store
 from jaxwhiten.search.codes import CODES, NPY_HEADER, TRANSFORM, CodedStore, coded, is_first_version, read_codes
@@ -44,8 +44,9 @@ _VECTORS = "vectors.npy"
 class JaxOptions:
     """How the best documents are found."""
 
-    approximate: bool = False  # by `lax.approx_max_k`: fast on TPU, elsewhere slower than the exact top-k by tiles
-    recall_target: float = 0.95  # of the approximate search
+    # By `lax.approx_max_k`: fast on TPU, elsewhere slower than the exact top-k by tiles.
+    approximate: bool = bounded(False, False, True)
+    recall_target: float = bounded(0.95, 0.0, 1.0, above=True)  # of the approximate search
 
 
 class JaxFlat(Backend):
@@ -81,7 +82,6 @@ class JaxFlat(Backend):
 
     @classmethod
     def build(cls, vectors: np.ndarray, options: Any, coding: Coding, stored: np.ndarray | None) -> Store:
-        _check_options(options)
         quantiser = coding.quantiser
         if quantiser is None:
             return cls(options, coding.prepare, _stored(vectors, coding.prepare, None), None)
@@ -150,15 +150,13 @@ class JaxFlat(Backend):
 
     @classmethod
     def read(cls, files: Mapping[str, Path], options: JaxOptions, header: Header) -> Store:
-        _check_options(options)
         if header.codes is not None:
             prepare, quantiser, codes = read_codes(files, header)
             if is_first_version(header):
                 return cls(options, prepare, codes, quantiser.centroids, quantiser.length)
             return JaxCodes(options, prepare, quantiser, codes)
-        stored = map_array(files[_VECTORS])
-        if stored.shape != (header.size, header.dimension) or stored.dtype != np.float32:
-            raise ValueError(f"{stored.dtype} vectors of shape {stored.shape}, unlike the header")
+        vectors = {"vectors": map_array(files[_VECTORS])}
+        [stored] = take(vectors, "float32", finite=False, vectors=(header.size, header.dimension))
         prepare, _ = read_map(files.get(TRANSFORM), header.input_dimension, header.normalize)
         if (prepare.inputs, prepare.outputs) != (header.input_dimension, header.dimension):
             raise ValueError(f"stored vectors of dimension {prepare.outputs}, unlike the header")
@@ -214,14 +212,6 @@ class JaxCodes(CodedStore):
 
         for part, found in one_ahead(map(dispatch, blocks(len(asked), batch))):
             yield part, [np.asarray(array)[: part.stop - part.start] for array in found]
-
-
-def _check_options(options: JaxOptions) -> None:
-    target = options.recall_target
-    if not isinstance(target, int | float) or not 0 < target <= 1:
-        raise InputError(f"Option recall_target of jax must be above 0 and at most 1, got {target!r}.")
-    if not isinstance(options.approximate, bool):
-        raise InputError(f"Option approximate of jax must be True or False, got {options.approximate!r}.")
 
 
 def _stored(vectors: np.ndarray, prepare: Affine, centroids: np.ndarray | None) -> np.ndarray:

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxwhiten.arrays import blocks
-from jaxwhiten.coded import as_floats
+from jaxwhiten.arrays import as_matrix, blocks, work_dtype
 from jaxwhiten.codes import Code, Quantiser, SpectrumCode, check_whitened, make_code
 from jaxwhiten.codes.fit import fit, is_whitened_first
 from jaxwhiten.errors import InputError, NonFiniteError
@@ -34,12 +33,11 @@ KIND = "index transform"
 _TAKES = "pass raw vectors of its model, or pass sentences to jaxwhiten.search.search_text"
 
 
-def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> Float[np.ndarray, "n d"]:
-    """Decodes coded vectors and checks that they are floats [n, d]; `what` names them in messages."""
-    x = as_floats(x) if isinstance(x, np.ndarray) else x
-    if not isinstance(x, np.ndarray) or x.ndim != 2 or not np.issubdtype(x.dtype, np.floating):
-        got = f"{x.dtype} of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
-        raise InputError(f"The {what} must be a floating-point array [n, d], got {got}: {_TAKES}.")
+def check_vectors(what: str, x: Any, dimension: int | None = None) -> Float[np.ndarray, "n d"]:
+    """Array-like rows as floats of NumPy [n, d], none of which is zero or not finite; `what` names them in messages."""
+    x = as_matrix(x, "Index")
+    if not np.issubdtype(x.dtype, np.floating) or not x.dtype.isnative:
+        x = x.astype(work_dtype(x.dtype))
     if not x.size:
         raise InputError(f"No {what}: an array of shape {x.shape}.")
     if dimension is not None and x.shape[1] != dimension:
@@ -62,7 +60,7 @@ def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
     row = int(np.argmax(odd))
     where, square = f"Row {first + row} of the {what}", squares[row]
     if not np.isfinite(square):
-        raise NonFiniteError(f"{where} contains NaN or infinity.")
+        raise NonFiniteError.of_row(first + row, what)
     if not square:
         raise InputError(f"{where} is a zero vector: it has no direction and thus no nearest neighbors. Remove it.")
     raise InputError(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxwhiten.errors import ModelError
+from jaxwhiten.errors import REASON, ModelError, turning
 from jaxwhiten.text.settings import CHANGING, TOKENIZER_SETTINGS, TransformerSettings, read_object
 
 Rules = dict[str, Any]
@@ -144,10 +144,9 @@ def _of_transformers(folder: Path, settings: Mapping[str, Any], name: str) -> An
     from transformers import AutoTokenizer
 
     given = {key: settings[key] for key in CHANGING if key in settings}
-    try:
+    message = (
+        f"{folder / TOKENIZER_SETTINGS}: tokenizer_class is {name!r}, with which transformers cannot apply"
+        f" {given or 'its defaults'} ({REASON})."
+    )
+    with turning(ModelError, message):
         return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, **given).backend_tokenizer
-    except Exception as error:
-        raise ModelError(
-            f"{folder / TOKENIZER_SETTINGS}: tokenizer_class is {name!r}, with which transformers cannot apply"
-            f" {given or 'its defaults'} ({error})."
-        ) from error

@@ -8,13 +8,14 @@ names file and key. The others are ignored.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jaxwhiten import records
 from jaxwhiten.errors import ModelError
 
+ANEW = "Download or save the model again."  # what to do about a damaged file of a model folder
 TOKENIZER_SETTINGS = "tokenizer_config.json"
 _FAMILIES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 SETTINGS_FILES = tuple(f"sentence_{family}_config.json" for family in _FAMILIES)
@@ -159,10 +160,4 @@ def _nested(file: Path, raw: Mapping[str, Any], *names: str) -> Mapping[str, Any
 
 def read_object(file: Path) -> dict[str, Any]:
     """The JSON object in a file of a model folder."""
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{file}: not readable as JSON ({error}).") from error
-    if not isinstance(value, dict):
-        raise ModelError(f"{file}: expected a JSON object, got {type(value).__name__}.")
-    return value
+    return records.read(file, dict[str, Any], ANEW, error=ModelError)

@@ -19,7 +19,7 @@ from jaxwhiten import io
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, check_name
 from jaxwhiten.text.classes import lower_cased, tokenizer_settings, with_settings
 from jaxwhiten.text.growth import check_growth
-from jaxwhiten.text.settings import TOKENIZER_SETTINGS
+from jaxwhiten.text.settings import TOKENIZER_SETTINGS, read_object
 from jaxwhiten.text.words import TokenIds, WordTable
 
 OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
@@ -327,8 +327,7 @@ def _refusing(folder: Path, fault: str) -> Iterator[None]:
 def _settings(folder: Path) -> dict[str, Any]:
     """The contents of `tokenizer_config.json`; empty if it is missing."""
     file = folder / TOKENIZER_SETTINGS
-    found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return found if isinstance(found, dict) else {}
+    return read_object(file) if file.is_file() else {}
 
 
 def _load(folder: Path, settings: Mapping[str, Any] | None) -> Any:

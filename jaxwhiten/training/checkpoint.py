@@ -16,8 +16,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxwhiten import io
-from jaxwhiten.errors import FormatError, JaxwhitenError, MismatchError, optional
+from jaxwhiten import io, records
+from jaxwhiten.errors import REASON, FormatError, JaxwhitenError, MismatchError, optional, turning
 from jaxwhiten.training.step import TrainState
 
 
@@ -51,14 +51,8 @@ class Checkpoints:
             if jax.process_index() == 0:
                 io.write_json(file, recipe)
             return
-        try:
-            old = json.loads(file.read_text(encoding="utf-8"))
-            changes = list(_differences(old, recipe))
-        except (OSError, ValueError, AttributeError, RecursionError) as error:
-            raise FormatError(
-                f"{file}: the recipe of the run in this folder cannot be read ({error}); use a new output folder."
-            ) from error
-        if changes:
+        old = records.read(file, dict[str, Any], "Use a new output folder.")
+        if changes := list(_differences(old, recipe)):
             raise MismatchError(
                 f"{self.folder} contains a run with different settings: {'; '.join(changes)}. Its checkpoints are"
                 " unchanged. Restore these settings to resume it, or use a new output folder."
@@ -116,18 +110,17 @@ class Checkpoints:
         names = _flatten(template)
         shapes = {k: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding) for k, x in names.items()}
         items = args.Composite(state=args.StandardRestore(shapes), rest=args.JsonRestore())
-        try:
+        others = [s for s in self._manager.all_steps() if s != step]
+        advice = f"Remove that folder to resume from step {max(others)}" if others else "Use a new output folder"
+        folder = self.folder / "checkpoints" / str(step)
+        # tensorstore, orbax and json raise different types.
+        with turning(FormatError, f"{folder}: not a readable checkpoint ({REASON}). {advice}."):
             found = self._manager.restore(step, args=items)
             leaves = [found["state"][name] for name in names]
             state = jax.tree.unflatten(jax.tree.structure(template), leaves)
             if _checksums(state) != found["rest"]["checksums"]:
                 raise ValueError("checksums do not match: it was damaged after it was written")
             return state, found["rest"]["position"]
-        except Exception as error:  # tensorstore, orbax and json raise different types
-            others = [s for s in self._manager.all_steps() if s != step]
-            advice = f"Remove that folder to resume from step {max(others)}" if others else "Use a new output folder"
-            folder = self.folder / "checkpoints" / str(step)
-            raise FormatError(f"{folder}: not a readable checkpoint ({_first_line(error)}). {advice}.") from error
 
     def close(self) -> None:
         """Waits for the checkpoint in progress and stops the background threads."""

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten import io
+from jaxwhiten import io, records
 from jaxwhiten.bars import Progress
-from jaxwhiten.errors import optional
+from jaxwhiten.errors import FormatError, optional
 from jaxwhiten.lazy import hidden
 from jaxwhiten.progress import say
 from jaxwhiten.runtime.distributed import is_writer
@@ -89,10 +89,10 @@ class Log:
 def read_metrics(folder: io.PathLike) -> list[dict[str, int | float | None]]:
     """The rows of a run's metrics file; empty if there is no file. A line that a kill truncated is skipped."""
     path = Path(folder) / METRICS_FILE
-    rows = []
+    rows = list[dict[str, int | float | None]]()
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        with contextlib.suppress(ValueError):
-            rows.append(json.loads(line))
+        with contextlib.suppress(FormatError):
+            rows.append(records.parse(line, dict[str, int | float | None], path))
     return rows
 
 

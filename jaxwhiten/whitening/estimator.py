@@ -20,7 +20,8 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import FormatError, InputError, MissingDependencyError, check_name, not_fitted
+from jaxwhiten.errors import REASON, FormatError, InputError, MissingDependencyError, check_name, not_fitted, turning
+from jaxwhiten.parameters import check_bounds
 from jaxwhiten.shapes import Float, Shaped
 from jaxwhiten.space import Known, Origin, VectorSpace, check_origin, origin_of
 
@@ -36,6 +37,9 @@ def parameters(cls: type[E]) -> type[E]:
     made = dataclasses.dataclass(eq=False, repr=False)(cls)
     no_type_check(vars(made)["__init__"])  # scikit-learn stores any value here; fitting checks it
     return made
+
+
+INVALID = (KeyError, TypeError, ValueError, OverflowError)  # what reading raises if numbers or facts are impossible
 
 
 def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:
@@ -72,11 +76,9 @@ class Saved:
         cls: type[S], path: io.PathLike, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]
     ) -> S:
         """`load` from the tensors and the header of the file `path`."""
-        try:
-            with np.errstate(all="ignore"):
-                return cls._restored(tensors, dict(header["provenance"]))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FormatError(f"{path}: not a valid {cls.name} file ({error}). Rewrite it.") from error
+        message = f"{path}: not a valid {cls.name} file ({REASON}). Rewrite it."
+        with turning(FormatError, message, *INVALID), np.errstate(all="ignore"):
+            return cls._restored(tensors, dict(header["provenance"]))
 
 
 class Estimator(Saved):
@@ -94,6 +96,7 @@ class Estimator(Saved):
 
     def _check_params(self, d: int) -> None:
         """Raises InputError if a parameter is invalid for rows of d columns."""
+        check_bounds(self)
 
     def _apply(self, X: np.ndarray) -> np.ndarray:
         """Maps rows of the right number of columns; NonFiniteError for rows that are not finite."""

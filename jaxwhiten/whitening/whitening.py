@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxwhiten import io
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import InputError, check_integer, check_name, check_share
-from jaxwhiten.parameters import DEFAULTS, SHRINKAGES
+from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.parameters import SHRINKAGES, WhiteningParameters, check_bounds
 from jaxwhiten.shapes import Float, Float32, Float64
 from jaxwhiten.space import Origin, origin_of
 from jaxwhiten.whitening.affine import Affine
@@ -35,7 +36,7 @@ class WhiteningWarning(UserWarning):
 
 
 @parameters
-class Whitening(Estimator):
+class Whitening(Estimator, WhiteningParameters):
     """Whitening with the parameters β and γ, as a scikit-learn estimator.
 
     An eigenvalue below `eigenvalue_floor` times the largest is replaced by that floor, so that directions without
@@ -71,12 +72,6 @@ class Whitening(Estimator):
     """
 
     name = "whitening"
-
-    n_components: int | None = DEFAULTS["n_components"]
-    beta: float = DEFAULTS["beta"]
-    gamma: float = DEFAULTS["gamma"]
-    shrinkage: str | float | None = DEFAULTS["shrinkage"]
-    eigenvalue_floor: float = DEFAULTS["eigenvalue_floor"]
 
     def fit(self, X: Any, y: Any = None) -> Whitening:
         """Learns from rows and forgets earlier ones.
@@ -277,14 +272,12 @@ class Whitening(Estimator):
         return {"n": np.array([self.n_samples_seen_], np.int64), **arrays, "noise": self.noise_}
 
     def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
-        mean, components, variances, noise = (tensors[name] for name in ("mean", "components", "eigenvalues", "noise"))
+        mean, components, variances, noise = io.take(
+            tensors, "float64", mean=(d,), components=(d, d), eigenvalues=(d,), noise=(d,)
+        )
         self._check_params(d)
         if (n := int(tensors["n"].item())) < 1:
             raise ValueError("n is out of range")
-        if any(array.dtype != np.float64 for array in (mean, components, variances, noise)):
-            raise ValueError("tensors are not float64")
-        if mean.shape != (d,) or components.shape != (d, d) or variances.shape != (d,) or noise.shape != (d,):
-            raise ValueError(f"shapes do not fit {d} columns: mean {mean.shape}, components {components.shape}")
         if variances[-1] < 0 or (np.diff(variances) > 0).any():
             raise ValueError("eigenvalues are negative or not descending")
         if np.abs(np.einsum("ij,ij->j", components, components) - 1).max() > 1e-6:
@@ -294,14 +287,9 @@ class Whitening(Estimator):
         self._fitted_on(n, d, {})
 
     def _check_params(self, d: int) -> None:
-        if self.n_components is not None:
-            check_integer("n_components", self.n_components, 1, d)
-        for name in ("beta", "gamma", "eigenvalue_floor"):
-            check_share(name, getattr(self, name))
         if isinstance(self.shrinkage, str):
             check_name("shrinkage", self.shrinkage, SHRINKAGES)
-        elif self.shrinkage is not None:
-            check_share("shrinkage", self.shrinkage)
+        check_bounds(self, n_components=d)
 
     def _warn_of_rank(self) -> None:
         k, d, rank = self.n_components, len(self.mean_), self.rank_

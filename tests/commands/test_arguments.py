@@ -117,7 +117,7 @@ def test_parameters_become_flags(message, expected):
         (["search", "idx", "--", "-k", "--json"], "query", ["-k", "--json"]),
         (["search", "idx", "-k", "1", "a", "--", "--"], "query", ["a", "--"]),
         (["search", "--", "-idx", "-k"], "index", "-idx"),
-        (["encode", "-o", "x", "--", "-t.txt"], "input", "-t.txt"),
+        (["encode", "-o", "x.npy", "--", "-t.txt"], "input", "-t.txt"),
         (["embed", "-o", "x", "--", "-a.txt", "--b"], "inputs", ["-a.txt", "--b"]),
         (["index", "--remove", "-o", "x", "--", "-1", "--model"], "input", ["-1", "--model"]),
         (["score", "--", "-d.csv"], "data", "-d.csv"),

@@ -4,12 +4,16 @@ import hashlib
 import itertools
 import os
 import random
+import re
 import shutil
 
 import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, load_index
+from jaxwhiten.commands import cli
+from jaxwhiten.commands.arguments import Parser, Place, Source, add, check_places
+from jaxwhiten.errors import InputError
 from tests.commands.conftest import generated
 
 TEXTS = generated(400)
@@ -18,8 +22,6 @@ TEXTS = generated(400)
 @pytest.fixture(scope="module")
 def home(tmp_path_factory, tiny_model):
     """A folder with one input of every kind, which `things` copies for each test."""
-    from jaxwhiten.commands import cli
-
     folder = tmp_path_factory.mktemp("home")
     shutil.copytree(tiny_model, folder / "model")
     (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
@@ -84,6 +86,7 @@ REPLACING_INPUTS = [
     "encode {texts.txt} --model {small} --whitening {w.safetensors} -o {w.safetensors}",
     "embed {texts.txt} --model {small} -o {texts.txt}",
     "train {pairs.tsv} --model {model} -o {pairs.tsv}",
+    "train {pairs.tsv} --model {model} --objective distil_mse --teacher {small} -o {small}",
     "embed {texts.txt} --model {small} -o {small}",
     "index {texts.txt} --model {small} -o {small}",
     "index {parts} -o {parts}",
@@ -105,6 +108,39 @@ REPLACING_OTHERS = [
     f"embed {{texts.txt}} {MODEL} -o {{foreign}}",
     f"embed {{texts.txt}} {MODEL} -o {{idx}}",
 ]
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_argument_for_a_path_says_whether_it_is_read_or_written(command):
+    named = dict.fromkeys(("FILE", "DIR", "FOLDER", "IDX", "MODEL", "PAIRS", "PATH", "PLACE"), "new")
+    named |= {"PNG": "new.png", "OUTPUT": "new.npy"}
+    for action in cli.parser(command)[1]._actions:
+        positional = not action.option_strings and action.dest != "query"
+        if (positional or action.metavar in named) and action.nargs != 0:
+            assert isinstance(action.type(named.get(action.metavar, "new")), Source | Place), action
+
+
+def test_a_new_command_is_guarded_by_the_types_of_its_arguments(things):
+    parser = Parser()
+    add(parser, "texts", "what is read", type=Source, nargs="+")
+    add(parser, "--peer DIR", "what is read, too", type=Source)
+    add(parser, "--dest DIR", "what is written", type=Place.folder())
+    add(parser, "--log FILE", "and this", type=Place.file("moments"))
+    small, texts = things / "small", things / "texts.txt"
+    for words, message in (
+        (
+            [texts, "--peer", small, "--dest", small],
+            f"small: would replace peer='{small}'. Specify a different `dest`.",
+        ),
+        ([texts, small / "config.json", "--dest", small], "small: would replace texts="),
+        ([texts, "--dest", things / "new", "--log", things / "new"], "new: would replace dest="),
+        ([texts, "--dest", things / "foreign"], "foreign: contains thesis.tex, which jaxwhiten did not write"),
+        ([texts, "--dest", texts], "texts.txt: the output is a folder, not a .txt file"),
+        ([texts, "--log", things / "x.npy"], "x.npy: is not a file that jaxwhiten wrote"),
+    ):
+        with pytest.raises(InputError, match=re.escape(message)):
+            check_places(parser.parse_args(list(map(str, words))))
+    check_places(parser.parse_args([str(texts), "--dest", str(things / "new"), "--log", str(things / "m.safetensors")]))
 
 
 def words_of(line, folder):

@@ -233,8 +233,8 @@ def test_what_is_not_supported_is_named(write, modules, message):
     ("rows", "message"),
     [
         ([{"type": TYPES["Transformer"], "path": ""}, {"type": TYPES["Pooling"], "path": "../x"}], "not a valid file"),
-        ([{"type": TYPES["Transformer"]}], "not a readable list"),
-        ({"type": 3}, "not a readable list"),
+        ([{"type": TYPES["Transformer"]}], "modules.json, item 0: path: missing"),
+        ({"type": 3}, "modules.json: expected a list, got"),
     ],
 )
 def test_a_damaged_list_of_modules(write, rows, message):

@@ -1,0 +1,164 @@
+"""Rows of numbers are taken in every container, with one answer, by every door; what are no such rows is refused."""
+
+import numpy as np
+import pytest
+
+import jaxwhiten
+from jaxwhiten import Moments, Whitening, build_index, normalize
+from jaxwhiten.codes import make_code
+from jaxwhiten.errors import InputError, NonFiniteError
+
+N, D = 120, 8
+# Multiples of 1/8 from -2 to 2, which every dtype of floats holds.
+EIGHTHS = np.random.default_rng(0).integers(-16, 17, (N, D))
+EIGHTHS[:, 0] = np.where(EIGHTHS.any(axis=1), EIGHTHS[:, 0], 1)
+ROWS = (EIGHTHS / 8).astype(np.float32)
+OTHERS = np.random.default_rng(1).normal(size=(N, D)).astype(np.float32)
+FITTED = Whitening().fit(OTHERS)
+SPECTRUM = make_code("spectrum", bytes=4).fit(OTHERS)
+INT8 = make_code("int8").fit(OTHERS)
+
+
+def changed(value, row=3):
+    rows = ROWS.copy()
+    rows[row] = value
+    return rows
+
+
+def added(rows):
+    index = build_index(OTHERS, "jax")
+    index.add(rows)
+    return index.search(OTHERS, 5)[1]
+
+
+# What each door makes of rows; `directed` ones refuse rows without a direction, too.
+DOORS = {
+    "Moments.update": lambda x: Moments().update(x).M2,
+    "Whitening.fit": lambda x: Whitening().fit(x).mean_,
+    "Whitening.partial_fit": lambda x: Whitening().fit(OTHERS).partial_fit(x).mean_,
+    "Whitening.transform": FITTED.transform,
+    "Whitening.inverse_transform": FITTED.inverse_transform,
+    "SpectrumCode.fit": lambda x: make_code("spectrum", bytes=2).fit(x).axes.mean_,
+    "SpectrumCode.encode": lambda x: np.asarray(SPECTRUM.encode(x)),
+    "int8.fit": lambda x: make_code("int8").fit(x).ranges_,
+    "int8.encode": lambda x: np.asarray(INT8.encode(x)),
+    "normalize": normalize,
+    "build_index": lambda x: build_index(x, "jax").search(OTHERS, 5)[1],
+    "build_index of faiss": lambda x: build_index(x).search(OTHERS, 5)[1],
+    "Index.add": added,
+    "Index.search": lambda x: build_index(OTHERS).search(x, 5)[1],
+}
+DIRECTED = {"build_index", "build_index of faiss", "Index.add", "Index.search"}
+WITHOUT_WIDTH = {"Moments.update", "Whitening.fit", "SpectrumCode.fit", "int8.fit", "normalize"} | DIRECTED - {
+    "Index.add",
+    "Index.search",
+}
+
+
+def torch_of(dtype, grad=False):
+    torch = pytest.importorskip("torch")
+    return torch.tensor(ROWS, dtype=getattr(torch, dtype), requires_grad=grad)
+
+
+def jax_of(dtype):
+    import jax.numpy as jnp
+
+    return jnp.asarray(ROWS, dtype)
+
+
+def arrow():
+    import pyarrow as pa
+
+    return pa.array(ROWS.tolist(), pa.list_(pa.float32(), D))
+
+
+def mapped(tmp_path):
+    np.save(tmp_path / "rows.npy", ROWS)
+    return np.load(tmp_path / "rows.npy", mmap_mode="r")
+
+
+def bfloat16():
+    import ml_dtypes
+
+    return ROWS.astype(ml_dtypes.bfloat16)
+
+
+def pandas():
+    import pandas as pd
+
+    return pd.Series(list(ROWS))
+
+
+CONTAINERS = {
+    "list": lambda _: ROWS.tolist(),
+    "tuple": lambda _: tuple(map(tuple, ROWS.tolist())),
+    "list of arrays": lambda _: list(ROWS),
+    "float64": lambda _: ROWS.astype(np.float64),
+    "float16": lambda _: ROWS.astype(np.float16),
+    "bfloat16": lambda _: bfloat16(),
+    "big-endian": lambda _: ROWS.astype(">f4"),
+    "columns in memory": lambda _: np.asfortranarray(ROWS),
+    "every other row": lambda _: np.repeat(ROWS, 2, axis=0)[::2],
+    "JAX": lambda _: jax_of("float32"),
+    "JAX in bfloat16": lambda _: jax_of("bfloat16"),
+    "torch": lambda _: torch_of("float32", grad=True),
+    "torch in bfloat16": lambda _: torch_of("bfloat16"),
+    "unmasked": lambda _: np.ma.array(ROWS),
+    "Arrow": lambda _: arrow(),
+    "pandas": lambda _: pandas(),
+    "memory map": mapped,
+    "objects": lambda _: ROWS.astype(object),
+}
+REFUSED = {
+    "NaN": (changed(np.nan), NonFiniteError, "Row 3 of the .*contains NaN or inf: remove or repair it"),
+    "inf": (changed(np.inf), NonFiniteError, "Row 3 of the .*contains NaN or inf: remove or repair it"),
+    "NaN in a list": (changed(np.nan).tolist(), NonFiniteError, "Row 3 of the .*contains NaN or inf"),
+    "masked": (np.ma.array(ROWS, mask=ROWS > 1), InputError, "masked entries"),
+    "bytes": (ROWS.astype(np.uint8), InputError, "without their code"),
+    "complex": (ROWS.astype(complex), InputError, "[Cc]omplex"),
+    "dates": (np.zeros((2, D), "M8[D]"), InputError, "dates or times"),
+    "text": ([["a"] * D], InputError, "[Ee]xpected .*got"),
+    "ragged": ([[1.0] * D, [1.0]], InputError, "all of one length"),
+}
+
+
+@pytest.fixture(scope="module")
+def answers():
+    return {name: door(ROWS) for name, door in DOORS.items()}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_container_gets_the_same_answer(door, answers, tmp_path):
+    for name, make in CONTAINERS.items():
+        found = DOORS[door](make(tmp_path))
+        # Codes and rows of an index may differ where a number lies on a boundary.
+        limits = {"atol": 0 if found.dtype.kind in "iub" else 2e-2 if "bfloat16" in name or "16" in name else 1e-4}
+        np.testing.assert_allclose(found.astype(np.float64), answers[door].astype(np.float64), **limits, err_msg=name)
+    whole = DOORS[door](EIGHTHS)
+    np.testing.assert_allclose(whole, DOORS[door](EIGHTHS.astype(np.float64)), atol=1e-6)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_refuses_what_are_no_rows(door):
+    for name, (rows, kind, message) in REFUSED.items():
+        if door == "normalize" and name == "complex":
+            continue
+        with pytest.raises(kind, match=message):
+            DOORS[door](rows)
+    if door in DIRECTED:
+        with pytest.raises(InputError, match=r"Row 3 of the .* is a zero vector"):
+            DOORS[door](changed(0.0))
+    if door != "normalize":
+        with pytest.raises(InputError, match="1D array"):
+            DOORS[door](ROWS[0])
+    if door not in WITHOUT_WIDTH:
+        with pytest.raises(InputError, match=f"{D - 1} (features|dimensions)"):
+            DOORS[door](ROWS[:, 1:])
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_coded_rows_are_decoded(door):
+    codes = INT8.encode(ROWS)
+    if door == "Index.search":  # its documents do not know their space
+        assert isinstance(codes, jaxwhiten.coded.CodedArray)
+    np.testing.assert_allclose(DOORS[door](codes), DOORS[door](codes.decode()), atol=1e-5)
