@@ -1,8 +1,9 @@
-"""Notes on stderr, and whether there are any, or bars (`jaxwhiten.bars`)."""
+"""Notes on stderr, whether there are any, or bars (`jaxwhiten.bars`), and numbers of things in sentences."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterator
 
@@ -18,6 +19,17 @@ def quiet(wanted: bool = True) -> Iterator[None]:
         yield
     finally:
         silent = before
+
+
+def counted(number: int, things: str) -> str:
+    """A number with a noun, which is given in the plural.
+
+    >>> counted(1, "queries"), counted(1234, "rows")
+    ('1 query', '1,234 rows')
+    """
+    if number == 1:
+        things = re.sub(r"(?<=ch)es\b|ies\b|s\b", lambda end: "y" if end[0] == "ies" else "", things, count=1)
+    return f"{number:,} {things}"
 
 
 def say(text: object) -> None:

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report | None:
     from jaxwhiten.commands.vectors import vector_writer, written
     from jaxwhiten.head import Normalize
-    from jaxwhiten.progress import note
+    from jaxwhiten.progress import counted, note
 
     texts = nonempty(sentences(args.input, args.format, args.column), args.input)
     encoder = whitened_encoder(args, normalize=args.normalize)
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> Report | None:
             write(found := begun.popleft(), block)
             n, blank = n + len(block), blank + sum(not text.strip() for text in found)
     if blank:
-        note(f"{blank:,} texts are blank; encode keeps them, index skips them")
+        note(f"{counted(blank, 'blank texts')}; encode keeps them, index skips them")
     return written(args.output, n, encoder.dimension, code)
 
 

@@ -22,6 +22,7 @@ from jaxwhiten.commands.arguments import (
 )
 from jaxwhiten.commands.texts import STDIN, add_texts, is_parts, nonempty, sentences
 from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.progress import counted
 from jaxwhiten.space import check_space
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def write_outputs(
     lines, facts = [], {"output": args.output, "moments": args.moments, "rows": moments.n}
     if args.moments:
         moments.save(args.moments, provenance)
-        lines.append(f"{args.moments}: moments of {moments.n:,} rows, {len(moments.mean)} dimensions")
+        lines.append(f"{args.moments}: moments of {counted(moments.n, 'rows')}, {len(moments.mean)} dimensions")
     if args.output:
         from jaxwhiten.codes.fit import fit
         from jaxwhiten.progress import note
@@ -156,7 +157,7 @@ def write_outputs(
             small = small if code is None else small.with_code(code)
             export_sentence_transformer(args.output, small)
             what = f"{encoder.name} with {what}"
-        lines.append(f"{args.output}: {what}, fitted on {moments.n:,} rows")
+        lines.append(f"{args.output}: {what}, fitted on {counted(moments.n, 'rows')}")
         if why:
             note(why)
         facts |= {"bytes": args.bytes}

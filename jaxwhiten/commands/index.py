@@ -22,6 +22,7 @@ from jaxwhiten.commands.arguments import (
 )
 from jaxwhiten.commands.texts import add_texts, as_stored, ids_in, is_parts, nonempty, records
 from jaxwhiten.errors import InputError
+from jaxwhiten.progress import counted
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -163,7 +164,7 @@ def _save(args: argparse.Namespace, index: Index, skipped: str) -> Report:
     index.save(args.output)
     for text in index.notes:
         note(text)
-    made = f"{args.output}: {index.size:,} texts{skipped}, {index.stored}, {index.nbytes / 1e6:.1f} MB"
+    made = f"{args.output}: {counted(index.size, 'texts')}{skipped}, {index.stored}, {index.nbytes / 1e6:.1f} MB"
     return Report(f'{made}\nNext: jaxwhiten search {shlex.quote(args.output)} "a query"', _facts(args, index))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.commands.arguments import Place, Report, Source, add
 from jaxwhiten.errors import optional
+from jaxwhiten.progress import counted
 
 if TYPE_CHECKING:
     from jaxwhiten.codes import Code
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> Report:
     facts = spectrum(whitening)
     if args.plot:
         values = whitening.with_params(shrinkage=None).eigenvalues_
-        draw_spectra(args.plot, {f"{facts['n']:,} rows": values}, [], args.file)
+        draw_spectra(args.plot, {counted(facts["n"], "rows"): values}, [], args.file)
         note(f"{args.plot}: plot of the spectrum")
     provenance = {key: value for key, value in whitening.provenance.items() if value is not None}
     report: dict[str, Any] = {
@@ -124,7 +125,9 @@ def load_fitted(path: str) -> tuple[str, Whitening | Code]:
 
 def _lines(report: dict[str, Any]) -> list[str]:
     facts = report["provenance"]
-    lines = [f"{report['file']}: {report['kind']} of {report['n']:,} rows of {report['dimension']} dimensions"]
+    lines = [
+        f"{report['file']}: {report['kind']} of {counted(report['n'], 'rows')} of {report['dimension']} dimensions"
+    ]
     made = [f"{key} {facts[key]}" for key in ("model", "pooling", "max_length", "corpus") if key in facts]
     if made:
         lines.append(f"  source      {', '.join(made)}")

@@ -19,6 +19,7 @@ from jaxwhiten.commands.arguments import (
     load_encoder,
     say_gamma,
 )
+from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import InputError
 from jaxwhiten.records import to_json
 
@@ -32,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Source,
     )
     add_columns(parser)
+    add(
+        parser,
+        "--corpus FILE",
+        "more documents to search: .txt (one per line), .tsv, .csv, .jsonl or .parquet, or a folder of such files",
+        type=Source,
+    )
     add_model(parser)
     add_tuned(parser)
     add(parser, "--versus MODEL", "Hugging Face model ID or folder of an encoder to compare with", type=Source)
@@ -67,8 +74,10 @@ def run(args: argparse.Namespace) -> Report:
     elif ks or settings:
         raise InputError(f"{args.model}: already includes a whitening, scored unchanged: omit the whitening options.")
     versus = Encoder.from_pretrained(args.versus, max_length=args.max_length) if args.versus else None
-    how = {"bytes": args.bytes, "k": ks, "versus": versus, "encode": functools.partial(encode, args)}
-    found = dataclasses.replace(evaluate(encoder, data, **how, **settings), data=args.data)
+    corpus = None if args.corpus is None else sentences(args.corpus)
+    options = {"bytes": args.bytes, "k": ks, "versus": versus, "corpus": corpus}
+    result = evaluate(encoder, data, encode=functools.partial(encode, args), **options, **settings)
+    result = dataclasses.replace(result, data=args.data)
     if "gamma" not in settings and encoder.without_code().head.whitening is None:
         say_gamma(encoder)
-    return Report(str(found), {**to_json(found), "measure": found.measure, "verdict": found.verdict})
+    return Report(str(result), {**to_json(result), "measure": result.measure, "verdict": result.verdict})

@@ -18,6 +18,7 @@ from jaxwhiten.errors import (
     MissingDependencyError,
     turning,
 )
+from jaxwhiten.progress import counted
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -149,7 +150,7 @@ def _vectors(name: str) -> str:
         differ = differ or bool((rows != as_floats(x[:1])).any())
     if len(x) > 1 and not differ:
         raise DataError(f"all {len(x):,} vectors are identical")
-    return f"{len(x):,} vectors, {x.shape[1]} {'bytes' if x.dtype.itemsize == 1 else 'dimensions'}, {x.dtype}"
+    return f"{counted(len(x), 'vectors')}, {x.shape[1]} {'bytes' if x.dtype.itemsize == 1 else 'dimensions'}, {x.dtype}"
 
 
 def _fitted(name: str) -> str:
@@ -157,7 +158,7 @@ def _fitted(name: str) -> str:
     from jaxwhiten.whitening import Whitening
 
     kind, fitted = load_fitted(name)
-    told = f"{kind} of {fitted.n_samples_seen_:,} rows, {fitted.n_features_in_} dimensions"
+    told = f"{kind} of {counted(fitted.n_samples_seen_, 'rows')}, {fitted.n_features_in_} dimensions"
     return told + (f", rank {fitted.rank_}" if isinstance(fitted, Whitening) else f", {fitted.nbytes} bytes")
 
 
@@ -165,7 +166,7 @@ def _index(folder: Path) -> str:
     from jaxwhiten.search import load_index
 
     index = load_index(folder)
-    return f"{index.backend} index of {index.size:,} vectors, {index.dimension} dimensions"
+    return f"{index.backend} index of {counted(index.size, 'vectors')}, {index.dimension} dimensions"
 
 
 def _data(folder: Path) -> str:

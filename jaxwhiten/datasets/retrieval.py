@@ -25,7 +25,7 @@ from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError, NonFiniteError
 from jaxwhiten.io import PathLike
 from jaxwhiten.metrics.scores import Gold
-from jaxwhiten.progress import note
+from jaxwhiten.progress import counted, note
 from jaxwhiten.shapes import Int
 from jaxwhiten.text import as_texts
 
@@ -72,6 +72,25 @@ class RetrievalData:
     def with_gold(self) -> RetrievalData:
         """These documents with the queries that have relevant ones among them."""
         return self.of(np.flatnonzero(np.diff(self.gold.indptr)))
+
+    def with_corpus(self, texts: Iterable[str]) -> RetrievalData:
+        """These queries with further documents, which are relevant to none; a text that is there already is left out.
+
+        >>> pets = from_pairs("pets", [("q1", "d1", "a dog", "A dog runs.", True)])
+        >>> pets.with_corpus(["Rain.", "A dog runs."]).documents
+        ['A dog runs.', 'Rain.']
+        """
+        known, ids = set(self.documents), set(self.document_ids)
+        more = [text or "." for text in dict.fromkeys(as_texts(texts, "document")) if (text or ".") not in known]
+        numbers = (f"corpus-{number}" for number in itertools.count())
+        more_ids = itertools.islice((key for key in numbers if key not in ids), len(more))
+        documents = [*self.documents, *more]
+        return dataclasses.replace(self, documents=documents, document_ids=[*self.document_ids, *more_ids])
+
+    @property
+    def only_relevant(self) -> bool:
+        """Whether every document is relevant to a query, so that a search is easier than one of a whole corpus."""
+        return len(np.unique(self.gold.ids)) == len(self.documents)
 
     def of(self, rows: Int[np.ndarray, " r"]) -> RetrievalData:
         """These documents with some of the queries, by their numbers."""
@@ -259,7 +278,7 @@ def _read_beir(folder: Path) -> RetrievalData:
     ]
     data = dataclasses.replace(data, own=np.array(own))
     if count := data.own_documents:
-        note(f"{folder}: {count:,} documents are left out of the results of the query with their id and text")
+        note(f"{folder}: {counted(count, 'documents')} left out of the results of the query with the same id and text")
     return dataclasses.replace(data, counts={**data.counts, "own_documents_left_out": count})
 
 

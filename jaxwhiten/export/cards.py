@@ -11,6 +11,7 @@ from typing import Any
 from jaxwhiten._version import __version__
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.head import CODE_FILE, WHITENING_FILE
+from jaxwhiten.progress import counted
 from jaxwhiten.whitening import Whitening
 
 _SENTENCES = {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
@@ -82,7 +83,7 @@ def _whitening_rows(whitening: Whitening | None) -> list[tuple[str, str]]:
     facts = whitening.provenance
     k = whitening.n_components or whitening.n_features_in_
     rows = [
-        ("whitening fitted on", f"{facts['n']:,} rows of {facts.get('corpus') or 'an unnamed corpus'}"),
+        ("whitening fitted on", f"{counted(facts['n'], 'rows')} of {facts.get('corpus') or 'an unnamed corpus'}"),
         ("dimensions", f"k = {k} of {whitening.n_features_in_} (rank {whitening.rank_})"),
         ("fraction of the mean subtracted", f"β = {whitening.beta:g}"),
         ("exponent of the scaling", f"γ = {whitening.gamma:g}"),

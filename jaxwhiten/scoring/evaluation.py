@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ def evaluate(
     k: int | Sequence[int] = (),
     versus: Encoder | None = None,
     columns: Sequence[str] = (),
+    corpus: Iterable[str] | None = None,
     resamples: int = 10_000,
     seed: int = 0,
     encode: Encode | None = None,
@@ -71,6 +72,7 @@ def evaluate(
       k: Dimensions of whitenings to fit on them, 0 for all; for an encoder without a whitening.
       versus: Another encoder, scored with its own head; the verdict compares it with `encoder`, its head included.
       columns: Names of both sentences and of the score in a table of pairs.
+      corpus: More documents to search, for a table whose documents are all relevant to some query.
       resamples, seed: Number and seed of the bootstrap's resamples.
       encode: A function of encoder, texts and role that is called instead of `Encoder.encode`, for example to use a
         cache.
@@ -89,6 +91,10 @@ def evaluate(
       Thakur et al. 2021, "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models".
     """
     given = read(data, columns)
+    if corpus is not None:
+        if not isinstance(given, RetrievalData):
+            raise InputError("A corpus is searched: omit it for pairs, or pass queries and documents.")
+        given = given.with_corpus(corpus)
     sizes, ks = ([value] if isinstance(value, int) else list(value) for value in (bytes, k))
     about = encoder.similarity_fn_name, encoder.space().record(), resamples, seed
     if isinstance(given, ScoredPairs):
@@ -110,7 +116,8 @@ def evaluate(
     other = len(ways) if versus else None
     rows = _rows(forms, *scored.measured(forms, resamples, seed), own, other)
     fitted = f"fitted on {scored.fitted_on}" if len(ways) > 1 + own else ""
-    return Evaluation(scored.name, scored.counts, rows, own, fitted, *about, versus=other)
+    only_relevant = isinstance(given, RetrievalData) and given.only_relevant
+    return Evaluation(scored.name, scored.counts, rows, own, fitted, *about, other, only_relevant)
 
 
 def encoded(encoder: Encoder, texts: list[str], role: str | None, **how: Any) -> np.ndarray:

@@ -8,10 +8,14 @@ from typing import Any, NamedTuple
 
 from jaxwhiten.metrics import UNDEFINED
 from jaxwhiten.metrics.bootstrap import Interval
+from jaxwhiten.progress import counted
 
 RAW = "raw"
 _MANY = 1e7  # pairs that nobody labels
 LITTLE = 1.0  # points of the first measure
+_ONLY_RELEVANT = (
+    " Only documents that are relevant to a query were searched, which hides losses: add the rest of the corpus."
+)
 HEADS = {
     "spearman": "Spearman × 100",
     "pearson": "Pearson × 100",
@@ -73,6 +77,7 @@ class Evaluation:
     resamples: int
     seed: int
     versus: int | None = None  # the row of another encoder
+    only_relevant: bool = False  # whether every document that was searched is relevant to a query
 
     @property
     def measure(self) -> str:
@@ -118,12 +123,15 @@ class Evaluation:
         what, n = list(self.counts.items())[-1]
         changes = [row.versus_raw for row in others if row.versus_raw and not math.isnan(row.versus_raw.value)]
         if changes and all(math.isnan(change.interval.low) for change in changes):
-            return f"{n:,} {what} are too few to judge differences."
+            return f"Too few to judge differences: {counted(n, what)}."
         own, advice = f"{self.rows[self.own].name} vectors", ": use it, or a fine-tuned encoder"
         against = _against(own, other, n, what), _against(own, words, n, what, advice)
-        said = [part for part in (*against, _forms(forms, raw)) if part]
-        text = "; ".join(said)
-        return f"{text[:1].upper()}{text[1:]}." if said else ""
+        parts = [part for part in (*against, _forms(forms, raw)) if part]
+        if not parts:
+            return ""
+        text = "; ".join(parts)
+        limit = _ONLY_RELEVANT if self.only_relevant else ""
+        return f"{text[:1].upper()}{text[1:]}.{limit}"
 
     def __repr__(self) -> str:
         made, row = self.encoding, self.rows[self.own]
@@ -132,7 +140,7 @@ class Evaluation:
             ends = f"[{self.interval.low:.2f}, {self.interval.high:.2f}]"
             rest = "".join(f", {_head(name)} {row.scores[name]:.2f}" for name in [*row.scores][1:])
             found = f"{_head(self.measure)} {self.score:.2f} {ends}{rest}"
-        counts = ", ".join(f"{count:,} {what}" for what, count in self.counts.items())
+        counts = ", ".join(counted(count, what) for what, count in self.counts.items())
         return (
             f"Evaluation({found}, {counts}; {made['model']}, {made['pooling']}, {self.similarity}, up to"
             f" {made['max_length']} tokens, {made['dtype']} by {made['engine']})"
@@ -147,7 +155,7 @@ class Evaluation:
         lines = [
             "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in cells
         ]
-        counts = ", ".join(f"{count:,} {what}" for what, count in self.counts.items())
+        counts = ", ".join(counted(count, what) for what, count in self.counts.items())
         fitted = f"; {self.fitted_on}" if self.fitted_on else ""
         unit = ". Scores × 100" if len(names) > 2 else ""
         made = "{model}, {dtype} by {engine}".format(**self.encoding)
@@ -180,7 +188,7 @@ def _against(own: str, other: Row | None, n: int, what: str, advice: str = "") -
         return f"{other.name} beats {own} by {value:.2f} ({low:.2f} to {high:.2f}){advice}"
     needed = n * ((high - low) / 2 / value) ** 2 if value else math.inf
     decide = f", about {float(f'{needed:.2g}'):,.0f} would decide {abs(value):.2f}" if needed < _MANY else ""
-    return f"{own} and {other.name} do not differ significantly: {other.versus_own} on {n:,} {what}{decide}"
+    return f"{own} and {other.name} do not differ significantly: {other.versus_own} on {counted(n, what)}{decide}"
 
 
 def _forms(forms: list[Row], raw: Row) -> str:
@@ -195,13 +203,11 @@ def _forms(forms: list[Row], raw: Row) -> str:
     smaller = [(row.bytes, row, change) for row, change in known if row.bytes and row.bytes < raw.bytes]
     if not smaller:
         row, change = max(known, key=lambda one: one[1].value)
-        what = (
-            "gains"
-            if change.interval.low > 0
-            else "loses"
-            if change.interval.high < 0
-            else "changes nothing significantly"
-        )
+        what = "no significant change"
+        if change.interval.low > 0:
+            what = "gains"
+        elif change.interval.high < 0:
+            what = "loses"
         return f"{row.name}: {what}, {change}{choice}"
     kept = [one for one in smaller if one[2].interval.low >= -LITTLE]
     if not kept:
@@ -213,5 +219,9 @@ def _forms(forms: list[Row], raw: Row) -> str:
         )
         return f"these data do not show that {shown}{choice}"
     size, row, change = min(kept, key=lambda one: (one[0], -one[2].value))
-    what = "gains" if change.interval.low > 0 else f"loses less than {LITTLE:g} point"
+    what = f"loses less than {LITTLE:g} point"
+    if change.interval.low > 0:
+        what = "gains"
+    elif change.value >= 0:
+        what = f"loses nothing, or less than {LITTLE:g} point"
     return f"{row.name} of {size:,} bytes, 1/{raw.bytes / size:.3g} of float32, {what}: {change}{choice}"

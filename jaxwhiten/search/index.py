@@ -20,6 +20,7 @@ from jaxwhiten.codes import Code, load_first_version, load_fitted
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_integer, turning
 from jaxwhiten.io import writing
 from jaxwhiten.locks import SharedLock, locked
+from jaxwhiten.progress import counted
 from jaxwhiten.records import from_json
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
 from jaxwhiten.search.backend import BACKENDS, CODED, Store
@@ -85,7 +86,7 @@ class Index(About):
         raise InputError("An index cannot be pickled or deep-copied: save it, and call load_index there.")
 
     def __repr__(self) -> str:
-        return f"Index({self.size:,} documents, {self.stored}, {self.nbytes / 1e6:.1f} MB)"
+        return f"Index({counted(self.size, 'documents')}, {self.stored}, {self.nbytes / 1e6:.1f} MB)"
 
     @property
     def stored(self) -> str:
@@ -282,7 +283,9 @@ class Index(About):
         """Raises `InputError` unless k is an integer in 1..size."""
         check_integer("k", k, 1)
         if k > self.size:
-            raise InputError(f"k = {k}, but the index contains {self.size} documents: request at most {self.size}.")
+            raise InputError(
+                f"k = {k}, but the index contains {counted(self.size, 'documents')}: request at most {self.size}."
+            )
 
     @property
     def nbytes(self) -> int:

@@ -21,7 +21,7 @@ from jaxwhiten.head import AUTO, modules_of, says_head
 from jaxwhiten.io import PathLike
 from jaxwhiten.models import StaticEncoder, load_config, load_model, resolve_folder
 from jaxwhiten.parameters import DEFAULTS, TrainingOptions
-from jaxwhiten.progress import say
+from jaxwhiten.progress import counted, say
 from jaxwhiten.runtime.distributed import is_writer
 from jaxwhiten.training.held_out import Evaluations, HeldOut, hold_out
 from jaxwhiten.training.loop import run_plan
@@ -138,7 +138,7 @@ def fine_tune(
             f" a batch, and a row alone trains nothing: set batch_size={2 * options.accumulate} or more."
         )
     examples = mined(examples, options, say) if options.negatives else examples
-    say(f"{len(examples):,} rows of {' / '.join(examples.columns)}; {examples.skipped:,} skipped")
+    say(f"{counted(len(examples), 'rows')} of {' / '.join(examples.columns)}; {examples.skipped:,} skipped")
     if objective.in_batch and options.accumulate > 1:
         say(f"accumulate={options.accumulate}: in-batch negatives come from {part} rows, not {options.batch_size}")
     setup = _setup(start, examples, objective, options, say)
@@ -149,7 +149,8 @@ def fine_tune(
     batches = sentence_batches(table, plan.labels, plan.vectors, **how)
     options = options.resolved(batches.per_epoch)
     lengths = ", ".join(map(str, batches.shapes))
-    say(f"{batches.per_epoch} batches per epoch, padded to {lengths} tokens; {options.steps} steps")
+    per_epoch = counted(batches.per_epoch, "batches")
+    say(f"{per_epoch} per epoch, padded to {lengths} tokens; {counted(options.steps, 'steps')}")
 
     scores = dict(scores or {})
     watched, evaluations = None if best is None else scores[best], None

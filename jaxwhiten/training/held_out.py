@@ -25,7 +25,7 @@ from jaxwhiten.metrics.bootstrap import (
     percentile_interval,
     spearman_resamples,
 )
-from jaxwhiten.progress import note
+from jaxwhiten.progress import counted, note
 from jaxwhiten.scoring import by_words, compared, encoded
 from jaxwhiten.scoring.result import Change
 from jaxwhiten.shapes import Float, Int
@@ -215,7 +215,7 @@ def hold_out(examples: Examples, share: int | float, seed: int, ordered: bool) -
         return examples, None
     kept, held_out = examples.hold_out(share, seed)
     if left_out := kept.skipped - examples.skipped:
-        note(f"{left_out:,} rows are skipped: their sentences are those of held-out rows and of rows to train on")
+        note(f"skipped {counted(left_out, 'rows')} whose sentences are those of held-out rows and of rows to train on")
     return kept, HeldOut(held_out)
 
 
@@ -235,5 +235,6 @@ def beside(examples: Examples, held_out: HeldOut) -> Examples:
     if not len(kept):
         raise InputError(f"All {shared:,} rows have a sentence of the rows to score: score others, or train on others.")
     if shared:
-        note(f"{shared:,} of {len(examples):,} rows are skipped: their sentences are among those of the rows to score")
+        rows = counted(len(examples), "rows")
+        note(f"skipped {shared:,} of {rows}, whose sentences are among those of the rows to score")
     return kept

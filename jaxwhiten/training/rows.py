@@ -19,7 +19,7 @@ from jaxwhiten.datasets.tables import Column, Table, as_table, parts_of, read_he
 from jaxwhiten.datasets.textfile import split_name
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
-from jaxwhiten.progress import note
+from jaxwhiten.progress import counted, note
 from jaxwhiten.runtime.distributed import is_writer
 from jaxwhiten.search import build_index
 from jaxwhiten.text import SIDES, Texts, as_texts
@@ -169,7 +169,7 @@ def _note(text: str) -> None:
 
 def _note_absent(where: PathLike, count: int) -> None:
     if count:
-        _note(f"{where}: {count:,} rows without a class that annotators agreed on are left out")
+        _note(f"{where}: left out {counted(count, 'rows')} without a class that annotators agreed on")
 
 
 def mine_negatives(

@@ -110,7 +110,7 @@ def test_blank_lines(run, places, tmp_path):
     model = ("--model", places["tiny"], "--pooling", "mean")
     done = run("encode", tmp_path / "texts.txt", *model, "-o", tmp_path / "v.npy")
     assert done.out.endswith("4 32-dimensional vectors\n")
-    assert "note: 2 texts are blank; encode keeps them, index skips them\n" in done.err
+    assert "note: 2 blank texts; encode keeps them, index skips them\n" in done.err
     done = run("index", tmp_path / "texts.txt", *model, "-o", tmp_path / "idx")
     assert (
         "2 texts (2 blank texts skipped; `encode` keeps them: to align the two, remove them from the file)" in done.out

@@ -220,7 +220,7 @@ def test_only_a_query_itself_is_left_out_and_never_a_judged_document(tmp_path, c
     assert own.own.tolist() == [0, -1, -1]
     assert own.others(np.array([[0, 1, 2]] * 3)).tolist() == [[1, 2], [0, 1], [0, 1]]
     assert (own.own_documents, own.counts["own_documents_left_out"]) == (1, 1)
-    assert "c: 1 documents are left out of the results of the query with their id and text" in capsys.readouterr().err
+    assert "c: 1 document left out of the results of the query with the same id and text" in capsys.readouterr().err
     assert own.of(np.array([1])).own is None
     assert own.of(np.array([0, 2])).own.tolist() == [0, -1]
 

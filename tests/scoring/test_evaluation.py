@@ -92,6 +92,20 @@ def search():
     return from_pairs("sample", [(a, b, a, b, bool(score >= 3)) for a, b, score in rows])
 
 
+def test_a_corpus_is_searched_with_the_judged_documents():
+    words = ["a dog", "rain", "a red car", "snow in May", "two cats", "a loud band", "the old bridge"]
+    judged = from_pairs("sample", [(word, word, word, f"Here is {word}.", True) for word in words])
+    encoder = Encoder.from_pretrained("jaxwhiten-tiny", max_length=16)
+    corpus = [f"{word}, {number}" for word in words for number in range(10)] + judged.documents[:2]
+    alone, among = (evaluate(encoder, judged, corpus=texts, resamples=50) for texts in (None, corpus))
+    assert (alone.counts["documents"], among.counts["documents"]) == (7, 77)
+    assert among.score < alone.score
+    assert alone.verdict.endswith("add the rest of the corpus.")
+    assert "relevant to a query" not in among.verdict
+    with pytest.raises(InputError, match="omit it for pairs"):
+        evaluate(encoder, (["a", "b"], ["c", "d"], [1.0, 2.0]), corpus=corpus)
+
+
 def test_a_search_is_scored_as_by_an_index(search):
     encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=32)
     found = evaluate(encoder, search, bytes=[4, 8], k=8, gamma=0.5, resamples=200)
@@ -217,7 +231,7 @@ TWO_FORMS = ", which allows for choosing among 2 forms on the same data"
         ([row("whitened", 400, -1.0, -2.5, -0.1)], "Whitened: loses, -1.00 (-2.50 to -0.10)."),
         (
             [row("int8", 100, 0.0, -0.1, 0.1), row("code", 50, -3.0, -9.0, 2.0)],
-            f"Int8 of 100 bytes, 1/4 of float32, loses less than 1 point: +0.00 (-0.10 to +0.10){TWO_FORMS}.",
+            f"Int8 of 100 bytes, 1/4 of float32, loses nothing, or less than 1 point: +0.00 (-0.10 to +0.10){TWO_FORMS}.",
         ),
         (
             [row("int8", 100, 0.0, -0.1, 0.1), row("code", 50, 3.0, 1.0, 5.0)],

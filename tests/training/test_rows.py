@@ -65,7 +65,7 @@ def test_rows_without_an_agreed_class_are_left_out(capsys, absent, classes):
     found = read_rows(rows, OBJECTIVES["softmax"], classes=classes)
     assert (found.classes, found.label.tolist(), found.skipped) == (NLI[::-1], [2, 1, 0], 2)
     assert found.columns["column1"] == ["a man 1", "a man 2", "a man 3"]
-    assert "note: the rows: 2 rows without a class that annotators agreed on are left out\n" in capsys.readouterr().err
+    assert "note: the rows: left out 2 rows without a class that annotators agreed on\n" in capsys.readouterr().err
     triplets = read_rows([("p", *row[1:]) for row in rows], OBJECTIVES["mnr"], label="column3")
     assert (triplets.columns["negative"], triplets.skipped) == (["a dog 3"], 2)
     assert "2 rows without a class" in capsys.readouterr().err
