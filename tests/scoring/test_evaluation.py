@@ -95,7 +95,7 @@ def search():
 def test_a_corpus_is_searched_with_the_judged_documents():
     words = ["a dog", "rain", "a red car", "snow in May", "two cats", "a loud band", "the old bridge"]
     judged = from_pairs("sample", [(word, word, word, f"Here is {word}.", True) for word in words])
-    encoder = Encoder.from_pretrained("jaxwhiten-tiny", max_length=16)
+    encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=32)
     corpus = [f"{word}, {number}" for word in words for number in range(10)] + judged.documents[:2]
     alone, among = (evaluate(encoder, judged, corpus=texts, resamples=50) for texts in (None, corpus))
     assert (alone.counts["documents"], among.counts["documents"]) == (7, 77)
