@@ -266,9 +266,10 @@ class Bounds(NamedTuple):
         )
 
     def check(self, name: str, value: Any, error: type[JaxwhitenError] = InputError) -> None:
-        """Raises an error that names the parameter, unless the value is valid."""
+        """Raises an error unless the value is valid: InputError for a parameter, others for an entry of a file."""
         if not self.hold(value):
-            raise error(f"{name}={value!r}: expected {self.words}.")
+            joints = ("=", ":") if error is InputError else (" is ", ";")
+            raise error(f"{name}{joints[0]}{value!r:.80}{joints[1]} expected {self.words}.")
 
     def __call__(self, text: str) -> Any:
         """The value that a text stands for; ValueError if it is no such value, whatever its size."""

@@ -109,7 +109,10 @@ class Quantiser:
 
     @functools.cached_property
     def _table(self) -> tuple[Float32[np.ndarray, "rows w"], Float32[np.ndarray, " rows"], Int[np.ndarray, " bytes"]]:
-        """For each value of each byte, coordinates and what they add to |y|²; and the first row of each byte."""
+        """For each value of each byte, coordinates and what they add to |y|²; and the first row of each byte.
+
+        |μ|² is added by the first byte.
+        """
         centroids = self.centroids
         if self.bits == 4:
             low, high = centroids[::2], centroids[1::2]
@@ -118,6 +121,7 @@ class Quantiser:
             centroids = np.concatenate(halves, axis=3).reshape(len(low), 256, -1)
         mean = self.center[0].reshape(len(centroids), 1, -1)
         squares = (centroids * (centroids + 2 * mean)).sum(axis=2)
+        squares[0] += np.float32(self.center[1])
         firsts = np.arange(len(centroids), dtype=np.intp) * 256
         return np.ascontiguousarray(centroids).reshape(-1, centroids.shape[2]), squares.ravel(), firsts
 
@@ -156,14 +160,23 @@ class Quantiser:
 
         Codes are [n, bytes], or [q, n, bytes] if each query has its own.
         """
-        table, squares, firsts = self._table
+        _, squares, firsts = self._table
         places = codes + firsts
         lengths = np.take(squares, places, mode="clip").sum(axis=-1)
-        lengths += np.float32(self.center[1])
-        # Every place exists, and with "clip" NumPy does not check it.
-        y = np.take(table, places, axis=0, mode="clip").reshape(*codes.shape[:-1], self.width)
-        inner = asked @ y.T if codes.ndim == 2 else np.vecdot(y, asked[:, None])
+        if codes.ndim == 2:
+            inner = asked @ self.coordinates(codes).T
+        else:
+            tables = self._products(asked)
+            if len(asked) > 1:
+                places += np.arange(0, tables.size, tables[0].size)[:, None, None]
+            inner = np.take(tables, places, mode="clip").sum(axis=-1)
         return (inner + products[:, None]) / np.sqrt(np.maximum(lengths, _TINY, out=lengths), out=lengths)
+
+    def _products(self, asked: Float32[np.ndarray, "q c"]) -> Float32[np.ndarray, "q bytes ..."]:
+        """The products of queries with the coordinates of each value of each byte, the high half first."""
+        count, _, width = self.centroids.shape
+        products: np.ndarray = np.matmul(self.centroids, asked.reshape(-1, count, width, 1))[..., 0]
+        return products if self.bits == 8 else products[:, 1::2, :, None] + products[:, ::2, None]
 
     def empty_pq(self) -> Any:
         """An empty `faiss.IndexPQ` over the coordinates under the Euclidean distance; it needs no training."""

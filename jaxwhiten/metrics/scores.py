@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxwhiten.arrays import first_nonfinite_row, normalize
 from jaxwhiten.coded import comparable
-from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.errors import InputError, NonFiniteError, check_integer
 from jaxwhiten.shapes import Float, Int, Real, Shaped
 
 UNDEFINED = "undefined: all cosines are equal"  # the text of a correlation that is NaN
@@ -124,8 +124,7 @@ def _gains(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.n
     And the row and the grade of every relevant id, by rising row.
     """
     gold = gold if isinstance(gold, Gold) else Gold.from_lists(gold)
-    if k < 1:
-        raise InputError(f"k must be at least 1, got {k}.")
+    check_integer("k", k, 1)
     n = len(ranked)
     if len(gold.indptr) != n + 1:
         raise InputError(f"{n} rows of results but gold for {len(gold.indptr) - 1} queries.")

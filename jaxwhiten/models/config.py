@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from jaxwhiten.errors import ModelError
+from jaxwhiten.errors import Bounds, ModelError
 from jaxwhiten.parameters import bounded, check_bounds
 
 MAX_LAYERS = 512
@@ -175,8 +175,8 @@ def typed(value: Any, kind: str, key: str, least: int | None = None) -> Any:
     """The value of a key of `config.json` after a check of its type, as a float if `kind` is `"float"`."""
     if not isinstance(value, _JSON_TYPES[kind]) or isinstance(value, bool) != (kind == "bool"):
         raise ModelError(f"{key} is {value!r}; expected a value of type {kind}.")
-    if least is not None and value < least:
-        raise ModelError(f"{key} is {value}; expected at least {least}.")
+    if least is not None:
+        Bounds(least).check(key, value, ModelError)
     try:
         return float(value) if kind == "float" else value
     except OverflowError:
@@ -235,8 +235,7 @@ def read_rotary(
         )
     value = next((v for v in (parameters.get("rope_theta"), raw.get(older_key)) if v is not None), default)
     theta: float = typed(value, "float", "rope_theta")
-    if not (least := float(name == "yarn")) < theta < _MOST_THETA:
-        raise ModelError(f"rope_theta is {theta}; expected a number above {least:g}, below {_MOST_THETA:g}.")
+    Bounds(float(name == "yarn"), _MOST_THETA, above=True, below=True).check("rope_theta", theta, ModelError)
     scaling = None if name == "default" else _read_scaling(parameters, name == "yarn")
     return {f"{prefix}rotary_theta": theta, f"{prefix}rotary_scaling": scaling}
 
@@ -245,21 +244,18 @@ def _read_scaling(parameters: Mapping[str, Any], yarn: bool) -> RotaryScaling:
     def number(key: str, default: float = 0.0) -> float:
         value = parameters.get(key)
         found: float = typed(default if value is None else value, "float", key)
-        if not 0 <= found < math.inf:
-            raise ModelError(f"{key} is {found}; it must be a number from 0.")
+        Bounds(0.0).check(key, found, ModelError)
         return found
 
     factor = number("factor")
-    if not 1 <= factor <= _MOST_FACTOR:
-        raise ModelError(f"factor is {factor}; expected a number from 1 to {_MOST_FACTOR:g}.")
+    Bounds(1.0, _MOST_FACTOR).check("factor", factor, ModelError)
     if not yarn:
         return RotaryScaling(factor)
     check_supported(parameters, {"truncate": True})
     scale, of_all, grown = number("mscale"), number("mscale_all_dim"), 0.1 * math.log(factor)
     attention = (grown * scale + 1) / (grown * of_all + 1) if scale and of_all else grown + 1
     original = typed(parameters.get(key := "original_max_position_embeddings"), "int", key)
-    if not 1 <= original < 1 << 31:
-        raise ModelError(f"{key} is {original}; it must be at least 1.")
+    Bounds(1, (1 << 31) - 1).check(key, original, ModelError)
     turns = number("beta_fast") or 32.0, number("beta_slow") or 1.0
     attention, growth = number("attention_factor", attention), number("llama_4_scaling_beta")
     return RotaryScaling(factor, original, *turns, attention, growth)

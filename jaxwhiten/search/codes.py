@@ -28,7 +28,7 @@ NPY_HEADER = 128  # bytes of a `.npy` file before its values
 WIDER, LEAST = 4, 64  # candidates of a scan for each result, and at least
 _ROTATION = ("mean", "rotation", "offset")  # of a code
 _EXACT_BYTES = 32 << 20  # decoded rows at a time
-_CACHE_BYTES = 1 << 20  # decoded candidates at a time, which stay in the cache
+_TABLE_BYTES = 1 << 20  # of queries' tables at a time, which stay in the cache
 _ON_CORES = 64  # queries whose candidates are worth threads
 _ALONE = 2 << 20  # bytes of codes that are scanned in less time than other threads may take to wake
 _TABLES = 256 << 10  # bytes of codes that are scanned while the tables of a query are made
@@ -204,7 +204,7 @@ class CodedStore(Store):
         if len(asked) == 1:
             return self._ordered(asked, products, candidates, k)
         scores, rows = np.empty((len(asked), k), np.float32), np.empty((len(asked), k), np.int64)
-        block = max(1, _CACHE_BYTES // (4 * candidates.shape[1] * self.quantiser.width))
+        block = max(1, _TABLE_BYTES // (4 * 256 * self.quantiser.nbytes))
 
         def fill(share: slice) -> None:
             for start in range(share.start, share.stop, block):

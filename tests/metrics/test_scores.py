@@ -149,7 +149,7 @@ def test_retrieval_refuses_what_does_not_fit():
         metrics.reciprocal_ranks(ranked, [[1], [3]])
     with pytest.raises(InputError, match="gold for 1 queries"):
         metrics.reciprocal_ranks(ranked, [[1]])
-    with pytest.raises(InputError, match="k must be"):
+    with pytest.raises(InputError, match="k=0: expected an integer of at least 1"):
         metrics.recalls(ranked, [[1], [3]], 0)
     with pytest.raises(InputError, match="Query number 5"):
         metrics.Gold.from_pairs(np.array([5]), np.array([1]), 2)

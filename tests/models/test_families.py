@@ -322,7 +322,7 @@ def test_token_types_are_refused_where_there_are_none(tmp_path):
         ("qwen3", {"is_causal": "no"}, "is_causal"),
         ("qwen3", {"rope_scaling": {"type": "llama3", "factor": 8.0}}, "llama3"),
         ("qwen3", {"rope_scaling": {"type": "yarn", "factor": 0.5}}, "factor"),
-        ("qwen3", {"sliding_window": 0}, "sliding_window is 0; expected at least 1"),
+        ("qwen3", {"sliding_window": 0}, "sliding_window is 0; expected an integer of at least 1"),
         ("qwen3, bidirectional", {"sliding_window": -1}, "sliding_window is -1"),
         ("ministral3", {"sliding_window": 0}, "sliding_window is 0"),
         ("gemma3_text", {"sliding_window": 0}, "sliding_window is 0"),
