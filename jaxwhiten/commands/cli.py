@@ -95,6 +95,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, or the exit code of an error, which is reported in one line on stderr."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     command = arguments[0] if arguments and not arguments[0].startswith("-") else None
+    if command == "help":  # `help` and `help COMMAND`
+        arguments = [*arguments[1:2], "--help"]
+        command = arguments[0] if len(arguments) > 1 else None
     if command in _ALIASES:
         arguments[arguments.index(command)] = command = _ALIASES[command]
     flags: dict[str, str] = {}

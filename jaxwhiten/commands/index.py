@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.commands.arguments import (
@@ -164,7 +165,9 @@ def _save(args: argparse.Namespace, index: Index, skipped: str) -> Report:
     index.save(args.output)
     for text in index.notes:
         note(text)
-    made = f"{args.output}: {counted(index.size, 'texts')}{skipped}, {index.stored}, {index.nbytes / 1e6:.1f} MB"
+    folder = sum(path.stat().st_size for path in Path(args.output).iterdir())
+    sizes = f"{index.nbytes / 1e6:.1f} MB ({folder / 1e6:.1f} MB with texts and statistics)"
+    made = f"{args.output}: {counted(index.size, 'texts')}{skipped}, {index.stored}, {sizes}"
     return Report(f'{made}\nNext: jaxwhiten search {shlex.quote(args.output)} "a query"', _facts(args, index))
 
 

@@ -30,12 +30,12 @@ Mapped = Float[Any, "batch k"]
 
 
 def array(default: Any = dataclasses.MISSING) -> Any:
-    """A field of a step that holds parameters, a leaf of its pytree. Other fields are static.
+    """A field of a step that holds parameters, a leaf of its pytree, not printed with it. Other fields are static.
 
     >>> array().metadata["kind"]
     'array'
     """
-    return dataclasses.field(default=default, metadata={"kind": "array"})
+    return dataclasses.field(default=default, metadata={"kind": "array"}, repr=False)
 
 
 def record(default: Any = None) -> Any:

@@ -18,6 +18,7 @@ from jaxwhiten import io
 from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.parameters import SHRINKAGES, WhiteningParameters, check_bounds
+from jaxwhiten.progress import counted
 from jaxwhiten.shapes import Float, Float32, Float64
 from jaxwhiten.space import Origin, origin_of
 from jaxwhiten.whitening.affine import Affine
@@ -368,8 +369,9 @@ def _warn_of_few_rows(variances: np.ndarray, n: int, k: int) -> None:
     if n >= _ROWS_PER_COLUMN * k:
         few = f"{_ROWS_PER_EFFECTIVE} for each of the {effective[k - 1]:.0f} columns of about that variance"
     most = int(np.count_nonzero(needed <= n))
-    fewer = f", or keep at most {most} columns: n_components={most}" if most else ""
+    fewer = f", or keep at most {counted(most, 'columns')}: n_components={most}" if most else ""
+    what = f"A whitening {'of' if k == d else f'to {k} of'} {d} columns"
     _warn(
-        f"A whitening {'of' if k == d else f'to {k} of'} {d} columns was fitted on {n} rows, fewer than {few}:"
+        f"{what} was fitted on {counted(n, 'rows')}, fewer than {few}:"
         f" its variance estimates are unreliable. Use at least {needed[k - 1]:.0f} rows{fewer}."
     )
