@@ -92,8 +92,9 @@ def check_version(path: PathLike, header: Mapping[str, Any]) -> None:
     """
     version = header.get("format_version")
     if version != FORMAT_VERSION:
-        newer = type(version) is int and version > FORMAT_VERSION
-        remedy = "Upgrade jaxwhiten" if newer else "It is older than any release: rewrite it"
+        remedy = "It is damaged: rewrite it"
+        if type(version) is int and version > 0:
+            remedy = "Upgrade jaxwhiten" if version > FORMAT_VERSION else "It is older than any release: rewrite it"
         raise FormatError(f"{path}: format version {version}; this jaxwhiten reads version {FORMAT_VERSION}. {remedy}.")
 
 

@@ -112,6 +112,18 @@ def test_the_expected_loss_is_the_loss(code):
     assert loss > 1.5 * drift(code, rows(20_000, 1)).measures[-1].value
 
 
+def test_a_code_of_few_rows_may_lose_more_on_new_ones():
+    """By a tenth, and by a fifth of columns per row of the fit, since the variances of unseen rows are estimates."""
+    code = SpectrumCode(bytes=6).fit(rows(4 * D, 0))
+    for scale in np.linspace(1, 3, 101):
+        found = drift(code, rows(5000, 1, spread=SPREAD * np.linspace(1, scale, D)))
+        loss = found.measures[-1]
+        if loss.low > 1.11 * loss.before:
+            break
+    assert loss.low < 1.15 * loss.before
+    assert loss.verdict == "fine"
+
+
 @pytest.mark.parametrize("shift", [0.3, 2.0])
 def test_a_shifted_mean(code, shift):
     step = np.zeros(D)

@@ -59,6 +59,14 @@ def test_a_byte_of_each_column_is_nearly_the_vector(vectors):
     np.testing.assert_array_equal(codes["int8"].encode(vectors) ^ 128, codes["uint8"].encode(vectors))
 
 
+@pytest.mark.parametrize("d", [5, 8, 20, 73, 384])
+def test_a_product_packs_bits_as_numpy_does(d):
+    """Of graphs, in which there are no bits: columns of zeros and ones times the matrix of places are the bytes."""
+    rows = np.random.default_rng(d).normal(size=(9, d)).astype(np.float32)
+    code = make_code("ubinary").fit(rows)
+    np.testing.assert_array_equal((rows > 0) @ code.plan.constants["places"], code.encode(rows))
+
+
 @pytest.mark.parametrize("name", ["binary", "ubinary"])
 def test_bits_are_signs(name, vectors):
     vectors = vectors - vectors.mean(axis=0)
