@@ -28,7 +28,7 @@ from jaxwhiten.scoring.data import ScoredPairs, read
 from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
 from jaxwhiten.scoring.words import BM25, TFIDF, best, cosines, count, nearest, weigh
 from jaxwhiten.shapes import Float, Int
-from jaxwhiten.whitening import Moments
+from jaxwhiten.whitening import Moments, Whitening
 
 Encode = Callable[[Encoder, list[str], str | None], np.ndarray]
 Form = tuple[str, int, int | None, Any]  # name, dimensions, bytes, and what is scored
