@@ -254,3 +254,16 @@ def test_a_size_beyond_the_file_is_refused(folders, tmp_path, size):
     (folder / "header.json").write_text(json.dumps(seal(header)))
     with pytest.raises(FormatError, match="the index cannot be read"):
         load_index(folder)
+
+
+def test_a_whitening_of_mean_zero_needs_no_centering(tmp_path):
+    half = np.random.default_rng(1).integers(-5, 6, (100, D)).astype(np.float32)  # whole numbers: their sum is exact
+    index = build_index(VECTORS, "faiss-flat", whitening=Whitening(8).fit(np.concatenate([half, -half])))
+    index.save(tmp_path / "index")
+    written = faiss.read_index(str(next((tmp_path / "index").glob("*.faiss"))))
+    kinds = [type(step(written, number)) for number in range(written.chain.size())]
+    assert kinds == [faiss.LinearTransform, faiss.NormalizationTransform]
+    for found, expected in zip(
+        load_index(tmp_path / "index").search(VECTORS[:9], 3), index.search(VECTORS[:9], 3), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
