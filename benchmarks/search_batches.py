@@ -3,7 +3,9 @@
     python -m benchmarks.search_batches [--documents 10000,100000,1000000] [--rounds 5]
 
 The documents are normal vectors of unit length with falling variances. What a scan takes depends on their number alone,
-not on what they are; `recall` is that of float32's first ten. Packages that are not installed are left out.
+not on what they are; `recall` is that of float32's first ten. Calls follow each other until 16 queries are answered;
+`ms_after_a_pause` is that of a single query, when the processor's caches hold something else. Packages that are not
+installed are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from jaxwhiten.search import build_index
 WIDTH, K = 384, 10
 SIZES = (24, 48, 96)  # bytes of a code
 BATCHES = (1, 2, 16, 256, 1024)
-FLOATS = "FAISS float32"
+QUERIES = 16  # of a run, at least
+FLOATS, OURS = "FAISS float32", "jaxwhiten"
 PACKAGES = ("rabitq", "turbovec", "rabitqlib")
 _SECONDS = 20  # that a contestant may take for one call; slower ones are left out of larger calls
 
@@ -41,7 +44,7 @@ def documents(rows: int, seed: int = 0) -> np.ndarray:
 
 def indexes(x: np.ndarray, size: int) -> dict[str, Any]:
     """The codes of at most `size` bytes, by name."""
-    found: dict[str, Any] = {"jaxwhiten": build_index(x, bytes=size)}
+    found: dict[str, Any] = {OURS: build_index(x, bytes=size)}
     pq = faiss.index_factory(WIDTH, f"PQ{2 * size}x4fs")
     pq.train(x[:20_000])
     pq.add(x)
@@ -61,6 +64,12 @@ class Raw:
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         return self.code.search(queries, k, prepared=False)
+
+
+def calls(index: Any, queries: np.ndarray, batch: int) -> None:
+    """Searches in calls of so many queries."""
+    for start in range(0, max(batch, QUERIES), batch):
+        index.search(queries[start : start + batch], K)
 
 
 def main() -> None:
@@ -88,20 +97,25 @@ def main() -> None:
             }
             slow = set[str]()
             for batch in BATCHES:
+                indexed = {name: index for name, index in contestants.items() if name not in slow}
                 runs: dict[str, Callable[[], object]] = {
-                    name: functools.partial(index.search, q[:batch], K)
-                    for name, index in contestants.items()
-                    if name not in slow
+                    name: functools.partial(calls, index, q, batch) for name, index in indexed.items()
                 }
                 seconds = interleave(runs, args.rounds)
-                slow |= {name for name, taken in seconds.items() if median(taken) * 4 > _SECONDS}
+                slow |= {name for name, taken in seconds.items() if median(taken) * 4 > _SECONDS} - {FLOATS, OURS}
+                alone: dict[str, Callable[[], object]] = {
+                    name: functools.partial(index.search, q[:1], K) for name, index in indexed.items() if batch == 1
+                }
+                paused = interleave(alone, args.rounds)
                 for name, taken in seconds.items():
                     row = {"documents": count, "bytes": size, "queries": batch, "index": name, "recall": recall[name]}
                     row |= {
-                        "ms_a_query": 1000 * median(taken) / batch,
+                        "ms_a_query": 1000 * median(taken) / max(batch, QUERIES),
                         "speed_to_float32": ratio(seconds, name, FLOATS),
                     }
-                    row["speed_to_ours"] = ratio(seconds, name, "jaxwhiten")
+                    row["speed_to_ours"] = ratio(seconds, name, OURS)
+                    if name in paused:
+                        row["ms_after_a_pause"] = 1000 * median(paused[name])
                     rows.append(row)
                 shown = {row["index"]: round(row["ms_a_query"], 3) for row in rows[-len(seconds) :]}
                 print(batch, shown, flush=True)

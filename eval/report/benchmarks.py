@@ -264,16 +264,20 @@ def serving_faults_table(result: Result) -> Table:
 def batches_table(result: Result) -> Table:
     """Full scans by float32 and by codes: what they find, and how long a query takes by queries in a call."""
     batches = list(dict.fromkeys(row["queries"] for row in result["rows"]))
+    paused = "ms_after_a_pause" in result["rows"][0]
     found: dict[tuple[int, int, str], dict[int, Mapping[str, Any]]] = {}
     for row in result["rows"]:
         found.setdefault((row["documents"], row["bytes"], row["index"]), {})[row["queries"]] = row
     rows = []
     for (documents, size, name), of_batch in found.items():
         recall = next(iter(of_batch.values()))["recall"]
-        cells = [number(of_batch.get(batch, {}).get("ms_a_query"), 3) for batch in batches]
+        cells = [number(of_batch[batches[0]]["ms_after_a_pause"], 3)] if paused else []
+        cells += [number(of_batch.get(batch, {}).get("ms_a_query"), 3) for batch in batches]
         one = of_batch[batches[0]]["speed_to_float32"]
         rows.append([f"{documents:,}", f"{size}", name, f"{recall:.3f}", *cells, times(one)])
-    columns = ("documents", "bytes", "index", "recall@10", *(f"{batch:,} a call, ms" for batch in batches))
+    shown = ["1 after a pause, ms"] if paused else []
+    shown += [f"{batch:,} a call, ms" for batch in batches]
+    columns = ("documents", "bytes", "index", "recall@10", *shown)
     return Table((*columns, "one query, float32 ÷ it"), rows, 3, notes=(machine(result),))
 
 

@@ -137,15 +137,15 @@ class CodedStore(Store):
         self.quantiser, self.codes, self.scan, self.exact, self._alone = quantiser, codes, scan, exact, alone
 
     def add(self, vectors: np.ndarray) -> None:
-        assert self.scan is not None
         codes = coded(vectors, self.prepare, self.quantiser)
-        self.scan.add(codes)
+        if self.scan is not None:
+            self.scan.add(codes)
         self.codes = np.concatenate([self.codes, codes])
 
     def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
-        assert self.scan is not None
         codes = self.codes[keep]
-        self.scan.remove(gone, keep, codes)
+        if self.scan is not None:
+            self.scan.remove(gone, keep, codes)
         self.codes = codes
 
     def search(

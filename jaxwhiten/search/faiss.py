@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jaxwhiten.codes.code import Quantiser, behind, import_faiss, transforms
-from jaxwhiten.errors import MissingDependencyError, install_command
+from jaxwhiten.errors import InputError, MissingDependencyError, install_command
 from jaxwhiten.io import load_tensors, take
 from jaxwhiten.parameters import bounded
 from jaxwhiten.runtime.hardware import check_process
@@ -138,6 +138,8 @@ class Faiss(Backend):
     def search(
         self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
+        if among is not None and self.on_gpu:
+            raise InputError(f"{self.name} cannot search among chosen documents: omit `among`, or use faiss-flat.")
         if len(queries) > 1:
             check_process()
         with _one_thread(self._faiss) if len(queries) == 1 else contextlib.nullcontext():

@@ -179,11 +179,11 @@ class JaxCodes(CodedStore):
         self._documents = self._kernels.place_codes(self._mesh, self.codes, self.quantiser.centroids, *center)
 
     def add(self, vectors: np.ndarray) -> None:
-        self.codes = np.concatenate([self.codes, coded(vectors, self.prepare, self.quantiser)])
+        super().add(vectors)
         self._place()
 
     def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
-        self.codes = self.codes[keep]
+        super().remove(gone, keep)
         self._place()
 
     def search(

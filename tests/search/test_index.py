@@ -10,6 +10,7 @@ import pytest
 from jaxwhiten.errors import FormatError, InputError, MismatchError, MissingDependencyError, NonFiniteError
 from jaxwhiten.io import seal
 from jaxwhiten.search import build_index, load_index
+from jaxwhiten.search.backend import BACKENDS
 
 N, D, K = 3000, 24, 16
 EXACT = ["faiss-flat", "jax"]
@@ -282,6 +283,13 @@ def test_gpu_backends_say_what_is_missing(backend, vectors):
     else:
         with pytest.raises(MissingDependencyError, match=r"faiss-gpu|a GPU"):
             build_index(vectors, backend)
+
+
+@pytest.mark.parametrize("backend", ["faiss-gpu-flat", "faiss-gpu-ivf"])
+def test_gpu_backends_refuse_a_search_among_some(backend, queries):
+    store = object.__new__(BACKENDS[backend])
+    with pytest.raises(InputError, match=f"{backend} cannot search among"):
+        store.search(queries, 3, False, among=np.arange(4))
 
 
 def test_a_missing_faiss_names_the_extra(vectors, monkeypatch):

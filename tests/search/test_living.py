@@ -83,6 +83,7 @@ class Mirror:
     def __init__(self, code, prepare, ids, vectors):
         self.code, self.prepare, self.ids = code, prepare, list(ids)
         self.decoded = self.of(vectors)
+        self.used = len(self.ids)
 
     def of(self, vectors):
         quantiser = self.code.quantiser()
@@ -94,7 +95,24 @@ class Mirror:
         self.ids, self.decoded = [id for id, kept in zip(self.ids, keep, strict=True) if kept], self.decoded[keep]
 
     def add(self, ids, vectors):
+        self.used = max(self.used, max(ids) + 1)
         self.ids, self.decoded = [*self.ids, *ids], np.concatenate([self.decoded, self.of(vectors)])
+
+    def change(self, index, rng, vectors):
+        """Adds, updates or removes some documents here and in the index."""
+        count, what = int(rng.integers(1, 30)), rng.choice(["add", "update", "remove"])
+        new = vectors[rng.integers(0, len(vectors), count)]
+        some = rng.choice(self.ids, count, replace=False).tolist()
+        if what == "add":
+            index.add(new)
+            self.add(range(self.used, self.used + count), new)
+        elif what == "update":
+            index.update(some, new)
+            self.remove(some)
+            self.add(some, new)
+        else:
+            index.remove(some)
+            self.remove(some)
 
     def check(self, index, queries, k, among=None):
         assert index.ids.tolist() == self.ids
@@ -139,22 +157,9 @@ def test_random_histories_of_codes_equal_brute_force_over_decoded_vectors(
     index = build_index(first, backend, whitening=whitening, **how)
     prepare, params = index.prepare, {"bytes": 4} if codes == "spectrum" else {}
     code = make_code(codes, **params).fit(prepare(first) if whitening is None else whitening)
-    mirror, used = Mirror(code, prepare, range(250), first), 250
+    mirror = Mirror(code, prepare, range(250), first)
     for step in range(12):
-        count, what = int(rng.integers(1, 30)), rng.choice(["add", "update", "remove"])
-        new = vectors[rng.integers(0, 6000, count)]
-        some = rng.choice(mirror.ids, count, replace=False).tolist()
-        if what == "add":
-            index.add(new)
-            mirror.add(range(used, used + count), new)
-            used += count
-        elif what == "update":
-            index.update(some, new)
-            mirror.remove(some)
-            mirror.add(some, new)
-        else:
-            index.remove(some)
-            mirror.remove(some)
+        mirror.change(index, rng, vectors)
         if step % 4 == 3:
             index.save(tmp_path / "index")
             index = load_index(tmp_path / "index")
@@ -164,6 +169,59 @@ def test_random_histories_of_codes_equal_brute_force_over_decoded_vectors(
         for k in ks if step != 11 else [1, 10, index.size]:
             mirror.check(index, queries[: 1 if step % 3 == 0 else 6], k)
         mirror.check(index, queries, 10, among=rng.choice(mirror.ids, 7 if step % 2 else 90, replace=False).tolist())
+
+
+@pytest.fixture
+def instructions(request):
+    """FAISS uses the instructions of this level; None leaves its choice."""
+    if request.param is None:
+        yield
+        return
+    faiss = pytest.importorskip("faiss")
+    level = getattr(faiss, f"SIMDLevel_{request.param}", None)
+    if level is None or not faiss.SIMDConfig.is_simd_level_available(level):
+        pytest.skip(f"FAISS has no {request.param} here")
+    before = faiss.SIMDConfig.get_level()
+    faiss.SIMDConfig.set_level(level)
+    yield
+    faiss.SIMDConfig.set_level(before)
+
+
+@pytest.mark.parametrize(
+    ("backend", "instructions", "count"),
+    [
+        ("faiss-flat", "NONE", 300),
+        ("faiss-flat", "AVX2", 300),
+        pytest.param("faiss-flat", None, 10_000, marks=pytest.mark.slow),
+        pytest.param("faiss-flat", "NONE", 10_000, marks=pytest.mark.slow),
+        pytest.param("faiss-flat", "AVX2", 10_000, marks=pytest.mark.slow),
+        pytest.param("faiss-ivf", None, 10_000, marks=pytest.mark.slow),
+        pytest.param("jax", None, 10_000, marks=pytest.mark.slow),
+    ],
+    indirect=["instructions"],
+)
+def test_many_queries_of_a_history_equal_brute_force(backend, instructions, count, vectors, tmp_path, request):
+    """On every kind of processor, with one and several queries and threads, and among some ids."""
+    if backend.startswith("faiss"):
+        faiss = pytest.importorskip("faiss")
+        request.addfinalizer(functools.partial(faiss.omp_set_num_threads, faiss.omp_get_max_threads()))
+    rng = np.random.default_rng(3)
+    vectors = np.concatenate([vectors, vectors[::-1]], axis=1) + np.float32(0.3)
+    first, parts = vectors[:1500], [1, 7, 90]  # queries of a call
+    index = build_index(first, backend, codes="spectrum", bytes=12, **LISTS.get(backend, {}))
+    mirror = Mirror(SpectrumCode(bytes=12).fit(index.prepare(first)), index.prepare, range(1500), first)
+    asked = 0
+    while asked < count:
+        mirror.change(index, rng, vectors)
+        for part in parts:
+            if backend.startswith("faiss"):
+                faiss.omp_set_num_threads(int(rng.integers(1, 3)))
+            queries = vectors[rng.integers(0, len(vectors), part)] + rng.normal(size=(part, 2 * D)).astype(np.float32)
+            mirror.check(index, queries, 10)
+            mirror.check(index, queries, 10, among=rng.choice(mirror.ids, int(rng.integers(1, 900)), replace=False))
+            asked += 2 * part
+        index.save(tmp_path / "index")
+        index = load_index(tmp_path / "index")
 
 
 @pytest.mark.parametrize("codes", ["spectrum", None])

@@ -1,0 +1,47 @@
+"""Thresholds of float32 used on codes: the program beside the plain definitions."""
+
+import numpy as np
+import pytest
+
+from eval.thresholds import Compared, compared, groups, thresholds_table
+from jaxwhiten import normalize
+
+N, D = 300, 24
+
+
+@pytest.fixture
+def sides():
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=(N, D)).astype(np.float32)
+    return first, first + 0.5 * rng.normal(size=(N, D)).astype(np.float32)
+
+
+def test_questions_that_pairs_connect_are_equal():
+    first, second = groups(["a", "b", "x"], ["b", "c", "y"])
+    assert first[0] == second[0] == first[1] == second[1]
+    assert first[2] == second[2] != first[0]
+
+
+def test_precision_and_recall_are_those_of_all_pairs(sides):
+    asked, documents = map(normalize, sides)
+    number = np.arange(N) // 2  # questions by twos
+    found = Compared(asked, documents, (number, number))
+    scores, same = asked @ documents.T, number[:, None] == number
+    for precision in (0.5, 0.9):
+        least = found.threshold(precision)
+        expected = {
+            score: same[scores >= score].mean() for score in np.sort(scores[scores >= 0.5]) if score >= least - 0.05
+        }
+        assert least == min(score for score, right in expected.items() if right >= precision)
+        right = same[scores >= np.float32(least)]
+        assert found.judged(least) == pytest.approx({"precision": right.mean(), "recall": right.sum() / same.sum()})
+
+
+def test_the_table_shows_every_size(sides):
+    number = np.arange(N)
+    result = compared(*sides, (number, number), [4, 12], 0.9)
+    assert [row["bytes"] for row in result["rows"]] == [None, 4, 12]
+    assert result["rows"][0]["equal_99"] == 0
+    assert result["rows"][1]["equal_median"] > result["rows"][2]["equal_median"] > 0
+    assert all(row["own"]["precision"] > 0.8 for row in result["rows"])
+    assert len(thresholds_table(result).rows) == 3
