@@ -19,8 +19,6 @@ import jax
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.encoding.loading import tokenizer_for
-from jaxwhiten.encoding.stream import BLOCK, ReadyHead, progress, vectors
 from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.errors import InputError, ModelError, NonFiniteError
 from jaxwhiten.head import Head
@@ -28,6 +26,8 @@ from jaxwhiten.head.steps import read_optional
 from jaxwhiten.models import PairClassifier, load_pair_classifier, save_pair_classifier
 from jaxwhiten.shapes import Float32, Int
 from jaxwhiten.text import SIDES, Texts, as_rows, as_texts
+from jaxwhiten.views import BLOCK, progress, tokenizer_for
+from jaxwhiten.views.stream import Output, vectors
 
 # By the last part of PyTorch's name: the full name, and the function.
 _ACTIVATIONS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
@@ -76,7 +76,7 @@ class CrossEncoder:
         self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
         self.executor = JAXEngine(model, self.tokenizer.max_length, device)
         head = Head.named("pooler")  # a classifier returns its logits as the pooler output
-        self._heads = {"logits": ReadyHead(head, head.steps, model.labels)}
+        self._outputs = {"logits": Output(head.form, head.steps, model.labels)}
 
     def __reduce__(self) -> Any:
         raise InputError("An encoder cannot be pickled or deep-copied: save it, and load its folder there.")
@@ -180,7 +180,7 @@ class CrossEncoder:
             for start in range(0, len(pairs), BLOCK):
                 tokens = self.tokenizer.pairs(pairs[start : start + BLOCK])
                 try:
-                    out[start : start + BLOCK] = vectors(self.executor, tokens, self._heads, bar=bar)["logits"]
+                    out[start : start + BLOCK] = vectors(self.executor, tokens, self._outputs, bar=bar)["logits"]
                 except NonFiniteError as error:
                     raise NonFiniteError.of_texts(error.rows, pairs[start:], start) from None
         return out

@@ -24,13 +24,14 @@ import numpy as np
 from jaxwhiten.arrays import normalize
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore
-from jaxwhiten.encoding.stream import BLOCK, progress, vectors
 from jaxwhiten.engines import mean_matrix
 from jaxwhiten.errors import InputError, check_integer
 from jaxwhiten.head import Head, Normalize, at_pooling
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.shapes import Float, Float32, Float64
 from jaxwhiten.text import BulkTokenizer, Texts, TokenIds, text_blocks
+from jaxwhiten.views import BLOCK, progress
+from jaxwhiten.views.stream import vectors
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning, choose_gamma
 
 SENTENCES = 20_000  # of a corpus, drawn at random, that the teacher encodes
@@ -257,10 +258,10 @@ def _count(
 
 def _alone(teacher: Encoder, size: int, show: bool | None) -> np.ndarray:
     """The pooled vector of every token as a sentence of its own, between special tokens."""
-    pooled = teacher._with_head(Head.of(at_pooling(teacher.head.steps)[0], teacher.head.form))
+    pooled = teacher.view.with_head(Head.of(at_pooling(teacher.head.steps)[0], teacher.head.form))
     left, right = teacher.tokenizer.around
     rows = np.empty((size, len(left) + 1 + len(right)), np.int32)
     rows[:, : len(left)], rows[:, len(left)], rows[:, len(left) + 1 :] = left, np.arange(size), right
     tokens = TokenIds(rows.ravel(), np.full(size, rows.shape[1]))
     with progress(range(size), show) as bar:
-        return vectors(teacher.executor, tokens, {"": pooled._named(pooled.pooling)}, bar=bar)[""]
+        return vectors(teacher.executor, tokens, {"": pooled.output}, bar=bar)[""]

@@ -21,11 +21,11 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
-from jaxwhiten.encoding.stream import BLOCK
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.space import JUDGED
 from jaxwhiten.text import Texts, as_texts, text_fingerprint
+from jaxwhiten.views import BLOCK
 
 # Changed whenever the encoder's arithmetic changes, so that vectors of older versions are not read.
 VERSION = 1

@@ -6,7 +6,6 @@ means as a whole, keys that nobody thought of among them, is what sentence-trans
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import importlib
@@ -24,7 +23,6 @@ from flax import nnx
 from jaxwhiten.coded import as_floats
 from jaxwhiten.codes import make_code
 from jaxwhiten.encoding.encoder import Encoder
-from jaxwhiten.encoding.loading import tokenizer_for
 from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, INT8, engine_for, has_int8
 from jaxwhiten.errors import InputError, MissingDependencyError, optional
 from jaxwhiten.head import Head, Settings, at_pooling, says_head
@@ -37,6 +35,7 @@ from jaxwhiten.shapes import Array, Float, Int
 from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.text.classes import lower_cased
 from jaxwhiten.text.settings import TransformerSettings
+from jaxwhiten.views import tokenizer_for
 
 TEXTS = (
     "A man plays a guitar.",
@@ -196,33 +195,36 @@ def order(subject: Subject) -> Measured:
 
 
 def padding_side(subject: Subject) -> Measured:
-    found, encoder = [], copy.copy(subject.encoder)
+    view = subject.encoder.view
+    found = []
     for side in ("Left", "Right"):
         with tempfile.TemporaryDirectory() as name:
             padding = {"strategy": {"Fixed": 30}, "direction": side, "pad_to_multiple_of": None, "pad_type_id": 0}
-            padding |= {"pad_id": encoder.config.pad_token_id, "pad_token": "[PAD]"}
-            said = json.dumps({**json.loads(subject.encoder.tokenizer.to_json()), "padding": padding})
+            padding |= {"pad_id": view.core.config.pad_token_id, "pad_token": "[PAD]"}
+            said = json.dumps({**json.loads(view.core.tokenizer.to_json()), "padding": padding})
             (Path(name) / "tokenizer.json").write_text(said, "utf-8")
-            encoder.tokenizer = tokenizer_for(encoder.model(), Path(name), encoder.max_length)
-            found.append(encoder.encode(TEXTS))
+            tokenizer = tokenizer_for(view.core.model(), Path(name), view.core.max_length)
+            found.append(view.over(dataclasses.replace(view.core, tokenizer=tokenizer))(TEXTS))
     return _apart(found, [subject.vectors] * 2, "the tokenizer's own padding, left and right")
 
 
 def pad_id(subject: Subject) -> Measured:
-    encoder, ids = copy.copy(subject.encoder), subject.ids(TEXTS[0])
-    model = nnx.merge(*nnx.split(encoder.model()))
+    view = subject.encoder.view
+    ids = subject.ids(TEXTS[0])
+    model = nnx.merge(*nnx.split(view.core.model()))
     found = []
     for pad in (ids[-1], ids[len(ids) // 2]):
         model.config = dataclasses.replace(model.config, pad_token_id=pad)
-        encoder.executor = engine_for("jax", model, encoder.max_length)
-        found.append(encoder._with_head(encoder.head).encode(TEXTS))
+        engine = engine_for("jax", model, view.core.max_length)
+        found.append(view.over(dataclasses.replace(view.core, engine=engine))(TEXTS))
     return _apart(found, [subject.vectors] * 2, "padded with the ID of the end token, and with that of a word")
 
 
 def pooling(subject: Subject) -> Measured:
-    encoder, texts = subject.encoder, TEXTS[1:4]
-    head = Head.of(at_pooling(encoder.head.steps)[0], encoder.head.form)
-    found = encoder._with_head(head).encode(texts, prompt="")
+    view = subject.encoder.view
+    texts = TEXTS[1:4]
+    head = Head.of(at_pooling(view.head.steps)[0], view.head.form)
+    found = view.with_head(head).with_prompt("")(texts)
     return _apart(
         found, [subject.pooled(text) for text in texts], "compared with hidden states pooled as the folder specifies"
     )
@@ -248,12 +250,13 @@ def prompts(subject: Subject) -> Measured:
 
 
 def engines(subject: Subject) -> Measured:
-    others, found = [name for name in ENGINES if name != DEFAULT], []
+    others = [name for name in ENGINES if name != DEFAULT]
+    found = []
+    view = subject.encoder.view
     for name in others:
-        encoder = copy.copy(subject.encoder)
         try:
-            encoder.executor = engine_for(name, encoder.model(), encoder.max_length, dtype="float32")
-            found.append(encoder._with_head(encoder.head).encode(TEXTS))
+            engine = engine_for(name, view.core.model(), view.core.max_length, dtype="float32")
+            found.append(view.over(dataclasses.replace(view.core, engine=engine))(TEXTS))
         except (InputError, MissingDependencyError) as error:
             raise Skipped(f"{name}: {error}") from error
     return _apart(found, [subject.vectors] * len(found), f"{', '.join(others)} in float32", _ENGINES)

@@ -15,7 +15,6 @@ from starlette.responses import Response
 
 from jaxwhiten import search
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.encoding.stream import Run
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import PathLike, identity
 from jaxwhiten.search.header import HEADER
@@ -23,8 +22,8 @@ from jaxwhiten.search.text import Change, change_folder, of_index, without_blank
 from jaxwhiten.search.upgraded import read_upgrade
 from jaxwhiten.serving.batching import Batcher
 from jaxwhiten.serving.protocol import Add, Refused, Remove, Search, Update, answer
-from jaxwhiten.space import VectorSpace
 from jaxwhiten.text import ROLES
+from jaxwhiten.views import View
 
 _CHANGES = 16  # that may wait
 
@@ -34,9 +33,8 @@ class Current:
     """The index as it was read, and what encodes texts for it."""
 
     index: search.Index
-    query: Run
-    document: Run
-    space: VectorSpace  # of the vectors of documents
+    query: View
+    document: View
     stamp: tuple[int, ...]  # of the folder, before it was read
 
 
@@ -69,14 +67,13 @@ class Documents:
 
     def _of(self, index: search.Index, stamp: tuple[int, ...]) -> Current:
         """How texts are encoded for an index; MismatchError if another encoder encoded its texts."""
-        (query, _), (document, space) = (self._run(index, role) for role in ROLES)
-        return Current(index, query, document, space, stamp)
+        query, document = (self._view(index, role) for role in ROLES)
+        return Current(index, query, document, stamp)
 
-    def _run(self, index: search.Index, role: str) -> tuple[Run, VectorSpace]:
-        """What encodes texts of a role, and the space of their vectors."""
+    def _view(self, index: search.Index, role: str) -> View:
+        """The view of texts of a role."""
         encoder, pooling = of_index(index, self._encoder, role)
-        prompt = encoder.prompt_for(role)
-        return encoder.run_of(pooling, prompt), encoder.space(pooling, prompt=prompt)
+        return encoder.with_pooling(pooling).view.in_role(role)
 
     async def search(self, asked: Search) -> Response:
         """The documents nearest to a text or a vector, of all or among those with some IDs."""
@@ -117,7 +114,7 @@ class Documents:
                     raise Refused(422, "texts: all of them are blank.", "texts")
                 current = await asyncio.to_thread(self.current)
                 vectors = (await self._batcher.encode(current.document, texts))[0]
-                change = Change(name, ids, texts, vectors, current.space)
+                change = Change(name, ids, texts, vectors, current.document.space)
             loop = asyncio.get_running_loop()
             size, count = await loop.run_in_executor(self._thread, self._change, change)
         finally:

@@ -7,10 +7,10 @@ from jaxwhiten import Encoder, ScoredPairs, build_index, evaluate, paraphrase_mi
 from jaxwhiten.coded import comparable
 from jaxwhiten.codes import CodedArray, SpectrumCode
 from jaxwhiten.encoding import EmbeddingStore
-from jaxwhiten.encoding.similarity import SIMILARITIES, similarity, similarity_pairwise
 from jaxwhiten.encoding.store import entry_key
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.metrics import cosine_pairs
+from jaxwhiten.metrics.similarity import SIMILARITIES, similarity, similarity_pairwise
 from jaxwhiten.search import paraphrase_mining_embeddings
 from tests.commands.conftest import generated
 

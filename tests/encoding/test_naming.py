@@ -54,11 +54,11 @@ def expected(folder, tiny_model, pooling):
 
 
 def _of_ids(encoder, ids):
-    from jaxwhiten.encoding import stream
     from jaxwhiten.text import TokenIds
+    from jaxwhiten.views import stream
 
     tokens = TokenIds(np.array(ids, np.int32), np.array([len(ids)]))
-    return stream.vectors(encoder.executor, tokens, {"": encoder._named(encoder.pooling)})[""]
+    return stream.vectors(encoder.executor, tokens, {"": encoder.view.output})[""]
 
 
 def by_the_shell(folder, pooling, tmp_path):

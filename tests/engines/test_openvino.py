@@ -95,8 +95,8 @@ def test_behind_a_prompt(folder, pair, mode):
     from jaxwhiten.head import AfterPrompt, Head
 
     steps = (AfterPrompt(Head.named(mode).steps[0], np.int32(0)),)
-    encoders = [encoder._with_head(Head.of(steps)) for encoder in pair]
-    expected, found = (encoder.encode(SENTENCES[:4], prompt="Someone makes: ") for encoder in encoders)
+    views = [encoder.view.with_head(Head.of(steps)).with_prompt("Someone makes: ") for encoder in pair]
+    expected, found = (view(SENTENCES[:4]) for view in views)
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
