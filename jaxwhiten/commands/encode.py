@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> Report | None:
     n = blank = 0
     code, begun = encoder.head.code, collections.deque[list[str]]()
     if code is not None and code.origin is None:  # queries of these codes are encoded by this encoder
-        code = code.in_space(encoder.without_code().encoding())
+        code = code.in_space(encoder.view.floats.record())
     with vector_writer(args.output, encoder.dimension, encoder.head.dtype, code) as write:
         blocks: Any = encoder.encode_stream(remembered(texts, args.block_size, begun), block_size=args.block_size)
         for block in blocks:

@@ -85,8 +85,7 @@ def run(args: argparse.Namespace) -> Report:
         made = parts.plan.encoding
         encoder = encoder_of(made) if args.output else None
         if encoder is not None:
-            now = encoder.space(prompt=encoder.prompt_for("document"))
-            check_space(args.input, made, now, "embed the texts again")
+            check_space(args.input, made, encoder.documents.space, "embed the texts again")
         moments = parts.moments()
     else:
         filled = filter(None, map(str.strip, sentences(args.input, args.format, args.column)))
@@ -95,11 +94,11 @@ def run(args: argparse.Namespace) -> Report:
         check_sizes(args, encoder.dimension)
         first = [] if args.no_cache else list(itertools.islice(texts, _KEPT + 1))
         if args.no_cache or len(first) > _KEPT:
-            moments = encoder.moments(itertools.chain(first, texts), prompt=encoder.prompt_for("document"))
+            moments = encoder.documents.moments(itertools.chain(first, texts))
         else:
             moments = Moments().update(encode(args, encoder, first, "document"))
     corpus = Path(args.input).name if args.input != STDIN else "stdin"
-    told = encoder.encoding(prompt=encoder.prompt_for("document")) if encoder and not parts else {}
+    told = encoder.documents.record() if encoder and not parts else {}
     return write_outputs(args, moments, {"corpus": corpus, **told}, encoder)
 
 

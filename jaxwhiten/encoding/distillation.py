@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import normalize
+from jaxwhiten.codes.fit import fit
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.engines import mean_matrix
@@ -32,7 +33,7 @@ from jaxwhiten.shapes import Float, Float32, Float64
 from jaxwhiten.text import BulkTokenizer, Texts, TokenIds, text_blocks
 from jaxwhiten.views import BLOCK, progress
 from jaxwhiten.views.stream import vectors
-from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning, choose_gamma
+from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 
 SENTENCES = 20_000  # of a corpus, drawn at random, that the teacher encodes
 ENOUGH = 300  # different sentences; a fit to fewer gives a worse encoder than none
@@ -69,7 +70,7 @@ class Vocabulary:
     @functools.cached_property
     def targets(self) -> Float32[np.ndarray, "n t"]:
         """The teacher's vectors of the drawn sentences, at unit length; computed at the first use, and kept."""
-        return normalize(np.asarray(EmbeddingStore().encode(self.teacher.without_code(), self.drawn)))
+        return normalize(np.asarray(EmbeddingStore().encode(self.teacher.view.floats, self.drawn)))
 
     @classmethod
     def read(
@@ -154,7 +155,7 @@ def distil(
     p = vocabulary.frequencies
     shares = np.ones(len(p)) if sif is None else sif / (sif + p)
     weights = p * shares if weighted else vocabulary.words.astype(np.float64)
-    whitening = _whitening(_weighted_moments(vocabulary.alone, weights), gamma, None if fit else k)
+    whitening = _whitening(_weighted_moments(vocabulary.alone, weights), None if fit else k, gamma=gamma)
     table = (whitening.transform(vocabulary.alone) * (shares * vocabulary.words)[:, None]).astype(np.float32)
     if fit:
         table = _fitted(table, vocabulary, k)
@@ -207,10 +208,12 @@ def _weighted_moments(vectors: Float[np.ndarray, "vocab d"], weights: Float64[np
     return Moments(n, mean, scaled.T @ scaled)
 
 
-def _whitening(moments: Moments, gamma: float, k: int | None) -> Whitening:
+def _whitening(moments: Moments, k: int | None, tuned: bool | None = None, **params: Any) -> Whitening:
     with warnings.catch_warnings():  # a vocabulary is complete, not a sample of too few rows
         warnings.simplefilter("ignore", WhiteningWarning)
-        return Whitening.from_moments(moments, gamma=gamma, n_components=k)
+        whitening = fit(moments, tuned=tuned, n_components=k, **params).whitening
+    assert whitening is not None
+    return whitening
 
 
 def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: int) -> Float32[np.ndarray, "vocab k"]:
@@ -220,7 +223,7 @@ def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: in
     solved for all columns at once by conjugate gradients; 40 steps suffice.
     """
     moments = Moments().update(vocabulary.targets)
-    target = _whitening(moments, choose_gamma(moments, vocabulary.teacher.tuned).gamma, k)
+    target = _whitening(moments, k, tuned=vocabulary.teacher.tuned)
     y = normalize(target.transform(vocabulary.targets)).astype(np.float64)
     means = mean_matrix(vocabulary.sentences, len(table))
     table = table @ np.linalg.lstsq((means @ table).astype(np.float64), y, rcond=_NOISE)[0].astype(np.float32)

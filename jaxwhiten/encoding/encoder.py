@@ -62,7 +62,8 @@ class EncodeOptions(TypedDict, total=False):
 class Encoder:
     """A BERT-family encoder with its tokenizer and a head: the steps after the hidden states.
 
-    Usually made by `from_pretrained`; the constructor is for models made in memory. Threads may share it.
+    Usually made by `from_pretrained`; the constructor is for models made in memory. Threads may share it. Processes get
+    one that was read from a folder by pickle, which holds the place of the folder, and everything but the model.
 
     >>> Encoder.from_pretrained("jaxwhiten-tiny").encode(["A dog runs.", "It rains."]).shape
     (2, 256)
@@ -479,14 +480,16 @@ class Encoder:
             show_progress = show_progress_bar
         if prompt is None and prompt_name is not None:
             prompt = prompt_named(self.prompts, prompt_name)
+        if precision is None and (pooling is None or isinstance(pooling, str)):
+            view = self._view_of(pooling, prompt, truncate_dim, normalize_embeddings)
+            return view(sentences, batch_size=batch_size, show_progress=show_progress)
         alone = isinstance(sentences, str)
-        texts = [sentences] if alone else sentences
+        texts = as_texts([sentences] if alone else sentences)
         names, single = pooling_names(pooling, self.pooling)
         if precision is None:
             views = {name: self._view_of(name, prompt, truncate_dim, normalize_embeddings) for name in names}
             results = at_once(views, texts, batch_size, show_progress)
         else:
-            texts = as_texts(texts)
             results = {
                 name: _at_precision(
                     self._view_of(name, prompt).floats,
@@ -650,10 +653,10 @@ class Encoder:
         result.__dict__.update(self.__dict__)
         return result
 
-    def __reduce__(self) -> Any:
-        raise InputError("An encoder cannot be pickled or deep-copied: save it, and load its folder there.")
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_views": {}}
 
-    def index(self, texts: Texts, *, ids: Any = None, backend: str = "faiss-flat", **how: Any) -> Index:
+    def index(self, texts: Texts, *, ids: Any = None, backend: str = "faiss-flat", **options: Any) -> Index:
         """A search index of texts, which knows this encoder: `index.search("a text", k=3)` gives hits.
 
         If the encoder ends with a code, documents are stored as codes, and queries are compared with them as floats.
@@ -662,15 +665,16 @@ class Encoder:
           texts: The documents, in any container of `jaxwhiten.text.as_texts`.
           ids: Their own ids: strings, or integers from 0. Without them, documents are numbered from 0.
           backend: A name of `jaxwhiten.search.BACKENDS`.
-          **how: Arguments of `jaxwhiten.build_index`, such as `bytes` and `rescore`.
+          **options: Arguments of `jaxwhiten.build_index`, such as `bytes` and `rescore`.
         """
         from jaxwhiten.search.text import index_of
 
-        encoder: Any = self
-        if self._source is not None and not any(map(how.get, ("codes", "bytes", "whitening"))):
+        view = self.view
+        if self._source is not None and not any(map(options.get, ("codes", "bytes", "whitening"))):
             encoder, fitted = self._source  # the index then needs no folder of this encoder
-            how["whitening"], how["codes"] = fitted.whitening, fitted.code
-        return index_of(encoder, as_texts(texts, "document"), ids=ids, backend=backend, **how)
+            view = encoder.view
+            options |= {"whitening": fitted.whitening, "codes": fitted.code}
+        return index_of(view, as_texts(texts, "document"), ids=ids, backend=backend, **options)
 
 
 def _at_precision(

@@ -267,7 +267,7 @@ def _by(encoders: list[Encoder]) -> str:
 
 
 def as_loaded(subject: Subject) -> Measured:
-    found = [encoder.without_code().encode(TEXTS) for encoder in subject.loaded]
+    found = [encoder.view.floats(TEXTS) for encoder in subject.loaded]
     what = f"loaded anew, first and from what was kept, by {_by(subject.loaded)}"
     return _apart(found, [subject.vectors] * len(found), what, _ENGINES)
 
@@ -277,7 +277,7 @@ def codes(subject: Subject) -> Measured:
     apart, name = list[float](), str(added.name)
     for encoder in subject.loaded:
         coded = encoder.then(Quantise.of(added)) if encoder.head.code is None else encoder
-        found, vectors = coded.encode(TEXTS), coded.without_code().encode(TEXTS)
+        found, vectors = coded.encode(TEXTS), coded.view.floats(TEXTS)
         apart.append(float((np.asarray(found) != coded.head.steps[-1](vectors)).mean()))
         name = (coded.head.code or added).name
     what = f"fraction of bytes that are not those of the vectors: {name}, by {_by(subject.loaded)}"
@@ -290,7 +290,7 @@ def _least_cosine(subject: Subject, **how: Any) -> float:
     other = Encoder.from_pretrained(subject.folder, pooling=pooling, max_length=longest, **how)
     # As plain arrays, because vectors of two dtypes are in two spaces.
     expected = as_floats(subject.vectors)
-    found = as_floats(other.without_code().encode(TEXTS))
+    found = as_floats(other.view.floats(TEXTS))
     return float(cosine_pairs(found, expected).min())
 
 

@@ -139,7 +139,7 @@ def save_database(
     fitted = [x.tolist() for x in (whitening.mean_, whitening.eigenvalues_)]
     head = io.content_key(raw.head.fingerprint, fitted, database, size, float(gamma))
     own: Any = {"head": head, "dimension": small.dimension, "dtype": None, "engine": None}
-    settings["space"] = dataclasses.replace(raw.space(prompt=raw.prompt_for("document")), **own).record()
+    settings["space"] = dataclasses.replace(raw.documents.space, **own).record()
     space = repr(json.dumps(settings["space"]))
     head_of_file = filled("head", **settings, packages=kind.packages, place=kind.place, text=space)
     with io.whole_folder(folder, kind="database") as whole:

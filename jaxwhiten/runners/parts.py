@@ -49,9 +49,9 @@ class Plan:
     @classmethod
     def of(cls, encoder: Encoder, sources: list[Source], float16: bool = False, **how: Any) -> Plan:
         """The plan to embed files with an encoder and its prompt for documents."""
-        encoding, coded = encoder.encoding(prompt=encoder.prompt_for("document")), encoder.head.code is not None
-        dtype = np.dtype(encoder.head.dtype if coded or not float16 else np.float16).name
-        return cls(encoding, encoder.dimension, dtype, sources, **how)
+        view = encoder.documents
+        dtype = np.dtype(np.float16 if float16 and view.code is None else view.head.dtype)
+        return cls(view.record(), view.dimension, dtype.name, sources, **how)
 
     @functools.cached_property
     def hash(self) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxwhiten.arrays import normalize
-from jaxwhiten.coded import as_floats
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary
 from jaxwhiten.codes.fit import fit
 from jaxwhiten.datasets import Pairs, RetrievalData
@@ -26,7 +25,8 @@ from jaxwhiten.metrics.bootstrap import (
 )
 from jaxwhiten.scoring.data import ScoredPairs, read
 from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
-from jaxwhiten.scoring.words import BM25, TFIDF, best, cosines, count, nearest, weigh
+from jaxwhiten.scoring.words import BM25, TFIDF, cosines, count, nearest, weigh
+from jaxwhiten.search import build_index
 from jaxwhiten.shapes import Float, Int
 from jaxwhiten.whitening import Moments, Whitening
 
@@ -35,7 +35,7 @@ Form = tuple[str, int, int | None, Any]  # name, dimensions, bytes, and what is 
 # Of each form, by measure, its score and its resamples; and the number of units that were resampled.
 _Measured = tuple[list[dict[str, float]], list[dict[str, np.ndarray]], int]
 _DEEP = 100  # results per query
-_HELD = 1 << 25  # similarities held at once
+BACKEND = "jax" if importlib.util.find_spec("faiss") is None else "faiss-flat"  # they rank alike
 
 
 def evaluate(
@@ -105,7 +105,7 @@ def evaluate(
         rows = _rows(forms, *_correlations(forms, given.gold, units, resamples, seed))
         return Evaluation("", {"pairs": len(given.gold)}, rows, 0, "", *about)
     encode = encode or encoded
-    raw = encoder.without_code().before_whitening()
+    raw = encoder.before_whitening()
     scored = _scored(given, raw, encode)
     ways = list(_ways(encoder, raw, scored.vectors, sizes, ks, whitening))
     forms = [(name, *_size(way), scored.compare(way)) for name, way in ways]
@@ -126,8 +126,8 @@ def encoded(encoder: Encoder, texts: list[str], role: str | None, **how: Any) ->
     >>> encoded(Encoder.from_pretrained("jaxwhiten-tiny"), ["a dog"], "query").shape
     (1, 256)
     """
-    vectors: np.ndarray = encoder.encode(texts, prompt=encoder.prompt_for(role) if role else None, **how)
-    return vectors
+    view = encoder.view.in_role(role) if role else encoder.view
+    return view(texts, **how)
 
 
 def compared(encoder: Encoder, data: Pairs | RetrievalData, encode: Encode = encoded) -> np.ndarray:
@@ -137,7 +137,7 @@ def compared(encoder: Encoder, data: Pairs | RetrievalData, encode: Encode = enc
     >>> compared(Encoder.from_pretrained("jaxwhiten-tiny"), pairs).shape
     (2,)
     """
-    return _scored(data, encoder.without_code().before_whitening(), encode).compare(encoder)
+    return _scored(data, encoder.before_whitening(), encode).compare(encoder)
 
 
 def _scored(data: Pairs | RetrievalData, raw: Encoder, encode: Encode) -> _Pairs | _Search:
@@ -212,12 +212,21 @@ class _Search:
         self.fitted_on = f"these {len(self.data.documents):,} documents"
 
     def compare(self, way: Encoder) -> Int[np.ndarray, "q k"]:
-        """The nearest documents of each query by cosine, as an index finds them; only documents may be coded."""
-        stored = normalize(as_floats(way.head.finished(self.vectors, self.raw.head)))
-        queries = normalize(way.without_code().head.finished(self.queries, self.raw.head))
-        rows = max(1, _HELD // len(stored))
-        parts = [best(queries[at : at + rows] @ stored.T, _deep(self.data)) for at in range(0, len(queries), rows)]
-        return self.data.others(np.concatenate(parts))
+        """The nearest documents of each query, as an index finds them; only documents may be coded.
+
+        A text whose vector is zero, of which an encoder knows no word, is found by no query, and finds none.
+        """
+        head = way.view.floats.head
+        documents = head.finished(self.vectors, self.raw.head)
+        queries = head.finished(self.queries, self.raw.head)
+        stored = np.flatnonzero(np.any(documents, axis=1))
+        asked = np.flatnonzero(np.any(queries, axis=1))
+        ranked = np.full((len(queries), _deep(self.data)), -1)
+        if len(stored) and len(asked):
+            index = build_index(documents[stored], BACKEND, codes=way.head.code, ids=stored)
+            k = min(_deep(self.data), index.size)
+            ranked[asked, :k] = index.search(queries[asked], k)[1]
+        return self.data.others(ranked)
 
     def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> _Measured:
         """Means over the queries of every measure; forms share the resamples."""
@@ -244,7 +253,7 @@ def _ways(
 ) -> Iterator[tuple[str, Encoder]]:
     """The forms of an encoder's vectors by name; whitenings and codes are fitted on raw vectors."""
     yield RAW, raw
-    own = encoder.without_code().head.whitening
+    own = encoder.head.whitening
     if own is not None:
         if ks or whitening:
             raise InputError(f"{encoder.name}: already includes a whitening, scored unchanged: omit k and its options.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,6 +15,14 @@ from jaxwhiten.text import Texts, as_texts
 
 _QUERIES = 8192  # queries searched before their pairs are merged
 _SCORES = ("cosine", "dot")
+
+
+@runtime_checkable
+class Vectors(Protocol):
+    """What encodes sentences: an `Encoder`."""
+
+    def encode(self, sentences: Any, **options: Any) -> np.ndarray:
+        """Vectors [n, d]."""
 
 
 def semantic_search(
@@ -50,7 +58,7 @@ def semantic_search(
 
 
 def paraphrase_mining(
-    encoder: Any,
+    encoder: Vectors,
     sentences: Texts,
     *,
     top_k: int = 100,

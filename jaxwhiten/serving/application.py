@@ -29,6 +29,7 @@ from jaxwhiten.serving.documents import Documents
 from jaxwhiten.serving.gate import Gate, Route
 from jaxwhiten.serving.protocol import Embed, Embeddings, Refused, answer
 from jaxwhiten.text import prompt_named
+from jaxwhiten.views import View
 
 
 class Service:
@@ -39,7 +40,7 @@ class Service:
         self.batcher = batcher
         self.registry = registry
         self.models = {name: "document", f"{name}:query": "query"}
-        self.widths = _widths(encoder.without_code())
+        self.widths = _widths(encoder.view.floats)
 
     async def embeddings(self, asked: Embeddings) -> Response:
         """Vectors, as OpenAI's API; with `output_dtype`, in bytes."""
@@ -121,12 +122,12 @@ def _about(model: str) -> dict[str, Any]:
     return {"id": model, "object": "model", "created": 0, "owned_by": "jaxwhiten"}
 
 
-def _widths(encoder: Encoder) -> Sequence[int]:
+def _widths(view: View) -> Sequence[int]:
     """The numbers of leading columns that are vectors themselves: any of a whitening, or what the folder declares."""
-    if encoder.head.whitening is not None:
-        return range(1, encoder.dimension + 1)
+    if view.head.whitening is not None:
+        return range(1, view.dimension + 1)
     with contextlib.suppress(OSError, ValueError, JaxwhitenError):  # an encoder made in memory has no folder
-        folder = folders.transformer_folder(folders.resolve_folder(encoder.name))
+        folder = folders.transformer_folder(folders.resolve_folder(view.core.name))
         return sorted(folders.read_json(folder / "config.json").get("matryoshka_dimensions", ()))
     return ()
 

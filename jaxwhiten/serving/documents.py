@@ -18,7 +18,7 @@ from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import PathLike, identity
 from jaxwhiten.search.header import HEADER
-from jaxwhiten.search.text import Change, change_folder, of_index, without_blank
+from jaxwhiten.search.text import Change, change_folder, view_for, without_blank
 from jaxwhiten.search.upgraded import read_upgrade
 from jaxwhiten.serving.batching import Batcher
 from jaxwhiten.serving.protocol import Add, Refused, Remove, Search, Update, answer
@@ -67,13 +67,8 @@ class Documents:
 
     def _of(self, index: search.Index, stamp: tuple[int, ...]) -> Current:
         """How texts are encoded for an index; MismatchError if another encoder encoded its texts."""
-        query, document = (self._view(index, role) for role in ROLES)
+        query, document = (view_for(index, self._encoder, role) for role in ROLES)
         return Current(index, query, document, stamp)
-
-    def _view(self, index: search.Index, role: str) -> View:
-        """The view of texts of a role."""
-        encoder, pooling = of_index(index, self._encoder, role)
-        return encoder.with_pooling(pooling).view.in_role(role)
 
     async def search(self, asked: Search) -> Response:
         """The documents nearest to a text or a vector, of all or among those with some IDs."""

@@ -219,7 +219,7 @@ def trainable(encoder: Encoder, options: TrainingOptions, model_folder: PathLike
 def fit_options(encoder: Encoder) -> str:
     """The options of `jaxwhiten fit` that refit the whitening or the code of an encoder."""
     code, whitening = encoder.head.code, encoder.head.whitening
-    options = "" if whitening is None and code is not None else f" -k {encoder.without_code().dimension}"
+    options = "" if whitening is None and code is not None else f" -k {encoder.view.floats.dimension}"
     options += "" if code is None else f" --bytes {code.nbytes}"
     usual: dict[str, Any] = {"beta": (DEFAULTS["beta"],), "shrinkage": (DEFAULTS["shrinkage"],)}
     usual["gamma"] = (0.25, 1.0) if code is None else ()  # without it, vectors may be coded unchanged

@@ -67,11 +67,12 @@ def encode_columns(
     >>> encode_columns(Encoder.from_pretrained("jaxwhiten-tiny"), [["A dog runs."], ["It rains."]]).shape
     (1, 2, 256)
     """
-    store, encoder = EmbeddingStore(), encoder.without_code()
+    store = EmbeddingStore()
+    view = encoder.view.floats
     if len({*prompts}) > 1:
         given = zip(columns, prompts, strict=True)
-        return np.stack([store.encode(encoder, list(column), prompt=prompt) for column, prompt in given], axis=1)
-    found = store.encode(encoder, list(itertools.chain(*columns)), prompt=prompts[0])
+        return np.stack([store.encode(view, list(column), prompt=prompt) for column, prompt in given], axis=1)
+    found = store.encode(view, list(itertools.chain(*columns)), prompt=prompts[0])
     return found.reshape(len(columns), -1, found.shape[-1]).swapaxes(0, 1)
 
 

@@ -112,7 +112,9 @@ class Objective:
     def prompts(self, encoder: Encoder, columns: int) -> list[str | None]:
         """The prompt of each column: of a query and documents if rows are like searches, else None, the default one."""
         search = columns > 1 and self.label not in ("class", "score", "vector")
-        return [encoder.prompt_for("document" if column else "query") if search else None for column in range(columns)]
+        if not search:
+            return [None] * columns
+        return [encoder.queries.prompt, *[encoder.documents.prompt] * (columns - 1)]
 
     def check(self, columns: Sequence[str], label: str | None) -> None:
         """Raises InputError if it cannot train on rows with these columns and `"class"`, `"score"` or no labels."""

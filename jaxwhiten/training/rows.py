@@ -17,6 +17,7 @@ from jaxwhiten.datasets.splits import linked_groups
 from jaxwhiten.datasets.sts import check_header
 from jaxwhiten.datasets.tables import Column, Table, as_table, parts_of, read_header, read_table
 from jaxwhiten.datasets.textfile import split_name
+from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
 from jaxwhiten.progress import counted, note
@@ -173,7 +174,7 @@ def _note_absent(where: PathLike, count: int) -> None:
 
 
 def mine_negatives(
-    encoder: Any, first: Texts, second: Texts, *, count: int, depth: int = 30, seed: int = 0
+    encoder: Encoder, first: Texts, second: Texts, *, count: int, depth: int = 30, seed: int = 0
 ) -> tuple[list[str], list[str]]:
     """Hard negatives for pairs that belong together: texts that an `Encoder` finds near, but no chain of pairs links.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.engines import Engine
-from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.errors import InputError, MismatchError, ModelError
 from jaxwhiten.head import Tables, longest_text
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import BulkTokenizer
@@ -23,7 +23,8 @@ class Core:
     """A model in an engine with its tokenizer, and what is known of both.
 
     `tuned` is whether the model is fine-tuned for similarity, as the caller or the folder specifies. A named pooling
-    replaces the whole head if `bare`, else its pooling. The lease is made for the engine and the tokenizer.
+    replaces the whole head if `bare`, else its pooling. The lease is made for the engine and the tokenizer. A core
+    with a source can be pickled and deep-copied, as the place of its files.
     """
 
     engine: Engine
@@ -34,12 +35,22 @@ class Core:
     tables: Tables = dataclasses.field(default_factory=Tables)
     tuned: bool | None = None
     bare: bool = False
+    source: Callable[[], Core] | None = None  # reads the model again, elsewhere
     lease: Lease = None  # type: ignore[assignment]  # made after the fields
 
     def __post_init__(self) -> None:
-        if self.lease is None or not self.lease.weights.are_of(self.engine, self.tokenizer):
-            weights = Weights(self.engine, self.tokenizer, self.config)
-            object.__setattr__(self, "lease", Lease(weights))
+        if self.lease is not None and self.lease.weights.are_of(self.engine, self.tokenizer):
+            return
+        if self.lease is not None:  # another engine or tokenizer than that of the source
+            object.__setattr__(self, "source", None)
+        weights = Weights(self.engine, self.tokenizer, self.config)
+        object.__setattr__(self, "lease", Lease(weights))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.source is None:
+            raise InputError("An encoder cannot be pickled or deep-copied: save it, and load its folder there.")
+        known = {name: getattr(self, name) for name in ("name", "prompts", "tables", "tuned", "bare")}
+        return _read_again, (self.source, known, self.weights.fingerprint(None))
 
     @property
     def weights(self) -> Weights:
@@ -55,6 +66,16 @@ class Core:
         """The Flax module, sharing its parameters."""
         module: TransformerEncoder = self.engine.model()
         return module
+
+
+def _read_again(source: Callable[[], Core], known: Mapping[str, Any], fingerprint: str) -> Core:
+    """An unpickled core; MismatchError if its folder holds another model by now."""
+    core = dataclasses.replace(source(), **known)
+    if core.weights.fingerprint(None) != fingerprint:
+        raise MismatchError(
+            f"{core.name}: its files are not those of the encoder that was pickled: use the same files there."
+        )
+    return core
 
 
 def tokenizer_for(model: Any, folder: Path, max_length: int | None = None) -> BulkTokenizer:

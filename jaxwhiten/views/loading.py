@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,15 @@ def load_view(
         engine=engine_for(engine, module, max_length, device, dtype, folder),
         tuned=settings.tuned,
         bare=bare,
+        source=functools.partial(
+            load_core,
+            str(Path(model).resolve()) if Path(model).is_dir() else str(model),
+            max_length=max_length,
+            dtype=dtype,
+            revision=revision,
+            device=device,
+            engine=engine,
+        ),
     )
     view.core.weights.read = reader(engine, folder, weights_folder, max_length, device, dtype)
     if settings.truncate_dim is not None:
@@ -86,6 +96,21 @@ def load_view(
     if head is not None and pooling != AUTO:
         view = view.with_pooling(pooling)
     return view, settings
+
+
+def load_core(model: str, *, max_length: int, dtype: str, revision: str | None, device: Any, engine: str) -> Core:
+    """The core of `load_view`, which reads no head."""
+    view, _ = load_view(
+        model,
+        pooling="mean",
+        bare=True,
+        max_length=max_length,
+        dtype=dtype,
+        revision=revision,
+        device=device,
+        engine=engine,
+    )
+    return view.core
 
 
 def recorded_view(encoding: Mapping[str, Any], *, engine: str | None = None) -> View:
@@ -116,8 +141,9 @@ def make_view(
     engine: str | Engine = DEFAULT,
     tuned: bool | None = None,
     bare: bool = False,
+    source: Callable[[], Core] | None = None,
 ) -> View:
-    """The view of a model in memory; the arguments are those of `Encoder`."""
+    """The view of a model in memory; the arguments are those of `Encoder`, and `bare` and `source` those of `Core`."""
     tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
     if isinstance(engine, str):
         engine = engine_for(engine, model, tokenizer.max_length, device)
@@ -130,6 +156,7 @@ def make_view(
         tables=Tables(tokenizer.mask_token_id, {}),
         tuned=tuned,
         bare=bare,
+        source=source,
     )
     head = head or Head.named(pooling, core.tables)
     if default_prompt_name is not None:

@@ -180,6 +180,7 @@ class Run:
         self, texts: Iterator[list[str]], bar: Any, max_rows: int | None = None
     ) -> Iterator[dict[str, np.ndarray]]:
         """The vectors of each block; the next block is tokenized meanwhile."""
+        _check_rows(max_rows)
         pool = ThreadPoolExecutor(1, thread_name_prefix="tokenize")
         wait = True
         first = 0
@@ -203,6 +204,8 @@ class Run:
 
     def of_list(self, sentences: list[str], bar: Any, max_rows: int | None = None) -> dict[str, np.ndarray]:
         """The vectors of a list of sentences, block by block. A single block is tokenized without another thread."""
+        if max_rows is not None:
+            _check_rows(max_rows)
         if len(sentences) <= BLOCK:
             with bar:
                 return self.of_tokens(sentences, self.tokens(sentences), 0, bar, max_rows)
@@ -237,8 +240,7 @@ class Run:
         return results
 
 
-def check_rows(max_rows: int | None) -> None:
-    """Raises InputError for a number of rows of a batch that is not positive."""
+def _check_rows(max_rows: int | None) -> None:
     if max_rows is not None and max_rows < 1:
         raise InputError(f"batch_size={max_rows}: expected at least 1.")
 

@@ -23,7 +23,7 @@ from jaxwhiten.head import AUTO, Head, Normalize, Quantise, Step, Truncate, Whit
 from jaxwhiten.space import Origin, VectorSpace, check_space, with_space
 from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks
 from jaxwhiten.views.core import Core
-from jaxwhiten.views.stream import BLOCK, Output, Run, check_rows, output_of, progress
+from jaxwhiten.views.stream import BLOCK, Output, Run, output_of, progress
 from jaxwhiten.views.weights import ViewOrigin
 from jaxwhiten.whitening import Moments, Whitening
 
@@ -50,6 +50,9 @@ class View:
     truncate: int | None = None
     unit: bool = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
     @classmethod
     def of(cls, core: Core, head: Head) -> View:
         """The view with the head's own prompt; `ModelError` if a step does not fit the model."""
@@ -57,17 +60,21 @@ class View:
         _ = view.width
         return view
 
-    def __call__(self, texts: Texts, *, batch_size: int | None = None, show_progress: bool | None = None) -> np.ndarray:
+    def __call__(
+        self, texts: str | Texts, *, batch_size: int | None = None, show_progress: bool | None = None
+    ) -> np.ndarray:
         """The vectors of texts, float32 [n, d], or a `CodedArray` [n, bytes] after a code; they know their space.
 
         Args:
-          texts: Strings in any container of `jaxwhiten.text.as_texts`.
+          texts: Strings in any container of `jaxwhiten.text.as_texts`; or one, which gives one row without the first
+            axis.
           batch_size: Maximum texts per batch; by default a token budget decides.
           show_progress: True or False; None shows a bar on a terminal if encoding takes over a second.
         """
-        sentences = as_texts(texts)
-        check_rows(batch_size)
-        return self._marked(self._run.of_list(sentences, progress(sentences, show_progress), batch_size)[""])
+        alone = isinstance(texts, str)
+        sentences = as_texts([texts] if alone else texts)
+        vectors = self._run.of_list(sentences, progress(sentences, show_progress), batch_size)[""]
+        return self._marked(vectors[0] if alone else vectors)
 
     def blocks(
         self,
@@ -105,7 +112,7 @@ class View:
 
     # What the vectors are.
 
-    @property
+    @functools.cached_property
     def code(self) -> Code | None:
         """The code at the end, or None."""
         return self.head.code
@@ -211,6 +218,10 @@ class View:
     def _prompted(self) -> dict[str, View]:
         return {}
 
+    @functools.cached_property
+    def _pooled(self) -> dict[str, View]:
+        return {}
+
     def in_role(self, role: str) -> View:
         """With the model's prompt of a `"query"` or a `"document"`; itself if neither role has one."""
         prompt = prompt_for(self.core.prompts, role)
@@ -224,12 +235,17 @@ class View:
         name = canonical(name)
         if name == self.head.name:
             return self
+        if name not in self._pooled:
+            self._pooled[name] = self.with_head(self._pooled_head(name))
+        return self._pooled[name]
+
+    def _pooled_head(self, name: str) -> Head:
         if name == AUTO:
             raise InputError("Pooling 'auto' cannot be resolved here: specify one, or load the folder with 'auto'.")
         head = Head.named(name.removeprefix(f"{AUTO}:"), self.core.tables)
         if not self.core.bare or name.startswith(AUTO):
             head = self.head.with_pooling(head, self.core.config)
-        return self.with_head(head)
+        return head
 
     def with_head(self, head: Head) -> View:
         """With another head, and its own prompt in place of the present head's own; checked as in `of`."""
@@ -349,7 +365,6 @@ def together(
 ) -> Iterator[dict[str, np.ndarray]]:
     """The vectors of several views of one core by name, block by block; views of one form share a forward pass."""
     run = _run_of(views)
-    check_rows(batch_size)
     if block_size < 1:
         raise InputError(f"block_size={block_size}: expected at least 1.")
     for results in run.in_blocks(text_blocks(texts, block_size), progress(texts, show_progress), batch_size):
@@ -359,12 +374,8 @@ def together(
 def at_once(
     views: Mapping[str, View], texts: Texts, batch_size: int | None = None, show_progress: bool | None = None
 ) -> dict[str, np.ndarray]:
-    """`together` for a list of texts, as a whole."""
-    if len(views) == 1:
-        ((name, view),) = views.items()
-        return {name: view(texts, batch_size=batch_size, show_progress=show_progress)}
+    """`together` for texts that are there, as a whole."""
     sentences = as_texts(texts)
-    check_rows(batch_size)
     results = _run_of(views).of_list(sentences, progress(sentences, show_progress), batch_size)
     return {name: view._marked(results[name]) for name, view in views.items()}
 
@@ -375,7 +386,12 @@ def _run_of(views: Mapping[str, View]) -> Run:
 
 
 class Views(NamedTuple):
-    """The views of an index: of its documents, and of queries for them, neither with a code."""
+    """The views of texts for an index: of its documents, and of queries for them, neither with a code."""
 
     documents: View
     queries: View
+
+    @classmethod
+    def of(cls, view: View) -> Views:
+        """The views of the roles, each with its prompt."""
+        return cls(view.floats.documents, view.queries)

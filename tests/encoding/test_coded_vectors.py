@@ -59,7 +59,7 @@ def test_the_store_keeps_the_code(encoder, coded, tmp_path):
         assert found.dtype == np.uint8
         np.testing.assert_array_equal(found, coded)
 
-    key, of_floats = (entry_key(each, "t", 3, each.pooling) for each in (encoder, encoder.without_code()))
+    key, of_floats = (entry_key(each.view, "t", 3) for each in (encoder, encoder.without_code()))
     assert key["kept"] == "|u1"
     assert "kept" not in of_floats  # as older releases name what they stored
 

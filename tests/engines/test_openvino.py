@@ -179,7 +179,7 @@ def test_engine_and_precision_are_part_of_what_a_vector_is(pair, folder, tmp_pat
     assert (jax.engine, openvino.engine, openvino.dtype) == ("jax", "openvino", "float32")
     assert jax.fingerprint == openvino.fingerprint  # in float32 one may take the other's place
     assert [encoder.encoding()["engine"] for encoder in pair] == ["jax", "openvino"]
-    keys = [entry_key(encoder, "text", 3, "mean") for encoder in pair]
+    keys = [entry_key(encoder.view.with_pooling("mean"), "text", 3) for encoder in pair]
     assert keys[0] != keys[1]
     store = EmbeddingStore(tmp_path)
     for encoder in pair:
