@@ -44,8 +44,7 @@ def searches(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterato
 
 def stored(encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:
     """The vectors of texts from the cache, with the prompt of their role."""
-    view = encoder.view.in_role(role) if role else encoder.view
-    vectors: np.ndarray = EmbeddingStore().encode(view, texts)
+    vectors: np.ndarray = EmbeddingStore().encode(encoder.view.in_role(role), texts)
     return vectors
 
 

@@ -325,7 +325,7 @@ def encode(
     from jaxwhiten.encoding import EmbeddingStore
 
     fitted = encoder.head.whitening or code
-    view = encoder.view.in_role(role) if role else encoder.view
+    view = encoder.view.in_role(role)
     if not args.no_cache:
         raw = cached = view.raw
         provenance = {} if fitted is None else fitted.provenance

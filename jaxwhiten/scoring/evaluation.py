@@ -126,8 +126,7 @@ def encoded(encoder: Encoder, texts: list[str], role: str | None, **how: Any) ->
     >>> encoded(Encoder.from_pretrained("jaxwhiten-tiny"), ["a dog"], "query").shape
     (1, 256)
     """
-    view = encoder.view.in_role(role) if role else encoder.view
-    return view(texts, **how)
+    return encoder.view.in_role(role)(texts, **how)
 
 
 def compared(encoder: Encoder, data: Pairs | RetrievalData, encode: Encode = encoded) -> np.ndarray:

@@ -222,9 +222,9 @@ class View:
     def _pooled(self) -> dict[str, View]:
         return {}
 
-    def in_role(self, role: str) -> View:
-        """With the model's prompt of a `"query"` or a `"document"`; itself if neither role has one."""
-        prompt = prompt_for(self.core.prompts, role)
+    def in_role(self, role: str | None) -> View:
+        """With the model's prompt of a `"query"` or a `"document"`; itself if neither has one, or for no role."""
+        prompt = None if role is None else prompt_for(self.core.prompts, role)
         return self if prompt is None else self.with_prompt(prompt)
 
     def with_pooling(self, name: str) -> View:
