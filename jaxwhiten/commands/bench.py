@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from jaxwhiten.views import View
 
-_ROUNDS, _QUERIES = 3, 50
+_ROUNDS = 3
+_QUERIES = 50
 _CLOSE = 0.999  # mean cosine to float32 of what is recommended
 
 
@@ -43,7 +44,8 @@ def run(args: argparse.Namespace) -> Report:
 
     pairs = load_sts("sts_sample").splits["test"]
     texts = list(nonempty(sentences(args.input), args.input)) if args.input else [*pairs.sentence1, *pairs.sentence2]
-    folder, queries = resolve_folder(args.model), texts[: _QUERIES // _ROUNDS]
+    folder = resolve_folder(args.model)
+    queries = texts[: _QUERIES // _ROUNDS]
     pooling = own_pooling(folder)
     views: dict[tuple[str, str], View] = {}
     vectors: dict[tuple[str, str], np.ndarray] = {}

@@ -35,7 +35,8 @@ def run(args: argparse.Namespace) -> Report:
     index = load_index(args.index, model=args.model)
     assert index.views is not None
     view = index.views.documents
-    fitted, what = index.fitted, "texts of the fit"
+    fitted = index.fitted
+    what = "texts of the fit"
     if not isinstance(fitted, Whitening | SpectrumCode):
         fitted = view.head.whitening
         if fitted is not None:
@@ -46,12 +47,14 @@ def run(args: argparse.Namespace) -> Report:
                 " no texts, so there is nothing to compare with. Build the index from texts, or with --bytes."
             )
         else:
-            kept, what = random.Random(0).sample(list(index.documents), min(_DOCUMENTS, index.size)), "documents"
+            kept = random.Random(0).sample(list(index.documents), min(_DOCUMENTS, index.size))
+            what = "documents"
             fitted = Whitening(gamma=0).fit(view(kept))
     vectors: Any = view.blocks(texts)
     if fitted is index.fitted and isinstance(fitted, SpectrumCode) and index.prepare.unit_length:
         vectors = map(normalize, vectors)
-    found, compared = drift(fitted, vectors), f"{fitted.n_samples_seen_:,} {what}"
+    found = drift(fitted, vectors)
+    compared = f"{fitted.n_samples_seen_:,} {what}"
     rows = {m.name: {"interval": [m.low, m.high], **m._asdict()} for m in found.measures}
     lines = [
         f"{m.name:<26} {m.value:7.3f} ({m.low:.3f} to {m.high:.3f})  before {m.before:.3f}  {m.verdict}"

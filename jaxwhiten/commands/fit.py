@@ -73,7 +73,8 @@ def run(args: argparse.Namespace) -> Report:
     if from_vectors:
         from jaxwhiten.commands.vectors import open_vectors
 
-        vectors, encoder = open_vectors(args.input), None
+        vectors = open_vectors(args.input)
+        encoder = None
         if not len(vectors):
             raise DataError(f"{args.input}: contains no vectors.")
         moments = Moments().update(vectors)
@@ -126,7 +127,8 @@ def write_outputs(
     args: argparse.Namespace, moments: Moments, provenance: dict[str, Any], encoder: Encoder | None = None
 ) -> Report:
     """Writes the moments, the whitening, or both."""
-    lines, facts = [], {"output": args.output, "moments": args.moments, "rows": moments.n}
+    lines = []
+    facts = {"output": args.output, "moments": args.moments, "rows": moments.n}
     if args.moments:
         moments.save(args.moments, provenance)
         lines.append(f"{args.moments}: moments of {counted(moments.n, 'rows')}, {len(moments.mean)} dimensions")

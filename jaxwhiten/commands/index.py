@@ -184,7 +184,9 @@ def _change(args: argparse.Namespace, how: str) -> Report:
     from jaxwhiten.search.text import Change, change_folder, document_vectors
 
     if args.remove or args.remove_file:
-        done, skipped, index = "removed", "", load_index(args.output)
+        done = "removed"
+        skipped = ""
+        index = load_index(args.output)
         change = Change("remove", as_stored(_ids(args), index))
     else:
         name, done = ("add", "added") if args.add else ("update", "replaced")

@@ -66,7 +66,8 @@ def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.scoring import evaluate, read
 
-    data, settings = read(args.data, args.columns), knobs(args)
+    data = read(args.data, args.columns)
+    settings = knobs(args)
     ks = settings.pop("n_components", ())
     encoder = load_encoder(args)
     if encoder.head.whitening is None:

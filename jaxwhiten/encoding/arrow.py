@@ -102,7 +102,8 @@ def embedded(encoder: Encoder, texts: Sequence[Any], beside: Mapping[str, Any], 
 
 def vectors(table: Any, code: Code | None = None) -> np.ndarray:
     """The vectors, or the codes with their code, of a table of `embedded` without bad rows."""
-    name, told = "vector" if code is None else "code", json.loads(table.schema.metadata[b"jaxwhiten"])
+    name = "vector" if code is None else "code"
+    told = json.loads(table.schema.metadata[b"jaxwhiten"])
     return with_code(vectors_of(table[name]).view(told["dtype"]), code)
 
 

@@ -67,7 +67,8 @@ class CrossEncoder:
         name: str = "",
         device: str | jax.Device | None = None,
     ):
-        self.labels, self.name = model.labels, name or str(tokenizer_folder)
+        self.labels = model.labels
+        self.name = name or str(tokenizer_folder)
         self.activation = activation or ("Sigmoid" if model.labels == 1 else "Identity")
         if self.activation not in _ACTIVATIONS:
             known = ", ".join(_ACTIVATIONS)
@@ -164,7 +165,8 @@ class CrossEncoder:
         """
         if self.labels != 1:
             raise InputError(f"{self.name} has {self.labels} labels; ranking needs a model with one score per pair.")
-        queries, documents = as_texts(queries, "query"), as_texts(documents, "document")
+        queries = as_texts(queries, "query")
+        documents = as_texts(documents, "document")
         pairs = [(queries[query], documents[ids[query, place]]) for query, place in np.argwhere(ids >= 0).tolist()]
         logits = np.full(ids.shape, -np.inf, np.float32)
         logits[ids >= 0] = self._logits(pairs, show_progress)[:, 0]
@@ -192,7 +194,8 @@ class CrossEncoder:
           folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole.
           dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
         """
-        folder, model = Path(folder), self.executor.model()
+        folder = Path(folder)
+        model = self.executor.model()
         said = {"activation_fn": _ACTIVATIONS[self.activation][0]}
         with io.whole_folder(folder, kind="cross-encoder") as whole:
             save_pair_classifier(model, whole, self.label_names, {"sentence_transformers": said}, dtype)

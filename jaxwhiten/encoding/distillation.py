@@ -93,7 +93,8 @@ class Vocabulary:
           show_progress: As in `Encoder.encode`.
         """
         check_integer("sentences", sentences, ENOUGH)
-        folder, size = teacher.tokenizer.folder, teacher.config.vocab_size
+        folder = teacher.tokenizer.folder
+        size = teacher.config.vocab_size
         tokenizer = BulkTokenizer(folder, 1 << 20, size, special_tokens=False)
         special = tokenizer.special_ids
         words = np.ones(size, bool)
@@ -162,7 +163,8 @@ def distil(
     if not np.ptp(normalize(table[vocabulary.words]), axis=0).max() > _NOISE:
         advice = "use more varied sentences, a larger `sif`, or a teacher whose vectors differ"
         raise InputError(f"The table would give every sentence the same vector: {advice}.")
-    name, folder = vocabulary.teacher.name, vocabulary.tokenizer.folder
+    name = vocabulary.teacher.name
+    folder = vocabulary.tokenizer.folder
     model = StaticEncoder(table)
     longest = model.config.longest_input
     return Encoder(model, folder, max_length=longest, name=f"{name}, static").then(Normalize())
@@ -202,7 +204,8 @@ def _zipf(words: np.ndarray) -> Float64[np.ndarray, " vocab"]:
 
 def _weighted_moments(vectors: Float[np.ndarray, "vocab d"], weights: Float64[np.ndarray, " vocab"]) -> Moments:
     """Moments with the weighted mean and covariance of the rows; rows of weight 0 are not counted."""
-    n, shares = int(np.count_nonzero(weights)), weights / weights.sum()
+    n = int(np.count_nonzero(weights))
+    shares = weights / weights.sum()
     mean = shares @ vectors
     scaled = (vectors - mean) * np.sqrt(n * shares)[:, None]
     return Moments(n, mean, scaled.T @ scaled)
@@ -229,13 +232,15 @@ def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: in
     table = table @ np.linalg.lstsq((means @ table).astype(np.float64), y, rcond=_NOISE)[0].astype(np.float32)
     change = np.zeros(table.shape)
     residual = means.T @ (y - means @ table)
-    direction, size = residual.copy(), np.einsum("ij,ij->j", residual, residual)
+    direction = residual.copy()
+    size = np.einsum("ij,ij->j", residual, residual)
     for _ in range(_STEPS):
         image = means.T @ (means @ direction) + RIDGE * direction
         step = size / np.maximum(np.einsum("ij,ij->j", direction, image), _TINY)
         change += step * direction
         residual -= step * image
-        before, size = size, np.einsum("ij,ij->j", residual, residual)
+        before = size
+        size = np.einsum("ij,ij->j", residual, residual)
         direction = residual + size / np.maximum(before, _TINY) * direction
     return (table + change).astype(np.float32)
 
@@ -244,7 +249,10 @@ def _count(
     corpus: Texts, tokenizer: BulkTokenizer, size: int, wanted: int, seed: int, show: bool | None
 ) -> tuple[np.ndarray, list[str]]:
     """The count of each token, and `wanted` sentences drawn at random (Vitter 1985, algorithm R)."""
-    counts, drawn, draw, seen = np.zeros(size), list[str](), random.Random(seed), 0
+    counts = np.zeros(size)
+    drawn = list[str]()
+    draw = random.Random(seed)
+    seen = 0
     blocks = text_blocks(corpus, BLOCK)
     with progress(corpus, show) as bar:
         for block in blocks:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 # Changed whenever the encoder's arithmetic changes, so that vectors of older versions are not read.
 VERSION = 1
 SHARD_ROWS = 8192
-_ARRAY, _SIDECAR = "embeddings.npy", "embeddings.json"
+_ARRAY = "embeddings.npy"
+_SIDECAR = "embeddings.json"
 
 
 class EmbeddingStore:

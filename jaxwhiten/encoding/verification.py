@@ -44,8 +44,12 @@ TEXTS = (
     "short",
     "The committee rejected the plan on Tuesday, and meets again when the engineers have told it what went wrong. " * 8,
 )
-_FLOAT32, _ENGINES = 2e-5, 1e-4  # allowed rounding, relative to the largest entry if that is above 1
-_BFLOAT16, _INT8 = 1e-2, 0.2  # one minus the cosine; `save_int8` writes weights of 0.002 on average
+# allowed rounding, relative to the largest entry if that is above 1
+_FLOAT32 = 2e-5
+_ENGINES = 1e-4
+# one minus the cosine; `save_int8` writes weights of 0.002 on average
+_BFLOAT16 = 1e-2
+_INT8 = 0.2
 _SHARED = 0.1  # static encoders may give rare tokens one vector
 _BYTES = 0.05  # of codes, whose values may lie on the border of two bytes
 
@@ -64,7 +68,8 @@ class Subject:
     @functools.cached_property
     def loaded(self) -> list[Encoder]:
         """The encoder as users load it, by default and in JAX, each twice: the second reads what the first has kept."""
-        pooling, longest = self.encoder.pooling, self.encoder.max_length
+        pooling = self.encoder.pooling
+        longest = self.encoder.max_length
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # why JAX is the default
             engines = [engine for engine in (FASTEST, DEFAULT) for _ in range(2)]
@@ -116,8 +121,10 @@ class Subject:
         said = {kind: config for kind, config, _ in self.modules}
         if unread := said.keys() & {"WeightedLayerPooling", "WordWeights"}:
             raise Skipped(f"{', '.join(unread)} has no independent check")
-        ids, pooling = self.ids(prompt + text), said.get("Pooling", {})
-        skipped, lower_case = pooling.get("include_prompt") is False, self.encoder.head.form.lower_case
+        ids = self.ids(prompt + text)
+        pooling = said.get("Pooling", {})
+        skipped = pooling.get("include_prompt") is False
+        lower_case = self.encoder.head.form.lower_case
         start = self.encoder.tokenizer.prompt_length(prompt, lower_case) if prompt and skipped else 0
         x = np.asarray(_states(self.encoder.model(), jnp.asarray([ids])), np.float64)[0, start:]
         place = np.arange(start, len(ids)) + 1
@@ -154,7 +161,8 @@ def _states(model: TransformerEncoder, ids: Int[Array, "1 length"]) -> Float[Arr
 
 
 def _apart(found: Any, expected: Any, what: str, allowed: float = _FLOAT32) -> Measured:
-    found, expected = np.asarray(found), np.asarray(expected)
+    found = np.asarray(found)
+    expected = np.asarray(expected)
     if found.shape != expected.shape:
         raise InputError(f"{what}: expected {expected.shape[-1]} dimensions, got {found.shape[-1]}.")
     scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
@@ -189,7 +197,8 @@ def neighbours(subject: Subject) -> Measured:
 
 
 def order(subject: Subject) -> Measured:
-    turned, found = list(reversed(range(len(TEXTS)))), np.empty_like(subject.vectors)
+    turned = list(reversed(range(len(TEXTS))))
+    found = np.empty_like(subject.vectors)
     found[turned] = subject.encoder.encode([TEXTS[i] for i in turned], batch_size=2)
     return _apart(found, subject.vectors, "in reverse order, in batches of two")
 
@@ -243,7 +252,9 @@ def prompts(subject: Subject) -> Measured:
     named = {name: text for name, text in (said.get("prompts") or {}).items() if text}
     if not named:
         raise Skipped("the folder has no prompts")
-    default, tried = said.get("default_prompt_name"), list(named)[:4]  # each makes another length, which is compiled
+    # each makes another length, which is compiled
+    default = said.get("default_prompt_name")
+    tried = list(named)[:4]
     found = [subject.encoder.encode(TEXTS[0], prompt_name=name) for name in (None, *tried)]
     expected = [subject.expected(TEXTS[0], named.get(name, "")) for name in (default, *tried)]
     return _apart(found, expected, f"{', '.join(tried)}, {len(tried)} of {len(named)}; default: {default or 'none'}")
@@ -274,10 +285,12 @@ def as_loaded(subject: Subject) -> Measured:
 
 def codes(subject: Subject) -> Measured:
     added = make_code("ubinary").fit(np.zeros((1, subject.encoder.dimension)))
-    apart, name = list[float](), str(added.name)
+    apart = list[float]()
+    name = str(added.name)
     for encoder in subject.loaded:
         coded = encoder.then(Quantise.of(added)) if encoder.head.code is None else encoder
-        found, vectors = coded.encode(TEXTS), coded.view.floats(TEXTS)
+        found = coded.encode(TEXTS)
+        vectors = coded.view.floats(TEXTS)
         apart.append(float((np.asarray(found) != coded.head.steps[-1](vectors)).mean()))
         name = (coded.head.code or added).name
     what = f"fraction of bytes that are not those of the vectors: {name}, by {_by(subject.loaded)}"
@@ -286,7 +299,8 @@ def codes(subject: Subject) -> Measured:
 
 def _least_cosine(subject: Subject, **how: Any) -> float:
     """The smallest cosine of the vectors with those of the folder's encoder loaded in another way."""
-    pooling, longest = subject.encoder.pooling, subject.encoder.max_length
+    pooling = subject.encoder.pooling
+    longest = subject.encoder.max_length
     other = Encoder.from_pretrained(subject.folder, pooling=pooling, max_length=longest, **how)
     # As plain arrays, because vectors of two dtypes are in two spaces.
     expected = as_floats(subject.vectors)

@@ -151,7 +151,8 @@ def by_words(data: Pairs | RetrievalData) -> Iterator[Form]:
     ['TF-IDF', 'BM25']
     """
     if isinstance(data, RetrievalData):
-        counts, n = count([*data.documents, *data.queries]), len(data.documents)
+        counts = count([*data.documents, *data.queries])
+        n = len(data.documents)
         for name in (TFIDF, BM25):
             queries, documents = weigh(name, counts, counts[:n])
             yield name, counts.shape[1], None, data.others(nearest(queries[n:], documents[:n], _deep(data)))
@@ -182,7 +183,9 @@ class _Pairs:
 
     def __init__(self, pairs: Pairs, raw: Encoder, encode: Encode):
         texts, self.left, self.right = _distinct(pairs)
-        self.data, self.raw, self.vectors = pairs, raw, encode(raw, texts, None)
+        self.data = pairs
+        self.raw = raw
+        self.vectors = encode(raw, texts, None)
         self.counts = {"pairs": len(pairs)}
         self.fitted_on = f"these {len(texts):,} sentences, without their scores"
 
@@ -201,7 +204,9 @@ class _Search:
     """Queries with relevant documents."""
 
     def __init__(self, data: RetrievalData, raw: Encoder, encode: Encode):
-        self.name, self.data, self.raw = data.name, data.with_gold(), raw
+        self.name = data.name
+        self.data = data.with_gold()
+        self.raw = raw
         self.vectors = encode(raw, self.data.documents, "document")
         self.queries = encode(raw, self.data.queries, "query")
         self.counts: dict[str, int] = {"documents": len(self.data.documents)}
@@ -229,7 +234,8 @@ class _Search:
 
     def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> _Measured:
         """Means over the queries of every measure; forms share the resamples."""
-        gold, found = self.data.gold, [form[-1] for form in forms]
+        gold = self.data.gold
+        found = [form[-1] for form in forms]
         of_queries = {
             "ndcg_at_10": [discounted_gains(ids, gold) for ids in found],
             "mrr_at_10": [reciprocal_ranks(ids, gold) for ids in found],
@@ -307,7 +313,8 @@ def _separations(
     Labels are drawn with their pairs, and at most twice the units of the rarer label count: with as many pairs of each
     label in every resample, or counting all pairs, intervals of the average precision are too narrow.
     """
-    names, once = ("average_precision", "roc_auc"), np.ones((len(gold), 1), np.float32)
+    names = ("average_precision", "roc_auc")
+    once = np.ones((len(gold), 1), np.float32)
     blocks = []
     with np.errstate(invalid="ignore", divide="ignore"):
         for counts in unit_draws(units, resamples, seed):
@@ -353,7 +360,9 @@ def _rows(
                 found[number] = Change(values[number][first] - values[base][first], interval)
         return found
 
-    rows, of_raw, of_own = list[Row](), changes(0), changes(own)
+    rows = list[Row]()
+    of_raw = changes(0)
+    of_own = changes(own)
     for number, (name, dimensions, size, _) in enumerate(forms):
         intervals = {measure: percentile_interval(samples, units) for measure, samples in drawn[number].items()}
         rows.append(Row(name, dimensions, size, values[number], intervals, of_raw[number], of_own[number]))

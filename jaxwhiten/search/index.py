@@ -249,7 +249,8 @@ class Index(About):
         """`search` with results as `Hit`s, which include the texts."""
         with self._threads.reading():
             scores, rows = self._search(queries, k, among=among)
-            ids, texts = self.table.at(rows), self.documents
+            ids = self.table.at(rows)
+            texts = self.documents
         return [
             [
                 Hit(id, score, None if texts is None else texts[row])
@@ -378,7 +379,8 @@ def load_index(path: str | os.PathLike[str], *, model: str | None = None, engine
             index.place = Place(path, model, engine)
             return index
         except (FormatError, OSError):
-            before, header = header, read_header(path)
+            before = header
+            header = read_header(path)
             if header.checksum == before.checksum:
                 raise
 

@@ -95,7 +95,8 @@ class Change(NamedTuple):
             return self
         pairs = enumerate(zip(self.ids, self.texts, strict=True))
         new = [i for i, (id, text) in pairs if id not in index.table or index.text_of(id) != text]
-        ids, texts = [self.ids[i] for i in new], [self.texts[i] for i in new]
+        ids = [self.ids[i] for i in new]
+        texts = [self.texts[i] for i in new]
         return self._replace(ids=ids, texts=texts, vectors=self.vectors[new])
 
 

@@ -34,8 +34,13 @@ from jaxwhiten.search.text import search_text, view_for
 from jaxwhiten.space import VectorSpace, check_space
 from jaxwhiten.text import Texts, as_texts
 
-_FOLDER, _HEADER, _PARTS = "upgrade", "header.safetensors", "part-*.safetensors"
-_DIGEST, _MANY, _AT_ONCE = 16, 64, 64  # bytes; most parts before they are joined; texts embedded between two searches
+_FOLDER = "upgrade"
+_HEADER = "header.safetensors"
+_PARTS = "part-*.safetensors"
+# bytes; most parts before they are joined; texts embedded between two searches
+_DIGEST = 16
+_MANY = 64
+_AT_ONCE = 64
 
 
 def read_upgrade(folder: PathLike, encoding: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -48,7 +53,8 @@ def read_upgrade(folder: PathLike, encoding: Mapping[str, Any] | None) -> dict[s
 def share_embedded(folder: PathLike, header: Header, upgrade: Mapping[str, Any]) -> float:
     """`Upgraded.share` for an index in a folder, without loading the encoders."""
     texts = read_documents(verified(Path(folder), header.files[DOCUMENTS]), header.size)
-    there, wanted = Vectors(Path(folder) / _FOLDER, upgrade["new"]["fingerprint"]).slots, set(map(_digest, texts))
+    there = Vectors(Path(folder) / _FOLDER, upgrade["new"]["fingerprint"]).slots
+    wanted = set(map(_digest, texts))
     return len(wanted & set(there)) / len(wanted)
 
 
@@ -67,7 +73,9 @@ class Vectors:
         self.slots: dict[bytes, int] = {}
         self.near: Counter[bytes] = Counter()  # how often a text was found after the candidates
         self._rows: Any = np.empty((0, 0))  # with spare room at the end
-        self._folder, self._fingerprint, self._parts = folder, fingerprint, set[Path]()
+        self._folder = folder
+        self._fingerprint = fingerprint
+        self._parts = set[Path]()
         while folder is not None and (unread := sorted(set(folder.glob(_PARTS)) - self._parts)):
             for path in unread:
                 self._read(path)
@@ -95,7 +103,8 @@ class Vectors:
 
     def _take(self, keys: list[bytes], rows: np.ndarray, near: list[bytes]) -> None:
         new = {key: place for place, key in enumerate(keys) if key not in self.slots}
-        size, end = len(self.slots), len(self.slots) + len(new)
+        size = len(self.slots)
+        end = len(self.slots) + len(new)
         if end > len(self._rows):
             room = np.empty((max(end - size, size), rows.shape[1]), rows.dtype)
             self._rows = np.concatenate([self._rows[:size], room]) if size else room
@@ -184,9 +193,12 @@ class Upgraded:
         """The texts that are not embedded yet. If the index has changed, its texts are read again."""
         with self._turn:
             with self.index._threads.reading():
-                documents, table = self.index.documents, self.index.table
+                documents = self.index.documents
+                table = self.index.table
             if documents is not self._documents:  # each change makes a new list
-                self._documents, self._table, self._finished = documents, table, None
+                self._documents = documents
+                self._table = table
+                self._finished = None
                 self._texts = {_digest(text): text for text in documents or ()}
                 self._left = {key: text for key, text in self._texts.items() if key not in self.vectors.slots}
             return self._left

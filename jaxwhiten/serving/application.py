@@ -45,7 +45,8 @@ class Service:
     async def embeddings(self, asked: Embeddings) -> Response:
         """Vectors, as OpenAI's API; with `output_dtype`, in bytes."""
         role = asked.input_type or self.role(asked.model)
-        kind, code = asked.output_dtype or "float", self.encoder.head.code
+        kind = asked.output_dtype or "float"
+        code = self.encoder.head.code
         if kind == "code" and (code is None or asked.dimensions):
             advice = "omit `dimensions`" if code else "use a folder of `jaxwhiten fit --bytes`"
             raise Refused(400, f"To get codes, {advice}.", "output_dtype")
@@ -177,7 +178,8 @@ def application(
     refused: Any = {status: {"description": "Refused"} for status in statuses}
     how: Any = {"redirect_slashes": False, "docs_url": None, "redoc_url": None, "openapi_url": None}
     app = FastAPI(title="jaxwhiten", version=__version__, responses=refused, **how)
-    app.state.gate, app.router.route_class = Gate(key, hosts, seconds, registry), Route
+    app.state.gate = Gate(key, hosts, seconds, registry)
+    app.router.route_class = Route
     app.add_exception_handler(HTTPException, app.state.gate.unknown)
     for path, call in posts.items():
         app.post(path)(call)

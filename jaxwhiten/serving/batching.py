@@ -20,7 +20,9 @@ from jaxwhiten.text import TokenIds
 from jaxwhiten.views import View
 
 _TOKENS = 4096  # of a batch, so that nobody waits long for the next one
-_CHUNK, _SHARE = 32, 2048  # texts and tokens of one caller that are encoded before others have their turn
+# texts and tokens of one caller that are encoded before others have their turn
+_CHUNK = 32
+_SHARE = 2048
 _LONG = 5_000  # characters that are tokenized in a thread, while other requests are read
 _SHORT = 32  # tokens of a text that is encoded without another thread, if nothing waits and that takes few seconds:
 _QUICK = 0.005
@@ -37,8 +39,12 @@ class Batcher:
     """The thread that encodes, and the texts that wait for it, at most `limit`."""
 
     def __init__(self, limit: int, registry: CollectorRegistry):
-        self._limit, self._queue, self._jobs, self._quick = limit, 0, list[_Job](), False
-        self._thread, self._readers = ThreadPoolExecutor(1, "batches"), ThreadPoolExecutor(2, "tokens")
+        self._limit = limit
+        self._queue = 0
+        self._jobs = list[_Job]()
+        self._quick = False
+        self._thread = ThreadPoolExecutor(1, "batches")
+        self._readers = ThreadPoolExecutor(2, "tokens")
         self._running: asyncio.Task[None] | None = None
         self._tokens = Counter("jaxwhiten_tokens", "Tokens encoded", registry=registry)
         sizes = [2**n for n in range(11)]
@@ -59,7 +65,9 @@ class Batcher:
         texts = [texts] if isinstance(texts, str) else texts
         if self._queue and self._queue + len(texts) > self._limit:
             raise Refused(429, "The queue is full: retry later.", wait=1 + self._queue // 100)
-        vectors, count, cut = list[np.ndarray](), 0, 0
+        vectors = list[np.ndarray]()
+        count = 0
+        cut = 0
         self._queue += len(texts)
         try:
             for first in range(0, len(texts), _CHUNK):
@@ -68,7 +76,8 @@ class Batcher:
                     tokens = await asyncio.get_running_loop().run_in_executor(self._readers, _tokens, view, some)
                 else:
                     tokens = view.tokens(some)
-                count, cut = count + len(tokens.flat), cut + tokens.cut
+                count = count + len(tokens.flat)
+                cut = cut + tokens.cut
                 for part in _parts(view, some, tokens):
                     vectors.append(await self._encoded(part))
         finally:
@@ -85,7 +94,9 @@ class Batcher:
         """Encodes until no job waits; those whose callers gave up are dropped."""
         idle = True
         while jobs := [job for job in self._jobs if not job.vectors.done()]:
-            batch, self._jobs, room = list[_Job](), list[_Job](), _TOKENS
+            batch = list[_Job]()
+            self._jobs = list[_Job]()
+            room = _TOKENS
             for job in jobs:
                 fits = not batch or (job.view is batch[0].view and len(job.tokens.flat) <= room)
                 (batch if fits else self._jobs).append(job)
@@ -113,7 +124,8 @@ class Batcher:
         self._texts.observe(len(texts))
         self._tokens.inc(len(tokens.flat))
         for job in batch:
-            own, vectors = vectors[: len(job.texts)], vectors[len(job.texts) :]
+            own = vectors[: len(job.texts)]
+            vectors = vectors[len(job.texts) :]
             if not job.vectors.done():
                 job.vectors.set_result(own)
 

@@ -46,8 +46,12 @@ class Documents:
     """
 
     def __init__(self, folder: PathLike, encoder: Encoder, batcher: Batcher, registry: CollectorRegistry):
-        self.folder, self._encoder, self._batcher = Path(folder), encoder, batcher
-        self._reading, self._thread, self._changes = threading.Lock(), ThreadPoolExecutor(1, "changes"), 0
+        self.folder = Path(folder)
+        self._encoder = encoder
+        self._batcher = batcher
+        self._reading = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, "changes")
+        self._changes = 0
         self._seen: Current | None = None
         gauge = Gauge("jaxwhiten_changes", "Changes of the index that wait or are carried out", registry=registry)
         gauge.set_function(lambda: self._changes)
@@ -102,7 +106,8 @@ class Documents:
             raise Refused(429, "Too many changes wait: retry later.", wait=5)
         self._changes += 1
         try:
-            skipped, change = 0, Change(name, ids)
+            skipped = 0
+            change = Change(name, ids)
             if texts is not None:
                 texts, ids, skipped = without_blank(texts, ids)
                 if not texts:

@@ -99,7 +99,8 @@ def student_map(
             f"The teacher has {vectors.shape[1]} dimensions, the student {width}: its components cannot be learned;"
             " use a wider teacher."
         )
-    weight, bias = np.eye(width, dtype=np.float32), np.zeros(width, np.float32)
+    weight = np.eye(width, dtype=np.float32)
+    bias = np.zeros(width, np.float32)
     if vectors.shape[1] > width or gamma:
         whitening = Whitening.from_moments(Moments().update(vectors), n_components=width, gamma=gamma)
         weight, bias = whitening.kernel
@@ -114,7 +115,8 @@ def _of_first(loss: Callable[..., Scalar]) -> Callable[..., Scalar]:
     return lambda u, teacher: loss(u, teacher[:, 0, : u.shape[-1]])
 
 
-ONE, TWO = (1, 1), (2, 2)
+ONE = (1, 1)
+TWO = (2, 2)
 OBJECTIVES = {
     objective.name: objective
     for objective in (
@@ -194,7 +196,8 @@ def make_plan(objective: str | Objective, setup: Setup) -> Plan:
     >>> sorted(make_plan("mnr", setup).params)  # of the example of `Setup`
     ['encoder', 'head', 'steps']
     """
-    options, kind = setup.options, find_objective(objective)
+    options = setup.options
+    kind = find_objective(objective)
     loss = objective_loss(kind, options.dims, options.weights, **options.settings)
     kind = dataclasses.replace(kind, plan=_bound(kind.plan, options.settings))
     return plan_lora(kind, loss, setup) if options.lora else kind.plan(kind, loss, setup)
