@@ -32,9 +32,7 @@ def searches(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterato
     """The rows of each folder: those of `evaluate`, with PCA; the first has the number of documents that were cut."""
     for place in sorted(path.parent for path in folder.rglob("corpus.jsonl")):
         data = read_own(place)
-        prompt = encoder.prompt_for("document")
-        form = (encoder.head if prompt is None else encoder.head.with_prompt(prompt)).form
-        about = {"documents": len(data.documents), "cut": encoder.tokenizer(data.documents, form).cut}
+        about = {"documents": len(data.documents), "cut": encoder.documents.tokens(data.documents).cut}
         if check:
             about["theirs"] = by_sentence_transformers(model, data)
         found = [*evaluate(encoder, data, bytes=BYTES, encode=stored).rows]
@@ -46,7 +44,7 @@ def searches(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterato
 
 def stored(encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:
     """The vectors of texts from the cache, with the prompt of their role."""
-    vectors: np.ndarray = EmbeddingStore().encode(encoder, texts, prompt=encoder.prompt_for(role) if role else None)
+    vectors: np.ndarray = EmbeddingStore().encode(encoder.view.in_role(role), texts)
     return vectors
 
 

@@ -153,7 +153,7 @@ def encode(
     sentences, indices = index_sentences([load_sts(name, folder) for name in tasks], test_only=True)
     in_pairs, pair_tasks = classification.load_tasks(classify, folder)
     documents, queries = (
-        store.encode(encoder, side, prompt=encoder.prompt_for(role))
+        store.encode(encoder.view.in_role(role), side)
         for side, role in ((data.documents, "document"), (asked, "query"))
     )
     none = np.zeros((0, encoder.dimension), np.float32)

@@ -60,21 +60,24 @@ class Recorded:
 
     def __init__(self, label: str, documents: np.ndarray, queries: np.ndarray) -> None:
         self.vectors = np.concatenate([documents, queries])
-        self.head, self.pooling, self.label = SimpleNamespace(code=None), "auto", label
+        self.head = SimpleNamespace(name="auto")
+        self.code = None
+        self.label = label
+        self.documents: Any = self  # a view of both
+        self.queries: Any = self
+        self.floats = self
 
-    def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
-        return {"model": self.label, "fingerprint": self.label, "pooling": self.pooling, "max_length": 1}
+    def record(self) -> dict[str, Any]:
+        return {"model": self.label, "fingerprint": self.label, "pooling": self.head.name, "max_length": 1}
 
-    def space(self, pooling: str | None = None, prompt: str | None = None) -> VectorSpace:
-        return VectorSpace.of(self.encoding(pooling, prompt))
+    @property
+    def space(self) -> VectorSpace:
+        return VectorSpace.of(self.record())
 
-    def without_code(self) -> Recorded:
+    def with_pooling(self, name: str) -> Recorded:
         return self
 
-    def prompt_for(self, role: str) -> None:
-        return None
-
-    def encode(self, texts: Sequence[str], pooling: str | None = None, prompt: str | None = None) -> np.ndarray:
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
         return self.vectors[np.array(list(texts), np.int64)]
 
 
@@ -213,7 +216,7 @@ def on_read(old: Side, new: Side, count: int) -> Upgraded:
     """The old index, searched by the new encoder; texts are the numbers of documents, then of queries."""
     encoders = [Recorded(side.label, side.documents, side.queries) for side in (old, new)]
     texts = [str(i) for i in range(len(old.documents))]
-    index = build_index(old.documents, "faiss-flat", encoding=encoders[0].encoding(), documents=texts)
+    index = build_index(old.documents, "faiss-flat", encoding=encoders[0].record(), documents=texts)
     return Upgraded(index, *encoders, count)
 
 

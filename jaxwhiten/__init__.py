@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from jaxwhiten.arrays import normalize
     from jaxwhiten.codes import SpectrumCode, load_code
     from jaxwhiten.datasets import load_sts
-    from jaxwhiten.encoding import CrossEncoder, Encoder, load_index
+    from jaxwhiten.encoding import CrossEncoder, Encoder
     from jaxwhiten.export import push_to_hub
     from jaxwhiten.head import POOLINGS
     from jaxwhiten.parameters import TrainingOptions
     from jaxwhiten.scoring import ScoredPairs, evaluate
-    from jaxwhiten.search import Index, build_index, paraphrase_mining, semantic_search
+    from jaxwhiten.search import Index, build_index, load_index, paraphrase_mining, semantic_search
     from jaxwhiten.training import train
     from jaxwhiten.whitening import Moments, Whitening
 

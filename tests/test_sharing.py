@@ -29,6 +29,7 @@ def things(tiny_model, cross_encoder):
     found = {
         "Encoder": (encoder, lambda own, at: own.encode(TEXTS[at::8])),
         "Encoder.shrink": (encoder.shrink(TEXTS, bytes=4), lambda own, at: own.encode(TEXTS[at::8])),
+        "Encoder in memory": (Encoder(encoder.model(), tiny_model), lambda own, at: own.encode(TEXTS[at::8])),
         "CrossEncoder": (cross, lambda own, at: own.predict([(TEXTS[at], text) for text in TEXTS[:9]])),
         "Whitening": (Whitening().fit(X), lambda own, at: own.inverse_transform(own.transform(X[at::8]))),
         "Moments": (Moments().update(X), lambda own, at: own.covariance(ddof=at)),
@@ -72,13 +73,13 @@ def test_threads_have_moments_of_their_own():
 
 
 @pytest.mark.parametrize("copied", [lambda own: pickle.loads(pickle.dumps(own)), copy.deepcopy])
-@pytest.mark.parametrize("name", ["Whitening", "Moments", *CODES])
+@pytest.mark.parametrize("name", ["Encoder", "Encoder.shrink", "Whitening", "Moments", *CODES])
 def test_a_copy_computes_the_same(things, name, copied):
     own, use = things[name]
     np.testing.assert_array_equal(use(copied(own), 0), use(own, 0))
 
 
-@pytest.mark.parametrize("name", ["Encoder", "Encoder.shrink", "CrossEncoder", *BACKENDS, "Upgraded"])
+@pytest.mark.parametrize("name", ["Encoder in memory", "CrossEncoder", *BACKENDS, "Upgraded"])
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy])
 def test_what_cannot_be_copied_says_what_to_pass(things, name, copied):
     with pytest.raises(InputError, match="cannot be pickled or deep-copied: "):

@@ -13,9 +13,9 @@ from jaxwhiten import Encoder, Moments, Whitening, build_index
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Int8
 from jaxwhiten.codes.fit import fit
-from jaxwhiten.encoding.origin import Weights
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.space import Known, SpaceWarning, VectorSpace, check_space, merged, with_space
+from jaxwhiten.views.weights import Weights
 from jaxwhiten.whitening import choose_gamma
 from tests.commands.conftest import generated
 from tests.tiny import write_model

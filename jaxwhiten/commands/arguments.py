@@ -325,21 +325,22 @@ def encode(
     from jaxwhiten.encoding import EmbeddingStore
 
     fitted = encoder.head.whitening or code
-    prompt = encoder.prompt_for(role) if role else None
+    view = encoder.view.in_role(role)
     if not args.no_cache:
-        raw = found = encoder.before_whitening()
-        told = {} if fitted is None else fitted.provenance
-        if (pooling := told.get("pooling")) not in (None, raw.pooling):  # cached under the name at the time of the fit
+        raw = cached = view.raw
+        provenance = {} if fitted is None else fitted.provenance
+        pooling = provenance.get("pooling")
+        if pooling not in (None, raw.head.name):  # cached under the name at the time of the fit
             with contextlib.suppress(InputError):  # a pooling that cannot be named here, such as idf
                 named = raw.with_pooling(pooling)
-                same = (named.fingerprint, named.head.form) == (told.get("fingerprint"), raw.head.form)
-                found = named if same else raw
+                if (named.fingerprint, named.head.form) == (provenance.get("fingerprint"), raw.head.form):
+                    cached = named
         try:
-            return encoder.head.finished(EmbeddingStore().encode(found, texts, prompt=prompt), raw.head)
+            return view.head.finished(EmbeddingStore().encode(cached, texts), raw.head)
         except OutputError as error:
             advice = "set JAXWHITEN_CACHE_DIR to another folder, or silence this with --no-cache"
             warnings.warn(f"Continuing without a cache ({error}): {advice}.", stacklevel=2)
-    return encoder.encode(texts, prompt=prompt)
+    return view(texts)
 
 
 def load_whitening(path: str, args: argparse.Namespace, encoder: Encoder | None = None) -> Whitening | Code:
@@ -382,5 +383,5 @@ def whitened_encoder(args: argparse.Namespace, *, normalize: bool = True) -> Enc
     fitted, encoder = load_whitening(args.whitening, args), load_encoder(args)
     if isinstance(fitted, Whitening):
         return encoder.with_whitening(fitted, normalize=normalize, where=args.whitening)
-    encoder.without_code().check_whitening(fitted, args.whitening)
+    encoder.view.floats.check_fitted(fitted, args.whitening)
     return encoder.with_code(fitted)

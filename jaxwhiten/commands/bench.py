@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.errors import JaxwhitenError
 
-_ROUNDS, _QUERIES = 3, 50
+if TYPE_CHECKING:
+    import numpy as np
+
+    from jaxwhiten.views import View
+
+_ROUNDS = 3
+_QUERIES = 50
 _CLOSE = 0.999  # mean cosine to float32 of what is recommended
 
 
@@ -38,25 +44,27 @@ def run(args: argparse.Namespace) -> Report:
 
     pairs = load_sts("sts_sample").splits["test"]
     texts = list(nonempty(sentences(args.input), args.input)) if args.input else [*pairs.sentence1, *pairs.sentence2]
-    folder, queries = resolve_folder(args.model), texts[: _QUERIES // _ROUNDS]
+    folder = resolve_folder(args.model)
+    queries = texts[: _QUERIES // _ROUNDS]
     pooling = own_pooling(folder)
-    encoders, vectors = dict[tuple[str, str], Any](), dict[tuple[str, str], Any]()
+    views: dict[tuple[str, str], View] = {}
+    vectors: dict[tuple[str, str], np.ndarray] = {}
     for engine in ENGINES:
         for dtype in engine_class(engine).dtypes:
             try:
-                encoder = Encoder.from_pretrained(folder, pooling=pooling, engine=engine, dtype=dtype).without_code()
+                view = Encoder.from_pretrained(folder, pooling=pooling, engine=engine, dtype=dtype).view.floats
                 # As plain arrays, because vectors of two dtypes are in two spaces.
-                vectors[engine, dtype] = encoder.encode(texts, show_progress=False).view(np.ndarray)
-                encoders[engine, dtype] = encoder
+                vectors[engine, dtype] = view(texts, show_progress=False).view(np.ndarray)
+                views[engine, dtype] = view
             except JaxwhitenError as error:
                 note(f"skipped: {engine}, {dtype}: {error}")
     seconds: dict[tuple[str, str], float] = {}
-    calls: dict[tuple[str, str], list[float]] = {how: [] for how in encoders}
+    calls: dict[tuple[str, str], list[float]] = {how: [] for how in views}
     for number in range(_ROUNDS + 1):  # the first is for programs to be compiled
-        for how, encoder in encoders.items():
-            found = [_seconds(encoder, text) for text in queries]
+        for how, view in views.items():
+            found = [_seconds(view, text) for text in queries]
             calls[how] = calls[how] + found if number else []
-            seconds[how] = min(seconds.get(how, 1e9), _seconds(encoder, texts))
+            seconds[how] = min(seconds.get(how, 1e9), _seconds(view, texts))
     usual = chosen("auto", folder), "float32"
     rows: list[dict[str, Any]] = [
         {
@@ -67,7 +75,7 @@ def run(args: argparse.Namespace) -> Report:
             "cosine": float(cosine_pairs(vectors[how], vectors[DEFAULT, "float32"]).mean()),
             "default": how == usual,
         }
-        for how in sorted(encoders, key=lambda how: seconds[how])
+        for how in sorted(views, key=lambda how: seconds[how])
     ]
     lines = [f"{'engine':<12}{'dtype':<12}{'texts/s':>9}{'p50 ms':>9}{'cosine':>9}"]
     lines += ["{engine:<12}{dtype:<12}{texts_per_second:>9.0f}{p50_ms:>9.2f}{cosine:>9.4f}".format(**x) for x in rows]
@@ -78,7 +86,7 @@ def run(args: argparse.Namespace) -> Report:
     return Report("\n".join(lines), {"texts": len(texts), "rows": rows, "recommended": best})
 
 
-def _seconds(encoder: Any, texts: Any) -> float:
+def _seconds(view: View, texts: str | list[str]) -> float:
     start = time.perf_counter()
-    encoder.encode(texts, show_progress=False)
+    view(texts, show_progress=False)
     return time.perf_counter() - start

@@ -28,33 +28,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.arrays import normalize
     from jaxwhiten.codes import SpectrumCode, drift
-    from jaxwhiten.encoding.indexes import open_index
-    from jaxwhiten.search.text import of_index
+    from jaxwhiten.search import load_index
     from jaxwhiten.whitening import Whitening
 
     texts = nonempty((text for text in sentences(args.input, args.format, args.column) if text.strip()), args.input)
-    index, given = open_index(args.index, args.model)
-    encoder, pooling = of_index(index, given)
-    how: dict[str, Any] = {"pooling": pooling, "prompt": encoder.prompt_for("document")}
-    fitted, what = index.fitted, "texts of the fit"
+    index = load_index(args.index, model=args.model)
+    assert index.views is not None
+    view = index.views.documents
+    fitted = index.fitted
+    what = "texts of the fit"
     if not isinstance(fitted, Whitening | SpectrumCode):
-        fitted = given.head.whitening
-        if fitted is None and isinstance(given.head.code, SpectrumCode):
-            fitted = given.head.code
+        fitted = view.head.whitening
         if fitted is not None:
-            encoder, how = encoder.before_whitening(), {"prompt": how["prompt"]}
+            view = view.raw
         elif index.documents is None:
             raise MismatchError(
                 f"{args.index}: neither the index nor its model has a whitening or a spectrum code, and the index keeps"
                 " no texts, so there is nothing to compare with. Build the index from texts, or with --bytes."
             )
         else:
-            kept, what = random.Random(0).sample(list(index.documents), min(_DOCUMENTS, index.size)), "documents"
-            fitted = Whitening(gamma=0).fit(encoder.encode(kept, **how))
-    vectors = encoder.encode_stream(texts, **how)
+            kept = random.Random(0).sample(list(index.documents), min(_DOCUMENTS, index.size))
+            what = "documents"
+            fitted = Whitening(gamma=0).fit(view(kept))
+    vectors: Any = view.blocks(texts)
     if fitted is index.fitted and isinstance(fitted, SpectrumCode) and index.prepare.unit_length:
         vectors = map(normalize, vectors)
-    found, compared = drift(fitted, vectors), f"{fitted.n_samples_seen_:,} {what}"
+    found = drift(fitted, vectors)
+    compared = f"{fitted.n_samples_seen_:,} {what}"
     rows = {m.name: {"interval": [m.low, m.high], **m._asdict()} for m in found.measures}
     lines = [
         f"{m.name:<26} {m.value:7.3f} ({m.low:.3f} to {m.high:.3f})  before {m.before:.3f}  {m.verdict}"

@@ -33,14 +33,16 @@ def run(args: argparse.Namespace) -> Report | None:
     if args.normalize and not args.whitening:
         encoder = encoder.then(Normalize())
     n = blank = 0
-    code, begun = encoder.head.code, collections.deque[list[str]]()
+    code = encoder.head.code
+    begun = collections.deque[list[str]]()
     if code is not None and code.origin is None:  # queries of these codes are encoded by this encoder
-        code = code.in_space(encoder.without_code().encoding())
+        code = code.in_space(encoder.view.floats.record())
     with vector_writer(args.output, encoder.dimension, encoder.head.dtype, code) as write:
         blocks: Any = encoder.encode_stream(remembered(texts, args.block_size, begun), block_size=args.block_size)
         for block in blocks:
             write(found := begun.popleft(), block)
-            n, blank = n + len(block), blank + sum(not text.strip() for text in found)
+            n = n + len(block)
+            blank = blank + sum(not text.strip() for text in found)
     if blank:
         note(f"{counted(blank, 'blank texts')}; encode keeps them, index skips them")
     return written(args.output, n, encoder.dimension, code)

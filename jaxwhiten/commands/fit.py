@@ -73,7 +73,8 @@ def run(args: argparse.Namespace) -> Report:
     if from_vectors:
         from jaxwhiten.commands.vectors import open_vectors
 
-        vectors, encoder = open_vectors(args.input), None
+        vectors = open_vectors(args.input)
+        encoder = None
         if not len(vectors):
             raise DataError(f"{args.input}: contains no vectors.")
         moments = Moments().update(vectors)
@@ -85,8 +86,7 @@ def run(args: argparse.Namespace) -> Report:
         made = parts.plan.encoding
         encoder = encoder_of(made) if args.output else None
         if encoder is not None:
-            now = encoder.space(prompt=encoder.prompt_for("document"))
-            check_space(args.input, made, now, "embed the texts again")
+            check_space(args.input, made, encoder.documents.space, "embed the texts again")
         moments = parts.moments()
     else:
         filled = filter(None, map(str.strip, sentences(args.input, args.format, args.column)))
@@ -95,11 +95,11 @@ def run(args: argparse.Namespace) -> Report:
         check_sizes(args, encoder.dimension)
         first = [] if args.no_cache else list(itertools.islice(texts, _KEPT + 1))
         if args.no_cache or len(first) > _KEPT:
-            moments = encoder.moments(itertools.chain(first, texts), prompt=encoder.prompt_for("document"))
+            moments = encoder.documents.moments(itertools.chain(first, texts))
         else:
             moments = Moments().update(encode(args, encoder, first, "document"))
     corpus = Path(args.input).name if args.input != STDIN else "stdin"
-    told = encoder.encoding(prompt=encoder.prompt_for("document")) if encoder and not parts else {}
+    told = encoder.documents.record() if encoder and not parts else {}
     return write_outputs(args, moments, {"corpus": corpus, **told}, encoder)
 
 
@@ -127,7 +127,8 @@ def write_outputs(
     args: argparse.Namespace, moments: Moments, provenance: dict[str, Any], encoder: Encoder | None = None
 ) -> Report:
     """Writes the moments, the whitening, or both."""
-    lines, facts = [], {"output": args.output, "moments": args.moments, "rows": moments.n}
+    lines = []
+    facts = {"output": args.output, "moments": args.moments, "rows": moments.n}
     if args.moments:
         moments.save(args.moments, provenance)
         lines.append(f"{args.moments}: moments of {counted(moments.n, 'rows')}, {len(moments.mean)} dimensions")

@@ -95,8 +95,7 @@ def run(args: argparse.Namespace) -> Report:
     check_sizes(args, floats.dimension)
     vectors = encode(args, floats, texts, "document", encoder.head.code)
     if args.whiten:
-        made = floats.encoding(prompt=floats.prompt_for("document"))
-        whitening = _whitening(Moments(provenance=made).update(vectors), args)
+        whitening = _whitening(Moments(provenance=floats.documents.record()).update(vectors), args)
     how = {"whitening": whitening, "codes": codes, "bytes": args.bytes, "rescore": args.rescore, **options}
     return _save(args, index_of(encoder, texts, vectors, ids=ids, backend=args.backend, **how), skipped)
 
@@ -115,15 +114,15 @@ def _fitted(args: argparse.Namespace, encoder: Encoder | None = None) -> tuple[W
 
 def _whitening(moments: Moments, args: argparse.Namespace) -> Whitening:
     """The whitening of --whiten."""
+    from jaxwhiten.codes.fit import fit
     from jaxwhiten.progress import note
-    from jaxwhiten.whitening import Whitening, choose_gamma
 
-    gamma = args.gamma
-    if gamma is None:
-        chosen = choose_gamma(moments, args.tuned)
-        gamma = chosen.gamma
-        note(chosen)
-    return Whitening.from_moments(moments, n_components=args.n_components, gamma=gamma)
+    params = {} if args.gamma is None else {"gamma": args.gamma}
+    fitted = fit(moments, tuned=args.tuned, n_components=args.n_components, **params)
+    assert fitted.whitening is not None
+    if fitted.why:
+        note(fitted.why)
+    return fitted.whitening
 
 
 def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
@@ -181,19 +180,21 @@ def _change(args: argparse.Namespace, how: str) -> Report:
         raise InputError(f"{how} uses the settings of the existing index: omit {', '.join(given)}.")
     if args.update and not args.ids:
         raise InputError("--update replaces documents by their IDs: specify the ID column with --id.")
-    from jaxwhiten.encoding.indexes import open_index
     from jaxwhiten.search import load_index
     from jaxwhiten.search.text import Change, change_folder, document_vectors
 
     if args.remove or args.remove_file:
-        done, skipped, index = "removed", "", load_index(args.output)
+        done = "removed"
+        skipped = ""
+        index = load_index(args.output)
         change = Change("remove", as_stored(_ids(args), index))
     else:
         name, done = ("add", "added") if args.add else ("update", "replaced")
         ids, texts, skipped = _texts(args)
-        index, encoder = open_index(args.output, None if args.model == DEFAULT_MODEL else args.model)
+        index = load_index(args.output, model=None if args.model == DEFAULT_MODEL else args.model)
+        assert index.views is not None
         change = Change(name, as_stored(ids, index), texts, encoding=index.encoding)
-        vectors = document_vectors(index, encoder, texts, change.ids, replace=args.update)
+        vectors = document_vectors(index, index.views, texts, change.ids, replace=args.update)
         change = change._replace(vectors=vectors)
     index, count = change_folder(args.output, change, index=index)
     what = f"{count:,} {'text' if count == 1 else 'texts'} {done}{skipped}"

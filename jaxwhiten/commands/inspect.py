@@ -58,9 +58,9 @@ def run(args: argparse.Namespace) -> Report:
 
 def _model(folder: Path) -> dict[str, Any]:
     """The facts of a model, and the modules in its files that no vector depends on, with their numbers of tensors."""
-    from jaxwhiten.encoding.loading import read_parts
     from jaxwhiten.head import longest_text, own_pooling
     from jaxwhiten.models.loading import look_at
+    from jaxwhiten.views.loading import read_parts
 
     config, unused = look_at(folder)
     settings, head = read_parts(folder, config, str(folder), own_pooling(folder), bare=False)

@@ -66,10 +66,11 @@ def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.scoring import evaluate, read
 
-    data, settings = read(args.data, args.columns), knobs(args)
+    data = read(args.data, args.columns)
+    settings = knobs(args)
     ks = settings.pop("n_components", ())
     encoder = load_encoder(args)
-    if encoder.without_code().head.whitening is None:
+    if encoder.head.whitening is None:
         ks = ks or (() if args.bytes else (0,))
     elif ks or settings:
         raise InputError(f"{args.model}: already includes a whitening, scored unchanged: omit the whitening options.")
@@ -78,6 +79,6 @@ def run(args: argparse.Namespace) -> Report:
     options = {"bytes": args.bytes, "k": ks, "versus": versus, "corpus": corpus}
     result = evaluate(encoder, data, encode=functools.partial(encode, args), **options, **settings)
     result = dataclasses.replace(result, data=args.data)
-    if "gamma" not in settings and encoder.without_code().head.whitening is None:
+    if "gamma" not in settings and encoder.head.whitening is None:
         say_gamma(encoder)
     return Report(str(result), {**to_json(result), "measure": result.measure, "verdict": result.verdict})

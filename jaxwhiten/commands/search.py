@@ -6,7 +6,6 @@ import argparse
 import shlex
 import sys
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from jaxwhiten.commands.arguments import Report, Source, add, printable
@@ -32,17 +31,19 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
         raise InputError("The query is empty: pass a sentence to search for.")
 
     from jaxwhiten.encoding.encoder import encoder_of
-    from jaxwhiten.encoding.indexes import located, open_index
-    from jaxwhiten.search import Upgraded, rerank_hits, search_text
+    from jaxwhiten.search import Upgraded, load_index, rerank_hits
+    from jaxwhiten.search.encoders import located
     from jaxwhiten.search.upgraded import read_upgrade
 
-    index, encoder = open_index(args.index, args.model, args.engine)
+    index = load_index(args.index, model=args.model, engine=args.engine)
+    old = index.views
+    assert old is not None
     among = None if args.among is None else as_stored(ids_in(args.among), index)
-    find: Any = partial(search_text, index, encoder)
+    find: Any = index.search
     if upgrade := read_upgrade(args.index, index.encoding):
         try:
             new = encoder_of(located(upgrade["new"], args.index))
-            find = Upgraded(index, encoder, new, upgrade["candidates"], folder=args.index).search
+            find = Upgraded(index, old, new, upgrade["candidates"], folder=args.index).search
         except (ModelError, MismatchError) as error:
             advice = f"record its location with `jaxwhiten upgrade {shlex.quote(args.index)} --model DIR`"
             print(f"warning: {error} Only the old encoder answers: {advice}.", file=sys.stderr)

@@ -21,17 +21,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    from jaxwhiten.encoding.indexes import located, open_index
-    from jaxwhiten.search import Upgraded
+    from jaxwhiten.search import Upgraded, load_index
+    from jaxwhiten.search.encoders import located
     from jaxwhiten.search.upgraded import read_upgrade
 
-    index, old = open_index(args.index)
+    index = load_index(args.index)
+    old = index.views
+    assert old is not None
     told = read_upgrade(args.index, index.encoding) or {"new": {"model": args.model}, "candidates": 100}
     if told["new"]["model"] is None:
         raise InputError(f"{args.index}: no upgrade in progress: specify the new encoder with --model.")
     candidates = told["candidates"] if args.candidates is None else args.candidates
     new = told["new"] if args.model else located(told["new"], args.index)
-    upgraded = Upgraded(index, old, load_encoder(args, new), candidates, folder=args.index)
+    encoder = load_encoder(args, new)
+    upgraded = Upgraded(index, old, encoder, candidates, folder=args.index)
     with Progress(total=args.fill, desc="embed", unit="text") as bar:
         for start in range(0, args.fill, _AT_ONCE):
             bar.update(upgraded.fill(min(_AT_ONCE, args.fill - start)))
@@ -40,5 +43,5 @@ def run(args: argparse.Namespace) -> Report:
         upgraded.finished().save(args.index)
         shutil.rmtree(str(upgraded.folder))
         kept = "old vectors removed"
-    text = f"{args.index}: {upgraded.share:.1%} of the documents embedded with {upgraded.new.name}, {kept}"
-    return Report(text, {"index": args.index, "share": upgraded.share, "model": upgraded.new.name})
+    text = f"{args.index}: {upgraded.share:.1%} of the documents embedded with {encoder.name}, {kept}"
+    return Report(text, {"index": args.index, "share": upgraded.share, "model": encoder.name})

@@ -10,8 +10,8 @@ from jaxwhiten.lazy import exports
 if TYPE_CHECKING:
     from jaxwhiten.encoding.cross import CrossEncoder
     from jaxwhiten.encoding.distillation import Vocabulary, distil, distil_static
-    from jaxwhiten.encoding.indexes import load_index
     from jaxwhiten.encoding.store import EmbeddingStore
+    from jaxwhiten.search import load_index
 
 __getattr__, __dir__ = exports(__name__)
 

@@ -75,12 +75,14 @@ def embedded(encoder: Encoder, texts: Sequence[Any], beside: Mapping[str, Any], 
     """
     import pyarrow as pa
 
-    errors, prompt = [problem(text) for text in texts], encoder.prompt_for("document")
-    coded, vectors = encoder.head.code is not None, None
+    view = encoder.documents
+    errors = [problem(text) for text in texts]
+    coded = view.code is not None
+    vectors = None
     while vectors is None:
         good = [row for row, error in enumerate(errors) if error is None]
         try:
-            vectors = encoder.encode([texts[row] for row in good], prompt=prompt, show_progress=False)
+            vectors = view([texts[row] for row in good], show_progress=False)
         except NonFiniteError as error:
             for row in error.rows:
                 errors[good[row]] = "its vector contains NaN or inf"
@@ -92,15 +94,16 @@ def embedded(encoder: Encoder, texts: Sequence[Any], beside: Mapping[str, Any], 
         vectors = vectors[fits]
     there = np.array([error is None for error in errors], bool)
     found = column_of(vectors, None if there.all() else there)
-    facts = {"format_version": io.FORMAT_VERSION, "dimension": encoder.dimension, "dtype": vectors.dtype.name}
-    facts |= {"encoding": encoder.space(prompt=prompt).record(), **told}
+    facts = {"format_version": io.FORMAT_VERSION, "dimension": view.dimension, "dtype": vectors.dtype.name}
+    facts |= {"encoding": view.space.record(), **told}
     table = pa.table({**beside, "code" if coded else "vector": found, "error": pa.array(errors, pa.string())})
     return table.replace_schema_metadata({"jaxwhiten": json.dumps(facts)})
 
 
 def vectors(table: Any, code: Code | None = None) -> np.ndarray:
     """The vectors, or the codes with their code, of a table of `embedded` without bad rows."""
-    name, told = "vector" if code is None else "code", json.loads(table.schema.metadata[b"jaxwhiten"])
+    name = "vector" if code is None else "code"
+    told = json.loads(table.schema.metadata[b"jaxwhiten"])
     return with_code(vectors_of(table[name]).view(told["dtype"]), code)
 
 

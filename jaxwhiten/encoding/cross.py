@@ -19,8 +19,6 @@ import jax
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.encoding.loading import tokenizer_for
-from jaxwhiten.encoding.stream import BLOCK, ReadyHead, progress, vectors
 from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.errors import InputError, ModelError, NonFiniteError
 from jaxwhiten.head import Head
@@ -28,6 +26,8 @@ from jaxwhiten.head.steps import read_optional
 from jaxwhiten.models import PairClassifier, load_pair_classifier, save_pair_classifier
 from jaxwhiten.shapes import Float32, Int
 from jaxwhiten.text import SIDES, Texts, as_rows, as_texts
+from jaxwhiten.views import BLOCK, progress, tokenizer_for
+from jaxwhiten.views.stream import Output, vectors
 
 # By the last part of PyTorch's name: the full name, and the function.
 _ACTIVATIONS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
@@ -67,7 +67,8 @@ class CrossEncoder:
         name: str = "",
         device: str | jax.Device | None = None,
     ):
-        self.labels, self.name = model.labels, name or str(tokenizer_folder)
+        self.labels = model.labels
+        self.name = name or str(tokenizer_folder)
         self.activation = activation or ("Sigmoid" if model.labels == 1 else "Identity")
         if self.activation not in _ACTIVATIONS:
             known = ", ".join(_ACTIVATIONS)
@@ -76,7 +77,7 @@ class CrossEncoder:
         self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
         self.executor = JAXEngine(model, self.tokenizer.max_length, device)
         head = Head.named("pooler")  # a classifier returns its logits as the pooler output
-        self._heads = {"logits": ReadyHead(head, head.steps, model.labels)}
+        self._outputs = {"logits": Output(head.form, head.steps, model.labels)}
 
     def __reduce__(self) -> Any:
         raise InputError("An encoder cannot be pickled or deep-copied: save it, and load its folder there.")
@@ -164,7 +165,8 @@ class CrossEncoder:
         """
         if self.labels != 1:
             raise InputError(f"{self.name} has {self.labels} labels; ranking needs a model with one score per pair.")
-        queries, documents = as_texts(queries, "query"), as_texts(documents, "document")
+        queries = as_texts(queries, "query")
+        documents = as_texts(documents, "document")
         pairs = [(queries[query], documents[ids[query, place]]) for query, place in np.argwhere(ids >= 0).tolist()]
         logits = np.full(ids.shape, -np.inf, np.float32)
         logits[ids >= 0] = self._logits(pairs, show_progress)[:, 0]
@@ -180,7 +182,7 @@ class CrossEncoder:
             for start in range(0, len(pairs), BLOCK):
                 tokens = self.tokenizer.pairs(pairs[start : start + BLOCK])
                 try:
-                    out[start : start + BLOCK] = vectors(self.executor, tokens, self._heads, bar=bar)["logits"]
+                    out[start : start + BLOCK] = vectors(self.executor, tokens, self._outputs, bar=bar)["logits"]
                 except NonFiniteError as error:
                     raise NonFiniteError.of_texts(error.rows, pairs[start:], start) from None
         return out
@@ -192,7 +194,8 @@ class CrossEncoder:
           folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole.
           dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
         """
-        folder, model = Path(folder), self.executor.model()
+        folder = Path(folder)
+        model = self.executor.model()
         said = {"activation_fn": _ACTIVATIONS[self.activation][0]}
         with io.whole_folder(folder, kind="cross-encoder") as whole:
             save_pair_classifier(model, whole, self.label_names, {"sentence_transformers": said}, dtype)

@@ -22,16 +22,18 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import normalize
+from jaxwhiten.codes.fit import fit
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore
-from jaxwhiten.encoding.stream import BLOCK, progress, vectors
 from jaxwhiten.engines import mean_matrix
 from jaxwhiten.errors import InputError, check_integer
 from jaxwhiten.head import Head, Normalize, at_pooling
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.shapes import Float, Float32, Float64
 from jaxwhiten.text import BulkTokenizer, Texts, TokenIds, text_blocks
-from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning, choose_gamma
+from jaxwhiten.views import BLOCK, progress
+from jaxwhiten.views.stream import vectors
+from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 
 SENTENCES = 20_000  # of a corpus, drawn at random, that the teacher encodes
 ENOUGH = 300  # different sentences; a fit to fewer gives a worse encoder than none
@@ -68,7 +70,7 @@ class Vocabulary:
     @functools.cached_property
     def targets(self) -> Float32[np.ndarray, "n t"]:
         """The teacher's vectors of the drawn sentences, at unit length; computed at the first use, and kept."""
-        return normalize(np.asarray(EmbeddingStore().encode(self.teacher.without_code(), self.drawn)))
+        return normalize(np.asarray(EmbeddingStore().encode(self.teacher.view.floats, self.drawn)))
 
     @classmethod
     def read(
@@ -91,7 +93,8 @@ class Vocabulary:
           show_progress: As in `Encoder.encode`.
         """
         check_integer("sentences", sentences, ENOUGH)
-        folder, size = teacher.tokenizer.folder, teacher.config.vocab_size
+        folder = teacher.tokenizer.folder
+        size = teacher.config.vocab_size
         tokenizer = BulkTokenizer(folder, 1 << 20, size, special_tokens=False)
         special = tokenizer.special_ids
         words = np.ones(size, bool)
@@ -153,14 +156,15 @@ def distil(
     p = vocabulary.frequencies
     shares = np.ones(len(p)) if sif is None else sif / (sif + p)
     weights = p * shares if weighted else vocabulary.words.astype(np.float64)
-    whitening = _whitening(_weighted_moments(vocabulary.alone, weights), gamma, None if fit else k)
+    whitening = _whitening(_weighted_moments(vocabulary.alone, weights), None if fit else k, gamma=gamma)
     table = (whitening.transform(vocabulary.alone) * (shares * vocabulary.words)[:, None]).astype(np.float32)
     if fit:
         table = _fitted(table, vocabulary, k)
     if not np.ptp(normalize(table[vocabulary.words]), axis=0).max() > _NOISE:
         advice = "use more varied sentences, a larger `sif`, or a teacher whose vectors differ"
         raise InputError(f"The table would give every sentence the same vector: {advice}.")
-    name, folder = vocabulary.teacher.name, vocabulary.tokenizer.folder
+    name = vocabulary.teacher.name
+    folder = vocabulary.tokenizer.folder
     model = StaticEncoder(table)
     longest = model.config.longest_input
     return Encoder(model, folder, max_length=longest, name=f"{name}, static").then(Normalize())
@@ -200,16 +204,19 @@ def _zipf(words: np.ndarray) -> Float64[np.ndarray, " vocab"]:
 
 def _weighted_moments(vectors: Float[np.ndarray, "vocab d"], weights: Float64[np.ndarray, " vocab"]) -> Moments:
     """Moments with the weighted mean and covariance of the rows; rows of weight 0 are not counted."""
-    n, shares = int(np.count_nonzero(weights)), weights / weights.sum()
+    n = int(np.count_nonzero(weights))
+    shares = weights / weights.sum()
     mean = shares @ vectors
     scaled = (vectors - mean) * np.sqrt(n * shares)[:, None]
     return Moments(n, mean, scaled.T @ scaled)
 
 
-def _whitening(moments: Moments, gamma: float, k: int | None) -> Whitening:
+def _whitening(moments: Moments, k: int | None, tuned: bool | None = None, **params: Any) -> Whitening:
     with warnings.catch_warnings():  # a vocabulary is complete, not a sample of too few rows
         warnings.simplefilter("ignore", WhiteningWarning)
-        return Whitening.from_moments(moments, gamma=gamma, n_components=k)
+        whitening = fit(moments, tuned=tuned, n_components=k, **params).whitening
+    assert whitening is not None
+    return whitening
 
 
 def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: int) -> Float32[np.ndarray, "vocab k"]:
@@ -219,19 +226,21 @@ def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: in
     solved for all columns at once by conjugate gradients; 40 steps suffice.
     """
     moments = Moments().update(vocabulary.targets)
-    target = _whitening(moments, choose_gamma(moments, vocabulary.teacher.tuned).gamma, k)
+    target = _whitening(moments, k, tuned=vocabulary.teacher.tuned)
     y = normalize(target.transform(vocabulary.targets)).astype(np.float64)
     means = mean_matrix(vocabulary.sentences, len(table))
     table = table @ np.linalg.lstsq((means @ table).astype(np.float64), y, rcond=_NOISE)[0].astype(np.float32)
     change = np.zeros(table.shape)
     residual = means.T @ (y - means @ table)
-    direction, size = residual.copy(), np.einsum("ij,ij->j", residual, residual)
+    direction = residual.copy()
+    size = np.einsum("ij,ij->j", residual, residual)
     for _ in range(_STEPS):
         image = means.T @ (means @ direction) + RIDGE * direction
         step = size / np.maximum(np.einsum("ij,ij->j", direction, image), _TINY)
         change += step * direction
         residual -= step * image
-        before, size = size, np.einsum("ij,ij->j", residual, residual)
+        before = size
+        size = np.einsum("ij,ij->j", residual, residual)
         direction = residual + size / np.maximum(before, _TINY) * direction
     return (table + change).astype(np.float32)
 
@@ -240,7 +249,10 @@ def _count(
     corpus: Texts, tokenizer: BulkTokenizer, size: int, wanted: int, seed: int, show: bool | None
 ) -> tuple[np.ndarray, list[str]]:
     """The count of each token, and `wanted` sentences drawn at random (Vitter 1985, algorithm R)."""
-    counts, drawn, draw, seen = np.zeros(size), list[str](), random.Random(seed), 0
+    counts = np.zeros(size)
+    drawn = list[str]()
+    draw = random.Random(seed)
+    seen = 0
     blocks = text_blocks(corpus, BLOCK)
     with progress(corpus, show) as bar:
         for block in blocks:
@@ -257,10 +269,10 @@ def _count(
 
 def _alone(teacher: Encoder, size: int, show: bool | None) -> np.ndarray:
     """The pooled vector of every token as a sentence of its own, between special tokens."""
-    pooled = teacher._with_head(Head.of(at_pooling(teacher.head.steps)[0], teacher.head.form))
+    pooled = teacher.view.with_head(Head.of(at_pooling(teacher.head.steps)[0], teacher.head.form))
     left, right = teacher.tokenizer.around
     rows = np.empty((size, len(left) + 1 + len(right)), np.int32)
     rows[:, : len(left)], rows[:, len(left)], rows[:, len(left) + 1 :] = left, np.arange(size), right
     tokens = TokenIds(rows.ravel(), np.full(size, rows.shape[1]))
     with progress(range(size), show) as bar:
-        return vectors(teacher.executor, tokens, {"": pooled._named(pooled.pooling)}, bar=bar)[""]
+        return vectors(teacher.executor, tokens, {"": pooled.output}, bar=bar)[""]

@@ -1,4 +1,4 @@
-"""Text to vectors: tokenise, batch by length, run encoder and head as one compiled function, in any amount.
+"""Text to vectors, with the interface of sentence-transformers: a face over the views of a model (`jaxwhiten.views`).
 
     encoder = Encoder.from_pretrained("sentence-transformers/all-MiniLM-L6-v2")
     vectors = encoder.encode(["A man plays a guitar.", "Someone makes music."])  # float32 [2, 384]
@@ -11,41 +11,59 @@ size or the order.
 from __future__ import annotations
 
 import copy
+import dataclasses
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, no_type_check, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, no_type_check, overload
 
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.coded import with_code
-from jaxwhiten.codes import Code
-from jaxwhiten.codes.fit import fit
-from jaxwhiten.encoding import similarity, stream
-from jaxwhiten.encoding.headed import Headed
-from jaxwhiten.encoding.loading import read_parts
-from jaxwhiten.encoding.origin import reader
-from jaxwhiten.encoding.precision import encode_at
-from jaxwhiten.encoding.stream import BLOCK, EncodeOptions, ReadyHead, progress
-from jaxwhiten.engines import DEFAULT, FASTEST, chosen, engine_class, engine_for, recorded
-from jaxwhiten.errors import InputError
-from jaxwhiten.head import AUTO, Head, Settings, Step, Truncate, canonical, longest_text
+from jaxwhiten.codes import Code, make_code
+from jaxwhiten.codes.fit import Fit, fit
+from jaxwhiten.engines import DEFAULT, FASTEST, Engine, engine_for
+from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.head import AUTO, Head, Settings, Step, Tables, Truncate
 from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.head import pooling_names
-from jaxwhiten.models import folders
+from jaxwhiten.metrics import similarity
+from jaxwhiten.models import EncoderConfig
 from jaxwhiten.shapes import Float, Float32
-from jaxwhiten.space import with_space
-from jaxwhiten.text import Texts, as_texts, in_role, prompt_named, text_blocks
-from jaxwhiten.whitening import Moments
+from jaxwhiten.space import Origin, VectorSpace
+from jaxwhiten.text import BulkTokenizer, Texts, as_texts, in_role, prompt_for, prompt_named, text_blocks
+from jaxwhiten.views import BLOCK, View, at_once, together
+from jaxwhiten.views.loading import load_view, make_view, recorded_options
+from jaxwhiten.whitening import Moments, Whitening
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
+    from jaxwhiten.search import Index
+
+FLOAT = "float32"
+PRECISIONS = (FLOAT, "int8", "uint8", "binary", "ubinary")
 
 
-class Encoder(Headed):
+class EncodeOptions(TypedDict, total=False):
+    """The options of `Encoder.encode` except pooling."""
+
+    prompt_name: str | None
+    prompt: str | None
+    normalize_embeddings: bool
+    truncate_dim: int | None
+    precision: str | Code | None
+    batch_size: int | None
+    show_progress: bool | None
+    show_progress_bar: bool | None
+    convert_to_numpy: bool
+    convert_to_tensor: bool
+
+
+class Encoder:
     """A BERT-family encoder with its tokenizer and a head: the steps after the hidden states.
 
-    Usually made by `from_pretrained`; the constructor is for models made in memory. Threads may share it.
+    Usually made by `from_pretrained`; the constructor is for models made in memory. Threads may share it. Processes get
+    one that was read from a folder by pickle, which holds the place of the folder, and everything but the model.
 
     >>> Encoder.from_pretrained("jaxwhiten-tiny").encode(["A dog runs.", "It rains."]).shape
     (2, 256)
@@ -68,6 +86,56 @@ class Encoder(Headed):
       dtype: Dtype of matrix products: `"float32"`, `"bfloat16"` or `"int8"`.
       dimension: Width d of the vectors of the default head.
     """
+
+    def __init__(
+        self,
+        model: TransformerEncoder,
+        tokenizer_folder: str | Path,
+        *,
+        pooling: str = "mean",
+        max_length: int | None = None,
+        name: str = "",
+        head: Head | None = None,
+        prompts: Mapping[str, str] | None = None,
+        default_prompt_name: str | None = None,
+        similarity_fn_name: str = "cosine",
+        device: Any = None,
+        engine: str | Engine = DEFAULT,
+        tuned: bool | None = None,
+    ):
+        view = make_view(
+            model,
+            tokenizer_folder,
+            pooling=pooling,
+            max_length=max_length,
+            name=name,
+            head=head,
+            prompts=prompts,
+            default_prompt_name=default_prompt_name,
+            device=device,
+            engine=engine,
+            tuned=tuned,
+        )
+        self._begin(view, default_prompt_name, similarity_fn_name)
+
+    def _begin(self, view: View, default_prompt_name: str | None, similarity_fn_name: str) -> None:
+        self.prompts = dict(view.core.prompts)
+        self.similarity_fn_name = similarity.check_similarity(similarity_fn_name)
+        self._default_prompt_name = default_prompt_name
+        self._set_view(view)
+
+    def _set_view(self, view: View) -> None:
+        self._view = view
+        self._views: dict[tuple[Any, ...], View] = {}
+        self._source: tuple[Encoder, Fit] | None = None  # of `shrink`: the encoder before, and what was fitted
+
+    def _with_view(self, view: View) -> Encoder:
+        """This encoder with another default view."""
+        if view is self._view:
+            return self
+        result = copy.copy(self)
+        result._set_view(view)
+        return result
 
     @classmethod
     def from_pretrained(
@@ -110,31 +178,25 @@ class Encoder(Headed):
           ModelError: The folder cannot be read; the message names the file or tensor and a remedy.
           MissingDependencyError: The engine is not installed.
         """
-        folder = folders.resolve_folder(model, revision=revision)
-        pooling = canonical(pooling)
-        dtype = dtype or "float32"
-        engine = chosen(engine, folder, dtype, device)
-        module, config, weights_folder = engine_class(engine).load(folder, dtype)
-        said, head = read_parts(folder, config, str(model), pooling, bare)
-        max_length = longest_text(weights_folder, config) if max_length is None else max_length
-        truncate_dim = said.truncate_dim if truncate_dim is None else truncate_dim
-        encoder = cls(
-            module,
-            weights_folder if folders.has_tokenizer(weights_folder) else folder,
-            pooling="mean" if pooling == AUTO else pooling.removeprefix(f"{AUTO}:"),
+        view, settings = load_view(
+            model,
+            pooling=pooling,
+            bare=bare,
             max_length=max_length,
-            name=str(model),
-            head=head,
-            prompts={**said.prompts, **(prompts or {})},
-            default_prompt_name=default_prompt_name or said.default_prompt_name,
-            similarity_fn_name=similarity_fn_name or said.similarity_fn_name or "cosine",
-            engine=engine_for(engine, module, max_length, device, dtype, folder),
-            tuned=said.tuned if tuned is None else tuned,
+            dtype=dtype,
+            revision=revision,
+            prompts=prompts,
+            default_prompt_name=default_prompt_name,
+            truncate_dim=truncate_dim,
+            device=device,
+            engine=engine,
+            tuned=tuned,
         )
-        encoder._bare = bare
-        encoder._lease.weights.read = reader(engine, folder, weights_folder, max_length, device, dtype)
-        encoder = encoder if truncate_dim is None else encoder.then(Truncate(truncate_dim))
-        return encoder if head is None or pooling == AUTO else encoder.with_pooling(pooling)
+        encoder = object.__new__(cls)
+        encoder._begin(
+            view, settings.default_prompt_name, similarity_fn_name or settings.similarity_fn_name or "cosine"
+        )
+        return encoder
 
     def __repr__(self) -> str:
         return (
@@ -142,13 +204,223 @@ class Encoder(Headed):
             f" up to {self.max_length} tokens, {self.dtype} by {self.engine})"
         )
 
+    # The views.
+
+    @property
+    def view(self) -> View:
+        """The view of `encode` without options."""
+        if self._view.core.prompts != self.prompts:  # which callers may change
+            core = dataclasses.replace(self._view.core, prompts=dict(self.prompts))
+            self._set_view(self._view.over(core))
+        return self._view
+
+    @property
+    def documents(self) -> View:
+        """The view of documents: with their prompt, and with the code at the end, if there is one."""
+        return self.view.documents
+
+    @property
+    def queries(self) -> View:
+        """The view of queries: with their prompt, and without a code."""
+        return self.view.queries
+
+    def _view_of(
+        self, pooling: str | None, prompt: str | None, truncate_dim: int | None = None, unit: bool = False
+    ) -> View:
+        """The view for options of `encode`."""
+        view = self.view
+        key = (pooling, prompt, truncate_dim, unit)
+        if key not in self._views:
+            if pooling is not None:
+                view = view.with_pooling(pooling)
+            if prompt is not None:
+                view = view.with_prompt(prompt)
+            self._views[key] = view.cut(truncate_dim, unit)
+        return self._views[key]
+
+    # The model and the head.
+
+    @property
+    def name(self) -> str:
+        """Name of the model in results and provenance."""
+        return self._view.core.name
+
+    @property
+    def config(self) -> EncoderConfig:
+        """The configuration of the model."""
+        return self._view.core.config
+
+    @property
+    def tokenizer(self) -> BulkTokenizer:
+        """The tokenizer of the model."""
+        return self._view.core.tokenizer
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of a sentence, special tokens included, before it is truncated."""
+        return self._view.core.max_length
+
+    @property
+    def executor(self) -> Engine:
+        """The engine that holds the model."""
+        return self._view.core.engine
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine."""
+        return self.executor.name
+
+    @property
+    def dtype(self) -> str:
+        """Dtype of matrix products."""
+        return self.executor.dtype
+
+    @property
+    def head(self) -> Head:
+        """The steps after the hidden states."""
+        return self._view.head
+
+    @property
+    def pooling(self) -> str:
+        """The name of the head."""
+        return self._view.head.name
+
+    @property
+    def dimension(self) -> int:
+        """Width of the vectors of the default head."""
+        return self._view.dimension
+
+    def model(self) -> TransformerEncoder:
+        """The Flax module, sharing its parameters."""
+        return self._view.core.model()
+
+    @property
+    def default_prompt_name(self) -> str | None:
+        """The name of the prompt that the default head puts in front of every sentence, or None."""
+        return self._default_prompt_name if self.head.form.prompt else None
+
+    def prompt_for(self, role: str) -> str | None:
+        """The prompt of a `"query"` or a `"document"`; None, which is the default prompt, if neither role has one."""
+        return prompt_for(self.prompts, role)
+
+    # The space.
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
+        return self._view.fingerprint
+
+    @property
+    def tuned(self) -> bool:
+        """Whether the encoder is fine-tuned for similarity: as specified, as its folder records, or by its vectors.
+
+        The vectors are those of the 780 sentences that ship with the package, before a whitening, which spreads the
+        vectors of any encoder. The user's own texts would be a worse test: texts of one subject spread out less.
+        """
+        return self.view.tuned
+
+    def judged(self) -> Encoder:
+        """This encoder with its answer recorded, which `save` keeps."""
+        core = dataclasses.replace(self.view.core, tuned=self.tuned)
+        result = self._with_view(self._view.over(core))
+        result._source = self._source
+        return result
+
+    def space(self, pooling: str | None = None, prompt: str | None = None, judged: bool = False) -> VectorSpace:
+        """The space of the vectors of `encode` with this pooling and prompt, by default the head's own.
+
+        `judged` is whether it records `tuned` even if the sentences must be encoded for that.
+        """
+        view = self._view_of(pooling, prompt)
+        return VectorSpace.of(view.record()) if judged else view.space
+
+    def origin(self, pooling: str | None = None, prompt: str | None = None) -> Origin:
+        """Where vectors with this pooling and prompt come from; of codes, the vectors that they represent."""
+        return self._view_of(pooling, prompt).origin
+
+    def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
+        """The record of `space`, which an index or a whitening stores, and which must agree when it is used."""
+        return self._view_of(pooling, prompt).record()
+
+    # Encoders with other heads, which share the weights.
+
+    def with_pooling(self, pooling: str) -> Encoder:
+        """An encoder with another pooling, see `from_pretrained`; weights are shared."""
+        return self._with_view(self._view_of(pooling, None))
+
+    def then(self, *steps: Step) -> Encoder:
+        """An encoder whose head has further steps on vectors, such as `jaxwhiten.head.Truncate(64)`."""
+        return self._with_view(self.view.then(*steps))
+
+    def with_whitening(self, whitening: Whitening, *, normalize: bool = True, where: str = "the whitening") -> Encoder:
+        """An encoder whose compiled program ends with a whitening: the full vectors never leave the device.
+
+        Args:
+          whitening: A fitted whitening of this encoder's vectors.
+          normalize: Whether the whitened vectors are scaled to unit length.
+          where: Name of the whitening in messages, such as its file.
+
+        Raises:
+          MismatchError: The whitening was fitted on vectors of another encoder, pooling or width.
+        """
+        return self._with_view(self.view.with_whitening(whitening, normalize=normalize, where=where))
+
+    def with_code(self, code: Code) -> Encoder:
+        """An encoder whose compiled program ends with a code: only bytes leave the device.
+
+        Args:
+          code: A fitted code of this encoder's vectors (`jaxwhiten.codes`). If the encoder has a code already, the new
+            one replaces it and is of the vectors of `without_code`. Queries are encoded by `without_code`.
+
+        Raises:
+          MismatchError: The code was fitted on vectors of another encoder, pooling or width, or for another whitening.
+        """
+        return self._with_view(self.view.with_code(code))
+
+    def without_code(self) -> Encoder:
+        """This encoder without its code, for encoding queries; itself if it has no code."""
+        return self._with_view(self.view.floats)
+
+    def before_whitening(self) -> Encoder:
+        """This encoder up to its whitening, or else its code, for vectors to fit it on; itself if it has neither."""
+        return self._with_view(self.view.raw)
+
+    def check_whitening(
+        self, whitening: Whitening | Code, where: str = "the whitening", role: str | None = None
+    ) -> None:
+        """Raises `MismatchError` for a whitening of vectors of another space, see `View.check_fitted`."""
+        self.view.check_fitted(whitening, where, role)
+
     def trained(self, model: TransformerEncoder, steps: Sequence[Step]) -> Encoder:
         """An encoder with trained weights and trained steps of the head; its tokenizer, prompts and length stay."""
-        result = copy.copy(self)
-        result._tuned = None
-        result._set_engine(engine_for(DEFAULT, model, self.max_length))
-        result._set_head(Head.of(tuple(steps), self.head.form))
-        return result
+        engine = engine_for(DEFAULT, model, self.max_length)
+        core = dataclasses.replace(self.view.core, engine=engine, config=model.config, tuned=None)
+        return self._with_view(self.view.over(core).with_head(Head.of(tuple(steps), self.head.form)))
+
+    def fit_idf(self, sentences: Texts) -> str:
+        """Counts the sentences in which each token occurs; returns the name of the pooling with these weights.
+
+        A token in count of n sentences has the weight log((n + 1) / (count + 1)).
+
+        References:
+          Zhang et al. 2020, "BERTScore: Evaluating Text Generation with BERT", section 3 (importance weighting).
+        """
+        total = 0
+        size = self.config.vocab_size
+        counts = np.zeros(size, np.int64)
+        for block in text_blocks(sentences, BLOCK):
+            total += len(block)
+            counts += self.tokenizer(block).document_frequencies(size)
+        if not total:
+            raise InputError("No sentences to count tokens in.")
+        weights = np.log((total + 1) / (counts + 1)).astype(np.float32)
+        table = hashlib.sha256(weights.tobytes()).hexdigest()[:8]
+        core = self.view.core
+        tables = Tables(core.tables.mask_id, {**core.tables.idf, table: weights})
+        self._set_view(self._view.over(dataclasses.replace(core, tables=tables)))
+        return f"idf:{table}"
+
+    # Vectors.
 
     @overload
     def encode(  # type: ignore[overload-overlap]  # a str is a sequence, too
@@ -204,22 +476,35 @@ class Encoder(Headed):
         """
         if convert_to_tensor or not convert_to_numpy:
             raise InputError("Vectors are NumPy arrays: omit convert_to_tensor, and call torch.from_numpy on them.")
-        show_progress = show_progress if show_progress_bar is None else show_progress_bar
+        if show_progress_bar is not None:
+            show_progress = show_progress_bar
+        if prompt is None and prompt_name is not None:
+            prompt = prompt_named(self.prompts, prompt_name)
+        if precision is None and (pooling is None or isinstance(pooling, str)):
+            view = self._view_of(pooling, prompt, truncate_dim, normalize_embeddings)
+            return view(sentences, batch_size=batch_size, show_progress=show_progress)
         alone = isinstance(sentences, str)
-        sentences = as_texts([sentences] if alone else sentences)
-        heads, single = self._chosen(pooling, prompt_name, prompt)
+        texts = as_texts([sentences] if alone else sentences)
+        names, single = pooling_names(pooling, self.pooling)
         if precision is None:
-            heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
-            bar = progress(sentences, show_progress)
-            out = stream.Run(self.tokenizer, self.executor, heads, bar, batch_size).of_list(sentences)
-            out = {name: x[0] for name, x in out.items()} if alone else out
-            out = {name: self._spaced(x, name, heads[name].head) for name, x in out.items()}
+            views = {name: self._view_of(name, prompt, truncate_dim, normalize_embeddings) for name in names}
+            results = at_once(views, texts, batch_size, show_progress)
         else:
-            how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
-            how |= {"truncate_dim": truncate_dim, "batch_size": batch_size, "show_progress": show_progress}
-            out = {name: encode_at(self, sentences, precision, name, **how) for name in heads}
-            out = {name: x[0] for name, x in out.items()} if alone else out
-        return next(iter(out.values())) if single else out
+            results = {
+                name: _at_precision(
+                    self._view_of(name, prompt).floats,
+                    texts,
+                    precision,
+                    truncate_dim,
+                    normalize_embeddings,
+                    batch_size=batch_size,
+                    show_progress=show_progress,
+                )
+                for name in names
+            }
+        if alone:
+            results = {name: x[0] for name, x in results.items()}
+        return next(iter(results.values())) if single else results
 
     def encode_query(
         self, sentences: str | Texts, *, pooling: str | None = None, **options: Unpack[EncodeOptions]
@@ -238,7 +523,7 @@ class Encoder(Headed):
 
     def warm_up(self, longest: int = 64) -> Encoder:
         """Compiles the programs for one sentence of up to `longest` tokens, so that no query waits; returns itself."""
-        self.run_of().warm_up(longest)
+        self.view.warm_up(longest)
         return self
 
     def encode_stream(
@@ -263,28 +548,12 @@ class Encoder(Headed):
         Yields:
           For each block, in input order, the result of `encode`; InputError at an item that is not a string.
         """
-        heads, single = self._chosen(pooling, prompt_name, prompt)
-        heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
-        if block_size < 1:
-            raise InputError(f"block_size={block_size}: expected at least 1.")
-        texts, bar = text_blocks(sentences, block_size), progress(sentences, show_progress)
-        for block in stream.Run(self.tokenizer, self.executor, heads, bar, batch_size).in_blocks(texts):
-            out = {name: self._spaced(x, name, heads[name].head) for name, x in block.items()}
-            yield next(iter(out.values())) if single else out
-
-    def _spaced(self, vectors: np.ndarray, pooling: str, head: Head) -> np.ndarray:
-        """Vectors, or codes, that know their space."""
-        origin = self.origin(pooling, head.form.prompt)
-        return with_space(vectors, origin) if head.code is None else with_code(vectors, head.code, origin)
-
-    def _chosen(
-        self, pooling: str | Sequence[str] | None, prompt_name: str | None, prompt: str | None
-    ) -> tuple[dict[str, ReadyHead], bool]:
-        """The heads to compute, by the names that the caller used, and whether to return a single array."""
         if prompt is None and prompt_name is not None:
             prompt = prompt_named(self.prompts, prompt_name)
         names, single = pooling_names(pooling, self.pooling)
-        return {name: self._named(name, prompt) for name in names}, single
+        views = {name: self._view_of(name, prompt, truncate_dim, normalize_embeddings) for name in names}
+        for results in together(views, sentences, block_size, batch_size, show_progress):
+            yield next(iter(results.values())) if single else results
 
     def similarity(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, "n m"]:
         """Similarities of all n vectors to all m, by `similarity_fn_name`; distances are negated, codes decoded.
@@ -299,11 +568,7 @@ class Encoder(Headed):
 
     def moments(self, sentences: Texts, *, prompt: str | None = None) -> Moments:
         """Moments of the vectors of sentences, read once in bounded memory."""
-        total, texts = Moments(), text_blocks(sentences, stream.BLOCK)
-        for found in self.run_of(prompt=prompt, bar=progress(sentences)).in_blocks(texts):
-            total.merge(Moments().update(found[""]))
-        total.provenance = self.encoding(prompt=prompt)
-        return total
+        return self._view_of(None, prompt).moments(sentences)
 
     def whiten(self, rows: Texts | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
         """Fits a whitening and appends it to this encoder, as `with_whitening` does.
@@ -323,9 +588,9 @@ class Encoder(Headed):
         """The moments of sentences' vectors, or of vectors of this encoder."""
         if isinstance(rows, np.ndarray) and rows.dtype.kind not in "OSTU":
             fitted_on = Moments.of(rows)
-            fitted_on.provenance = fitted_on.provenance or self.encoding()
+            fitted_on.provenance = fitted_on.provenance or self.view.record()
         else:
-            fitted_on = self.moments(rows, prompt=self.prompt_for("document"))
+            fitted_on = self.documents.moments(rows)
         return fitted_on
 
     def shrink(self, texts: Texts, *, k: int | None = None, bytes: int | None = None, **params: Any) -> Encoder:
@@ -341,13 +606,16 @@ class Encoder(Headed):
         """
         if k is None and bytes is None:
             raise InputError("Specify k, for fewer dimensions, or bytes, for codes.")
-        raw = self._with_head(self.head.unfitted())
+        raw = self._with_view(self.view.with_head(self.head.unfitted()))
         if k is not None:
             params["n_components"] = k
         fitted = fit(raw._moments_of(texts), bytes=bytes, **params)
-        small = raw if fitted.whitening is None else raw.with_whitening(fitted.whitening)
-        small = small if fitted.code is None else small.with_code(fitted.code)
-        small._source = raw, fitted
+        small = raw
+        if fitted.whitening is not None:
+            small = small.with_whitening(fitted.whitening)
+        if fitted.code is not None:
+            small = small.with_code(fitted.code)
+        small._source = (raw, fitted)
         return small
 
     def save(self, folder: str | Path, *, card: str | None = None, dtype: str | None = None) -> Path:
@@ -361,7 +629,8 @@ class Encoder(Headed):
           dtype: Type of the stored weights; by default this encoder's.
         """
         self.check_folder(folder)
-        settings, model = self.settings(), self.model()
+        settings = self.settings()
+        model = self.model()
         dtype = dtype or np.dtype(model.dtype).name
         with io.whole_folder(folder) as whole:
             write_folder(whole, model, self.tokenizer, self.head, settings=settings, dtype=dtype, card=card)
@@ -370,8 +639,8 @@ class Encoder(Headed):
 
     def settings(self) -> Settings:
         """What a folder of this encoder says in addition to its modules."""
-        names = self.default_prompt_name, self.similarity_fn_name
-        return Settings(self.prompts, *names, tuned=self._tuned)
+        core = self.view.core
+        return Settings(self.prompts, self.default_prompt_name, self.similarity_fn_name, tuned=core.tuned)
 
     def check_folder(self, folder: str | Path) -> None:
         """Raises InputError for a folder that `save` may not write to, before anything is computed."""
@@ -379,12 +648,63 @@ class Encoder(Headed):
             raise InputError(f"{folder}: is the model's own folder; use a different one.")
         io.check_folder(folder)
 
+    def __copy__(self) -> Encoder:
+        result = object.__new__(type(self))
+        result.__dict__.update(self.__dict__)
+        return result
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_views": {}}
+
+    def index(self, texts: Texts, *, ids: Any = None, backend: str = "faiss-flat", **options: Any) -> Index:
+        """A search index of texts, which knows this encoder: `index.search("a text", k=3)` gives hits.
+
+        If the encoder ends with a code, documents are stored as codes, and queries are compared with them as floats.
+
+        Args:
+          texts: The documents, in any container of `jaxwhiten.text.as_texts`.
+          ids: Their own ids: strings, or integers from 0. Without them, documents are numbered from 0.
+          backend: A name of `jaxwhiten.search.BACKENDS`.
+          **options: Arguments of `jaxwhiten.build_index`, such as `bytes` and `rescore`.
+        """
+        from jaxwhiten.search.text import index_of
+
+        view = self.view
+        if self._source is not None and not any(map(options.get, ("codes", "bytes", "whitening"))):
+            encoder, fitted = self._source  # the index then needs no folder of this encoder
+            view = encoder.view
+            options |= {"whitening": fitted.whitening, "codes": fitted.code}
+        return index_of(view, as_texts(texts, "document"), ids=ids, backend=backend, **options)
+
+
+def _at_precision(
+    view: View, texts: list[str], precision: str | Code, truncate: int | None, unit: bool, **options: Any
+) -> np.ndarray:
+    """The vectors of a view without a code as sentence-transformers' bytes, or as the bytes of a fitted code."""
+    if isinstance(precision, Code):
+        return view.with_code(precision).cut(truncate, unit)(texts, **options).view(precision.dtype)
+    if precision not in PRECISIONS:
+        raise unknown_name("precision", precision, PRECISIONS)
+    if precision == FLOAT:
+        return view.cut(truncate, unit)(texts, **options)
+    if precision.endswith("int8"):
+        if len(texts) < 2:
+            raise InputError(
+                f"precision={precision!r} needs at least two sentences for calibration: pass more, or a fitted code,"
+                f" such as precision=make_code({precision!r}).fit(vectors)."
+            )
+        vectors = view.cut(truncate, unit)(texts, **options)
+        code = make_code(precision).fit(vectors)
+        return code.encode(vectors).view(code.dtype)
+    if truncate is not None:
+        view = view.then(Truncate(truncate))
+    code = make_code(precision).fit(np.zeros((1, view.dimension)))  # signs do not depend on the length of a vector
+    return view.with_code(code)(texts, **options).view(code.dtype)
+
 
 def encoder_of(encoding: Mapping[str, Any], *, bare: bool = True, engine: str | None = None) -> Encoder:
     """The encoder of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling.
 
     By default the engine is one that gives the recorded vectors.
     """
-    options: dict[str, Any] = {name: encoding.get(name) for name in ("max_length", "dtype", "tuned")}
-    options["engine"] = engine or recorded(encoding)
-    return Encoder.from_pretrained(encoding["model"], pooling=encoding.get("pooling") or "auto", bare=bare, **options)
+    return Encoder.from_pretrained(**recorded_options(encoding, bare=bare, engine=engine))

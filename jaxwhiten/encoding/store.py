@@ -14,23 +14,27 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
-from jaxwhiten.encoding.stream import BLOCK
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.space import JUDGED
 from jaxwhiten.text import Texts, as_texts, text_fingerprint
+from jaxwhiten.views import BLOCK, View, together
+
+if TYPE_CHECKING:
+    from jaxwhiten.encoding.encoder import Encoder
 
 # Changed whenever the encoder's arithmetic changes, so that vectors of older versions are not read.
 VERSION = 1
 SHARD_ROWS = 8192
-_ARRAY, _SIDECAR = "embeddings.npy", "embeddings.json"
+_ARRAY = "embeddings.npy"
+_SIDECAR = "embeddings.json"
 
 
 class EmbeddingStore:
@@ -53,7 +57,7 @@ class EmbeddingStore:
 
     def encode(
         self,
-        encoder: Any,
+        encoder: Encoder | View,
         sentences: Texts,
         *,
         pooling: Any = None,
@@ -65,38 +69,39 @@ class EmbeddingStore:
         Missing poolings are computed together, in one forward pass.
 
         Args:
-          encoder: An `Encoder`.
+          encoder: An `Encoder`, or a view.
           sentences, pooling, prompt, show_progress: As in `Encoder.encode`.
 
         Returns:
           A read-only memory map in the order of the sentences, float32 [n, d], or a `CodedArray` [n, bytes] if the head
           ends with a code; for several poolings a dict by name.
         """
-        asked, single = pooling_names(pooling, encoder.pooling)
-        names = tuple(dict.fromkeys(asked))
+        default = encoder if isinstance(encoder, View) else encoder.view
+        names, single = pooling_names(pooling, default.head.name)
+        views = {name: default.with_pooling(name) for name in names}
+        if prompt is not None:
+            views = {name: view.with_prompt(prompt) for name, view in views.items()}
         sentences = as_texts(sentences)
         if not sentences:
             raise InputError("No sentences to encode.")
         text = text_fingerprint(sentences)
         entries = {
-            name: _Entry(self.folder, entry_key(encoder, text, len(sentences), name, prompt), self.shard_rows)
-            for name in names
+            name: _Entry(self.folder, entry_key(view, text, len(sentences)), self.shard_rows)
+            for name, view in views.items()
         }
         found: dict[str, Any] = {name: entry.open() for name, entry in entries.items()}
         missing = {name: entries[name] for name, array in found.items() if array is None}
         if not missing:  # what a command says of texts that were cut must not depend on the cache
-            head = encoder.with_pooling(names[0]).head
-            form = (head if prompt is None else head.with_prompt(prompt)).form
             for part in blocks(len(sentences), BLOCK):
-                encoder.tokenizer(sentences[part], form)
+                views[names[0]].tokens(sentences[part])
         while missing:
             starts = range(0, len(sentences), self.shard_rows)
             lacking = [n for n in range(len(starts)) if not all(entry.has(n) for entry in missing.values())]
             # Only the last shard is short, and it ends the stream, so that blocks and shards agree.
             texts = [text for n in lacking for text in sentences[starts[n] : starts[n] + self.shard_rows]]
-            how = {"prompt": prompt, "block_size": self.shard_rows, "show_progress": show_progress}
+            results = together({name: views[name] for name in missing}, texts, self.shard_rows, None, show_progress)
             try:
-                for n, block in zip(lacking, encoder.encode_stream(texts, pooling=tuple(missing), **how), strict=True):
+                for n, block in zip(lacking, results, strict=True):
                     for name, entry in missing.items():
                         entry.put(n, block[name])
             except NonFiniteError as error:  # its rows are among the texts that were missing
@@ -104,20 +109,20 @@ class EmbeddingStore:
                 raise NonFiniteError.of_texts(rows, sentences) from None
             found |= {name: entry.join() for name, entry in missing.items()}
             missing = {name: entry for name, entry in missing.items() if found[name] is None}
-        found = {name: with_code(array, encoder.with_pooling(name).head.code) for name, array in found.items()}
+        found = {name: with_code(array, views[name].code) for name, array in found.items()}
         return found[names[0]] if single else found
 
 
-def entry_key(encoder: Any, text: str, rows: int, pooling: str, prompt: str | None = None) -> dict[str, Any]:
+def entry_key(view: View, text: str, rows: int) -> dict[str, Any]:
     """Everything that the vectors of an entry depend on; equal for equal vectors. `text` is the `text_fingerprint`."""
-    said, pooled = encoder.space(pooling, prompt).record(), encoder.with_pooling(pooling)
-    kept = np.dtype(pooled.head.dtype)
+    record = view.space.record()
+    dtype = np.dtype(view.head.dtype)
     return {
-        **{name: value for name, value in said.items() if name not in ("model", "fingerprint", "prompts", *JUDGED)},
+        **{name: value for name, value in record.items() if name not in ("model", "fingerprint", "prompts", *JUDGED)},
         "store_version": VERSION,
-        "encoder": said["fingerprint"],
-        "dimension": pooled.dimension,
-        **({} if kept == np.float32 else {"kept": kept.str}),
+        "encoder": record["fingerprint"],
+        "dimension": view.dimension,
+        **({} if dtype == np.float32 else {"kept": dtype.str}),
         "rows": rows,
         "text": text,
     }

@@ -6,7 +6,6 @@ means as a whole, keys that nobody thought of among them, is what sentence-trans
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import importlib
@@ -24,7 +23,6 @@ from flax import nnx
 from jaxwhiten.coded import as_floats
 from jaxwhiten.codes import make_code
 from jaxwhiten.encoding.encoder import Encoder
-from jaxwhiten.encoding.loading import tokenizer_for
 from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, INT8, engine_for, has_int8
 from jaxwhiten.errors import InputError, MissingDependencyError, optional
 from jaxwhiten.head import Head, Settings, at_pooling, says_head
@@ -37,6 +35,7 @@ from jaxwhiten.shapes import Array, Float, Int
 from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.text.classes import lower_cased
 from jaxwhiten.text.settings import TransformerSettings
+from jaxwhiten.views import tokenizer_for
 
 TEXTS = (
     "A man plays a guitar.",
@@ -45,8 +44,12 @@ TEXTS = (
     "short",
     "The committee rejected the plan on Tuesday, and meets again when the engineers have told it what went wrong. " * 8,
 )
-_FLOAT32, _ENGINES = 2e-5, 1e-4  # allowed rounding, relative to the largest entry if that is above 1
-_BFLOAT16, _INT8 = 1e-2, 0.2  # one minus the cosine; `save_int8` writes weights of 0.002 on average
+# allowed rounding, relative to the largest entry if that is above 1
+_FLOAT32 = 2e-5
+_ENGINES = 1e-4
+# one minus the cosine; `save_int8` writes weights of 0.002 on average
+_BFLOAT16 = 1e-2
+_INT8 = 0.2
 _SHARED = 0.1  # static encoders may give rare tokens one vector
 _BYTES = 0.05  # of codes, whose values may lie on the border of two bytes
 
@@ -65,7 +68,8 @@ class Subject:
     @functools.cached_property
     def loaded(self) -> list[Encoder]:
         """The encoder as users load it, by default and in JAX, each twice: the second reads what the first has kept."""
-        pooling, longest = self.encoder.pooling, self.encoder.max_length
+        pooling = self.encoder.pooling
+        longest = self.encoder.max_length
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # why JAX is the default
             engines = [engine for engine in (FASTEST, DEFAULT) for _ in range(2)]
@@ -117,8 +121,10 @@ class Subject:
         said = {kind: config for kind, config, _ in self.modules}
         if unread := said.keys() & {"WeightedLayerPooling", "WordWeights"}:
             raise Skipped(f"{', '.join(unread)} has no independent check")
-        ids, pooling = self.ids(prompt + text), said.get("Pooling", {})
-        skipped, lower_case = pooling.get("include_prompt") is False, self.encoder.head.form.lower_case
+        ids = self.ids(prompt + text)
+        pooling = said.get("Pooling", {})
+        skipped = pooling.get("include_prompt") is False
+        lower_case = self.encoder.head.form.lower_case
         start = self.encoder.tokenizer.prompt_length(prompt, lower_case) if prompt and skipped else 0
         x = np.asarray(_states(self.encoder.model(), jnp.asarray([ids])), np.float64)[0, start:]
         place = np.arange(start, len(ids)) + 1
@@ -155,7 +161,8 @@ def _states(model: TransformerEncoder, ids: Int[Array, "1 length"]) -> Float[Arr
 
 
 def _apart(found: Any, expected: Any, what: str, allowed: float = _FLOAT32) -> Measured:
-    found, expected = np.asarray(found), np.asarray(expected)
+    found = np.asarray(found)
+    expected = np.asarray(expected)
     if found.shape != expected.shape:
         raise InputError(f"{what}: expected {expected.shape[-1]} dimensions, got {found.shape[-1]}.")
     scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
@@ -190,39 +197,43 @@ def neighbours(subject: Subject) -> Measured:
 
 
 def order(subject: Subject) -> Measured:
-    turned, found = list(reversed(range(len(TEXTS)))), np.empty_like(subject.vectors)
+    turned = list(reversed(range(len(TEXTS))))
+    found = np.empty_like(subject.vectors)
     found[turned] = subject.encoder.encode([TEXTS[i] for i in turned], batch_size=2)
     return _apart(found, subject.vectors, "in reverse order, in batches of two")
 
 
 def padding_side(subject: Subject) -> Measured:
-    found, encoder = [], copy.copy(subject.encoder)
+    view = subject.encoder.view
+    found = []
     for side in ("Left", "Right"):
         with tempfile.TemporaryDirectory() as name:
             padding = {"strategy": {"Fixed": 30}, "direction": side, "pad_to_multiple_of": None, "pad_type_id": 0}
-            padding |= {"pad_id": encoder.config.pad_token_id, "pad_token": "[PAD]"}
-            said = json.dumps({**json.loads(subject.encoder.tokenizer.to_json()), "padding": padding})
+            padding |= {"pad_id": view.core.config.pad_token_id, "pad_token": "[PAD]"}
+            said = json.dumps({**json.loads(view.core.tokenizer.to_json()), "padding": padding})
             (Path(name) / "tokenizer.json").write_text(said, "utf-8")
-            encoder.tokenizer = tokenizer_for(encoder.model(), Path(name), encoder.max_length)
-            found.append(encoder.encode(TEXTS))
+            tokenizer = tokenizer_for(view.core.model(), Path(name), view.core.max_length)
+            found.append(view.over(dataclasses.replace(view.core, tokenizer=tokenizer))(TEXTS))
     return _apart(found, [subject.vectors] * 2, "the tokenizer's own padding, left and right")
 
 
 def pad_id(subject: Subject) -> Measured:
-    encoder, ids = copy.copy(subject.encoder), subject.ids(TEXTS[0])
-    model = nnx.merge(*nnx.split(encoder.model()))
+    view = subject.encoder.view
+    ids = subject.ids(TEXTS[0])
+    model = nnx.merge(*nnx.split(view.core.model()))
     found = []
     for pad in (ids[-1], ids[len(ids) // 2]):
         model.config = dataclasses.replace(model.config, pad_token_id=pad)
-        encoder.executor = engine_for("jax", model, encoder.max_length)
-        found.append(encoder._with_head(encoder.head).encode(TEXTS))
+        engine = engine_for("jax", model, view.core.max_length)
+        found.append(view.over(dataclasses.replace(view.core, engine=engine))(TEXTS))
     return _apart(found, [subject.vectors] * 2, "padded with the ID of the end token, and with that of a word")
 
 
 def pooling(subject: Subject) -> Measured:
-    encoder, texts = subject.encoder, TEXTS[1:4]
-    head = Head.of(at_pooling(encoder.head.steps)[0], encoder.head.form)
-    found = encoder._with_head(head).encode(texts, prompt="")
+    view = subject.encoder.view
+    texts = TEXTS[1:4]
+    head = Head.of(at_pooling(view.head.steps)[0], view.head.form)
+    found = view.with_head(head).with_prompt("")(texts)
     return _apart(
         found, [subject.pooled(text) for text in texts], "compared with hidden states pooled as the folder specifies"
     )
@@ -241,19 +252,22 @@ def prompts(subject: Subject) -> Measured:
     named = {name: text for name, text in (said.get("prompts") or {}).items() if text}
     if not named:
         raise Skipped("the folder has no prompts")
-    default, tried = said.get("default_prompt_name"), list(named)[:4]  # each makes another length, which is compiled
+    # each makes another length, which is compiled
+    default = said.get("default_prompt_name")
+    tried = list(named)[:4]
     found = [subject.encoder.encode(TEXTS[0], prompt_name=name) for name in (None, *tried)]
     expected = [subject.expected(TEXTS[0], named.get(name, "")) for name in (default, *tried)]
     return _apart(found, expected, f"{', '.join(tried)}, {len(tried)} of {len(named)}; default: {default or 'none'}")
 
 
 def engines(subject: Subject) -> Measured:
-    others, found = [name for name in ENGINES if name != DEFAULT], []
+    others = [name for name in ENGINES if name != DEFAULT]
+    found = []
+    view = subject.encoder.view
     for name in others:
-        encoder = copy.copy(subject.encoder)
         try:
-            encoder.executor = engine_for(name, encoder.model(), encoder.max_length, dtype="float32")
-            found.append(encoder._with_head(encoder.head).encode(TEXTS))
+            engine = engine_for(name, view.core.model(), view.core.max_length, dtype="float32")
+            found.append(view.over(dataclasses.replace(view.core, engine=engine))(TEXTS))
         except (InputError, MissingDependencyError) as error:
             raise Skipped(f"{name}: {error}") from error
     return _apart(found, [subject.vectors] * len(found), f"{', '.join(others)} in float32", _ENGINES)
@@ -264,17 +278,19 @@ def _by(encoders: list[Encoder]) -> str:
 
 
 def as_loaded(subject: Subject) -> Measured:
-    found = [encoder.without_code().encode(TEXTS) for encoder in subject.loaded]
+    found = [encoder.view.floats(TEXTS) for encoder in subject.loaded]
     what = f"loaded anew, first and from what was kept, by {_by(subject.loaded)}"
     return _apart(found, [subject.vectors] * len(found), what, _ENGINES)
 
 
 def codes(subject: Subject) -> Measured:
     added = make_code("ubinary").fit(np.zeros((1, subject.encoder.dimension)))
-    apart, name = list[float](), str(added.name)
+    apart = list[float]()
+    name = str(added.name)
     for encoder in subject.loaded:
         coded = encoder.then(Quantise.of(added)) if encoder.head.code is None else encoder
-        found, vectors = coded.encode(TEXTS), coded.without_code().encode(TEXTS)
+        found = coded.encode(TEXTS)
+        vectors = coded.view.floats(TEXTS)
         apart.append(float((np.asarray(found) != coded.head.steps[-1](vectors)).mean()))
         name = (coded.head.code or added).name
     what = f"fraction of bytes that are not those of the vectors: {name}, by {_by(subject.loaded)}"
@@ -283,11 +299,12 @@ def codes(subject: Subject) -> Measured:
 
 def _least_cosine(subject: Subject, **how: Any) -> float:
     """The smallest cosine of the vectors with those of the folder's encoder loaded in another way."""
-    pooling, longest = subject.encoder.pooling, subject.encoder.max_length
+    pooling = subject.encoder.pooling
+    longest = subject.encoder.max_length
     other = Encoder.from_pretrained(subject.folder, pooling=pooling, max_length=longest, **how)
     # As plain arrays, because vectors of two dtypes are in two spaces.
     expected = as_floats(subject.vectors)
-    found = as_floats(other.without_code().encode(TEXTS))
+    found = as_floats(other.view.floats(TEXTS))
     return float(cosine_pairs(found, expected).min())
 
 

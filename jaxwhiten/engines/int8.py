@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -24,9 +24,13 @@ from jaxwhiten.datasets.protocol import SAMPLE
 from jaxwhiten.engines.openvino import OpenVINOEngine, core, silenced
 from jaxwhiten.engines.quantised import Quantised, hidden_state, outputs_by_name
 from jaxwhiten.errors import Bounds, InputError, optional
-from jaxwhiten.head import at_pooling
+from jaxwhiten.head import Head, at_pooling
+from jaxwhiten.models import EncoderConfig
 from jaxwhiten.shapes import Float32
-from jaxwhiten.text import Texts, TokenIds, as_texts, text_fingerprint
+from jaxwhiten.text import BulkTokenizer, Texts, TokenIds, as_texts, text_fingerprint
+
+if TYPE_CHECKING:
+    from jaxwhiten.models import TransformerEncoder
 
 COSINE = 0.998  # mean cosine of int8 and float32 vectors of held-out sentences
 _FEWEST = 16  # sentences
@@ -46,7 +50,37 @@ class Int8Report(NamedTuple):
     cosine: float  # the mean between int8 and float32 vectors of held-out sentences
 
 
-def save_int8(folder: str | Path, encoder: Any, sentences: Texts, *, cosine: float = COSINE) -> Int8Report:
+@runtime_checkable
+class Quantizable(Protocol):
+    """What an `Encoder` tells about its model, and how it is saved."""
+
+    @property
+    def config(self) -> EncoderConfig:
+        """The configuration of the model."""
+
+    @property
+    def max_length(self) -> int:
+        """The tokens of a text."""
+
+    @property
+    def tokenizer(self) -> BulkTokenizer:
+        """The tokenizer of the model."""
+
+    @property
+    def head(self) -> Head:
+        """The steps after the hidden states."""
+
+    def model(self) -> TransformerEncoder:
+        """The Flax module."""
+
+    def check_folder(self, folder: str | Path) -> None:
+        """Raises InputError for a folder that `save` may not write to."""
+
+    def save(self, folder: str | Path, *, card: str | None = None, dtype: str | None = None) -> Path:
+        """Writes the model folder."""
+
+
+def save_int8(folder: str | Path, encoder: Quantizable, sentences: Texts, *, cosine: float = COSINE) -> Int8Report:
     """Writes a model folder with int8 weights, for `Encoder.from_pretrained(folder, engine="openvino", dtype="int8")`.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
@@ -88,7 +122,7 @@ def save_int8(folder: str | Path, encoder: Any, sentences: Texts, *, cosine: flo
 class _Work:
     """The quantisation of one encoder; `groups` are products with weights that share an input, by the first weight."""
 
-    def __init__(self, encoder: Any, texts: list[str]):
+    def __init__(self, encoder: Quantizable, texts: list[str]):
         core()  # before NNCF, which imports OpenVINO, so that a missing package is reported properly
         with silenced():
             self._nncf = optional("nncf", "openvino", "Quantizing to int8")

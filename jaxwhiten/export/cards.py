@@ -55,7 +55,9 @@ def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
     True
     """
     base = Path(encoder.name).resolve().name if Path(encoder.name).is_dir() else encoder.name
-    code, dimension, whitening = encoder.head.code, encoder.without_code().dimension, encoder.head.whitening
+    code = encoder.head.code
+    dimension = encoder.view.floats.dimension
+    whitening = encoder.head.whitening
     rows = [("encoder", f"`{base}`"), ("head", encoder.head.summary)]
     rows += [("sentences", f"up to {encoder.max_length} tokens"), *_whitening_rows(whitening)]
     text = filled(

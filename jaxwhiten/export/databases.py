@@ -26,7 +26,9 @@ from jaxwhiten.space import check_space
 from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.whitening import Whitening, choose_gamma
 
-MODEL, CODE, SETTINGS = "model", "recipe.py", "recipe.json"
+MODEL = "model"
+CODE = "recipe.py"
+SETTINGS = "recipe.json"
 _BLOCK = 8192  # texts added or removed at once
 
 
@@ -51,7 +53,8 @@ class Database(NamedTuple):
         return count if self.bits == 1 else min(count, most)
 
 
-_SIGNS, _BESIDE = "one bit per column, compared by Hamming distance", "with float32 on disk"
+_SIGNS = "one bit per column, compared by Hamming distance"
+_BESIDE = "with float32 on disk"
 _GROUPS = f"each byte for a group of columns, trained, {_BESIDE}"
 
 DATABASES = {
@@ -90,7 +93,8 @@ def front(whitening: Whitening, database: str, size: int, gamma: float) -> White
     >>> front(Whitening().fit(rows), "qdrant", size=8, gamma=0.25).weight.shape
     (8, 8)
     """
-    kind, varying = DATABASES[database], min(whitening.n_features_in_, whitening.rank_)
+    kind = DATABASES[database]
+    varying = min(whitening.n_features_in_, whitening.rank_)
     if (columns := kind.columns(size, varying)) < 1:
         raise InputError(f"No vector of {varying} columns fits {size} bytes of {database}: {kind.quantiser}.")
     whitening = whitening.with_params(n_components=min(columns, varying), beta=1.0, gamma=gamma)
@@ -126,7 +130,9 @@ def save_database(
       InputError: The encoder has no whitening, or no column fits into `size` bytes.
     """
     check_name("database", database, DATABASES)
-    kind, whitening, raw = DATABASES[database], encoder.head.whitening, encoder.before_whitening()
+    kind = DATABASES[database]
+    whitening = encoder.head.whitening
+    raw = encoder.before_whitening()
     if whitening is None:
         raise InputError(
             f"{encoder.name}: contains no whitening: add one with `jaxwhiten fit TEXTS --model MODEL -o DIR/`."
@@ -139,7 +145,7 @@ def save_database(
     fitted = [x.tolist() for x in (whitening.mean_, whitening.eigenvalues_)]
     head = io.content_key(raw.head.fingerprint, fitted, database, size, float(gamma))
     own: Any = {"head": head, "dimension": small.dimension, "dtype": None, "engine": None}
-    settings["space"] = dataclasses.replace(raw.space(prompt=raw.prompt_for("document")), **own).record()
+    settings["space"] = dataclasses.replace(raw.documents.space, **own).record()
     space = repr(json.dumps(settings["space"]))
     head_of_file = filled("head", **settings, packages=kind.packages, place=kind.place, text=space)
     with io.whole_folder(folder, kind="database") as whole:
@@ -188,7 +194,9 @@ def fill(
     """
 
     def check(place: str, recorded: str | bytes = "{}") -> None:
-        place, there = re.sub(r"://[^@/]*@", "://", place), json.loads(recorded)  # without a password
+        # without a password
+        place = re.sub(r"://[^@/]*@", "://", place)
+        there = json.loads(recorded)
         if not there:
             raise MismatchError(f"{place} does not record the space of its vectors: use a different database.")
         check_space(place, there, json.loads(code["SPACE"]), "use a different database")

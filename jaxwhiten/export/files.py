@@ -14,7 +14,9 @@ from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
 from jaxwhiten.whitening import Whitening
 
 MODEL = "model.onnx"
-CENTERING, LINEAR, INDEX = "centering.vt", "linear.vt", "index.faiss"
+CENTERING = "centering.vt"
+LINEAR = "linear.vt"
+INDEX = "index.faiss"
 
 
 def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
@@ -33,7 +35,8 @@ def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
       InputError: The model, a step of the head or a default prompt cannot be exported, or the dtype is not float32.
       MissingDependencyError: The package onnx is not installed.
     """
-    form, folder = encoder.head.form, Path(folder)
+    form = encoder.head.form
+    folder = Path(folder)
     if form.prompt or form.lower_case:
         raise InputError(f"{encoder.name}: a graph takes token ids, so {form!r} cannot be exported to ONNX.")
     if isinstance(encoder.model(), StaticEncoder):
@@ -70,7 +73,8 @@ def save_faiss(folder: str | Path, whitening: Whitening) -> Path:
       NotFittedError: The whitening is not fitted.
       MissingDependencyError: FAISS is not installed.
     """
-    faiss, folder = import_faiss("Exporting to FAISS"), Path(folder)
+    faiss = import_faiss("Exporting to FAISS")
+    folder = Path(folder)
     affine = whitening.affine.in_float32(unit_length=True)
     chain = transforms(affine)
     flat = faiss.IndexFlatIP(affine.outputs)

@@ -44,8 +44,11 @@ class MTEBEncoder:
     def __init__(
         self, encoder: Encoder, whitening: Any = None, *, batch_size: int | None = None, name: str | None = None
     ) -> None:
-        self.encoder, self.whitening, self.batch_size = encoder, whitening, batch_size
-        width, named = encoder.without_code().dimension, {"pooling": encoder.pooling}
+        self.encoder = encoder
+        self.whitening = whitening
+        self.batch_size = batch_size
+        width = encoder.view.floats.dimension
+        named = {"pooling": encoder.pooling}
         if whitening is not None:
             takes = getattr(whitening, "n_features_in_", width)
             params: Mapping[str, Any] = getattr(whitening, "get_params", dict)()

@@ -33,11 +33,14 @@ def save_trained(
     >>> save_trained("tuned", encoder, base_model="bert", recipe={}, scores={}, before={}).name
     'tuned'
     """
-    folder, results = Path(folder), {"scores": scores, "before": before}
+    folder = Path(folder)
+    results = {"scores": scores, "before": before}
     card = model_card(name or folder.resolve().name, encoder, base_model=base_model, recipe=recipe, **results)
-    settings, head = encoder.settings(), encoder.head
+    settings = encoder.settings()
+    head = encoder.head
     if isinstance(last := head.steps[-1], Truncate):  # a setting of folders, which would be read as a layer to train
-        settings, head = dataclasses.replace(settings, truncate_dim=last.k), Head.of(head.steps[:-1], head.form)
+        settings = dataclasses.replace(settings, truncate_dim=last.k)
+        head = Head.of(head.steps[:-1], head.form)
     return write_folder(folder, encoder.model(), encoder.tokenizer, head, settings=settings, card=card)
 
 

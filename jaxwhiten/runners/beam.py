@@ -47,7 +47,10 @@ class Embed(beam.PTransform):
 class _Embed(beam.DoFn):
     def __init__(self, how: dict[str, Any], column: str, *beside: Any):
         super().__init__()
-        self.how, self.column, self.beside, self.shared = how, column, beside, shared.Shared()
+        self.how = how
+        self.column = column
+        self.beside = beside
+        self.shared = shared.Shared()
 
     def setup(self) -> None:
         self.encoder = self.shared.acquire(lambda: arrow.loaded(self.how))
@@ -57,7 +60,8 @@ class _Embed(beam.DoFn):
         if good := table.filter(table["error"].is_null()).drop_columns("error"):
             yield good
         if len(good) < len(table):
-            names, texts = [*arrow.kept(*self.beside), "error"], arrow.texts(batch, self.column)
+            names = [*arrow.kept(*self.beside), "error"]
+            texts = arrow.texts(batch, self.column)
             for row, text in zip(table.select(names).to_pylist(), texts, strict=True):
                 if row["error"] is not None:
                     yield beam.pvalue.TaggedOutput("dead", {**row, self.column: text})
@@ -67,7 +71,8 @@ class FitMoments(beam.CombineFn):
     """The moments of the vectors of Arrow tables, without null; with `by`, a column, those of each of its values."""
 
     def __init__(self, column: str = "vector", by: str | None = None):
-        self.column, self.by = column, by
+        self.column = column
+        self.by = by
 
     def get_accumulator_coder(self) -> MomentsCoder:
         return MomentsCoder()

@@ -30,7 +30,10 @@ from jaxwhiten.whitening import Moments, grouped
 
 T = TypeVar("T")
 PART_ROWS = 65_536
-_PLAN, _FINISHED, _CODE, _DEAD = "plan.json", "manifest.json", "code.safetensors", "dead-letters.jsonl"
+_PLAN = "plan.json"
+_FINISHED = "manifest.json"
+_CODE = "code.safetensors"
+_DEAD = "dead-letters.jsonl"
 _PARQUET = "data", "A corpus in Parquet files", "pyarrow"
 
 
@@ -49,9 +52,9 @@ class Plan:
     @classmethod
     def of(cls, encoder: Encoder, sources: list[Source], float16: bool = False, **how: Any) -> Plan:
         """The plan to embed files with an encoder and its prompt for documents."""
-        encoding, coded = encoder.encoding(prompt=encoder.prompt_for("document")), encoder.head.code is not None
-        dtype = np.dtype(encoder.head.dtype if coded or not float16 else np.float16).name
-        return cls(encoding, encoder.dimension, dtype, sources, **how)
+        view = encoder.documents
+        dtype = np.dtype(np.float16 if float16 and view.code is None else view.head.dtype)
+        return cls(view.record(), view.dimension, dtype.name, sources, **how)
 
     @functools.cached_property
     def hash(self) -> str:
@@ -157,7 +160,8 @@ class Parts:
             row = next(rows_of_source, None)
             for part in sorted(mine, key=lambda part: part["end"]):
                 kept = self._table(part, ["hash"])["hash"].to_pylist()
-                now, dead = list[tuple[int, int]](), {line for line, _ in part["dead"]}
+                now = list[tuple[int, int]]()
+                dead = {line for line, _ in part["dead"]}
                 while row is not None and row.end.line <= part["end"][0]:
                     if row.end.line > part["start"][0] and row.text is not None and row.end.line not in dead:
                         now.append((row.end.line, text_hash(row.text)))
@@ -188,10 +192,12 @@ class Parts:
         (self.folder / _FINISHED).unlink(missing_ok=True)
         good = [(row, row.text) for row in chunk.rows if row.text is not None]
         texts = [text for _, text in good]
-        ids, hashes = [str(row.id) for row, _ in good], np.array([text_hash(text) for text in texts], np.uint64)
+        ids = [str(row.id) for row, _ in good]
+        hashes = np.array([text_hash(text) for text in texts], np.uint64)
         told = {"plan": self.plan.hash, "encoding": self.plan.encoding}
         table = arrow.embedded(encoder, texts, {"id": ids, "hash": hashes}, self.plan.dtype, **told)
-        record, bad = chunk.record(), BadRows(chunk.source.path, self.plan.skip_bad)
+        record = chunk.record()
+        bad = BadRows(chunk.source.path, self.plan.skip_bad)
         for (row, text), why in zip(good, table["error"].to_pylist(), strict=True):
             if why is not None:
                 bad(row.end.line, f"{text!r:.60}: {why}")
@@ -227,7 +233,8 @@ class Parts:
         return total
 
     def _finished(self) -> list[Record]:
-        records, finished = [record for _, record in sorted(self.records().items())], self.folder / _FINISHED
+        records = [record for _, record in sorted(self.records().items())]
+        finished = self.folder / _FINISHED
         if finished.is_file() and len(records) == len(_read(finished, Manifest)["parts"]):
             return records
         raise FormatError(f"{self.folder}: not finished, {len(records)} shards are done: rerun `jaxwhiten embed`.")

@@ -52,7 +52,8 @@ def _share(ray: Any, actors: int, others: int = 0) -> float:
 
 class _Worker:
     def __init__(self, encoding: dict[str, Any], parts: Any):
-        self.encoder, self.parts = arrow.loaded_again(encoding), parts
+        self.encoder = arrow.loaded_again(encoding)
+        self.parts = parts
 
     def write(self, chunk: Chunk) -> dict[str, Any]:
         return self.parts.write(self.encoder, chunk)
@@ -100,7 +101,8 @@ def embed(
 
 class _Embedder:
     def __init__(self, how: dict[str, Any], *columns: Any):
-        self.encoder, self.columns = arrow.loaded(how), columns
+        self.encoder = arrow.loaded(how)
+        self.columns = columns
 
     def __call__(self, batch: Any) -> Any:
         return arrow.embedded_batch(self.encoder, batch, *self.columns)

@@ -42,7 +42,8 @@ def embed(
       A data frame of `id`, the kept columns, `vector` (array of float) or `code` (binary), and `error`: why a row has
       none, or null.
     """
-    told, names = tuple({"model": model, **how}.items()), arrow.kept(id_column, keep)
+    told = tuple({"model": model, **how}.items())
+    names = arrow.kept(id_column, keep)
     result = {"vector": "array<float>"} if _encoder(told).head.code is None else {"code": "binary"}
     kinds = {name: frame.schema[source].dataType.simpleString() for name, source in names.items()}
     ddl = _ddl({**kinds, **result, "error": "string"})
@@ -80,7 +81,8 @@ def fit(frame: Any, column: str = "vector", by: str | None = None, depth: int = 
         yield pa.RecordBatch.from_pydict({"moments": [grouped.as_bytes(total)]})
 
     rows = frame.select(column, *([by] if by else [])).mapInArrow(fit_partition, "moments binary").rdd
-    merge, parts = grouped.merged_bytes, rows.map(lambda row: bytes(row[0]))
+    merge = grouped.merged_bytes
+    parts = rows.map(lambda row: bytes(row[0]))
     return grouped.result(grouped.from_bytes(parts.treeAggregate(merge(), merge, merge, depth)), by)
 
 
@@ -92,7 +94,8 @@ def whiten(frame: Any, whitening: Whitening, column: str = "vector") -> Any:
         import pyarrow as pa
 
         for batch in partition:
-            table, there = pa.Table.from_batches([batch]), batch[column].is_valid().to_numpy(zero_copy_only=False)
+            table = pa.Table.from_batches([batch])
+            there = batch[column].is_valid().to_numpy(zero_copy_only=False)
             rows = vectors_of(batch[column]) if there.any() else np.zeros((0, whitening.n_features_in_))
             whitened = column_of(whitening.transform(rows).astype(np.float32), there)
             whitened = whitened.cast(pa.list_(pa.float32()))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxwhiten.arrays import normalize
-from jaxwhiten.coded import as_floats
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary
 from jaxwhiten.codes.fit import fit
 from jaxwhiten.datasets import Pairs, RetrievalData
@@ -26,7 +25,8 @@ from jaxwhiten.metrics.bootstrap import (
 )
 from jaxwhiten.scoring.data import ScoredPairs, read
 from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
-from jaxwhiten.scoring.words import BM25, TFIDF, best, cosines, count, nearest, weigh
+from jaxwhiten.scoring.words import BM25, TFIDF, cosines, count, nearest, weigh
+from jaxwhiten.search import build_index
 from jaxwhiten.shapes import Float, Int
 from jaxwhiten.whitening import Moments, Whitening
 
@@ -35,7 +35,7 @@ Form = tuple[str, int, int | None, Any]  # name, dimensions, bytes, and what is 
 # Of each form, by measure, its score and its resamples; and the number of units that were resampled.
 _Measured = tuple[list[dict[str, float]], list[dict[str, np.ndarray]], int]
 _DEEP = 100  # results per query
-_HELD = 1 << 25  # similarities held at once
+BACKEND = "jax" if importlib.util.find_spec("faiss") is None else "faiss-flat"  # they rank alike
 
 
 def evaluate(
@@ -105,7 +105,7 @@ def evaluate(
         rows = _rows(forms, *_correlations(forms, given.gold, units, resamples, seed))
         return Evaluation("", {"pairs": len(given.gold)}, rows, 0, "", *about)
     encode = encode or encoded
-    raw = encoder.without_code().before_whitening()
+    raw = encoder.before_whitening()
     scored = _scored(given, raw, encode)
     ways = list(_ways(encoder, raw, scored.vectors, sizes, ks, whitening))
     forms = [(name, *_size(way), scored.compare(way)) for name, way in ways]
@@ -126,8 +126,7 @@ def encoded(encoder: Encoder, texts: list[str], role: str | None, **how: Any) ->
     >>> encoded(Encoder.from_pretrained("jaxwhiten-tiny"), ["a dog"], "query").shape
     (1, 256)
     """
-    vectors: np.ndarray = encoder.encode(texts, prompt=encoder.prompt_for(role) if role else None, **how)
-    return vectors
+    return encoder.view.in_role(role)(texts, **how)
 
 
 def compared(encoder: Encoder, data: Pairs | RetrievalData, encode: Encode = encoded) -> np.ndarray:
@@ -137,7 +136,7 @@ def compared(encoder: Encoder, data: Pairs | RetrievalData, encode: Encode = enc
     >>> compared(Encoder.from_pretrained("jaxwhiten-tiny"), pairs).shape
     (2,)
     """
-    return _scored(data, encoder.without_code().before_whitening(), encode).compare(encoder)
+    return _scored(data, encoder.before_whitening(), encode).compare(encoder)
 
 
 def _scored(data: Pairs | RetrievalData, raw: Encoder, encode: Encode) -> _Pairs | _Search:
@@ -152,7 +151,8 @@ def by_words(data: Pairs | RetrievalData) -> Iterator[Form]:
     ['TF-IDF', 'BM25']
     """
     if isinstance(data, RetrievalData):
-        counts, n = count([*data.documents, *data.queries]), len(data.documents)
+        counts = count([*data.documents, *data.queries])
+        n = len(data.documents)
         for name in (TFIDF, BM25):
             queries, documents = weigh(name, counts, counts[:n])
             yield name, counts.shape[1], None, data.others(nearest(queries[n:], documents[:n], _deep(data)))
@@ -183,7 +183,9 @@ class _Pairs:
 
     def __init__(self, pairs: Pairs, raw: Encoder, encode: Encode):
         texts, self.left, self.right = _distinct(pairs)
-        self.data, self.raw, self.vectors = pairs, raw, encode(raw, texts, None)
+        self.data = pairs
+        self.raw = raw
+        self.vectors = encode(raw, texts, None)
         self.counts = {"pairs": len(pairs)}
         self.fitted_on = f"these {len(texts):,} sentences, without their scores"
 
@@ -202,7 +204,9 @@ class _Search:
     """Queries with relevant documents."""
 
     def __init__(self, data: RetrievalData, raw: Encoder, encode: Encode):
-        self.name, self.data, self.raw = data.name, data.with_gold(), raw
+        self.name = data.name
+        self.data = data.with_gold()
+        self.raw = raw
         self.vectors = encode(raw, self.data.documents, "document")
         self.queries = encode(raw, self.data.queries, "query")
         self.counts: dict[str, int] = {"documents": len(self.data.documents)}
@@ -212,16 +216,26 @@ class _Search:
         self.fitted_on = f"these {len(self.data.documents):,} documents"
 
     def compare(self, way: Encoder) -> Int[np.ndarray, "q k"]:
-        """The nearest documents of each query by cosine, as an index finds them; only documents may be coded."""
-        stored = normalize(as_floats(way.head.finished(self.vectors, self.raw.head)))
-        queries = normalize(way.without_code().head.finished(self.queries, self.raw.head))
-        rows = max(1, _HELD // len(stored))
-        parts = [best(queries[at : at + rows] @ stored.T, _deep(self.data)) for at in range(0, len(queries), rows)]
-        return self.data.others(np.concatenate(parts))
+        """The nearest documents of each query, as an index finds them; only documents may be coded.
+
+        A text whose vector is zero, of which an encoder knows no word, is found by no query, and finds none.
+        """
+        head = way.view.floats.head
+        documents = head.finished(self.vectors, self.raw.head)
+        queries = head.finished(self.queries, self.raw.head)
+        stored = np.flatnonzero(np.any(documents, axis=1))
+        asked = np.flatnonzero(np.any(queries, axis=1))
+        ranked = np.full((len(queries), _deep(self.data)), -1)
+        if len(stored) and len(asked):
+            index = build_index(documents[stored], BACKEND, codes=way.head.code, ids=stored)
+            k = min(_deep(self.data), index.size)
+            ranked[asked, :k] = index.search(queries[asked], k)[1]
+        return self.data.others(ranked)
 
     def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> _Measured:
         """Means over the queries of every measure; forms share the resamples."""
-        gold, found = self.data.gold, [form[-1] for form in forms]
+        gold = self.data.gold
+        found = [form[-1] for form in forms]
         of_queries = {
             "ndcg_at_10": [discounted_gains(ids, gold) for ids in found],
             "mrr_at_10": [reciprocal_ranks(ids, gold) for ids in found],
@@ -244,7 +258,7 @@ def _ways(
 ) -> Iterator[tuple[str, Encoder]]:
     """The forms of an encoder's vectors by name; whitenings and codes are fitted on raw vectors."""
     yield RAW, raw
-    own = encoder.without_code().head.whitening
+    own = encoder.head.whitening
     if own is not None:
         if ks or whitening:
             raise InputError(f"{encoder.name}: already includes a whitening, scored unchanged: omit k and its options.")
@@ -299,7 +313,8 @@ def _separations(
     Labels are drawn with their pairs, and at most twice the units of the rarer label count: with as many pairs of each
     label in every resample, or counting all pairs, intervals of the average precision are too narrow.
     """
-    names, once = ("average_precision", "roc_auc"), np.ones((len(gold), 1), np.float32)
+    names = ("average_precision", "roc_auc")
+    once = np.ones((len(gold), 1), np.float32)
     blocks = []
     with np.errstate(invalid="ignore", divide="ignore"):
         for counts in unit_draws(units, resamples, seed):
@@ -345,7 +360,9 @@ def _rows(
                 found[number] = Change(values[number][first] - values[base][first], interval)
         return found
 
-    rows, of_raw, of_own = list[Row](), changes(0), changes(own)
+    rows = list[Row]()
+    of_raw = changes(0)
+    of_own = changes(own)
     for number, (name, dimensions, size, _) in enumerate(forms):
         intervals = {measure: percentile_interval(samples, units) for measure, samples in drawn[number].items()}
         rows.append(Row(name, dimensions, size, values[number], intervals, of_raw[number], of_own[number]))

@@ -124,7 +124,8 @@ class Evaluation:
         changes = [row.versus_raw for row in others if row.versus_raw and not math.isnan(row.versus_raw.value)]
         if changes and all(math.isnan(change.interval.low) for change in changes):
             return f"Too few to judge differences: {counted(n, what)}."
-        own, advice = f"{self.rows[self.own].name} vectors", ": use it, or a fine-tuned encoder"
+        own = f"{self.rows[self.own].name} vectors"
+        advice = ": use it, or a fine-tuned encoder"
         against = _against(own, other, n, what), _against(own, words, n, what, advice)
         parts = [part for part in (*against, _forms(forms, raw)) if part]
         if not parts:
@@ -134,7 +135,8 @@ class Evaluation:
         return f"{text[:1].upper()}{text[1:]}.{limit}"
 
     def __repr__(self) -> str:
-        made, row = self.encoding, self.rows[self.own]
+        made = self.encoding
+        row = self.rows[self.own]
         found = f"{_head(self.measure)} {UNDEFINED}"
         if not math.isnan(self.score):
             ends = f"[{self.interval.low:.2f}, {self.interval.high:.2f}]"

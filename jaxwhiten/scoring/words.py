@@ -19,8 +19,10 @@ from scipy.sparse import csr_matrix, diags
 
 from jaxwhiten.shapes import Float, Int
 
-TFIDF, BM25 = "TF-IDF", "BM25"
-_K1, _B = 1.5, 0.75
+TFIDF = "TF-IDF"
+BM25 = "BM25"
+_K1 = 1.5
+_B = 0.75
 _HELD = 1 << 25  # similarities held at once
 
 
@@ -52,7 +54,8 @@ def weigh(name: str, counts: csr_matrix, fit: csr_matrix) -> tuple[csr_matrix, c
       counts: Counts of the texts.
       fit: Counts of the texts for idf and, for BM25, for the mean length. A word in none of them has the highest idf.
     """
-    having, weights = np.bincount(fit.indices, minlength=fit.shape[1]), counts.copy()
+    having = np.bincount(fit.indices, minlength=fit.shape[1])
+    weights = counts.copy()
     if name == TFIDF:
         weights.data = 1 + np.log(weights.data)
         weights = (weights @ diags(np.log((1 + fit.shape[0]) / (1 + having)) + 1)).tocsr()

@@ -97,7 +97,8 @@ def build_index(
     if stored is not None and rescore is not None:
         raise InputError("Codes alone cannot be rescored: omit rescore, or pass vectors.")
     vectors = check_vectors("document vectors", vectors)
-    documents, table = texts_of(documents, vectors), Ids.of(ids, len(vectors))
+    documents = texts_of(documents, vectors)
+    table = Ids.of(ids, len(vectors))
 
     # The map, and the code.
     coding = Coding(preparation(whitening, vectors.shape[1], normalize))

@@ -7,15 +7,17 @@ header names each file with its size and SHA-256. It is replaced last, so that i
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
+from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import Code, load_first_version, load_fitted
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_integer, turning
 from jaxwhiten.io import writing
@@ -24,6 +26,7 @@ from jaxwhiten.progress import counted
 from jaxwhiten.records import from_json
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
 from jaxwhiten.search.backend import BACKENDS, CODED, Store
+from jaxwhiten.search.encoders import Place
 from jaxwhiten.search.header import (
     FITTED,
     HEADER,
@@ -40,10 +43,13 @@ from jaxwhiten.search.ids import Ids, unique_ids
 from jaxwhiten.search.prepare import check_vectors
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.shapes import Float32, Int64, Shaped
-from jaxwhiten.space import VectorSpace, check_space
+from jaxwhiten.space import EncodedArray, Origin, VectorSpace, check_space
 from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
+
+if TYPE_CHECKING:
+    from jaxwhiten.views import Views
 
 DOCUMENTS = "documents.jsonl"
 
@@ -78,15 +84,28 @@ class Index(About):
     documents: Sequence[str] | None = None  # the texts by row
     fitted: Whitening | Code | None = None  # on the vectors, for their code
     rescoring: Rescoring | None = None  # the copy by which candidates are scored again
-    queries: Callable[[list[str]], np.ndarray] | None = None  # the vectors of texts to search for, by their encoder
+    place: Place | None = None  # from which it was loaded
     _threads: SharedLock = field(default_factory=SharedLock, init=False)
     _seen: dict[Path, str] = field(default_factory=dict, init=False)  # checksums of headers by folder
+    _fitting: dict[str, tuple[Origin, int]] = field(default_factory=dict, init=False)  # what was last checked, by role
 
     def __reduce__(self) -> Any:
         raise InputError("An index cannot be pickled or deep-copied: save it, and call load_index there.")
 
     def __repr__(self) -> str:
         return f"Index({counted(self.size, 'documents')}, {self.stored}, {self.nbytes / 1e6:.1f} MB)"
+
+    @functools.cached_property
+    def views(self) -> Views | None:
+        """The views of texts for this index; None if it was built of vectors.
+
+        A loaded index reads the model that it records when they are first used.
+        """
+        if self.place is None:
+            return None
+        views = self.place.views(self.encoding)
+        self.check_encoding(views.queries.space)
+        return views
 
     @property
     def stored(self) -> str:
@@ -221,16 +240,17 @@ class Index(About):
     def _of_texts(self, queries: Any, k: int, among: Any) -> Any:
         texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
         self.check_k(k)
-        if self.queries is None:
+        if self.views is None:
             raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
-        hits = self.hits(self.queries(texts), k, among) if texts else []
+        hits = self.hits(self.views.queries(texts), k, among) if texts else []
         return hits[0] if isinstance(queries, str) else hits
 
     def hits(self, queries: Any, k: int, among: Any = None) -> list[list[Hit]]:
         """`search` with results as `Hit`s, which include the texts."""
         with self._threads.reading():
             scores, rows = self._search(queries, k, among=among)
-            ids, texts = self.table.at(rows), self.documents
+            ids = self.table.at(rows)
+            texts = self.documents
         return [
             [
                 Hit(id, score, None if texts is None else texts[row])
@@ -276,8 +296,12 @@ class Index(About):
 
     def _check_space(self, vectors: Any, role: str) -> None:
         """`check_encoding` for vectors that know their space, which `Encoder.encode` returned."""
-        if self.encoding is not None and (space := getattr(vectors, "space", None)) is not None:
-            check_space("the index", self.encoding, space, "rebuild the index", role=role)
+        if self.encoding is None or not isinstance(vectors, EncodedArray | CodedArray) or vectors.origin is None:
+            return
+        seen = (vectors.origin, vectors.shape[-1])
+        if self._fitting.get(role) != seen:
+            check_space("the index", self.encoding, vectors.space, "rebuild the index", role=role)
+            self._fitting[role] = seen
 
     def check_k(self, k: Any) -> None:
         """Raises `InputError` unless k is an integer in 1..size."""
@@ -326,16 +350,23 @@ class Index(About):
                 file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
 
 
-def load_index(path: str | os.PathLike[str]) -> Index:
-    """Loads an index folder of any backend.
+def load_index(path: str | os.PathLike[str], *, model: str | None = None, engine: str | None = None) -> Index:
+    """Loads an index folder of any backend. The index also searches for texts, by the encoder that it records.
+
+    The encoder is loaded for the first text.
 
     Every file is verified against the header before a backend reads it, so that damage is reported instead of crashing.
     This does not protect against an attacker who writes both header and files: load only folders from sources that you
     trust, because FAISS does not claim that its reader is safe on hostile files.
 
-    >>> build_index(np.eye(4, dtype=np.float32)).save("idx")
-    >>> load_index("idx").stored
-    '4 dimensions, faiss-flat'
+    >>> Encoder.from_pretrained("jaxwhiten-tiny").index(["A dog runs.", "It rains."]).save("idx")
+    >>> load_index("idx").search("a dog", k=1)[0].text
+    'A dog runs.'
+
+    Args:
+      path: The folder.
+      model: The current location of the encoder, if it has moved.
+      engine: The engine of the encoder; for float32 vectors any, by default the recorded one or the fastest.
 
     Raises:
       FormatError: The folder is missing, damaged, of another kind or from a newer version.
@@ -344,9 +375,12 @@ def load_index(path: str | os.PathLike[str]) -> Index:
     header = read_header(path)
     while True:
         try:
-            return _load(Path(path), header)
+            index = _load(Path(path), header)
+            index.place = Place(path, model, engine)
+            return index
         except (FormatError, OSError):
-            before, header = header, read_header(path)
+            before = header
+            header = read_header(path)
             if header.checksum == before.checksum:
                 raise
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,6 +15,14 @@ from jaxwhiten.text import Texts, as_texts
 
 _QUERIES = 8192  # queries searched before their pairs are merged
 _SCORES = ("cosine", "dot")
+
+
+@runtime_checkable
+class Vectors(Protocol):
+    """What encodes sentences: an `Encoder`."""
+
+    def encode(self, sentences: Any, **options: Any) -> np.ndarray:
+        """Vectors [n, d]."""
 
 
 def semantic_search(
@@ -50,7 +58,7 @@ def semantic_search(
 
 
 def paraphrase_mining(
-    encoder: Any,
+    encoder: Vectors,
     sentences: Texts,
     *,
     top_k: int = 100,
@@ -91,7 +99,10 @@ def paraphrase_mining_embeddings(
     check_integer("max_pairs", max_pairs, 1)
     index = _index(vectors, score_function, top_k)
     k = min(top_k, len(vectors) - 1)
-    n, best, pairs = len(vectors), np.empty(0, np.float32), np.empty(0, np.int64)  # pairs i < j as i · n + j
+    # pairs i < j as i · n + j
+    n = len(vectors)
+    best = np.empty(0, np.float32)
+    pairs = np.empty(0, np.int64)
     for part in blocks(n, _QUERIES):
         scores, ids = index.search(vectors[part], k + 1)
         query = np.broadcast_to(np.arange(part.start, part.stop)[:, None], ids.shape)
@@ -102,7 +113,8 @@ def paraphrase_mining_embeddings(
         order = np.lexsort((pairs, -best))
         _, once = np.unique(pairs[order], return_index=True)  # the higher score of a pair comes first
         order = order[np.sort(once)[:max_pairs]]
-        best, pairs = best[order], pairs[order]
+        best = best[order]
+        pairs = pairs[order]
     first, second = np.divmod(pairs, n)
     return [list(pair) for pair in zip(best.tolist(), first.tolist(), second.tolist(), strict=True)]
 

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from jaxwhiten.codes import Code
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.io import PathLike
 from jaxwhiten.locks import locked
 from jaxwhiten.search.build import build_index, check_settings
+from jaxwhiten.search.encoders import Encodes
 from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Hit, Index, load_index
 from jaxwhiten.shapes import Float
 from jaxwhiten.space import VectorSpace
 from jaxwhiten.text import Texts, as_texts
 
+if TYPE_CHECKING:
+    from jaxwhiten.views import View
 
-def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> list[Hit]:
+
+@runtime_checkable
+class Ranks(Protocol):
+    """What puts documents in order for a query, such as a `CrossEncoder`."""
+
+    def rank(self, query: str, documents: Texts) -> list[dict[str, Any]]:
+        """Rows with `corpus_id` and `score`, best first."""
+
+
+def rerank_hits(cross_encoder: Ranks, query: str, hits: Sequence[Hit]) -> list[Hit]:
     """Reorders results by a `CrossEncoder` and takes its scores; MismatchError if the index keeps no texts.
 
     >>> cross = CrossEncoder.from_pretrained("cross")  # a folder
@@ -33,7 +46,7 @@ def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> list[Hit
     return [hits[row["corpus_id"]]._replace(score=row["score"]) for row in cross_encoder.rank(query, texts)]
 
 
-def add_text(index: Index, encoder: Any, texts: Texts, ids: Any = None, *, replace: bool = False) -> None:
+def add_text(index: Index, encoder: Encodes, texts: Texts, ids: Any = None, *, replace: bool = False) -> None:
     """Adds sentences to an index that keeps texts, encoded by the `Encoder` of its documents.
 
     The encoder is checked as in `search_text`; sentences get the prompt of a document. `ids` are as for `Index.add`, or
@@ -82,7 +95,8 @@ class Change(NamedTuple):
             return self
         pairs = enumerate(zip(self.ids, self.texts, strict=True))
         new = [i for i, (id, text) in pairs if id not in index.table or index.text_of(id) != text]
-        ids, texts = [self.ids[i] for i in new], [self.texts[i] for i in new]
+        ids = [self.ids[i] for i in new]
+        texts = [self.texts[i] for i in new]
         return self._replace(ids=ids, texts=texts, vectors=self.vectors[new])
 
 
@@ -129,55 +143,59 @@ def change_folder(
 
 
 def document_vectors(
-    index: Index, encoder: Any, texts: Sequence[str], ids: Any = None, *, replace: bool = False
+    index: Index, encoder: Encodes, texts: Sequence[str], ids: Any = None, *, replace: bool = False
 ) -> Float[np.ndarray, "n d"]:
     """The vectors that `add_text` adds; ids that do not fit the index raise an error before texts are encoded."""
     _ = index.table.rows(ids) if replace else index.table.plus(ids, len(texts))
-    encoder, pooling = of_index(index, encoder, "document")
-    vectors: np.ndarray = encoder.encode(texts, pooling=pooling, prompt=encoder.prompt_for("document"))
-    return vectors
+    return view_for(index, encoder, "document")(texts)
 
 
-def of_index(index: Index, encoder: Any, role: str = "query") -> tuple[Any, str]:
-    """The encoder and pooling of an index's vectors; MismatchError if it would put texts of a role in another space."""
-    encoder = encoder.without_code()
-    pooling = (index.encoding or {}).get("pooling") or encoder.pooling
-    index.check_encoding(encoder.space(pooling, prompt=encoder.prompt_for(role)), role)
-    return encoder, pooling
+def view_for(index: Index, encoder: Encodes, role: str = "query") -> View:
+    """The view of an encoder for texts of a role; MismatchError if it would put them in another space than the index.
+
+    The pooling is the index's, and a code is not applied, because the index codes documents itself.
+    """
+    view = encoder.queries if role == "query" else encoder.documents.floats
+    view = view.with_pooling((index.encoding or {}).get("pooling") or view.head.name)
+    index.check_encoding(view.space, role)
+    return view
 
 
 def index_of(
-    encoder: Any,
+    encoder: Encodes,
     texts: Sequence[str],
     vectors: np.ndarray | None = None,
     *,
     ids: Any = None,
     backend: str = "faiss-flat",
-    whitening: Any = None,
-    codes: Any = None,
+    codes: str | Code | None = None,
     bytes: int | None = None,
+    whitening: Any = None,
     rescore: str | None = None,
     normalize: bool = True,
     tuned: bool | None = None,
     **options: Any,
 ) -> Index:
     """The index of texts, or of their `vectors` without the encoder's code, for `Encoder.index`."""
+    from jaxwhiten.views import Views  # not needed for vectors alone
+
     if vectors is None:  # what can be wrong is found before the texts are encoded
         check_settings(backend, options, codes, rescore)
         Ids.of(ids, len(texts))
-    code = encoder.head.code
-    encoder = encoder.without_code()
-    prompt = encoder.prompt_for("document")
+    code = encoder.documents.code
+    documents = encoder.documents.floats
+    queries = encoder.queries
+    encoding = documents.record()
     if code is not None and not (codes or bytes or whitening):
-        codes = code.in_space(encoder.encoding(prompt=prompt))
+        codes = code.in_space(encoding)
     if vectors is None:
-        vectors = encoder.encode(texts, prompt=prompt)
+        vectors = documents(texts)
     index = build_index(
         vectors,
         backend,
         whitening=whitening,
         normalize=normalize,
-        encoding=encoder.encoding(prompt=prompt),
+        encoding=encoding,
         documents=texts,
         ids=ids,
         codes=codes,
@@ -186,18 +204,11 @@ def index_of(
         tuned=tuned,
         **options,
     )
-    index.queries = lambda queries: query_vectors(index, encoder, queries)
+    index.views = Views(documents, queries)
     return index
 
 
-def query_vectors(index: Index, encoder: Any, queries: Sequence[str]) -> Float[np.ndarray, "q d"]:
-    """The vectors of queries, by the `Encoder` of an index's documents; another raises MismatchError."""
-    encoder, pooling = of_index(index, encoder)
-    vectors: np.ndarray = encoder.encode(queries, pooling=pooling, prompt=encoder.prompt_for("query"))
-    return vectors
-
-
-def search_text(index: Index, encoder: Any, queries: Texts, k: int = 10, *, among: Any = None) -> list[list[Hit]]:
+def search_text(index: Index, encoder: Encodes, queries: Texts, k: int = 10, *, among: Any = None) -> list[list[Hit]]:
     """The k best documents for each sentence, best first.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
@@ -214,5 +225,5 @@ def search_text(index: Index, encoder: Any, queries: Texts, k: int = 10, *, amon
     """
     queries = as_texts(queries, "query")
     index.check_k(k)
-    of_index(index, encoder)
-    return index.hits(query_vectors(index, encoder, queries), k, among) if queries else []
+    view = view_for(index, encoder)
+    return index.hits(view(queries), k, among) if queries else []

@@ -23,17 +23,24 @@ import numpy as np
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import as_floats, with_code
+from jaxwhiten.codes import Code, SpectrumCode
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, check_integer
 from jaxwhiten.io import PathLike, load_tensors, save_tensors
 from jaxwhiten.search.build import build_index, with_folder
+from jaxwhiten.search.encoders import Encodes
 from jaxwhiten.search.header import Header, read_documents, verified
 from jaxwhiten.search.index import DOCUMENTS, Hit, Index
-from jaxwhiten.search.text import of_index, search_text
+from jaxwhiten.search.text import search_text, view_for
 from jaxwhiten.space import VectorSpace, check_space
 from jaxwhiten.text import Texts, as_texts
 
-_FOLDER, _HEADER, _PARTS = "upgrade", "header.safetensors", "part-*.safetensors"
-_DIGEST, _MANY, _AT_ONCE = 16, 64, 64  # bytes; most parts before they are joined; texts embedded between two searches
+_FOLDER = "upgrade"
+_HEADER = "header.safetensors"
+_PARTS = "part-*.safetensors"
+# bytes; most parts before they are joined; texts embedded between two searches
+_DIGEST = 16
+_MANY = 64
+_AT_ONCE = 64
 
 
 def read_upgrade(folder: PathLike, encoding: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -46,7 +53,8 @@ def read_upgrade(folder: PathLike, encoding: Mapping[str, Any] | None) -> dict[s
 def share_embedded(folder: PathLike, header: Header, upgrade: Mapping[str, Any]) -> float:
     """`Upgraded.share` for an index in a folder, without loading the encoders."""
     texts = read_documents(verified(Path(folder), header.files[DOCUMENTS]), header.size)
-    there, wanted = Vectors(Path(folder) / _FOLDER, upgrade["new"]["fingerprint"]).slots, set(map(_digest, texts))
+    there = Vectors(Path(folder) / _FOLDER, upgrade["new"]["fingerprint"]).slots
+    wanted = set(map(_digest, texts))
     return len(wanted & set(there)) / len(wanted)
 
 
@@ -65,7 +73,9 @@ class Vectors:
         self.slots: dict[bytes, int] = {}
         self.near: Counter[bytes] = Counter()  # how often a text was found after the candidates
         self._rows: Any = np.empty((0, 0))  # with spare room at the end
-        self._folder, self._fingerprint, self._parts = folder, fingerprint, set[Path]()
+        self._folder = folder
+        self._fingerprint = fingerprint
+        self._parts = set[Path]()
         while folder is not None and (unread := sorted(set(folder.glob(_PARTS)) - self._parts)):
             for path in unread:
                 self._read(path)
@@ -93,7 +103,8 @@ class Vectors:
 
     def _take(self, keys: list[bytes], rows: np.ndarray, near: list[bytes]) -> None:
         new = {key: place for place, key in enumerate(keys) if key not in self.slots}
-        size, end = len(self.slots), len(self.slots) + len(new)
+        size = len(self.slots)
+        end = len(self.slots) + len(new)
         if end > len(self._rows):
             room = np.empty((max(end - size, size), rows.shape[1]), rows.dtype)
             self._rows = np.concatenate([self._rows[:size], room]) if size else room
@@ -140,16 +151,19 @@ class Upgraded:
     """
 
     def __init__(
-        self, index: Index, old: Any, new: Any, candidates: int = 100, *, folder: PathLike | None = None
+        self, index: Index, old: Encodes, new: Encodes, candidates: int = 100, *, folder: PathLike | None = None
     ) -> None:
         check_integer("candidates", candidates, least=1)
         if index.documents is None:
             raise MismatchError(
                 "The index stores no documents, which the new encoder reads: rebuild it with documents."
             )
-        of_index(index, old)
-        self.index, self.old, self.new, self.candidates = index, old, new, int(candidates)
-        encoding = new.encoding(prompt=new.prompt_for("document"))
+        view_for(index, old)
+        self.index = index
+        self.old = old
+        self.new = new
+        self.candidates = int(candidates)
+        encoding = new.documents.record()
         if _same(encoding, index.encoding):
             raise InputError(f"The index already uses the encoder {encoding['model']!r}: nothing to upgrade.")
         self.folder = None if folder is None else Path(folder) / _FOLDER
@@ -179,9 +193,12 @@ class Upgraded:
         """The texts that are not embedded yet. If the index has changed, its texts are read again."""
         with self._turn:
             with self.index._threads.reading():
-                documents, table = self.index.documents, self.index.table
+                documents = self.index.documents
+                table = self.index.table
             if documents is not self._documents:  # each change makes a new list
-                self._documents, self._table, self._finished = documents, table, None
+                self._documents = documents
+                self._table = table
+                self._finished = None
                 self._texts = {_digest(text): text for text in documents or ()}
                 self._left = {key: text for key, text in self._texts.items() if key not in self.vectors.slots}
             return self._left
@@ -203,8 +220,8 @@ class Upgraded:
             return []
         near = [hit.text for hits in by_old for hit in hits[depth:]]
         self._embed([hit.text for hits in by_old for hit in hits[:depth]], near, searching=True)
-        encoder, results = self.new.without_code(), []
-        asked = normalize(encoder.encode(queries, prompt=encoder.prompt_for("query")))
+        results = []
+        asked = normalize(self.new.queries(queries))
         for query, hits in zip(asked, by_old, strict=True):
             scores = normalize(self._floats(hit.text for hit in hits[:depth])) @ query
             best = np.argsort(-scores, kind="stable")[:k].tolist()
@@ -233,21 +250,36 @@ class Upgraded:
         """`finished`, or None while texts are not embedded."""
         with self._turn:
             if not self._pending() and self._finished is None:
-                old, texts, code = self.index, list(self._documents or ()), self.new.head.code
-                how: dict[str, Any] = {"codes": code, "rescore": old.rescore}
-                if code is None and old.codes is not None:
-                    sized = old.codes["name"] == "spectrum"
-                    how |= {"codes": old.codes["name"], "bytes": old.codes["bytes"] if sized else None}
-                how["encoding"] = self.new.without_code().encoding(prompt=self.new.prompt_for("document"))
-                made = build_index(self._floats(texts), old.backend, documents=texts, **how, **old.options)
-                made.table, made._seen, self._finished = self._table, dict(old._seen), made
+                old = self.index
+                texts = list(self._documents or ())
+                view = self.new.documents
+                codes: Code | str | None = view.code
+                size = None
+                if view.code is None and old.codes is not None:
+                    codes = old.codes["name"]
+                    if codes == SpectrumCode.name:
+                        size = old.codes["bytes"]
+                index = build_index(
+                    self._floats(texts),
+                    old.backend,
+                    documents=texts,
+                    codes=codes,
+                    bytes=size,
+                    rescore=old.rescore,
+                    encoding=view.floats.record(),
+                    **old.options,
+                )
+                index.table = self._table
+                index._seen = dict(old._seen)
+                self._finished = index
             return self._finished
 
     def _embed(self, texts: Iterable[str | None], near: Iterable[str | None], *, searching: bool = False) -> int:
         with self._turn:
-            missing = {key: text for text in texts if (key := _digest(text)) not in self.vectors.slots}
+            missing = {_digest(text): text for text in texts if text is not None}
+            missing = {key: text for key, text in missing.items() if key not in self.vectors.slots}
             if missing:
-                rows = self.new.encode(list(missing.values()), prompt=self.new.prompt_for("document"))
+                rows = self.new.documents(list(missing.values()))
                 add = functools.partial(self.vectors.add, list(missing), rows, list(map(_digest, near)))
                 try:
                     add()
@@ -262,4 +294,4 @@ class Upgraded:
 
     def _floats(self, texts: Iterable[str | None]) -> np.ndarray:
         with self._turn:
-            return as_floats(with_code(self.vectors.rows(map(_digest, texts)), self.new.head.code))
+            return as_floats(with_code(self.vectors.rows(map(_digest, texts)), self.new.documents.code))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import functools
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,26 +29,30 @@ from jaxwhiten.serving.documents import Documents
 from jaxwhiten.serving.gate import Gate, Route
 from jaxwhiten.serving.protocol import Embed, Embeddings, Refused, answer
 from jaxwhiten.text import prompt_named
+from jaxwhiten.views import View
 
 
 class Service:
     """An encoder and its queue, with a method for each path."""
 
     def __init__(self, encoder: Encoder, name: str, batcher: Batcher, registry: CollectorRegistry):
-        self.encoder, self.floats, self.batcher, self.registry = encoder, encoder.without_code(), batcher, registry
-        self.models, self.widths = {name: "document", f"{name}:query": "query"}, _widths(self.floats)
-        self.runs = {one: functools.cache(one.run_of) for one in (encoder, self.floats)}
+        self.encoder = encoder
+        self.batcher = batcher
+        self.registry = registry
+        self.models = {name: "document", f"{name}:query": "query"}
+        self.widths = _widths(encoder.view.floats)
 
     async def embeddings(self, asked: Embeddings) -> Response:
         """Vectors, as OpenAI's API; with `output_dtype`, in bytes."""
         role = asked.input_type or self.role(asked.model)
-        kind, code = asked.output_dtype or "float", self.encoder.head.code
+        kind = asked.output_dtype or "float"
+        code = self.encoder.head.code
         if kind == "code" and (code is None or asked.dimensions):
             advice = "omit `dimensions`" if code else "use a folder of `jaxwhiten fit --bytes`"
             raise Refused(400, f"To get codes, {advice}.", "output_dtype")
         coded = kind == "code" or (kind == "float" and role == "document")
-        run = self.runs[self.encoder if coded else self.floats](prompt=self.encoder.prompt_for(role))
-        rows, tokens, cut = await self.batcher.encode(run, asked.input)
+        view = self.encoder.view if coded else self.encoder.view.floats
+        rows, tokens, cut = await self.batcher.encode(view.in_role(role), asked.input)
         rows = np.asarray(rows) if kind == "code" else self.leading(rows, asked.dimensions)
         decode: Any = {"code": "/v1/code"} if kind == "code" else {"dimensions": rows.shape[1]}
         if kind == "ubinary":
@@ -66,9 +69,10 @@ class Service:
 
     async def embed(self, asked: Embed) -> Response:
         """Vectors, as text-embeddings-inference."""
-        name, prompt = asked.prompt_name, self.encoder.prompt_for("document")
-        run = self.runs[self.encoder](prompt=prompt if name is None else prompt_named(self.encoder.prompts, name))
-        rows, _, cut = await self.batcher.encode(run, asked.inputs)
+        view = self.encoder.documents
+        if asked.prompt_name is not None:
+            view = self.encoder.view.with_prompt(prompt_named(self.encoder.prompts, asked.prompt_name))
+        rows, _, cut = await self.batcher.encode(view, asked.inputs)
         if asked.truncate is False and cut:
             raise Refused(422, f"inputs: {cut} texts have more than {self.encoder.max_length} tokens.")
         rows = self.leading(rows, asked.dimensions)
@@ -119,12 +123,12 @@ def _about(model: str) -> dict[str, Any]:
     return {"id": model, "object": "model", "created": 0, "owned_by": "jaxwhiten"}
 
 
-def _widths(encoder: Encoder) -> Sequence[int]:
+def _widths(view: View) -> Sequence[int]:
     """The numbers of leading columns that are vectors themselves: any of a whitening, or what the folder declares."""
-    if encoder.head.whitening is not None:
-        return range(1, encoder.dimension + 1)
+    if view.head.whitening is not None:
+        return range(1, view.dimension + 1)
     with contextlib.suppress(OSError, ValueError, JaxwhitenError):  # an encoder made in memory has no folder
-        folder = folders.transformer_folder(folders.resolve_folder(encoder.name))
+        folder = folders.transformer_folder(folders.resolve_folder(view.core.name))
         return sorted(folders.read_json(folder / "config.json").get("matryoshka_dimensions", ()))
     return ()
 
@@ -158,23 +162,24 @@ def application(
     registry = CollectorRegistry()
     batcher = Batcher(queue, registry)
     service = Service(encoder, name or Path(encoder.name).name, batcher, registry)
-    runs = [run(prompt=encoder.prompt_for("document")) for run in service.runs.values()]
+    views = dict.fromkeys([encoder.documents, encoder.view.floats.documents])
     posts: dict[str, Any] = {"/v1/embeddings": service.embeddings, "/embed": service.embed, "/": service.embed}
     gets: dict[str, Any] = {"/v1/models": service.list_models, "/v1/models/{model:path}": service.model}
     gets |= {"/v1/code": service.code}
     gets |= {"/health": service.health, "/metrics": service.metrics}
     if index:
         documents = Documents(index, encoder, batcher, registry)
-        runs.append(documents.current().query)
+        views[documents.current().query] = None
         posts |= {"/search": documents.search}
         if writable:
             posts |= {"/add": documents.add, "/update": documents.update, "/remove": documents.remove}
-    batcher.warm_up(runs)
+    batcher.warm_up(views)
     statuses = (400, 401, 404, 408, 413, 415, 421, 422, 429, 503)
     refused: Any = {status: {"description": "Refused"} for status in statuses}
     how: Any = {"redirect_slashes": False, "docs_url": None, "redoc_url": None, "openapi_url": None}
     app = FastAPI(title="jaxwhiten", version=__version__, responses=refused, **how)
-    app.state.gate, app.router.route_class = Gate(key, hosts, seconds, registry), Route
+    app.state.gate = Gate(key, hosts, seconds, registry)
+    app.router.route_class = Route
     app.add_exception_handler(HTTPException, app.state.gate.unknown)
     for path, call in posts.items():
         app.post(path)(call)

@@ -10,7 +10,9 @@ from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 _HEADERS = 64 << 10  # bytes of a request before its body, and after it
-_DROPPED, _SECONDS = 64 << 20, 30.0  # bytes of a request, and seconds to send them, that are dropped after its answer
+# bytes of a request, and seconds to send them, that are dropped after its answer
+_DROPPED = 64 << 20
+_SECONDS = 30.0
 _GRACE = 1.0  # second for a request that is on its way when the server ends
 _BUFFER = bytearray(1 << 18)  # of what is dropped, by all connections
 
@@ -22,11 +24,13 @@ class Transport(asyncio.BufferedProtocol):
     """
 
     def __init__(self, transport: Any, protocol: Protocol):
-        self._transport, self._left = transport, _DROPPED
+        self._transport = transport
+        self._left = _DROPPED
         self.protocol: Protocol | None = protocol  # until the connection is lost
         self.keep_alive = True  # after the answer to the request
         self._end: asyncio.TimerHandle | None = None
-        self.write, self.is_closing = transport.write, transport.is_closing
+        self.write = transport.write
+        self.is_closing = transport.is_closing
 
     def close(self) -> None:
         if self.protocol is None or self.is_closing():
@@ -34,7 +38,8 @@ class Transport(asyncio.BufferedProtocol):
         if not self.protocol.unfinished:
             self._transport.close()
             return
-        self.write, self.is_closing = lambda data: None, lambda: True
+        self.write = lambda data: None
+        self.is_closing = lambda: True
         cycle = self.protocol.cycle
         if cycle is not None and not cycle.response_complete:  # its request became unreadable
             cycle.disconnected = True
@@ -110,7 +115,8 @@ class Protocol(HttpToolsProtocol):
         self._pending = 0
         super().on_headers_complete()
         # An answer before the end of its request is the last one: nobody knows how much the client still sends.
-        self.transport.keep_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
+        self.transport.keep_alive = self.cycle.keep_alive
+        self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         self._pending = 0

@@ -15,16 +15,15 @@ from starlette.responses import Response
 
 from jaxwhiten import search
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.encoding.stream import Run
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import PathLike, identity
 from jaxwhiten.search.header import HEADER
-from jaxwhiten.search.text import Change, change_folder, of_index, without_blank
+from jaxwhiten.search.text import Change, change_folder, view_for, without_blank
 from jaxwhiten.search.upgraded import read_upgrade
 from jaxwhiten.serving.batching import Batcher
 from jaxwhiten.serving.protocol import Add, Refused, Remove, Search, Update, answer
-from jaxwhiten.space import VectorSpace
 from jaxwhiten.text import ROLES
+from jaxwhiten.views import View
 
 _CHANGES = 16  # that may wait
 
@@ -34,9 +33,8 @@ class Current:
     """The index as it was read, and what encodes texts for it."""
 
     index: search.Index
-    query: Run
-    document: Run
-    space: VectorSpace  # of the vectors of documents
+    query: View
+    document: View
     stamp: tuple[int, ...]  # of the folder, before it was read
 
 
@@ -48,8 +46,12 @@ class Documents:
     """
 
     def __init__(self, folder: PathLike, encoder: Encoder, batcher: Batcher, registry: CollectorRegistry):
-        self.folder, self._encoder, self._batcher = Path(folder), encoder, batcher
-        self._reading, self._thread, self._changes = threading.Lock(), ThreadPoolExecutor(1, "changes"), 0
+        self.folder = Path(folder)
+        self._encoder = encoder
+        self._batcher = batcher
+        self._reading = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, "changes")
+        self._changes = 0
         self._seen: Current | None = None
         gauge = Gauge("jaxwhiten_changes", "Changes of the index that wait or are carried out", registry=registry)
         gauge.set_function(lambda: self._changes)
@@ -69,14 +71,8 @@ class Documents:
 
     def _of(self, index: search.Index, stamp: tuple[int, ...]) -> Current:
         """How texts are encoded for an index; MismatchError if another encoder encoded its texts."""
-        (query, _), (document, space) = (self._run(index, role) for role in ROLES)
-        return Current(index, query, document, space, stamp)
-
-    def _run(self, index: search.Index, role: str) -> tuple[Run, VectorSpace]:
-        """What encodes texts of a role, and the space of their vectors."""
-        encoder, pooling = of_index(index, self._encoder, role)
-        prompt = encoder.prompt_for(role)
-        return encoder.run_of(pooling, prompt), encoder.space(pooling, prompt=prompt)
+        query, document = (view_for(index, self._encoder, role) for role in ROLES)
+        return Current(index, query, document, stamp)
 
     async def search(self, asked: Search) -> Response:
         """The documents nearest to a text or a vector, of all or among those with some IDs."""
@@ -110,14 +106,15 @@ class Documents:
             raise Refused(429, "Too many changes wait: retry later.", wait=5)
         self._changes += 1
         try:
-            skipped, change = 0, Change(name, ids)
+            skipped = 0
+            change = Change(name, ids)
             if texts is not None:
                 texts, ids, skipped = without_blank(texts, ids)
                 if not texts:
                     raise Refused(422, "texts: all of them are blank.", "texts")
                 current = await asyncio.to_thread(self.current)
                 vectors = (await self._batcher.encode(current.document, texts))[0]
-                change = Change(name, ids, texts, vectors, current.space)
+                change = Change(name, ids, texts, vectors, current.document.space)
             loop = asyncio.get_running_loop()
             size, count = await loop.run_in_executor(self._thread, self._change, change)
         finally:

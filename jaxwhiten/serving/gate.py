@@ -21,7 +21,9 @@ from starlette.responses import Response
 from jaxwhiten.serving.protocol import Refused, refusal, request_of
 
 _BODY = 8 << 20  # bytes of a request
-_BODIES, _SMALL = 32 * _BODY, 64 << 10  # of all unanswered requests, beyond which only small ones are accepted
+# of all unanswered requests, beyond which only small ones are accepted
+_BODIES = 32 * _BODY
+_SMALL = 64 << 10
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -33,7 +35,9 @@ class Gate:
     """
 
     def __init__(self, key: str | None, hosts: Sequence[str] | None, seconds: float, registry: CollectorRegistry):
-        self._key, self._seconds, self._held = key and key.encode(), seconds, 0
+        self._key = key and key.encode()
+        self._seconds = seconds
+        self._held = 0
         self._hosts = None if hosts is None else {"localhost", *map(str.lower, hosts)}
         self.requests = Counter("jaxwhiten_requests", "Requests answered", ["path", "status"], registry=registry)
         about = "Seconds from request to answer"
@@ -117,7 +121,8 @@ async def _body(request: Request, hold: Callable[[int], None]) -> bytearray:
     if coding not in ("identity", "gzip"):
         advice = "compress the body with gzip, or not at all"
         raise Refused(415, f"Content-Encoding {coding!r:.80}: {advice}.", headers={"Accept-Encoding": "gzip"})
-    body, inflate = bytearray(), zlib.decompressobj(_GZIP) if coding == "gzip" else None
+    body = bytearray()
+    inflate = zlib.decompressobj(_GZIP) if coding == "gzip" else None
     try:
         async for chunk in request.stream():
             more = inflate.decompress(chunk, _BODY + 1) if inflate else chunk
@@ -134,7 +139,8 @@ async def _body(request: Request, hold: Callable[[int], None]) -> bytearray:
 
 async def _while_awaited(request: Request, answer: Any) -> Any:
     """An answer, which is not worked on further if its caller goes away."""
-    answering, left = asyncio.current_task(), asyncio.ensure_future(request.receive())
+    answering = asyncio.current_task()
+    left = asyncio.ensure_future(request.receive())
 
     def stop(_: Any) -> None:
         if answering is not None:

@@ -27,7 +27,10 @@ def _no_token_ids(value: Any) -> Any:
     return value
 
 
-_ITEMS, _NUMBERS, _FIELDS = 2048, 1 << 16, 64  # texts, as many as of OpenAI; of a vector; of all requests
+# texts, as many as of OpenAI; of a vector; of all requests
+_ITEMS = 2048
+_NUMBERS = 1 << 16
+_FIELDS = 64
 _Items = Field(min_length=1, max_length=_ITEMS, fail_fast=True)
 Text = Annotated[str, Field(min_length=1)]
 Texts = Annotated[list[Text], _Items]
@@ -115,7 +118,8 @@ class Refused(HTTPException):
         headers: Mapping[str, str] | None = None,
     ):
         super().__init__(status, message, {"Retry-After": str(wait)} if wait else headers)
-        self.param, self.code = param, code
+        self.param = param
+        self.code = code
 
 
 _TYPES = {401: "authentication_error", 429: "rate_limit_error", 500: "server_error", 503: "server_error"}
@@ -131,7 +135,8 @@ async def refusal(request: Request, error: Exception) -> Response:
     elif not isinstance(error, HTTPException):
         status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500)
         error = Refused(status, str(error) if status == 422 else f"{type(error).__name__}: {error}")
-    status, message = error.status_code, error.detail
+    status = error.status_code
+    message = error.detail
     if status == 422 and path.startswith("/v1/"):
         status = 400
     told: Any = {"message": message, "type": _TYPES.get(status, "invalid_request_error")}

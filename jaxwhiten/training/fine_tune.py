@@ -93,7 +93,8 @@ def train(
       NonFiniteError: The loss is NaN or infinite.
       KeyboardInterrupt: After Ctrl-C, when the checkpoint is written.
     """
-    options, kind = options or TrainingOptions(), find_objective(objective)
+    options = options or TrainingOptions()
+    kind = find_objective(objective)
     examples = read_rows(rows, kind, columns=columns, label=label, classes=classes, score_range=score_range)
     kept, held_out = hold_out(examples, options.held_out, options.seed, bool(classes))
     with tempfile.TemporaryDirectory(prefix="jaxwhiten-training-") as temporary:
@@ -142,8 +143,10 @@ def fine_tune(
     if objective.in_batch and options.accumulate > 1:
         say(f"accumulate={options.accumulate}: in-batch negatives come from {part} rows, not {options.batch_size}")
     setup = _setup(start, examples, objective, options, say)
-    plan, table = make_plan(objective, setup), setup.table
-    trained, size = _count(plan.params), _count(nnx.state(setup.model, nnx.Param))
+    plan = make_plan(objective, setup)
+    table = setup.table
+    trained = _count(plan.params)
+    size = _count(nnx.state(setup.model, nnx.Param))
     say(f"{trained:,} trained parameters, {100 * trained / size:.2f}% of the encoder's {size:,}")
     how = {"batch_size": options.batch_size, "buckets": options.buckets, "seed": options.seed}
     batches = sentence_batches(table, plan.labels, plan.vectors, **how)
@@ -153,10 +156,12 @@ def fine_tune(
     say(f"{per_epoch} per epoch, padded to {lengths} tokens; {counted(options.steps, 'steps')}")
 
     scores = dict(scores or {})
-    watched, evaluations = None if best is None else scores[best], None
+    watched = None if best is None else scores[best]
+    evaluations = None
     if held_out is not None:
         evaluations = Evaluations(held_out, Path(folder))
-        best, watched = f"held-out {held_out.name}", evaluations.score
+        best = f"held-out {held_out.name}"
+        watched = evaluations.score
     # Rows, models and labels by their content, not their names.
     labels = "" if examples.label is None else hashlib.sha256(examples.label.tobytes()).hexdigest()[:24]
     known = {"model": encoder.fingerprint, "teacher": plan.teacher, "labels": labels}
@@ -218,8 +223,9 @@ def trainable(encoder: Encoder, options: TrainingOptions, model_folder: PathLike
 
 def fit_options(encoder: Encoder) -> str:
     """The options of `jaxwhiten fit` that refit the whitening or the code of an encoder."""
-    code, whitening = encoder.head.code, encoder.head.whitening
-    options = "" if whitening is None and code is not None else f" -k {encoder.without_code().dimension}"
+    code = encoder.head.code
+    whitening = encoder.head.whitening
+    options = "" if whitening is None and code is not None else f" -k {encoder.view.floats.dimension}"
     options += "" if code is None else f" --bytes {code.nbytes}"
     usual: dict[str, Any] = {"beta": (DEFAULTS["beta"],), "shrinkage": (DEFAULTS["shrinkage"],)}
     usual["gamma"] = (0.25, 1.0) if code is None else ()  # without it, vectors may be coded unchanged
@@ -234,7 +240,9 @@ def mined(pairs: Examples, options: TrainingOptions, say: Say) -> Examples:
     if len(pairs.columns) != 2:
         raise InputError(f"Negatives are mined for pairs; the rows have {len(pairs.columns)} sentences.")
     first, second = pairs.columns.values()
-    miner, count, depth = Encoder.from_pretrained(options.miner), options.negatives, options.depth
+    miner = Encoder.from_pretrained(options.miner)
+    count = options.negatives
+    depth = options.depth
     owners, negatives = mine_negatives(miner, first, second, count=count, depth=depth, seed=options.seed)
     say(f"{len(negatives):,} negatives mined by {options.miner}")
     return with_negatives(pairs, owners, negatives)

@@ -67,11 +67,12 @@ def encode_columns(
     >>> encode_columns(Encoder.from_pretrained("jaxwhiten-tiny"), [["A dog runs."], ["It rains."]]).shape
     (1, 2, 256)
     """
-    store, encoder = EmbeddingStore(), encoder.without_code()
+    store = EmbeddingStore()
+    view = encoder.view.floats
     if len({*prompts}) > 1:
         given = zip(columns, prompts, strict=True)
-        return np.stack([store.encode(encoder, list(column), prompt=prompt) for column, prompt in given], axis=1)
-    found = store.encode(encoder, list(itertools.chain(*columns)), prompt=prompts[0])
+        return np.stack([store.encode(view, list(column), prompt=prompt) for column, prompt in given], axis=1)
+    found = store.encode(view, list(itertools.chain(*columns)), prompt=prompts[0])
     return found.reshape(len(columns), -1, found.shape[-1]).swapaxes(0, 1)
 
 
@@ -98,7 +99,8 @@ def student_map(
             f"The teacher has {vectors.shape[1]} dimensions, the student {width}: its components cannot be learned;"
             " use a wider teacher."
         )
-    weight, bias = np.eye(width, dtype=np.float32), np.zeros(width, np.float32)
+    weight = np.eye(width, dtype=np.float32)
+    bias = np.zeros(width, np.float32)
     if vectors.shape[1] > width or gamma:
         whitening = Whitening.from_moments(Moments().update(vectors), n_components=width, gamma=gamma)
         weight, bias = whitening.kernel
@@ -113,7 +115,8 @@ def _of_first(loss: Callable[..., Scalar]) -> Callable[..., Scalar]:
     return lambda u, teacher: loss(u, teacher[:, 0, : u.shape[-1]])
 
 
-ONE, TWO = (1, 1), (2, 2)
+ONE = (1, 1)
+TWO = (2, 2)
 OBJECTIVES = {
     objective.name: objective
     for objective in (
@@ -193,7 +196,8 @@ def make_plan(objective: str | Objective, setup: Setup) -> Plan:
     >>> sorted(make_plan("mnr", setup).params)  # of the example of `Setup`
     ['encoder', 'head', 'steps']
     """
-    options, kind = setup.options, find_objective(objective)
+    options = setup.options
+    kind = find_objective(objective)
     loss = objective_loss(kind, options.dims, options.weights, **options.settings)
     kind = dataclasses.replace(kind, plan=_bound(kind.plan, options.settings))
     return plan_lora(kind, loss, setup) if options.lora else kind.plan(kind, loss, setup)

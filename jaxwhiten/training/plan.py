@@ -82,7 +82,8 @@ def plan_sentences(objective: Objective, loss: Loss, setup: Setup) -> Plan:
         head = init_classifier(
             jax.random.key(setup.options.seed), setup.start.dimension, setup.classes, **setup.options.settings
         )
-    params, labels = {"encoder": encoder, "head": head, "steps": steps}, setup.labels if objective.label else None
+    params = {"encoder": encoder, "head": head, "steps": steps}
+    labels = setup.labels if objective.label else None
     compiled = sentence_loss(rebuild, loss, steps=fixed, passes=objective.passes, skipped=setup.table.skipped)
     return Plan(params, compiled, rebuild, labels, start=setup.start, fixed=fixed)
 
@@ -112,7 +113,9 @@ class Objective:
     def prompts(self, encoder: Encoder, columns: int) -> list[str | None]:
         """The prompt of each column: of a query and documents if rows are like searches, else None, the default one."""
         search = columns > 1 and self.label not in ("class", "score", "vector")
-        return [encoder.prompt_for("document" if column else "query") if search else None for column in range(columns)]
+        if not search:
+            return [None] * columns
+        return [encoder.queries.prompt, *[encoder.documents.prompt] * (columns - 1)]
 
     def check(self, columns: Sequence[str], label: str | None) -> None:
         """Raises InputError if it cannot train on rows with these columns and `"class"`, `"score"` or no labels."""
@@ -136,7 +139,9 @@ def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
       Hu et al., LoRA: Low-Rank Adaptation of Large Language Models (ICLR 2022), section 4.1, equation 3.
     """
     plan = objective.plan(objective, loss, setup)
-    base, chosen, rank = plan.params["encoder"], setup.options.lora_projections, setup.options.lora
+    base = plan.params["encoder"]
+    chosen = setup.options.lora_projections
+    rank = setup.options.lora
     kernels = {_name(path): leaf for path, leaf in jax.tree.leaves_with_path(base) if _name(path).endswith("/kernel")}
     known = {name.split("/")[-2] for name in kernels}
     for projection in chosen:

@@ -17,6 +17,7 @@ from jaxwhiten.datasets.splits import linked_groups
 from jaxwhiten.datasets.sts import check_header
 from jaxwhiten.datasets.tables import Column, Table, as_table, parts_of, read_header, read_table
 from jaxwhiten.datasets.textfile import split_name
+from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
 from jaxwhiten.progress import counted, note
@@ -124,7 +125,8 @@ def _kind(objective: Objective, label: str | None) -> Kind:
     least, most = objective.columns
     labeled = objective.label in ("class", "score")
     what = str(objective.label) if labeled else "class" if label else ""
-    remedy, of_label = "specify the columns of sentences with `columns`", f"the column of the {what} with `label`"
+    remedy = "specify the columns of sentences with `columns`"
+    of_label = f"the column of the {what} with `label`"
     nouns: tuple[str, ...] = ("sentences",)
     if labeled:
         remedy += f" and {of_label}"
@@ -152,7 +154,8 @@ def _triplets(table: Table, names: Sequence[str], label: str, skip_bad_rows: boo
     if len(names) != 2:
         raise InputError(f"Rows with a class have two sentences, these have {len(names)}: omit the label.")
     codes = label_codes(table, table[label], skip_bad_rows)
-    kept, absent = np.flatnonzero(codes >= 0), int(np.count_nonzero(codes == NO_CLASS))
+    kept = np.flatnonzero(codes >= 0)
+    absent = int(np.count_nonzero(codes == NO_CLASS))
     _note_absent(table.path, absent)
     premise, hypothesis = ([table.texts(name)[row] for row in kept] for name in names)
     examples = nli_triplets(premise, hypothesis, codes[kept])
@@ -173,7 +176,7 @@ def _note_absent(where: PathLike, count: int) -> None:
 
 
 def mine_negatives(
-    encoder: Any, first: Texts, second: Texts, *, count: int, depth: int = 30, seed: int = 0
+    encoder: Encoder, first: Texts, second: Texts, *, count: int, depth: int = 30, seed: int = 0
 ) -> tuple[list[str], list[str]]:
     """Hard negatives for pairs that belong together: texts that an `Encoder` finds near, but no chain of pairs links.
 
@@ -189,7 +192,9 @@ def mine_negatives(
     numbers: dict[str, int] = {}
     sides = map(as_texts, (first, second), SIDES)
     a, b = (np.array([numbers.setdefault(text, len(numbers)) for text in side], int) for side in sides)
-    texts, queries, candidates = list(numbers), np.unique(a), np.unique(b)
+    texts = list(numbers)
+    queries = np.unique(a)
+    candidates = np.unique(b)
     group = linked_groups(np.stack([a, b]))
     vectors = encoder.encode(texts)
     most = min(depth + int(np.bincount(group).max()), len(candidates))

@@ -10,6 +10,7 @@ import pytest
 from jaxwhiten import Encoder, Moments, Whitening
 from jaxwhiten.codes import load_code
 from jaxwhiten.commands.vectors import open_vectors
+from jaxwhiten.encoding import store
 from jaxwhiten.search import build_index, load_index
 from tests.commands.conftest import generated
 
@@ -98,13 +99,13 @@ def test_what_an_index_of_codes_cannot_have(run, codes, words, message, tmp_path
 @pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["mean", "first_last_avg"])
 def test_fit_and_index_encode_once(run, corpus, tiny_model, pooling, tmp_path, monkeypatch):
-    stream, encoded = Encoder.encode_stream, []
+    together, encoded = store.together, []
 
-    def counted(self, texts, **how):
+    def counted(views, texts, *options):
         encoded.extend(texts)
-        return stream(self, texts, **how)
+        return together(views, texts, *options)
 
-    monkeypatch.setattr(Encoder, "encode_stream", counted)
+    monkeypatch.setattr(store, "together", counted)
     model = ["--model", tiny_model, "--pooling", pooling, "--max-length", 32]
     fit = ["fit", corpus, *model, "--bytes", 8, "-o", tmp_path / "small/"]
     assert run(*fit).code == 0

@@ -7,6 +7,7 @@ from filelock import FileLock
 
 from jaxwhiten import Encoder
 from jaxwhiten.search import build_index, load_index
+from jaxwhiten.views import View
 from tests.commands.conftest import TEXTS
 
 MODEL = ["--pooling", "mean", "--max-length", "32"]
@@ -104,14 +105,14 @@ def test_an_id_twice_is_refused_before_a_model_is_loaded(run, docs, tmp_path):
 
 
 def test_the_index_is_not_locked_while_texts_are_encoded(run, index, docs, monkeypatch):
-    encode, seen = Encoder.encode, []
+    encode, seen = View.__call__, []
 
     def unlocked(self, texts, **how):
         with FileLock(index / ".lock", timeout=0):
             seen.extend(texts)
         return encode(self, texts, **how)
 
-    monkeypatch.setattr(Encoder, "encode", unlocked)
+    monkeypatch.setattr(View, "__call__", unlocked)
     done = run("index", docs, "--update", "--id", "key", "--column", "text", "-o", index)
     assert done.code == 0, done.err
     assert len(seen) == 7

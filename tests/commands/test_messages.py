@@ -9,11 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder
+from jaxwhiten import Encoder, search
 from jaxwhiten.commands import export
 from jaxwhiten.commands.arguments import one_line
 from jaxwhiten.commands.texts import stdin_lines
-from jaxwhiten.encoding import indexes
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.export import databases, save_onnx
 from jaxwhiten.io import cache_dir, check_folder
@@ -74,7 +73,9 @@ def test_an_ascii_terminal_is_warned_once_of_escapes():
 
 @pytest.mark.parametrize("source", ["argument", "stdin"])
 def test_bytes_that_are_no_text_are_not_searched_for(run, monkeypatch, tmp_path, source):
-    monkeypatch.setattr(indexes, "open_index", lambda *_: (SimpleNamespace(encoding={}, size=1), None))
+    monkeypatch.setattr(
+        search, "load_index", lambda *_, **how: SimpleNamespace(encoding={}, size=1, views=(), search=None)
+    )
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9\n"), encoding="latin-1"))
     done = run("search", tmp_path, *(["caf\udce9"] if source == "argument" else []))
     assert (done.code, done.out) == (2, "")

@@ -262,9 +262,7 @@ def test_ids_to_remove_are_exact(run, things):
     ],
 )
 def test_mistakes_are_found_before_anything_is_encoded(run, things, line, message, monkeypatch):
-    monkeypatch.setattr(Encoder, "encode_stream", None)
-    monkeypatch.setattr(Encoder, "encode", None)
-    monkeypatch.setattr(Encoder, "moments", None)
+    monkeypatch.setattr("jaxwhiten.views.stream.vectors", None)
     done = run(*words_of(line, things))
     assert (done.code, message in done.err) == (2, True), done.err
     assert not (things / "new").exists()

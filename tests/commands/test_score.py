@@ -8,6 +8,7 @@ import pytest
 from jaxwhiten import Encoder, evaluate
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import Pairs, load_sts, read_pairs
+from jaxwhiten.views import View
 from jaxwhiten.whitening import Whitening
 
 pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")  # few sentences
@@ -167,13 +168,13 @@ def test_every_sentence_is_encoded_once(run, tiny_model, table, tmp_path, monkey
     encoder, encoded = Encoder.from_pretrained(tiny_model, pooling="mean"), []
     whitening = Whitening(n_components=16).fit(encoder.encode([f"{i} plans" for i in range(300)]))
     encoder.with_whitening(whitening).with_code(SpectrumCode(bytes=8).fit(whitening)).save(tmp_path / "small")
-    encode = Encoder.encode
+    encode = View.__call__
 
     def counted(self, texts, **how):
         encoded.extend(texts)
         return encode(self, texts, **how)
 
-    monkeypatch.setattr(Encoder, "encode", counted)
+    monkeypatch.setattr(View, "__call__", counted)
     for model, pooling in ((tiny_model, "mean"), (tmp_path / "small", "auto")):
         encoded.clear()
         done = run("score", table("p.tsv"), "--model", model, "--pooling", pooling, "--no-cache")

@@ -7,10 +7,10 @@ from jaxwhiten import Encoder, ScoredPairs, build_index, evaluate, paraphrase_mi
 from jaxwhiten.coded import comparable
 from jaxwhiten.codes import CodedArray, SpectrumCode
 from jaxwhiten.encoding import EmbeddingStore
-from jaxwhiten.encoding.similarity import SIMILARITIES, similarity, similarity_pairwise
 from jaxwhiten.encoding.store import entry_key
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.metrics import cosine_pairs
+from jaxwhiten.metrics.similarity import SIMILARITIES, similarity, similarity_pairwise
 from jaxwhiten.search import paraphrase_mining_embeddings
 from tests.commands.conftest import generated
 
@@ -59,7 +59,7 @@ def test_the_store_keeps_the_code(encoder, coded, tmp_path):
         assert found.dtype == np.uint8
         np.testing.assert_array_equal(found, coded)
 
-    key, of_floats = (entry_key(each, "t", 3, each.pooling) for each in (encoder, encoder.without_code()))
+    key, of_floats = (entry_key(each.view, "t", 3) for each in (encoder, encoder.without_code()))
     assert key["kept"] == "|u1"
     assert "kept" not in of_floats  # as older releases name what they stored
 

@@ -84,7 +84,7 @@ def test_the_other_steps(vocabulary):
 def test_the_teacher_reads_sentences_once(teacher, monkeypatch):
     targets = Vocabulary.read(teacher, CORPUS, sentences=310).targets
     again = Vocabulary.read(teacher, CORPUS, sentences=310)
-    monkeypatch.setattr(Encoder, "encode_stream", None)
+    monkeypatch.setattr("jaxwhiten.encoding.store.together", None)
     np.testing.assert_array_equal(again.targets, targets)
     np.testing.assert_allclose(targets, normalize(teacher.encode(again.drawn)), atol=1e-6)
 

@@ -111,7 +111,8 @@ def test_stream_yields_what_came_before_a_bad_item(encoder):
 
 def test_all_devices_share_a_batch(encoder):
     assert jax.local_device_count() == 8
-    tokens, heads = TokenIds(np.ones(128, np.int32), np.full(16, 8, np.int32)), {"mean": encoder._named("mean").steps}
+    tokens = TokenIds(np.ones(128, np.int32), np.full(16, 8, np.int32))
+    heads = {"mean": encoder.view.with_pooling("mean").placed}
     vectors = encoder.executor.start(Batch(np.arange(16), 16, 8, 64), tokens, heads)["mean"].vectors
     shards = vectors.addressable_shards
     assert {shard.data.shape for shard in shards} == {(2, 1, encoder.dimension)}

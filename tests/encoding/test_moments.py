@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Moments
-from jaxwhiten.encoding import stream
 from jaxwhiten.engines.batching import Found
 from jaxwhiten.errors import NonFiniteError
 from jaxwhiten.head import Dense
+from jaxwhiten.views import view
 from tests.commands.conftest import generated
 
 pytestmark = pytest.mark.devices
@@ -20,7 +20,7 @@ def encoder(tiny_model, monkeypatch):
     """In blocks of 200 sentences and batches of few."""
     encoder = Encoder.from_pretrained(tiny_model, pooling="first_last_avg", max_length=32)
     monkeypatch.setattr(encoder.executor.layout, "token_budget", 8 * 256)
-    monkeypatch.setattr(stream, "BLOCK", 200)
+    monkeypatch.setattr(view, "BLOCK", 200)
     return encoder
 
 

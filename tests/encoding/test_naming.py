@@ -54,11 +54,11 @@ def expected(folder, tiny_model, pooling):
 
 
 def _of_ids(encoder, ids):
-    from jaxwhiten.encoding import stream
     from jaxwhiten.text import TokenIds
+    from jaxwhiten.views import stream
 
     tokens = TokenIds(np.array(ids, np.int32), np.array([len(ids)]))
-    return stream.vectors(encoder.executor, tokens, {"": encoder._named(encoder.pooling)})[""]
+    return stream.vectors(encoder.executor, tokens, {"": encoder.view.output})[""]
 
 
 def by_the_shell(folder, pooling, tmp_path):
@@ -72,12 +72,9 @@ def by_an_index(folder, pooling, tmp_path):
     encoder = read(folder, pooling=pooling)
     build_index(encoder.encode(SENTENCES), "jax", encoding=encoder.encoding()).save(tmp_path / "index")
     index = load_index(tmp_path / "index")
-    from jaxwhiten.encoding.indexes import open_index
-
-    _, again = open_index(str(tmp_path / "index"))
-    first, second = (search_text(index, each, SENTENCES[:1], 1)[0][0] for each in (encoder, again))
-    assert first == second
-    return again.encode(SENTENCES)
+    first, second = (search_text(index, each, SENTENCES[:1], 1)[0][0] for each in (encoder, index.views))
+    assert first == second == index.search(SENTENCES[0], 1)[0]
+    return index.views.documents.with_prompt(PROMPTS["topic"])(SENTENCES)
 
 
 DOORS = {

@@ -121,7 +121,7 @@ def test_a_prompt_that_is_not_pooled(tiny_model, tmp_path):
 
 def test_a_head_s_own_prompt_is_saved(tiny_model, tmp_path):
     plain = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
-    encoder = plain._with_head(plain.head.with_prompt("Music: "))
+    encoder = plain._with_view(plain.view.with_head(plain.head.with_prompt("Music: ")))
     vectors = encoder.encode(TEXTS)
     assert np.abs(vectors - plain.encode(TEXTS)).max() > 0.01
     np.testing.assert_allclose(read(encoder.save(tmp_path / "own")).encode(TEXTS), vectors, atol=1e-6)
@@ -208,7 +208,7 @@ def test_lower_case_reaches_the_prompt(tiny_model, tmp_path):
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 24, "do_lower_case": True}))
     encoder = read(folder)
     prompts = ("MUSIC [SEP]: ", "music [SEP]: ")
-    ids = [encoder.tokenizer(["Water"], encoder._named("auto", prompt).head.form).flat.tolist() for prompt in prompts]
+    ids = [encoder.tokenizer(["Water"], encoder.view.with_prompt(prompt).form).flat.tolist() for prompt in prompts]
     assert ids[0] == ids[1] == cased.tokenizer([f"{prompts[1]}water"]).flat.tolist()
 
 

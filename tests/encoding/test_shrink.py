@@ -140,14 +140,11 @@ def test_what_cannot_be_shrunk_or_searched(encoder, tmp_path):
     with pytest.raises(InputError, match="k = 501, but the index contains 500"):
         index.search("a text", k=501)
     index.save(tmp_path / "idx")
-    with pytest.raises(InputError, match="no encoder"):
-        load_vectors(tmp_path / "idx").search("a text")
+    assert load_vectors(tmp_path / "idx").search("a text", k=2) == index.search("a text", k=2)
 
 
 def test_what_cannot_be_pickled_says_what_to_pass(encoder):
     for copied in (pickle.dumps, copy.deepcopy):
-        with pytest.raises(InputError, match=r"An encoder cannot be pickled or deep-copied: save it"):
-            copied(encoder)
         with pytest.raises(InputError, match="An index cannot be pickled or deep-copied: save it, and call load_index"):
             copied(encoder.index(TEXTS[:3]))
         copied(Whitening().fit(np.asarray(encoder.encode(TEXTS))))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.encoding.similarity import SIMILARITIES, similarity, similarity_pairwise
 from jaxwhiten.errors import InputError
+from jaxwhiten.metrics.similarity import SIMILARITIES, similarity, similarity_pairwise
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
+from jaxwhiten.encoding import store as store_module
 from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.errors import InputError
 from jaxwhiten.text import text_fingerprint
+from jaxwhiten.views import together
 from tests.tiny import SENTENCES, write_model
 
 
@@ -18,16 +20,14 @@ def encoder(tiny_model):
 
 
 class Counting:
-    """An encoder that counts the sentences it is asked for, and can die after some."""
+    """Counts the sentences that stores encode, and can die after some."""
 
-    def __init__(self, encoder, die_after=None):
-        self._encoder, self.count, self.die_after = encoder, 0, die_after
+    def __init__(self, monkeypatch, die_after=None):
+        self.count, self.die_after = 0, die_after
+        monkeypatch.setattr(store_module, "together", self.together)
 
-    def __getattr__(self, name):
-        return getattr(self._encoder, name)
-
-    def encode_stream(self, sentences, **options):
-        for block in self._encoder.encode_stream(sentences, **options):
+    def together(self, *arguments):
+        for block in together(*arguments):
             rows = len(next(iter(block.values())))
             if self.die_after is not None and self.count + rows > self.die_after:
                 raise KeyboardInterrupt
@@ -35,10 +35,10 @@ class Counting:
             yield block
 
 
-def test_what_is_read_is_what_was_computed(encoder, tmp_path):
-    counting, store = Counting(encoder), EmbeddingStore(tmp_path, shard_rows=4)
-    first = store.encode(counting, SENTENCES)
-    second = store.encode(counting, SENTENCES)
+def test_what_is_read_is_what_was_computed(encoder, tmp_path, monkeypatch):
+    counting, store = Counting(monkeypatch), EmbeddingStore(tmp_path, shard_rows=4)
+    first = store.encode(encoder, SENTENCES)
+    second = store.encode(encoder, SENTENCES)
     assert counting.count == len(SENTENCES)
     np.testing.assert_allclose(first, encoder.encode(SENTENCES), atol=1e-5)
     np.testing.assert_array_equal(first, second)
@@ -58,24 +58,24 @@ def test_shards_of_a_finished_array_are_removed(encoder, tmp_path):
     assert not list(tmp_path.rglob("shard-*"))
 
 
-def test_several_poolings_take_one_pass_and_only_the_missing_are_computed(encoder, tmp_path):
-    counting, store = Counting(encoder), EmbeddingStore(tmp_path, shard_rows=4)
-    store.encode(counting, SENTENCES, pooling="cls")
-    both = store.encode(counting, SENTENCES, pooling=("cls", "first_last_avg", "max"))
+def test_several_poolings_take_one_pass_and_only_the_missing_are_computed(encoder, tmp_path, monkeypatch):
+    counting, store = Counting(monkeypatch), EmbeddingStore(tmp_path, shard_rows=4)
+    store.encode(encoder, SENTENCES, pooling="cls")
+    both = store.encode(encoder, SENTENCES, pooling=("cls", "first_last_avg", "max"))
     assert counting.count == 2 * len(SENTENCES)
     assert set(both) == {"cls", "first_last_avg", "max"}
     expected = encoder.encode(SENTENCES, pooling=tuple(both))
     for name, array in both.items():
         np.testing.assert_allclose(array, expected[name], atol=1e-5)
-    store.encode(counting, SENTENCES, pooling=tuple(both))
+    store.encode(encoder, SENTENCES, pooling=tuple(both))
     assert counting.count == 2 * len(SENTENCES)
 
 
-def test_two_names_of_one_pooling_are_one_entry(encoder, tmp_path):
+def test_two_names_of_one_pooling_are_one_entry(encoder, tmp_path, monkeypatch):
     store = EmbeddingStore(tmp_path)
     store.encode(encoder, SENTENCES, pooling="mean")
-    counting = Counting(encoder)
-    assert set(store.encode(counting, SENTENCES, pooling=["last_avg"])) == {"last_avg"}
+    counting = Counting(monkeypatch)
+    assert set(store.encode(encoder, SENTENCES, pooling=["last_avg"])) == {"last_avg"}
     assert counting.count == 0
 
 
@@ -101,13 +101,13 @@ def test_every_setting_has_its_own_entry(encoder, tiny_model, tmp_path):
     assert len(list((tmp_path / "store").iterdir())) == len(settings)
 
 
-def test_the_same_weights_from_another_folder_share_the_entry(encoder, tiny_model, tmp_path):
+def test_the_same_weights_from_another_folder_share_the_entry(encoder, tiny_model, tmp_path, monkeypatch):
     store = EmbeddingStore(tmp_path / "store")
     store.encode(encoder, SENTENCES)
     folder = shutil.copytree(tiny_model, tmp_path / "copy")
-    copy = Counting(Encoder.from_pretrained(folder, pooling="mean", max_length=32))
-    store.encode(copy, SENTENCES)
-    assert copy.count == 0
+    counting = Counting(monkeypatch)
+    store.encode(Encoder.from_pretrained(folder, pooling="mean", max_length=32), SENTENCES)
+    assert counting.count == 0
 
 
 def test_text_fingerprints_delimit_sentences():
@@ -117,12 +117,13 @@ def test_text_fingerprints_delimit_sentences():
 
 
 @pytest.mark.parametrize("die_after", [0, 3, 6, 9])
-def test_an_interrupted_run_goes_on_where_it_stopped(encoder, die_after, tmp_path):
+def test_an_interrupted_run_goes_on_where_it_stopped(encoder, die_after, tmp_path, monkeypatch):
     store = EmbeddingStore(tmp_path, shard_rows=3)
+    Counting(monkeypatch, die_after)
     with pytest.raises(KeyboardInterrupt):
-        store.encode(Counting(encoder, die_after), SENTENCES, pooling=("mean", "cls"))
-    counting = Counting(encoder)
-    found = store.encode(counting, SENTENCES, pooling=("mean", "cls"))
+        store.encode(encoder, SENTENCES, pooling=("mean", "cls"))
+    counting = Counting(monkeypatch)
+    found = store.encode(encoder, SENTENCES, pooling=("mean", "cls"))
     assert counting.count == len(SENTENCES) - die_after
     expected = encoder.encode(SENTENCES, pooling=("mean", "cls"))
     for name in found:
@@ -145,14 +146,15 @@ def test_a_damaged_entry_is_reported_and_made_again(encoder, tmp_path):
         store.encode(encoder, SENTENCES)
 
 
-def test_a_torn_shard_is_made_again(encoder, tmp_path):
+def test_a_torn_shard_is_made_again(encoder, tmp_path, monkeypatch):
     store = EmbeddingStore(tmp_path, shard_rows=3)
+    Counting(monkeypatch, 6)
     with pytest.raises(KeyboardInterrupt):
-        store.encode(Counting(encoder, 6), SENTENCES)
+        store.encode(encoder, SENTENCES)
     shard = min(tmp_path.rglob("shard-*.npy"))
     shard.write_bytes(shard.read_bytes()[:-1])
-    counting = Counting(encoder)
-    found = store.encode(counting, SENTENCES)
+    counting = Counting(monkeypatch)
+    found = store.encode(encoder, SENTENCES)
     assert counting.count == len(SENTENCES) - 3
     np.testing.assert_allclose(found, encoder.encode(SENTENCES), atol=1e-5)
 

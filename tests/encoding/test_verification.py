@@ -1,6 +1,7 @@
 """Checks of an encoder: whole ones pass, and each check notices the fault it is there for."""
 
 import copy
+import dataclasses
 import json
 import shutil
 import sys
@@ -70,9 +71,12 @@ def with_model(encoder, kind):
     """The encoder with its weights in another class of model."""
     model = encoder.model()
     model.__class__ = kind
-    broken = copy.copy(encoder)
-    broken.executor = engine_for("jax", model, encoder.max_length)
-    return broken._with_head(encoder.head)
+    engine = engine_for("jax", model, encoder.max_length)
+    return encoder._with_view(encoder.view.over(dataclasses.replace(encoder.view.core, engine=engine)))
+
+
+def with_head(encoder, head):
+    return encoder._with_view(encoder.view.with_head(head))
 
 
 def check(name, encoder, folder):
@@ -177,13 +181,13 @@ def test_another_pooling_or_a_step_left_out(folder, encoder):
     cls = Head.named("cls").steps[0]
     for name, steps in {"pooling": (cls, *rest), "dense layers": (mean, rest[0])}.items():
         assert check(name, encoder, folder)
-        assert not check(name, encoder._with_head(Head.of(steps, encoder.head.form)), folder)
+        assert not check(name, with_head(encoder, Head.of(steps, encoder.head.form)), folder)
 
 
 def test_prompts_left_out(folder, encoder):
     swapped = dict(zip(PROMPTS, reversed(PROMPTS.values()), strict=True))
     assert check("prompts", encoder, folder)
-    assert not check("prompts", encoder._with_head(encoder.head.with_prompt("")), folder)
+    assert not check("prompts", with_head(encoder, encoder.head.with_prompt("")), folder)
     assert not check("prompts", Encoder.from_pretrained(folder, prompts=swapped), folder)
 
 
@@ -220,7 +224,7 @@ def test_narrow_weights_that_are_others(tiny_model, folder, encoder):
 def test_other_vectors_than_those_of_sentence_transformers(folder, encoder, monkeypatch, against):
     pytest.importorskip("sentence_transformers")
     monkeypatch.setattr(verification, "CHECKS", {})
-    broken = encoder._with_head(Head.of((Head.named("cls").steps[0], *encoder.head.steps[1:]), encoder.head.form))
+    broken = with_head(encoder, Head.of((Head.named("cls").steps[0], *encoder.head.steps[1:]), encoder.head.form))
     (found,) = verify(broken, folder, against=against)
     assert (found.name, found.ok) == ("sentence-transformers, own texts", False)
 

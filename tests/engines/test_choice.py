@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.encoding import stream
 from jaxwhiten.engines import chosen, engine_class, engine_for, openvino, recorded
 from jaxwhiten.errors import MissingDependencyError
 from jaxwhiten.head import Head
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.models.folders import load_config
 from jaxwhiten.text import TokenIds
+from jaxwhiten.views import stream
 from tests.conftest import slow_but
 from tests.golden import cases
 from tests.tiny import FAMILIES, SENTENCES, write_model, write_tokenizer
@@ -52,7 +52,7 @@ def test_every_golden_family_but_experts_is_taken_with_the_vectors_of_jax(tmp_pa
         kept = given["attention_mask"] > 0
         engine, head = engine_for(name, model, kept.shape[1], folder=folder), Head.named("mean")
         tokens = TokenIds(given["input_ids"][kept].astype(np.int32), kept.sum(axis=1))
-        heads = {"": stream.ReadyHead(head, engine.place(head.steps), config.hidden_size)}
+        heads = {"": stream.Output(head.form, engine.place(head.steps), config.hidden_size)}
         found[name] = stream.vectors(engine, tokens, heads)[""]
     scale = max(1.0, float(np.abs(found["jax"]).max()))
     assert np.abs(found["openvino"] - found["jax"]).max() <= 1e-5 * scale

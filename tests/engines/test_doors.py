@@ -211,11 +211,11 @@ class Listed(VectorStep):
 
 def test_mask_tokens_of_two_tokenizers(engine, shallow_model, cache):
     """The kept graphs of a folder's weights do not know its tokenizer."""
-    (mask,) = Head.named("promptbert", Encoder.from_pretrained(shallow_model, pooling="mean")._tables).steps
+    (mask,) = Head.named("promptbert", Encoder.from_pretrained(shallow_model, pooling="mean").view.core.tables).steps
     found = []
     for ids in (mask.mask_id, mask.mask_id + 9):
         encoder = Encoder.from_pretrained(shallow_model, pooling="mean", engine=engine)
-        found.append(encoder._with_head(Head.of((dataclasses.replace(mask, mask_id=ids),))).encode(TEXTS[0]))
+        found.append(encoder.view.with_head(Head.of((dataclasses.replace(mask, mask_id=ids),)))(TEXTS[:1]))
     assert np.abs(found[0] - found[1]).max() > 1e-2
 
 

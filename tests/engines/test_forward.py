@@ -45,7 +45,7 @@ def test_side_by_side_gives_the_vectors_of_one_after_the_other(on_one_device, ti
 def test_few_sentences_take_no_thread_and_have_the_same_vectors(on_one_device, monkeypatch):
     """Those of a list of one block, to the bit, as a stream has them, which tokenises and computes in threads."""
     streamed = {n: next(iter(on_one_device.encode_stream(TEXTS[:n]))) for n in (1, 5, 200)}
-    for kind in ("jaxwhiten.encoding.stream", "jaxwhiten.engines.forward"):
+    for kind in ("jaxwhiten.views.stream", "jaxwhiten.engines.forward"):
         monkeypatch.setattr(f"{kind}.ThreadPoolExecutor.submit", None)
     for n in (1, 5):
         np.testing.assert_array_equal(on_one_device.encode(TEXTS[:n]), streamed[n])
@@ -136,7 +136,7 @@ def test_room_for_fewer_tokens_than_positions_changes_no_vector(tiny_model):
     tokens = TokenIds(rng.integers(5, 200, lengths.sum()).astype(np.int32), lengths)
     room = devices * int(lengths[::devices].sum())
     names = ("mean", "cls", "first_last_avg", "max", "ditto:1+2")
-    heads = {name: encoder._named(name).steps for name in names}
+    heads = {name: encoder.view.with_pooling(name).placed for name in names}
     engine = encoder.executor
     batches = [Batch(np.arange(rows), 40, 32, tokens) for tokens in (room, 40 * 32)]
     packed, padded = (engine.fetch(engine.start(batch, tokens, heads)) for batch in batches)

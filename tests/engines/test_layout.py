@@ -129,7 +129,7 @@ def test_long_rows_with_a_kernel_give_the_vectors_of_packed_batches(tmp_path, mo
 def test_what_needs_attention_maps_keeps_packed_batches(encoders):
     packed, shared = encoders
     names = ("mean", "ditto:1+2")
-    assert not shared._named("ditto:1+2").head.by_segment
+    assert not shared.view.with_pooling("ditto:1+2").head.by_segment
     found, expected = (encoder.encode(TEXTS[:20], pooling=names) for encoder in (shared, packed))
     for name in names:
         np.testing.assert_allclose(found[name], expected[name], atol=1e-5)

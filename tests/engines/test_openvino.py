@@ -95,8 +95,8 @@ def test_behind_a_prompt(folder, pair, mode):
     from jaxwhiten.head import AfterPrompt, Head
 
     steps = (AfterPrompt(Head.named(mode).steps[0], np.int32(0)),)
-    encoders = [encoder._with_head(Head.of(steps)) for encoder in pair]
-    expected, found = (encoder.encode(SENTENCES[:4], prompt="Someone makes: ") for encoder in encoders)
+    views = [encoder.view.with_head(Head.of(steps)).with_prompt("Someone makes: ") for encoder in pair]
+    expected, found = (view(SENTENCES[:4]) for view in views)
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
@@ -179,7 +179,7 @@ def test_engine_and_precision_are_part_of_what_a_vector_is(pair, folder, tmp_pat
     assert (jax.engine, openvino.engine, openvino.dtype) == ("jax", "openvino", "float32")
     assert jax.fingerprint == openvino.fingerprint  # in float32 one may take the other's place
     assert [encoder.encoding()["engine"] for encoder in pair] == ["jax", "openvino"]
-    keys = [entry_key(encoder, "text", 3, "mean") for encoder in pair]
+    keys = [entry_key(encoder.view.with_pooling("mean"), "text", 3) for encoder in pair]
     assert keys[0] != keys[1]
     store = EmbeddingStore(tmp_path)
     for encoder in pair:

@@ -1,5 +1,7 @@
 """A device without room for a batch: the batch is split and tried again, with a note."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -36,6 +38,11 @@ class Full(JAXEngine):
         return super().fetch(handle, **how)
 
 
+def on(encoder, engine):
+    encoder._set_view(encoder.view.over(dataclasses.replace(encoder.view.core, engine=engine)))
+    return engine
+
+
 @pytest.fixture
 def encoder(tiny_model):
     return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
@@ -52,7 +59,7 @@ def encoder(tiny_model):
 def test_batches_are_halved_until_they_fit(encoder, late, pooling):
     expected = encoder.encode(TEXTS, pooling=pooling)
     # on eight devices the smallest batch has eight rows
-    encoder.executor = full = Full(encoder.executor, 600, late)
+    full = on(encoder, Full(encoder.executor, 600, late))
     with pytest.warns(RuntimeWarning, match=r"Out of device memory with \d+ sentences of \d+ tokens"):
         found = encoder.encode(TEXTS, pooling=pooling)
     for name in [pooling] if isinstance(pooling, str) else pooling:
@@ -64,7 +71,7 @@ def test_batches_are_halved_until_they_fit(encoder, late, pooling):
 
 
 def test_what_cannot_be_split_is_an_error(encoder):
-    encoder.executor = Full(encoder.executor, 8, False)
+    on(encoder, Full(encoder.executor, 8, False))
     with pytest.warns(RuntimeWarning), pytest.raises(JaxwhitenError, match="lower `max_length`"):
         encoder.encode(TEXTS)
 
@@ -74,6 +81,6 @@ def test_other_errors_of_the_device_are_not_hidden(encoder):
         def start(self, *_, **how):
             raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
-    encoder.executor = Broken(encoder.executor, 0, False)
+    on(encoder, Broken(encoder.executor, 0, False))
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         encoder.encode(TEXTS)

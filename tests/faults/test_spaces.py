@@ -14,10 +14,10 @@ import pytest
 
 from jaxwhiten import Encoder, Moments, Whitening
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary, drift, load_fitted
-from jaxwhiten.encoding import similarity as similarities
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.export import databases
 from jaxwhiten.metrics import cosine_pairs
+from jaxwhiten.metrics import similarity as similarities
 from jaxwhiten.runners.parts import Parts, Plan
 from jaxwhiten.search import Upgraded, add_text, build_index, search_text, semantic_search
 from jaxwhiten.search.semantic import paraphrase_mining_embeddings

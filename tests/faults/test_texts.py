@@ -8,7 +8,8 @@ import pytest
 
 from jaxwhiten import CrossEncoder, Encoder, build_index, evaluate, load_index, paraphrase_mining
 from jaxwhiten.datasets import Examples, from_pairs
-from jaxwhiten.encoding import EmbeddingStore, distil_static, distillation, headed, stream, verification
+from jaxwhiten.encoding import EmbeddingStore, distil_static, distillation, verification
+from jaxwhiten.encoding import encoder as face
 from jaxwhiten.engines import int8
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import databases
@@ -16,6 +17,7 @@ from jaxwhiten.export.mteb import MTEBEncoder
 from jaxwhiten.search import Upgraded, add_text, search_text
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training import mine_negatives, tokenize_columns
+from jaxwhiten.views import view
 from tests.tiny import SENTENCES
 from train.pairs import pair_table
 
@@ -352,7 +354,7 @@ def test_the_texts_of_an_index_are_its_own(kit):
 @pytest.mark.parametrize("door", ["encode_stream", "moments", "whiten", "fit_idf", "distil_static"])
 def test_streams_are_read_block_by_block(kit, door, monkeypatch):
     """A bad text far behind is found where it stands, and nothing is read far behind it."""
-    for module in (stream, headed, distillation):
+    for module in (view, face, distillation):
         monkeypatch.setattr(module, "BLOCK", 16)
     read = []
     texts = (read.append(number) or (7 if number == 40 else TEXTS[number % N]) for number in itertools.count())

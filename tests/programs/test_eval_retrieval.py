@@ -201,7 +201,7 @@ def test_every_setting_has_its_row_and_a_second_run_encodes_nothing(config, caps
     def encode_stream(*args, **options):
         raise AssertionError("encoded again")
 
-    monkeypatch.setattr("jaxwhiten.encoding.encoder.Encoder.encode_stream", encode_stream)
+    monkeypatch.setattr("jaxwhiten.encoding.store.together", encode_stream)
     monkeypatch.setattr(
         "jaxwhiten.encoding.encoder.Encoder.encode", lambda self, texts, **_: np.ones((len(texts), 32), "f4")
     )
@@ -235,7 +235,7 @@ def test_an_nli_whitening_is_fitted_on_nli_and_is_not_transductive(config, tmp_p
     ],
 )
 def test_typos_are_answered_before_anything_is_encoded(config, change, message, monkeypatch):
-    monkeypatch.setattr("jaxwhiten.encoding.encoder.Encoder.encode_stream", lambda *_, **__: pytest.fail("encoded"))
+    monkeypatch.setattr("jaxwhiten.encoding.store.together", lambda *_, **__: pytest.fail("encoded"))
     config.update(change)
     with pytest.raises(InputError, match=message):
         retrieval.main(config)

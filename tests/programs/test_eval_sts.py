@@ -258,7 +258,7 @@ def test_an_earlier_runs_plots_do_not_stay_beside_new_rows(tmp_path, model):
     ],
 )
 def test_mistakes_are_answered_before_anything_is_encoded(tmp_path, model, monkeypatch, changes, message):
-    monkeypatch.setattr(Encoder, "encode", lambda *_, **__: pytest.fail("encoded"))
+    monkeypatch.setattr("jaxwhiten.views.stream.vectors", lambda *_, **__: pytest.fail("encoded"))
     with pytest.raises(InputError) as caught:
         program.main(config_of(tmp_path, model, **changes))
     assert message in str(caught.value)

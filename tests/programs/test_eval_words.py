@@ -115,7 +115,7 @@ def test_baselines_are_rows_of_retrieval(tmp_path, model, monkeypatch):
 
 
 def test_mistakes_in_baselines_are_named(tmp_path, model, monkeypatch):
-    monkeypatch.setattr(Encoder, "encode", lambda *_, **__: pytest.fail("encoded"))
+    monkeypatch.setattr("jaxwhiten.views.stream.vectors", lambda *_, **__: pytest.fail("encoded"))
     with pytest.raises(InputError, match="Did you mean 'tfidf'"):
         sts.main(sts_config(tmp_path, model, baselines="tfdif"))
     with pytest.raises(InputError, match="add target or nli"):

@@ -117,12 +117,10 @@ def test_a_search_is_scored_as_by_an_index(search):
     documents, queries = encoder.encode(search.documents), encoder.encode(asked.queries)
     moments = Moments().update(documents)
     whitening = Whitening.from_moments(moments, gamma=0.5)
-    int8, ubinary = (code.decode(code.encode(documents)) for code in (Int8().fit(documents), UBinary().fit(documents)))
     indexes = [
         build_index(documents, "jax"),
         build_index(documents, "jax", whitening=whitening.with_params(n_components=8)),
-        build_index(int8, "jax"),
-        build_index(ubinary, "jax"),
+        *(build_index(documents, "jax", codes=code.fit(documents)) for code in (Int8(), UBinary())),
         *(build_index(documents, "jax", codes=SpectrumCode(bytes=size).fit(moments)) for size in (4, 8)),
         *(build_index(documents, "jax", whitening=whitening, codes="spectrum", bytes=size) for size in (4, 8)),
     ]

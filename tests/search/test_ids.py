@@ -1,6 +1,7 @@
 """An id means one document for ever: what documents bring, what the index gives, and every mistake with them."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -118,7 +119,7 @@ def test_vectors_of_another_width_are_told_the_way():
     with pytest.raises(InputError, match=r"4 dimensions; the index expects 8: .*search\.search_text"):
         index.search(VECTORS[:1, :4].copy(), 1)
     with pytest.raises(InputError, match="one item per query, got str 'a question': put it in a list"):
-        search_text(index, None, "a question")
+        search_text(index, SimpleNamespace(documents=None, queries=None), "a question")
     assert jaxwhiten.Index is type(index)
 
 

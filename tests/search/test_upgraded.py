@@ -22,21 +22,26 @@ class Recorded:
     def __init__(self, name, vectors, code=None):
         self.name, self.code, self.asked = name, code, []
         self.vectors = dict(zip(TEXTS, vectors, strict=True)) if isinstance(vectors, np.ndarray) else vectors
-        self.head, self.pooling = SimpleNamespace(code=code), "auto"
+        self.head, self.pooling = SimpleNamespace(name="auto", code=code), "auto"
+        self.documents = self
 
-    def encoding(self, pooling=None, prompt=None):
+    def record(self):
         fingerprint = f"{self.name}{'' if self.code is None else ', coded'}"
         return {"model": self.name, "fingerprint": fingerprint, "pooling": "auto", "max_length": 8}
 
-    space = encoding
+    encoding = record
+    space = property(record)
 
-    def without_code(self):
+    @property
+    def floats(self):
         return self if self.code is None else Recorded(self.name, self.vectors)
 
-    def prompt_for(self, role):
-        return None
+    queries = floats
 
-    def encode(self, texts, pooling=None, prompt=None):
+    def with_pooling(self, pooling):
+        return self
+
+    def __call__(self, texts):
         self.asked += texts
         found = np.array([self.vectors[text] for text in texts], np.float32)
         return found if self.code is None else self.code.encode(found)
@@ -199,7 +204,7 @@ def test_a_new_encoder_that_moved_is_recorded(pair, tmp_path):
     upgraded, new = make(pair, tmp_path / "index")
     (tmp_path / "moved").mkdir()
     moved, encoding = Recorded("new", pair[1]), {**new.encoding(), "model": str(tmp_path / "moved")}
-    moved.encoding = lambda pooling=None, prompt=None: encoding
+    moved.record = lambda: encoding
     Upgraded(upgraded.index, upgraded.old, moved, 20, folder=tmp_path / "index")
     told = read_upgrade(tmp_path / "index", upgraded.index.encoding)
     assert told["new"]["folder"] == str(tmp_path / "moved")

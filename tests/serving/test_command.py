@@ -16,8 +16,8 @@ import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
-from jaxwhiten.encoding.stream import Run
 from jaxwhiten.errors import ModelError
+from jaxwhiten.views.stream import Run
 from tests.conftest import ONE_DEVICE, ROOT
 from tests.serving.conftest import TEXTS
 

@@ -14,7 +14,7 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import load_code
-from jaxwhiten.encoding.stream import Run
+from jaxwhiten.views import View
 from tests.serving.conftest import PAIRS, TEXTS, served
 
 NAME = "jaxwhiten-tiny"
@@ -242,7 +242,7 @@ class Slow:
     """Batches that wait for permission."""
 
     def __init__(self, monkeypatch):
-        self.go, self.batches, encode = threading.Event(), [], Run.of_tokens
+        self.go, self.batches, encode = threading.Event(), [], View.of_tokens
 
         def slow(run, texts, tokens):
             self.batches.append(list(texts))
@@ -252,7 +252,7 @@ class Slow:
                 raise ValueError("bad")
             return encode(run, texts, tokens)
 
-        monkeypatch.setattr(Run, "of_tokens", slow)
+        monkeypatch.setattr(View, "of_tokens", slow)
 
 
 def until(condition):

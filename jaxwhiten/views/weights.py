@@ -1,4 +1,4 @@
-"""Where the vectors of an encoder come from, so that their space outlives the encoder.
+"""Where vectors come from, so that their space outlives the model.
 
 To hash the weights, or to judge by its vectors whether an encoder is fine-tuned, takes longer than a query. Both are
 done when they are first asked for, by the encoder's engine, or by its folder where the engine is no longer there.
@@ -10,19 +10,19 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from jaxwhiten import io
-from jaxwhiten.encoding.stream import ReadyHead, Run, progress
 from jaxwhiten.engines import Engine, engine_class, engine_for
 from jaxwhiten.errors import JaxwhitenError, NonFiniteError
 from jaxwhiten.head import AUTO, Head
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.space import Origin, VectorSpace
-from jaxwhiten.text import ROLES, BulkTokenizer, prompt_for, uncounted
+from jaxwhiten.text import BulkTokenizer, uncounted
+from jaxwhiten.views.stream import Run, output_of, progress
 from jaxwhiten.whitening import Moments, is_spread, participation_ratio
 
 _numbers = itertools.count()
@@ -49,6 +49,10 @@ class Weights:
         self.number = next(_numbers)
         self._fingerprints: dict[str, str] = {}
         self._ratios: dict[str, float] = {}
+
+    def are_of(self, engine: Engine, tokenizer: BulkTokenizer) -> bool:
+        """Whether these are the weights of an engine and a tokenizer."""
+        return self._engine is engine and self.tokenizer is tokenizer
 
     def release(self) -> None:
         """Holds the engine no longer, if it can be read again."""
@@ -88,14 +92,12 @@ class Weights:
     def _measured(self, head: Head, engine: Engine) -> float:
         from jaxwhiten.datasets import load_sts
 
-        ready = ReadyHead(head, engine.place(head.steps), head.width(self.config))
-        ready = ready.prompted(head.form.prompt or "", self.tokenizer, engine)
-        run = Run(self.tokenizer, engine, {"": ready}, progress(show=False))
+        output = output_of(head, engine, self.tokenizer, head.width(self.config))
+        run = Run(self.tokenizer, engine, {"": output})
         pairs = load_sts("sts_sample").splits["test"]
         with uncounted(), contextlib.suppress(NonFiniteError):
-            return round(
-                participation_ratio(Moments().update(run.of_list([*pairs.sentence1, *pairs.sentence2])[""])), 1
-            )
+            vectors = run.of_list([*pairs.sentence1, *pairs.sentence2], progress(show=False))[""]
+            return round(participation_ratio(Moments().update(vectors)), 1)
         return 0.0
 
 
@@ -113,56 +115,31 @@ class Lease:
         self.weights.release()
 
 
-@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
-class EncoderOrigin(Origin):
-    """The origin of vectors by a head without a code, and a prompt."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class ViewOrigin(Origin):
+    """The origin of vectors by a head without a code, and `about` it all but the fingerprint."""
 
     weights: Weights
     head: Head
-    pooling: str  # the head's name
-    prompt: str | None
-    prompts: Mapping[str, str]
-    model: str
-    max_length: int
-    dtype: str
-    engine: str
-    tuned: bool | None
+    about: VectorSpace
 
     @property
-    def _named(self) -> Head | None:
+    def _unnamed(self) -> Head | None:
         """The head if its name does not say what it is."""
-        return self.head if self.pooling.startswith(AUTO) else None
-
-    @functools.cached_property
-    def _about(self) -> VectorSpace:
-        """The space without its fingerprint."""
-        before, with_prompt = self.head.form.prompt, self.head.form.with_prompt
-        asked = {"": self.prompt, **{role: prompt_for(self.prompts, role) for role in ROLES}}
-        put = {role: before if None in (before, x) else with_prompt(x or "").prompt for role, x in asked.items()}
-        return VectorSpace(
-            model=self.model,
-            dtype=self.dtype,
-            engine=self.engine,
-            tuned=self.tuned,
-            head=self.head.fingerprint,
-            pooling=self.pooling,
-            max_length=self.max_length,
-            prompt=put[""] or "",
-            prompts={role: put[role] or "" for role in ROLES},
-        )
+        return self.head if self.head.name.startswith(AUTO) else None
 
     @functools.cached_property
     def _known(self) -> VectorSpace | None:
         """The space with its fingerprint, if the weights are there."""
-        fingerprint = self.weights.fingerprint(self._named)
-        return None if fingerprint is None else dataclasses.replace(self._about, fingerprint=fingerprint)
+        fingerprint = self.weights.fingerprint(self._unnamed)
+        return None if fingerprint is None else dataclasses.replace(self.about, fingerprint=fingerprint)
 
     def brief(self) -> VectorSpace:
-        return dataclasses.replace(self._about, fingerprint=self.weights.known_fingerprint(self._named))
+        return dataclasses.replace(self.about, fingerprint=self.weights.known_fingerprint(self._unnamed))
 
     def space(self, judged: bool = False) -> VectorSpace:
-        known = self._known or self._about
-        if not judged or self.tuned is not None:
+        known = self._known or self.about
+        if not judged or known.tuned is not None:
             return known
         head = self.head.before_whitening()
         ratio = self.weights.ratio(head)

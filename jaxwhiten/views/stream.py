@@ -1,6 +1,6 @@
 """Blocks of sentences through an engine, in bounded memory.
 
-The host tokenises the next block while the devices work on the current one. Batches are started ahead of the one that
+The host tokenizes the next block while the devices work on the current one. Batches are started ahead of the one that
 is fetched, and halved if they do not fit into the devices' memory.
 """
 
@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import warnings
 from collections.abc import Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxwhiten.arrays import blocks, normalize
-from jaxwhiten.coded import with_code
 from jaxwhiten.engines import length_ladder
 from jaxwhiten.engines.batching import Batch, Found
 from jaxwhiten.engines.engine import Engine
@@ -26,85 +24,76 @@ from jaxwhiten.head import AfterPrompt, Head, Heads, Step
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds
 
-BLOCK = 16_384  # sentences tokenised and sorted together
+BLOCK = 16_384  # sentences tokenized and sorted together
 _FEW = 16  # up to this many sentences are encoded without a progress bar
 _FAILURES = (RuntimeError, MemoryError)  # raised by a batch, in any engine
 
 
-class EncodeOptions(TypedDict, total=False):
-    """The options of `Encoder.encode` except pooling."""
+class Output(NamedTuple):
+    """One head of a forward pass: the texts that it reads, its steps on the devices, and what the host does after."""
 
-    prompt_name: str | None
-    prompt: str | None
-    normalize_embeddings: bool
-    truncate_dim: int | None
-    precision: Any  # a name or a fitted code
-    batch_size: int | None
-    show_progress: bool | None
-    show_progress_bar: bool | None
-    convert_to_numpy: bool
-    convert_to_tensor: bool
-
-
-class ReadyHead(NamedTuple):
-    """A head in use: its steps on the devices, the width of its vectors, and its operations on the host."""
-
-    head: Head
+    form: TextForm
     steps: tuple[Step, ...]
     width: int
-    truncate_dim: int | None = None
-    unit_length: bool = False
-
-    def cut(self, truncate_dim: int | None, unit_length: bool) -> ReadyHead:
-        """This head with vectors truncated and scaled on the host, which needs no other compiled program."""
-        if self.head.code is not None and (truncate_dim is not None or unit_length):
-            raise InputError("Codes can be neither truncated nor normalized: use precision='float32' for vectors.")
-        if truncate_dim is not None and not 1 <= truncate_dim <= self.width:
-            raise InputError(f"truncate_dim={truncate_dim}: the vectors have {self.width} dimensions.")
-        if truncate_dim is None and not unit_length:
-            return self
-        return self._replace(truncate_dim=truncate_dim, unit_length=unit_length)
+    dtype: type[np.generic] = np.float32
+    by_segment: bool = False  # whether a row may hold several sentences
+    truncate: int | None = None
+    unit: bool = False
 
     def empty(self, n: int) -> np.ndarray:
-        """An uninitialised array for n vectors."""
-        return np.empty((n, self.truncate_dim or self.width), self.head.dtype)
+        """An uninitialized array for n vectors."""
+        return np.empty((n, self.truncate or self.width), self.dtype)
 
     def finished(self, found: Found, places: Any, rows: np.ndarray, bad: set[int]) -> np.ndarray:
         """Vectors at these places after truncation and scaling, or codes; `bad` gets the rows that are not finite."""
-        if not (finite := found.finite[places, 0]).all():
+        finite = found.finite[places, 0]
+        if not finite.all():
             bad.update(rows[~finite].tolist())
             return self.empty(len(rows))
-        x = found.vectors[places, : self.truncate_dim]
-        return normalize(x) if self.unit_length else x
-
-    def prompted(self, prompt: str, tokenizer: BulkTokenizer, engine: Engine) -> ReadyHead:
-        """This head with another prompt. The compiled function takes the prompt's length as an argument."""
-        head, steps = self.head.with_prompt(prompt), self.steps
-        if any(isinstance(step, AfterPrompt) for step in steps):
-            form = head.form
-            length = tokenizer.prompt_length(form.prompt, form.lower_case) if form.prompt else 0
-            placed = engine.place(np.int32(length))
-            steps = tuple(AfterPrompt(s.pooling, placed) if isinstance(s, AfterPrompt) else s for s in steps)
-        return self._replace(head=head, steps=steps)
+        x = found.vectors[places, : self.truncate]
+        return normalize(x) if self.unit else x
 
 
-ReadyHeads = Mapping[str, ReadyHead]
+Outputs = Mapping[str, Output]
+
+
+def output_of(
+    head: Head,
+    engine: Engine,
+    tokenizer: BulkTokenizer,
+    width: int,
+    prompt: str | None = None,
+    placed: tuple[Step, ...] | None = None,
+) -> Output:
+    """The output of a head with a prompt, by default its own; `placed` are its steps if they are on the devices.
+
+    The compiled function takes the prompt's length as an argument.
+    """
+    form = head.form if prompt is None else head.form.with_prompt(prompt)
+    steps = engine.place(head.steps) if placed is None else placed
+    if any(isinstance(step, AfterPrompt) for step in steps):
+        length = tokenizer.prompt_length(form.prompt, form.lower_case) if form.prompt else 0
+        length = engine.place(np.int32(length))
+        steps = tuple(AfterPrompt(s.pooling, length) if isinstance(s, AfterPrompt) else s for s in steps)
+    return Output(form, steps, width, head.dtype, head.by_segment)
 
 
 def vectors(
-    engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, bar: Any = None
+    engine: Engine, tokens: TokenIds, outputs: Outputs, max_rows: int | None = None, bar: Any = None
 ) -> dict[str, np.ndarray]:
     """The vectors of all sentences, in their order; NonFiniteError, with all their `rows`, if some are not finite."""
-    n, bad, suspects = len(tokens.lengths), set[int](), set[int]()
-    at_once = engine.at_once(tokens, {name: head.steps for name, head in heads.items()})
-    out = {name: heads[name].finished(found, slice(None), np.arange(n), bad) for name, found in at_once.items()}
-    batched = {name: head for name, head in heads.items() if name not in out}
+    n = len(tokens.lengths)
+    bad = set[int]()
+    suspects = set[int]()
+    at_once = engine.at_once(tokens, {name: output.steps for name, output in outputs.items()})
+    results = {name: outputs[name].finished(x, slice(None), np.arange(n), bad) for name, x in at_once.items()}
+    batched = {name: output for name, output in outputs.items() if name not in results}
     if bar is not None and not batched:
         bar.update(n)
-    out |= {name: head.empty(n) for name, head in batched.items()}
-    for batch, found in batches(engine, tokens, batched, max_rows) if batched else ():
-        for name, x in found.items():
-            out[name][batch.rows] = heads[name].finished(x, batch.vectors, batch.rows, suspects)
+    results |= {name: output.empty(n) for name, output in batched.items()}
+    for batch, of_batch in batches(engine, tokens, batched, max_rows) if batched else ():
+        for name, x in of_batch.items():
+            results[name][batch.rows] = outputs[name].finished(x, batch.vectors, batch.rows, suspects)
         if bar is not None:
             bar.update(len(batch.rows))
     for row in sorted(suspects) if n > 1 else ():  # 0 · NaN is NaN: a sentence may have spoiled others of its batch
@@ -112,20 +101,20 @@ def vectors(
         one = TokenIds(tokens.flat[start : start + tokens.lengths[row]], tokens.lengths[row : row + 1])
         with contextlib.suppress(NonFiniteError):
             for name, (vector,) in vectors(engine, one, batched).items():
-                out[name][row] = vector
+                results[name][row] = vector
             suspects.discard(row)
     if bad | suspects:
         raise NonFiniteError.of_texts(sorted(bad | suspects))
-    return out
+    return results
 
 
 def batches(
-    engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None
+    engine: Engine, tokens: TokenIds, outputs: Outputs, max_rows: int | None = None
 ) -> Iterator[tuple[Batch, dict[str, Found]]]:
     """Batches that together hold every sentence once, each with the result of the engine's `fetch`."""
     check_process()
-    steps = {name: head.steps for name, head in heads.items()}
-    segments = all(head.head.by_segment for head in heads.values())
+    steps = {name: output.steps for name, output in outputs.items()}
+    segments = all(output.by_segment for output in outputs.values())
     started: collections.deque[tuple[Batch, Any]] = collections.deque()
     plan = list(engine.layout.plan(tokens.lengths, max_rows, segments=segments))
     for planned in plan:
@@ -175,33 +164,33 @@ def _smaller(engine: Engine, batch: Batch, tokens: TokenIds, error: Exception) -
     return parts
 
 
-@dataclasses.dataclass
 class Run:
     """Texts through tokenizer and engine for some heads; heads of one form of text share a forward pass."""
 
-    tokenizer: BulkTokenizer
-    engine: Engine
-    heads: ReadyHeads
-    bar: Any
-    max_rows: int | None = None
+    def __init__(self, tokenizer: BulkTokenizer, engine: Engine, outputs: Outputs):
+        self.tokenizer = tokenizer
+        self.engine = engine
+        self.outputs = outputs
+        by_form = collections.defaultdict[TextForm, dict[str, Output]](dict)
+        for name, output in outputs.items():
+            by_form[output.form][name] = output
+        self._by_form = dict(by_form)
 
-    def __post_init__(self) -> None:
-        if self.max_rows is not None and self.max_rows < 1:
-            raise InputError(f"batch_size={self.max_rows}: expected at least 1.")
-        self._by_form = collections.defaultdict[TextForm, dict[str, ReadyHead]](dict)
-        for name, head in self.heads.items():
-            self._by_form[head.head.form][name] = head
-
-    def in_blocks(self, texts: Iterator[list[str]]) -> Iterator[dict[str, Any]]:
-        """The vectors of each block; the next block is tokenised meanwhile."""
-        pool, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
+    def in_blocks(
+        self, texts: Iterator[list[str]], bar: Any, max_rows: int | None = None
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """The vectors of each block; the next block is tokenized meanwhile."""
+        _check_rows(max_rows)
+        pool = ThreadPoolExecutor(1, thread_name_prefix="tokenize")
+        wait = True
+        first = 0
         try:
-            upcoming, first = pool.submit(self._next, texts), 0
-            with self.bar:
-                while (read := upcoming.result()) is not None:
+            upcoming = pool.submit(self._next, texts)
+            with bar:
+                while (block := upcoming.result()) is not None:
                     upcoming = pool.submit(self._next, texts)
-                    yield self.of_tokens(*read, first)
-                    first += len(read[0])
+                    yield self.of_tokens(*block, first, bar, max_rows)
+                    first += len(block[0])
         except KeyboardInterrupt:
             wait = False  # the sentences may come from a pipe that stays silent
             raise
@@ -211,43 +200,49 @@ class Run:
     def warm_up(self, longest: int) -> None:
         """Compiles the programs for one sentence of up to `longest` tokens."""
         for length in length_ladder(min(longest, self.tokenizer.max_length)):
-            vectors(self.engine, TokenIds(np.zeros(length, np.int32), np.array([length])), self.heads)
+            vectors(self.engine, TokenIds(np.zeros(length, np.int32), np.array([length])), self.outputs)
 
-    def of_list(self, sentences: list[str]) -> dict[str, np.ndarray]:
-        """The vectors of a list of sentences, block by block. A single block is tokenised without another thread."""
+    def of_list(self, sentences: list[str], bar: Any, max_rows: int | None = None) -> dict[str, np.ndarray]:
+        """The vectors of a list of sentences, block by block. A single block is tokenized without another thread."""
+        if max_rows is not None:
+            _check_rows(max_rows)
         if len(sentences) <= BLOCK:
-            with self.bar:
-                return self.of_tokens(sentences, self.tokens(sentences))
-        out = {name: head.empty(len(sentences)) for name, head in self.heads.items()}
+            with bar:
+                return self.of_tokens(sentences, self.tokens(sentences), 0, bar, max_rows)
+        results = {name: output.empty(len(sentences)) for name, output in self.outputs.items()}
         parts = list(blocks(len(sentences), BLOCK))
-        for part, block in zip(parts, self.in_blocks(sentences[part] for part in parts), strict=True):
+        of_parts = self.in_blocks((sentences[part] for part in parts), bar, max_rows)
+        for part, block in zip(parts, of_parts, strict=True):
             for name, x in block.items():
-                out[name][part] = x
-        return {name: with_code(x, self.heads[name].head.code) for name, x in out.items()}
+                results[name][part] = x
+        return results
 
     def _next(self, texts: Iterator[list[str]]) -> tuple[list[str], list[TokenIds]] | None:
         """The next block, and its tokens in every form; None after the last block."""
         block = next(texts, None)
         return None if block is None else (block, self.tokens(block))
 
-    @property
-    def forms(self) -> list[TextForm]:
-        """The forms of text that the heads read."""
-        return list(self._by_form)
-
     def tokens(self, texts: list[str]) -> list[TokenIds]:
         """The token ids of texts, in every form."""
         return [self.tokenizer(texts, form) for form in self._by_form]
 
-    def of_tokens(self, texts: list[str], tokens: list[TokenIds], first: int = 0) -> dict[str, Any]:
+    def of_tokens(
+        self, texts: list[str], tokens: list[TokenIds], first: int = 0, bar: Any = None, max_rows: int | None = None
+    ) -> dict[str, np.ndarray]:
         """The vectors of texts with their `tokens`; the first text has number `first`, and texts are for messages."""
-        out: dict[str, Any] = {}
+        results: dict[str, np.ndarray] = {}
         try:
-            for number, (group, of_form) in enumerate(zip(self._by_form.values(), tokens, strict=True)):
-                out |= vectors(self.engine, of_form, group, self.max_rows, self.bar if number == 0 else None)
+            for group, of_form in zip(self._by_form.values(), tokens, strict=True):
+                results |= vectors(self.engine, of_form, group, max_rows, bar)
+                bar = None  # each text counts once
         except NonFiniteError as error:
             raise NonFiniteError.of_texts(error.rows, texts, first) from None
-        return {name: with_code(out[name], head.head.code) for name, head in self.heads.items()}
+        return results
+
+
+def _check_rows(max_rows: int | None) -> None:
+    if max_rows is not None and max_rows < 1:
+        raise InputError(f"batch_size={max_rows}: expected at least 1.")
 
 
 class _NoBar(contextlib.nullcontext[Any]):

@@ -1,0 +1,93 @@
+"""What all views of a model share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxwhiten.engines import Engine
+from jaxwhiten.errors import InputError, MismatchError, ModelError
+from jaxwhiten.head import Tables, longest_text
+from jaxwhiten.models import EncoderConfig
+from jaxwhiten.text import BulkTokenizer
+from jaxwhiten.views.weights import Lease, Weights
+
+if TYPE_CHECKING:
+    from jaxwhiten.models import TransformerEncoder
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Core:
+    """A model in an engine with its tokenizer, and what is known of both.
+
+    `tuned` is whether the model is fine-tuned for similarity, as the caller or the folder specifies. A named pooling
+    replaces the whole head if `bare`, else its pooling. The lease is made for the engine and the tokenizer. A core
+    with a source can be pickled and deep-copied, as the place of its files.
+    """
+
+    engine: Engine
+    tokenizer: BulkTokenizer
+    config: EncoderConfig
+    name: str
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tables: Tables = dataclasses.field(default_factory=Tables)
+    tuned: bool | None = None
+    bare: bool = False
+    source: Callable[[], Core] | None = None  # reads the model again, elsewhere
+    lease: Lease = None  # type: ignore[assignment]  # made after the fields
+
+    def __post_init__(self) -> None:
+        if self.lease is not None and self.lease.weights.are_of(self.engine, self.tokenizer):
+            return
+        if self.lease is not None:  # another engine or tokenizer than that of the source
+            object.__setattr__(self, "source", None)
+        weights = Weights(self.engine, self.tokenizer, self.config)
+        object.__setattr__(self, "lease", Lease(weights))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.source is None:
+            raise InputError("An encoder cannot be pickled or deep-copied: save it, and load its folder there.")
+        known = {name: getattr(self, name) for name in ("name", "prompts", "tables", "tuned", "bare")}
+        return _read_again, (self.source, known, self.weights.fingerprint(None))
+
+    @property
+    def weights(self) -> Weights:
+        """What vectors know of this model; it outlives the model."""
+        return self.lease.weights
+
+    @property
+    def max_length(self) -> int:
+        """The tokens of a text, special tokens included, before it is truncated."""
+        return self.tokenizer.max_length
+
+    def model(self) -> TransformerEncoder:
+        """The Flax module, sharing its parameters."""
+        module: TransformerEncoder = self.engine.model()
+        return module
+
+
+def _read_again(source: Callable[[], Core], known: Mapping[str, Any], fingerprint: str) -> Core:
+    """An unpickled core; MismatchError if its folder holds another model by now."""
+    core = dataclasses.replace(source(), **known)
+    if core.weights.fingerprint(None) != fingerprint:
+        raise MismatchError(
+            f"{core.name}: its files are not those of the encoder that was pickled: use the same files there."
+        )
+    return core
+
+
+def tokenizer_for(model: Any, folder: Path, max_length: int | None = None) -> BulkTokenizer:
+    """A model's tokenizer, checked against the model; its length is by default the folder's."""
+    config = model.config
+    max_length = longest_text(folder, config) if max_length is None else max_length
+    if not 3 <= max_length <= config.longest_input:
+        raise InputError(f"max_length={max_length}: this model reads 3 to {config.longest_input} tokens.")
+    tokenizer = BulkTokenizer(folder, max_length, config.vocab_size, special_tokens=model.special_tokens)
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ModelError(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} entries, the model's embedding {config.vocab_size}"
+            " rows; the two do not match."
+        )
+    return tokenizer

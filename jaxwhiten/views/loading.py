@@ -1,0 +1,195 @@
+"""Views made of a model folder, or of a model in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxwhiten.engines import DEFAULT, FASTEST, Engine, chosen, engine_class, engine_for, recorded
+from jaxwhiten.head import (
+    AUTO,
+    Head,
+    Normalize,
+    PoolingWarning,
+    Quantise,
+    Settings,
+    Tables,
+    Truncate,
+    canonical,
+    longest_text,
+    read_head,
+    says_head,
+)
+from jaxwhiten.metrics.similarity import SIMILARITIES
+from jaxwhiten.models import EncoderConfig, folders
+from jaxwhiten.text import prompt_named
+from jaxwhiten.views.core import Core, tokenizer_for
+from jaxwhiten.views.view import View
+from jaxwhiten.views.weights import reader
+
+if TYPE_CHECKING:
+    from jaxwhiten.models import TransformerEncoder
+
+
+def load_view(
+    model: str | Path,
+    *,
+    pooling: str = AUTO,
+    bare: bool = False,
+    max_length: int | None = None,
+    dtype: str | None = None,
+    revision: str | None = None,
+    prompts: Mapping[str, str] | None = None,
+    default_prompt_name: str | None = None,
+    truncate_dim: int | None = None,
+    device: Any = None,
+    engine: str = FASTEST,
+    tuned: bool | None = None,
+) -> tuple[View, Settings]:
+    """The view of a model folder or hub id, and the settings of the folder with those of the caller.
+
+    The arguments and the errors are those of `Encoder.from_pretrained`.
+    """
+    folder = folders.resolve_folder(model, revision=revision)
+    pooling = canonical(pooling)
+    dtype = dtype or "float32"
+    engine = chosen(engine, folder, dtype, device)
+    module, config, weights_folder = engine_class(engine).load(folder, dtype)
+    settings, head = read_parts(folder, config, str(model), pooling, bare)
+    settings = dataclasses.replace(
+        settings,
+        prompts={**settings.prompts, **(prompts or {})},
+        default_prompt_name=default_prompt_name or settings.default_prompt_name,
+        truncate_dim=settings.truncate_dim if truncate_dim is None else truncate_dim,
+        tuned=settings.tuned if tuned is None else tuned,
+    )
+    max_length = longest_text(weights_folder, config) if max_length is None else max_length
+    view = make_view(
+        module,
+        weights_folder if folders.has_tokenizer(weights_folder) else folder,
+        pooling="mean" if pooling == AUTO else pooling.removeprefix(f"{AUTO}:"),
+        max_length=max_length,
+        name=str(model),
+        head=head,
+        prompts=settings.prompts,
+        default_prompt_name=settings.default_prompt_name,
+        engine=engine_for(engine, module, max_length, device, dtype, folder),
+        tuned=settings.tuned,
+        bare=bare,
+        source=functools.partial(
+            load_core,
+            str(Path(model).resolve()) if Path(model).is_dir() else str(model),
+            max_length=max_length,
+            dtype=dtype,
+            revision=revision,
+            device=device,
+            engine=engine,
+        ),
+    )
+    view.core.weights.read = reader(engine, folder, weights_folder, max_length, device, dtype)
+    if settings.truncate_dim is not None:
+        view = view.then(Truncate(settings.truncate_dim))
+    if head is not None and pooling != AUTO:
+        view = view.with_pooling(pooling)
+    return view, settings
+
+
+def load_core(model: str, *, max_length: int, dtype: str, revision: str | None, device: Any, engine: str) -> Core:
+    """The core of `load_view`, which reads no head."""
+    view, _ = load_view(
+        model,
+        pooling="mean",
+        bare=True,
+        max_length=max_length,
+        dtype=dtype,
+        revision=revision,
+        device=device,
+        engine=engine,
+    )
+    return view.core
+
+
+def recorded_view(encoding: Mapping[str, Any], *, engine: str | None = None) -> View:
+    """The view of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling."""
+    return load_view(**recorded_options(encoding, engine=engine))[0]
+
+
+def recorded_options(encoding: Mapping[str, Any], *, bare: bool = True, engine: str | None = None) -> dict[str, Any]:
+    """The arguments of `load_view` for the record of an encoding; by default the engine gives the recorded vectors."""
+    options = {name: encoding.get(name) for name in ("max_length", "dtype", "tuned")}
+    pooling = encoding.get("pooling") or AUTO
+    return {"model": encoding["model"], "pooling": pooling, "bare": bare, **options} | {
+        "engine": engine or recorded(encoding)
+    }
+
+
+def make_view(
+    model: TransformerEncoder,
+    tokenizer_folder: str | Path,
+    *,
+    pooling: str = "mean",
+    max_length: int | None = None,
+    name: str = "",
+    head: Head | None = None,
+    prompts: Mapping[str, str] | None = None,
+    default_prompt_name: str | None = None,
+    device: Any = None,
+    engine: str | Engine = DEFAULT,
+    tuned: bool | None = None,
+    bare: bool = False,
+    source: Callable[[], Core] | None = None,
+) -> View:
+    """The view of a model in memory; the arguments are those of `Encoder`, and `bare` and `source` those of `Core`."""
+    tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
+    if isinstance(engine, str):
+        engine = engine_for(engine, model, tokenizer.max_length, device)
+    core = Core(
+        engine=engine,
+        tokenizer=tokenizer,
+        config=model.config,
+        name=name or str(tokenizer_folder),
+        prompts=dict(prompts or {}),
+        tables=Tables(tokenizer.mask_token_id, {}),
+        tuned=tuned,
+        bare=bare,
+        source=source,
+    )
+    head = head or Head.named(pooling, core.tables)
+    if default_prompt_name is not None:
+        head = head.with_prompt(prompt_named(core.prompts, default_prompt_name))
+    return View.of(core, head)
+
+
+def read_parts(
+    folder: Path, config: EncoderConfig, name: str, pooling: str, bare: bool
+) -> tuple[Settings, Head | None]:
+    """The settings and the head of a folder, which messages call `name`.
+
+    If a pooling is named `bare`, or the folder has no head, settings that belong to a head are left out.
+    """
+    settings = Settings.read(folder)
+    if settings.similarity_fn_name not in SIMILARITIES:  # a folder may name a similarity of multi-vector models
+        settings = dataclasses.replace(settings, similarity_fn_name=None)
+    if says_head(folder) and (pooling.startswith(AUTO) or not bare):
+        head = read_head(folder, config)
+        if settings.truncate_dim is not None:
+            settings = dataclasses.replace(settings, truncate_dim=min(settings.truncate_dim, head.width(config)))
+        if settings.similarity_fn_name not in (None, "cosine") and not isinstance(head.steps[-1], Normalize | Quantise):
+            warnings.warn(
+                f"{name} specifies the similarity {settings.similarity_fn_name!r}, and its vectors are not of unit"
+                " length: scores of pairs use it, but searches and codes rank by cosine.",
+                stacklevel=4,
+            )
+        return settings, head
+    if pooling == AUTO:
+        warnings.warn(
+            f"{name} specifies no pooling: using the mean. Encoders not fine-tuned for similarity often do better with"
+            " pooling='first_last_avg'; pooling='mean' silences this.",
+            PoolingWarning,
+            stacklevel=4,
+        )
+    return dataclasses.replace(settings, default_prompt_name=None, truncate_dim=None), None

@@ -1,0 +1,397 @@
+"""The value that says which vectors a text gets.
+
+    view = Encoder.from_pretrained("sentence-transformers/all-MiniLM-L6-v2").documents
+    vectors = view(["A man plays a guitar."])  # float32 [1, 384], which knows view.space
+
+Encoders, indexes, servers, runners and scores hold views. Each method that changes something returns another view of
+the same model, which shares its weights and compiled programs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxwhiten.coded import with_code
+from jaxwhiten.codes import Code, check_whitened
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.head import AUTO, Head, Normalize, Quantise, Step, Truncate, Whiten, canonical
+from jaxwhiten.space import Origin, VectorSpace, check_space, with_space
+from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks
+from jaxwhiten.views.core import Core
+from jaxwhiten.views.stream import BLOCK, Output, Run, output_of, progress
+from jaxwhiten.views.weights import ViewOrigin
+from jaxwhiten.whitening import Moments, Whitening
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class View:
+    """Texts in, vectors of one space out.
+
+    >>> view = Encoder.from_pretrained("jaxwhiten-tiny").documents
+    >>> view(["A dog runs.", "It rains."]).shape
+    (2, 256)
+
+    Attributes:
+      core: Engine, tokenizer and configuration, which all views of a model share.
+      head: The steps after the hidden states; the last one may be a code.
+      prompt: The text in front of every text; `View.of` has the head's own.
+      truncate: Columns kept of every vector; None for all.
+      unit: Whether the vectors are scaled to unit length.
+    """
+
+    core: Core
+    head: Head
+    prompt: str = ""
+    truncate: int | None = None
+    unit: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    @classmethod
+    def of(cls, core: Core, head: Head) -> View:
+        """The view with the head's own prompt; `ModelError` if a step does not fit the model."""
+        view = cls(core, head, head.form.prompt or "")
+        _ = view.width
+        return view
+
+    def __call__(
+        self, texts: str | Texts, *, batch_size: int | None = None, show_progress: bool | None = None
+    ) -> np.ndarray:
+        """The vectors of texts, float32 [n, d], or a `CodedArray` [n, bytes] after a code; they know their space.
+
+        Args:
+          texts: Strings in any container of `jaxwhiten.text.as_texts`; or one, which gives one row without the first
+            axis.
+          batch_size: Maximum texts per batch; by default a token budget decides.
+          show_progress: True or False; None shows a bar on a terminal if encoding takes over a second.
+        """
+        alone = isinstance(texts, str)
+        sentences = as_texts([texts] if alone else texts)
+        vectors = self._run.of_list(sentences, progress(sentences, show_progress), batch_size)[""]
+        return self._marked(vectors[0] if alone else vectors)
+
+    def blocks(
+        self,
+        texts: Texts,
+        *,
+        block_size: int = BLOCK,
+        batch_size: int | None = None,
+        show_progress: bool | None = None,
+    ) -> Iterator[np.ndarray]:
+        """The vectors of texts, which are read lazily, at most two blocks ahead; each block is as of a call."""
+        for results in together({"": self}, texts, block_size, batch_size, show_progress):
+            yield results[""]
+
+    def moments(self, texts: Texts, *, show_progress: bool | None = None) -> Moments:
+        """Moments of the vectors of texts, read once in bounded memory."""
+        total = Moments()
+        for results in self._run.in_blocks(text_blocks(texts, BLOCK), progress(texts, show_progress)):
+            x = results[""]
+            total.merge(Moments().update(x if self.code is None else self.code.decode(x)))
+        total.provenance = self.record()
+        return total
+
+    def tokens(self, texts: list[str]) -> TokenIds:
+        """The token ids of texts, with the prompt."""
+        return self.core.tokenizer(texts, self.form)
+
+    def of_tokens(self, texts: list[str], tokens: TokenIds) -> np.ndarray:
+        """The vectors of texts with their `tokens`; the texts themselves are for messages."""
+        return self._marked(self._run.of_tokens(texts, [tokens])[""])
+
+    def warm_up(self, longest: int = 64) -> View:
+        """Compiles the programs for one text of up to `longest` tokens; returns itself."""
+        self._run.warm_up(longest)
+        return self
+
+    # What the vectors are.
+
+    @functools.cached_property
+    def code(self) -> Code | None:
+        """The code at the end, or None."""
+        return self.head.code
+
+    @functools.cached_property
+    def form(self) -> TextForm:
+        """How texts are written before they are tokenized; InputError if the head's template takes no prompt."""
+        return self.head.form.with_prompt(self.prompt)
+
+    @functools.cached_property
+    def width(self) -> int:
+        """Columns of the head's vectors, or bytes of its codes; `ModelError` if a step does not fit the model."""
+        try:
+            return self.head.width(self.core.config)
+        except ModelError as error:
+            raise ModelError(f"{self.core.name}: {error}") from error
+
+    @property
+    def dimension(self) -> int:
+        """Columns of the vectors, or bytes of the codes."""
+        return self.truncate or self.width
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A hash of weights, configuration, tokenizer and head; equal for equal views wherever they came from."""
+        return str(self.core.weights.fingerprint(self.head if self.head.name.startswith(AUTO) else None))
+
+    @functools.cached_property
+    def space(self) -> VectorSpace:
+        """The space of the vectors; after a code, of the vectors that it represents, with the code's name."""
+        return self._space(judged=False)
+
+    def record(self) -> dict[str, Any]:
+        """The record of `space`, which an index or a whitening stores, and which must agree when it is used.
+
+        It tells whether the model is fine-tuned for similarity, even if sentences must be encoded for that.
+        """
+        return self._space(judged=True).record()
+
+    @property
+    def tuned(self) -> bool:
+        """Whether the model is fine-tuned for similarity: as specified or recorded, or by its vectors.
+
+        The vectors are those of the 780 sentences that ship with the package, before a whitening, which spreads the
+        vectors of any encoder. The user's own texts would be a worse test: texts of one subject spread out less.
+        """
+        return bool(self._space(judged=True).tuned)
+
+    def _space(self, judged: bool) -> VectorSpace:
+        space = dataclasses.replace(self.origin.space(judged), dimension=self.floats.dimension)
+        if self.code is None:
+            return space
+        return dataclasses.replace(space, code=f"{self.code.name}-{self.code.nbytes}-{self.fingerprint[:8]}")
+
+    @functools.cached_property
+    def origin(self) -> Origin:
+        """Where the vectors come from; of codes, the vectors that they represent."""
+        head = self.floats.head
+        about = VectorSpace(
+            model=self.core.name,
+            dtype=self.core.engine.dtype,
+            engine=self.core.engine.name,
+            tuned=self.core.tuned,
+            head=head.fingerprint,
+            pooling=head.name,
+            max_length=self.core.max_length,
+            prompt=_shown(head, self.prompt),
+            prompts={role: _shown(head, prompt_for(self.core.prompts, role)) for role in ROLES},
+        )
+        return ViewOrigin(self.core.weights, head, about)
+
+    def check_fitted(self, fitted: Whitening | Code, where: str = "the whitening", role: str | None = None) -> None:
+        """Raises `MismatchError` if a whitening or code was, by its provenance, fitted on vectors of another space.
+
+        With a `role`, `"query"` or `"document"`, it must have been fitted on texts with the prompt of this role;
+        without, any prompt of this model will do. Another maximum length is a warning.
+        """
+        origin = fitted.origin
+        if origin is None:
+            expected = VectorSpace()
+            space = VectorSpace(dimension=self.dimension)
+        else:
+            expected = origin.space()
+            space = self.space
+        if origin is not None and role is not None:
+            space = self.in_role(role).space
+        elif origin is not None and expected.prompt in (space.prompts or {}).values():
+            space = self.with_prompt(str(expected.prompt)).space
+        expected = dataclasses.replace(expected, dimension=fitted.n_features_in_)
+        check_space(where, expected, space, "refit it", tolerated=("max_length",))
+
+    # Other views of the model.
+
+    def with_prompt(self, text: str) -> View:
+        """With another text in front of every text; the same view each time."""
+        if text == self.prompt:
+            return self
+        if text not in self._prompted:
+            self._prompted[text] = self._with(prompt=text)
+        return self._prompted[text]
+
+    @functools.cached_property
+    def _prompted(self) -> dict[str, View]:
+        return {}
+
+    @functools.cached_property
+    def _pooled(self) -> dict[str, View]:
+        return {}
+
+    def in_role(self, role: str | None) -> View:
+        """With the model's prompt of a `"query"` or a `"document"`; itself if neither has one, or for no role."""
+        prompt = None if role is None else prompt_for(self.core.prompts, role)
+        return self if prompt is None else self.with_prompt(prompt)
+
+    def with_pooling(self, name: str) -> View:
+        """With another pooling, a name of `jaxwhiten.POOLINGS`; whitening and code are omitted, with a warning.
+
+        The later steps of the head stay otherwise, unless the core is `bare`. `"auto"` is the head's own pooling.
+        """
+        name = canonical(name)
+        if name == self.head.name:
+            return self
+        if name not in self._pooled:
+            self._pooled[name] = self.with_head(self._pooled_head(name))
+        return self._pooled[name]
+
+    def _pooled_head(self, name: str) -> Head:
+        if name == AUTO:
+            raise InputError("Pooling 'auto' cannot be resolved here: specify one, or load the folder with 'auto'.")
+        head = Head.named(name.removeprefix(f"{AUTO}:"), self.core.tables)
+        if not self.core.bare or name.startswith(AUTO):
+            head = self.head.with_pooling(head, self.core.config)
+        return head
+
+    def with_head(self, head: Head) -> View:
+        """With another head, and its own prompt in place of the present head's own; checked as in `of`."""
+        own = self.prompt == (self.head.form.prompt or "")
+        view = self._with(head=head, prompt=(head.form.prompt or "") if own else self.prompt)
+        _ = view.width
+        return view
+
+    def then(self, *steps: Step) -> View:
+        """With further steps on vectors, such as `jaxwhiten.head.Truncate(64)`."""
+        cut = [] if self.truncate is None else [Truncate(self.truncate)]
+        unit = [Normalize()] if self.unit else []
+        return self._with(truncate=None, unit=False).with_head(self.head.then(*cut, *unit, *steps))
+
+    def with_whitening(self, whitening: Whitening, *, normalize: bool = True, where: str = "the whitening") -> View:
+        """Followed by a fitted whitening of these vectors, and unit length if asked.
+
+        MismatchError if it was fitted on vectors of another model, pooling or width; `where` names it in messages.
+        """
+        self.check_fitted(whitening, where)
+        unit = [Normalize()] if normalize else []
+        return self.then(Whiten.of(whitening), *unit)
+
+    def with_code(self, code: Code) -> View:
+        """Followed by a fitted code of the vectors of `floats`; MismatchError as in `with_whitening`."""
+        self.floats.check_fitted(code, "the code")
+        check_whitened(code, self.floats.head.whitening)
+        return self.floats.then(Quantise.of(code))
+
+    def cut(self, truncate: int | None, unit: bool) -> View:
+        """With vectors truncated and scaled on the host, which needs no other compiled program."""
+        if truncate is None and not unit:
+            return self
+        if self.code is not None:
+            raise InputError("Codes can be neither truncated nor normalized: use precision='float32' for vectors.")
+        if truncate is not None and not 1 <= truncate <= self.width:
+            raise InputError(f"truncate_dim={truncate}: the vectors have {self.width} dimensions.")
+        return self._with(truncate=truncate, unit=unit)
+
+    @property
+    def floats(self) -> View:
+        """Without the final code, as queries are encoded for coded documents; itself if there is none."""
+        return self if self.code is None else self._floats
+
+    @functools.cached_property
+    def _floats(self) -> View:
+        return self.with_head(self.head.without_code())
+
+    @property
+    def documents(self) -> View:
+        """Of documents: with their prompt."""
+        return self.in_role("document")
+
+    @property
+    def queries(self) -> View:
+        """Of queries for the documents: with their prompt, and without a code."""
+        return self.floats.in_role("query")
+
+    @property
+    def raw(self) -> View:
+        """Up to the whitening, or else the code, for vectors to fit them on; itself if there is neither."""
+        return self.floats if self.head.whitening is None else self.with_head(self.head.before_whitening())
+
+    def over(self, core: Core) -> View:
+        """The same view of another core."""
+        return self._with(core=core)
+
+    # How vectors are computed.
+
+    @functools.cached_property
+    def placed(self) -> tuple[Step, ...]:
+        """The steps of the head on the devices."""
+        steps: tuple[Step, ...] = self.core.engine.place(self.head.steps)
+        return steps
+
+    @functools.cached_property
+    def output(self) -> Output:
+        """The part of this view in a forward pass, which it may share with others."""
+        output = output_of(
+            self.head, self.core.engine, self.core.tokenizer, self.width, prompt=self.prompt, placed=self.placed
+        )
+        return output._replace(truncate=self.truncate, unit=self.unit)
+
+    @functools.cached_property
+    def _run(self) -> Run:
+        return Run(self.core.tokenizer, self.core.engine, {"": self.output})
+
+    def _marked(self, vectors: np.ndarray) -> np.ndarray:
+        """Vectors, or codes, that know their space."""
+        if self.code is None:
+            return with_space(vectors, self.origin)
+        return with_code(vectors, self.code, self.origin)
+
+    def _with(self, **changes: Any) -> View:
+        """A view with other fields; steps on the devices are shared by views of one head and engine."""
+        view = dataclasses.replace(self, **changes)
+        if view.head is self.head and view.core.engine is self.core.engine:
+            view.__dict__["width"] = self.width
+            view.__dict__["placed"] = self.placed
+        return view
+
+
+def _shown(head: Head, prompt: str | None) -> str:
+    """The prompt in the record of a space: None is the head's own, and a template of the head takes none."""
+    own = head.form.prompt
+    if own is None:
+        return ""
+    return own if prompt is None else prompt
+
+
+def together(
+    views: Mapping[str, View],
+    texts: Texts,
+    block_size: int = BLOCK,
+    batch_size: int | None = None,
+    show_progress: bool | None = None,
+) -> Iterator[dict[str, np.ndarray]]:
+    """The vectors of several views of one core by name, block by block; views of one form share a forward pass."""
+    run = _run_of(views)
+    if block_size < 1:
+        raise InputError(f"block_size={block_size}: expected at least 1.")
+    for results in run.in_blocks(text_blocks(texts, block_size), progress(texts, show_progress), batch_size):
+        yield {name: view._marked(results[name]) for name, view in views.items()}
+
+
+def at_once(
+    views: Mapping[str, View], texts: Texts, batch_size: int | None = None, show_progress: bool | None = None
+) -> dict[str, np.ndarray]:
+    """`together` for texts that are there, as a whole."""
+    sentences = as_texts(texts)
+    results = _run_of(views).of_list(sentences, progress(sentences, show_progress), batch_size)
+    return {name: view._marked(results[name]) for name, view in views.items()}
+
+
+def _run_of(views: Mapping[str, View]) -> Run:
+    core = next(iter(views.values())).core
+    return Run(core.tokenizer, core.engine, {name: view.output for name, view in views.items()})
+
+
+class Views(NamedTuple):
+    """The views of texts for an index: of its documents, and of queries for them, neither with a code."""
+
+    documents: View
+    queries: View
+
+    @classmethod
+    def of(cls, view: View) -> Views:
+        """The views of the roles, each with its prompt."""
+        return cls(view.floats.documents, view.queries)
