@@ -17,8 +17,9 @@ from jaxwhiten.shapes import Float, Float32, Float64, Int, UInt8
 
 _SAMPLES, _STEPS, _STEPS_AFTER = 1 << 14, 12, 3  # normal vectors; steps of Lloyd's algorithm from scratch, and after
 _ROWS = 512  # rows at a time: their scores stay in the cache
-# The squared error along an axis counts with this power of its variance. Scores are products with queries, which vary
-# like the vectors, so that an error along an axis of much variance changes more scores.
+# With a bit per axis or more, the squared error along an axis counts with this power of its variance. Scores are products
+# with queries, which vary like the vectors, so that an error along an axis of much variance changes more scores. With
+# fewer bits, it was seen to cost half a point of MRR@10.
 _POWER = 0.3
 
 
@@ -73,7 +74,8 @@ def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: i
     """
     from scipy.special import ndtri
 
-    scales = (variances / variances[0]) ** (_POWER / 2)
+    power = _POWER if groups * bits >= len(variances) else 0.0
+    scales = (variances / variances[0]) ** (power / 2)
     group = deal(variances * scales**2, groups, bits)
     scales = scales[: len(group)].astype(np.float32)
     normalized = variances[: len(group)] / variances[: len(group)].sum()
