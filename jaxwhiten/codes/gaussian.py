@@ -17,9 +17,9 @@ from jaxwhiten.shapes import Float, Float32, Float64, Int, UInt8
 
 _SAMPLES, _STEPS, _STEPS_AFTER = 1 << 14, 12, 3  # normal vectors; steps of Lloyd's algorithm from scratch, and after
 _ROWS = 512  # rows at a time: their scores stay in the cache
-# With a bit per axis or more, the squared error along an axis counts with this power of its variance. Scores are products
-# with queries, which vary like the vectors, so that an error along an axis of much variance changes more scores. With
-# fewer bits, it was seen to cost half a point of MRR@10.
+# With a bit per axis or more, the squared error along an axis counts with this power of its variance. Scores are
+# products with queries, which vary like the vectors, so that an error along an axis of much variance changes more
+# scores. With fewer bits, it was seen to cost half a point of MRR@10.
 _POWER = 0.3
 
 

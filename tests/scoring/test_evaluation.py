@@ -229,7 +229,8 @@ TWO_FORMS = ", which allows for choosing among 2 forms on the same data"
         ([row("whitened", 400, -1.0, -2.5, -0.1)], "Whitened: loses, -1.00 (-2.50 to -0.10)."),
         (
             [row("int8", 100, 0.0, -0.1, 0.1), row("code", 50, -3.0, -9.0, 2.0)],
-            f"Int8 of 100 bytes, 1/4 of float32, loses nothing, or less than 1 point: +0.00 (-0.10 to +0.10){TWO_FORMS}.",
+            "Int8 of 100 bytes, 1/4 of float32, loses nothing, or less than 1 point:"
+            f" +0.00 (-0.10 to +0.10){TWO_FORMS}.",
         ),
         (
             [row("int8", 100, 0.0, -0.1, 0.1), row("code", 50, 3.0, 1.0, 5.0)],
