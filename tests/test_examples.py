@@ -15,7 +15,7 @@ import pytest
 import jaxwhiten.training
 
 PACKAGES = ["", ".codes", ".datasets", ".encoding", ".errors", ".export", ".head", ".io", ".losses", ".metrics"]
-PACKAGES += [".metrics.bootstrap", ".models", ".scoring", ".search", ".training", ".whitening"]
+PACKAGES += [".metrics.bootstrap", ".models", ".scoring", ".search", ".training", ".views", ".whitening"]
 
 
 def _public(package):

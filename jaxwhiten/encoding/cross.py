@@ -26,8 +26,8 @@ from jaxwhiten.head.steps import read_optional
 from jaxwhiten.models import PairClassifier, load_pair_classifier, save_pair_classifier
 from jaxwhiten.shapes import Float32, Int
 from jaxwhiten.text import SIDES, Texts, as_rows, as_texts
-from jaxwhiten.views import BLOCK, progress, tokenizer_for
-from jaxwhiten.views.stream import Output, vectors
+from jaxwhiten.views.core import tokenizer_for
+from jaxwhiten.views.stream import BLOCK, Output, progress, vectors
 
 # By the last part of PyTorch's name: the full name, and the function.
 _ACTIVATIONS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {

@@ -31,8 +31,7 @@ from jaxwhiten.head import Head, Normalize, at_pooling
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.shapes import Float, Float32, Float64
 from jaxwhiten.text import BulkTokenizer, Texts, TokenIds, text_blocks
-from jaxwhiten.views import BLOCK, progress
-from jaxwhiten.views.stream import vectors
+from jaxwhiten.views.stream import BLOCK, progress, vectors
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 
 SENTENCES = 20_000  # of a corpus, drawn at random, that the teacher encodes

@@ -32,8 +32,10 @@ from jaxwhiten.models import EncoderConfig
 from jaxwhiten.shapes import Float, Float32
 from jaxwhiten.space import Origin, VectorSpace
 from jaxwhiten.text import BulkTokenizer, Texts, as_texts, in_role, prompt_for, prompt_named, text_blocks
-from jaxwhiten.views import BLOCK, View, at_once, together
+from jaxwhiten.views import View
 from jaxwhiten.views.loading import load_view, make_view, recorded_options
+from jaxwhiten.views.stream import BLOCK
+from jaxwhiten.views.view import at_once, together
 from jaxwhiten.whitening import Moments, Whitening
 
 if TYPE_CHECKING:

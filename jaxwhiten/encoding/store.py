@@ -25,7 +25,9 @@ from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.space import JUDGED
 from jaxwhiten.text import Texts, as_texts, text_fingerprint
-from jaxwhiten.views import BLOCK, View, together
+from jaxwhiten.views import View
+from jaxwhiten.views.stream import BLOCK
+from jaxwhiten.views.view import together
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding.encoder import Encoder

@@ -35,7 +35,7 @@ from jaxwhiten.shapes import Array, Float, Int
 from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.text.classes import lower_cased
 from jaxwhiten.text.settings import TransformerSettings
-from jaxwhiten.views import tokenizer_for
+from jaxwhiten.views.core import tokenizer_for
 
 TEXTS = (
     "A man plays a guitar.",

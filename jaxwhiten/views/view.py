@@ -386,7 +386,12 @@ def _run_of(views: Mapping[str, View]) -> Run:
 
 
 class Views(NamedTuple):
-    """The views of texts for an index: of its documents, and of queries for them, neither with a code."""
+    """The views of texts for an index: of its documents, and of queries for them, neither with a code.
+
+    >>> index = Encoder.from_pretrained("jaxwhiten-tiny").index(["A dog runs.", "It rains."])
+    >>> index.views.queries("a dog").shape
+    (256,)
+    """
 
     documents: View
     queries: View

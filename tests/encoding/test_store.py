@@ -10,7 +10,7 @@ from jaxwhiten.encoding import store as store_module
 from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.errors import InputError
 from jaxwhiten.text import text_fingerprint
-from jaxwhiten.views import together
+from jaxwhiten.views.view import together
 from tests.tiny import SENTENCES, write_model
 
 
