@@ -198,5 +198,5 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
     index = build_index(vectors, "jax", codes=UBinary().fit(vectors))
     index.codes = index.codes | {"bytes": 5}
     index.save(tmp_path)
-    with pytest.raises(FormatError, match="unlike the header"):
+    with pytest.raises(FormatError, match="codes is uint8 of shape"):
         load_index(tmp_path)
