@@ -152,6 +152,7 @@ def turning(error: type[Exception], message: str, *kinds: type[Exception]) -> It
 
     Without kinds all errors are turned, for libraries that raise many types; but those of this library pass.
 
+    >>> from jaxwhiten.errors import REASON
     >>> with turning(DataError, f"scores.npy: not readable ({REASON}).", ValueError):
     ...     float("two")
     Traceback (most recent call last):
