@@ -205,5 +205,5 @@ def test_the_other_years_of_real_weights(name, minilm, real_data):
 
 def _real(name, minilm, real_data):
     encoder = Encoder.from_pretrained(minilm, pooling="mean")
-    task, pairs = offline(name, real_data, step=10)
+    task, pairs = offline(name, real_data, step=5)
     assert score(MTEBEncoder(encoder), task) == pytest.approx(ours(encoder, pairs), abs=0.01)
