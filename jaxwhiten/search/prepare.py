@@ -51,7 +51,7 @@ def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
     """Raises an error for rows that are zero, not finite or too long for float32; `first` is the first row's number."""
     with np.errstate(over="ignore", invalid="ignore"):
         rough = np.vecdot(x, x)
-    if rough.min() > 2 * _LEAST_SQUARE and rough.max() < _MOST_SQUARE / 2:
+    if float(rough.min()) > 2 * _LEAST_SQUARE and float(rough.max()) < _MOST_SQUARE / 2:  # beyond float16
         return
     squares = np.einsum("nd,nd->n", x, x, dtype=np.float64, casting="same_kind")
     odd = ~((squares >= _LEAST_SQUARE) & (squares <= _MOST_SQUARE))
