@@ -93,5 +93,7 @@ def test_a_code_has_its_distortion_and_the_bound_in_every_place_that_keeps_it(ru
     for folder in ("model", "index"):
         told = json.loads(run("inspect", tmp_path / folder, "--json").out)["codes"]
         assert told["bytes"] == 4
-        for name in ("axes", "distortion", "bound"):
-            assert told[name] == pytest.approx(file[name], abs=1e-2)  # an index codes vectors of unit length
+        # An index codes vectors of unit length, whose variances differ a little.
+        assert told["axes"] == pytest.approx(file["axes"], abs=1)
+        for name in ("distortion", "bound"):
+            assert told[name] == pytest.approx(file[name], abs=1e-2)
