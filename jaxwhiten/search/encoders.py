@@ -43,14 +43,17 @@ class Place(NamedTuple):
                 f"{self.path}: does not record its encoder, so queries cannot be encoded."
                 " Rebuild it with `jaxwhiten index`."
             )
-        encoding = {**encoding, "model": self.model} if self.model else located(encoding, self.path)
-        view = recorded_view(encoding, engine=self.engine)
-        raw = view.raw  # of a folder whose whitening or code the index itself has
-        return Views.of(raw if raw.space.head == encoding.get("head") else view)
+        located_encoding = located(encoding, self.path, self.model)
+        view = recorded_view(located_encoding, engine=self.engine)
+        if view.raw.space.head == encoding.get("head"):  # the index itself has the folder's whitening or code
+            view = view.raw
+        return Views.of(view)
 
 
-def located(encoding: Mapping[str, Any], path: PathLike) -> dict[str, Any]:
-    """The encoding that an index in a folder records, with the present place of its model."""
+def located(encoding: Mapping[str, Any], path: PathLike, model: str | None = None) -> dict[str, Any]:
+    """The encoding that an index in a folder records, with the present place of its model, or the `model` given."""
+    if model:
+        return {**encoding, "model": model}
     folder = encoding.get("folder")
     if not folder:
         return dict(encoding)

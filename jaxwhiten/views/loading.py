@@ -67,10 +67,17 @@ def load_view(
         truncate_dim=settings.truncate_dim if truncate_dim is None else truncate_dim,
         tuned=settings.tuned if tuned is None else tuned,
     )
-    max_length = longest_text(weights_folder, config) if max_length is None else max_length
+    if max_length is None:
+        max_length = longest_text(weights_folder, config)
+    tokenizer_folder = folder
+    if folders.has_tokenizer(weights_folder):
+        tokenizer_folder = weights_folder
+    place = str(model)
+    if Path(model).is_dir():
+        place = str(Path(model).resolve())
     view = make_view(
         module,
-        weights_folder if folders.has_tokenizer(weights_folder) else folder,
+        tokenizer_folder,
         pooling="mean" if pooling == AUTO else pooling.removeprefix(f"{AUTO}:"),
         max_length=max_length,
         name=str(model),
@@ -82,7 +89,7 @@ def load_view(
         bare=bare,
         source=functools.partial(
             load_core,
-            str(Path(model).resolve()) if Path(model).is_dir() else str(model),
+            place,
             max_length=max_length,
             dtype=dtype,
             revision=revision,

@@ -24,7 +24,7 @@ from jaxwhiten.space import Origin, VectorSpace, check_space, with_space
 from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks
 from jaxwhiten.views.core import Core
 from jaxwhiten.views.stream import BLOCK, Output, Run, output_of, progress
-from jaxwhiten.views.weights import ViewOrigin
+from jaxwhiten.views.weights import ViewOrigin, unnamed
 from jaxwhiten.whitening import Moments, Whitening
 
 
@@ -93,7 +93,9 @@ class View:
         total = Moments()
         for results in self._run.in_blocks(text_blocks(texts, BLOCK), progress(texts, show_progress)):
             x = results[""]
-            total.merge(Moments().update(x if self.code is None else self.code.decode(x)))
+            if self.code is not None:
+                x = self.code.decode(x)
+            total.merge(Moments().update(x))
         total.provenance = self.record()
         return total
 
@@ -138,7 +140,7 @@ class View:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of weights, configuration, tokenizer and head; equal for equal views wherever they came from."""
-        return str(self.core.weights.fingerprint(self.head if self.head.name.startswith(AUTO) else None))
+        return str(self.core.weights.fingerprint(unnamed(self.head)))
 
     @functools.cached_property
     def space(self) -> VectorSpace:
@@ -224,8 +226,12 @@ class View:
 
     def in_role(self, role: str | None) -> View:
         """With the model's prompt of a `"query"` or a `"document"`; itself if neither has one, or for no role."""
-        prompt = None if role is None else prompt_for(self.core.prompts, role)
-        return self if prompt is None else self.with_prompt(prompt)
+        if role is None:
+            return self
+        prompt = prompt_for(self.core.prompts, role)
+        if prompt is None:
+            return self
+        return self.with_prompt(prompt)
 
     def with_pooling(self, name: str) -> View:
         """With another pooling, a name of `jaxwhiten.POOLINGS`; whitening and code are omitted, with a warning.
@@ -249,16 +255,23 @@ class View:
 
     def with_head(self, head: Head) -> View:
         """With another head, and its own prompt in place of the present head's own; checked as in `of`."""
-        own = self.prompt == (self.head.form.prompt or "")
-        view = self._with(head=head, prompt=(head.form.prompt or "") if own else self.prompt)
+        prompt = self.prompt
+        if prompt == (self.head.form.prompt or ""):
+            prompt = head.form.prompt or ""
+        view = self._with(head=head, prompt=prompt)
         _ = view.width
         return view
 
     def then(self, *steps: Step) -> View:
         """With further steps on vectors, such as `jaxwhiten.head.Truncate(64)`."""
-        cut = [] if self.truncate is None else [Truncate(self.truncate)]
-        unit = [Normalize()] if self.unit else []
-        return self._with(truncate=None, unit=False).with_head(self.head.then(*cut, *unit, *steps))
+        if self.truncate is None and not self.unit:
+            return self.with_head(self.head.then(*steps))
+        cut: list[Step] = []
+        if self.truncate is not None:
+            cut.append(Truncate(self.truncate))
+        if self.unit:
+            cut.append(Normalize())
+        return self._with(truncate=None, unit=False).then(*cut, *steps)
 
     def with_whitening(self, whitening: Whitening, *, normalize: bool = True, where: str = "the whitening") -> View:
         """Followed by a fitted whitening of these vectors, and unit length if asked.
@@ -266,8 +279,10 @@ class View:
         MismatchError if it was fitted on vectors of another model, pooling or width; `where` names it in messages.
         """
         self.check_fitted(whitening, where)
-        unit = [Normalize()] if normalize else []
-        return self.then(Whiten.of(whitening), *unit)
+        step = Whiten.of(whitening)
+        if normalize:
+            return self.then(step, Normalize())
+        return self.then(step)
 
     def with_code(self, code: Code) -> View:
         """Followed by a fitted code of the vectors of `floats`; MismatchError as in `with_whitening`."""
@@ -307,7 +322,9 @@ class View:
     @property
     def raw(self) -> View:
         """Up to the whitening, or else the code, for vectors to fit them on; itself if there is neither."""
-        return self.floats if self.head.whitening is None else self.with_head(self.head.before_whitening())
+        if self.head.whitening is None:
+            return self.floats
+        return self.with_head(self.head.before_whitening())
 
     def over(self, core: Core) -> View:
         """The same view of another core."""
@@ -353,7 +370,9 @@ def _shown(head: Head, prompt: str | None) -> str:
     own = head.form.prompt
     if own is None:
         return ""
-    return own if prompt is None else prompt
+    if prompt is None:
+        return own
+    return prompt
 
 
 def together(

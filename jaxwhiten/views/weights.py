@@ -105,6 +105,13 @@ def _key(head: Head | None) -> str:
     return "" if head is None else hashed(head.contents())
 
 
+def unnamed(head: Head) -> Head | None:
+    """A head whose name does not say what it is; None for others, which the fingerprint leaves out."""
+    if head.name.startswith(AUTO):
+        return head
+    return None
+
+
 class Lease:
     """Held by all encoders that share weights: once they are gone, their vectors no longer hold the engine."""
 
@@ -123,19 +130,16 @@ class ViewOrigin(Origin):
     head: Head
     about: VectorSpace
 
-    @property
-    def _unnamed(self) -> Head | None:
-        """The head if its name does not say what it is."""
-        return self.head if self.head.name.startswith(AUTO) else None
-
     @functools.cached_property
     def _known(self) -> VectorSpace | None:
         """The space with its fingerprint, if the weights are there."""
-        fingerprint = self.weights.fingerprint(self._unnamed)
-        return None if fingerprint is None else dataclasses.replace(self.about, fingerprint=fingerprint)
+        fingerprint = self.weights.fingerprint(unnamed(self.head))
+        if fingerprint is None:
+            return None
+        return dataclasses.replace(self.about, fingerprint=fingerprint)
 
     def brief(self) -> VectorSpace:
-        return dataclasses.replace(self.about, fingerprint=self.weights.known_fingerprint(self._unnamed))
+        return dataclasses.replace(self.about, fingerprint=self.weights.known_fingerprint(unnamed(self.head)))
 
     def space(self, judged: bool = False) -> VectorSpace:
         known = self._known or self.about
