@@ -7,7 +7,7 @@ from jaxwhiten.bars import Progress
 def test_lines_in_a_file(capsys, monkeypatch):
     with Progress(total=10, desc="encode", unit="text") as bar:
         bar.update(5)
-    assert capsys.readouterr().err == ""  # nothing before 30 seconds
+    assert capsys.readouterr().err == ""  # nothing before 5 seconds
     monkeypatch.setattr(bars, "_LINES", {**bars._LINES, "mininterval": 0, "delay": 0})
     with Progress(total=10, desc="encode", unit="text") as bar:
         bar.update(5)

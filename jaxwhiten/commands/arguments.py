@@ -294,7 +294,13 @@ def add_tuned(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         const=True,
     )
-    parser.add_argument("--untuned", help="it is not", dest="tuned", action="store_const", const=False)
+    parser.add_argument(
+        "--untuned",
+        help="the encoder is not fine-tuned for similarity",
+        dest="tuned",
+        action="store_const",
+        const=False,
+    )
 
 
 def say_gamma(encoder: Encoder) -> None:

@@ -35,7 +35,8 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     """Adds --format and --column."""
     add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: from the file extension, otherwise txt")
     column = (
-        "text column of a table; repeated, the columns are joined by a line break. Default: the only, sentence or text"
+        "text column of a table; repeated, the columns are joined by a line break. Default: the only one, sentence or"
+        " text"
     )
     add(parser, "--column NAME", column, action="append")
 
