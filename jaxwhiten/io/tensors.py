@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
@@ -115,7 +116,7 @@ def map_array(path: PathLike) -> np.ndarray:
     (2, 3)
     """
     try:
-        if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait for ever
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for ever
             raise ValueError("not a regular file")
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, OSError):

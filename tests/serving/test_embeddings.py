@@ -14,6 +14,7 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import load_code
+from jaxwhiten.serving import batching
 from jaxwhiten.views import View
 from tests.serving.conftest import PAIRS, TEXTS, served
 
@@ -247,12 +248,12 @@ class Slow:
         def slow(run, texts, tokens):
             self.batches.append(list(texts))
             assert self.go.wait(30)
-            time.sleep(0.01)  # slow enough for a thread
             if "bad" in texts:
                 raise ValueError("bad")
             return encode(run, texts, tokens)
 
         monkeypatch.setattr(View, "of_tokens", slow)
+        monkeypatch.setattr(batching, "_QUICK", 0)  # texts are encoded by a thread
 
 
 def until(condition):

@@ -2,11 +2,15 @@
 
 import numpy as np
 
+from jaxwhiten import Encoder
 from jaxwhiten.training.rows import mine_negatives
 
 
-class Angles:
+class Angles(Encoder):
     """Texts are angles in degrees: near in number, near as vectors."""
+
+    def __init__(self):
+        pass
 
     def encode(self, texts):
         angles = np.radians([float(text) for text in texts])
