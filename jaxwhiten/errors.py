@@ -5,13 +5,12 @@ Programs report any `JaxwhitenError` as one line on stderr and exit with the `ex
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import importlib
 import math
 import numbers
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -146,11 +145,11 @@ class NotFittedError(_BadInputError, ValueError, AttributeError):
 REASON = "\0"  # in a message of `turning`: what the error says, in one line
 
 
-@contextlib.contextmanager
-def turning(error: type[Exception], message: str, *kinds: type[Exception]) -> Iterator[None]:
+class turning:
     """Turns errors of these kinds in the block into an error of this library, whose message has a place for `REASON`.
 
-    Without kinds all errors are turned, for libraries that raise many types; but those of this library pass.
+    Without kinds all errors are turned, for libraries that raise many types; but those of this library pass. Unlike a
+    generator's, its frames make no cycle with the error, which would keep what callers hold until the next collection.
 
     >>> from jaxwhiten.errors import REASON
     >>> with turning(DataError, f"scores.npy: not readable ({REASON}).", ValueError):
@@ -158,13 +157,22 @@ def turning(error: type[Exception], message: str, *kinds: type[Exception]) -> It
     Traceback (most recent call last):
     jaxwhiten.errors.DataError: scores.npy: not readable (could not convert string to float: 'two').
     """
-    try:
-        yield
-    except Exception as cause:
-        if not isinstance(cause, kinds or Exception) or (not kinds and isinstance(cause, JaxwhitenError)):
-            raise
+
+    def __init__(self, error: type[Exception], message: str, *kinds: type[Exception]):
+        self._error = error
+        self._message = message
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, cause: BaseException | None, traceback: object) -> None:
+        if not isinstance(cause, self._kinds or Exception):
+            return
+        if not self._kinds and isinstance(cause, JaxwhitenError):
+            return
         reason = getattr(cause, "strerror", None) or " ".join(str(cause).split()) or type(cause).__name__
-        raise error(message.replace(REASON, reason[:_REASON])) from cause
+        raise self._error(self._message.replace(REASON, reason[:_REASON])) from cause
 
 
 def not_fitted(estimator: object) -> NotFittedError:

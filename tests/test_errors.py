@@ -1,14 +1,18 @@
 """Errors say what, where and what to do."""
 
+import contextlib
+import gc
 import json
 import subprocess
 import sys
 import tomllib
+import weakref
 from email.message import Message
 
 import pytest
 
 from jaxwhiten import errors
+from jaxwhiten.errors import DataError, turning
 from tests.conftest import ROOT
 
 
@@ -77,3 +81,22 @@ def test_what_is_advised_to_install_is_this_repository():
     advice = errors.install_command("cpu")
     assert advice.startswith("pip install '.[cpu]' in a checkout, ")
     assert advice.endswith(f"pip install 'jaxwhiten[cpu] @ git+{urls['Repository']}'")
+
+
+def test_a_turned_error_does_not_keep_what_its_callers_held():
+    class Held:
+        pass
+
+    def read():
+        held.append(weakref.ref(local := Held()))
+        with contextlib.suppress(DataError), turning(DataError, "x.npy: not readable.", ValueError):
+            float("two")
+        return local
+
+    held = []
+    gc.disable()
+    try:
+        read()
+        assert held[0]() is None
+    finally:
+        gc.enable()
