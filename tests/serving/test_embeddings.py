@@ -14,7 +14,6 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import load_code
-from jaxwhiten.serving import batching
 from jaxwhiten.views import View
 from tests.serving.conftest import PAIRS, TEXTS, served
 
@@ -253,7 +252,7 @@ class Slow:
             return encode(run, texts, tokens)
 
         monkeypatch.setattr(View, "of_tokens", slow)
-        monkeypatch.setattr(batching, "_QUICK", 0)  # texts are encoded by a thread
+        monkeypatch.setattr("jaxwhiten.serving.batching._QUICK", 0)  # texts are encoded by a thread
 
 
 def until(condition):
