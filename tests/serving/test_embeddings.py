@@ -266,6 +266,7 @@ def until(condition):
 @pytest.fixture
 def slow(tiny, monkeypatch, request):
     """A server whose encoder waits, with a short queue."""
+    pytest.importorskip("fastapi")
     encoder = tiny.without_code().with_pooling("mean")
     control = Slow(monkeypatch)
     control.go.set()
