@@ -11,7 +11,6 @@ import ml_dtypes
 import numpy as np
 
 from jaxwhiten.coded import CodedArray, as_floats, numbers_of
-from jaxwhiten.coded import vectors_of as vectors_of
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.shapes import Float
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.arrays import column_of, vectors_of
-from jaxwhiten.coded import with_code
+from jaxwhiten.arrays import column_of
+from jaxwhiten.coded import vectors_of, with_code
 from jaxwhiten.codes import Code
 from jaxwhiten.datasets.chunks import problem
 from jaxwhiten.encoding.encoder import Encoder

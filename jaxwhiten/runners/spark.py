@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.arrays import column_of, vectors_of
+from jaxwhiten.arrays import column_of
+from jaxwhiten.coded import vectors_of
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.whitening import Whitening, grouped
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.arrays import resolution, vectors_of
-from jaxwhiten.coded import as_floats
+from jaxwhiten.arrays import resolution
+from jaxwhiten.coded import as_floats, vectors_of
 from jaxwhiten.whitening.moments import Moments
 
 Groups = dict[Any, Moments]

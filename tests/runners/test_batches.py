@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.arrays import vectors_of
+from jaxwhiten.coded import vectors_of
 from jaxwhiten.encoding import arrow
 from jaxwhiten.errors import DataError, InputError, NonFiniteError
 from jaxwhiten.runtime import hardware
