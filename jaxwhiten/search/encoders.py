@@ -26,7 +26,7 @@ class Encodes(Protocol):
         """The view of queries for them."""
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where an index was loaded from, and its encoder: the current `model`, if it has moved, and another engine."""
 
     path: PathLike

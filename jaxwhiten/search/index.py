@@ -26,7 +26,7 @@ from jaxwhiten.progress import counted
 from jaxwhiten.records import from_json
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
 from jaxwhiten.search.backend import BACKENDS, CODED, Store
-from jaxwhiten.search.encoders import Place
+from jaxwhiten.search.encoders import Location
 from jaxwhiten.search.header import (
     FITTED,
     HEADER,
@@ -84,7 +84,7 @@ class Index(About):
     documents: Sequence[str] | None = None  # the texts by row
     fitted: Whitening | Code | None = None  # on the vectors, for their code
     rescoring: Rescoring | None = None  # the copy by which candidates are scored again
-    place: Place | None = None  # from which it was loaded
+    location: Location | None = None  # from which it was loaded
     _threads: SharedLock = field(default_factory=SharedLock, init=False)
     _seen: dict[Path, str] = field(default_factory=dict, init=False)  # checksums of headers by folder
     _fitting: dict[str, tuple[Origin, int]] = field(default_factory=dict, init=False)  # what was last checked, by role
@@ -101,9 +101,9 @@ class Index(About):
 
         A loaded index reads the model that it records when they are first used.
         """
-        if self.place is None:
+        if self.location is None:
             return None
-        views = self.place.views(self.encoding)
+        views = self.location.views(self.encoding)
         self.check_encoding(views.queries.space)
         return views
 
@@ -376,7 +376,7 @@ def load_index(path: str | os.PathLike[str], *, model: str | None = None, engine
     while True:
         try:
             index = _load(Path(path), header)
-            index.place = Place(path, model, engine)
+            index.location = Location(path, model, engine)
             return index
         except (FormatError, OSError):
             before = header

@@ -18,7 +18,7 @@ _SCORES = ("cosine", "dot")
 
 
 @runtime_checkable
-class Vectors(Protocol):
+class SentenceEncoder(Protocol):
     """What encodes sentences: an `Encoder`."""
 
     def encode(self, sentences: Any, **options: Any) -> np.ndarray:
@@ -58,7 +58,7 @@ def semantic_search(
 
 
 def paraphrase_mining(
-    encoder: Vectors,
+    encoder: SentenceEncoder,
     sentences: Texts,
     *,
     top_k: int = 100,
