@@ -29,6 +29,26 @@ def is_whitened_first(record: Record, tuned: bool | None = None) -> bool:
     return known is False
 
 
+def fit_whitening(moments: Moments, *, tuned: bool | None = None, **params: Any) -> tuple[Whitening, str]:
+    """A whitening of raw vectors, and why it has its γ, for the user; empty if γ is among the parameters.
+
+    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
+    >>> fit_whitening(Moments().update(rows), tuned=False)
+    (Whitening(), 'the encoder is not fine-tuned for similarity (as specified)')
+
+    Args:
+      moments: Moments of the vectors, whose provenance records whether their encoder is fine-tuned.
+      tuned: Overrides the record of the moments.
+      **params: Parameters of `Whitening`. The default γ is `choose_gamma`'s.
+    """
+    why = ""
+    if "gamma" not in params:
+        choice = choose_gamma(moments, tuned)
+        params["gamma"] = choice.gamma
+        why = str(choice)
+    return Whitening.from_moments(moments, **params), why
+
+
 def fit(
     moments: Moments, *, bytes: int | None = None, whiten: bool = False, tuned: bool | None = None, **params: Any
 ) -> Fit:
@@ -47,17 +67,12 @@ def fit(
       bytes: Bytes of the code; None for a whitening alone.
       whiten: Whether vectors are whitened before they are coded, whatever their encoder.
       tuned: Overrides the record of the moments.
-      **params: Parameters of `Whitening`; they imply `whiten`. The default γ is `choose_gamma`'s.
+      **params: As for `fit_whitening`; they imply `whiten`.
     """
     whiten = whiten or bool(params) or is_whitened_first(moments.provenance, tuned)
     if bytes is not None and not whiten:
         return Fit(None, SpectrumCode(bytes=bytes).fit(moments), "")
-    why = ""
-    if "gamma" not in params:
-        choice = choose_gamma(moments, tuned)
-        params["gamma"] = choice.gamma
-        why = str(choice)
-    whitening = Whitening.from_moments(moments, **params)
+    whitening, why = fit_whitening(moments, tuned=tuned, **params)
     code = None if bytes is None else SpectrumCode(bytes=bytes).fit(whitening)
     if code is not None and why:
         why = f"the vectors are whitened before they are coded, {why}"

@@ -24,6 +24,7 @@ from jaxwhiten.commands.arguments import (
 )
 from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import InputError, JaxwhitenError, OutputError, check_name
+from jaxwhiten.progress import counted
 
 # Listed here because help must not wait for the imports of jaxwhiten.export; a test compares both lists.
 DATABASES = ("pgvector", "qdrant", "lancedb", "milvus", "sqlite-vec")
@@ -125,8 +126,8 @@ def _database(args: argparse.Namespace) -> Report:
             for word in all_words - shown:
                 said = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "***", said)
             raise OutputError(f"{place}: the database could not be filled ({said}).") from None
-        what, same = "text" if changes.added == 1 else "texts", index.size - changes.added - changes.changed
+        same = index.size - changes.added - changes.changed
         others = "" if args.keep else f"{changes.changed:,} changed, {changes.removed:,} removed, "
-        lines.append(f"{place}: {changes.added:,} {what} added, {others}{same:,} already there")
+        lines.append(f"{place}: {counted(changes.added, 'texts')} added, {others}{same:,} already there")
         facts |= {"database": place, **changes._asdict()}
     return Report("\n".join(lines), facts)

@@ -114,15 +114,14 @@ def _fitted(args: argparse.Namespace, encoder: Encoder | None = None) -> tuple[W
 
 def _whitening(moments: Moments, args: argparse.Namespace) -> Whitening:
     """The whitening of --whiten."""
-    from jaxwhiten.codes.fit import fit
+    from jaxwhiten.codes.fit import fit_whitening
     from jaxwhiten.progress import note
 
     params = {} if args.gamma is None else {"gamma": args.gamma}
-    fitted = fit(moments, tuned=args.tuned, n_components=args.n_components, **params)
-    assert fitted.whitening is not None
-    if fitted.why:
-        note(fitted.why)
-    return fitted.whitening
+    whitening, why = fit_whitening(moments, tuned=args.tuned, n_components=args.n_components, **params)
+    if why:
+        note(why)
+    return whitening
 
 
 def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
@@ -197,7 +196,7 @@ def _change(args: argparse.Namespace, how: str) -> Report:
         vectors = document_vectors(index, index.views, texts, change.ids, replace=args.update)
         change = change._replace(vectors=vectors)
     index, count = change_folder(args.output, change, index=index)
-    what = f"{count:,} {'text' if count == 1 else 'texts'} {done}{skipped}"
+    what = f"{counted(count, 'texts')} {done}{skipped}"
     text = f"{args.output}: {what}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB"
     return Report(text, _facts(args, index, **{done: count}))
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import normalize
-from jaxwhiten.codes.fit import fit
+from jaxwhiten.codes.fit import fit_whitening
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.engines import mean_matrix
@@ -213,9 +213,7 @@ def _weighted_moments(vectors: Float[np.ndarray, "vocab d"], weights: Float64[np
 def _whitening(moments: Moments, k: int | None, tuned: bool | None = None, **params: Any) -> Whitening:
     with warnings.catch_warnings():  # a vocabulary is complete, not a sample of too few rows
         warnings.simplefilter("ignore", WhiteningWarning)
-        whitening = fit(moments, tuned=tuned, n_components=k, **params).whitening
-    assert whitening is not None
-    return whitening
+        return fit_whitening(moments, tuned=tuned, n_components=k, **params)[0]
 
 
 def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: int) -> Float32[np.ndarray, "vocab k"]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.codes import Code, make_code
-from jaxwhiten.codes.fit import Fit, fit
+from jaxwhiten.codes.fit import Fit, fit, fit_whitening
 from jaxwhiten.engines import DEFAULT, FASTEST, Engine, engine_for
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.head import AUTO, Head, Settings, Step, Tables, Truncate
@@ -582,8 +582,7 @@ class Encoder:
           k: Number of dimensions kept; None for all.
           **params: `beta`, `gamma`, `shrinkage` and other parameters of `jaxwhiten.Whitening`.
         """
-        whitening = fit(self._moments_of(rows), n_components=k, **params).whitening
-        assert whitening is not None
+        whitening, _ = fit_whitening(self._moments_of(rows), n_components=k, **params)
         return self.with_whitening(whitening)
 
     def _moments_of(self, rows: Texts | Float[np.ndarray, "n d"]) -> Moments:

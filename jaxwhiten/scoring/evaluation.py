@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary
-from jaxwhiten.codes.fit import fit
+from jaxwhiten.codes.fit import fit_whitening
 from jaxwhiten.datasets import Pairs, RetrievalData
 from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
@@ -28,7 +28,7 @@ from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
 from jaxwhiten.scoring.words import BM25, TFIDF, cosines, count, nearest, weigh
 from jaxwhiten.search import build_index
 from jaxwhiten.shapes import Float, Int
-from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.whitening import Moments
 
 Encode = Callable[[Encoder, list[str], str | None], np.ndarray]
 Form = tuple[str, int, int | None, Any]  # name, dimensions, bytes, and what is scored
@@ -266,8 +266,13 @@ def _ways(
     moments = Moments(provenance=raw.encoding())
     if ks or sizes:
         moments.update(np.asarray(vectors))
+    before = own
+    if own is None and (ks or sizes):  # one decomposition, of which the rows must allow the widest form
+        widest = None if sizes or 0 in ks else max(ks)
+        before, _ = fit_whitening(moments, n_components=widest, **whitening)
     for k in ks:
-        yield "whitened", raw.with_whitening(_whitening(moments, n_components=k or None, **whitening))
+        assert before is not None
+        yield "whitened", raw.with_whitening(before.with_params(n_components=k or None))
     if encoder.head.code is not None:
         yield "coded", encoder
     if sizes:
@@ -275,15 +280,9 @@ def _ways(
         yield "binary", raw.with_code(UBinary().fit(vectors))
         for size in sizes:
             yield "code", raw.with_code(SpectrumCode(bytes=size).fit(moments))
-        before = own or _whitening(moments, **whitening)
+        assert before is not None
         for size in sizes:
             yield "whitened code", raw.with_whitening(before).with_code(SpectrumCode(bytes=size).fit(before))
-
-
-def _whitening(moments: Moments, **params: Any) -> Whitening:
-    whitening = fit(moments, **params).whitening
-    assert whitening is not None
-    return whitening
 
 
 def _size(way: Encoder) -> tuple[int, int]:
