@@ -128,7 +128,6 @@ class Encoder:
 
     def _set_view(self, view: View) -> None:
         self._view = view
-        self._views: dict[tuple[Any, ...], View] = {}
         self._source: tuple[Encoder, Fit] | None = None  # of `shrink`: the encoder before, and what was fitted
 
     def _with_view(self, view: View) -> Encoder:
@@ -231,14 +230,11 @@ class Encoder:
     ) -> View:
         """The view for options of `encode`."""
         view = self.view
-        key = (pooling, prompt, truncate_dim, unit)
-        if key not in self._views:
-            if pooling is not None:
-                view = view.with_pooling(pooling)
-            if prompt is not None:
-                view = view.with_prompt(prompt)
-            self._views[key] = view.cut(truncate_dim, unit)
-        return self._views[key]
+        if pooling is not None:
+            view = view.with_pooling(pooling)
+        if prompt is not None:
+            view = view.with_prompt(prompt)
+        return view.cut(truncate_dim, unit)
 
     # The model and the head.
 
@@ -648,14 +644,6 @@ class Encoder:
         if Path(folder).exists() and Path(self.name).exists() and Path(folder).samefile(self.name):
             raise InputError(f"{folder}: is the model's own folder; use a different one.")
         io.check_folder(folder)
-
-    def __copy__(self) -> Encoder:
-        result = object.__new__(type(self))
-        result.__dict__.update(self.__dict__)
-        return result
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_views": {}}
 
     def index(self, texts: Texts, *, ids: Any = None, backend: str = "faiss-flat", **options: Any) -> Index:
         """A search index of texts, which knows this encoder: `index.search("a text", k=3)` gives hits.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -212,17 +212,17 @@ class View:
         """With another text in front of every text; the same view each time."""
         if text == self.prompt:
             return self
-        if text not in self._prompted:
-            self._prompted[text] = self._with(prompt=text)
-        return self._prompted[text]
+        return self._once(("prompt", text), lambda: self._with(prompt=text))
 
     @functools.cached_property
-    def _prompted(self) -> dict[str, View]:
+    def _others(self) -> dict[tuple[Any, ...], View]:
         return {}
 
-    @functools.cached_property
-    def _pooled(self) -> dict[str, View]:
-        return {}
+    def _once(self, key: tuple[Any, ...], make: Callable[[], View]) -> View:
+        """The view that was made for this key before, or a new one."""
+        if key not in self._others:
+            self._others[key] = make()
+        return self._others[key]
 
     def in_role(self, role: str | None) -> View:
         """With the model's prompt of a `"query"` or a `"document"`; itself if neither has one, or for no role."""
@@ -241,9 +241,7 @@ class View:
         name = canonical(name)
         if name == self.head.name:
             return self
-        if name not in self._pooled:
-            self._pooled[name] = self.with_head(self._pooled_head(name))
-        return self._pooled[name]
+        return self._once(("pooling", name), lambda: self.with_head(self._pooled_head(name)))
 
     def _pooled_head(self, name: str) -> Head:
         if name == AUTO:
@@ -298,7 +296,7 @@ class View:
             raise InputError("Codes can be neither truncated nor normalized: use precision='float32' for vectors.")
         if truncate is not None and not 1 <= truncate <= self.width:
             raise InputError(f"truncate_dim={truncate}: the vectors have {self.width} dimensions.")
-        return self._with(truncate=truncate, unit=unit)
+        return self._once(("cut", truncate, unit), lambda: self._with(truncate=truncate, unit=unit))
 
     @property
     def floats(self) -> View:
