@@ -36,8 +36,11 @@ _FIXED = (*_OF_TEXTS, "rescore", "option")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "texts, codes in a .npy file, or a folder written by `jaxwhiten embed`; with --remove, IDs"
-    add_texts(parser, what, nargs="+")
+    what = (
+        "texts, codes in a .npy file, or a folder written by `jaxwhiten embed`; with --remove, IDs; with --merge,"
+        " index folders"
+    )
+    add_texts(parser, what, nargs="*")
     add(parser, "-o --output DIR", "the folder to write; an index already there is replaced", type=Place, required=True)
     add_model(parser)
     add(parser, "--whitening FILE", "a saved whitening or code to put inside the index", type=Source)
@@ -56,19 +59,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--update", "replace the documents with the IDs of --id in the existing index")
     add(parser, "--remove", "remove the documents with these IDs from the existing index")
     add(parser, "--remove-file", "remove the documents whose IDs are in this file: lines, or the column of --id")
+    add(parser, "--compact", "write the existing index as a whole, without what was removed or replaced")
+    add(parser, "--merge", "write one index of the documents of several, which have the same code")
+    shard = "index one of N equal parts of the texts, with a code or whitening that was fitted before; see --merge"
+    add(parser, "--shard I/N", shard, type=_shard)
     add(parser, "--no-cache", "do not cache the vectors")
 
 
 def run(args: argparse.Namespace) -> Report:
-    changes = [f"`{name}`" for name in ("add", "update", "remove", "remove_file") if getattr(args, name)]
+    changes = [name for name in ("add", "update", "remove", "remove_file", "compact", "merge") if getattr(args, name)]
+    if len(changes) > 1:
+        raise InputError(f"Expected one change, got {', '.join(f'`{name}`' for name in changes)}.")
+    if changes in (["compact"], ["merge"]):
+        return _rewrite(args, changes[0])
     if not args.remove:
-        if len(args.input) > 1:
-            raise InputError(f"Expected one input, got {len(args.input)}: {' '.join(args.input)[:200]}.")
+        if len(args.input) != 1:
+            inputs = " ".join(args.input)[:200] or "none"
+            raise InputError(f"Expected one input, got {len(args.input) or ''}{': ' * bool(args.input)}{inputs}.")
         (args.input,) = args.input
+    elif not args.input:
+        raise InputError("--remove needs the IDs of the documents to remove.")
     if changes:
-        if len(changes) > 1:
-            raise InputError(f"Expected one change, got {', '.join(changes)}.")
-        return _change(args, changes[0])
+        return _change(args, f"`{changes[0]}`")
+    if args.shard and not (args.whitening or args.model != DEFAULT_MODEL):
+        raise InputError(
+            "--shard needs a code or whitening that all parts share: fit one with `jaxwhiten fit`, and pass it with"
+            " --whitening, or a model that ends with it with --model."
+        )
     if args.whitening and args.whiten:
         raise InputError("--whitening reads a whitening and --whiten fits one: pass only one.")
     fits = args.n_components is not None or args.gamma is not None
@@ -150,6 +167,8 @@ def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     if args.whiten:
         whitening = _whitening(parts.moments(), args)
     ids, vectors = parts.all()
+    part = _part(args, len(ids))
+    ids, vectors = ids[part], vectors[part]
     if (code := getattr(vectors, "code", None)) is not None:
         raise InputError(f"{args.input}: contains codes of {code.nbytes} bytes; expected shards of vectors.")
     how: dict[str, Any] = {"codes": codes, "bytes": args.bytes, "rescore": args.rescore, "tuned": args.tuned, **options}
@@ -171,6 +190,27 @@ def _save(args: argparse.Namespace, index: Index, skipped: str) -> Report:
 
 def _facts(args: argparse.Namespace, index: Index, **more: int) -> dict[str, Any]:
     return {"output": args.output, "texts": index.size, "dimensions": index.dimension, "bytes": index.nbytes, **more}
+
+
+def _rewrite(args: argparse.Namespace, change: str) -> Report:
+    """Runs --compact or --merge."""
+    from jaxwhiten.search import load_index, locked
+
+    if given := [f"`{name}`" for name in (*_FIXED, "ids", "shard") if getattr(args, name)]:
+        raise InputError(f"`{change}` changes no setting of an index: omit {', '.join(given)}.")
+    if change == "merge":
+        if not args.input:
+            raise InputError("--merge needs the folders of the indexes to merge.")
+        index = load_index(args.input)
+        index.save(args.output)
+    else:
+        if args.input:
+            raise InputError(f"--compact rewrites the index {args.output}: omit {args.input[0]!r:.80}.")
+        with locked(args.output):
+            index = load_index(args.output)
+            index.save(args.output, compact=True)
+    text = f"{args.output}: {counted(index.size, 'texts')}, {index.stored}, {index.nbytes / 1e6:.1f} MB"
+    return Report(text, _facts(args, index))
 
 
 def _change(args: argparse.Namespace, how: str) -> Report:
@@ -206,6 +246,7 @@ def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
     from jaxwhiten.search.text import without_blank
 
     rows = list(records(args.input, args.format, args.column, args.ids))
+    rows = rows[_part(args, len(rows))]
     texts, ids, blank = without_blank([text for _, text in rows], [id for id, _ in rows] if args.ids else None)
     nonempty(iter(texts), args.input)
     left_out = f" ({blank:,} blank texts skipped; `encode` keeps them: to align the two, remove them from the file)"
@@ -222,6 +263,20 @@ def _ids(args: argparse.Namespace) -> list[Any]:
 
         return [whole_id(id) for _, (id,) in table_rows(as_table(args.input), [args.ids], args.format)]
     return ids_in(args.input, args.format, args.column)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    """A part and the number of parts, from "2/8"."""
+    number, _, count = text.partition("/")
+    if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):
+        raise argparse.ArgumentTypeError(f"expected a part and the number of parts, such as 2/8, got {text!r:.80}")
+    return int(number), int(count)
+
+
+def _part(args: argparse.Namespace, rows: int) -> slice:
+    """The rows that --shard chooses, or all: the parts follow each other and differ by at most one row."""
+    number, count = args.shard or (1, 1)
+    return slice((number - 1) * rows // count, number * rows // count)
 
 
 def _value(text: str) -> bool | int | float:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.commands.arguments import Place, Report, Source, add
-from jaxwhiten.errors import optional
+from jaxwhiten.errors import InputError, optional
 from jaxwhiten.progress import counted
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "file", "a file of a whitening, a code or moments, or the folder of an index or a model", type=Source)
+    add(parser, "--check", "of an index, compare the checksum of every file")
     add(parser, "--plot PNG", "draw the spectrum", type=Place.file(endings=(".png",)))
 
 
@@ -28,12 +29,14 @@ def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.progress import note
     from jaxwhiten.whitening import spectrum
 
+    is_index = os.path.isfile(os.path.join(args.file, "header.json"))
+    if args.check and not is_index:
+        raise InputError(f"{args.file}: is not an index, whose files --check compares; other files are always checked.")
     if args.plot is not None:
         optional("matplotlib", "eval", "Drawing a plot")
     kind, fitted = ("", None) if os.path.isdir(args.file) else load_fitted(args.file)
     if fitted is None or isinstance(fitted, Code):
-        is_index = os.path.isfile(os.path.join(args.file, "header.json"))
-        told = _code(fitted) if fitted else _index(args.file) if is_index else _model(Path(args.file))
+        told = _code(fitted) if fitted else _index(args.file, check=args.check) if is_index else _model(Path(args.file))
         lines = []
         for name, value in told.items():
             shown = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else value
@@ -72,10 +75,10 @@ def _model(folder: Path) -> dict[str, Any]:
     return {"kind": "model", **told, "unused": unused}
 
 
-def _index(folder: str) -> dict[str, Any]:
+def _index(folder: str, *, check: bool) -> dict[str, Any]:
     """The header of an index."""
     from jaxwhiten.codes import Code
-    from jaxwhiten.search.header import FITTED, read_header, verified
+    from jaxwhiten.search.header import DOCUMENTS, FITTED, read_header, verified
     from jaxwhiten.search.upgraded import read_upgrade, share_embedded
 
     header = read_header(folder)
@@ -84,7 +87,14 @@ def _index(folder: str) -> dict[str, Any]:
     if header.codes and (file := header.files.get(FITTED)):
         fitted = load_fitted(str(verified(Path(folder), file)))[1]
         told["codes"] = _design(fitted) if isinstance(fitted, Code) else told["codes"]
-    told |= {"ids": "own" if "ids.json" in header.files else "numbers", "texts": "documents.jsonl" in header.files}
+    told |= {"ids": "own" if header.own_ids else "numbers", "texts": DOCUMENTS in header.files}
+    if header.segments or header.removed:
+        told["segments"] = len(header.segments)
+        told["removed"] = sum(part["rows"] for part in header.parts) - header.size
+    if check:
+        for file in header.entries:
+            verified(Path(folder), file, whole=True)
+        told["checked"] = f"{counted(len(header.entries), 'files')}, all as they were written"
     told |= {"whitening": header.whitening and header.whitening["k"], "encoding": header.encoding}
     if upgrade := read_upgrade(folder, header.encoding):
         told["upgrade"] = f"{share_embedded(folder, header, upgrade):.1%} by {upgrade['new']['model']}"

@@ -83,8 +83,8 @@ def seal(header: Mapping[str, Any], content: str = "") -> dict[str, Any]:
     return {**rest, "checksum": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def check_version(path: PathLike, header: Mapping[str, Any]) -> None:
-    """Raises FormatError for a header without a format version, or of another one.
+def check_version(path: PathLike, header: Mapping[str, Any], latest: int = FORMAT_VERSION) -> None:
+    """Raises FormatError for a header without a format version, or of an older or newer one than is read.
 
     >>> check_version("old.npz", {"format_version": 1})
     Traceback (most recent call last):
@@ -92,11 +92,11 @@ def check_version(path: PathLike, header: Mapping[str, Any]) -> None:
     jaxwhiten.errors.FormatError: old.npz: format version 1; ...
     """
     version = header.get("format_version")
-    if version != FORMAT_VERSION:
+    if type(version) is not int or not FORMAT_VERSION <= version <= latest:
         remedy = "It is damaged: rewrite it"
         if type(version) is int and version > 0:
-            remedy = "Upgrade jaxwhiten" if version > FORMAT_VERSION else "It is older than any release: rewrite it"
-        raise FormatError(f"{path}: format version {version}; this jaxwhiten reads version {FORMAT_VERSION}. {remedy}.")
+            remedy = "Upgrade jaxwhiten" if version > latest else "It is older than any release: rewrite it"
+        raise FormatError(f"{path}: format version {version}; this jaxwhiten reads version {latest}. {remedy}.")
 
 
 def save_array(path: PathLike, array: np.ndarray) -> None:

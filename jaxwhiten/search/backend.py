@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jaxwhiten.errors import InputError, check_name
-from jaxwhiten.search.header import Header
+from jaxwhiten.search.header import Files, Header
 from jaxwhiten.search.prepare import Coding
-from jaxwhiten.shapes import Float, Float32, Int64, UInt8
+from jaxwhiten.shapes import Float, Float32, Int64, Shaped, UInt8
 from jaxwhiten.whitening.affine import Affine
 
 BACKENDS: dict[str, type[Backend]] = {}
@@ -48,9 +48,17 @@ class Store(ABC):
     prepare: Affine  # applied to a raw vector before it is stored or searched for
     notes: Sequence[str] = ()  # for the user: an option was lowered, a sample was taken
 
+    @property
+    def rows(self) -> Mapping[str, Shaped[np.ndarray, "n ..."]]:
+        """Arrays with a row for each document, by the name of the file that each is saved in.
+
+        Of an index that was changed, only new rows are saved. A store that has none writes all of its files anew.
+        """
+        return {}
+
     @abstractmethod
     def write(self, folder: Path) -> None:
-        """Writes its files into an empty folder."""
+        """Writes its files into an empty folder, except those of `rows`."""
 
     @abstractmethod
     def add(self, vectors: Float[np.ndarray, "n d"]) -> None:
@@ -104,5 +112,5 @@ class Backend(Store):
 
     @classmethod
     @abstractmethod
-    def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Store:
-        """Reads verified files by the names that `write` gave them; ValueError if they contradict the header."""
+    def read(cls, files: Files, options: Any, header: Header) -> Store:
+        """Reads files by the names that `write` and `rows` gave them; ValueError if they contradict the header."""

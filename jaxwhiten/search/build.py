@@ -19,6 +19,7 @@ from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Index, texts_of
 from jaxwhiten.search.prepare import Coding, check_vectors, choose, preparation
 from jaxwhiten.search.rescore import COPIES, Rescoring
+from jaxwhiten.search.strings import Strings
 from jaxwhiten.space import EncodedArray, VectorSpace, check_space
 from jaxwhiten.text import Texts
 from jaxwhiten.whitening.affine import Affine
@@ -127,7 +128,7 @@ def build_index(
         build_seconds=time.perf_counter() - start,
         store=store,
         table=table,
-        documents=documents,
+        documents=None if documents is None else Strings([documents]),
         fitted=coding.fitted,
         rescoring=rescoring,
     )

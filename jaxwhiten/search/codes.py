@@ -15,10 +15,10 @@ import numpy as np
 
 from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.codes import Quantiser
-from jaxwhiten.io import map_array, take
+from jaxwhiten.io import take
 from jaxwhiten.runtime import hardware
 from jaxwhiten.search.backend import Store
-from jaxwhiten.search.header import Header
+from jaxwhiten.search.header import Files, Header
 from jaxwhiten.search.prepare import cosines, prepared, read_map, stretched, write_map
 from jaxwhiten.shapes import Float32, Int64, UInt8
 from jaxwhiten.whitening.affine import Affine
@@ -50,14 +50,14 @@ def tensors_of(quantiser: Quantiser) -> dict[str, np.ndarray]:
     return {"centroids": quantiser.centroids, **dict(zip(_ROTATION, quantiser.affine.parts, strict=True))}
 
 
-def read_codes(files: Mapping[str, Path], header: Header) -> tuple[Affine, Quantiser, UInt8[np.ndarray, "n bytes"]]:
+def read_codes(files: Files, header: Header) -> tuple[Affine, Quantiser, UInt8[np.ndarray, "n bytes"]]:
     """The map of raw vectors, the quantizer, and the codes, as a memory map.
 
     ValueError or KeyError if they contradict the header.
     """
     assert header.codes is not None
     about = header.codes
-    [codes] = take({"codes": map_array(files[CODES])}, "uint8", codes=(header.size, about["bytes"]))
+    [codes] = take({"codes": files.array(CODES)}, "uint8", codes=(header.size, about["bytes"]))
     codes = np.asarray(codes)  # a subclass of arrays would cost time
     prepare, tensors = read_map(files.get(TRANSFORM), header.input_dimension, header.normalize)
     if (prepare.inputs, prepare.outputs) != (header.input_dimension, header.dimension):
@@ -109,8 +109,12 @@ class Scan(Protocol):
     ) -> None:
         """Removes rows, see `Backend.remove`; `codes` are those of the others."""
 
+    @property
+    def rows(self) -> dict[str, np.ndarray]:
+        """What it keeps of each document besides the codes, by the name of its file."""
+
     def tensors(self) -> dict[str, np.ndarray]:
-        """What a scan needs to be made from the codes again, as named arrays."""
+        """What else it needs to be made from the codes again, as named arrays."""
 
 
 class CodedStore(Store):
@@ -238,6 +242,10 @@ class CodedStore(Store):
             scores, rows = first(*both, k)
         return scores, rows
 
+    @property
+    def rows(self) -> Mapping[str, np.ndarray]:
+        return {CODES: self.codes, **({} if self.scan is None else self.scan.rows)}
+
     def _tensors(self) -> dict[str, np.ndarray]:
         return {**tensors_of(self.quantiser), **({} if self.scan is None else self.scan.tensors())}
 
@@ -245,9 +253,8 @@ class CodedStore(Store):
     def nbytes(self) -> int:
         """Size of its files in bytes."""
         parts = () if self.prepare.matrix is None else self.prepare.parts
-        return NPY_HEADER + self.codes.nbytes + sum(array.nbytes for array in (*parts, *self._tensors().values()))
+        arrays = (*self.rows.values(), *parts, *self._tensors().values())
+        return NPY_HEADER + sum(array.nbytes for array in arrays)
 
     def write(self, folder: Path) -> None:
-        """Writes its files into an empty folder."""
-        np.save(folder / CODES, self.codes)
         write_map(folder / TRANSFORM, self.prepare, self._tensors())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,8 +25,8 @@ from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, Store
 from jaxwhiten.search.codes import TRANSFORM, CodedStore, Scan, coded, is_first_version, read_codes
 from jaxwhiten.search.faiss_fields import check_fields, read_index
-from jaxwhiten.search.faiss_scans import FlatScan, ListScan, matrix_products, renumber
-from jaxwhiten.search.header import Header
+from jaxwhiten.search.faiss_scans import LISTS, FlatScan, ListScan, matrix_products, renumber
+from jaxwhiten.search.header import Files, Header
 from jaxwhiten.search.prepare import KIND, Coding, prepared
 from jaxwhiten.shapes import Int64
 from jaxwhiten.whitening.affine import Affine
@@ -98,7 +98,7 @@ class Faiss(Backend):
         return cls(options, coding.prepare, chain, inner, notes)
 
     @classmethod
-    def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Store:
+    def read(cls, files: Files, options: Any, header: Header) -> Store:
         faiss = cls._import()
         if header.codes is not None and not cls.codes:
             raise ValueError(f"codes, which {cls.name} does not store")
@@ -198,9 +198,7 @@ class Faiss(Backend):
         return FlatScan(faiss, quantiser, codes)
 
     @classmethod
-    def _read_scan(
-        cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Mapping[str, Path]
-    ) -> Scan:
+    def _read_scan(cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Files) -> Scan:
         """The scan of codes that were read."""
         return FlatScan(faiss, quantiser, codes)
 
@@ -277,12 +275,11 @@ class FaissIvf(Faiss):
         return ListScan(faiss, quantiser, codes, found, None, options.nprobe)
 
     @classmethod
-    def _read_scan(
-        cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Mapping[str, Path]
-    ) -> Scan:
+    def _read_scan(cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Files) -> Scan:
         tensors = load_tensors(files[TRANSFORM], kind=KIND)[0]
         [centers] = take(tensors, "float32", centers=(options.nlist, quantiser.width))
-        [numbers] = take(tensors, "int32", lists=(len(codes),))
+        lists = tensors["lists"] if "lists" in tensors else files.array(LISTS)  # a tensor in format version 2
+        [numbers] = take({"lists": lists}, "int32", lists=(len(codes),))
         if not _within(numbers, options.nlist):
             raise ValueError("lists of documents, unlike the header")
         return ListScan(faiss, quantiser, codes, centers, numbers, options.nprobe)

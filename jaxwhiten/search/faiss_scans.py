@@ -19,6 +19,8 @@ from jaxwhiten.codes import Quantiser
 from jaxwhiten.search.prepare import BLOCK_ROWS
 from jaxwhiten.shapes import Float32, Int, UInt8
 
+LISTS = "lists.npy"  # the inverted list of each document
+
 
 class FlatScan:
     """A scan of all codes; those of half bytes are scanned fast, with distances rounded to a byte."""
@@ -46,6 +48,10 @@ class FlatScan:
 
     def remove(self, gone: np.ndarray, keep: np.ndarray, codes: np.ndarray) -> None:
         self._index = self._of(codes)
+
+    @property
+    def rows(self) -> dict[str, np.ndarray]:
+        return {}
 
     def tensors(self) -> dict[str, np.ndarray]:
         return {}
@@ -124,10 +130,14 @@ class ListScan:
         renumber(self._faiss, self._index, keep)
         self._numbers = self._numbers[keep]
 
+    @property
+    def rows(self) -> dict[str, np.ndarray]:
+        return {LISTS: self._numbers}
+
     def tensors(self) -> dict[str, np.ndarray]:
         size = self._centers.ntotal
         centers = self._faiss.rev_swig_ptr(self._centers.get_xb(), size * self._centers.d)
-        return {"centers": centers.reshape(size, -1), "lists": self._numbers}
+        return {"centers": centers.reshape(size, -1)}
 
 
 def renumber(faiss: Any, index: Any, keep: np.ndarray) -> None:

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
 
 from jaxwhiten import io, records
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import REASON, Bounds, FormatError, InputError, MismatchError, turning
 from jaxwhiten.locks import LOCK
 from jaxwhiten.parameters import bounded
+from jaxwhiten.search.ids import EARLIER, NUMBERS, STRINGS
+from jaxwhiten.search.ids import ENDS as ID_ENDS
+from jaxwhiten.search.strings import Lines, Strings
+from jaxwhiten.shapes import Int64
 from jaxwhiten.space import VectorSpace
 
 HEADER, FITTED = "header.json", "fitted.safetensors"
+DOCUMENTS, ENDS = "documents.jsonl", "documents_ends.npy"
+REMOVED = "removed.npy"
 KIND = "index"
+# Earlier versions read folders of version 2: those without parts and without ids of their own.
+_VERSION = 3
+_SINCE_VERSION_3 = ("segments", "removed", "next_id")
+_FILES_SINCE_VERSION_3 = {NUMBERS, STRINGS, "lists.npy"}
+_OF_IDS = {NUMBERS, STRINGS, EARLIER}
+_OF_ROWS = {*_FILES_SINCE_VERSION_3, EARLIER, ID_ENDS, DOCUMENTS, ENDS, "codes.npy", "vectors.npy", "rescore.npy"}
+_SHARED = ("backend", "options", "input_dimension", "dimension", "whitening", "rescore", "normalize")
+_MAPPED = (".npy", ".jsonl")
+_WHOLE = 64 << 20  # bytes of a file up to which it is read to be verified; of a larger one, this is its start
 # Files that a killed `save` leaves in a new folder.
 LEFTOVER = re.compile(r"\.lock|\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 _AGAIN = "Rebuild the index."
@@ -46,6 +64,13 @@ class File(TypedDict):
     sha256: str
 
 
+class Segment(TypedDict):
+    """The rows that one `save` added to a folder."""
+
+    rows: int
+    files: dict[str, File]
+
+
 @dataclass(kw_only=True)
 class About:
     """The description of an index, in memory and in its header."""
@@ -65,11 +90,113 @@ class About:
 
 @dataclass(kw_only=True)
 class Header(About):
-    """A header read from a folder, with unit length, the files by their content, and the checksum."""
+    """A header read from a folder, with unit length, the files by their content, and the checksum.
+
+    An index that was changed has segments: the rows of `files` come first, those of each segment follow, and the
+    removed ones, a file of int64 numbers in ascending order, are left out.
+    """
 
     checksum: str
     normalize: bool
     files: dict[str, File]
+    rows: int = bounded(0, 0)  # of `files`, if the index has segments or removed rows
+    segments: list[Segment] = field(default_factory=list)
+    removed: File | None = None
+    next_id: int | None = None  # of an index that numbers its documents, if it has removed some
+
+    @property
+    def parts(self) -> list[Segment]:
+        """The rows of `files`, and the segments."""
+        return [{"rows": self.rows or self.size, "files": self.files}, *self.segments]
+
+    @property
+    def own_ids(self) -> bool:
+        """Whether the documents brought their IDs."""
+        return self.next_id is None and not _OF_IDS.isdisjoint(self.files)
+
+    @property
+    def entries(self) -> list[File]:
+        """Every file of the index."""
+        files = [file for part in self.parts for file in part["files"].values()]
+        return files if self.removed is None else [*files, self.removed]
+
+
+@dataclass(frozen=True, eq=False)
+class Files(Mapping[str, Path]):
+    """The verified files of an index.
+
+    As a mapping it has the files of the first part, and with them what is there once. What is kept of each document is
+    in files of every part: `array` and `strings` join them.
+    """
+
+    folder: Path
+    parts: list[tuple[Mapping[str, Path], int]]  # files by name, and rows
+    places: Int64[np.ndarray, " n"] | None = None  # of the rows of the index in these parts; None takes all
+    several: bool = False  # whether the parts are of several indexes
+
+    @classmethod
+    def of(cls, folder: Path, header: Header) -> Files:
+        """The files that a header names; FormatError if one is missing or damaged."""
+        parts = [
+            ({name: verified(folder, file) for name, file in part["files"].items()}, part["rows"])
+            for part in header.parts
+        ]
+        size = sum(rows for _, rows in parts)
+        if header.removed is None:
+            if size != header.size:
+                raise FormatError(f"{folder / HEADER}: {size} rows, but {header.size} documents. {_AGAIN}")
+            return cls(folder, parts)
+        path = verified(folder, header.removed)
+        with turning(FormatError, f"{path}: not readable as removed rows ({REASON}). {_AGAIN}", ValueError, OSError):
+            [removed] = io.take({"removed": io.map_array(path)}, "int64", removed=(size - header.size,))
+            if (np.diff(removed) <= 0).any() or not len(removed) or removed[0] < 0 or removed[-1] >= size:
+                raise ValueError("rows that are not there, or not in ascending order")
+        return cls(folder, parts, np.delete(np.arange(size), removed))
+
+    @classmethod
+    def joined(cls, several: Sequence[Files]) -> Files:
+        """The files of several folders, one after the other."""
+        if len(several) == 1:
+            return several[0]
+        parts = [part for files in several for part in files.parts]
+        if all(files.places is None for files in several):
+            return cls(several[0].folder, parts, several=True)
+        places, start = list[np.ndarray](), 0
+        for files in several:
+            rows = sum(rows for _, rows in files.parts)
+            places.append(start + (np.arange(rows) if files.places is None else files.places))
+            start += rows
+        return cls(several[0].folder, parts, np.concatenate(places), several=True)
+
+    def __getitem__(self, name: str) -> Path:
+        return self.parts[0][0][name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parts[0][0])
+
+    def __len__(self) -> int:
+        return len(self.parts[0][0])
+
+    def array(self, name: str) -> np.ndarray:
+        """What is kept of each document in files of this name: [size, ...], a memory map if it is in one file.
+
+        ValueError or KeyError if a file does not fit the header.
+        """
+        arrays = [io.map_array(files[name]) for files, _ in self.parts]
+        first = arrays[0]
+        for array, (_, rows) in zip(arrays, self.parts, strict=True):
+            if (array.dtype, array.shape[1:]) != (first.dtype, first.shape[1:]) or array.shape[:1] != (rows,):
+                raise ValueError(f"{name}: {array.dtype} of shape {array.shape} for {rows} documents")
+        joined = first if len(arrays) == 1 else np.concatenate(arrays)
+        return joined if self.places is None else joined[self.places]
+
+    def strings(self, name: str, ends: str) -> Strings | None:
+        """The lines in files of this name, read when they are needed; None if there are no such files."""
+        if name not in self:
+            return None
+        with turning(FormatError, f"{self.folder}: {REASON} is missing from a part. {_AGAIN}", KeyError):
+            lines = [Lines(files[name], rows, files.get(ends)) for files, rows in self.parts]
+        return Strings(lines, self.places)
 
 
 def check_index_folder(path: os.PathLike[str] | str) -> Path:
@@ -95,7 +222,7 @@ def read_header(folder: str | os.PathLike[str]) -> Header:
     record = records.read(path, dict[str, Any], _AGAIN)
     if record.get("kind", KIND) != KIND:
         raise FormatError(f"{path}: describes a {record['kind']!r}; expected an index.")
-    io.check_version(path, record)
+    io.check_version(path, record, _VERSION)
     header = _typed(record, path)
     if record.get("checksum") != io.seal(record)["checksum"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
@@ -118,32 +245,73 @@ def _typed(record: Any, path: Path) -> Header:
     return header
 
 
-def read_documents(path: Path, size: int) -> list[str]:
-    """The texts of an index, one per line and vector."""
-    texts = records.read_lines(path, str, _AGAIN)
-    if len(texts) != size:
-        raise FormatError(f"{path}: does not contain {size} documents, one per vector. {_AGAIN}")
-    return texts
+def verified(folder: Path, entry: File, *, whole: bool = False) -> Path:
+    """The path of one file of an index, after its size and checksum are compared with the header.
 
-
-def verified(folder: Path, entry: File) -> Path:
-    """The path of one file of an index, after its size and checksum are compared with the header."""
+    The checksum of a file beyond 64 MB, which is memory-mapped, is compared only if it is to be read `whole`.
+    """
     path = io.below(folder, entry["name"])
     if not os.path.isfile(path):
         raise FormatError(f"{folder / HEADER}: names the file {path.name!r:.80}, which is missing. {_AGAIN}")
     if (size := path.stat().st_size) != entry["bytes"]:
         raise FormatError(f"{path}: {size} bytes, expected {entry['bytes']}: truncated or overwritten.")
-    if io.sha256_file(path) != entry["sha256"]:
+    if (whole or size <= _WHOLE or path.suffix not in _MAPPED) and io.sha256_file(path) != entry["sha256"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return path
 
 
+def joined(folders: Sequence[Path], headers: Sequence[Header]) -> Header:
+    """The header of the index of several folders; MismatchError if they cannot become one."""
+    first = headers[0]
+    for folder, header in zip(folders[1:], headers[1:], strict=True):
+        if unlike := [name for name in _SHARED if getattr(header, name) != getattr(first, name)]:
+            raise MismatchError(
+                f"{folders[0]} and {folder} differ in {unlike[0]}: {getattr(first, unlike[0])!s:.80} and"
+                f" {getattr(header, unlike[0])!s:.80}. Build both with the same settings."
+            )
+        encodings = [VectorSpace.of(one.encoding) for one in (first, header)]
+        if unlike := encodings[0].differences(encodings[1], strict=True):
+            raise MismatchError(f"{folders[0]} and {folder} are of different encoders ({', '.join(unlike)}).")
+        if unlike := _unlike(first.files, header.files):
+            raise MismatchError(
+                f"{folders[0]} and {folder} differ in {unlike}: only indexes with the same code, which was fitted"
+                " before, and the same inverted lists, or of the backend jax, can be searched as one."
+            )
+    if any(not header.own_ids and (header.next_id is not None or header.removed is not None) for header in headers):
+        raise MismatchError("Documents were removed from an index that numbers them: build these indexes with IDs.")
+    return dataclasses.replace(first, size=sum(header.size for header in headers))
+
+
+def _unlike(one: Mapping[str, File], other: Mapping[str, File]) -> str | None:
+    """The name of a file that is there once and not the same in two folders."""
+    for name in sorted({*one, *other} - _OF_ROWS):
+        if name not in one or name not in other or one[name]["sha256"] != other[name]["sha256"]:
+            return name
+    same = [{*files} & _OF_IDS for files in (one, other)]
+    return None if same[0] == same[1] else "IDs"
+
+
+class Tail(NamedTuple):
+    """What a folder keeps of an index that was changed: the first part, segments, and places that were removed."""
+
+    files: dict[str, File]
+    rows: int
+    segments: list[Segment]
+    first: int  # row of the index that is the first to be written
+
+
 def replace_files(
-    folder: Path, about: Mapping[str, Any], write: Callable[[Path], None], seen: str | None = None
-) -> str:
+    folder: Path,
+    about: Mapping[str, Any],
+    write: Callable[[Path], None],
+    seen: str | None = None,
+    tail: Tail | None = None,
+) -> Header:
     """Replaces the index in a locked folder; the old index stays whole until the new header names the files of `write`.
 
-    Returns the checksum of the header. MismatchError if `seen` is given and the folder has another header by now.
+    With a `tail`, `write` writes a segment, and the other files stay.
+
+    Returns the new header. MismatchError if `seen` is given and the folder has another header by now.
     """
     current = None
     with contextlib.suppress(FormatError):
@@ -169,15 +337,27 @@ def replace_files(
                     new.append(place)
                 os.replace(path, place)
         header = {"kind": KIND, "format_version": io.FORMAT_VERSION, "jaxwhiten_version": __version__, **about}
-        header = io.seal(json.loads(json.dumps(header | {"files": files})))
-        _typed(header, folder / HEADER)
+        header |= _contents(files, about["size"], tail)
+        if any(header.get(name) for name in _SINCE_VERSION_3) or _FILES_SINCE_VERSION_3 & set(files):
+            header["format_version"] = _VERSION
+        header = io.seal(json.loads(json.dumps(header)))
+        replaced = _typed(header, folder / HEADER)
         io.write_json(folder / HEADER, header)
     except Exception:
         for path in new:
             path.unlink(missing_ok=True)
         raise
-    keep = {HEADER, LOCK, *(entry["name"] for entry in files.values())}
+    keep = {HEADER, LOCK, *(entry["name"] for entry in replaced.entries)}
     for old in folder.iterdir():
         if old.is_file() and old.name not in keep and LEFTOVER.fullmatch(old.name):
             old.unlink(missing_ok=True)
-    return str(header["checksum"])
+    return replaced
+
+
+def _contents(files: dict[str, File], size: int, tail: Tail | None) -> dict[str, Any]:
+    """The entries of a header that name its files, of which these are new."""
+    if tail is None:
+        return {"files": files}
+    removed = files.pop(REMOVED, None)
+    segments = [*tail.segments, {"rows": size - tail.first, "files": files}] if files else tail.segments
+    return {"files": tail.files, "rows": tail.rows, "segments": segments, "removed": removed}

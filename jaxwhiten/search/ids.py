@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
 from jaxwhiten.arrays import column_values
-from jaxwhiten.errors import FormatError, InputError
+from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, turning
+from jaxwhiten.io import map_array, take
 from jaxwhiten.records import read
+from jaxwhiten.search.strings import Lines, Strings, write_lines
 from jaxwhiten.shapes import Int64, Shaped
 
-FILE = "ids.json"
+if TYPE_CHECKING:
+    from jaxwhiten.search.header import Files
+
+NUMBERS, STRINGS, ENDS = "ids.npy", "ids.jsonl", "ids_ends.npy"
+EARLIER = "ids.json"  # both kinds, in folders of format version 2
+_REMEDY = "Rebuild the index."
 
 
 class _Record(TypedDict):
@@ -29,31 +35,42 @@ class _Record(TypedDict):
 class Ids:
     """The ids of rows 0 to n − 1. It is immutable; a change returns new ids."""
 
-    kept: range | Shaped[np.ndarray, " n"]  # a range while ids equal rows; else int64, or strings as objects
+    kept: range | Int64[np.ndarray, " n"] | Strings  # a range while ids equal rows
     next: int | None  # the number of the next document, or None if documents bring their own ids
 
     @classmethod
     def of(cls, ids: Any, n: int) -> Ids:
         """Ids for n documents: their own, or numbers if `ids` is None."""
-        return cls(range(n), n) if ids is None else cls(_array(unique_ids(ids, n)), None)
+        return cls(range(n), n) if ids is None else cls(_kept(unique_ids(ids, n)), None)
 
     @property
     def strings(self) -> bool:
-        return isinstance(self.kept, np.ndarray) and self.kept.dtype == object
+        return isinstance(self.kept, Strings)
+
+    @property
+    def array(self) -> Shaped[np.ndarray, " n"]:
+        """The id of each row: int64, or strings as objects."""
+        if isinstance(self.kept, Strings):
+            return np.array(list(self.kept), object)
+        return np.asarray(self.kept)
 
     @cached_property
     def _row(self) -> Mapping[Any, int] | range:
         if isinstance(self.kept, range):
             return self.kept
-        return {id: row for row, id in enumerate(self.kept.tolist())}
+        return {id: row for row, id in enumerate(self.kept if self.strings else self.array.tolist())}
 
     def at(self, rows: Int64[np.ndarray, "q k"]) -> Shaped[np.ndarray, "q k"]:
         """The ids of rows. Row −1 has the id −1, or None if ids are strings."""
         if isinstance(self.kept, range):
             return rows
-        ids = self.kept[rows]
-        ids[rows < 0] = None if self.strings else -1
-        return ids
+        if isinstance(self.kept, Strings):
+            ids = np.full(rows.shape, None, object)
+            for place, row in np.ndenumerate(rows):
+                if row >= 0:
+                    ids[place] = self.kept[int(row)]
+            return ids
+        return np.where(rows < 0, -1, self.kept[rows])
 
     def rows(self, ids: Any) -> Int64[np.ndarray, " m"]:
         """The rows of ids; InputError if an id is missing."""
@@ -67,6 +84,8 @@ class Ids:
 
     def taken(self, rows: Int64[np.ndarray, " m"]) -> Ids:
         """The ids of the given rows, in this order."""
+        if isinstance(self.kept, Strings):
+            return Ids(self.kept.taken(rows), self.next)
         return Ids(np.asarray(self.kept)[rows], self.next)
 
     def plus(self, ids: Any, n: int) -> Ids:
@@ -75,7 +94,7 @@ class Ids:
             if ids is not None:
                 raise InputError("The index numbers its documents itself: omit `ids`.")
             new, end = range(self.next, self.next + n), self.next + n
-            return Ids(range(end) if isinstance(self.kept, range) else np.concatenate([self.kept, new]), end)
+            return Ids(range(end) if isinstance(self.kept, range) else np.concatenate([self.array, new]), end)
         if ids is None:
             raise InputError("The documents of this index have their own IDs: pass `ids`.")
         wanted = unique_ids(ids, n)
@@ -84,27 +103,51 @@ class Ids:
             raise InputError(f"The IDs of this index are {kind}, got {wanted[0]!r:.80}.")
         if (there := next((id for id in wanted if id in self._row), None)) is not None:
             raise InputError(f"Document {there!r:.80} is already in the index: use update to replace it.")
-        return Ids(np.concatenate([self.kept, _array(wanted)]), None)
+        if isinstance(self.kept, Strings):
+            return Ids(self.kept.plus(wanted), None)
+        return Ids(np.concatenate([self.array, _kept(wanted)]), None)
 
-    def write(self, folder: Path) -> None:
-        if not isinstance(self.kept, range):
-            text = json.dumps({"next": self.next, "ids": self.kept.tolist()})
-            (folder / FILE).write_text(text, encoding="utf-8")
+    def write(self, folder: Path, first: int = 0) -> None:
+        """Writes the ids of the rows from `first` on; there is no file while ids equal rows."""
+        if isinstance(self.kept, Strings):
+            rows = self.kept if first == 0 else self.kept[first:]
+            write_lines(folder / STRINGS, rows, folder / ENDS)
+        elif isinstance(self.kept, np.ndarray):
+            np.save(folder / NUMBERS, self.kept[first:])
 
     @classmethod
-    def read(cls, path: Path | None, size: int) -> Ids:
-        """Reads ids from their file; there is no file while ids equal rows."""
-        if path is None:
+    def read(cls, files: Files, size: int, next_number: int | None) -> Ids:
+        """Reads ids from the files that `write` made, or from those of format version 2."""
+        parts = list[Any]()
+        start = 0
+        for part, rows in files.parts:
+            ids, last = _of_part(part, rows, range(start, start + rows))
+            next_number = last if next_number is None else next_number
+            parts.append(ids)
+            start += rows
+        where = f"{files.folder}: not readable as the ids of {size} documents"
+        kinds = {isinstance(ids, Sequence) and not isinstance(ids, range) for ids in parts}
+        if len(kinds) > 1:
+            raise FormatError(f"{where} (numbers and strings). {_REMEDY}")
+        if kinds == {True}:
+            strings = Strings(parts, files.places)
+            if files.several and len(set(strings)) < size:
+                twice = Counter(strings).most_common(1)[0][0]
+                raise MismatchError(f"The ID {twice!r:.80} is in more than one of these indexes.")
+            return cls(strings, None)
+        if all(isinstance(ids, range) for ids in parts) and files.places is None:
             return cls(range(size), size)
-        record = read(path, _Record, "Rebuild the index.")
-        try:
-            kept = _array(unique_ids(record["ids"], size))
-            last = record["next"]
-            if last is not None and (kept.dtype == object or last <= kept.max()):
-                raise InputError(f"{last!r:.80} as the next number")
-        except InputError as error:
-            raise FormatError(f"{path}: not readable as the ids of {size} documents ({error}).") from error
-        return cls(kept, last)
+        kept = np.concatenate([np.asarray(ids, np.int64) for ids in parts])
+        kept = kept if files.places is None else kept[files.places]
+        ascends = bool((np.diff(kept) > 0).all())
+        once = ascends or len(np.unique(kept)) == size
+        if files.several and not once:
+            raise MismatchError("An ID is in more than one of these indexes.")
+        if kept.min() < 0 or not once:
+            raise FormatError(f"{where} (a negative number, or one twice). {_REMEDY}")
+        if next_number is not None and next_number <= kept.max():
+            raise FormatError(f"{where} ({next_number} as the next number). {_REMEDY}")
+        return cls(kept, next_number)
 
 
 def as_ids(ids: Any) -> list[Any]:
@@ -131,5 +174,25 @@ def unique_ids(ids: Any, n: int) -> list[Any]:
     return values
 
 
-def _array(ids: list[Any]) -> Shaped[np.ndarray, " n"]:
-    return np.array(ids, object if ids and isinstance(ids[0], str) else np.int64)
+def _kept(ids: list[Any]) -> Int64[np.ndarray, " n"] | Strings:
+    return Strings([ids]) if ids and isinstance(ids[0], str) else np.array(ids, np.int64)
+
+
+def _of_part(part: Mapping[str, Path], rows: int, otherwise: range) -> tuple[Any, int | None]:
+    """The ids of one part of an index, and the number of the next document if the part has it."""
+    if STRINGS in part:
+        return Lines(part[STRINGS], rows, part.get(ENDS)), None
+    if NUMBERS in part:
+        with turning(FormatError, f"{part[NUMBERS]}: not readable as ids ({REASON}). {_REMEDY}", ValueError, OSError):
+            [ids] = take({"ids": map_array(part[NUMBERS])}, "int64", ids=(rows,))
+        return np.asarray(ids), None
+    if EARLIER not in part:
+        return otherwise, None
+    record = read(part[EARLIER], _Record, _REMEDY)
+    try:
+        ids = unique_ids(record["ids"], rows)
+        if record["next"] is not None and isinstance(ids[0], str):
+            raise InputError(f"{record['next']!r:.80} as the next number")
+    except InputError as error:
+        raise FormatError(f"{part[EARLIER]}: not readable as the ids of {rows} documents ({error}).") from error
+    return (ids if isinstance(ids[0], str) else np.array(ids, np.int64)), record["next"]

@@ -1,14 +1,14 @@
 """The index: built from vectors, searched, saved to a folder and loaded, with a record of how it was made.
 
 A saved index is a folder: `header.json`, the vectors in the backend's own format, and the texts if there are any. The
-header names each file with its size and SHA-256. It is replaced last, so that it always points to complete files.
+header names each file with its size and SHA-256. It is replaced last, so that it always points to complete files. What
+is added to it later is in files of its own, and the numbers of removed rows are in one more.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ import numpy as np
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import Code, load_first_version, load_fitted
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_integer, turning
-from jaxwhiten.io import writing
+from jaxwhiten.io import PathLike, writing
 from jaxwhiten.locks import SharedLock, locked
 from jaxwhiten.progress import counted
 from jaxwhiten.records import from_json
@@ -28,20 +28,26 @@ from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add 
 from jaxwhiten.search.backend import BACKENDS, CODED, Store
 from jaxwhiten.search.encoders import Location
 from jaxwhiten.search.header import (
+    DOCUMENTS,
+    ENDS,
     FITTED,
     HEADER,
+    REMOVED,
     About,
+    Files,
     Header,
+    Tail,
     check_index_folder,
-    read_documents,
+    joined,
     read_header,
     replace_files,
-    verified,
 )
-from jaxwhiten.search.ids import FILE as _IDS
 from jaxwhiten.search.ids import Ids, unique_ids
 from jaxwhiten.search.prepare import check_vectors
+from jaxwhiten.search.rescore import FILE as _COPY
 from jaxwhiten.search.rescore import WIDER, Rescoring
+from jaxwhiten.search.saved import Saved
+from jaxwhiten.search.strings import Strings, write_lines
 from jaxwhiten.shapes import Float32, Int64, Shaped
 from jaxwhiten.space import EncodedArray, Origin, VectorSpace, check_space
 from jaxwhiten.text import Texts, as_texts
@@ -50,8 +56,6 @@ from jaxwhiten.whitening.affine import Affine
 
 if TYPE_CHECKING:
     from jaxwhiten.views import Views
-
-DOCUMENTS = "documents.jsonl"
 
 
 class Hit(NamedTuple):
@@ -81,12 +85,12 @@ class Index(About):
 
     store: Store  # holds the vectors
     table: Ids  # maps rows to ids
-    documents: Sequence[str] | None = None  # the texts by row
+    documents: Strings | None = None  # the texts by row
     fitted: Whitening | Code | None = None  # on the vectors, for their code
     rescoring: Rescoring | None = None  # the copy by which candidates are scored again
     location: Location | None = None  # from which it was loaded
     _threads: SharedLock = field(default_factory=SharedLock, init=False)
-    _seen: dict[Path, str] = field(default_factory=dict, init=False)  # checksums of headers by folder
+    _saved: dict[Path, Saved] = field(default_factory=dict, init=False)  # what each folder holds of it
     _fitting: dict[str, tuple[Origin, int]] = field(default_factory=dict, init=False)  # what was last checked, by role
 
     def __reduce__(self) -> Any:
@@ -116,7 +120,7 @@ class Index(About):
     @property
     def ids(self) -> Shaped[np.ndarray, " n"]:
         """The id of each stored row: int64, or strings as objects."""
-        return np.asarray(self.table.kept)
+        return self.table.array
 
     def text_of(self, id: int | str) -> str | None:
         """The text of a document; None if the index keeps no texts. InputError if it does not have the id."""
@@ -193,16 +197,18 @@ class Index(About):
         self.size += len(vectors)
         self.rescoring = rescoring
         if self.documents is not None and documents is not None:
-            self.documents = [*self.documents, *documents]
+            self.documents = self.documents.plus(documents)
 
     def _keep(self, rows: Int64[np.ndarray, " m"]) -> None:
         """Removes all rows except the given ones, which are in ascending order."""
         self.store.remove(np.delete(np.arange(self.size), rows), rows)
         self.size = len(rows)
+        for saved in self._saved.values():
+            saved.keep(rows)
         if self.rescoring is not None:
             self.rescoring = self.rescoring.taken(rows)
         if self.documents is not None:
-            self.documents = [self.documents[row] for row in rows.tolist()]
+            self.documents = self.documents.taken(rows)
 
     @overload
     def search(self, queries: str, k: int = 10, *, among: Any = None) -> list[Hit]: ...
@@ -319,10 +325,14 @@ class Index(About):
     def is_in(self, path: str | os.PathLike[str]) -> bool:
         """Whether a folder still holds the index that was loaded from it or saved there."""
         folder = Path(path).resolve()
-        return folder in self._seen and read_header(folder).checksum == self._seen[folder]
+        return folder in self._saved and read_header(folder).checksum == self._saved[folder].header.checksum
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, compact: bool = False) -> None:
         """Writes the index to a folder and replaces the index there, if any, which stays whole until then.
+
+        Saved to the folder that it was loaded from or saved to last, an index of codes or of the backend `jax` writes
+        only what is new, and the numbers of removed documents. Once a quarter has changed, or with `compact`, it is
+        written as a whole.
 
         Raises:
           OutputError: The folder cannot be written to, or the disk is full; an index already there is intact.
@@ -332,61 +342,87 @@ class Index(About):
         with writing(folder, OSError):
             folder.mkdir(parents=True, exist_ok=True)
         with locked(folder), self._threads.reading(), writing(folder, OSError, RuntimeError):  # RuntimeError: FAISS's
-            seen = self._seen.get(folder.resolve())
+            saved = self._saved.get(folder.resolve())
+            tail = None
+            if saved is not None and not compact and self.store.rows:
+                tail = saved.tail(folder, self.size)
             about = {name.name: getattr(self, name.name) for name in dataclasses.fields(About)}
             about["normalize"] = self.prepare.unit_length
-            self._seen[folder.resolve()] = replace_files(folder, about, self._write_files, seen)
+            if not isinstance(self.table.kept, range):
+                about["next_id"] = self.table.next
+            seen = saved and saved.header.checksum
+            header = replace_files(folder, about, functools.partial(self._write_files, tail, saved), seen, tail)
+            self._saved[folder.resolve()] = Saved.whole(header) if saved is None else saved.after(header, tail)
 
-    def _write_files(self, folder: Path) -> None:
-        """Writes everything except the header to an empty folder."""
-        self.store.write(folder)
-        self.table.write(folder)
-        if self.rescoring is not None:
-            self.rescoring.write(folder)
-        if self.fitted is not None:
-            self.fitted.save(folder / FITTED)
+    def _write_files(self, tail: Tail | None, saved: Saved | None, folder: Path) -> None:
+        """Writes everything except the header to an empty folder, or what does not stay in the folder of the index."""
+        first = 0
+        if tail is None:
+            self.store.write(folder)
+            if self.rescoring is not None:
+                self.rescoring.write(folder)
+            if self.fitted is not None:
+                self.fitted.save(folder / FITTED)
+        elif saved is not None:
+            first = tail.first
+            if len(removed := saved.removed(tail)):
+                np.save(folder / REMOVED, removed)
+        if first == self.size:
+            return
+        self.table.write(folder, first)
+        copy = {} if self.rescoring is None else {_COPY: self.rescoring.rows}
+        for name, array in {**self.store.rows, **copy}.items():
+            np.save(folder / name, array[first:])
         if self.documents is not None:
-            with open(folder / DOCUMENTS, "w", encoding="utf-8") as file:
-                file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
+            texts = self.documents if first == 0 else self.documents[first:]
+            write_lines(folder / DOCUMENTS, texts, folder / ENDS)
 
 
-def load_index(path: str | os.PathLike[str], *, model: str | None = None, engine: str | None = None) -> Index:
+def load_index(path: PathLike | Sequence[PathLike], *, model: str | None = None, engine: str | None = None) -> Index:
     """Loads an index folder of any backend. The index also searches for texts, by the encoder that it records.
 
-    The encoder is loaded for the first text.
+    The encoder is loaded for the first text. Texts, string IDs and a copy for rescoring are read when they are needed.
 
-    Every file is verified against the header before a backend reads it, so that damage is reported instead of crashing.
-    This does not protect against an attacker who writes both header and files: load only folders from sources that you
-    trust, because FAISS does not claim that its reader is safe on hostile files.
+    The size of every file and, except in memory-mapped files of more than 64 MB, its checksum are compared with the
+    header before a backend reads it, so that damage is reported instead of crashing. `jaxwhiten inspect --check` reads
+    all. This does not protect against an attacker who writes both header and files: load only folders from sources that
+    you trust, because FAISS does not claim that its reader is safe on hostile files.
 
     >>> Encoder.from_pretrained("jaxwhiten-tiny").index(["A dog runs.", "It rains."]).save("idx")
     >>> load_index("idx").search("a dog", k=1)[0].text
     'A dog runs.'
 
     Args:
-      path: The folder.
+      path: The folder; or several folders of one code, or of the backend `jax` and one whitening, which become one
+        index of all their documents. Documents without IDs of their own are numbered anew, in this order.
       model: The current location of the encoder, if it has moved.
       engine: The engine of the encoder; for float32 vectors any, by default the recorded one or the fastest.
 
     Raises:
       FormatError: The folder is missing, damaged, of another kind or from a newer version.
+      MismatchError: Several folders cannot become one index.
       MissingDependencyError: The backend's package or device is missing.
     """
-    header = read_header(path)
+    paths = [Path(path)] if isinstance(path, str | os.PathLike) else [Path(one) for one in path]
+    if not paths:
+        raise InputError("Expected at least one index folder, got none.")
+    headers = [read_header(folder) for folder in paths]
     while True:
         try:
-            index = _load(Path(path), header)
-            index.location = Location(path, model, engine)
+            index = _load(paths, headers)
+            index.location = Location(paths[0], model, engine)
             return index
         except (FormatError, OSError):
-            before = header
-            header = read_header(path)
-            if header.checksum == before.checksum:
+            before = headers
+            headers = [read_header(folder) for folder in paths]
+            if [header.checksum for header in headers] == [header.checksum for header in before]:
                 raise
 
 
-def _load(folder: Path, header: Header) -> Index:
-    """The index of a header; FormatError or OSError if a writer has replaced its files meanwhile."""
+def _load(folders: list[Path], headers: list[Header]) -> Index:
+    """The index of one or more headers; FormatError or OSError if a writer has replaced its files meanwhile."""
+    folder = folders[0]
+    header = headers[0] if len(headers) == 1 else joined(folders, headers)
     header.backend = CODED.get(header.backend, header.backend)
     if header.backend not in BACKENDS:
         raise FormatError(
@@ -394,9 +430,9 @@ def _load(folder: Path, header: Header) -> Index:
         )
     kind = BACKENDS[header.backend]
     options = from_json(kind.Options, header.options, f"{folder / HEADER}: options", "Rebuild the index.")
-    files = {name: verified(folder, entry) for name, entry in header.files.items()}
-    documents = read_documents(files[DOCUMENTS], header.size) if DOCUMENTS in files else None
-    table = Ids.read(files.get(_IDS), header.size)
+    files = Files.joined([Files.of(one, its) for one, its in zip(folders, headers, strict=True)])
+    documents = files.strings(DOCUMENTS, ENDS)
+    table = Ids.read(files, header.size, header.next_id)
     fitted = rescoring = None
     if FITTED in files:
         first_version = load_first_version(files[FITTED])
@@ -408,9 +444,10 @@ def _load(folder: Path, header: Header) -> Index:
         store = kind.read(files, options, header)
     if header.whitening is not None and store.prepare.hash() != header.whitening.get("hash"):
         raise FormatError(f"{folder}: the whitening inside the index differs from the one in its header.")
-    told = {field.name: getattr(header, field.name) for field in dataclasses.fields(About)}
-    index = Index(**told, store=store, table=table, documents=documents, fitted=fitted, rescoring=rescoring)
-    index._seen[folder.resolve()] = header.checksum
+    about = {field.name: getattr(header, field.name) for field in dataclasses.fields(About)}
+    index = Index(**about, store=store, table=table, documents=documents, fitted=fitted, rescoring=rescoring)
+    if len(headers) == 1:
+        index._saved[folder.resolve()] = Saved.whole(header, files.places)
     return index
 
 

@@ -23,12 +23,12 @@ from jaxwhiten.arrays import block_rows, blocks, one_ahead, pad_rows
 from jaxwhiten.codes import Quantiser
 from jaxwhiten.codes.code import apart
 from jaxwhiten.codes.gaussian import nearest_on_cores
-from jaxwhiten.io import map_array, take
+from jaxwhiten.io import take
 from jaxwhiten.parameters import bounded
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, Store
 from jaxwhiten.search.codes import CODES, NPY_HEADER, TRANSFORM, CodedStore, coded, is_first_version, read_codes
-from jaxwhiten.search.header import Header
+from jaxwhiten.search.header import Files, Header
 from jaxwhiten.search.prepare import Coding, prepared, read_map, write_map
 from jaxwhiten.shapes import Int64
 from jaxwhiten.whitening.affine import Affine
@@ -144,18 +144,21 @@ class JaxFlat(Backend):
         centroids = () if self._centroids is None else (self._centroids,)
         return NPY_HEADER + self._size * row + sum(array.nbytes for array in (*parts, *centroids))
 
+    @property
+    def rows(self) -> Mapping[str, np.ndarray]:
+        return {_VECTORS if self._centroids is None else CODES: self._on_host()}
+
     def write(self, folder: Path) -> None:
-        np.save(folder / (_VECTORS if self._centroids is None else CODES), self._on_host())
         write_map(folder / TRANSFORM, self.prepare, {} if self._centroids is None else {"centroids": self._centroids})
 
     @classmethod
-    def read(cls, files: Mapping[str, Path], options: JaxOptions, header: Header) -> Store:
+    def read(cls, files: Files, options: JaxOptions, header: Header) -> Store:
         if header.codes is not None:
             prepare, quantiser, codes = read_codes(files, header)
             if is_first_version(header):
                 return cls(options, prepare, codes, quantiser.centroids, quantiser.length)
             return JaxCodes(options, prepare, quantiser, codes)
-        vectors = {"vectors": map_array(files[_VECTORS])}
+        vectors = {"vectors": files.array(_VECTORS)}
         [stored] = take(vectors, "float32", finite=False, vectors=(header.size, header.dimension))
         prepare, _ = read_map(files.get(TRANSFORM), header.input_dimension, header.normalize)
         if (prepare.inputs, prepare.outputs) != (header.input_dimension, header.dimension):

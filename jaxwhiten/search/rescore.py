@@ -5,22 +5,21 @@ The copy is a memory-mapped file; a search reads only a few rows of it per query
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from jaxwhiten.codes import Code, load_code, make_code
 from jaxwhiten.errors import InputError
-from jaxwhiten.io import map_array
-from jaxwhiten.search.header import Header
+from jaxwhiten.search.header import Files, Header
 from jaxwhiten.search.prepare import prepared, read_map, write_map
 from jaxwhiten.shapes import Float32, Int64, Shaped
 from jaxwhiten.whitening.affine import Affine
 
 COPIES = ("float16", "int8")
 WIDER = 4  # candidates for each result wanted
-_ROWS, _CODE, _MAP = "rescore.npy", "rescore_code.safetensors", "rescore_map.safetensors"
+FILE = "rescore.npy"
+_CODE, _MAP = "rescore_code.safetensors", "rescore_map.safetensors"
 
 
 class Rescoring:
@@ -74,17 +73,17 @@ class Rescoring:
         return scores, ids
 
     def write(self, folder: Path) -> None:
-        """Writes the copy and the files needed to read it."""
-        np.save(folder / _ROWS, self.rows)
+        """Writes what is needed to read the copy, which is saved as `FILE`."""
         if self.code is not None:
             self.code.save(folder / _CODE)
         write_map(folder / _MAP, self.prepare)
 
     @classmethod
-    def read(cls, files: Mapping[str, Path], header: Header) -> Rescoring:
+    def read(cls, files: Files, header: Header) -> Rescoring:
         """The reverse of `write`; ValueError or KeyError if the files do not fit the header."""
-        prepare, _ = read_map(files.get(_MAP), header.input_dimension, header.normalize)
-        rows = map_array(files[_ROWS])
+        unit_length = header.normalize or header.codes is not None  # of codes, the copy alone has unit length
+        prepare, _ = read_map(files.get(_MAP), header.input_dimension, unit_length)
+        rows = files.array(FILE)
         code = load_code(files[_CODE]) if header.rescore == "int8" else None
         wanted = (header.size, prepare.outputs), np.dtype(np.float16 if code is None else np.uint8)
         fits = (rows.shape, rows.dtype) == wanted and (code is None or code.nbytes == rows.shape[1])

@@ -28,8 +28,8 @@ from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError
 from jaxwhiten.io import PathLike, load_tensors, save_tensors
 from jaxwhiten.search.build import build_index, with_folder
 from jaxwhiten.search.encoders import Encodes
-from jaxwhiten.search.header import Header, read_documents, verified
-from jaxwhiten.search.index import DOCUMENTS, Hit, Index
+from jaxwhiten.search.header import DOCUMENTS, ENDS, Files, Header
+from jaxwhiten.search.index import Hit, Index
 from jaxwhiten.search.text import search_text, view_for
 from jaxwhiten.space import VectorSpace, check_space
 from jaxwhiten.text import Texts, as_texts
@@ -52,7 +52,7 @@ def read_upgrade(folder: PathLike, encoding: Mapping[str, Any] | None) -> dict[s
 
 def share_embedded(folder: PathLike, header: Header, upgrade: Mapping[str, Any]) -> float:
     """`Upgraded.share` for an index in a folder, without loading the encoders."""
-    texts = read_documents(verified(Path(folder), header.files[DOCUMENTS]), header.size)
+    texts = Files.of(Path(folder), header).strings(DOCUMENTS, ENDS) or ()
     there = Vectors(Path(folder) / _FOLDER, upgrade["new"]["fingerprint"]).slots
     wanted = set(map(_digest, texts))
     return len(wanted & set(there)) / len(wanted)
@@ -270,7 +270,7 @@ class Upgraded:
                     **old.options,
                 )
                 index.table = self._table
-                index._seen = dict(old._seen)
+                index._saved = {folder: saved.replaced() for folder, saved in old._saved.items()}
                 self._finished = index
             return self._finished
 

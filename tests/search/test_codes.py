@@ -22,7 +22,7 @@ KINDS = {
     "faiss-flat whitened": {"bytes": 6, "whitening": Whitening(14).fit(VECTORS)},
     "faiss-ivf": {"bytes": 6, "nlist": 4, "nprobe": 2},
 }
-CODES, TRANSFORM = "codes.npy", "transform.safetensors"
+CODES, LISTS, TRANSFORM = "codes.npy", "lists.npy", "transform.safetensors"
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,8 @@ def mended(folder, name, change):
     (folder / "header.json").write_text(json.dumps(seal(header)))
 
 
-def of_codes(change):
-    return CODES, lambda path: np.save(path, change(np.load(path)))
+def of_rows(name, change):
+    return name, lambda path: np.save(path, change(np.load(path)))
 
 
 def of_tensor(name, change):
@@ -74,12 +74,17 @@ ODD = {
     "of another type": lambda x: x.astype(np.int16),
     "missing": None,
 }
-CODE_DAMAGES = {
-    "missing": (CODES, None),
-    "no numbers": (CODES, lambda path: path.write_bytes(b"codes")),
-    "objects": (CODES, lambda path: np.save(path, np.array([{}]), allow_pickle=True)),
-    **{name: of_codes(change) for name, change in ODD.items() if change is not None},
-}
+
+
+def row_damages(file):
+    return {
+        "missing": (file, None),
+        "no numbers": (file, lambda path: path.write_bytes(b"codes")),
+        "objects": (file, lambda path: np.save(path, np.array([{}]), allow_pickle=True)),
+        **{name: of_rows(file, change) for name, change in ODD.items() if change is not None},
+    }
+
+
 QUANTISER = ["centroids", "mean", "rotation", "offset"]
 TENSORS = {
     "jax": QUANTISER,
@@ -87,12 +92,12 @@ TENSORS = {
     "faiss-flat": QUANTISER,
     "faiss-flat int8": ["centroids"],
     "faiss-flat whitened": [*QUANTISER, "shift", "weight", "bias"],
-    "faiss-ivf": [*QUANTISER, "centers", "lists"],
+    "faiss-ivf": [*QUANTISER, "centers"],
 }
 BEYOND = {
-    "list beyond": of_tensor("lists", lambda x: x + 1),
-    "list below zero": of_tensor("lists", lambda x: x - 1),
-    "list far beyond": of_tensor("lists", lambda x: x + np.int32(2**30)),
+    "list beyond": of_rows(LISTS, lambda x: x + 1),
+    "list below zero": of_rows(LISTS, lambda x: x - 1),
+    "list far beyond": of_rows(LISTS, lambda x: x + np.int32(2**30)),
 }
 
 
@@ -100,13 +105,13 @@ BEYOND = {
 def test_damaged_files_are_refused(folders, kind, tmp_path):
     index = load_index(folders / kind)
     assert index.search(VECTORS[:3], 3)[0].shape == (3, 3)
-    damages = {f"codes {name}": damage for name, damage in CODE_DAMAGES.items()}
+    damages = {f"codes {name}": damage for name, damage in row_damages(CODES).items()}
     damages["no transform"] = TRANSFORM, None
     for tensor in TENSORS[kind]:
         damages |= {f"{tensor} {name}": of_tensor(tensor, change) for name, change in ODD.items()}
-        if tensor != "lists":
-            damages[f"{tensor} not finite"] = of_tensor(tensor, with_nan)
-    damages |= BEYOND if kind == "faiss-ivf" else {}
+        damages[f"{tensor} not finite"] = of_tensor(tensor, with_nan)
+    if kind == "faiss-ivf":
+        damages |= BEYOND | {f"lists {name}": damage for name, damage in row_damages(LISTS).items()}
     accepted = []
     for number, (name, damage) in enumerate(damages.items()):
         folder = shutil.copytree(folders / kind, tmp_path / str(number))

@@ -158,7 +158,7 @@ def test_a_second_writer_waits_and_is_told(tmp_path):
 
 
 def test_a_reader_whose_files_are_replaced_reads_the_header_again(tmp_path, monkeypatch):
-    from jaxwhiten.search import index as module
+    from jaxwhiten.search import header as module
 
     folder = tmp_path / "i"
     build_index(VECTORS[:N], "jax").save(folder)
@@ -184,12 +184,14 @@ def test_ids_that_a_stranger_wrote_are_refused(change, tmp_path):
     index.remove([1])
     index.save(tmp_path)
     header = json.loads((tmp_path / "header.json").read_text())
-    entry = header["files"]["ids.json"]
+    del header["files"]["ids.npy"], header["next_id"]
+    header |= {"format_version": 2}  # in which both kinds of ids were in one file
+    entry = header["files"]["ids.json"] = {"name": "ids.json"}
     content = json.dumps({} if "x" in change else {"next": 4, "ids": [0, 2, 3]} | change).encode()
     (tmp_path / entry["name"]).write_bytes(content)
     entry |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     (tmp_path / "header.json").write_text(json.dumps(seal(header)))
-    with pytest.raises(FormatError, match=r"not readable as the ids of 3|ids-\w+.json: (ids|next).*Rebuild the index"):
+    with pytest.raises(FormatError, match=r"not readable as the ids of 3|ids[-\w]*.json: (ids|next).*Rebuild the index"):
         load_index(tmp_path)
 
 

@@ -1,0 +1,158 @@
+"""Texts and string IDs by row. Those of a saved index are read from their file when they are needed."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import json
+import mmap
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from jaxwhiten.arrays import blocks
+from jaxwhiten.errors import FormatError
+from jaxwhiten.io import map_array
+from jaxwhiten.records import parse
+from jaxwhiten.shapes import Int64
+
+_BLOCK = 1 << 16  # strings that are written or read at once
+_SCAN = 16 << 20  # bytes whose line ends are found at once
+_NEWLINE = ord("\n")
+_REMEDY = "Rebuild the index."
+
+
+class Lines(Sequence[str]):
+    """The strings in a file of JSON lines, which is memory-mapped.
+
+    >>> write_lines(Path("words.jsonl"), ["A dog runs.", "It rains."])
+    >>> Lines(Path("words.jsonl"), 2)[1]
+    'It rains.'
+
+    Raises:
+      FormatError: The file does not have so many lines, now, or a line is not a JSON string, when it is read.
+    """
+
+    def __init__(self, path: Path, size: int, ends: Path | None = None) -> None:
+        """`ends` is the file with the end of each line; without one the lines are searched for."""
+        self._path = path
+        with open(path, "rb") as file:
+            empty = path.stat().st_size == 0
+            self._data: Any = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        try:
+            found = _line_ends(self._data) if ends is None else np.asarray(map_array(ends))
+        except ValueError as error:
+            raise FormatError(f"{ends}: not readable as the ends of lines ({error}). {_REMEDY}") from error
+        fits = found.shape == (size,) and found.dtype == np.int64 and size > 0
+        if not fits or found[0] <= 0 or found[-1] != len(self._data) or (np.diff(found) <= 0).any():
+            raise FormatError(f"{path}: does not contain {size} lines, one per vector. {_REMEDY}")
+        self._ends = found
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row: int | slice) -> str | list[str]:
+        if isinstance(row, slice):
+            return [self[number] for number in range(*row.indices(len(self)))]
+        start = self._ends[row - 1] if row else 0
+        text: str = parse(self._data[start : self._ends[row]], str, f"{self._path}, line {row + 1}", _REMEDY)
+        return text
+
+    def __iter__(self) -> Iterator[str]:
+        for part in blocks(len(self), _BLOCK):
+            start = self._ends[part.start - 1] if part.start else 0
+            lines = self._data[start : self._ends[part.stop - 1]].rstrip(b"\n").replace(b"\n", b",")
+            yield from parse(b"[" + lines + b"]", list[str], self._path, _REMEDY)
+
+
+class Strings(Sequence[str]):
+    """Immutable strings by row, of one part or of several; a change returns new ones.
+
+    >>> Strings([["a", "b"]]).plus(["c"]).taken(np.array([0, 2]))
+    Strings(['a', 'c'])
+    """
+
+    def __init__(self, parts: Iterable[Sequence[str]], places: Int64[np.ndarray, " n"] | None = None) -> None:
+        """`places` are those of the rows among all strings of the parts; None takes all."""
+        self._parts = tuple(parts)
+        self._places = places
+        self._starts = [0, *itertools.accumulate(map(len, self._parts))]
+
+    def __len__(self) -> int:
+        return self._starts[-1] if self._places is None else len(self._places)
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row: int | slice) -> str | list[str]:
+        rows = range(len(self))[row]  # IndexError for a row that is not there
+        if isinstance(rows, range):
+            return [self[number] for number in rows]
+        place = rows if self._places is None else int(self._places[rows])
+        part = bisect.bisect_right(self._starts, place) - 1
+        return self._parts[part][place - self._starts[part]]
+
+    def __iter__(self) -> Iterator[str]:
+        strings = itertools.chain.from_iterable(self._parts)
+        if self._places is None:
+            return strings
+        if (np.diff(self._places) > 0).all():
+            chosen = np.zeros(self._starts[-1], bool)
+            chosen[self._places] = True
+            return itertools.compress(strings, chosen.tolist())
+        everything = list(strings)
+        return (everything[place] for place in self._places.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Strings({list(itertools.islice(self, 10))}{', ...' if len(self) > 10 else ''})"
+
+    def plus(self, strings: Sequence[str]) -> Strings:
+        """These and those of more rows."""
+        end = self._starts[-1]
+        parts = [*self._parts, list(strings)]
+        if len(parts) > 1 and isinstance(parts[-2], list) and len(parts[-2]) <= len(parts[-1]):
+            parts[-2:] = [[*parts[-2], *parts[-1]]]
+        if self._places is None:
+            return Strings(parts)
+        return Strings(parts, np.concatenate([self._places, np.arange(end, end + len(strings))]))
+
+    def taken(self, rows: Int64[np.ndarray, " m"]) -> Strings:
+        """Those of the given rows, in this order."""
+        return Strings(self._parts, rows if self._places is None else self._places[rows])
+
+
+def write_lines(path: Path, strings: Iterable[str], ends: Path | None = None) -> None:
+    """Writes strings as JSON lines, and the end of each line to another file."""
+    start, written = 0, list[np.ndarray]()
+    items = iter(strings)
+    with open(path, "wb") as file:
+        while block := list(itertools.islice(items, _BLOCK)):
+            data = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in block).encode()
+            file.write(data)
+            written.append(_line_ends(data) + start)
+            start += len(data)
+    if ends is not None:
+        np.save(ends, np.concatenate(written))
+
+
+def _line_ends(data: Any) -> Int64[np.ndarray, " n"]:
+    """The ends of the lines in bytes; each line has a newline, which JSON escapes within a string."""
+    if not len(data):
+        return np.empty(0, np.int64)
+    codes = np.frombuffer(data, np.uint8)
+    ends = [np.flatnonzero(codes[part] == _NEWLINE) + part.start + 1 for part in blocks(len(codes), _SCAN)]
+    return np.concatenate(ends).astype(np.int64)
