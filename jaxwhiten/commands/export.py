@@ -115,7 +115,8 @@ def _database(args: argparse.Namespace) -> Report:
         say_gamma(encoder.before_whitening())
     if index is not None:
         small = Encoder.from_pretrained(Path(args.output) / databases.MODEL)
-        place, texts = one_line(args.into), index.documents or []
+        place = one_line(args.into)
+        texts = list(index.documents or ())
         try:
             ids = index.ids.tolist()
             changes = databases.fill(args.output, args.into, ids, texts, small.encode_document, keep=args.keep)

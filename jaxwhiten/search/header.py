@@ -130,7 +130,7 @@ class Files(Mapping[str, Path]):
     """
 
     folder: Path
-    parts: list[tuple[Mapping[str, Path], int]]  # files by name, and rows
+    parts: Sequence[tuple[Mapping[str, Path], int]]  # files by name, and rows
     places: Int64[np.ndarray, " n"] | None = None  # of the rows of the index in these parts; None takes all
     several: bool = False  # whether the parts are of several indexes
 
@@ -272,9 +272,9 @@ def joined(folders: Sequence[Path], headers: Sequence[Header]) -> Header:
         encodings = [VectorSpace.of(one.encoding) for one in (first, header)]
         if unlike := encodings[0].differences(encodings[1], strict=True):
             raise MismatchError(f"{folders[0]} and {folder} are of different encoders ({', '.join(unlike)}).")
-        if unlike := _unlike(first.files, header.files):
+        if (part := _unlike(first.files, header.files)) is not None:
             raise MismatchError(
-                f"{folders[0]} and {folder} differ in {unlike}: only indexes with the same code, which was fitted"
+                f"{folders[0]} and {folder} differ in {part}: only indexes with the same code, which was fitted"
                 " before, and the same inverted lists, or of the backend jax, can be searched as one."
             )
     if any(not header.own_ids and (header.next_id is not None or header.removed is not None) for header in headers):

@@ -103,9 +103,12 @@ class Ids:
             raise InputError(f"The IDs of this index are {kind}, got {wanted[0]!r:.80}.")
         if (there := next((id for id in wanted if id in self._row), None)) is not None:
             raise InputError(f"Document {there!r:.80} is already in the index: use update to replace it.")
-        if isinstance(self.kept, Strings):
-            return Ids(self.kept.plus(wanted), None)
-        return Ids(np.concatenate([self.array, _kept(wanted)]), None)
+        more = self.kept.plus(wanted) if isinstance(self.kept, Strings) else np.concatenate([self.array, _kept(wanted)])
+        result = Ids(more, None)
+        numbers = range(len(self.kept), len(self.kept) + n)
+        row_of = dict(self._row) if isinstance(self._row, Mapping) else {}
+        vars(result)["_row"] = row_of | dict(zip(wanted, numbers, strict=True))  # not read again from a file
+        return result
 
     def write(self, folder: Path, first: int = 0) -> None:
         """Writes the ids of the rows from `first` on; there is no file while ids equal rows."""
@@ -190,9 +193,9 @@ def _of_part(part: Mapping[str, Path], rows: int, otherwise: range) -> tuple[Any
         return otherwise, None
     record = read(part[EARLIER], _Record, _REMEDY)
     try:
-        ids = unique_ids(record["ids"], rows)
-        if record["next"] is not None and isinstance(ids[0], str):
+        listed = unique_ids(record["ids"], rows)
+        if record["next"] is not None and isinstance(listed[0], str):
             raise InputError(f"{record['next']!r:.80} as the next number")
     except InputError as error:
         raise FormatError(f"{part[EARLIER]}: not readable as the ids of {rows} documents ({error}).") from error
-    return (ids if isinstance(ids[0], str) else np.array(ids, np.int64)), record["next"]
+    return (listed if isinstance(listed[0], str) else np.array(listed, np.int64)), record["next"]

@@ -350,7 +350,7 @@ class Index(About):
             about["normalize"] = self.prepare.unit_length
             if not isinstance(self.table.kept, range):
                 about["next_id"] = self.table.next
-            seen = saved and saved.header.checksum
+            seen = None if saved is None else saved.header.checksum
             header = replace_files(folder, about, functools.partial(self._write_files, tail, saved), seen, tail)
             self._saved[folder.resolve()] = Saved.whole(header) if saved is None else saved.after(header, tail)
 
