@@ -1,4 +1,4 @@
-"""kill -9 at random moments of encoding, fitting, building an index and adding to it; what is left is whole.
+"""kill -9 at random moments of encoding, fitting, building and changing an index; what is left is whole.
 
 After every kill the output under its own name is read: it is the one of an earlier, whole run, or the new one, never
 a part. At the end the operation is run once more to its end, and the result is compared with an uninterrupted one.
@@ -18,7 +18,7 @@ from jaxwhiten.search import load_index
 from jaxwhiten.whitening.moments import Moments
 from tests.faults import work
 
-OPERATIONS = ("store", "encode", "fit", "index", "add")
+OPERATIONS = ("store", "encode", "fit", "index", "add", "compact", "merge")
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST = 2.0  # seconds from `ready` to the latest kill
 
@@ -73,15 +73,15 @@ class Expected:
     def __init__(self, operation, folder, model):
         self.encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
         self.vectors = self.encoder.encode(work.TEXTS, pooling=work.POOLINGS)
-        if operation == "add":
-            work.quietly(work.command("base", folder, model))
+        work.begin(operation, folder, model)
+        if operation in ("add", "compact"):
             self.size = len(work.TEXTS)
         elif operation != "store":
             run_once(operation, folder, model)
         if operation == "fit":
             self.m2 = Moments.load(folder / "out.moments").M2
             self.kernel = Whitening.load(folder / "out.safetensors").kernel
-        if operation == "index":
+        if operation in ("index", "merge"):
             self.answers = load_index(folder / "index").search(self.vectors["mean"][:20], 5)
 
 
@@ -99,7 +99,7 @@ def check(operation, folder, expected):
         for found, wanted in zip(Whitening.load(folder / "out.safetensors").kernel, expected.kernel, strict=True):
             np.testing.assert_allclose(found, wanted, atol=1e-6)
         np.testing.assert_allclose(Moments.load(folder / "out.moments").M2, expected.m2, rtol=1e-6)
-    elif operation == "add":
+    elif operation in ("add", "compact"):
         index = load_index(folder / "index")
         times, rest = divmod(index.size - len(work.TEXTS), len(work.NEW))
         assert (rest, index.size >= expected.size) == (0, True)
@@ -129,7 +129,7 @@ def killed(operation, folder, model, kills, seed=0):
         check(operation, folder, expected)
         if operation == "index":
             whole = [path for path in (folder / "index").iterdir() if not path.name.startswith(".")]
-            assert len(whole) == 3, whole  # header, vectors, texts
+            assert len(whole) == 4, whole  # header, vectors, texts and the ends of their lines
         return left
     for place in folder.glob("store-*"):
         found = work.store_entries(folder, expected.encoder, place.name.rpartition("-")[2])

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxwhiten import Encoder
+from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.commands import cli
 from jaxwhiten.encoding.store import EmbeddingStore
 from tests.commands.conftest import generated
@@ -37,18 +38,28 @@ def prepare(folder):
     np.save(folder / "vectors.npy", vectors())
 
 
-def command(operation, folder, model):
-    """The words of the command line."""
+def commands(operation, folder, model):
+    """The words of each command of an operation."""
     of_model = ["--model", str(model), "--pooling", "mean", "--max-length", "32"]
     texts = str(folder / "texts.txt")
     outputs = ["-o", str(folder / "out.safetensors"), "--moments", str(folder / "out.moments")]
-    return {
+    index = str(folder / "index")
+    halves = [f"{index}-{number}" for number in (1, 2)]
+    one = {
         "encode": ["encode", texts, "-o", str(folder / "out.npy"), "--block", str(WIDTH), *of_model],
         "fit": ["fit", str(folder / "vectors.npy"), *outputs],
         "index": ["index", texts, "-o", str(folder / "index"), "--whiten", "-k", "8", *of_model],
         "base": ["index", texts, "-o", str(folder / "index"), "--bytes", "8", "--rescore", "int8", *of_model],
         "add": ["index", str(folder / "new.txt"), "--add", "-o", str(folder / "index")],
-    }[operation]
+    }
+    code = ["--whitening", str(folder / "code.safetensors"), *of_model]
+    return {
+        "compact": [one["add"], ["index", "-o", index, "--compact"]],
+        "halves": [
+            ["index", texts, "-o", half, "--shard", f"{number}/2", *code] for number, half in enumerate(halves, 1)
+        ],
+        "merge": [["index", *halves, "-o", index, "--merge"]],
+    }.get(operation) or [one[operation]]
 
 
 def store_entries(folder, encoder, number):
@@ -56,10 +67,20 @@ def store_entries(folder, encoder, number):
     return EmbeddingStore(folder / f"store-{number}", shard_rows=8).encode(encoder, TEXTS, pooling=POOLINGS)
 
 
-def quietly(words):
-    """A command whose own words go to stderr, so that `ready` is all there is to read; returns the exit code."""
+def begin(operation, folder, model):
+    """What an operation needs besides the inputs."""
+    if operation in ("add", "compact"):
+        quietly(*commands("base", folder, model))
+    if operation == "merge":
+        encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
+        SpectrumCode(bytes=8).fit(encoder.encode(TEXTS)).save(folder / "code.safetensors")
+        quietly(*commands("halves", folder, model))
+
+
+def quietly(*several):
+    """Runs commands whose own words go to stderr, so that `ready` is all there is to read; the first bad exit code."""
     with contextlib.redirect_stdout(sys.stderr):
-        return cli.main(words)
+        return next(filter(None, map(cli.main, several)), 0)
 
 
 def run(operation, folder, model, rounds=None):
@@ -73,9 +94,8 @@ def run(operation, folder, model, rounds=None):
             if operation == "store":
                 store_entries(warm, encoder, 0)
             else:
-                if operation == "add":
-                    quietly(command("base", warm, model))
-                quietly(command(operation, warm, model))
+                begin(operation, warm, model)
+                quietly(*commands(operation, warm, model))
         print("ready", flush=True)
     number = 0
     while rounds is None or number < rounds:
@@ -84,7 +104,7 @@ def run(operation, folder, model, rounds=None):
                 number += 1
             store_entries(folder, encoder, number)
             (folder / f"store-{number}" / "done").touch()
-        elif quietly(command(operation, folder, model)):
+        elif quietly(*commands(operation, folder, model)):
             sys.exit(3)
         number += 1
 

@@ -1,0 +1,194 @@
+"""What grows with the number of documents: building, saving a change, loading to the first hit, and one query.
+
+    python -m benchmarks.growth [--documents 10000,100000,1000000,10000000]
+
+Every step of every contestant is a process of its own. Documents are normal vectors of 384 dimensions with falling
+variances, in a memory map, and texts of about 100 characters. Beyond a million, codes of random bytes take the place of
+vectors, and peers are left out. A change adds 1,000 documents. `load` is the time from the folder to the first hit with
+its text; `memory` is by how much a process grew: when it builds, beyond vectors and texts, and when it has loaded.
+
+Peers keep the same texts: FAISS's fast scan in its own file, with the texts as JSON lines, of which a change writes all
+again; and LanceDB with an index of product quantization, whose table has texts and vectors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import save
+
+WIDTH, BYTES, CHANGE, QUERIES = 384, 48, 1000, 300
+VECTORS = 1_000_000  # documents up to which there are vectors
+BLOCK = 50_000
+FRAME = """
+import json, os, sys, time
+import numpy as np
+file, folder, n, nbytes = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+def held(name="VmRSS"):
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1e3
+def text(i):
+    return f"Document number {i} says something in about a hundred characters, so that its size is that of a sentence."
+def timed(run):
+    start = time.perf_counter()
+    result = run()
+    return result, time.perf_counter() - start
+x = np.load(file, mmap_mode="r")
+queries = np.array(x[-QUERIES:])
+new = [text(n + i) for i in range(CHANGE)]
+""".replace("QUERIES", str(QUERIES)).replace("CHANGE", str(CHANGE))
+BUILD = """
+texts = [text(i) for i in range(n)]
+before = held()
+_, seconds = timed(lambda: build(texts))
+peak = held("VmHWM")
+size = sum(os.path.getsize(os.path.join(root, name)) for root, _, names in os.walk(folder) for name in names)
+print(json.dumps({"build_s": seconds, "build_mb": peak - before, "folder_mb": size / 1e6}))
+"""
+LOAD = """
+before = held()
+(index, hit), seconds = timed(load)
+after = held()
+latencies = [timed(lambda: search(index, queries[i : i + 1]))[1] for i in range(1, len(queries))]
+p50, p99 = np.percentile(latencies, [50, 99])
+print(json.dumps({"load_s": seconds, "load_mb": after - before, "p50_ms": p50 * 1e3, "p99_ms": p99 * 1e3}))
+"""
+ADD = """
+index, _ = load()
+_, seconds = timed(lambda: add(index, x[:CHANGE], new))
+saved, more = timed(lambda: keep(index))
+print(json.dumps({"add_s": seconds, "save_s": more}))
+""".replace("CHANGE", str(CHANGE))
+OURS = """
+from jaxwhiten.codes import SpectrumCode, load_code
+from jaxwhiten.coded import CodedArray
+from jaxwhiten.search import build_index, load_index
+def build(texts):
+    code = load_code(file + ".code.safetensors")
+    vectors = x if len(x) >= n else CodedArray(np.load(file + ".codes.npy", mmap_mode="r"), code)
+    build_index(vectors[:n], codes=code, documents=texts).save(folder)
+def load():
+    index = load_index(folder)
+    return index, search(index, queries[:1])
+def search(index, query):
+    return index.hits(query, 10)
+def add(index, vectors, texts):
+    index.add(vectors, documents=texts)
+def keep(index):
+    index.save(folder)
+"""
+FAISS = """
+import faiss
+def write(index, texts):
+    faiss.write_index(index, folder + "/index.faiss")
+    with open(folder + "/texts.jsonl", "w") as out:
+        out.writelines(json.dumps(text) + "\\n" for text in texts)
+def build(texts):
+    os.makedirs(folder)
+    index = faiss.index_factory(x.shape[1], f"PQ{2 * nbytes}x4fs")
+    index.train(np.array(x[:20_000]))
+    for start in range(0, n, 50_000):
+        index.add(np.array(x[start : min(n, start + 50_000)]))
+    write(index, texts)
+def load():
+    index = faiss.read_index(folder + "/index.faiss")
+    with open(folder + "/texts.jsonl") as lines:
+        texts = [json.loads(line) for line in lines]
+    return (index, texts), search((index, texts), queries[:1])
+def search(index, query):
+    return [index[1][row] for row in index[0].search(query, 10)[1][0]]
+def add(index, vectors, texts):
+    index[0].add(np.array(vectors))
+    index[1].extend(texts)
+def keep(index):
+    write(*index)
+"""
+LANCE = """
+import lancedb
+import pyarrow as pa
+def rows(vectors, texts):
+    vectors = np.ascontiguousarray(vectors, np.float32)
+    return pa.table({"vector": pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), vectors.shape[1]), "text": texts})
+def build(texts):
+    blocks = (rows(x[s : min(n, s + 50_000)], texts[s : s + 50_000]).to_batches()[0] for s in range(0, n, 50_000))
+    table = lancedb.connect(folder).create_table("texts", blocks, schema=rows(x[:1], texts[:1]).schema)
+    table.create_index(metric="cosine", index_type="IVF_PQ", num_partitions=1, num_sub_vectors=nbytes)
+def load():
+    table = lancedb.connect(folder).open_table("texts")
+    return table, search(table, queries[:1])
+def search(table, query):
+    return table.search(query[0]).limit(10).select(["text", "_distance"]).to_list()
+def add(table, vectors, texts):
+    table.add(rows(vectors, texts))
+def keep(table):
+    pass
+"""
+PROGRAMS = {"jaxwhiten": OURS, "FAISS": FAISS, "LanceDB": LANCE}
+
+
+def step(contestant: str, action: str, file: Path, folder: Path, documents: int) -> dict[str, float]:
+    """What one process reports."""
+    program = FRAME + PROGRAMS[contestant] + {"build": BUILD, "load": LOAD, "add": ADD}[action]
+    words = [sys.executable, "-W", "ignore", "-c", program, str(file), str(folder), str(documents), str(BYTES)]
+    done = subprocess.run(words, capture_output=True, text=True, env=os.environ | {"JAX_PLATFORMS": "cpu"})
+    if done.returncode:
+        raise RuntimeError(f"{contestant}, {action}: {done.stderr[-2000:]}")
+    report: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return report
+
+
+def vectors(file: Path, documents: int) -> None:
+    """Writes document vectors, a code fitted on some of them, and codes beyond them."""
+    from jaxwhiten.codes import SpectrumCode
+
+    rng = np.random.default_rng(0)
+    scale = (1 + np.arange(WIDTH, dtype=np.float32)) ** -0.5
+    rows = min(documents, VECTORS) + QUERIES
+    x = np.lib.format.open_memmap(file, "w+", np.float32, (rows, WIDTH))
+    for start in range(0, rows, BLOCK):
+        size = min(BLOCK, rows - start)
+        x[start : start + size] = rng.standard_normal((size, WIDTH), np.float32) * scale
+    x.flush()
+    SpectrumCode(bytes=BYTES).fit(x[:100_000]).save(f"{file}.code.safetensors")
+    if documents > VECTORS:
+        codes = np.lib.format.open_memmap(f"{file}.codes.npy", "w+", np.uint8, (documents, BYTES))
+        for start in range(0, documents, 20 * BLOCK):
+            size = min(20 * BLOCK, documents - start)
+            codes[start : start + size] = rng.integers(0, 256, (size, BYTES), np.uint8)
+        codes.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--documents", default="10000,100000,1000000,10000000", help="numbers of documents")
+    parser.add_argument("--no-peers", action="store_true", help="measure jaxwhiten alone")
+    args = parser.parse_args()
+    rows = list[dict[str, Any]]()
+    there = {"FAISS": "faiss", "LanceDB": "lancedb"}
+    peers = [] if args.no_peers else [name for name, package in there.items() if importlib.util.find_spec(package)]
+    for documents in map(int, args.documents.split(",")):
+        with tempfile.TemporaryDirectory() as scratch:
+            file = Path(scratch) / "vectors.npy"
+            vectors(file, documents)
+            for name in ["jaxwhiten", *(peers if documents <= VECTORS else [])]:
+                folder = Path(scratch) / name
+                row: dict[str, Any] = {"documents": documents, "index": name}
+                for action in ("build", "load", "add"):
+                    row |= step(name, action, file, folder, documents)
+                rows.append(row)
+                print(row, flush=True)
+    save("growth", {"width": WIDTH, "bytes": BYTES, "change": CHANGE, "rows": rows})
+
+
+if __name__ == "__main__":
+    main()
