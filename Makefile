@@ -25,7 +25,7 @@ TESTS := OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 LABORATORY := $(addprefix tests/,programs eval train notebooks accelerators test_base.py test_documents.py test_examples.py test_packaging.py test_wheel.py)
 
 BENCHMARKS ?= encode latency processors cold_start whitening_fit whitening_transform train_throughput search_real search_scale \
-  search_batches search_threads upgrade_zipf memory serving serving_faults
+  search_batches search_threads upgrade_zipf growth memory serving serving_faults
 # What they are given here, so that all take less than 15 minutes on 2 cores; README has the figures without.
 whitening_fit_ARGS ?= --rounds 2
 whitening_transform_ARGS ?= --rounds 2
@@ -41,6 +41,7 @@ processors_SMOKE := --rounds 1 --queries 3
 cold_start_SMOKE := --rounds 1
 serving_SMOKE := --seconds 0.5 --rounds 1 --clients 1,2 --model jaxwhiten-tiny
 serving_faults_SMOKE := --seconds 5 --model jaxwhiten-tiny
+growth_SMOKE := --documents 2000
 memory_SMOKE := --rows 10000 --sentences 2000
 upgrade_zipf_SMOKE := --documents 3000 --queries 60 --candidates 10 --timed 60
 search_batches_SMOKE := --documents 2000 --rounds 1

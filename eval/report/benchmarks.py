@@ -281,6 +281,19 @@ def batches_table(result: Result) -> Table:
     return Table((*columns, "one query, float32 ÷ it"), rows, 3, notes=(machine(result),))
 
 
+def growth_table(result: Result) -> Table:
+    """What building, loading, one query and a saved change take by the number of documents."""
+    names = ("build_s", "build_mb", "folder_mb", "load_s", "load_mb", "p50_ms", "p99_ms", "save_s")
+    digits = (1, 0, 0, 2, 0, 2, 2, 3)
+    rows = [
+        [f"{row['documents']:,}", row["index"]]
+        + [number(row[name], places) for name, places in zip(names, digits, strict=True)]
+        for row in result["rows"]
+    ]
+    columns = ("documents", "index", "build, s", "build, MB", "folder, MB", "first hit, s", "loaded, MB")
+    return Table((*columns, "p50, ms", "p99, ms", "change saved, s"), rows, 2, notes=(machine(result),))
+
+
 def families_table(result: Result) -> Table:
     """Every family: names, and what was measured of it on a random folder."""
     rows = []
@@ -423,6 +436,7 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "engines_table": engines_table,
     "batches_table": batches_table,
     "families_table": families_table,
+    "growth_table": growth_table,
     "serving_table": serving_table,
     "processors_table": processors_table,
     "serving_faults_table": serving_faults_table,

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
@@ -247,9 +248,23 @@ class Parts:
             yield table["id"].to_pylist(), arrow.vectors(table, code)
 
     def all(self) -> tuple[list[str], np.ndarray]:
-        """All `blocks` concatenated in memory."""
-        ids, vectors = zip(*self.blocks(), strict=True)
-        return [id for some in ids for id in some], np.concatenate(vectors)
+        """All `blocks`, one after the other: ids, and vectors in a memory map of a temporary file, or codes."""
+        total = sum(record["rows"] for record in self._finished())
+        ids = list[str]()
+        joined: Any = None
+        for some, vectors in self.blocks():
+            if joined is None and getattr(vectors, "code", None) is not None:
+                return self._all_codes()
+            if joined is None:
+                with tempfile.TemporaryFile(prefix="jaxwhiten-") as file:
+                    joined = np.memmap(file, vectors.dtype, "w+", shape=(total, vectors.shape[1]))
+            joined[len(ids) : len(ids) + len(some)] = vectors
+            ids += some
+        return ids, joined
+
+    def _all_codes(self) -> tuple[list[str], np.ndarray]:
+        ids, codes = zip(*self.blocks(), strict=True)
+        return [id for some in ids for id in some], np.concatenate(codes)
 
     def moments(self) -> Moments:
         """The moments of all vectors: merged from the parts' moments if they were stored, else made in one pass."""
