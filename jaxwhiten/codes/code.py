@@ -101,11 +101,10 @@ class Quantiser:
         return np.concatenate([matrix, shift[:, None]], axis=1)
 
     @functools.cached_property
-    def _scanning(self) -> tuple[np.float32, Float32[np.ndarray, " coordinates"]]:
-        """s and m of `scanned`."""
-        mean, square = self.center
-        cosine = (1 + square / self.length**2) / 2
-        return np.float32(self.length / cosine), mean
+    def stretch(self) -> float:
+        """s of `scanned`."""
+        cosine = (1 + self.center[1] / self.length**2) / 2
+        return self.length / cosine
 
     @functools.cached_property
     def _table(self) -> tuple[Float32[np.ndarray, "rows w"], Float32[np.ndarray, " rows"], Int[np.ndarray, " bytes"]]:
@@ -147,8 +146,7 @@ class Quantiser:
         This is the cosine of q and y to the first order around the length m and the cosine c, which is taken halfway
         between that of two vectors of the fit and 1.
         """
-        stretch, mean = self._scanning
-        return asked * stretch - mean
+        return asked * np.float32(self.stretch) - self.center[0]
 
     def cosines(
         self,

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--sentences FILE", "for int8: a file of calibration sentences", type=Source)
     add(parser, "--name NAME", "name of the model in its card; default: the folder's name")
     add(parser, "--score TASK=POINTS", 'for the card, such as "STS-B test=71.3"', action="append", default=[])
-    add(parser, "--bytes N", "for a database: bytes per vector; default: 48", type=int)
+    add(parser, "--bytes N", "for a database: bytes per vector; default: 48, or those of the model's code", type=int)
     add(parser, "--from IDX", "for a database: index with which --into is made level", type=Source, dest="index")
     add(parser, "--into PLACE", "database to fill from --from: a file, folder or connection string", type=Place)
     add(parser, "--keep", "only add missing documents to --into: change and remove none")
@@ -107,11 +107,12 @@ def _database(args: argparse.Namespace) -> Report:
     encoder = load_encoder(args)
     if args.whitening:
         encoder = encoder.before_whitening().with_whitening(load_plain_whitening(args.whitening, args))
-    made = databases.save_database(args.output, encoder, args.format, args.bytes or 48, gamma=args.gamma)
-    kept = f"{made['columns']} columns, γ = {made['gamma']:g}, {made['quantiser']}"
+    made = databases.save_database(args.output, encoder, args.format, args.bytes, gamma=args.gamma)
+    scaled = f"γ = {made['gamma']:g}, " if "gamma" in made else ""
+    kept = f"{made['columns']} columns, {scaled}{made['quantiser']}"
     lines = [f"{args.output}: {kept}; recipe.py opens the database, model/ computes the vectors"]
     facts = {"output": args.output, "format": args.format, **made}
-    if args.gamma is None:
+    if args.gamma is None and "gamma" in made:
         say_gamma(encoder.before_whitening())
     if index is not None:
         small = Encoder.from_pretrained(Path(args.output) / databases.MODEL)

@@ -1,7 +1,8 @@
 """An encoder for a vector database: the map in front of the database's own quantiser, and the code that uses both.
 
-No database takes codes of several bits from outside. Each takes floats and quantises them itself, or takes bits. The
-gain of a whitening comes from the map in front, with columns and γ chosen for this quantiser.
+LanceDB takes the points of a code from outside, and codes vectors with them. The other databases take floats and
+quantise them by themselves, or take bits: the gain of a whitening comes from the map in front, with columns and γ
+chosen for this quantiser.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import dataclasses
 import json
 import re
 import runpy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxwhiten import io
+from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, MismatchError, MissingDependencyError, check_name, install_command
 from jaxwhiten.export.cards import filled
@@ -29,6 +31,8 @@ from jaxwhiten.whitening import Whitening, choose_gamma
 MODEL = "model"
 CODE = "recipe.py"
 SETTINGS = "recipe.json"
+POINTS = "code.npz"
+LANCEDB = "lancedb"
 _BLOCK = 8192  # texts added or removed at once
 
 
@@ -60,7 +64,7 @@ _GROUPS = f"each byte for a group of columns, trained, {_BESIDE}"
 DATABASES = {
     "pgvector": Database("psycopg[binary]", "postgresql:///texts", _SIGNS, 1, 0),
     "qdrant": Database("qdrant-edge-py", "texts.qdrant", "TurboQuant of four bits, and a length", 4, 4),
-    "lancedb": Database("lancedb", "texts.lance", _GROUPS, 0, 0),
+    LANCEDB: Database("lancedb pylance", "texts.lance", _GROUPS, 0, 0),
     "milvus": Database("pymilvus milvus-lite", "texts.milvus.db", f"a byte per column, {_BESIDE}", 8, 0),
     "sqlite-vec": Database("sqlite-vec apsw", "texts.db", _SIGNS, 1, 0),
 }
@@ -106,7 +110,7 @@ def front(whitening: Whitening, database: str, size: int, gamma: float) -> White
 
 
 def save_database(
-    folder: str | Path, encoder: Encoder, database: str, size: int = 48, *, gamma: float | None = None
+    folder: str | Path, encoder: Encoder, database: str, size: int | None = None, *, gamma: float | None = None
 ) -> dict[str, Any]:
     """Writes a model folder for a database, and the code that opens the database, adds to it and queries it.
 
@@ -118,9 +122,10 @@ def save_database(
     Args:
       folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It gets `model/`, which
         sentence-transformers and `Encoder.from_pretrained` load, `recipe.py` and `recipe.json`.
-      encoder: An encoder with a whitening in its head, whose mean and axes are used with β = 1.
+      encoder: An encoder with a whitening in its head, whose mean and axes are used with β = 1; for `"lancedb"` also
+        one that ends with a `SpectrumCode`, in whose points LanceDB then stores vectors.
       database: A name of `DATABASES`.
-      size: Bytes of a vector in the database.
+      size: Bytes of a vector in the database; by default 48, or those of the code.
       gamma: Power of the scaling; by default that of `jaxwhiten.whitening.choose_gamma`.
 
     Returns:
@@ -130,7 +135,10 @@ def save_database(
       InputError: The encoder has no whitening, or no column fits into `size` bytes.
     """
     check_name("database", database, DATABASES)
+    if database == LANCEDB and isinstance(encoder.head.code, SpectrumCode):
+        return _save_code(folder, encoder, encoder.head.code, size)
     kind = DATABASES[database]
+    size = 48 if size is None else size
     whitening = encoder.head.whitening
     raw = encoder.before_whitening()
     if whitening is None:
@@ -144,14 +152,51 @@ def save_database(
     # Equal on every machine that exports the same files, where the map in front may differ in the last digits.
     fitted = [x.tolist() for x in (whitening.mean_, whitening.eigenvalues_)]
     head = io.content_key(raw.head.fingerprint, fitted, database, size, float(gamma))
+    return _save(folder, small, raw, head, settings, code_of(database, small.dimension, size))
+
+
+def _save_code(folder: str | Path, encoder: Encoder, code: SpectrumCode, size: int | None) -> dict[str, Any]:
+    """`save_database` for a database that takes the points of a code: its vectors are Vᵀx, for unit vectors x.
+
+    The database subtracts Vᵀμ, the center of its only partition, and codes the rest with the points of the code. Query
+    vectors are stretched, so that Euclidean distances rank like cosines (`Quantiser.scanned`).
+    """
+    if size not in (None, code.nbytes):
+        raise InputError(f"{encoder.name}: its code has {code.nbytes} bytes: omit --bytes, or fit one of {size} bytes.")
+    raw = encoder.without_code()
+    quantiser = code.quantiser()
+    matrix = np.asarray(quantiser.affine.matrix, np.float32)
+    small = raw.then(Normalize(), Whiten(matrix, np.zeros(quantiser.width, np.float32), None))
+    quantiser_of_ours = f"the points of a code of {code.nbytes} bytes, {_BESIDE}"
+    settings = {"database": LANCEDB, "quantiser": quantiser_of_ours, "bytes": code.nbytes, "columns": small.dimension}
+    settings |= {"unit_length": False, "rotated_at_random": False}
+    head = io.content_key(encoder.head.fingerprint, LANCEDB)
+    text = filled("lancedb_code", columns=small.dimension, bits=quantiser.bits, stretch=quantiser.stretch)
+    points = {"points": quantiser.centroids, "center": quantiser.center[0][None]}
+    return _save(folder, small, raw, head, settings, text, points)
+
+
+def _save(
+    folder: str | Path,
+    small: Encoder,
+    raw: Encoder,
+    head: str,
+    settings: dict[str, Any],
+    code: str,
+    points: Mapping[str, np.ndarray] | None = None,
+) -> dict[str, Any]:
+    """Writes the folder of `save_database`, and returns the settings."""
+    kind = DATABASES[settings["database"]]
     own: Any = {"head": head, "dimension": small.dimension, "dtype": None, "engine": None}
     settings["space"] = dataclasses.replace(raw.documents.space, **own).record()
     space = repr(json.dumps(settings["space"]))
-    head_of_file = filled("head", **settings, packages=kind.packages, place=kind.place, text=space)
+    first = filled("head", **settings, packages=kind.packages, place=kind.place, text=space)
     with io.whole_folder(folder, kind="database") as whole:
         small.save(whole / MODEL)
-        io.write_text(whole / CODE, head_of_file + code_of(database, small.dimension, size))
+        io.write_text(whole / CODE, first + code)
         io.write_json(whole / SETTINGS, settings)
+        if points is not None:
+            np.savez(whole / POINTS, **points)
     return settings
 
 

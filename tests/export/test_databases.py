@@ -183,3 +183,29 @@ def test_the_page_shows_what_is_written():
     text = PAGE.read_text(encoding="utf-8")
     columns = {name: int(count) for name, count in re.findall(r"^\| ([\w-]+) \| .*? \| (\d+) \|", text, re.MULTILINE)}
     assert columns == {name: database.columns(48, 381) for name, database in DATABASES.items()}
+
+
+def test_lancedb_takes_the_points_of_a_code(tiny_model, tmp_path):
+    pytest.importorskip("lancedb")
+    pytest.importorskip("lance")
+    base = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+    texts = list(dict.fromkeys(load_sts("sts_sample").splits["test"].sentence1))
+    encoder = base.shrink(texts, bytes=8)
+    settings = save_database(tmp_path / "out", encoder, "lancedb")
+    assert (settings["bytes"], settings["columns"]) == (8, encoder.head.code.quantiser().width)
+    recipe = runpy.run_path(str(tmp_path / "out" / "recipe.py"))
+    small = Encoder.from_pretrained(tmp_path / "out" / "model")
+    db = recipe["connect"](str(tmp_path / "texts.lance"))
+    ids = [str(number) for number in range(len(texts))]
+    recipe["add"](db, ids[:20], texts[:20], small.encode(texts[:20]))  # a trained quantizer needs 256
+    recipe["add"](db, ids[20:], texts[20:], small.encode(texts[20:]))
+    quantiser = encoder.head.code.quantiser()
+    stored = quantiser.coordinates(np.asarray(encoder.encode(texts)).view(np.uint8))
+    queries = encoder.without_code().encode(texts[:9])
+    points = quantiser.scanned(quantiser.asked(normalize(queries))[0])
+    distances = np.square(points[:, None] - stored).sum(axis=2)
+    for text, row in zip(texts, distances, strict=False):
+        found = [int(id) for id, _ in recipe["query"](db, small.encode(text), 5)]
+        np.testing.assert_allclose(row[found], np.sort(row)[:5], rtol=1e-3)  # equal codes are in any order
+    with pytest.raises(InputError, match="its code has 8 bytes"):
+        save_database(tmp_path / "again", encoder, "lancedb", 48)
