@@ -4,8 +4,9 @@
 
 Every step of every contestant is a process of its own. Documents are normal vectors of 384 dimensions with falling
 variances, in a memory map, and texts of about 100 characters. Beyond a million, codes of random bytes take the place of
-vectors, and FAISS is left out; LanceDB, which trains its quantizer for minutes, is beyond 100,000. A change adds 1,000 documents. `load` is the time from the folder to the first hit with
-its text; `memory` is by how much a process grew: when it builds, beyond vectors and texts, and when it has loaded.
+vectors, and FAISS is left out; LanceDB, which trains its quantizer for minutes, is beyond 100,000. A change adds 1,000
+documents. `load` is the time from the folder to the first hit with its text; `memory` is by how much a process grew:
+when it builds, beyond the texts and with the pages of vectors that it has read, and when it has loaded.
 
 Peers keep the same texts: FAISS's fast scan in its own file, with the texts as JSON lines, of which a change writes all
 again; and LanceDB with an index of product quantization, whose table has texts and vectors.
@@ -71,11 +72,11 @@ print(json.dumps({"add_s": seconds, "save_s": more}))
 """.replace("CHANGE", str(CHANGE))
 OURS = """
 from jaxwhiten.codes import SpectrumCode, load_code
-from jaxwhiten.coded import CodedArray
+from jaxwhiten.coded import with_code
 from jaxwhiten.search import build_index, load_index
 def build(texts):
     code = load_code(file + ".code.safetensors")
-    vectors = x if len(x) >= n else CodedArray(np.load(file + ".codes.npy", mmap_mode="r"), code)
+    vectors = x if len(x) >= n else with_code(np.load(file + ".codes.npy", mmap_mode="r"), code)
     build_index(vectors[:n], codes=code, documents=texts).save(folder)
 def load():
     index = load_index(folder)

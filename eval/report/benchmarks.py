@@ -294,6 +294,17 @@ def growth_table(result: Result) -> Table:
     return Table((*columns, "p50, ms", "p99, ms", "change saved, s"), rows, 2, notes=(machine(result),))
 
 
+def lance_table(result: Result) -> Table:
+    """Codes in LanceDB's index: recall@10, bytes of the index a document, and time of a query."""
+    rows = [
+        [str(row["bytes"]), str(row["partitions"] or ""), row["index"], f"{row['recall']:.3f}"]
+        + [number(row.get(name), 1) for name in ("index_bytes", "ms")]
+        for row in result["rows"]
+    ]
+    columns = ("bytes", "partitions", "index", "recall@10", "bytes of the index", "ms per query")
+    return Table(columns, rows, 3, notes=(machine(result),))
+
+
 def families_table(result: Result) -> Table:
     """Every family: names, and what was measured of it on a random folder."""
     rows = []
@@ -437,6 +448,7 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "batches_table": batches_table,
     "families_table": families_table,
     "growth_table": growth_table,
+    "lance_table": lance_table,
     "serving_table": serving_table,
     "processors_table": processors_table,
     "serving_faults_table": serving_faults_table,

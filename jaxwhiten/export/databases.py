@@ -183,7 +183,7 @@ def _save(
     head: str,
     settings: dict[str, Any],
     code: str,
-    points: Mapping[str, np.ndarray] | None = None,
+    points: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Writes the folder of `save_database`, and returns the settings."""
     kind = DATABASES[settings["database"]]

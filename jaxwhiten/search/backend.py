@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.search.header import Files, Header
-from jaxwhiten.search.prepare import Coding
+from jaxwhiten.search.prepare import Coding, Rows
 from jaxwhiten.shapes import Float, Float32, Int64, Shaped, UInt8
 from jaxwhiten.whitening.affine import Affine
 
@@ -103,7 +103,7 @@ class Backend(Store):
     @abstractmethod
     def build(
         cls,
-        vectors: Float[np.ndarray, "n d"],
+        vectors: Rows,
         options: Any,
         coding: Coding,
         stored: UInt8[np.ndarray, "n bytes"] | None,

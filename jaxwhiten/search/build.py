@@ -17,7 +17,7 @@ from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import BACKENDS, CODED, Backend, backend_with
 from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Index, texts_of
-from jaxwhiten.search.prepare import Coding, check_vectors, choose, preparation
+from jaxwhiten.search.prepare import Coding, check_codes, check_vectors, choose, preparation
 from jaxwhiten.search.rescore import COPIES, Rescoring
 from jaxwhiten.search.strings import Strings
 from jaxwhiten.space import EncodedArray, VectorSpace, check_space
@@ -97,7 +97,7 @@ def build_index(
     stored = np.asarray(vectors) if isinstance(codes, Code) and getattr(vectors, "code", None) is codes else None
     if stored is not None and rescore is not None:
         raise InputError("Codes alone cannot be rescored: omit rescore, or pass vectors.")
-    vectors = check_vectors("document vectors", vectors)
+    vectors = check_vectors("document vectors", vectors) if stored is None else check_codes("codes", vectors)
     documents = texts_of(documents, vectors)
     table = Ids.of(ids, len(vectors))
 

@@ -19,7 +19,7 @@ from jaxwhiten.io import take
 from jaxwhiten.runtime import hardware
 from jaxwhiten.search.backend import Store
 from jaxwhiten.search.header import Files, Header
-from jaxwhiten.search.prepare import cosines, prepared, read_map, stretched, write_map
+from jaxwhiten.search.prepare import Rows, cosines, prepared, read_map, stretched, write_map
 from jaxwhiten.shapes import Float32, Int64, UInt8
 from jaxwhiten.whitening.affine import Affine
 
@@ -35,7 +35,7 @@ _TABLES = 256 << 10  # bytes of codes that are scanned while the tables of a que
 _FEW = 4096  # rows of a set whose cosines are computed without a scan
 
 
-def coded(vectors: np.ndarray, prepare: Affine, quantiser: Quantiser) -> UInt8[np.ndarray, "n bytes"]:
+def coded(vectors: Rows, prepare: Affine, quantiser: Quantiser) -> UInt8[np.ndarray, "n bytes"]:
     """The codes of checked raw vectors, block by block."""
     codes = np.empty((len(vectors), quantiser.nbytes), np.uint8)
     for part, x in prepared(vectors, prepare):

@@ -27,7 +27,7 @@ from jaxwhiten.search.codes import TRANSFORM, CodedStore, Scan, coded, is_first_
 from jaxwhiten.search.faiss_fields import check_fields, read_index
 from jaxwhiten.search.faiss_scans import LISTS, FlatScan, ListScan, matrix_products, renumber
 from jaxwhiten.search.header import Files, Header
-from jaxwhiten.search.prepare import KIND, Coding, prepared
+from jaxwhiten.search.prepare import KIND, Coding, Rows, prepared
 from jaxwhiten.shapes import Int64
 from jaxwhiten.whitening.affine import Affine
 
@@ -74,7 +74,7 @@ class Faiss(Backend):
         self._faiss, self._chain, self._inner, self._index = import_faiss(), chain, inner, behind(chain, inner)
 
     @classmethod
-    def build(cls, vectors: np.ndarray, options: Any, coding: Coding, stored: np.ndarray | None) -> Store:
+    def build(cls, vectors: Rows, options: Any, coding: Coding, stored: np.ndarray | None) -> Store:
         faiss, n, d, notes = cls._import(), len(vectors), coding.prepare.outputs, list[str]()
         cls._fit_options(options, n, notes)
         if coding.quantiser is not None:
@@ -234,7 +234,7 @@ class FaissIvf(Faiss):
     removes = codes = True
 
     @classmethod
-    def build(cls, vectors: np.ndarray, options: Any, coding: Coding, stored: np.ndarray | None) -> Store:
+    def build(cls, vectors: Rows, options: Any, coding: Coding, stored: np.ndarray | None) -> Store:
         asked = options.nprobe
         store = super().build(vectors, options, coding, stored)
         if asked == 0:
@@ -332,7 +332,7 @@ def _through(chain: list[Any], x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _choose_nprobe(store: Store, probes: Any, vectors: np.ndarray, options: Any) -> str:
+def _choose_nprobe(store: Store, probes: Any, vectors: Rows, options: Any) -> str:
     """Sets the fewest lists with which a sample of the documents finds its neighbors; a note for the user."""
     n = len(vectors)
     sample = np.sort(np.random.default_rng(options.seed).permutation(n)[:_SAMPLE])

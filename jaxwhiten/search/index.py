@@ -43,7 +43,7 @@ from jaxwhiten.search.header import (
     replace_files,
 )
 from jaxwhiten.search.ids import Ids, unique_ids
-from jaxwhiten.search.prepare import check_vectors
+from jaxwhiten.search.prepare import Rows, check_vectors
 from jaxwhiten.search.rescore import FILE as _COPY
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.search.saved import Saved
@@ -458,7 +458,7 @@ def _are_rows(items: Sequence[Any]) -> bool:
     return listed or getattr(first, "ndim", 0) == 1
 
 
-def texts_of(documents: Texts | None, vectors: np.ndarray) -> list[str] | None:
+def texts_of(documents: Texts | None, vectors: Rows) -> list[str] | None:
     """The texts, one per vector, or None."""
     texts = None if documents is None else as_texts(documents, "document")
     if texts is not None and len(texts) != len(vectors):

@@ -29,7 +29,7 @@ from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, Store
 from jaxwhiten.search.codes import CODES, NPY_HEADER, TRANSFORM, CodedStore, coded, is_first_version, read_codes
 from jaxwhiten.search.header import Files, Header
-from jaxwhiten.search.prepare import Coding, prepared, read_map, write_map
+from jaxwhiten.search.prepare import Coding, Rows, prepared, read_map, write_map
 from jaxwhiten.shapes import Int64
 from jaxwhiten.whitening.affine import Affine
 
@@ -81,7 +81,7 @@ class JaxFlat(Backend):
         self._rows = len(self._documents) // self._mesh.size
 
     @classmethod
-    def build(cls, vectors: np.ndarray, options: Any, coding: Coding, stored: np.ndarray | None) -> Store:
+    def build(cls, vectors: Rows, options: Any, coding: Coding, stored: np.ndarray | None) -> Store:
         quantiser = coding.quantiser
         if quantiser is None:
             return cls(options, coding.prepare, _stored(vectors, coding.prepare, None), None)
@@ -217,7 +217,7 @@ class JaxCodes(CodedStore):
             yield part, [np.asarray(array)[: part.stop - part.start] for array in found]
 
 
-def _stored(vectors: np.ndarray, prepare: Affine, centroids: np.ndarray | None) -> np.ndarray:
+def _stored(vectors: Rows, prepare: Affine, centroids: np.ndarray | None) -> np.ndarray:
     """The stored form of raw vectors: whitened vectors, or their codes."""
     columns, dtype = (prepare.outputs, np.float32) if centroids is None else (len(centroids), np.uint8)
     out, coder = np.empty((len(vectors), columns), dtype), None if centroids is None else apart(centroids)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxwhiten.arrays import as_matrix, blocks, work_dtype
+from jaxwhiten.coded import CodedArray, as_floats
 from jaxwhiten.codes import Code, Quantiser, SpectrumCode, check_whitened, make_code
 from jaxwhiten.codes.fit import fit, is_whitened_first
 from jaxwhiten.errors import InputError, NonFiniteError
@@ -42,6 +43,34 @@ def check_vectors(what: str, x: Any, dimension: int | None = None) -> Float[np.n
         raise InputError(f"No {what}: an array of shape {x.shape}.")
     if dimension is not None and x.shape[1] != dimension:
         raise InputError(f"The {what} have {x.shape[1]} dimensions; the index expects {dimension}: {_TAKES}.")
+    for part in blocks(len(x), BLOCK_ROWS):
+        check_lengths(what, x[part], part.start)
+    return x
+
+
+class Decoded:
+    """The vectors of codes, [n, d], decoded when rows of them are read."""
+
+    def __init__(self, codes: CodedArray) -> None:
+        self._codes = codes
+        self.shape = (len(codes), codes.code.n_features_in_)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> Float32[np.ndarray, "m d"]:
+        return as_floats(self._codes[rows])
+
+
+Rows = Float[np.ndarray, "n d"] | Decoded
+"""Vectors of documents, read block by block."""
+
+
+def check_codes(what: str, codes: CodedArray) -> Decoded:
+    """`check_vectors` of codes, without an array of all vectors."""
+    x = Decoded(codes)
+    if not len(x):
+        raise InputError(f"No {what}: an array of shape {x.shape}.")
     for part in blocks(len(x), BLOCK_ROWS):
         check_lengths(what, x[part], part.start)
     return x
@@ -88,7 +117,7 @@ def preparation(whitening: Any | None, dimension: int, normalize: bool = True) -
 
 
 def prepared(
-    vectors: Float[np.ndarray, "n d"], prepare: Callable[[np.ndarray], np.ndarray]
+    vectors: Rows, prepare: Callable[[np.ndarray], np.ndarray]
 ) -> Iterator[tuple[slice, Float32[np.ndarray, "rows k"]]]:
     """Yields raw vectors block by block in their stored form; InputError if the map makes a vector zero."""
     for part in blocks(len(vectors), BLOCK_ROWS):
@@ -135,7 +164,7 @@ class Coding(NamedTuple):
 def choose(
     codes: str | Code,
     size: int | None,
-    vectors: np.ndarray,
+    vectors: Rows,
     whitening: Any,
     *,
     encoding: Mapping[str, Any] | None = None,

@@ -78,7 +78,7 @@ class Strings(Sequence[str]):
     Strings(['a', 'c'])
     """
 
-    def __init__(self, parts: Iterable[Sequence[str]], places: Int64[np.ndarray, " n"] | None = None) -> None:
+    def __init__(self, parts: Iterable[Lines | list[str]], places: Int64[np.ndarray, " n"] | None = None) -> None:
         """`places` are those of the rows among all strings of the parts; None takes all."""
         self._parts = tuple(parts)
         self._places = places
@@ -123,9 +123,11 @@ class Strings(Sequence[str]):
     def plus(self, strings: Sequence[str]) -> Strings:
         """These and those of more rows."""
         end = self._starts[-1]
-        parts = [*self._parts, list(strings)]
-        if len(parts) > 1 and isinstance(parts[-2], list) and len(parts[-2]) <= len(parts[-1]):
-            parts[-2:] = [[*parts[-2], *parts[-1]]]
+        parts = [*self._parts]
+        more = list(strings)
+        if parts and isinstance(parts[-1], list) and len(parts[-1]) <= len(more):
+            more = [*parts.pop(), *more]
+        parts.append(more)
         if self._places is None:
             return Strings(parts)
         return Strings(parts, np.concatenate([self._places, np.arange(end, end + len(strings))]))

@@ -93,7 +93,7 @@ def copied(index):
 
 def searched(folder):
     found = load_index(folder)
-    return found, found.search(VECTORS[:2], 3), found.documents
+    return found, found.search(VECTORS[:2], 3), list(found.documents)
 
 
 def check(index, folder):
