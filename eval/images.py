@@ -21,6 +21,7 @@ QUALITY = {"Sentences of Wikipedia": "tasks/minilm-wikipedia-7000", "Captions (S
 IMAGES = {
     "codes": ("tasks/minilm-wikipedia-7000", report.codes.PLOTS["quality_by_bytes.png"]),
     "engines-memory": ("benchmarks/engines_scale", (plots.engines_memory,)),
+    "growth": ("benchmarks/growth", (plots.growth,)),
     "serving-memory": ("benchmarks/serving_faults", (plots.serving_memory,)),
     "miniature": ("miniature/raw", report.sts.PLOTS["score_by_k.png"]),
 }

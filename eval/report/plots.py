@@ -168,6 +168,23 @@ def engines_memory(result: dict[str, Any], path: Path) -> Path:
     return path
 
 
+def growth(result: dict[str, Any], path: Path) -> Path:
+    """Seconds to the first hit, to save a change, and of one query, against the number of documents."""
+    panels = {"load_s": ("from the folder to the first hit", 1), "save_s": ("a change of 1,000 saved", 1)}
+    panels["p50_ms"] = ("one query, median", 1e-3)
+    with new_figure(path, 8.6, 3.0) as figure:
+        axes = figure.subplots(1, len(panels), sharey=True)
+        for axis, (key, (title, unit)) in zip(axes, panels.items(), strict=True):
+            for name, colour in zip(("jaxwhiten", "FAISS"), COLOURS, strict=False):
+                rows = [row for row in result["rows"] if row["index"] == name]
+                documents, values = [row["documents"] for row in rows], [row[key] * unit for row in rows]
+                axis.loglog(documents, values, marker="o", ms=5, lw=1.6, color=colour, label=name)
+            axis.set(xlabel="documents", title=title)
+        axes[0].set(ylabel="seconds")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return path
+
+
 def serving_memory(result: dict[str, Any], path: Path) -> Path | None:
     """The server's memory over time, beside the requests that were answered; SIGKILL starts it again."""
     if "memory" not in result:  # of an older run

@@ -24,7 +24,7 @@ _NEWLINE = ord("\n")
 _REMEDY = "Rebuild the index."
 
 
-class Lines(Sequence[str]):
+class Lines(Sequence[Any]):
     """The strings in a file of JSON lines, which is memory-mapped.
 
     >>> write_lines(Path("words.jsonl"), ["A dog runs.", "It rains."])
@@ -71,7 +71,7 @@ class Lines(Sequence[str]):
             yield from parse(b"[" + lines + b"]", list[str], self._path, _REMEDY)
 
 
-class Strings(Sequence[str]):
+class Strings(Sequence[Any]):
     """Immutable strings by row, of one part or of several; a change returns new ones.
 
     >>> Strings([["a", "b"]]).plus(["c"]).taken(np.array([0, 2]))

@@ -191,7 +191,9 @@ def test_ids_that_a_stranger_wrote_are_refused(change, tmp_path):
     (tmp_path / entry["name"]).write_bytes(content)
     entry |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     (tmp_path / "header.json").write_text(json.dumps(seal(header)))
-    with pytest.raises(FormatError, match=r"not readable as the ids of 3|ids[-\w]*.json: (ids|next).*Rebuild the index"):
+    with pytest.raises(
+        FormatError, match=r"not readable as the ids of 3|ids[-\w]*.json: (ids|next).*Rebuild the index"
+    ):
         load_index(tmp_path)
 
 

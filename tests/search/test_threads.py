@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.search import build_index, load_index
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,6 +137,58 @@ def replayed(log, documents, last):
                 x = np.random.default_rng(int(number)).standard_normal((len(ids), D)).astype(np.float32)
                 documents = documents | {id: (f"{id} of {number}", row) for id, row in zip(ids, x, strict=True)}
     return documents | {"last": (last, np.ones(D, np.float32))}, made
+
+
+READS = """
+import sys, time
+import numpy as np
+from jaxwhiten.search import load_index
+folder, end = sys.argv[1], time.time() + float(sys.argv[2])
+print("ready", flush=True)
+rng = np.random.default_rng(int(sys.argv[3]))
+count = 0
+while time.time() < end:
+    index = load_index(folder)
+    for hits in index.hits(rng.standard_normal((4, 16)).astype(np.float32), 5):
+        for hit in hits:
+            assert hit.id == "last" or hit.text.partition(" of ")[0] == hit.id, hit
+            assert index.text_of(hit.id) == hit.text
+    count += 1
+print(count)
+"""
+
+
+@pytest.mark.slow
+def test_four_writers_and_four_readers_of_a_folder_of_codes(tmp_path):
+    pytest.importorskip("faiss")
+    folder, log = tmp_path / "i", tmp_path / "log"
+    start = {f"s{i}": (f"s{i}", EVERYTHING[i]) for i in range(600)} | {"last": ("none", np.ones(D, np.float32))}
+    vectors, texts = np.stack([row for _, row in start.values()]), [text for text, _ in start.values()]
+    code = SpectrumCode(bytes=8).fit(EVERYTHING[:2000])
+    build_index(vectors, codes=code, ids=list(start), documents=texts).save(folder)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+
+    def child(*words):
+        command = [sys.executable, "-c", *map(str, words)]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+    writers = [child(CHANGES, folder, log, 100_000 * number, 100_000) for number in range(4)]
+    readers = [child(READS, folder, SOAK, number) for number in range(4)]
+    for process in [*writers, *readers]:
+        assert process.stdout.readline() == "ready\n"
+    read = [int(process.communicate(timeout=SOAK + 300)[0]) for process in readers]
+    for process in writers:
+        process.kill()
+        process.communicate()
+    assert min(read) > 0
+    index = load_index(folder)
+    documents, made = replayed(log, start, index.documents[index.ids.tolist().index("last")])
+    ids = index.ids.tolist()
+    assert dict(zip(ids, index.documents, strict=True)) == {id: text for id, (text, _) in documents.items()}
+    fresh = build_index(np.stack([documents[id][1] for id in ids]), codes=code, ids=ids)
+    for found, wanted in zip(index.search(EVERYTHING[:20], 9), fresh.search(EVERYTHING[:20], 9), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    print(f"{len(made)} changes by four writers, {sum(read)} loads and searches by four readers in {SOAK} s")
 
 
 @pytest.mark.slow
