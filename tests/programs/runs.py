@@ -43,11 +43,11 @@ def softmax_arguments(model, folder):
         "max_length": "16",
         "batch_size": "8",
         "buckets": "1",
-        "steps": "400",
+        "steps": "200",
         "learning_rate": "1e-3",
         "dev": "",
         "test": "()",
-        "save_every": "50",
+        "save_every": "25",
         "log_every": "1",
         "output": str(folder / "run"),
     }
