@@ -111,7 +111,7 @@ def main() -> None:
     args = parser.parse_args()
     folder = Path(resolve_folder("sentence-transformers/all-MiniLM-L6-v2"))
     with tempfile.TemporaryDirectory() as warm:
-        job = Job(folder, 128, BulkTokenizer(folder, 128), SENTENCES, Path(warm), "cpu", "float32")
+        job = Job(folder, 128, BulkTokenizer(folder, 128), SENTENCES, Path(warm), Path(warm), "cpu", "float32")
         graph = exported(job)
         names = (COLD, WARM, JAX)
         parts: dict[str, list[list[float]]] = {name: [] for name in names}

@@ -38,7 +38,8 @@ class Job(NamedTuple):
       max_length: Tokens.
       tokenizer: Of the model.
       texts: Some like those to encode, for engines that have to be calibrated.
-      scratch: An empty folder for files; contestants share what they export.
+      scratch: A folder for files that depend on the texts; contestants share what they make of them.
+      exports: A folder for the graph that is exported from the model, and for what is made of the graph alone.
       device: As PyTorch calls it.
       dtype: Of the matrix products of ours.
     """
@@ -48,6 +49,7 @@ class Job(NamedTuple):
     tokenizer: BulkTokenizer
     texts: list[str]
     scratch: Path
+    exports: Path
     device: str
     dtype: str
 
@@ -117,8 +119,9 @@ def onnxruntime(job: Job, int8: bool = False) -> Encode:
         from onnxruntime.quantization import quantize_dynamic
 
         small = path.with_name("int8.onnx")
-        with quiet():
-            quantize_dynamic(path, small)
+        if not small.exists():
+            with quiet():
+                quantize_dynamic(path, small)
         path = small
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     return length_sorted(job, lambda ids, mask: session.run(None, {"input_ids": ids, "attention_mask": mask})[0])
@@ -226,13 +229,12 @@ CONTESTANTS = {
 
 
 def exported(job: Job) -> Path:
-    """The graph that PyTorch exports, mean pooling included; made once per job."""
-    import torch
-    from transformers import AutoModel
-
-    path = job.scratch / "model.onnx"
+    """The graph that PyTorch exports, mean pooling included; made once in a folder."""
+    path = job.exports / "model.onnx"
     if path.exists():
         return path
+    import torch
+    from transformers import AutoModel
 
     class MeanPooled(torch.nn.Module):
         def __init__(self) -> None:

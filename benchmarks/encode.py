@@ -1,6 +1,6 @@
 """Encoding beside its peers: the same weights and texts, in rotated order, speed with quality.
 
-    python -m benchmarks.encode [--rounds 3] [--tokens N] [--model FOLDER] [--no-base]
+    python -m benchmarks.encode [--rounds 3] [--tokens N] [--model FOLDER] [--texts short mixed long] [--no-base]
 
 Contestants are those of `benchmarks/contestants.py` that are installed; the others are named. Texts that need no
 download: `short` are the sentences of sts_sample, `long` docstrings of Python's standard library of up to 512 tokens,
@@ -44,6 +44,7 @@ from jaxwhiten.text import BulkTokenizer
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM, OURS = "all-MiniLM-L6-v2", "jaxwhiten"
 MATMULS = 4  # in a row
+LENGTHS = {"short": 64, "mixed": 128, "long": 512}  # tokens at most, by kind of text
 
 
 class Setting(NamedTuple):
@@ -161,6 +162,7 @@ def sts_spearman(encode: Encode, count: int | None = None) -> tuple[str, float]:
 def measure(
     label: str,
     model: Path,
+    exports: Path,
     kind: str,
     max_length: int,
     setting: Setting,
@@ -180,7 +182,7 @@ def measure(
     total = int(lengths.sum())
     print(f"\n{label}, {kind}: {len(texts)} texts of {total / len(texts):.0f} tokens, padding {1 - total / padded:.0%}")
     with tempfile.TemporaryDirectory() as scratch:
-        job = Job(model, max_length, tokenizer, texts, Path(scratch), setting.device, setting.dtype)
+        job = Job(model, max_length, tokenizer, texts, Path(scratch), exports, setting.device, setting.dtype)
         found, skipped = contestants(job, setting, large, bfloat16)
         first_seconds, vectors, scores = {}, {}, {}
         for name, encode in found.items():
@@ -239,6 +241,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, help="of each kind of text; 16,000 on a CPU, 2,000,000 on a GPU")
     parser.add_argument("--model", default=MODEL, help="all-MiniLM-L6-v2, where it lies")
+    parser.add_argument("--texts", nargs="*", choices=LENGTHS, default=list(LENGTHS), help="kinds; default: all three")
     parser.add_argument("--no-base", action="store_true", help="leave the encoder of BERT-base's size out")
     parser.add_argument("--pairs", type=int, help="scored; by default all of STS-B's test split, or of the sample")
     args = parser.parse_args()
@@ -254,7 +257,6 @@ def main() -> None:
     if setting.device == "cpu" and not bfloat16:
         print("this CPU has no fast bfloat16: sentence-transformers is timed in float32 only")
     how = {"rounds": args.rounds, "bfloat16": bfloat16, "pairs": args.pairs}
-    kinds = (("short", 64), ("mixed", 128), ("long", 512))
     results: list[dict] = []
 
     def keep(result: dict) -> None:
@@ -262,14 +264,15 @@ def main() -> None:
         results.append(result)
         save("encode", {"bfloat16": bfloat16, "results": results})
 
-    for kind in kinds:
-        keep(measure(MINILM, folder, *kind, setting, scored=kind[0] == "mixed", **how))
+    with tempfile.TemporaryDirectory() as exports:
+        for kind in args.texts:
+            keep(measure(MINILM, folder, Path(exports), kind, LENGTHS[kind], setting, scored=kind == "mixed", **how))
     if not args.no_base:
-        with tempfile.TemporaryDirectory() as base:
+        with tempfile.TemporaryDirectory() as base, tempfile.TemporaryDirectory() as exports:
             write_random_base(Path(base), folder)
             few = setting._replace(tokens=max(setting.tokens // 4, 1))
             how |= {"rounds": min(2, args.rounds), "scored": False}
-            keep(measure("BERT-base's size", Path(base), "mixed", 128, few, **how))
+            keep(measure("BERT-base's size", Path(base), Path(exports), "mixed", 128, few, **how))
 
 
 if __name__ == "__main__":

@@ -173,9 +173,14 @@ def vectors(file: Path, documents: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--documents", default="10000,100000,1000000,10000000", help="numbers of documents")
+    parser.add_argument("--peers", default=",".join(PEERS), help="those to measure, if they are installed")
     args = parser.parse_args()
     rows = list[dict[str, Any]]()
-    peers = {name: most for name, (package, most) in PEERS.items() if importlib.util.find_spec(package)}
+    peers = {
+        name: most
+        for name, (package, most) in PEERS.items()
+        if name in args.peers and importlib.util.find_spec(package)
+    }
     for documents in map(int, args.documents.split(",")):
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(scratch) / "vectors.npy"

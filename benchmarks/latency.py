@@ -44,6 +44,7 @@ LENGTH = 512
 CALLERS = 8
 BYTES = 48
 ONNX = "tokenizers, ONNX Runtime"
+OPENVINO = "tokenizers, OpenVINO"
 WITHOUT_SPINNING = f"{ONNX} without spinning"  # its idle threads sleep, and leave the cores to FAISS's
 JAX = "jaxwhiten, engine jax"
 LENGTHS = (8, 16, 64)  # of single texts
@@ -52,13 +53,7 @@ EXACT = 1e-5  # by how much a float32 contestant's vectors may differ from ours
 
 def encoders(job: Job) -> dict[str, Callable[[str], np.ndarray]]:
     """From a name to a function from one text to its vector, as a user of that library would write it."""
-    found: dict[str, Callable[[str], np.ndarray]] = {}
-    for name, how in (
-        ("jaxwhiten", {}),
-        ("jaxwhiten, bfloat16", {"dtype": "bfloat16"}),
-        (JAX, {"engine": "jax"}),
-    ):
-        found[name] = Encoder.from_pretrained(job.folder, **how).encode  # type: ignore[arg-type]
+    found = ours(job) | {"jaxwhiten, bfloat16": Encoder.from_pretrained(job.folder, dtype="bfloat16").encode}
     from sentence_transformers import SentenceTransformer
 
     peer = SentenceTransformer(str(job.folder), device="cpu")
@@ -68,20 +63,33 @@ def encoders(job: Job) -> dict[str, Callable[[str], np.ndarray]]:
         found["fastembed"] = lambda text: next(iter(light.embed(text)))
     except ImportError as error:
         print(f"  skipped fastembed: {error}", file=sys.stderr)
-    graph = exported(job)
+    return found | {ONNX: by_onnx(job, "1"), WITHOUT_SPINNING: by_onnx(job, "0"), OPENVINO: by_openvino(job)}
+
+
+def ours(job: Job) -> dict[str, Callable[[str], np.ndarray]]:
+    """Ours in float32, by the default engine and by JAX."""
+    how: dict[str, dict[str, str]] = {"jaxwhiten": {}, JAX: {"engine": "jax"}}
+    return {name: Encoder.from_pretrained(job.folder, **options).encode for name, options in how.items()}  # type: ignore[arg-type]
+
+
+def by_onnx(job: Job, spinning: str) -> Callable[[str], np.ndarray]:
+    """The shortest program around ONNX Runtime, whose threads wait in a loop ("1") or asleep ("0")."""
     import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
+    session = onnxruntime.InferenceSession(exported(job), options, providers=["CPUExecutionProvider"])
+    return shortest(job, lambda feed: session.run(None, feed)[0])
+
+
+def by_openvino(job: Job, **hints: Any) -> Callable[[str], np.ndarray]:
+    """The shortest program around OpenVINO in float32."""
     import openvino
 
-    for name, spinning in ((ONNX, "1"), (WITHOUT_SPINNING, "0")):
-        options = onnxruntime.SessionOptions()
-        options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
-        session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-        found[name] = shortest(job, lambda feed, session=session: session.run(None, feed)[0])
     core = openvino.Core()
-    hints = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
-    compiled = core.compile_model(core.read_model(graph), "CPU", hints)
-    found["tokenizers, OpenVINO"] = shortest(job, lambda feed: compiled(feed)[0])
-    return found
+    hints = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", **hints}
+    compiled = core.compile_model(core.read_model(exported(job)), "CPU", hints)
+    return shortest(job, lambda feed: compiled(feed)[0])
 
 
 def shortest(job: Job, run: Callable[[dict[str, np.ndarray]], Any]) -> Callable[[str], np.ndarray]:
@@ -196,7 +204,7 @@ def callers(encode: Callable[[str], np.ndarray], queries: list[str], threads: in
     return threads * len(queries) / (time.perf_counter() - start)
 
 
-def long_documents(folder: Path, tokens: int, rounds: int) -> dict[str, Any]:
+def long_documents(folder: Path, exports: Path, tokens: int, rounds: int) -> dict[str, Any]:
     """Texts of `LENGTH` tokens per second."""
     tokenizer = BulkTokenizer(folder, LENGTH)
     long = texts_of("long", tokenizer, 4 * tokens)
@@ -204,7 +212,7 @@ def long_documents(folder: Path, tokens: int, rounds: int) -> dict[str, Any]:
     texts = [" ".join(words[at : at + LENGTH]) for at in range(0, len(words) - LENGTH, LENGTH)][: tokens // LENGTH]
     names = [name for name, it in CONTESTANTS.items() if it.large and (it.exact or ("bfloat16" in name and not it.gpu))]
     with tempfile.TemporaryDirectory() as scratch:
-        job = Job(folder, LENGTH, tokenizer, texts, Path(scratch), "cpu", "float32")
+        job = Job(folder, LENGTH, tokenizer, texts, Path(scratch), exports, "cpu", "float32")
         run: dict[str, Encode] = {name: CONTESTANTS[name].make(job) for name in names}
         seconds = interleave({name: lambda name=name: run[name](texts) for name in run}, rounds)
     print(f"\n{len(texts)} documents of {LENGTH} tokens, per second")
@@ -228,7 +236,7 @@ def main() -> None:
     pairs = load_sts("sts_sample").splits["test"]
     queries = list(dict.fromkeys(pairs.sentence1))[: args.queries]
     with tempfile.TemporaryDirectory() as scratch:
-        job = Job(folder, 128, BulkTokenizer(folder, 128), queries, Path(scratch), "cpu", "float32")
+        job = Job(folder, 128, BulkTokenizer(folder, 128), queries, Path(scratch), Path(scratch), "cpu", "float32")
         with quiet():
             found = encoders(job)
         reference = np.stack([found["jaxwhiten"](query) for query in queries])
@@ -249,11 +257,10 @@ def main() -> None:
         searched = report(f"text to ids, {args.documents:,} documents", *to_ids)
         print(f"\nqueries per second by 1 thread and by {CALLERS}")
         shared = {}
-        alone = "tokenizers, OpenVINO"  # a compiled model's own call serves one thread
-        for name, encode in ((name, it) for name, it in found.items() if name != alone):
+        for name, encode in ((name, it) for name, it in found.items() if name != OPENVINO):  # it serves one thread
             shared[name] = [callers(encode, queries, threads) for threads in (1, CALLERS)]
             print(f"  {name:40}{shared[name][0]:8.0f}{shared[name][1]:8.0f}")
-    documents = long_documents(folder, args.tokens, args.rounds)
+        documents = long_documents(folder, job.exports, args.tokens, args.rounds)
     save("latency", {"query": one, "lengths": each, "search": searched, "callers": shared, "documents": documents})
 
 

@@ -1,6 +1,6 @@
 """Memory of encoding, fitting and indexing beside peers: how far each process grows, per million vectors.
 
-    python -m benchmarks.memory [--rows 500000] [--sentences 20000]
+    python -m benchmarks.memory [--rows 500000] [--sentences 20000] [--first 2000]
 
 Every row is a process of its own that first does the same on a few rows, so that code and compiled programs are not
 counted, and then reports by how much the most it held exceeds what it held before. Vectors of 384 columns lie in a
@@ -30,12 +30,12 @@ import sys, threading, time
 import numpy as np
 def held():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
-file, folder, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
+file, folder, rows, first = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 texts = lambda n: [f"Number {{i}}: a man plays a guitar on a stage at night." for i in range(n)]
 {ready}
 def work(n):
     {work}
-work(2000)
+work(first)
 before, most, going = held(), 0, True
 def watch():
     global most
@@ -52,7 +52,7 @@ print(most - before)
 READ = 'x = np.load(file, mmap_mode="r")'
 OURS = "from jaxwhiten import Encoder\nencoder = Encoder.from_pretrained(folder)"
 PEER = 'from sentence_transformers import SentenceTransformer\nencoder = SentenceTransformer(folder, device="cpu")'
-STREAM = "return sum(x.sum() for x in encoder.encode_stream(iter(texts(2000) * (n // 2000)), show_progress=False))"
+STREAM = "return sum(x.sum() for x in encoder.encode_stream(iter(texts(first) * (n // first)), show_progress=False))"
 # What is measured -> name -> what comes first, what is measured, rows in place of all.
 PARTS: dict[str, dict[str, tuple[str, str]]] = {
     "fit": {
@@ -76,15 +76,16 @@ PARTS: dict[str, dict[str, tuple[str, str]]] = {
     "encode": {
         "jaxwhiten": (OURS, "return encoder.encode(texts(n), show_progress=False)"),
         "jaxwhiten, stream": (OURS, STREAM),
-        "jaxwhiten, stream twice as long": (OURS, STREAM.replace("(n // 2000)", "(n // 1000)")),
+        "jaxwhiten, stream twice as long": (OURS, STREAM.replace("(n // first)", "(2 * n // first)")),
         "sentence-transformers": (PEER, "return encoder.encode(texts(n), show_progress_bar=False)"),
     },
 }
 
 
-def growth(ready: str, work: str, file: Path, folder: Path, rows: int) -> int:
+def growth(ready: str, work: str, file: Path, folder: Path, rows: int, first: int) -> int:
     """Bytes by which a process grows."""
-    words = [sys.executable, "-c", FRAME.format(ready=ready, work=work), str(file), str(folder), str(rows)]
+    code = FRAME.format(ready=ready, work=work)
+    words = [sys.executable, "-c", code, str(file), str(folder), str(rows), str(first)]
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
     done = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
     return int(json.loads(done.stdout.splitlines()[-1]))
@@ -93,7 +94,8 @@ def growth(ready: str, work: str, file: Path, folder: Path, rows: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=500_000, help="vectors to fit and to index")
-    parser.add_argument("--sentences", type=int, default=20_000, help="to encode; a multiple of 2,000")
+    parser.add_argument("--sentences", type=int, default=20_000, help="to encode; a multiple of --first")
+    parser.add_argument("--first", type=int, default=2000, help="rows of the work that comes before and is not counted")
     args = parser.parse_args()
     folder, found = Path(resolve_folder(MODEL)), dict[str, dict[str, float]]()
     with tempfile.TemporaryDirectory() as scratch:
@@ -109,7 +111,7 @@ def main() -> None:
             print(f"{part}, {rows:,} rows: MB, and GB per million")
             found[part] = {}
             for name, (ready, work) in contestants.items():
-                grown = growth(ready, work, file, folder, rows)
+                grown = growth(ready, work, file, folder, rows, args.first)
                 found[part][name] = grown / 1e6
                 print(f"  {name:36}{grown / 1e6:9.1f}{grown / rows / 1e3:8.2f}", flush=True)
     save("memory", {"rows": args.rows, "sentences": args.sentences, "width": WIDTH, "grown_mb": found})

@@ -16,24 +16,20 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import openvino
-
-from benchmarks.contestants import Job, exported, quiet
+from benchmarks.contestants import Job, quiet
 from benchmarks.encode import MINILM, MODEL
 from benchmarks.harness import save
-from benchmarks.latency import JAX, ONNX, calls, encoders, report, shortest
+from benchmarks.latency import ONNX, OPENVINO, by_onnx, by_openvino, calls, ours, report
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.models import resolve_folder
 from jaxwhiten.runtime.hardware import cores
 from jaxwhiten.text import BulkTokenizer
 
-NAMES = ("jaxwhiten", JAX, ONNX, "tokenizers, OpenVINO")
-FREE = "tokenizers, OpenVINO, threads not tied to cores"
+FREE = f"{OPENVINO}, threads not tied to cores"
 LIMITS = {
     "all instructions": {},
     "AVX2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "XLA_FLAGS": "--xla_cpu_max_isa=AVX2"},
@@ -52,26 +48,17 @@ def busy() -> Iterator[None]:
             loop.wait()
 
 
-def free(job: Job) -> Callable[[str], np.ndarray]:
-    """Plain OpenVINO whose threads may move between cores, which by default they may not."""
-    core = openvino.Core()
-    hints = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "ENABLE_CPU_PINNING": False}
-    compiled = core.compile_model(core.read_model(exported(job)), "CPU", hints)
-    return shortest(job, lambda feed: compiled(feed)[0])
-
-
-def measure(rounds: int, count: int) -> dict[str, Any]:
-    """Each contestant's p50 and p99, idle and beside busy processes."""
+def measure(rounds: int, count: int, scratch: Path) -> dict[str, Any]:
+    """Each contestant's p50 and p99, idle and beside busy processes; processes share what they export in `scratch`."""
     folder = Path(resolve_folder(MODEL))
     queries = list(dict.fromkeys(load_sts("sts_sample").splits["test"].sentence1))[:count]
-    with tempfile.TemporaryDirectory() as scratch:
-        job = Job(folder, 128, BulkTokenizer(folder, 128), queries, Path(scratch), "cpu", "float32")
-        with quiet():
-            found = encoders(job)
-        contestants = {name: found[name] for name in NAMES} | {FREE: free(job)}
-        idle = report(f"{MINILM}, idle", *calls(contestants, queries, rounds))
-        with busy():
-            beside = report(f"{MINILM}, beside {cores()} busy processes", *calls(contestants, queries, rounds))
+    job = Job(folder, 128, BulkTokenizer(folder, 128), queries, scratch, scratch, "cpu", "float32")
+    with quiet():
+        contestants = ours(job) | {ONNX: by_onnx(job, "1"), OPENVINO: by_openvino(job)}
+        contestants[FREE] = by_openvino(job, ENABLE_CPU_PINNING=False)  # they may move, which by default they may not
+    idle = report(f"{MINILM}, idle", *calls(contestants, queries, rounds))
+    with busy():
+        beside = report(f"{MINILM}, beside {cores()} busy processes", *calls(contestants, queries, rounds))
     return {"idle": idle, "beside busy processes": beside}
 
 
@@ -82,7 +69,7 @@ def main() -> None:
     parser.add_argument("--result", type=Path, help=argparse.SUPPRESS)  # of a process with a limit
     args = parser.parse_args()
     if args.result is not None:
-        args.result.write_text(json.dumps(measure(args.rounds, args.queries)))
+        args.result.write_text(json.dumps(measure(args.rounds, args.queries, args.result.parent)))
         return
     found = {}
     with tempfile.TemporaryDirectory() as scratch:

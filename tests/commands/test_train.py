@@ -107,7 +107,7 @@ def test_killed_and_resumed_is_bit_equal(pairs, shallow_model, tmp_path):
 
     def start(out):
         words = [sys.executable, "-m", "jaxwhiten.commands.cli", "train", pairs, "--model", shallow_model, "-o", out]
-        words += [*FAST, "--steps", 200, "--save-every", 10, "--evaluate-every", 100, "--held-out", 0.3]
+        words += [*FAST, "--steps", 100, "--save-every", 10, "--evaluate-every", 50, "--held-out", 0.3]
         return subprocess.Popen(list(map(str, words)), cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
 
     def checkpoints(out):

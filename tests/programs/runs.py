@@ -43,21 +43,21 @@ def softmax_arguments(model, folder):
         "max_length": "16",
         "batch_size": "8",
         "buckets": "1",
-        "steps": "400",
+        "steps": "200",
         "learning_rate": "1e-3",
         "dev": "",
         "test": "()",
-        "save_every": "50",
+        "save_every": "25",
         "log_every": "1",
         "output": str(folder / "run"),
     }
 
 
-def start(program, arguments, cache, config=None, **options):
+def start(program, arguments, cache, config=None, flags=ONE_DEVICE, **options):
     """`python -m train.PROGRAM` with its defaults or another config, these settings and one device."""
     command = [sys.executable, "-m", f"train.{program}", "--config", config or f"configs/{program}_defaults.py"]
     command += [f"--config.{name}={value}" for name, value in arguments.items()]
-    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": str(cache)}
+    environment = {**os.environ, "XLA_FLAGS": flags, "JAXWHITEN_CACHE_DIR": str(cache)}
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
     return subprocess.Popen(command, cwd=ROOT, env=environment, **options)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from eval import report
-from tests.conftest import ROOT
+from tests.conftest import ONE_DEVICE, ROOT
 from tests.export import hub as hubs
 from tests.programs.runs import WORDS
 from tests.tiny import write_model
@@ -68,6 +68,7 @@ def test_rows_of_the_paper_are_made_from_the_hub(tmp_path):
             "JAXWHITEN_CACHE_DIR": str(tmp_path / "cache"),
             "JAXWHITEN_DATA_DIR": str(tmp_path / "data"),
             "PYTHONPATH": str(ROOT),
+            "XLA_FLAGS": ONE_DEVICE,
         }
         command = [
             "make",

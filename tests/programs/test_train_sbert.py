@@ -59,7 +59,7 @@ def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes, asked):
     cache = tmp_path / "cache"
     arguments |= changes | {"teacher": arguments["model"]}
     whole = finish(start("sbert", {**arguments, "output": tmp_path / "whole"}, cache))
-    assert "model written from step 400" in whole
+    assert "model written from step 200" in whole
 
     stopped_at = 0
     for number, code in asked:
@@ -68,14 +68,14 @@ def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes, asked):
         process.send_signal(number)
         assert "stopped at step" in finish(process, code)
         stopped_at = len(steps_of(tmp_path / "run"))
-        assert least <= stopped_at < 400
+        assert least <= stopped_at < 200
         assert (tmp_path / "run" / "checkpoints" / str(stopped_at)).is_dir()
 
     process = start("sbert", arguments, cache)
-    when(lambda: len(steps_of(tmp_path / "run")) >= stopped_at + 80, process)
+    when(lambda: len(steps_of(tmp_path / "run")) >= stopped_at + 40, process)
     process.kill()
     process.communicate()
-    assert len(steps_of(tmp_path / "run")) < 400
+    assert len(steps_of(tmp_path / "run")) < 200
 
     finish(start("sbert", arguments, cache))
     assert steps_of(tmp_path / "run") == steps_of(tmp_path / "whole")
@@ -235,8 +235,9 @@ def test_nli_stsb_hands_the_model_on():
 @pytest.mark.slow
 def test_smoke_on_real_rows(real_data, minilm, tmp_path):
     settings = {"output": tmp_path / "run", "progress": False}
-    settings |= {"max_length": 32, "steps": 40, "learning_rate": 5e-4}  # in fewer seconds
-    said = finish(start("sbert", settings, tmp_path / "cache", config="configs/smoke.py"))  # on one device
+    settings |= {"max_length": 32, "buckets": 1, "steps": 30, "evaluate_every": 30, "learning_rate": 5e-4}  # sooner
+    # As users compile: the steps of an encoder of this size take twice as long where nothing is optimized.
+    said = finish(start("sbert", settings, tmp_path / "cache", config="configs/smoke.py", flags=""))
     found = list(steps_of(tmp_path / "run").values())
     assert np.mean(found[-10:]) < np.mean(found[:10]) - 0.01
     assert "SICK-R dev: " in said
