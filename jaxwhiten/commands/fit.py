@@ -173,8 +173,7 @@ def _described(whitening: Whitening | None, code: SpectrumCode | None) -> str:
     words = []
     if whitening is not None:
         k = whitening.n_components or whitening.n_features_in_
-        settings = f"β={whitening.beta:g}, γ={whitening.gamma:g}, rank {whitening.rank_}"
-        words.append(f"a whitening from {whitening.n_features_in_} to {k} dimensions ({settings})")
+        words.append(f"a whitening from {whitening.n_features_in_} to {k} dimensions (γ={whitening.gamma:g})")
     if code is not None:
         words.append(f"a code of {code.nbytes} bytes")
     return " and ".join(words)
