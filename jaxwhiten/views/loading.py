@@ -132,7 +132,9 @@ def recorded_view(encoding: Mapping[str, Any], *, engine: str | None = None) -> 
     except InputError as error:
         if not str(error).startswith("max_length="):
             raise
-        raise MismatchError(f"{options['model']}: is not the model of these vectors ({error}): specify theirs.") from None
+        raise MismatchError(
+            f"{options['model']}: is not the model of these vectors ({error}): specify theirs."
+        ) from None
 
 
 def recorded_options(encoding: Mapping[str, Any], *, bare: bool = True, engine: str | None = None) -> dict[str, Any]:
