@@ -170,7 +170,7 @@ class _Shards:
         self._new: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []
         self._last = time.monotonic()
         self._pass_whole()
-        self.done = self.count - len(self.rows)
+        self.done = self.count - sum(self.sizes)
 
     @property
     def sizes(self) -> list[int]:
@@ -214,7 +214,7 @@ class _Shards:
         self._at += 1
         self._new = []
         self._last = time.monotonic()
-        self.done = self.count - len(self.rows)
+        self.done = self.count - sum(self.sizes)
         self._say(0)
 
     def _pass_whole(self) -> None:
