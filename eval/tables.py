@@ -35,7 +35,7 @@ from statistics import fmean
 from typing import Any
 
 from configs import launch
-from eval import beir, compared, report, stages, thresholds
+from eval import beir, compared, compression, report, stages, thresholds
 from eval.common import say
 from eval.report import benchmarks
 from eval.report.cut import cut
@@ -120,7 +120,7 @@ def table_of(
             raise unknown_name("table", view, compared.VIEWS)
         return cut(compared.VIEWS[view](run), conditions)
     if isinstance(run, dict):
-        found = (beir.VIEWS | stages.VIEWS | thresholds.VIEWS).get(view)
+        found = (beir.VIEWS | compression.VIEWS | stages.VIEWS | thresholds.VIEWS).get(view)
         return cut(found(run), conditions) if found else benchmarks.table_of(run, view, conditions)
     module = getattr(report, run.header.program.removeprefix("eval."))
     views = [name for name in vars(module) if name.endswith("_table") and not name.startswith("_")]

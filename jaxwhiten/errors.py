@@ -319,6 +319,19 @@ def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:
         ) from error
 
 
+def check_installed(module: str, extra: str, purpose: str, package: str = "") -> None:
+    """`optional` without the import, for a command that says first what is missing.
+
+    >>> check_installed("no_such_module", "train", "Training")
+    Traceback (most recent call last):
+    jaxwhiten.errors.MissingDependencyError: Training needs the package no_such_module, ...
+    """
+    import importlib.util
+
+    if importlib.util.find_spec(module) is None:
+        optional(module, extra, purpose, package)
+
+
 def install_command(extra: str) -> str:
     """The command that installs this package with an extra, from a checkout or from the repository in its metadata.
 

@@ -26,6 +26,8 @@ _GRACE_SECONDS = 5.0
 
 # Temporary files and folders to remove when the process ends without unwinding.
 unfinished: set[str] = set()
+# What of the work at hand will not have to be done again, for the message.
+kept = ""
 
 _asked = False
 _ending = threading.Lock()
@@ -66,7 +68,7 @@ def end() -> NoReturn:
             shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
     if _ending.acquire(blocking=False):
         with contextlib.suppress(OSError):
-            os.write(2, f"{MESSAGE}\n".encode())
+            os.write(2, f"{'; '.join(filter(None, [MESSAGE, kept]))}\n".encode())
     os._exit(EXIT_CODE)
 
 

@@ -103,7 +103,8 @@ def check_space(
         shown = _SHOWN.get(name, name)
         was, now = getattr(expected, shown), getattr(got, shown)
         said[f"expected {shown}={was!r}, got {now!r}" if was != now else f"expected {_UNSEEN[name]}"] = None
-        use[f"{shown}={was!r}" if was != now else f"the files of {expected.model!r} that were used there"] = None
+        if name != "dimension" or len(names) == 1:  # it follows from the others
+            use[f"{shown}={was!r}" if was != now else f"the files of {expected.model!r} that were used there"] = None
     message = f"The vectors are not in the space of {where}: {'; '.join(said)}."
     if set(names) <= set(tolerated):
         return warnings.warn(message, SpaceWarning, stacklevel=3)

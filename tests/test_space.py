@@ -58,7 +58,8 @@ def refused(expected, got, **how):
         ({"head": "h2", "fingerprint": "f2"}, "expected another head, such as another whitening"),
         ({"prompt": "other: "}, "expected prompt='d: ', got 'other: '. Encode with prompt='d: ', or fit another one"),
         ({"max_length": 32}, "expected max_length=64, got 32"),
-        ({"dimension": 16}, "expected dimension=384, got 16"),
+        ({"dimension": 16}, "expected dimension=384, got 16. Encode with dimension=384, or fit"),
+        ({"fingerprint": "f2", "dimension": 16}, "got 16. Encode with the files of 'a/b' that were used there, or fit"),
         ({"code": "int8-384-c2"}, "expected code='int8-384-c1', got 'int8-384-c2'"),
         (
             {"prompt": "", "max_length": 32},

@@ -324,6 +324,36 @@ class Code(Estimator):
             out[:, part] = q @ normalize(self._represented(codes[part])).T
         return out
 
+    def tables(
+        self, queries: Any
+    ) -> tuple[Float32[np.ndarray, "q groups points"], Float32[np.ndarray, "groups points"]]:
+        """What each value of each byte, or half byte, adds to the score of a document, for databases.
+
+        The score is the sum of the products that a code chooses, divided by the root of the sum of the squares.
+
+        >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
+        >>> products, squares = SpectrumCode(bytes=4).fit(rows).tables(rows[:1])
+        >>> products.shape, squares.shape
+        ((1, 8, 16), (8, 16))
+
+        Args:
+          queries: [q, d] vectors like those of the fit.
+
+        Returns:
+          The parts of the products of queries with decoded vectors, and of the squared lengths of these. The low half
+          of byte b is group 2b, the high half 2b + 1.
+        """
+        quantiser = self.quantiser()
+        centroids = quantiser.centroids
+        mean, square = quantiser.center
+        coordinates, of_mean = quantiser.asked(normalize(self.rows(queries)).astype(np.float32, copy=False))
+        of_groups = coordinates.reshape(len(coordinates), len(centroids), -1)
+        products = np.einsum("gpw,qgw->qgp", centroids, of_groups)
+        products[:, 0] += of_mean[:, None]
+        squares = (centroids * (centroids + 2 * mean.reshape(len(centroids), 1, -1))).sum(axis=2)
+        squares[0] += np.float32(square)
+        return products, squares
+
     def quantiser(self) -> Quantiser:
         """This code as a product quantizer, which FAISS and the JAX index search."""
         plan, count = self.plan, self.nbytes

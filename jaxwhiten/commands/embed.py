@@ -7,7 +7,7 @@ import collections
 
 from jaxwhiten.commands.arguments import Place, Report, Source, add, add_model, add_tuned, load_encoder
 from jaxwhiten.commands.texts import add_format, sources
-from jaxwhiten.errors import Bounds, DataError, InputError
+from jaxwhiten.errors import Bounds, DataError, InputError, check_installed, check_name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +44,10 @@ def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.progress import note
     from jaxwhiten.runners import Parts, embed_files
 
+    check_name("runner", args.runner, ("local", "ray"))
+    check_installed("pyarrow", "data", "A corpus in Parquet files")
+    if args.runner == "ray":
+        check_installed("ray", "ray", "Running on Ray")
     if pipe := next(filter(is_pipe, args.inputs), None):
         raise InputError(f"{pipe}: is a pipe, which cannot be resumed: save what it sends in a file, or use `encode`.")
     files = sources(args.inputs, args.format, args.column, args.ids)

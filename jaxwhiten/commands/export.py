@@ -23,13 +23,18 @@ from jaxwhiten.commands.arguments import (
     whitened_encoder,
 )
 from jaxwhiten.commands.texts import sentences
-from jaxwhiten.errors import InputError, JaxwhitenError, OutputError, check_name
+from jaxwhiten.errors import InputError, JaxwhitenError, OutputError, check_installed, check_name
 from jaxwhiten.progress import counted
 
 # Listed here because help must not wait for the imports of jaxwhiten.export; a test compares both lists.
 DATABASES = ("pgvector", "qdrant", "lancedb", "milvus", "sqlite-vec")
 _WORDS = re.compile(r"[^\s:/@=&?'\"]+").findall
 _KINDS = {"onnx": "onnx", "faiss": "faiss"}  # of folders that are no model
+_NEEDS = {
+    "onnx": ("onnx", "export", "Exporting to ONNX"),
+    "faiss": ("faiss", "cpu", "Exporting to FAISS", "faiss-cpu"),
+    "int8": ("nncf", "openvino", "Quantizing to int8"),
+}
 FORMATS = ("sentence-transformers", "onnx", "faiss", "int8", *DATABASES)
 
 
@@ -60,6 +65,8 @@ def run(args: argparse.Namespace) -> Report:
             f"--bytes, --from, --into and --keep require a database as the format: {', '.join(DATABASES)}."
         )
     Place.folder(_KINDS.get(args.format, "database" if args.format in DATABASES else "model"))(args.output)
+    if args.format in _NEEDS:
+        check_installed(*_NEEDS[args.format])
     if args.format in DATABASES:
         return _database(args)
     scores = values_of("--score", args.score, float, 'TASK=POINTS, such as "STS-B test=71.3"')

@@ -173,8 +173,8 @@ def _described(whitening: Whitening | None, code: SpectrumCode | None) -> str:
     words = []
     if whitening is not None:
         k = whitening.n_components or whitening.n_features_in_
-        settings = f"β={whitening.beta:g}, γ={whitening.gamma:g}, rank {whitening.rank_}"
-        words.append(f"a whitening from {whitening.n_features_in_} to {k} dimensions ({settings})")
+        beta = f"β={whitening.beta:g}, " if whitening.beta != 1 else ""
+        words.append(f"a whitening from {whitening.n_features_in_} to {k} dimensions ({beta}γ={whitening.gamma:g})")
     if code is not None:
         words.append(f"a code of {code.nbytes} bytes")
     return " and ".join(words)

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--bytes N,N", "sizes of codes to score, with int8 and binary vectors", type=integers, default=())
     add(
         parser,
-        "-k --k K,K",
+        "-k --dimension --k K,K",
         "dimensions of whitenings to fit on the texts; default: all, none with --bytes",
         type=integers,
         dest="n_components",

@@ -17,7 +17,7 @@ from jaxwhiten.errors import InputError, MismatchError, ModelError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "index", "a folder that `jaxwhiten index` wrote", type=Source)
     add(parser, "query", "queries; without any, or with -, they are read from stdin, one per line", nargs="*")
-    add(parser, "-k N", "results per query; default: 10", type=int, default=10)
+    add(parser, "--top -k N", "results per query; default: 10", type=int, default=10, dest="k")
     add(parser, "--among FILE", "search only the documents whose IDs are in this file, one per line", type=Source)
     add(parser, "--model MODEL", "current location of the encoder, if it has moved", type=Source)
     add(parser, "--engine ENGINE", f"{HELP}; default: as the index, any in float32")

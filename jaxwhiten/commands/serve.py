@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import logging
 import os
 import warnings
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--allow-origin ORIGIN", "origin of web pages that may call the server", action="append", default=[])
     names = "name by which requests may call the server, beside --host, localhost and IP addresses"
     add(parser, "--allow-host NAME", f"{names}; default: these, or any with a key", action="append", default=[])
+    add(parser, "--access-log", "print a line on stderr for each request: caller, path, status and time")
     add(parser, "--queue N", "texts that may wait before callers get 429; default: 4096", type=Bounds(1), default=4096)
     add(
         parser,
@@ -50,6 +52,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.serving import application, listen
     from jaxwhiten.serving import run as serve
+    from jaxwhiten.serving.gate import ACCESS
 
     key = os.environ.get(KEY) or None
     listening, url = listen(args.host, args.port)
@@ -60,6 +63,12 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
         # A web page that points its own name at this machine has no key.
         hosts = [args.host, *args.allow_host] if args.allow_host or key is None else None
         how = {"name": args.name, "index": args.index, "writable": args.writable, "origins": args.allow_origin}
+        if args.access_log:
+            lines = logging.StreamHandler()
+            lines.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+            ACCESS.handlers = [lines]
+            ACCESS.propagate = False
+            ACCESS.setLevel(logging.INFO)
         app = application(encoder, key=key, hosts=hosts, queue=args.queue, seconds=args.timeout, **how)
         yield Report(f"Serving {args.model} on {url}", {"model": args.model, "url": url})
         serve(app, listening)

@@ -16,6 +16,7 @@ from jaxwhiten.errors import (
     InputError,
     JaxwhitenError,
     MissingDependencyError,
+    check_installed,
     turning,
 )
 from jaxwhiten.progress import counted
@@ -42,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Iterator[Report]:
     if args.texts and not args.against:
         raise InputError(f"--texts requires --against: pass --against {_PEER}.")
+    if args.against:
+        check_installed("sentence_transformers", "parity", "The comparison", _PEER)
     texts = list(sentences(args.texts)) if args.texts else []
     if args.path:
         yield Report(f"     {'check':<34}{'max diff':>9}{'limit':>9}  what")

@@ -576,9 +576,11 @@ class Encoder:
         Args:
           rows: Sentences, read once and encoded in bounded memory; or vectors of this encoder.
           k: Number of dimensions kept; None for all.
-          **params: `beta`, `gamma`, `shrinkage` and other parameters of `jaxwhiten.Whitening`.
+          **params: `beta`, `gamma`, `shrinkage` and other parameters of `jaxwhiten.Whitening`; its `n_components` is k.
         """
-        whitening, _ = fit_whitening(self._moments_of(rows), n_components=k, **params)
+        if k is not None:
+            params["n_components"] = k
+        whitening, _ = fit_whitening(self._moments_of(rows), **params)
         return self.with_whitening(whitening)
 
     def _moments_of(self, rows: Texts | Float[np.ndarray, "n d"]) -> Moments:
@@ -601,11 +603,11 @@ class Encoder:
           bytes: Bytes of the code of a text; `index` compares codes with float queries.
           **params: Parameters of `whiten`; with any of them, vectors are whitened before they are coded.
         """
-        if k is None and bytes is None:
-            raise InputError("Specify k, for fewer dimensions, or bytes, for codes.")
-        raw = self._with_view(self.view.with_head(self.head.unfitted()))
         if k is not None:
             params["n_components"] = k
+        if params.get("n_components") is None and bytes is None:
+            raise InputError("Specify k, for fewer dimensions, or bytes, for codes.")
+        raw = self._with_view(self.view.with_head(self.head.unfitted()))
         fitted = fit(raw._moments_of(texts), bytes=bytes, **params)
         small = raw
         if fitted.whitening is not None:

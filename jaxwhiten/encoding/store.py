@@ -2,15 +2,18 @@
 
 An entry is a folder named by a key over everything that the vectors depend on: weights, configuration and tokenizer
 (the encoder's fingerprint), pooling, prompt, max_length, dtype, engine, and the sentences in their order. While an
-entry is made, it holds shards, each written atomically, so that a killed run resumes where it stopped. A finished entry
-is one memory-mapped `.npy` file, with a JSON sidecar that holds the key and a checksum.
+entry is made, it holds shards, and parts of the shard at work, each written atomically, so that a killed run resumes
+where it stopped. A finished entry is one memory-mapped `.npy` file, with a JSON sidecar that holds the key and a
+checksum.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import time
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxwhiten import io
+from jaxwhiten import interrupts, io
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
-from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.errors import InputError, NonFiniteError, OutputError
 from jaxwhiten.head.head import pooling_names
+from jaxwhiten.progress import counted, note
 from jaxwhiten.space import JUDGED
 from jaxwhiten.text import Texts, as_texts, text_fingerprint
 from jaxwhiten.views import View
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 # Changed whenever the encoder's arithmetic changes, so that vectors of older versions are not read.
 VERSION = 1
 SHARD_ROWS = 8192
+_SECONDS = 5.0  # between two parts of a shard: the most that a killed run loses
 _ARRAY = "embeddings.npy"
 _SIDECAR = "embeddings.json"
 
@@ -48,7 +53,7 @@ class EmbeddingStore:
 
     Args:
       folder: The folder; by default `embeddings` in the cache folder (`jaxwhiten.io.cache_dir`).
-      shard_rows: Sentences encoded between two writes, which is the most that a killed run loses.
+      shard_rows: Sentences of a shard. A killed run loses the work of 5 seconds, or of a shard if that takes less.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, shard_rows: int = SHARD_ROWS):
@@ -68,7 +73,8 @@ class EmbeddingStore:
     ) -> Any:
         """`Encoder.encode` with a cache: results are read from the store, and missing ones are computed and stored.
 
-        Missing poolings are computed together, in one forward pass.
+        Missing poolings are computed together, in one forward pass. After Ctrl-C or a kill the next call goes on, and a
+        note says so.
 
         Args:
           encoder: An `Encoder`, or a view.
@@ -93,26 +99,40 @@ class EmbeddingStore:
         }
         found: dict[str, Any] = {name: entry.open() for name, entry in entries.items()}
         missing = {name: entries[name] for name, array in found.items() if array is None}
-        if not missing:  # what a command says of texts that were cut must not depend on the cache
-            for part in blocks(len(sentences), BLOCK):
-                views[names[0]].tokens(sentences[part])
+        if not missing:
+            _count_cut(views[names[0]], sentences)
+        first = True
         while missing:
-            starts = range(0, len(sentences), self.shard_rows)
-            lacking = [n for n in range(len(starts)) if not all(entry.has(n) for entry in missing.values())]
-            # Only the last shard is short, and it ends the stream, so that blocks and shards agree.
-            texts = [text for n in lacking for text in sentences[starts[n] : starts[n] + self.shard_rows]]
-            results = together({name: views[name] for name in missing}, texts, self.shard_rows, None, show_progress)
+            shards = _Shards(missing)
+            lacking = shards.rows
+            texts = [sentences[row] for row in lacking]
+            if first and shards.done:
+                note(f"resumed: {shards.done:,} of {counted(len(sentences), 'texts')} were encoded before")
+                there = np.setdiff1d(np.arange(len(sentences)), lacking)
+                _count_cut(views[names[0]], [sentences[row] for row in there])
+            first = False
+            some = {name: views[name] for name in missing}
             try:
-                for n, block in zip(lacking, results, strict=True):
-                    for name, entry in missing.items():
-                        entry.put(n, block[name])
+                for block in together(some, texts, shards.sizes, None, show_progress, shards.keep):
+                    shards.put(block)
+            except KeyboardInterrupt:
+                with contextlib.suppress(OutputError):
+                    shards.save()
+                raise
             except NonFiniteError as error:  # its rows are among the texts that were missing
-                rows = [starts[lacking[row // self.shard_rows]] + row % self.shard_rows for row in error.rows]
+                rows = [int(lacking[row]) for row in error.rows]
                 raise NonFiniteError.of_texts(rows, sentences) from None
             found |= {name: entry.join() for name, entry in missing.items()}
             missing = {name: entry for name, entry in missing.items() if found[name] is None}
+        interrupts.kept = ""
         found = {name: with_code(array, views[name].code) for name, array in found.items()}
         return found[names[0]] if single else found
+
+
+def _count_cut(view: View, sentences: list[str]) -> None:
+    """Tokenizes what is not encoded: what a command says of texts that were cut must not depend on the cache."""
+    for part in blocks(len(sentences), BLOCK):
+        view.tokens(sentences[part])
 
 
 def entry_key(view: View, text: str, rows: int) -> dict[str, Any]:
@@ -128,6 +148,89 @@ def entry_key(view: View, text: str, rows: int) -> dict[str, Any]:
         "rows": rows,
         "text": text,
     }
+
+
+class _Shards:
+    """The shards that some entries of the same texts lack, in their order, and what is already there of each."""
+
+    def __init__(self, entries: Mapping[str, _Entry]):
+        self.entries = entries
+        self.count, self.shard_rows = next((entry.shape[0], entry.shard_rows) for entry in entries.values())
+        self._left: list[tuple[int, np.ndarray]] = []  # number of a shard, and its rows that are not there
+        self._parts: dict[int, dict[str, np.ndarray]] = {}
+        for number in range(-(-self.count // self.shard_rows)):
+            if all(entry.has(number) for entry in entries.values()):
+                continue
+            parts = {name: entry.parts(number) for name, entry in entries.items()}
+            there = np.logical_and.reduce([rows for rows, _ in parts.values()])
+            if there.any():
+                self._parts[number] = {name: vectors for name, (_, vectors) in parts.items()}
+            self._left.append((number, np.flatnonzero(~there)))
+        self._at = 0
+        self._new: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []
+        self._last = time.monotonic()
+        self._pass_whole()
+        self.done = self.count - sum(self.sizes)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of rows that each shard lacks."""
+        return [len(rows) for _, rows in self._left[self._at :]]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The rows that are not there, among those of all shards."""
+        left = [number * self.shard_rows + rows for number, rows in self._left[self._at :]]
+        return np.concatenate([np.zeros(0, np.int64), *left])
+
+    def keep(self, rows: np.ndarray, vectors: dict[str, np.ndarray]) -> None:
+        """Takes vectors of rows that the shard at work lacks, and writes them after some seconds."""
+        if set(vectors) != set(self.entries):  # poolings that read different texts
+            return
+        self._new.append((self._left[self._at][1][rows], vectors))
+        if time.monotonic() - self._last >= _SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        """Writes what was taken since the last time."""
+        new, self._new = self._new, []
+        self._last = time.monotonic()
+        if new:
+            rows = np.concatenate([rows for rows, _ in new])
+            for name, entry in self.entries.items():
+                entry.put_part(self._left[self._at][0], rows, np.concatenate([vectors[name] for _, vectors in new]))
+            self._say(len(rows))
+
+    def put(self, block: Mapping[str, np.ndarray]) -> None:
+        """Writes the shard at work, of which these rows were missing."""
+        number, rows = self._left[self._at]
+        before = self._parts.pop(number, {})
+        for name, entry in self.entries.items():
+            whole = block[name]
+            if before:
+                whole = before[name]
+                whole[rows] = block[name]
+            entry.put(number, whole)
+        self._at += 1
+        self._new = []
+        self._last = time.monotonic()
+        self.done = self.count - sum(self.sizes)
+        self._say(0)
+
+    def _pass_whole(self) -> None:
+        """Writes shards of which all is there, in parts."""
+        whole = [number for number, rows in self._left if not len(rows)]
+        self._left = [(number, rows) for number, rows in self._left if len(rows)]
+        for number in whole:
+            parts = self._parts.pop(number)
+            for name, entry in self.entries.items():
+                entry.put(number, parts[name])
+
+    def _say(self, more: int) -> None:
+        self.done += more
+        if self.done < self.count:
+            texts = counted(self.count, "texts")
+            interrupts.kept = f"{self.done:,} of {texts} are encoded, and the same command goes on there"
 
 
 class _Entry:
@@ -183,6 +286,42 @@ class _Entry:
     def put(self, number: int, block: np.ndarray) -> None:
         block = np.ascontiguousarray(block, self.dtype)
         io.save_array(self._shard(number, _digest(block)), block)
+        for path in self._parts(number):
+            path.unlink(missing_ok=True)
+
+    def put_part(self, number: int, rows: np.ndarray, vectors: np.ndarray) -> None:
+        """Writes some rows of a shard."""
+        part = np.empty(len(rows), self._part)
+        part["row"] = rows
+        part["vector"] = vectors
+        io.save_array(self.folder / f"part-{self.shard_rows}-{number:06d}-{_digest(part)}.npy", part)
+
+    def parts(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Which rows of a shard are there in parts, and a shard with their vectors; damaged parts are removed."""
+        shape = self._shard_shape(number)
+        there = np.zeros(shape[0], bool)
+        paths = self._parts(number)
+        vectors = np.empty(shape if paths else (0, 0), self.dtype)
+        for path in paths:
+            try:
+                part = np.array(io.map_array(path))
+                if part.dtype != self._part or _digest(part) != path.stem.rpartition("-")[2]:
+                    raise ValueError(path.name)
+                vectors[part["row"]] = part["vector"]
+                there[part["row"]] = True
+            except FileNotFoundError:  # of another process, which has written the shard
+                continue
+            except (OSError, ValueError, IndexError):
+                path.unlink(missing_ok=True)
+        return there, vectors
+
+    def _parts(self, number: int) -> list[Path]:
+        return sorted(self.folder.glob(f"part-{self.shard_rows}-{number:06d}-*.npy"))
+
+    @property
+    def _part(self) -> np.dtype:
+        """A row of a shard with its number."""
+        return np.dtype([("row", "<i4"), ("vector", self.dtype, (self.shape[1],))])
 
     def join(self) -> np.ndarray | None:
         """Joins all shards into one array, removes them and maps the array.
@@ -202,7 +341,7 @@ class _Entry:
 
     def _clear(self) -> None:
         """Removes the shards of a finished array; a run killed just before this leaves all of them."""
-        for path in self.folder.glob("shard-*.npy"):
+        for path in (*self.folder.glob("shard-*.npy"), *self.folder.glob("part-*.npy")):
             path.unlink(missing_ok=True)
         io.remove_stale(self.folder)
 

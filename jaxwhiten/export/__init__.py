@@ -2,10 +2,20 @@
 
 from jaxwhiten.engines import save_int8
 from jaxwhiten.export.cards import card, head_card, model_card
+from jaxwhiten.export.compressor import Compressor
 from jaxwhiten.export.databases import DATABASES, Database, code_of, front, save_database, turn
 from jaxwhiten.export.files import save_faiss, save_onnx
 from jaxwhiten.export.sentence_transformers import export_sentence_transformer, push_to_hub, save_trained
 
-__all__ = ["DATABASES", "Database", "card", "code_of", "export_sentence_transformer", "front", "head_card"]
+__all__ = [
+    "DATABASES",
+    "Compressor",
+    "Database",
+    "card",
+    "code_of",
+    "export_sentence_transformer",
+    "front",
+    "head_card",
+]
 __all__ += ["model_card", "push_to_hub", "save_database", "save_faiss", "save_int8", "save_onnx", "save_trained"]
 __all__ += ["turn"]

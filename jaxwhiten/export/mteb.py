@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import io
+from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import as_floats
+from jaxwhiten.codes import Code
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import MismatchError, optional
 from jaxwhiten.shapes import Float
@@ -109,6 +111,46 @@ class MTEBEncoder:
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Cosines of rows of one array with the same rows of another, as the tensor that MTEB expects."""
         return importlib.import_module("mteb.similarity_functions").pairwise_cos_sim(embeddings1, embeddings2)
+
+
+class CodeWrapper:
+    """Any model of MTEB with coded texts, beside `mteb.models.CompressionWrapper`, which has int8, binary and others.
+
+    Queries stay as they are; all other texts are decoded codes. The code is fitted, without labels, on the first of
+    these texts that are encoded for a task: the corpus, up to `corpus_chunk_size`.
+
+    Args:
+      model: A model that `mteb.evaluate` takes, such as `mteb.get_model(...)` or an `MTEBEncoder`.
+      code: A code to fit, unfitted: a copy is fitted for each task.
+    """
+
+    def __init__(self, model: Any, code: Code) -> None:
+        self.model = model
+        self.code = code
+        self._fitted: dict[tuple[Any, ...], Code] = {}
+        meta = model.mteb_model_meta
+        size = {key: str(value) for key, value in code.get_params().items()}
+        kwargs = {**(meta.experiment_kwargs or {}), "code": code.name, **size}
+        self.mteb_model_meta = meta.model_copy(update={"experiment_kwargs": kwargs})
+
+    def encode(self, inputs: Any, *, prompt_type: Any = None, **about: Any) -> Float[np.ndarray, "n k"]:
+        """The model's vectors of queries, and decoded codes of other texts; arguments as of MTEB's models."""
+        vectors = np.asarray(self.model.encode(inputs, prompt_type=prompt_type, **about), np.float32)
+        if str(getattr(prompt_type, "value", prompt_type or "")) == "query":
+            return vectors
+        task = getattr(about.get("task_metadata"), "name", None), about.get("hf_split"), about.get("hf_subset")
+        if task not in self._fitted:
+            self._fitted[task] = type(self.code)(**self.code.get_params()).fit(normalize(vectors))
+        code = self._fitted[task]
+        return code.decode(code.encode(normalize(vectors)))
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """The model's similarity."""
+        return self.model.similarity(embeddings1, embeddings2)
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """The model's similarity of rows with the same rows of another array."""
+        return self.model.similarity_pairwise(embeddings1, embeddings2)
 
 
 def _organised(name: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jaxwhiten.metrics import UNDEFINED
-from jaxwhiten.metrics.bootstrap import Interval
+from jaxwhiten.metrics.bootstrap import LEAST, Interval
 from jaxwhiten.progress import counted
 
 RAW = "raw"
@@ -123,7 +123,7 @@ class Evaluation:
         what, n = list(self.counts.items())[-1]
         changes = [row.versus_raw for row in others if row.versus_raw and not math.isnan(row.versus_raw.value)]
         if changes and all(math.isnan(change.interval.low) for change in changes):
-            return f"Too few to judge differences: {counted(n, what)}."
+            return f"Too few to judge differences: {counted(n, what)}; at least {LEAST} are needed."
         own = f"{self.rows[self.own].name} vectors"
         advice = ": use it, or a fine-tuned encoder"
         against = _against(own, other, n, what), _against(own, words, n, what, advice)

@@ -25,6 +25,7 @@ _BODY = 8 << 20  # bytes of a request
 _BODIES = 32 * _BODY
 _SMALL = 64 << 10
 _GZIP = 16 + zlib.MAX_WBITS
+ACCESS = logging.getLogger("jaxwhiten.access")  # a line for each request, of level INFO
 
 
 class Gate:
@@ -45,8 +46,11 @@ class Gate:
 
     async def unknown(self, request: Request, error: HTTPException) -> Response:
         """The answer on a path or method that is not there."""
+        start = time.perf_counter()
         self.requests.labels("other", error.status_code).inc()
-        return await refusal(request, error)
+        response = await refusal(request, error)
+        _log(request, response.status_code, start)
+        return response
 
     async def answer(self, request: Request, route: Route) -> Response:
         """What the function of a route answers, or why it does not."""
@@ -59,6 +63,7 @@ class Gate:
                 logging.exception(route.path)
         self.requests.labels(route.path, response.status_code).inc()
         self.times.labels(route.path).observe(time.perf_counter() - start)
+        _log(request, response.status_code, start)
         return response
 
     async def _answer(self, request: Request, route: Route) -> Any:
@@ -110,6 +115,15 @@ class Gate:
             yield hold
         finally:
             self._held -= held
+
+
+def _log(request: Request, status: int, start: float) -> None:
+    """Logs who asked for what, the answer's status and its time."""
+    if ACCESS.isEnabledFor(logging.INFO):
+        host = request.client.host if request.client else "-"
+        path = request.scope.get("raw_path", b"").decode("ascii", "backslashreplace")
+        took = 1000 * (time.perf_counter() - start)
+        ACCESS.info("%s %s %s %d %.1f ms", host, request.method, path, status, took)
 
 
 async def _body(request: Request, hold: Callable[[int], None]) -> bytearray:

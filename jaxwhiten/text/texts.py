@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.errors import InputError
@@ -39,11 +39,16 @@ def as_texts(texts: Any, what: str = "sentence", first: int = 0) -> list[str]:
     return checked
 
 
-def text_blocks(texts: Any, size: int) -> Iterator[list[str]]:
-    """`as_texts` in blocks of `size`, which are read lazily."""
+def text_blocks(texts: Any, size: int | Sequence[int]) -> Iterator[list[str]]:
+    """`as_texts` in blocks of `size`, or of a size each, which are read lazily."""
     items = _items(texts, "sentence")
-    blocks = iter(lambda: list(itertools.islice(items, size)), [])
-    return (as_texts(block, first=size * number) for number, block in enumerate(blocks))
+    sizes = itertools.repeat(size) if isinstance(size, int) else size
+    first = 0
+    for each in sizes:
+        if not (block := list(itertools.islice(items, each))):
+            return
+        yield as_texts(block, first=first)
+        first += len(block)
 
 
 def as_rows(rows: Any, width: int, what: str) -> list[tuple[Any, ...]]:

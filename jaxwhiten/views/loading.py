@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.engines import DEFAULT, FASTEST, Engine, chosen, engine_class, engine_for, recorded
+from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.head import (
     AUTO,
     Head,
@@ -121,8 +122,19 @@ def load_core(model: str, *, max_length: int, dtype: str, revision: str | None, 
 
 
 def recorded_view(encoding: Mapping[str, Any], *, engine: str | None = None) -> View:
-    """The view of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling."""
-    return load_view(**recorded_options(encoding, engine=engine))[0]
+    """The view of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling.
+
+    MismatchError if the model there cannot have made the record, because it reads shorter texts.
+    """
+    options = recorded_options(encoding, engine=engine)
+    try:
+        return load_view(**options)[0]
+    except InputError as error:
+        if not str(error).startswith("max_length="):
+            raise
+        raise MismatchError(
+            f"{options['model']}: is not the model of these vectors ({error}): specify theirs."
+        ) from None
 
 
 def recorded_options(encoding: Mapping[str, Any], *, bare: bool = True, engine: str | None = None) -> dict[str, Any]:

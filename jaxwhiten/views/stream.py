@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -55,6 +55,7 @@ class Output(NamedTuple):
 
 
 Outputs = Mapping[str, Output]
+Keep = Callable[[np.ndarray, dict[str, np.ndarray]], None]  # takes the numbers of sentences in a block, and vectors
 
 
 def output_of(
@@ -79,9 +80,17 @@ def output_of(
 
 
 def vectors(
-    engine: Engine, tokens: TokenIds, outputs: Outputs, max_rows: int | None = None, bar: Any = None
+    engine: Engine,
+    tokens: TokenIds,
+    outputs: Outputs,
+    max_rows: int | None = None,
+    bar: Any = None,
+    keep: Keep | None = None,
 ) -> dict[str, np.ndarray]:
-    """The vectors of all sentences, in their order; NonFiniteError, with all their `rows`, if some are not finite."""
+    """The vectors of all sentences, in their order; NonFiniteError, with all their `rows`, if some are not finite.
+
+    `keep` gets copies of those of each batch, as long as all are finite.
+    """
     n = len(tokens.lengths)
     bad = set[int]()
     suspects = set[int]()
@@ -94,6 +103,8 @@ def vectors(
     for batch, of_batch in batches(engine, tokens, batched, max_rows) if batched else ():
         for name, x in of_batch.items():
             results[name][batch.rows] = outputs[name].finished(x, batch.vectors, batch.rows, suspects)
+        if keep is not None and not suspects:
+            keep(batch.rows, {name: results[name][batch.rows] for name in of_batch})
         if bar is not None:
             bar.update(len(batch.rows))
     for row in sorted(suspects) if n > 1 else ():  # 0 · NaN is NaN: a sentence may have spoiled others of its batch
@@ -177,7 +188,7 @@ class Run:
         self._by_form = dict(by_form)
 
     def in_blocks(
-        self, texts: Iterator[list[str]], bar: Any, max_rows: int | None = None
+        self, texts: Iterator[list[str]], bar: Any, max_rows: int | None = None, keep: Keep | None = None
     ) -> Iterator[dict[str, np.ndarray]]:
         """The vectors of each block; the next block is tokenized meanwhile."""
         _check_rows(max_rows)
@@ -189,7 +200,7 @@ class Run:
             with bar:
                 while (block := upcoming.result()) is not None:
                     upcoming = pool.submit(self._next, texts)
-                    yield self.of_tokens(*block, first, bar, max_rows)
+                    yield self.of_tokens(*block, first, bar, max_rows, keep)
                     first += len(block[0])
         except KeyboardInterrupt:
             wait = False  # the sentences may come from a pipe that stays silent
@@ -227,13 +238,19 @@ class Run:
         return [self.tokenizer(texts, form) for form in self._by_form]
 
     def of_tokens(
-        self, texts: list[str], tokens: list[TokenIds], first: int = 0, bar: Any = None, max_rows: int | None = None
+        self,
+        texts: list[str],
+        tokens: list[TokenIds],
+        first: int = 0,
+        bar: Any = None,
+        max_rows: int | None = None,
+        keep: Keep | None = None,
     ) -> dict[str, np.ndarray]:
         """The vectors of texts with their `tokens`; the first text has number `first`, and texts are for messages."""
         results: dict[str, np.ndarray] = {}
         try:
             for group, of_form in zip(self._by_form.values(), tokens, strict=True):
-                results |= vectors(self.engine, of_form, group, max_rows, bar)
+                results |= vectors(self.engine, of_form, group, max_rows, bar, keep)
                 bar = None  # each text counts once
         except NonFiniteError as error:
             raise NonFiniteError.of_texts(error.rows, texts, first) from None

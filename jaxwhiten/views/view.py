@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from jaxwhiten.head import AUTO, Head, Normalize, Quantise, Step, Truncate, Whit
 from jaxwhiten.space import Origin, VectorSpace, check_space, with_space
 from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks
 from jaxwhiten.views.core import Core
-from jaxwhiten.views.stream import BLOCK, Output, Run, output_of, progress
+from jaxwhiten.views.stream import BLOCK, Keep, Output, Run, output_of, progress
 from jaxwhiten.views.weights import ViewOrigin, unnamed
 from jaxwhiten.whitening import Moments, Whitening
 
@@ -376,15 +376,19 @@ def _shown(head: Head, prompt: str | None) -> str:
 def together(
     views: Mapping[str, View],
     texts: Texts,
-    block_size: int = BLOCK,
+    block_size: int | Sequence[int] = BLOCK,
     batch_size: int | None = None,
     show_progress: bool | None = None,
+    keep: Keep | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The vectors of several views of one core by name, block by block; views of one form share a forward pass."""
+    """The vectors of several views of one core by name, block by block; views of one form share a forward pass.
+
+    Blocks have one size, or a size each. `keep` gets the vectors of each batch, before those of its block are yielded.
+    """
     run = _run_of(views)
-    if block_size < 1:
+    if isinstance(block_size, int) and block_size < 1:
         raise InputError(f"block_size={block_size}: expected at least 1.")
-    for results in run.in_blocks(text_blocks(texts, block_size), progress(texts, show_progress), batch_size):
+    for results in run.in_blocks(text_blocks(texts, block_size), progress(texts, show_progress), batch_size, keep):
         yield {name: view._marked(results[name]) for name, view in views.items()}
 
 

@@ -70,7 +70,7 @@ def choose_gamma(fitted: Moments | Whitening, tuned: bool | None = None) -> Choi
     """
     record = VectorSpace.of(fitted.provenance)
     known, ratio = record.tuned, record.participation_ratio
-    how = "as recorded" if ratio is None else f"participation ratio {ratio:.0f}"
+    how = "as recorded" if ratio is None else "judged by its vectors"
     if tuned is not None:
         known, how = tuned, "as specified"
     gamma = UNTUNED_GAMMA if known is False else TUNED_GAMMA

@@ -68,7 +68,7 @@ def test_warnings_speak_of_flags_and_fewer_columns_silence_them(run, tiny_model,
     words[1] = tmp_path / "few.txt"
     (warning, chosen) = run(*words).err.splitlines()
     start, most = warning.rsplit(" -k ", 1)
-    assert chosen.startswith("note: γ=1: the encoder is not fine-tuned for similarity (participation ratio ")
+    assert chosen.startswith("note: γ=1: the encoder is not fine-tuned for similarity (judged by its vectors)")
     assert start.endswith(" rows, or keep at most " + most.rstrip(".") + " columns:")
     assert run(*words, "-k", most.rstrip("."), "--gamma", 1).err == ""
     (warning, _) = run(*words, "-k", int(most.rstrip(".")) + 1).err.splitlines()

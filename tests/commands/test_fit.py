@@ -37,7 +37,7 @@ def test_knobs_are_saved(run, tiny_model, corpus, tmp_path):
     words = ("-k", 5, "--beta", 0.5, "--gamma", 0.25, "--shrinkage", "oas", "-o", tmp_path / "w.safetensors")
     done = run("fit", corpus, "--model", tiny_model, *MODEL, *words)
     assert done.code == 0, done.err
-    assert "32 to 5 dimensions (β=0.5, γ=0.25, rank 31), fitted on 600 rows" in done.out
+    assert "32 to 5 dimensions (β=0.5, γ=0.25), fitted on 600 rows" in done.out
     params = Whitening.load(tmp_path / "w.safetensors").get_params()
     assert (params["n_components"], params["beta"], params["gamma"], params["shrinkage"]) == (
         5, 0.5, 0.25, "oas",

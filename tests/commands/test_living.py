@@ -53,7 +53,7 @@ def test_ids_are_kept_by_add_update_and_remove(run, index):
     assert change(run, index, "--remove-file", "doc-1\n", name="gone.txt").code == 0
     assert change(run, index, "--remove-file", "key\ndoc-6\n", "--id", "key", name="gone.csv").code == 0
     assert load_index(index).ids.tolist() == ["doc-3", "doc-4", "new", "doc-2"]
-    (found,) = (json.loads(line) for line in run("search", index, TEXTS[3], "-k", 1, "--json").out.splitlines())
+    (found,) = (json.loads(line) for line in run("search", index, TEXTS[3], "--top", 1, "--json").out.splitlines())
     assert found["hits"][0]["id"] == "doc-3"
 
 

@@ -1,6 +1,7 @@
 """The ordinary mistakes: each is told in one line that says what to do, with the exit code of its kind."""
 
 import shutil
+import sys
 
 import jax
 import numpy as np
@@ -151,3 +152,32 @@ def test_vectors_that_float32_cannot_square(backend, scale):
         build_index(x * np.float32(scale), backend)
     _, ids = index.search(normalize(x * np.float32(scale)), 1)
     assert ids[:, 0].tolist() == list(range(60))
+
+
+@pytest.mark.parametrize(
+    ("words", "module", "extra"),
+    [
+        ("export --format onnx -o {out}", "onnx", "export"),
+        ("export --format faiss -o {out}", "faiss", "cpu"),
+        ("export --format int8 --sentences absent.txt -o {out}", "nncf", "openvino"),
+        ("embed absent.txt -o {out}", "pyarrow", "data"),
+        ("embed absent.txt -o {out} --runner ray", "ray", "ray"),
+        ("verify absent --against sentence-transformers", "sentence_transformers", "parity"),
+    ],
+)
+def test_a_missing_extra_is_said_before_texts_and_model_are_read(run, tmp_path, monkeypatch, words, module, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    words = words.format(out=tmp_path / "out").split()
+    done = run(*words, *(["--model", "absent"] if words[0] != "verify" else []))
+    assert done.code == 2
+    assert f"[{extra}]" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_model_that_cannot_be_that_of_an_index_is_named(run, tiny_model, corpus, tmp_path):
+    of_model = ["--model", tiny_model, "--pooling", "mean"]
+    assert run("index", corpus, "-o", tmp_path / "idx", *of_model, "--max-length", 64).code == 0
+    short = write_model(tmp_path / "short", max_positions=32)
+    done = run("search", tmp_path / "idx", "hello", "--model", short)
+    assert done.code == 2
+    assert f"{short}: is not the model of these vectors" in done.err

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -153,3 +154,14 @@ def test_what_cannot_be_pickled_says_what_to_pass(encoder):
 
 def test_dir_shows_the_public_names():
     assert dir(jaxwhiten) == sorted(jaxwhiten.__all__)
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_advice_of_a_warning_is_taken_in_python(encoder):
+    for fit in (encoder.whiten, encoder.shrink):
+        few = {"k": 32} if fit == encoder.shrink else {}
+        with pytest.warns(UserWarning, match="n_components=") as warned:
+            fit(TEXTS[:150], **few)
+        most = int(str(warned[0].message).rstrip(".").rpartition("n_components=")[2])
+        with warnings.catch_warnings(action="error"):
+            assert fit(TEXTS[:150], n_components=most).dimension == most

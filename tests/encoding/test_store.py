@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder
+from jaxwhiten import Encoder, interrupts
 from jaxwhiten.encoding import store as store_module
 from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.errors import InputError
@@ -116,15 +116,15 @@ def test_text_fingerprints_delimit_sentences():
     assert text_fingerprint(iter(["a", "b"])) == text_fingerprint(["a", "b"])
 
 
-@pytest.mark.parametrize("die_after", [0, 3, 6, 9])
-def test_an_interrupted_run_goes_on_where_it_stopped(encoder, die_after, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("die_after", "left"), [(0, 7), (3, 4), (6, 1), (9, 1)])  # a block of one text has no batches
+def test_an_interrupted_run_goes_on_where_it_stopped(encoder, die_after, left, tmp_path, monkeypatch):
     store = EmbeddingStore(tmp_path, shard_rows=3)
     Counting(monkeypatch, die_after)
     with pytest.raises(KeyboardInterrupt):
         store.encode(encoder, SENTENCES, pooling=("mean", "cls"))
     counting = Counting(monkeypatch)
     found = store.encode(encoder, SENTENCES, pooling=("mean", "cls"))
-    assert counting.count == len(SENTENCES) - die_after
+    assert counting.count == left
     expected = encoder.encode(SENTENCES, pooling=("mean", "cls"))
     for name in found:
         np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
@@ -153,10 +153,43 @@ def test_a_torn_shard_is_made_again(encoder, tmp_path, monkeypatch):
         store.encode(encoder, SENTENCES)
     shard = min(tmp_path.rglob("shard-*.npy"))
     shard.write_bytes(shard.read_bytes()[:-1])
+    for part in tmp_path.rglob("part-*.npy"):
+        part.write_bytes(part.read_bytes()[:-1])
     counting = Counting(monkeypatch)
     found = store.encode(encoder, SENTENCES)
     assert counting.count == len(SENTENCES) - 3
     np.testing.assert_allclose(found, encoder.encode(SENTENCES), atol=1e-5)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_ctrl_c_in_a_shard_keeps_its_batches_and_says_so(tiny_model, tmp_path, monkeypatch, capsys, seconds):
+    """They are written every few seconds, and at Ctrl-C."""
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, engine="openvino")
+    encoder.view.core.engine.layout.token_budget = 32
+    monkeypatch.setattr(store_module, "_SECONDS", seconds)
+    keep, batches = store_module._Shards.keep, []
+
+    def interrupted(self, rows, vectors):
+        keep(self, rows, vectors)
+        batches.append(len(rows))
+        if len(batches) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(store_module._Shards, "keep", interrupted)
+    store = EmbeddingStore(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        store.encode(encoder, SENTENCES)
+    done = sum(batches)
+    assert 0 < done < len(SENTENCES)
+    assert interrupts.kept == f"{done} of 10 texts are encoded, and the same command goes on there"
+    assert len(list(tmp_path.rglob("part-*.npy"))) == (3 if seconds == 0 else 1)
+    counting = Counting(monkeypatch)
+    found = store.encode(encoder, SENTENCES)
+    assert counting.count == len(SENTENCES) - done
+    assert capsys.readouterr().err == f"note: resumed: {done} of 10 texts were encoded before\n"
+    np.testing.assert_allclose(found, encoder.encode(SENTENCES), atol=1e-5)
+    assert not list(tmp_path.rglob("part-*.npy"))
+    assert not interrupts.kept
 
 
 def test_what_cannot_be_encoded_is_refused(encoder, tmp_path):

@@ -179,3 +179,8 @@ def test_damaged_entries_of_the_store_are_made_again(tmp_path_factory, data):
     shard.write_bytes(data.draw(damaged(shard.read_bytes())))
     with warnings.catch_warnings(action="ignore"):
         attempt(lambda: entry.has(0))
+    entry.put_part(1, np.arange(2), VECTORS[5:7])
+    (part,) = entry._parts(1)
+    part.write_bytes(data.draw(damaged(part.read_bytes())))
+    there, vectors = entry.parts(1)
+    np.testing.assert_array_equal(vectors[there], VECTORS[5:10][there])

@@ -133,3 +133,25 @@ def test_no_answer_before_the_encoder_is_compiled(tiny, monkeypatch):
     with listening:
         serving.application(tiny)
     assert probed
+
+
+def test_the_access_log_has_a_line_for_each_request(plain, caplog):
+    with caplog.at_level("INFO", "jaxwhiten.access"):
+        plain.client.post("/embed", json={"inputs": "It rains."})
+        plain.client.get("/no%0Awhere?key=1")
+    lines = [record.getMessage() for record in caplog.records if record.name == "jaxwhiten.access"]
+    assert [re.sub(r"[\d.]+ ms", "TIME", line) for line in lines] == [
+        "127.0.0.1 POST /embed 200 TIME",
+        "127.0.0.1 GET /no%0Awhere 404 TIME",
+    ]
+    caplog.clear()
+    plain.client.get("/health")
+    assert not caplog.records
+
+
+@pytest.mark.slow
+def test_access_log_is_printed(started):
+    process, url = started("jaxwhiten-tiny", "--access-log")
+    httpx2.get(f"{url}/health")
+    process.send_signal(signal.SIGTERM)
+    assert " 127.0.0.1 GET /health 200 " in process.communicate(timeout=60)[1]

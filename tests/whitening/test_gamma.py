@@ -45,7 +45,7 @@ def test_gamma_follows_the_record_whatever_the_vectors():
         for tuned, gamma in ((True, 0.25), (False, 1.0)):
             moments = of_variances(variances, tuned=tuned, participation_ratio=77.4)
             assert choose_gamma(moments).gamma == gamma
-            assert "(participation ratio 77)" in str(choose_gamma(moments))
+            assert "(judged by its vectors)" in str(choose_gamma(moments))
             assert choose_gamma(Whitening.from_moments(moments)) == choose_gamma(moments)
     found = choose_gamma(of_variances(np.ones(64), tuned=False))
     assert found.why == "the encoder is not fine-tuned for similarity (as recorded)"

@@ -1,0 +1,134 @@
+"""Codes in benchmarks of others: BitBudget's protocol, and MTEB's retrieval beside its `CompressionWrapper`.
+
+`python -m eval.compression FOLDER --model MODEL -o runs/compression.json`
+
+FOLDER is a BEIR folder, whose texts are those of both benchmarks: a document is its title and its text. Needs the
+packages bitbudget and mteb.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eval.common import say, versions
+from eval.report import Table
+from jaxwhiten import Encoder, SpectrumCode, io, normalize
+from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten.export import Compressor
+from jaxwhiten.export.mteb import CodeWrapper, MTEBEncoder
+
+BYTES = (24, 48, 96)
+_TYPES = {"int8": "INT8", "binary": "BINARY", "int4": "INT4"}  # of MTEB
+
+
+class Known:
+    """An encoder whose vectors are kept: each text is encoded once for all methods."""
+
+    def __init__(self, encoder: Encoder, texts: list[str]):
+        self.encoder = encoder
+        vectors = normalize(EmbeddingStore().encode(encoder, texts))
+        self.vectors = dict(zip(texts, vectors, strict=True))
+
+    def of(self, texts: list[str]) -> np.ndarray:
+        return np.stack([self.vectors[text] for text in texts])
+
+
+class _Model(MTEBEncoder):
+    """A model of MTEB with these vectors."""
+
+    def __init__(self, known: Known):
+        super().__init__(known.encoder)
+        self.known = known
+
+    def encode(self, inputs: Any, **about: Any) -> np.ndarray:
+        return self.known.of([text for batch in inputs for text in batch["text"]])
+
+
+def by_bitbudget(
+    known: Known, documents: Mapping[str, str], queries: Mapping[str, str], judged: Mapping[str, Mapping[str, int]]
+) -> Iterator[dict[str, Any]]:
+    """The rows of BitBudget's own methods and of codes; nDCG@10, and recall of float32's ten."""
+    bitbudget = importlib.import_module("bitbudget")
+    for size in BYTES:
+        bitbudget.method(f"spectrum, {size} bytes")(Compressor(size))
+    vectors = (known.of(list(texts.values())) for texts in (documents, queries))
+    yield from bitbudget.evaluate(*vectors, list(documents), list(queries), judged)
+
+
+def task_of(
+    documents: Mapping[str, str], queries: Mapping[str, str], judged: Mapping[str, Mapping[str, int]], name: str
+) -> Any:
+    """MTEB's task of a name with these texts in the place of the download."""
+    datasets = importlib.import_module("datasets")
+    mteb = importlib.import_module("mteb")
+    task = mteb.get_task(name)
+    split = {
+        "corpus": datasets.Dataset.from_dict({"id": [*documents], "text": [*documents.values()]}),
+        "queries": datasets.Dataset.from_dict({"id": [*queries], "text": [*queries.values()]}),
+        "relevant_docs": {query: dict(found) for query, found in judged.items()},
+        "top_ranked": None,
+    }
+    task.dataset = {"default": {"test": split}}
+    task.data_loaded = True
+    return task
+
+
+def by_mteb(known: Known, task: Any) -> Iterator[tuple[str, float]]:
+    """MTEB's nDCG@10 of float32, of its own compressions, and of codes."""
+    mteb = importlib.import_module("mteb")
+    models = importlib.import_module("mteb.models")
+    dtypes = importlib.import_module("mteb.types").OutputDType
+    forms = {"float32": lambda: _Model(known)}
+    for name, dtype in _TYPES.items():
+        forms[name] = lambda dtype=dtype: models.CompressionWrapper(_Model(known), dtypes[dtype])
+    for size in BYTES:
+        forms[f"spectrum, {size} bytes"] = lambda size=size: CodeWrapper(_Model(known), SpectrumCode(bytes=size))
+    for name, make in forms.items():
+        found = mteb.evaluate(make(), task, cache=None, co2_tracker=False, encode_kwargs={"show_progress_bar": False})
+        yield name, float(found[0].scores["test"][0]["ndcg_at_10"])
+
+
+def scores_table(result: dict[str, Any]) -> Table:
+    """A row for each method, the smallest first."""
+    by = result["mteb"]
+    cells = []
+    for row in sorted(result["bitbudget"], key=lambda row: row["bytes"]):
+        name = row["method"]
+        figures = [f"{100 * row['ndcg']:.1f}", f"{row['recall']:.3f}", f"{100 * by[name]:.1f}" if name in by else ""]
+        cells.append([name.partition(",")[0], f"{row['bytes']:,.0f}", *figures])
+    return Table(["method", "bytes", "BitBudget: nDCG@10", "recall@10", "MTEB: nDCG@10"], cells, 1)
+
+
+VIEWS = {"methods_table": scores_table}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", type=Path, help="a BEIR folder")
+    parser.add_argument("--model", required=True, help="a model ID or folder")
+    parser.add_argument("--task", default="SciFact", help="MTEB's name of the data; default: SciFact")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the JSON file to write")
+    args = parser.parse_args()
+    read = importlib.import_module("bitbudget.datasets")
+    read._download = lambda name, cache: str(args.folder)  # it is here
+    documents, queries, judged = read.load(args.folder.name)
+    known = Known(Encoder.from_pretrained(args.model), [*dict.fromkeys([*documents.values(), *queries.values()])])
+    result: dict[str, Any] = {"command": "python -m eval.compression FOLDER", "versions": versions()}
+    for name in ("bitbudget", "mteb"):
+        result["versions"][name] = importlib.import_module("importlib.metadata").version(name)
+    result["bitbudget"] = list(by_bitbudget(known, documents, queries, judged))
+    say(f"{args.folder.name}: BitBudget")
+    result["mteb"] = dict(by_mteb(known, task_of(documents, queries, judged, args.task)))
+    io.write_json(args.output, result)
+    sys.stdout.write(f"{scores_table(result).text()}\n")
+
+
+if __name__ == "__main__":
+    main()
