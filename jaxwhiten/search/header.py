@@ -20,14 +20,14 @@ from jaxwhiten._version import __version__
 from jaxwhiten.errors import REASON, Bounds, FormatError, InputError, MismatchError, turning
 from jaxwhiten.locks import LOCK
 from jaxwhiten.parameters import bounded
-from jaxwhiten.search.ids import EARLIER, NUMBERS, STRINGS
-from jaxwhiten.search.ids import ENDS as ID_ENDS
 from jaxwhiten.search.strings import Lines, Strings
 from jaxwhiten.shapes import Int64
 from jaxwhiten.space import VectorSpace
 
 HEADER, FITTED = "header.json", "fitted.safetensors"
 DOCUMENTS, ENDS = "documents.jsonl", "documents_ends.npy"
+NUMBERS, STRINGS, ID_ENDS = "ids.npy", "ids.jsonl", "ids_ends.npy"
+EARLIER = "ids.json"  # IDs of both kinds, in folders of format version 2
 REMOVED = "removed.npy"
 KIND = "index"
 # Earlier versions read folders of version 2: those without parts and without ids of their own.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -15,14 +15,10 @@ from jaxwhiten.arrays import column_values
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, turning
 from jaxwhiten.io import map_array, take
 from jaxwhiten.records import read
+from jaxwhiten.search.header import EARLIER, ID_ENDS, NUMBERS, STRINGS, Files
 from jaxwhiten.search.strings import Lines, Strings, write_lines
 from jaxwhiten.shapes import Int64, Shaped
 
-if TYPE_CHECKING:
-    from jaxwhiten.search.header import Files
-
-NUMBERS, STRINGS, ENDS = "ids.npy", "ids.jsonl", "ids_ends.npy"
-EARLIER = "ids.json"  # both kinds, in folders of format version 2
 _REMEDY = "Rebuild the index."
 
 
@@ -114,7 +110,7 @@ class Ids:
         """Writes the ids of the rows from `first` on; there is no file while ids equal rows."""
         if isinstance(self.kept, Strings):
             rows = self.kept if first == 0 else self.kept[first:]
-            write_lines(folder / STRINGS, rows, folder / ENDS)
+            write_lines(folder / STRINGS, rows, folder / ID_ENDS)
         elif isinstance(self.kept, np.ndarray):
             np.save(folder / NUMBERS, self.kept[first:])
 
@@ -184,7 +180,7 @@ def _kept(ids: list[Any]) -> Int64[np.ndarray, " n"] | Strings:
 def _of_part(part: Mapping[str, Path], rows: int, otherwise: range) -> tuple[Any, int | None]:
     """The ids of one part of an index, and the number of the next document if the part has it."""
     if STRINGS in part:
-        return Lines(part[STRINGS], rows, part.get(ENDS)), None
+        return Lines(part[STRINGS], rows, part.get(ID_ENDS)), None
     if NUMBERS in part:
         with turning(FormatError, f"{part[NUMBERS]}: not readable as ids ({REASON}). {_REMEDY}", ValueError, OSError):
             [ids] = take({"ids": map_array(part[NUMBERS])}, "int64", ids=(rows,))
