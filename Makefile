@@ -34,9 +34,9 @@ search_real_ARGS ?= --documents 15000
 serving_faults_ARGS ?= --seconds 60
 upgrade_zipf_ARGS ?= --documents 60000 --queries 1000
 search_scale_ARGS ?= --documents 100000 --queries 20000 --sample 500 --exact-queries 1024 --rounds 2 --slices 4
+# Arguments so small that a run shows only that everything runs. Two run side by side, each on one thread: threads that
+# wait for others would take much of the time.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
-# Arguments so small that a run shows only that everything runs, on a thread where two run side by side: threads that wait
-# for those of another process take most of the time.
 encode_SMOKE := --rounds 1 --tokens 400 --pairs 40 --texts short mixed --no-base
 latency_SMOKE := --rounds 1 --queries 4 --documents 2000 --tokens 1024
 processors_SMOKE := --rounds 1 --queries 3
