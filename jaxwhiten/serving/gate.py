@@ -24,6 +24,7 @@ _BODY = 8 << 20  # bytes of a request
 # of all unanswered requests, beyond which only small ones are accepted
 _BODIES = 32 * _BODY
 _SMALL = 64 << 10
+_WATCHED = 0.05  # seconds after which an answer is given up if its caller goes away; a task for each request costs time
 _GZIP = 16 + zlib.MAX_WBITS
 ACCESS = logging.getLogger("jaxwhiten.access")  # a line for each request, of level INFO
 
@@ -154,22 +155,29 @@ async def _body(request: Request, hold: Callable[[int], None]) -> bytearray:
 async def _while_awaited(request: Request, answer: Any) -> Any:
     """An answer, which is not worked on further if its caller goes away."""
     answering = asyncio.current_task()
-    left = asyncio.ensure_future(request.receive())
+    left: asyncio.Future[Any] | None = None
 
     def stop(_: Any) -> None:
         if answering is not None:
             answering.cancel()
 
-    left.add_done_callback(stop)  # or its texts are encoded for nobody
+    def watch() -> None:
+        nonlocal left
+        left = asyncio.ensure_future(request.receive())
+        left.add_done_callback(stop)  # or its texts are encoded for nobody
+
+    timer = asyncio.get_running_loop().call_later(_WATCHED, watch)
     try:
         return await answer
     except asyncio.CancelledError:
-        if left.done():
+        if left is not None and left.done():
             raise ClientDisconnect from None
         raise
     finally:
-        left.remove_done_callback(stop)
-        left.cancel()
+        timer.cancel()
+        if left is not None:
+            left.remove_done_callback(stop)
+            left.cancel()
 
 
 class Route(APIRoute):
