@@ -160,7 +160,6 @@ def test_commands_and_files_named_are_there():
 # Tables with figures, by their heads, that no run in docs/runs or benchmarks/results makes. A table that gets a run
 # leaves this list, and none comes to it.
 WITHOUT_A_RUN = {
-    "docs/guides/corpora.md": ["| documents | encode |"],  # extrapolated
     "docs/evidence/index.md": ["| claim |"],  # README, claim by claim
     "docs/explanations/files.md": ["| folder |"],  # versions, not figures
 }
