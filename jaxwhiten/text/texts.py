@@ -41,8 +41,10 @@ def as_texts(texts: Any, what: str = "sentence", first: int = 0) -> list[str]:
 
 def text_blocks(texts: Any, size: int | Sequence[int]) -> Iterator[list[str]]:
     """`as_texts` in blocks of `size`, or of a size each, which are read lazily."""
-    items = _items(texts, "sentence")
-    sizes = itertools.repeat(size) if isinstance(size, int) else size
+    return _blocks(_items(texts, "sentence"), itertools.repeat(size) if isinstance(size, int) else size)
+
+
+def _blocks(items: Iterator[Any], sizes: Iterable[int]) -> Iterator[list[str]]:
     first = 0
     for each in sizes:
         if not (block := list(itertools.islice(items, each))):
