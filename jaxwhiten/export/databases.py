@@ -76,7 +76,8 @@ def code_of(database: str, columns: int, size: int) -> str:
     >>> "import psycopg" in code_of("pgvector", columns=384, size=48)
     True
     """
-    return filled(database, columns=columns, bytes=size)
+    index = filled("lancedb_trained", bytes=size) if database == LANCEDB else ""
+    return filled(database, columns=columns, bytes=size, index=index)
 
 
 def turn(inputs: int, outputs: int) -> Float64[np.ndarray, "inputs outputs"]:
@@ -171,7 +172,8 @@ def _save_code(folder: str | Path, encoder: Encoder, code: SpectrumCode, size: i
     settings = {"database": LANCEDB, "quantiser": quantiser_of_ours, "bytes": code.nbytes, "columns": small.dimension}
     settings |= {"unit_length": False, "rotated_at_random": False}
     head = io.content_key(encoder.head.fingerprint, LANCEDB)
-    text = filled("lancedb_code", columns=small.dimension, bits=quantiser.bits, stretch=quantiser.stretch)
+    index = filled("lancedb_code", bits=quantiser.bits, stretch=quantiser.stretch)
+    text = filled(LANCEDB, columns=small.dimension, index=index)
     points = {"points": quantiser.centroids, "center": quantiser.center[0][None]}
     return _save(folder, small, raw, head, settings, text, points)
 
