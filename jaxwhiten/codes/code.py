@@ -118,11 +118,16 @@ class Quantiser:
             shape = (len(low), 16, 16, centroids.shape[2])
             halves = np.broadcast_to(low[:, None], shape), np.broadcast_to(high[:, :, None], shape)
             centroids = np.concatenate(halves, axis=3).reshape(len(low), 256, -1)
-        mean = self.center[0].reshape(len(centroids), 1, -1)
-        squares = (centroids * (centroids + 2 * mean)).sum(axis=2)
-        squares[0] += np.float32(self.center[1])
+        squares = self.squares(centroids)
         firsts = np.arange(len(centroids), dtype=np.intp) * 256
         return np.ascontiguousarray(centroids).reshape(-1, centroids.shape[2]), squares.ravel(), firsts
+
+    def squares(self, centroids: Float32[np.ndarray, "groups values w"]) -> Float32[np.ndarray, "groups values"]:
+        """What values of groups of coordinates add to the squared length of a decoded vector; |μ|² is in the first."""
+        mean, square = self.center
+        squares = (centroids * (centroids + 2 * mean.reshape(len(centroids), 1, -1))).sum(axis=2)
+        squares[0] += np.float32(square)
+        return squares
 
     def coordinates(self, codes: UInt8[np.ndarray, "*n bytes"]) -> Float32[np.ndarray, "*n coordinates"]:
         """The coordinates that codes represent."""
@@ -345,14 +350,11 @@ class Code(Estimator):
         """
         quantiser = self.quantiser()
         centroids = quantiser.centroids
-        mean, square = quantiser.center
         coordinates, of_mean = quantiser.asked(normalize(self.rows(queries)).astype(np.float32, copy=False))
         of_groups = coordinates.reshape(len(coordinates), len(centroids), -1)
         products = np.einsum("gpw,qgw->qgp", centroids, of_groups)
         products[:, 0] += of_mean[:, None]
-        squares = (centroids * (centroids + 2 * mean.reshape(len(centroids), 1, -1))).sum(axis=2)
-        squares[0] += np.float32(square)
-        return products, squares
+        return products, quantiser.squares(centroids)
 
     def quantiser(self) -> Quantiser:
         """This code as a product quantizer, which FAISS and the JAX index search."""
