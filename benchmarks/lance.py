@@ -29,6 +29,7 @@ from eval.searches import load_search
 from jaxwhiten import Encoder, normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten.metrics import recalls
 from jaxwhiten.search import build_index
 
 K, QUERIES = 10, 500
@@ -101,7 +102,7 @@ def found(table: Any, queries: Vectors, metric: str, partitions: int) -> tuple[l
 
 
 def recall(results: list[list[int]], exact: Vectors) -> float:
-    return float(np.mean([len({*a} & {*b}) / K for a, b in zip(results, exact.tolist(), strict=True)]))
+    return float(np.mean(recalls(np.asarray(results), exact.tolist(), K)))
 
 
 def main() -> None:

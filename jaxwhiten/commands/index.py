@@ -73,9 +73,10 @@ def run(args: argparse.Namespace) -> Report:
     if changes in (["compact"], ["merge"]):
         return _rewrite(args, changes[0])
     if not args.remove:
-        if len(args.input) != 1:
-            inputs = " ".join(args.input)[:200] or "none"
-            raise InputError(f"Expected one input, got {len(args.input) or ''}{': ' * bool(args.input)}{inputs}.")
+        if not args.input:
+            raise InputError("Expected one input, got none.")
+        if len(args.input) > 1:
+            raise InputError(f"Expected one input, got {len(args.input)}: {' '.join(args.input)[:200]}.")
         (args.input,) = args.input
     elif not args.input:
         raise InputError("--remove needs the IDs of the documents to remove.")

@@ -18,12 +18,12 @@ from jaxwhiten.codes import Quantiser
 from jaxwhiten.io import take
 from jaxwhiten.runtime import hardware
 from jaxwhiten.search.backend import Store
-from jaxwhiten.search.header import Files, Header
+from jaxwhiten.search.header import CODES, Files, Header
 from jaxwhiten.search.prepare import Rows, cosines, prepared, read_map, stretched, write_map
 from jaxwhiten.shapes import Float32, Int64, UInt8
 from jaxwhiten.whitening.affine import Affine
 
-CODES, TRANSFORM = "codes.npy", "transform.safetensors"
+TRANSFORM = "transform.safetensors"
 NPY_HEADER = 128  # bytes of a `.npy` file before its values
 WIDER, LEAST = 4, 64  # candidates of a scan for each result, and at least
 _ROTATION = ("mean", "rotation", "offset")  # of a code

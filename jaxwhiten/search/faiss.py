@@ -25,8 +25,8 @@ from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, Store
 from jaxwhiten.search.codes import TRANSFORM, CodedStore, Scan, coded, is_first_version, read_codes
 from jaxwhiten.search.faiss_fields import check_fields, read_index
-from jaxwhiten.search.faiss_scans import LISTS, FlatScan, ListScan, matrix_products, renumber
-from jaxwhiten.search.header import Files, Header
+from jaxwhiten.search.faiss_scans import FlatScan, ListScan, matrix_products, renumber
+from jaxwhiten.search.header import LISTS, Files, Header
 from jaxwhiten.search.prepare import KIND, Coding, Rows, prepared
 from jaxwhiten.shapes import Int64
 from jaxwhiten.whitening.affine import Affine

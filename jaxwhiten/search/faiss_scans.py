@@ -16,10 +16,9 @@ import numpy as np
 
 from jaxwhiten.arrays import blocks
 from jaxwhiten.codes import Quantiser
+from jaxwhiten.search.header import LISTS
 from jaxwhiten.search.prepare import BLOCK_ROWS
 from jaxwhiten.shapes import Float32, Int, UInt8
-
-LISTS = "lists.npy"  # the inverted list of each document
 
 
 class FlatScan:

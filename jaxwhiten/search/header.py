@@ -29,13 +29,15 @@ DOCUMENTS, ENDS = "documents.jsonl", "documents_ends.npy"
 NUMBERS, STRINGS, ID_ENDS = "ids.npy", "ids.jsonl", "ids_ends.npy"
 EARLIER = "ids.json"  # IDs of both kinds, in folders of format version 2
 REMOVED = "removed.npy"
+# What backends keep of each document: codes, their inverted lists, vectors, and a copy to rescore by.
+CODES, LISTS, VECTORS, COPY = "codes.npy", "lists.npy", "vectors.npy", "rescore.npy"
 KIND = "index"
 # Earlier versions read folders of version 2: those without parts and without ids of their own.
 _VERSION = 3
 _SINCE_VERSION_3 = ("segments", "removed", "next_id")
-_FILES_SINCE_VERSION_3 = {NUMBERS, STRINGS, "lists.npy"}
+_FILES_SINCE_VERSION_3 = {NUMBERS, STRINGS, LISTS}
 _OF_IDS = {NUMBERS, STRINGS, EARLIER}
-_OF_ROWS = {*_FILES_SINCE_VERSION_3, EARLIER, ID_ENDS, DOCUMENTS, ENDS, "codes.npy", "vectors.npy", "rescore.npy"}
+_OF_ROWS = {*_FILES_SINCE_VERSION_3, EARLIER, ID_ENDS, DOCUMENTS, ENDS, CODES, VECTORS, COPY}
 _SHARED = ("backend", "options", "input_dimension", "dimension", "whitening", "rescore", "normalize")
 _MAPPED = (".npy", ".jsonl")
 _WHOLE = 64 << 20  # bytes of a file up to which it is read to be verified; of a larger one, this is its start
@@ -292,12 +294,13 @@ def _unlike(one: Mapping[str, File], other: Mapping[str, File]) -> str | None:
 
 
 class Tail(NamedTuple):
-    """What a folder keeps of an index that was changed: the first part, segments, and places that were removed."""
+    """What stays in the folder of an index that was changed: the first part, with its rows, and segments."""
 
     files: dict[str, File]
     rows: int
     segments: list[Segment]
     first: int  # row of the index that is the first to be written
+    removed: Int64[np.ndarray, " r"]  # rows among those that stay which the index does not have
 
 
 def replace_files(

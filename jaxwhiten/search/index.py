@@ -28,6 +28,7 @@ from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add 
 from jaxwhiten.search.backend import BACKENDS, CODED, Store
 from jaxwhiten.search.encoders import Location
 from jaxwhiten.search.header import (
+    COPY,
     DOCUMENTS,
     ENDS,
     FITTED,
@@ -44,7 +45,6 @@ from jaxwhiten.search.header import (
 )
 from jaxwhiten.search.ids import Ids, unique_ids
 from jaxwhiten.search.prepare import Rows, check_vectors
-from jaxwhiten.search.rescore import FILE as _COPY
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.search.saved import Saved
 from jaxwhiten.search.strings import Strings, write_lines
@@ -351,10 +351,10 @@ class Index(About):
             if not isinstance(self.table.kept, range):
                 about["next_id"] = self.table.next
             seen = None if saved is None else saved.header.checksum
-            header = replace_files(folder, about, functools.partial(self._write_files, tail, saved), seen, tail)
+            header = replace_files(folder, about, functools.partial(self._write_files, tail), seen, tail)
             self._saved[folder.resolve()] = Saved.whole(header) if saved is None else saved.after(header, tail)
 
-    def _write_files(self, tail: Tail | None, saved: Saved | None, folder: Path) -> None:
+    def _write_files(self, tail: Tail | None, folder: Path) -> None:
         """Writes everything except the header to an empty folder, or what does not stay in the folder of the index."""
         first = 0
         if tail is None:
@@ -363,14 +363,14 @@ class Index(About):
                 self.rescoring.write(folder)
             if self.fitted is not None:
                 self.fitted.save(folder / FITTED)
-        elif saved is not None:
+        else:
             first = tail.first
-            if len(removed := saved.removed(tail)):
-                np.save(folder / REMOVED, removed)
+            if len(tail.removed):
+                np.save(folder / REMOVED, tail.removed)
         if first == self.size:
             return
         self.table.write(folder, first)
-        copy = {} if self.rescoring is None else {_COPY: self.rescoring.rows}
+        copy = {} if self.rescoring is None else {COPY: self.rescoring.rows}
         for name, array in {**self.store.rows, **copy}.items():
             np.save(folder / name, array[first:])
         if self.documents is not None:

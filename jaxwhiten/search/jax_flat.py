@@ -27,8 +27,8 @@ from jaxwhiten.io import take
 from jaxwhiten.parameters import bounded
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, Store
-from jaxwhiten.search.codes import CODES, NPY_HEADER, TRANSFORM, CodedStore, coded, is_first_version, read_codes
-from jaxwhiten.search.header import Files, Header
+from jaxwhiten.search.codes import NPY_HEADER, TRANSFORM, CodedStore, coded, is_first_version, read_codes
+from jaxwhiten.search.header import CODES, VECTORS, Files, Header
 from jaxwhiten.search.prepare import Coding, Rows, prepared, read_map, write_map
 from jaxwhiten.shapes import Int64
 from jaxwhiten.whitening.affine import Affine
@@ -37,7 +37,6 @@ _SCORE_BYTES = 128 << 20  # of scores kept at a time on one device
 _CPU_BATCH, _CPU_SCORE_BYTES = 512, 16 << 20  # of a block on a CPU, so that scores stay in its cache
 _MAX_BATCH = 1024
 _AGAIN = 1 / 64  # at most this share of the documents is scored again
-_VECTORS = "vectors.npy"
 
 
 @dataclass
@@ -146,7 +145,7 @@ class JaxFlat(Backend):
 
     @property
     def rows(self) -> Mapping[str, np.ndarray]:
-        return {_VECTORS if self._centroids is None else CODES: self._on_host()}
+        return {VECTORS if self._centroids is None else CODES: self._on_host()}
 
     def write(self, folder: Path) -> None:
         write_map(folder / TRANSFORM, self.prepare, {} if self._centroids is None else {"centroids": self._centroids})
@@ -158,7 +157,7 @@ class JaxFlat(Backend):
             if is_first_version(header):
                 return cls(options, prepare, codes, quantiser.centroids, quantiser.length)
             return JaxCodes(options, prepare, quantiser, codes)
-        vectors = {"vectors": files.array(_VECTORS)}
+        vectors = {"vectors": files.array(VECTORS)}
         [stored] = take(vectors, "float32", finite=False, vectors=(header.size, header.dimension))
         prepare, _ = read_map(files.get(TRANSFORM), header.input_dimension, header.normalize)
         if (prepare.inputs, prepare.outputs) != (header.input_dimension, header.dimension):

@@ -11,14 +11,13 @@ import numpy as np
 
 from jaxwhiten.codes import Code, load_code, make_code
 from jaxwhiten.errors import InputError
-from jaxwhiten.search.header import Files, Header
+from jaxwhiten.search.header import COPY, Files, Header
 from jaxwhiten.search.prepare import prepared, read_map, write_map
 from jaxwhiten.shapes import Float32, Int64, Shaped
 from jaxwhiten.whitening.affine import Affine
 
 COPIES = ("float16", "int8")
 WIDER = 4  # candidates for each result wanted
-FILE = "rescore.npy"
 _CODE, _MAP = "rescore_code.safetensors", "rescore_map.safetensors"
 
 
@@ -73,7 +72,7 @@ class Rescoring:
         return scores, ids
 
     def write(self, folder: Path) -> None:
-        """Writes what is needed to read the copy, which is saved as `FILE`."""
+        """Writes what is needed to read the copy, which is saved as `COPY`."""
         if self.code is not None:
             self.code.save(folder / _CODE)
         write_map(folder / _MAP, self.prepare)
@@ -83,7 +82,7 @@ class Rescoring:
         """The reverse of `write`; ValueError or KeyError if the files do not fit the header."""
         unit_length = header.normalize or header.codes is not None  # of codes, the copy alone has unit length
         prepare, _ = read_map(files.get(_MAP), header.input_dimension, unit_length)
-        rows = files.array(FILE)
+        rows = files.array(COPY)
         code = load_code(files[_CODE]) if header.rescore == "int8" else None
         wanted = (header.size, prepare.outputs), np.dtype(np.float16 if code is None else np.uint8)
         fits = (rows.shape, rows.dtype) == wanted and (code is None or code.nbytes == rows.shape[1])

@@ -52,28 +52,20 @@ class Saved:
             end -= parts.pop()["rows"]
             first = self.count if self.places is None else int(np.searchsorted(self.places, end))
             first = min(first, end)
-        removed = end - first
-        if end <= _FEW or max(removed, size - first) > _MOST * end:
+        if end <= _FEW or max(end - first, size - first) > _MOST * end:
             return None
         kept = [file for part in parts for file in part["files"].values()]
         if any(_size(folder / file["name"]) != file["bytes"] for file in kept):
             return None
-        return Tail(parts[0]["files"], parts[0]["rows"], parts[1:], first)
-
-    def removed(self, tail: Tail) -> Int64[np.ndarray, " r"]:
-        """The rows among those that stay in the folder which the index does not have."""
-        end = tail.rows + sum(part["rows"] for part in tail.segments)
-        if self.places is None:
-            return np.arange(self.count, end)
         absent = np.ones(end, bool)
-        absent[self.places[: tail.first]] = False
-        return np.flatnonzero(absent)
+        absent[slice(first) if self.places is None else self.places[:first]] = False
+        return Tail(parts[0]["files"], parts[0]["rows"], parts[1:], first, np.flatnonzero(absent))
 
     def after(self, header: Header, tail: Tail | None) -> Saved:
         """That of the same index once it is saved with this header."""
         if tail is None or header.removed is None:
             return Saved.whole(header)
-        end = tail.rows + sum(part["rows"] for part in tail.segments)
+        end = tail.first + len(tail.removed)
         old = np.arange(tail.first) if self.places is None else self.places[: tail.first]
         new = np.arange(end, end + header.size - tail.first)
         return Saved.whole(header, np.concatenate([old, new]))
