@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 # Options that an existing index has already fixed.
 _OF_TEXTS = ("whitening", "whiten", "n_components", "gamma", "bytes", "codes", "max_length")
+DEFAULT_BACKEND = "faiss-flat"
 _FIXED = (*_OF_TEXTS, "rescore", "option")
 
 
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--codes CODES", "the code: spectrum, ubinary or int8; default with --bytes: spectrum")
     add_tuned(parser)
     add(parser, "--rescore COPY", "float16 or int8: keep a copy on disk to rescore the candidates")
-    add(parser, "--backend BACKEND", "search backend; default: faiss-flat", default="faiss-flat")
+    add(parser, "--backend BACKEND", "search backend; default: faiss-flat", default=DEFAULT_BACKEND)
     add(parser, "--option NAME=NUMBER", "option of the backend, such as nprobe=10", action="append", default=[])
     add(parser, "--id COLUMN", "ID column of a table; default: numbers from 0", dest="ids")
     whose = "encoded like the others; --model only specifies a new location of the model"
@@ -61,8 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--remove-file", "remove the documents whose IDs are in this file: lines, or the column of --id")
     add(parser, "--compact", "write the existing index as a whole, without what was removed or replaced")
     add(parser, "--merge", "write one index of the documents of several, which have the same code")
-    shard = "index one of N equal parts of the texts, with a code or whitening that was fitted before; see --merge"
+    shard = "index one of N equal parts of the texts, with a code or whitening that was fitted before, or --like"
     add(parser, "--shard I/N", shard, type=_shard)
+    alike = "store the texts as this index does: with its encoder, code, whitening and inverted lists; see --merge"
+    add(parser, "--like DIR", alike, type=Source)
     add(parser, "--no-cache", "do not cache the vectors")
 
 
@@ -82,10 +85,12 @@ def run(args: argparse.Namespace) -> Report:
         raise InputError("--remove needs the IDs of the documents to remove.")
     if changes:
         return _change(args, f"`{changes[0]}`")
+    if args.like:
+        return _like(args)
     if args.shard and not (args.whitening or args.model != DEFAULT_MODEL):
         raise InputError(
             "--shard needs a code or whitening that all parts share: fit one with `jaxwhiten fit`, and pass it with"
-            " --whitening, or a model that ends with it with --model."
+            " --whitening, or a model that ends with it with --model. Or pass the index of another part with --like."
         )
     if args.whitening and args.whiten:
         raise InputError("--whitening reads a whitening and --whiten fits one: pass only one.")
@@ -174,6 +179,33 @@ def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
         raise InputError(f"{args.input}: contains codes of {code.nbytes} bytes; expected shards of vectors.")
     how: dict[str, Any] = {"codes": codes, "bytes": args.bytes, "rescore": args.rescore, "tuned": args.tuned, **options}
     return build_index(vectors, args.backend, whitening=whitening, encoding=parts.plan.encoding, ids=ids, **how)
+
+
+def _like(args: argparse.Namespace) -> Report:
+    """Builds an index that can be searched as one with that of --like."""
+    named = (*_FIXED, *(["backend"] if args.backend != DEFAULT_BACKEND else []))
+    if given := [f"`{name}`" for name in named if getattr(args, name)]:
+        raise InputError(f"`like` takes all settings from {args.like}: omit {', '.join(given)}.")
+    from jaxwhiten.runners import Parts
+    from jaxwhiten.search import build_index, load_index
+    from jaxwhiten.search.header import check_index_folder
+    from jaxwhiten.search.ids import Ids
+    from jaxwhiten.search.text import view_for
+
+    check_index_folder(args.output)
+    like = load_index(args.like, model=None if args.model == DEFAULT_MODEL else args.model)
+    if is_parts(args.input):
+        parts = Parts(args.input)
+        numbers, vectors = parts.all()
+        part = _part(args, len(numbers))
+        index = build_index(vectors[part], like=like, encoding=parts.plan.encoding, ids=numbers[part])
+        return _save(args, index, "")
+    ids, texts, skipped = _texts(args)
+    Ids.of(ids, len(texts))
+    if like.views is None:
+        raise InputError(f"{args.like}: does not record its encoder, so texts cannot be encoded like its documents.")
+    vectors = view_for(like, like.views, "document")(texts)
+    return _save(args, build_index(vectors, like=like, documents=texts, ids=ids), skipped)
 
 
 def _save(args: argparse.Namespace, index: Index, skipped: str) -> Report:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, make_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -48,17 +48,17 @@ class Store(ABC):
     prepare: Affine  # applied to a raw vector before it is stored or searched for
     notes: Sequence[str] = ()  # for the user: an option was lowered, a sample was taken
 
-    @property
-    def rows(self) -> Mapping[str, Shaped[np.ndarray, "n ..."]]:
-        """Arrays with a row for each document, by the name of the file that each is saved in.
+    @abstractmethod
+    def extends(self, names: Collection[str]) -> bool:
+        """Whether new rows can follow files of these names, so that a changed index need not be written as a whole."""
 
-        Of an index that was changed, only new rows are saved. A store that has none writes all of its files anew.
-        """
-        return {}
+    @abstractmethod
+    def rows(self, first: int = 0) -> Mapping[str, Shaped[np.ndarray, "n ..."]]:
+        """Arrays with a row for each document from `first` on, by the name of the file that each is saved in."""
 
     @abstractmethod
     def write(self, folder: Path) -> None:
-        """Writes its files into an empty folder, except those of `rows`."""
+        """Writes its files into an empty folder, except those of `rows()`."""
 
     @abstractmethod
     def add(self, vectors: Float[np.ndarray, "n d"]) -> None:
@@ -80,6 +80,11 @@ class Store(ABC):
 
         `among` are the rows to search, in ascending order; None searches all.
         """
+
+    @property
+    def coding(self) -> Coding:
+        """How it stores documents: indexes that are built with it can be searched as one."""
+        return Coding(self.prepare)
 
     @property
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import time
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from jaxwhiten.codes import CODES, Code
 from jaxwhiten.errors import InputError, check_integer, check_name
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import BACKENDS, CODED, Backend, backend_with
+from jaxwhiten.search.header import About
 from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Index, texts_of
 from jaxwhiten.search.prepare import Coding, check_codes, check_vectors, choose, preparation
@@ -49,6 +51,7 @@ def build_index(
     bytes: int | None = None,
     rescore: str | None = None,
     tuned: bool | None = None,
+    like: Index | None = None,
     **options: Any,
 ) -> Index:
     """Builds an index of the named backend.
@@ -76,6 +79,8 @@ def build_index(
         a loaded index the copy is a memory map.
       tuned: Whether the encoder is fine-tuned for similarity. If not, its vectors are whitened before they are coded.
         By default as recorded in `encoding`, or by vectors that know their encoder; of an unknown one it is assumed.
+      like: An index whose backend, options, whitening, code and inverted lists this one shares, so that `load_index`
+        reads both as one; only `encoding`, `documents` and `ids` can be passed with it.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
     Returns:
@@ -90,6 +95,10 @@ def build_index(
     check_process()
 
     # The input.
+    if like is not None:
+        if (backend, normalize) != ("faiss-flat", True) or options or any([whitening, codes, bytes, rescore, tuned]):
+            raise InputError("`like` sets what an index stores: pass only encoding, documents and ids with it.")
+        return _build_like(like, vectors, encoding, documents, ids)
     kind, chosen = check_settings(backend, options, codes, rescore)
     codes = "spectrum" if codes is None and (bytes is not None or backend in CODED) else codes
     judged = isinstance(codes, str) and codes == "spectrum" and whitening is None
@@ -131,6 +140,30 @@ def build_index(
         documents=None if documents is None else Strings([documents]),
         fitted=coding.fitted,
         rescoring=rescoring,
+    )
+
+
+def _build_like(
+    like: Index, vectors: Any, encoding: Mapping[str, Any] | None, documents: Texts | None, ids: Any
+) -> Index:
+    """`build_index` with what another index stores its documents by."""
+    start = time.perf_counter()
+    if like.codes is not None and "coordinates" not in like.codes:
+        raise InputError("`like` contains codes of version 0.1: build a new index of its documents first.")
+    like.check_documents(vectors, encoding)
+    vectors = check_vectors("document vectors", vectors, like.input_dimension)
+    documents = texts_of(documents, vectors)
+    table = Ids.of(ids, len(vectors))
+    store = BACKENDS[like.backend].build(vectors, copy.copy(like.store.options), like.store.coding, None)
+    about = {field.name: getattr(like, field.name) for field in dataclasses.fields(About)}
+    about |= {"size": len(vectors), "notes": list(store.notes), "build_seconds": time.perf_counter() - start}
+    return Index(
+        **about,
+        store=store,
+        table=table,
+        documents=None if documents is None else Strings([documents]),
+        fitted=like.fitted,
+        rescoring=None if like.rescoring is None else like.rescoring.taken(np.arange(0)).plus(vectors),
     )
 
 

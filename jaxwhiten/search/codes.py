@@ -7,7 +7,7 @@ stored codes. The codes lie in one file, row by row, a memory map in a loaded in
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,7 +19,7 @@ from jaxwhiten.io import take
 from jaxwhiten.runtime import hardware
 from jaxwhiten.search.backend import Store
 from jaxwhiten.search.header import CODES, Files, Header
-from jaxwhiten.search.prepare import Rows, cosines, prepared, read_map, stretched, write_map
+from jaxwhiten.search.prepare import Coding, Rows, cosines, prepared, read_map, stretched, write_map
 from jaxwhiten.shapes import Float32, Int64, UInt8
 from jaxwhiten.whitening.affine import Affine
 
@@ -243,8 +243,15 @@ class CodedStore(Store):
         return scores, rows
 
     @property
-    def rows(self) -> Mapping[str, np.ndarray]:
-        return {CODES: self.codes, **({} if self.scan is None else self.scan.rows)}
+    def coding(self) -> Coding:
+        return Coding(self.prepare, self.quantiser, centers=self._tensors().get("centers"))
+
+    def extends(self, names: Collection[str]) -> bool:
+        return self.rows(len(self.codes)).keys() <= {*names}
+
+    def rows(self, first: int = 0) -> Mapping[str, np.ndarray]:
+        arrays = {CODES: self.codes, **({} if self.scan is None else self.scan.rows)}
+        return {name: array[first:] for name, array in arrays.items()}
 
     def _tensors(self) -> dict[str, np.ndarray]:
         return {**tensors_of(self.quantiser), **({} if self.scan is None else self.scan.tensors())}
@@ -253,7 +260,7 @@ class CodedStore(Store):
     def nbytes(self) -> int:
         """Size of its files in bytes."""
         parts = () if self.prepare.matrix is None else self.prepare.parts
-        arrays = (*self.rows.values(), *parts, *self._tensors().values())
+        arrays = (*self.rows().values(), *parts, *self._tensors().values())
         return NPY_HEADER + sum(array.nbytes for array in arrays)
 
     def write(self, folder: Path) -> None:

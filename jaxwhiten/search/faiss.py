@@ -10,15 +10,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from jaxwhiten.arrays import blocks
 from jaxwhiten.codes.code import Quantiser, behind, import_faiss, transforms
-from jaxwhiten.errors import InputError, MissingDependencyError, install_command
+from jaxwhiten.errors import InputError, MismatchError, MissingDependencyError, install_command
 from jaxwhiten.io import load_tensors, take
 from jaxwhiten.parameters import bounded
 from jaxwhiten.runtime.hardware import check_process
@@ -26,14 +27,13 @@ from jaxwhiten.search.backend import Backend, Store
 from jaxwhiten.search.codes import TRANSFORM, CodedStore, Scan, coded, is_first_version, read_codes
 from jaxwhiten.search.faiss_fields import check_fields, read_index
 from jaxwhiten.search.faiss_scans import FlatScan, ListScan, matrix_products, renumber
-from jaxwhiten.search.header import LISTS, Files, Header
-from jaxwhiten.search.prepare import KIND, Coding, Rows, prepared
+from jaxwhiten.search.header import LISTS, OF_FAISS, VECTORS, Files, Header
+from jaxwhiten.search.prepare import BLOCK_ROWS, KIND, Coding, Rows, prepared
 from jaxwhiten.shapes import Int64
 from jaxwhiten.whitening.affine import Affine
 
 # k-means needs this many vectors per cluster; with fewer FAISS warns, with fewer vectors than clusters it fails.
 _MIN_POINTS = 39
-_FILE = "index.faiss"
 _SEED = 1234
 RECALL = 0.98  # recall@10 of documents in inverted lists against all lists; that of queries is lower
 _SAMPLE = 256  # documents that are searched for to choose nprobe
@@ -76,25 +76,21 @@ class Faiss(Backend):
     @classmethod
     def build(cls, vectors: Rows, options: Any, coding: Coding, stored: np.ndarray | None) -> Store:
         faiss, n, d, notes = cls._import(), len(vectors), coding.prepare.outputs, list[str]()
-        cls._fit_options(options, n, notes)
+        if coding.centers is None:
+            cls._fit_options(options, n, notes)
         if coding.quantiser is not None:
             codes = coded(vectors, coding.prepare, coding.quantiser) if stored is None else np.array(stored)
-            scan = cls._scan(faiss, coding.quantiser, codes, options)
+            scan = cls._scan(faiss, coding, codes, options)
             alone = functools.partial(_one_thread, faiss)
             return CodedStore(options, coding.prepare, coding.quantiser, codes, scan, notes=notes, alone=alone)
         chain = transforms(coding.prepare)
-        rows = prepared(vectors, functools.partial(_through, chain))
-        inner = cls._on_device(faiss, cls._empty(faiss, d, options), options)
-        if inner.is_trained:
-            for _, x in rows:
-                inner.add(x)
-        else:
-            matrix = np.empty((n, d), np.float32)
-            for part, x in rows:
-                matrix[part] = x
+        through = functools.partial(_through, chain)
+        inner = cls._on_device(faiss, cls._empty(faiss, d, options, coding.centers), options)
+        if not inner.is_trained:
             with matrix_products(faiss):
-                inner.train(matrix)
-            inner.add(matrix)
+                inner.train(through(vectors[cls._sample(n, options)]))
+        for _, x in prepared(vectors, through):
+            inner.add(x)
         return cls(options, coding.prepare, chain, inner, notes)
 
     @classmethod
@@ -106,25 +102,78 @@ class Faiss(Backend):
             raise ValueError("no lists, or none that a query searches")
         if header.codes is not None:
             scan_of_file = None
-            if _FILE in files:
-                prepare, quantiser, codes, scan_of_file = _first_version(faiss, files[_FILE], options, header)
+            if OF_FAISS in files:
+                prepare, quantiser, codes, scan_of_file = _first_version(faiss, files[OF_FAISS], options, header)
             else:
                 prepare, quantiser, codes = read_codes(files, header)
             scan = cls._read_scan(faiss, quantiser, codes, options, files) if scan_of_file is None else scan_of_file
             how: Any = {"exact": not is_first_version(header), "alone": functools.partial(_one_thread, faiss)}
             return CodedStore(options, prepare, quantiser, codes, scan, **how)
-        index, chain, inner = _read(faiss, files[_FILE], cls.floats, options, header)
+        store = cls._of_file(faiss, files, 0, options, header)
+        for number in range(1, len(files.parts)):
+            for arrays in cls._rows_of_part(faiss, files, number, options, header, store):
+                store._append(*arrays)
+        store._inner = cls._on_device(faiss, store._inner, options)
+        store._index = behind(store._chain, store._inner)
+        return store
+
+    @classmethod
+    def _of_file(cls, faiss: Any, files: Files, number: int, options: Any, header: Header) -> Faiss:
+        """The index in the FAISS file of a part of a folder, without rows that were removed."""
+        part, rows = files.parts[number]
+        header = dataclasses.replace(header, size=rows)
+        index, chain, inner = _read(faiss, part[OF_FAISS], cls.floats, options, header)
         prepare = _affine_of(faiss, chain, index.d)
         if prepare.unit_length != header.normalize:
             raise ValueError(
                 f"unit length is {prepare.unit_length} in the FAISS file, {header.normalize} in the header"
             )
-        made = cls(options, prepare, chain, cls._on_device(faiss, inner, options))
-        made._owner = index
-        return made
+        store = cls(options, prepare, chain, inner)
+        store._owner = index
+        if (keep := files.kept(number)) is not None:
+            store.remove(np.delete(np.arange(rows), keep), keep)
+        return store
+
+    @classmethod
+    def _rows_of_part(
+        cls, faiss: Any, files: Files, number: int, options: Any, header: Header, store: Faiss
+    ) -> Iterator[list[np.ndarray]]:
+        """What is kept of the documents in a later part, block by block: a segment, or another index."""
+        if OF_FAISS in files.parts[number][0]:
+            other = cls._of_file(faiss, files, number, options, header)
+            if unlike := store._unlike(other):
+                folder = files.parts[number][0][OF_FAISS].parent
+                raise MismatchError(f"{files.folder} and {folder} cannot be searched as one: the second has {unlike}.")
+            arrays = other._kept_rows(0)
+        else:
+            arrays = {name: files.in_part(name, number) for name in store._kept_rows(store._inner.ntotal)}
+        for name, array in store._kept_rows(store._inner.ntotal).items():
+            take(arrays, str(array.dtype), finite=False, **{name: (len(arrays[VECTORS]), *array.shape[1:])})
+        for block in blocks(len(arrays[VECTORS]), BLOCK_ROWS):
+            yield [np.ascontiguousarray(array[block]) for array in arrays.values()]
+
+    def _unlike(self, other: Faiss) -> str:
+        """How an index differs from this one so that they cannot become one; empty if they can."""
+        return ""
+
+    def _append(self, *arrays: np.ndarray) -> None:
+        """Adds rows in the form of `_kept_rows`."""
+        self._inner.add(*arrays)
 
     def write(self, folder: Path) -> None:
-        self._faiss.write_index(self._on_cpu(), str(folder / _FILE))
+        self._faiss.write_index(self._on_cpu(), str(folder / OF_FAISS))
+
+    def extends(self, names: Collection[str]) -> bool:
+        return OF_FAISS in names
+
+    def rows(self, first: int = 0) -> Mapping[str, np.ndarray]:
+        return self._kept_rows(first) if first else {}
+
+    def _kept_rows(self, first: int) -> dict[str, np.ndarray]:
+        """What is kept of documents from `first` on."""
+        inner = self._on_host()
+        vectors = self._faiss.rev_swig_ptr(inner.get_xb(), inner.ntotal * inner.d)
+        return {VECTORS: vectors.reshape(inner.ntotal, inner.d)[first:]}
 
     def add(self, vectors: np.ndarray) -> None:
         for _, x in list(prepared(vectors, functools.partial(_through, self._chain))):
@@ -161,10 +210,14 @@ class Faiss(Backend):
         return sum(sizes)
 
     def _on_cpu(self) -> Any:
-        if not self.on_gpu:
-            return self._index
-        self._cpu_inner = self._faiss.index_gpu_to_cpu(self._inner)  # kept alive: the result only points to it
-        return behind(self._chain, self._cpu_inner)
+        return behind(self._chain, self._on_host()) if self.on_gpu else self._index
+
+    def _on_host(self) -> Any:
+        """The index behind the map, in memory of the host."""
+        if not (self.on_gpu and isinstance(self._inner, self._faiss.GpuIndex)):
+            return self._inner
+        self._cpu_inner = self._faiss.index_gpu_to_cpu(self._inner)  # kept alive: the results only point to it
+        return self._cpu_inner
 
     @classmethod
     def _import(cls) -> Any:
@@ -188,14 +241,20 @@ class Faiss(Backend):
         """Lowers options that n vectors do not allow, and adds a note for each."""
 
     @classmethod
-    def _empty(cls, faiss: Any, d: int, options: Any) -> Any:
+    def _sample(cls, n: int, options: Any) -> Any:
+        """The vectors that an index is trained on."""
+        return slice(None)
+
+    @classmethod
+    def _empty(cls, faiss: Any, d: int, options: Any, centers: np.ndarray | None = None) -> Any:
         """The empty index of float32 vectors."""
         return faiss.index_factory(d, cls.factory.format(**dataclasses.asdict(options)), faiss.METRIC_INNER_PRODUCT)
 
     @classmethod
-    def _scan(cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any) -> Scan:
+    def _scan(cls, faiss: Any, coding: Coding, codes: np.ndarray, options: Any) -> Scan:
         """A new scan of codes."""
-        return FlatScan(faiss, quantiser, codes)
+        assert coding.quantiser is not None
+        return FlatScan(faiss, coding.quantiser, codes)
 
     @classmethod
     def _read_scan(cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Files) -> Scan:
@@ -211,12 +270,18 @@ class FaissFlat(Faiss):
 
 
 class FaissHnsw(Faiss):
-    """A graph."""
+    """A graph, which every new vector changes, so that its file is always written as a whole."""
 
     name, factory, floats, Options = "faiss-hnsw", "HNSW{m}", "IndexHNSW", HnswOptions
 
+    def extends(self, names: Collection[str]) -> bool:
+        return False
+
+    def _unlike(self, other: Faiss) -> str:
+        return "a graph of its own"
+
     @classmethod
-    def _empty(cls, faiss: Any, d: int, options: Any) -> Any:
+    def _empty(cls, faiss: Any, d: int, options: Any, centers: np.ndarray | None = None) -> Any:
         index = super()._empty(faiss, d, options)
         index.hnsw.efConstruction, index.hnsw.efSearch = options.ef_construction, options.ef_search
         return index
@@ -256,17 +321,48 @@ class FaissIvf(Faiss):
         super().remove(gone, keep)
         renumber(self._faiss, self._inner, keep)
 
+    @property
+    def coding(self) -> Coding:
+        quantizer = self._faiss.downcast_index(self._on_host().quantizer)
+        return Coding(self.prepare, centers=np.asarray(quantizer.reconstruct_n(0, quantizer.ntotal)))
+
+    def _unlike(self, other: Faiss) -> str:
+        same = np.array_equal(self.coding.centers, other.coding.centers)  # type: ignore[arg-type]
+        return "" if same else "inverted lists of its own"
+
+    def _append(self, *arrays: np.ndarray) -> None:
+        vectors, lists = arrays
+        if not _within(lists, self._inner.nlist):
+            raise ValueError("lists of documents, unlike the header")
+        numbers = lists.astype(np.int64)
+        pointer = self._faiss.swig_ptr
+        self._inner.add_core(len(vectors), pointer(vectors), None, pointer(numbers))
+
+    def _kept_rows(self, first: int) -> dict[str, np.ndarray]:
+        inner = self._on_host()
+        vectors = np.empty((inner.ntotal - first, inner.d), np.float32)
+        numbers = np.empty(len(vectors), np.int32)
+        for number in range(inner.nlist):
+            rows, codes = _listed(self._faiss, inner.invlists, number, 4 * inner.d)
+            new = rows >= first
+            vectors[rows[new] - first] = codes[new].view(np.float32)
+            numbers[rows[new] - first] = number
+        return {VECTORS: vectors, LISTS: numbers}
+
     def _search_among(self, mapped: np.ndarray, k: int, selector: Any) -> tuple[np.ndarray, np.ndarray]:
         params = self._faiss.SearchParametersIVF(sel=selector, nprobe=self._inner.nlist)
         scores, rows = self._inner.search(mapped, k, params=params)
         return scores, rows
 
     @classmethod
-    def _scan(cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any) -> Scan:
+    def _scan(cls, faiss: Any, coding: Coding, codes: np.ndarray, options: Any) -> Scan:
+        quantiser = coding.quantiser
+        assert quantiser is not None
+        if coding.centers is not None:
+            return ListScan(faiss, quantiser, codes, coding.centers, None, options.nprobe)
         params = faiss.ClusteringParameters()
         params.seed, params.max_points_per_centroid = options.seed, options.max_points_per_centroid
-        most = options.nlist * options.max_points_per_centroid
-        sample = np.sort(np.random.default_rng(options.seed).permutation(len(codes))[:most])
+        sample = cls._sample(len(codes), options)
         centers = faiss.IndexFlatL2(quantiser.width)
         with matrix_products(faiss):
             clusters = faiss.Clustering(quantiser.width, options.nlist, params)
@@ -283,6 +379,11 @@ class FaissIvf(Faiss):
         if not _within(numbers, options.nlist):
             raise ValueError("lists of documents, unlike the header")
         return ListScan(faiss, quantiser, codes, centers, numbers, options.nprobe)
+
+    @classmethod
+    def _sample(cls, n: int, options: Any) -> Any:
+        most = options.nlist * options.max_points_per_centroid
+        return np.sort(np.random.default_rng(options.seed).permutation(n)[:most])
 
     @classmethod
     def _fit_options(cls, options: Any, n: int, notes: list[str]) -> None:
@@ -304,9 +405,12 @@ class FaissIvf(Faiss):
         return inner
 
     @classmethod
-    def _empty(cls, faiss: Any, d: int, options: Any) -> Any:
+    def _empty(cls, faiss: Any, d: int, options: Any, centers: np.ndarray | None = None) -> Any:
         index = super()._empty(faiss, d, options)
         index.nprobe = options.nprobe
+        if centers is not None:
+            index.quantizer.add(np.ascontiguousarray(centers))
+            index.is_trained = True
         return index
 
 
@@ -356,8 +460,17 @@ def _choose_nprobe(store: Store, probes: Any, vectors: Rows, options: Any) -> st
     return f"nprobe={count} of {options.nlist} lists: recall@10 {recall:.3f} for {len(sample)} of the documents."
 
 
+def _listed(faiss: Any, lists: Any, number: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows in an inverted list, and their codes of `width` bytes."""
+    size = lists.list_size(number)
+    if not size:
+        return np.empty(0, np.int64), np.empty((0, width), np.uint8)
+    codes = faiss.rev_swig_ptr(lists.get_codes(number), size * width)
+    return faiss.rev_swig_ptr(lists.get_ids(number), size), codes.reshape(size, width)
+
+
 def _within(numbers: np.ndarray, count: int) -> bool:
-    return bool(len(numbers) and numbers.min() >= 0 and numbers.max() < count)
+    return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < count)
 
 
 def _lower(options: Any, name: str, limit: int, n: int, reason: str, notes: list[str]) -> None:
@@ -412,10 +525,9 @@ def _first_version(faiss: Any, path: Path, options: Any, header: Header) -> tupl
         return prepare, quantiser, codes, FlatScan(faiss, quantiser, codes)
     codes, numbers = np.empty((header.size, quantiser.nbytes), np.uint8), np.empty(header.size, np.int32)
     for number in range(inner.nlist):
-        if size := inner.invlists.list_size(number):
-            rows = faiss.rev_swig_ptr(inner.invlists.get_ids(number), size)
-            listed = faiss.rev_swig_ptr(inner.invlists.get_codes(number), size * quantiser.nbytes)
-            codes[rows], numbers[rows] = listed.reshape(size, -1), number
+        rows, listed = _listed(faiss, inner.invlists, number, quantiser.nbytes)
+        codes[rows] = listed
+        numbers[rows] = number
     centers = faiss.downcast_index(inner.quantizer).reconstruct_n(0, inner.nlist)
     return prepare, quantiser, codes, ListScan(faiss, quantiser, codes, centers, numbers, options.nprobe)
 

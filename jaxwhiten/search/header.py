@@ -31,6 +31,7 @@ EARLIER = "ids.json"  # IDs of both kinds, in folders of format version 2
 REMOVED = "removed.npy"
 # What backends keep of each document: codes, their inverted lists, vectors, and a copy to rescore by.
 CODES, LISTS, VECTORS, COPY = "codes.npy", "lists.npy", "vectors.npy", "rescore.npy"
+OF_FAISS = "index.faiss"  # vectors or a graph, in FAISS's own format; codes until version 0.1
 KIND = "index"
 # Earlier versions read folders of version 2: those without parts and without ids of their own.
 _VERSION = 3
@@ -184,13 +185,30 @@ class Files(Mapping[str, Path]):
 
         ValueError or KeyError if a file does not fit the header.
         """
-        arrays = [io.map_array(files[name]) for files, _ in self.parts]
+        arrays = [self.in_part(name, number) for number in range(len(self.parts))]
         first = arrays[0]
-        for array, (_, rows) in zip(arrays, self.parts, strict=True):
-            if (array.dtype, array.shape[1:]) != (first.dtype, first.shape[1:]) or array.shape[:1] != (rows,):
-                raise ValueError(f"{name}: {array.dtype} of shape {array.shape} for {rows} documents")
-        joined = first if len(arrays) == 1 else np.concatenate(arrays)
-        return joined if self.places is None else joined[self.places]
+        for array in arrays:
+            if (array.dtype, array.shape[1:]) != (first.dtype, first.shape[1:]):
+                raise ValueError(f"{name}: {array.dtype} of shape {array.shape}, unlike other parts")
+        return first if len(arrays) == 1 else np.concatenate(arrays)
+
+    def in_part(self, name: str, number: int) -> np.ndarray:
+        """`array` of one part."""
+        files, rows = self.parts[number]
+        array = io.map_array(files[name])
+        if array.shape[:1] != (rows,):
+            raise ValueError(f"{name}: {array.dtype} of shape {array.shape} for {rows} documents")
+        keep = self.kept(number)
+        return array if keep is None else array[keep]
+
+    def kept(self, number: int) -> Int64[np.ndarray, " n"] | None:
+        """The rows of a part that the index has; None if it has all."""
+        start = sum(rows for _, rows in self.parts[:number])
+        rows = self.parts[number][1]
+        if self.places is None:
+            return None
+        first, last = np.searchsorted(self.places, [start, start + rows])
+        return None if last - first == rows else self.places[first:last] - start
 
     def strings(self, name: str, ends: str) -> Strings | None:
         """The lines in files of this name, read when they are needed; None if there are no such files."""
@@ -274,22 +292,24 @@ def joined(folders: Sequence[Path], headers: Sequence[Header]) -> Header:
         encodings = [VectorSpace.of(one.encoding) for one in (first, header)]
         if unlike := encodings[0].differences(encodings[1], strict=True):
             raise MismatchError(f"{folders[0]} and {folder} are of different encoders ({', '.join(unlike)}).")
-        if (part := _unlike(first.files, header.files)) is not None:
+        if (part := _unlike(first, header)) is not None:
             raise MismatchError(
                 f"{folders[0]} and {folder} differ in {part}: only indexes with the same code, which was fitted"
-                " before, and the same inverted lists, or of the backend jax, can be searched as one."
+                " before, and the same inverted lists can be searched as one."
             )
     if any(not header.own_ids and (header.next_id is not None or header.removed is not None) for header in headers):
         raise MismatchError("Documents were removed from an index that numbers them: build these indexes with IDs.")
     return dataclasses.replace(first, size=sum(header.size for header in headers))
 
 
-def _unlike(one: Mapping[str, File], other: Mapping[str, File]) -> str | None:
+def _unlike(one: Header, other: Header) -> str | None:
     """The name of a file that is there once and not the same in two folders."""
-    for name in sorted({*one, *other} - _OF_ROWS):
-        if name not in one or name not in other or one[name]["sha256"] != other[name]["sha256"]:
+    of_rows = _OF_ROWS if one.codes else {*_OF_ROWS, OF_FAISS}
+    for name in sorted({*one.files, *other.files} - of_rows):
+        entries = [header.files.get(name) for header in (one, other)]
+        if None in entries or len({entry["sha256"] for entry in entries if entry}) > 1:
             return name
-    same = [{*files} & _OF_IDS for files in (one, other)]
+    same = [{*header.files} & _OF_IDS for header in (one, other)]
     return None if same[0] == same[1] else "IDs"
 
 

@@ -300,6 +300,12 @@ class Index(About):
             )
         check_space("the index", self.encoding, encoding, "rebuild the index", role=role, strict=True)
 
+    def check_documents(self, vectors: Any, encoding: VectorSpace | Mapping[str, Any] | None = None) -> None:
+        """Raises `MismatchError` unless vectors that know their space, or are encoded as recorded, fit the documents."""
+        self._check_space(vectors, "document")
+        if encoding is not None:
+            self.check_encoding(encoding, "document")
+
     def _check_space(self, vectors: Any, role: str) -> None:
         """`check_encoding` for vectors that know their space, which `Encoder.encode` returned."""
         if self.encoding is None or not isinstance(vectors, EncodedArray | CodedArray) or vectors.origin is None:
@@ -330,9 +336,9 @@ class Index(About):
     def save(self, path: str | os.PathLike[str], *, compact: bool = False) -> None:
         """Writes the index to a folder and replaces the index there, if any, which stays whole until then.
 
-        Saved to the folder that it was loaded from or saved to last, an index of codes or of the backend `jax` writes
-        only what is new, and the numbers of removed documents. Once a quarter has changed, or with `compact`, it is
-        written as a whole.
+        Saved to the folder that it was loaded from or saved to last, an index writes only what is new, and the numbers
+        of removed documents; a graph (`faiss-hnsw`) is one file, which is written as a whole. Once a quarter has
+        changed, or with `compact`, so is every index.
 
         Raises:
           OutputError: The folder cannot be written to, or the disk is full; an index already there is intact.
@@ -344,7 +350,7 @@ class Index(About):
         with locked(folder), self._threads.reading(), writing(folder, OSError, RuntimeError):  # RuntimeError: FAISS's
             saved = self._saved.get(folder.resolve())
             tail = None
-            if saved is not None and not compact and self.store.rows:
+            if saved is not None and not compact and self.store.extends(saved.header.files):
                 tail = saved.tail(folder, self.size)
             about = {name.name: getattr(self, name.name) for name in dataclasses.fields(About)}
             about["normalize"] = self.prepare.unit_length
@@ -370,9 +376,9 @@ class Index(About):
         if first == self.size:
             return
         self.table.write(folder, first)
-        copy = {} if self.rescoring is None else {COPY: self.rescoring.rows}
-        for name, array in {**self.store.rows, **copy}.items():
-            np.save(folder / name, array[first:])
+        copy = {} if self.rescoring is None else {COPY: self.rescoring.rows[first:]}
+        for name, array in {**self.store.rows(first), **copy}.items():
+            np.save(folder / name, array)
         if self.documents is not None:
             texts = self.documents if first == 0 else self.documents[first:]
             write_lines(folder / DOCUMENTS, texts, folder / ENDS)

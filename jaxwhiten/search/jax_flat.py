@@ -12,7 +12,7 @@ References:
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -143,9 +143,15 @@ class JaxFlat(Backend):
         centroids = () if self._centroids is None else (self._centroids,)
         return NPY_HEADER + self._size * row + sum(array.nbytes for array in (*parts, *centroids))
 
+    def extends(self, names: Collection[str]) -> bool:
+        return self._row_file in names
+
+    def rows(self, first: int = 0) -> Mapping[str, np.ndarray]:
+        return {self._row_file: self._on_host()[first:]}
+
     @property
-    def rows(self) -> Mapping[str, np.ndarray]:
-        return {VECTORS if self._centroids is None else CODES: self._on_host()}
+    def _row_file(self) -> str:
+        return VECTORS if self._centroids is None else CODES
 
     def write(self, folder: Path) -> None:
         write_map(folder / TRANSFORM, self.prepare, {} if self._centroids is None else {"centroids": self._centroids})

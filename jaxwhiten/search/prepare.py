@@ -153,6 +153,7 @@ class Coding(NamedTuple):
     quantiser: Quantiser | None = None
     fitted: Whitening | Code | None = None  # what was fitted on the vectors, or the given code
     notes: tuple[str, ...] = ()  # for the user
+    centers: Float32[np.ndarray, "lists c"] | None = None  # of inverted lists; None fits them
 
     @property
     def record(self) -> Codes | None:

@@ -78,10 +78,10 @@ def test_codes_that_are_there_are_stored_unchanged(codes, vectors, queries):
 def test_a_query_at_the_center_of_a_list_finds_the_documents_of_that_list(codes, vectors):
     how = {"codes": codes, **({"bytes": 8} if codes == "spectrum" else {})}
     index = build_index(vectors, "faiss-ivf", nlist=8, nprobe=1, **how)
-    centers, lists = index.store.scan.tensors()["centers"], index.store.rows["lists.npy"]
+    centers, lists = index.store.scan.tensors()["centers"], index.store.rows()["lists.npy"]
     index.remove(np.flatnonzero(lists == 3)[:5])
     index.add(vectors[:7])
-    lists = index.store.rows["lists.npy"]
+    lists = index.store.rows()["lists.npy"]
     _, found = index.store.scan.search(centers.copy(), index.size)
     assert [set(rows) - {-1} for rows in found] == [set(np.flatnonzero(lists == number)) for number in range(8)]
 
