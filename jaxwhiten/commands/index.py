@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--option NAME=NUMBER", "option of the backend, such as nprobe=10", action="append", default=[])
     add(parser, "--id COLUMN", "ID column of a table; default: numbers from 0", dest="ids")
     whose = "encoded like the others; --model only specifies a new location of the model"
+    add(parser, "--keep COLUMNS", "columns of a table to keep as metadata of the hits, such as title,date", type=_names)
     add(parser, "--add", f"add the texts to the existing index, {whose}")
     add(parser, "--update", "replace the documents with the IDs of --id in the existing index")
     add(parser, "--remove", "remove the documents with these IDs from the existing index")
@@ -83,6 +84,8 @@ def run(args: argparse.Namespace) -> Report:
         (args.input,) = args.input
     elif not args.input:
         raise InputError("--remove needs the IDs of the documents to remove.")
+    if args.keep and (args.remove or args.remove_file or is_parts(args.input)):
+        raise InputError("--keep is for texts of a table: omit it.")
     if changes:
         return _change(args, f"`{changes[0]}`")
     if args.like:
@@ -110,7 +113,7 @@ def run(args: argparse.Namespace) -> Report:
         return _save(args, _of_codes(args, options), "")
     if is_parts(args.input):
         return _save(args, _of_parts(args, options), "")
-    ids, texts, skipped = _texts(args)
+    ids, texts, metadata, skipped = _texts(args)
     Ids.of(ids, len(texts))  # raises before the texts are encoded
     encoder = load_encoder(args)
     whitening, codes = _fitted(args, encoder)
@@ -120,7 +123,8 @@ def run(args: argparse.Namespace) -> Report:
     if args.whiten:
         whitening = _whitening(Moments(provenance=floats.documents.record()).update(vectors), args)
     how = {"whitening": whitening, "codes": codes, "bytes": args.bytes, "rescore": args.rescore, **options}
-    return _save(args, index_of(encoder, texts, vectors, ids=ids, backend=args.backend, **how), skipped)
+    index = index_of(encoder, texts, vectors, ids=ids, metadata=metadata, backend=args.backend, **how)
+    return _save(args, index, skipped)
 
 
 def _fitted(args: argparse.Namespace, encoder: Encoder | None = None) -> tuple[Whitening | None, Any]:
@@ -153,7 +157,7 @@ def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     from jaxwhiten.search import build_index
     from jaxwhiten.space import VectorSpace
 
-    named = (*_OF_TEXTS, "ids", *(["model"] if args.model != DEFAULT_MODEL else []))
+    named = (*_OF_TEXTS, "ids", "keep", *(["model"] if args.model != DEFAULT_MODEL else []))
     if given := [f"`{name}`" for name in named if getattr(args, name)]:
         raise InputError(f"{args.input}: codes are stored unchanged: omit {', '.join(given)}.")
     vectors: Any = open_vectors(args.input)
@@ -200,12 +204,12 @@ def _like(args: argparse.Namespace) -> Report:
         part = _part(args, len(numbers))
         index = build_index(vectors[part], like=like, encoding=parts.plan.encoding, ids=numbers[part])
         return _save(args, index, "")
-    ids, texts, skipped = _texts(args)
+    ids, texts, metadata, skipped = _texts(args)
     Ids.of(ids, len(texts))
     if like.views is None:
         raise InputError(f"{args.like}: does not record its encoder, so texts cannot be encoded like its documents.")
     vectors = view_for(like, like.views, "document")(texts)
-    return _save(args, build_index(vectors, like=like, documents=texts, ids=ids), skipped)
+    return _save(args, build_index(vectors, like=like, documents=texts, ids=ids, metadata=metadata), skipped)
 
 
 def _save(args: argparse.Namespace, index: Index, skipped: str) -> Report:
@@ -229,7 +233,7 @@ def _rewrite(args: argparse.Namespace, change: str) -> Report:
     """Runs --compact or --merge."""
     from jaxwhiten.search import load_index, locked
 
-    if given := [f"`{name}`" for name in (*_FIXED, "ids", "shard") if getattr(args, name)]:
+    if given := [f"`{name}`" for name in (*_FIXED, "ids", "keep", "shard") if getattr(args, name)]:
         raise InputError(f"`{change}` changes no setting of an index: omit {', '.join(given)}.")
     if change == "merge":
         if not args.input:
@@ -262,10 +266,13 @@ def _change(args: argparse.Namespace, how: str) -> Report:
         change = Change("remove", as_stored(_ids(args), index))
     else:
         name, done = ("add", "added") if args.add else ("update", "replaced")
-        ids, texts, skipped = _texts(args)
+        ids, texts, metadata, skipped = _texts(args)
         index = load_index(args.output, model=None if args.model == DEFAULT_MODEL else args.model)
         assert index.views is not None
-        change = Change(name, as_stored(ids, index), texts, encoding=index.encoding)
+        if (index.metadata is None) != (metadata is None):
+            stored = "metadata: pass its columns with --keep" if metadata is None else "no metadata: omit --keep"
+            raise InputError(f"{args.output}: the index stores {stored}.")
+        change = Change(name, as_stored(ids, index), texts, encoding=index.encoding, metadata=metadata)
         vectors = document_vectors(index, index.views, texts, change.ids, replace=args.update)
         change = change._replace(vectors=vectors)
     index, count = change_folder(args.output, change, index=index)
@@ -274,16 +281,21 @@ def _change(args: argparse.Namespace, how: str) -> Report:
     return Report(text, _facts(args, index, **{done: count}))
 
 
-def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
-    """Ids and texts, without blank texts, and a remark on the number of blank ones."""
+def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], list[Any] | None, str]:
+    """Ids, texts and metadata, without blank texts, and a remark on the number of blank ones."""
     from jaxwhiten.search.text import without_blank
 
-    rows = list(records(args.input, args.format, args.column, args.ids))
+    rows = list(records(args.input, args.format, args.column, args.ids, args.keep or ()))
     rows = rows[_part(args, len(rows))]
-    texts, ids, blank = without_blank([text for _, text in rows], [id for id, _ in rows] if args.ids else None)
+    texts, ids, metadata, blank = without_blank(
+        [row.text for row in rows],
+        [row.id for row in rows] if args.ids else None,
+        [row.metadata for row in rows] if args.keep else None,
+    )
     nonempty(iter(texts), args.input)
-    left_out = f" ({blank:,} blank texts skipped; `encode` keeps them: to align the two, remove them from the file)"
-    return ids, texts, left_out if blank else ""
+    advice = "`encode` keeps them: to align the two, remove them from the file"
+    skipped = f" ({counted(blank, 'blank texts')} skipped; {advice})" if blank else ""
+    return ids, texts, metadata, skipped
 
 
 def _ids(args: argparse.Namespace) -> list[Any]:
@@ -296,6 +308,14 @@ def _ids(args: argparse.Namespace) -> list[Any]:
 
         return [whole_id(id) for _, (id,) in table_rows(as_table(args.input), [args.ids], args.format)]
     return ids_in(args.input, args.format, args.column)
+
+
+def _names(text: str) -> list[str]:
+    """Names of columns, from "title,date"."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names) or len({*names}) < len(names):
+        raise argparse.ArgumentTypeError(f"expected names of columns, such as title,date, got {text!r:.80}")
+    return names
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.commands.arguments import Report, Source, add, printable
 from jaxwhiten.commands.texts import as_stored, ids_in, stdin_lines
 from jaxwhiten.engines import HELP
 from jaxwhiten.errors import InputError, MismatchError, ModelError
+
+if TYPE_CHECKING:
+    from jaxwhiten.search import Hit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +62,11 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
         query.encode()  # UnicodeEncodeError: bytes of an argument that are not UTF-8
         (hits,) = find([query], k, among=among)
         hits = rerank_hits(reranker, query, hits)[: args.k] if reranker else hits
-        lines = [f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}" for hit in hits]
+        lines = [f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}{_metadata(hit)}" for hit in hits]
         head = [f"> {printable(query)}"] if len(args.query) != 1 else []
-        yield Report("\n".join(head + lines), {"query": query, "hits": [hit._asdict() for hit in hits]})
+        yield Report("\n".join(head + lines), {"query": query, "hits": [hit.record() for hit in hits]})
+
+
+def _metadata(hit: Hit) -> str:
+    """The metadata as one more column."""
+    return "" if hit.metadata is None else "\t" + printable(json.dumps(hit.metadata, ensure_ascii=False))

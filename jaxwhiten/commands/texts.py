@@ -7,9 +7,9 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxwhiten.commands import arguments
 from jaxwhiten.commands.arguments import add
@@ -51,20 +51,33 @@ def sentences(path: str, format: str | None = None, columns: Sequence[str] | Non
 
     Lines from stdin are passed on immediately; a table from stdin is first written to a temporary file.
     """
-    return (text for _, text in records(path, format, columns))
+    return (record.text for record in records(path, format, columns))
+
+
+class Record(NamedTuple):
+    """A sentence with its value in the column of IDs, or its file and line, and with its values in other columns."""
+
+    id: Any
+    text: str
+    metadata: dict[str, Any] | None = None
 
 
 def records(
-    path: str, format: str | None = None, columns: Sequence[str] | None = None, ids: str | None = None
-) -> Iterator[tuple[Any, str]]:
-    """Like `sentences`, each with its value in the column `ids`, or its file and line."""
+    path: str,
+    format: str | None = None,
+    columns: Sequence[str] | None = None,
+    ids: str | None = None,
+    keep: Sequence[str] = (),
+) -> Iterator[Record]:
+    """Like `sentences`, with IDs and with the values in the columns `keep`."""
     from jaxwhiten.datasets.chunks import rows
+    from jaxwhiten.datasets.tables import metadata_rows
     from jaxwhiten.datasets.textfile import is_pipe, spooled, spooled_stream
 
     if path == STDIN and format in (None, "txt"):
-        check_columns(path, "txt", columns, ids)
+        check_columns(path, "txt", columns, ids, keep)
         try:
-            yield from ((None, line) for line in stdin_lines())
+            yield from (Record(None, line) for line in stdin_lines())
         except DataError as error:
             raise DataError(f"{error} Specify --format for a table.") from None
         return
@@ -72,8 +85,13 @@ def records(
         path = str(spooled_stream(stdin(), "stdin"))
     elif is_pipe(path) and format_of(path, format) != "txt":
         path = str(spooled(path))
-    for source in sources([path], format, columns, ids):
-        yield from ((row.id, row.text or "") for row in rows(source, blank=True))
+    for source in sources([path], format, columns, ids, keep):
+        found = rows(source, blank=True)
+        if not keep:
+            yield from (Record(row.id, row.text or "") for row in found)
+            continue
+        for row, (_, metadata) in zip(found, metadata_rows(source.path, source.format, keep), strict=True):
+            yield Record(row.id, row.text or "", metadata)
 
 
 def stdin_lines() -> Iterator[str]:
@@ -91,7 +109,11 @@ def stdin() -> Any:
 
 
 def sources(
-    words: Sequence[str], format: str | None = None, columns: Sequence[str] | None = None, ids: str | None = None
+    words: Sequence[str],
+    format: str | None = None,
+    columns: Sequence[str] | None = None,
+    ids: str | None = None,
+    keep: Sequence[str] = (),
 ) -> list[Source]:
     """The files that files, folders and patterns name, each with its format and its column of texts.
 
@@ -108,10 +130,10 @@ def sources(
     found, chosen = [], dict[str, None]()
     for path in paths:
         kind = format_of(path, format)
-        check_columns(path, kind, columns, ids)
+        check_columns(path, kind, columns, ids, keep)
         column = "+".join(columns or ()) or None
         if kind != "txt" and not column:
-            taken = text_column(path, kind, ids)
+            taken = text_column(path, kind, [*([ids] if ids else []), *keep])
             chosen[taken.words(TEXTS)] = None
             column = str(*taken.sentences)
         found.append(Source(path, kind, column, ids, Path(os.path.relpath(os.path.abspath(path), root)).as_posix()))
@@ -120,9 +142,12 @@ def sources(
     return found
 
 
-def check_columns(path: str, format: str, columns: Sequence[str] | None, ids: str | None) -> None:
-    if format == "txt" and (columns or ids):
-        raise InputError(f"{path}: a text file has no columns: omit --column and --id, or specify --format.")
+def check_columns(
+    path: str, format: str, columns: Sequence[str] | None, ids: str | None, keep: Sequence[str] = ()
+) -> None:
+    given = [name for name, value in (("--column", columns), ("--id", ids), ("--keep", keep)) if value]
+    if format == "txt" and given:
+        raise InputError(f"{path}: a text file has no columns: omit {' and '.join(given)}, or specify --format.")
 
 
 def format_of(path: str, format: str | None = None) -> str:
@@ -148,15 +173,15 @@ def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
     return itertools.chain(first, texts)
 
 
-def text_column(path: str, format: str, ids: str | None) -> Columns:
-    """The column of the sentences by its name."""
+def text_column(path: str, format: str, others: Collection[str]) -> Columns:
+    """The column of the sentences by its name; `others` contain none."""
     from jaxwhiten.datasets.columns import TEXT, TEXTS, guess, roles
     from jaxwhiten.datasets.sts import check_header
     from jaxwhiten.datasets.tables import read_header
 
-    header = [name for name in read_header(path, format, whole=False) if name != ids]
+    header = [name for name in read_header(path, format, whole=False) if name not in others]
     if len(header) == 1 and roles(header).get(header[0]) != TEXT:  # of the first object of JSON lines
-        header = [name for name in read_header(path, format) if name != ids]
+        header = [name for name in read_header(path, format) if name not in others]
     check_header(path, header)
     return guess(header, TEXTS, path)
 

@@ -11,6 +11,7 @@ import contextlib
 import csv
 import itertools
 import json
+import math
 import os
 import re
 from collections import Counter, deque
@@ -518,6 +519,45 @@ def table_rows(
     places = [[names.index(name) for name in group] for group in groups]
     for number, row in rows(names):
         yield number, [_joined([row[at] for at in of]) if len(of) > 1 else row[of[0]] for of in places]
+
+
+def metadata_rows(path: PathLike, format: str, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields each row's line in the file and its values in columns, as JSON has them; None where there is no value.
+
+    Dates and other values that JSON does not have are text.
+    """
+    if format == "jsonl":
+        header = read_header(path, format)
+        check_columns(Path(path), header, names)
+        for number, value, _ in _objects(Path(path), _bad_rows(path)):
+            yield number, {name: value.get(name) for name in names}
+    elif format == "parquet":
+        pq = optional("pyarrow.parquet", "data", "Reading Parquet", "pyarrow")
+        with _arrow_errors(Path(path)), pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            check_columns(Path(path), schema.names, names)
+            for name in names:
+                if "binary" in str(schema.field(name).type):
+                    raise DataError(f"{path}: column {name!r} is of type {schema.field(name).type}, not text.")
+            number = 0
+            for batch in file.iter_batches(batch_size=_rows_at_once(Path(path), file.metadata), columns=list(names)):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, {name: _as_json(row[name]) for name in names}
+    else:
+        for number, row in table_rows(path, names, format):
+            yield number, dict(zip(names, row, strict=True))
+
+
+def _as_json(value: Any) -> Any:
+    """A value of Arrow as JSON has it."""
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if isinstance(value, list):
+        return [_as_json(item) for item in value]
+    if isinstance(value, dict):
+        return {str(name): _as_json(item) for name, item in value.items()}
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _joined(values: Sequence[Any]) -> str:

@@ -656,7 +656,7 @@ class Encoder:
           texts: The documents, in any container of `jaxwhiten.text.as_texts`.
           ids: Their own ids: strings, or integers from 0. Without them, documents are numbered from 0.
           backend: A name of `jaxwhiten.search.BACKENDS`.
-          **options: Arguments of `jaxwhiten.build_index`, such as `bytes` and `rescore`.
+          **options: Arguments of `jaxwhiten.build_index`, such as `bytes`, `metadata` and `rescore`.
         """
         from jaxwhiten.search.text import index_of
 

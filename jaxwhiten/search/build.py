@@ -18,7 +18,7 @@ from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import BACKENDS, CODED, Backend, backend_with
 from jaxwhiten.search.header import About
 from jaxwhiten.search.ids import Ids
-from jaxwhiten.search.index import Index, texts_of
+from jaxwhiten.search.index import Index, rows_of, texts_of
 from jaxwhiten.search.prepare import Coding, check_codes, check_vectors, choose, preparation
 from jaxwhiten.search.rescore import COPIES, Rescoring
 from jaxwhiten.search.strings import Strings
@@ -47,6 +47,7 @@ def build_index(
     encoding: Mapping[str, Any] | None = None,
     documents: Texts | None = None,
     ids: Any = None,
+    metadata: Any = None,
     codes: str | Code | None = None,
     bytes: int | None = None,
     rescore: str | None = None,
@@ -72,6 +73,7 @@ def build_index(
       documents: The texts, one per vector, in any container of `jaxwhiten.text.as_texts`; a Series by position.
       ids: The documents' own ids, one per vector: strings, or integers from 0. Without them the index numbers its
         documents from 0, and never reuses a number.
+      metadata: What else hits contain: a dictionary per vector, with names and values of JSON, such as `{"page": 3}`.
       codes: Stores documents as codes: a name of `jaxwhiten.codes.CODES`, or a fitted code of these vectors. None
         stores float32.
       bytes: Bytes per document; without `codes` it implies `codes="spectrum"`.
@@ -80,7 +82,7 @@ def build_index(
       tuned: Whether the encoder is fine-tuned for similarity. If not, its vectors are whitened before they are coded.
         By default as recorded in `encoding`, or by vectors that know their encoder; of an unknown one it is assumed.
       like: An index whose backend, options, whitening, code and inverted lists this one shares, so that `load_index`
-        reads both as one; only `encoding`, `documents` and `ids` can be passed with it.
+        reads both as one; only `encoding`, `documents`, `ids` and `metadata` can be passed with it.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
     Returns:
@@ -97,8 +99,8 @@ def build_index(
     # The input.
     if like is not None:
         if (backend, normalize) != ("faiss-flat", True) or options or any([whitening, codes, bytes, rescore, tuned]):
-            raise InputError("`like` sets what an index stores: pass only encoding, documents and ids with it.")
-        return _build_like(like, vectors, encoding, documents, ids)
+            raise InputError("`like` sets what an index stores: pass only encoding, documents, ids and metadata.")
+        return _build_like(like, vectors, encoding, documents, ids, metadata)
     kind, chosen = check_settings(backend, options, codes, rescore)
     codes = "spectrum" if codes is None and (bytes is not None or backend in CODED) else codes
     judged = isinstance(codes, str) and codes == "spectrum" and whitening is None
@@ -108,6 +110,7 @@ def build_index(
         raise InputError("Codes alone cannot be rescored: omit rescore, or pass vectors.")
     vectors = check_vectors("document vectors", vectors) if stored is None else check_codes("codes", vectors)
     documents = texts_of(documents, vectors)
+    rows = rows_of(metadata, vectors)
     table = Ids.of(ids, len(vectors))
 
     # The map, and the code.
@@ -138,13 +141,14 @@ def build_index(
         store=store,
         table=table,
         documents=None if documents is None else Strings([documents]),
+        metadata=None if rows is None else Strings([rows]),
         fitted=coding.fitted,
         rescoring=rescoring,
     )
 
 
 def _build_like(
-    like: Index, vectors: Any, encoding: Mapping[str, Any] | None, documents: Texts | None, ids: Any
+    like: Index, vectors: Any, encoding: Mapping[str, Any] | None, documents: Texts | None, ids: Any, metadata: Any
 ) -> Index:
     """`build_index` with what another index stores its documents by."""
     start = time.perf_counter()
@@ -153,6 +157,7 @@ def _build_like(
     like.check_documents(vectors, encoding)
     vectors = check_vectors("document vectors", vectors, like.input_dimension)
     documents = texts_of(documents, vectors)
+    rows = rows_of(metadata, vectors)
     table = Ids.of(ids, len(vectors))
     store = BACKENDS[like.backend].build(vectors, copy.copy(like.store.options), like.store.coding, None)
     about = {field.name: getattr(like, field.name) for field in dataclasses.fields(About)}
@@ -162,6 +167,7 @@ def _build_like(
         store=store,
         table=table,
         documents=None if documents is None else Strings([documents]),
+        metadata=None if rows is None else Strings([rows]),
         fitted=like.fitted,
         rescoring=None if like.rescoring is None else like.rescoring.taken(np.arange(0)).plus(vectors),
     )

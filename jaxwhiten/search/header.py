@@ -26,6 +26,7 @@ from jaxwhiten.space import VectorSpace
 
 HEADER, FITTED = "header.json", "fitted.safetensors"
 DOCUMENTS, ENDS = "documents.jsonl", "documents_ends.npy"
+METADATA, METADATA_ENDS = "metadata.jsonl", "metadata_ends.npy"
 NUMBERS, STRINGS, ID_ENDS = "ids.npy", "ids.jsonl", "ids_ends.npy"
 EARLIER = "ids.json"  # IDs of both kinds, in folders of format version 2
 REMOVED = "removed.npy"
@@ -36,9 +37,9 @@ KIND = "index"
 # Earlier versions read folders of version 2: those without parts and without ids of their own.
 _VERSION = 3
 _SINCE_VERSION_3 = ("segments", "removed", "next_id")
-_FILES_SINCE_VERSION_3 = {NUMBERS, STRINGS, LISTS}
+_FILES_SINCE_VERSION_3 = {NUMBERS, STRINGS, LISTS, METADATA}
 _OF_IDS = {NUMBERS, STRINGS, EARLIER}
-_OF_ROWS = {*_FILES_SINCE_VERSION_3, EARLIER, ID_ENDS, DOCUMENTS, ENDS, CODES, VECTORS, COPY}
+_OF_ROWS = {*_FILES_SINCE_VERSION_3, EARLIER, ID_ENDS, METADATA_ENDS, DOCUMENTS, ENDS, CODES, VECTORS, COPY}
 _SHARED = ("backend", "options", "input_dimension", "dimension", "whitening", "rescore", "normalize")
 _MAPPED = (".npy", ".jsonl")
 _WHOLE = 64 << 20  # bytes of a file up to which it is read to be verified; of a larger one, this is its start
@@ -210,12 +211,12 @@ class Files(Mapping[str, Path]):
         first, last = np.searchsorted(self.places, [start, start + rows])
         return None if last - first == rows else self.places[first:last] - start
 
-    def strings(self, name: str, ends: str) -> Strings | None:
+    def strings(self, name: str, ends: str, kind: Any = str) -> Strings | None:
         """The lines in files of this name, read when they are needed; None if there are no such files."""
         if name not in self:
             return None
         with turning(FormatError, f"{self.folder}: {REASON} is missing from a part. {_AGAIN}", KeyError):
-            lines = [Lines(files[name], rows, files.get(ends)) for files, rows in self.parts]
+            lines = [Lines(files[name], rows, files.get(ends), kind) for files, rows in self.parts]
         return Strings(lines, self.places)
 
 

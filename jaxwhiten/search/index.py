@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ from jaxwhiten.search.header import (
     ENDS,
     FITTED,
     HEADER,
+    METADATA,
+    METADATA_ENDS,
     REMOVED,
     About,
     Files,
@@ -59,7 +62,7 @@ if TYPE_CHECKING:
 
 
 class Hit(NamedTuple):
-    """One result: the document's id, its score (a cosine), and its text if the index keeps texts.
+    """One result: the document's id, its score (a cosine), and its text and metadata if the index keeps them.
 
     >>> Hit(id=3, score=0.9, text="A dog runs.").text
     'A dog runs.'
@@ -68,6 +71,14 @@ class Hit(NamedTuple):
     id: int | str
     score: float
     text: str | None
+    metadata: dict[str, Any] | None = None
+
+    def record(self) -> dict[str, Any]:
+        """The result as a dictionary, without metadata if the index keeps none."""
+        record = self._asdict()
+        if self.metadata is None:
+            del record["metadata"]
+        return record
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -86,6 +97,7 @@ class Index(About):
     store: Store  # holds the vectors
     table: Ids  # maps rows to ids
     documents: Strings | None = None  # the texts by row
+    metadata: Strings | None = None  # an object of JSON for each row
     fitted: Whitening | Code | None = None  # on the vectors, for their code
     rescoring: Rescoring | None = None  # the copy by which candidates are scored again
     location: Location | None = None  # from which it was loaded
@@ -126,13 +138,24 @@ class Index(About):
         """The text of a document; None if the index keeps no texts. InputError if it does not have the id."""
         return None if self.documents is None else self.documents[int(self.table.rows([id])[0])]
 
+    def metadata_of(self, id: int | str) -> dict[str, Any] | None:
+        """The metadata of a document; None if the index keeps none. InputError if it does not have the id."""
+        return None if self.metadata is None else dict(self.metadata[int(self.table.rows([id])[0])])
+
     @property
     def prepare(self) -> Affine:
         """The map applied to a raw vector before it is stored or searched for."""
         return self.store.prepare
 
-    def add(self, vectors: Any, *, documents: Texts | None = None, ids: Any = None) -> None:
-        """Adds raw vectors [n, d], encoded like the others, with texts if the index keeps texts.
+    def add(
+        self,
+        vectors: Any,
+        *,
+        documents: Texts | None = None,
+        ids: Any = None,
+        metadata: Any = None,
+    ) -> None:
+        """Adds raw vectors [n, d], encoded like the others, with texts and metadata if the index keeps them.
 
         `ids` are required if the other documents brought theirs; otherwise the index assigns the next numbers. Fitted
         and trained parts do not change. `save` writes the changed index.
@@ -142,20 +165,27 @@ class Index(About):
           MismatchError: What `Encoder.encode` returned is of another space than the documents.
         """
         with self._threads.writing():
-            vectors, documents = self._check(vectors, documents)
+            vectors, kept = self._check(vectors, documents, metadata)
             table = self.table.plus(ids, len(vectors))
-            self._append(vectors, documents)
+            self._append(vectors, kept)
             self.table = table
 
-    def update(self, ids: Any, vectors: Any, *, documents: Texts | None = None) -> None:
-        """Replaces the documents of existing ids with new raw vectors and texts; see `add` for the arguments."""
+    def update(
+        self,
+        ids: Any,
+        vectors: Any,
+        *,
+        documents: Texts | None = None,
+        metadata: Any = None,
+    ) -> None:
+        """Replaces the documents of existing ids with new raw vectors, texts and metadata, see `add`."""
         with self._threads.writing():
             self._check_removes()
-            vectors, documents = self._check(vectors, documents)
+            vectors, kept = self._check(vectors, documents, metadata)
             gone = self.table.rows(unique_ids(ids, len(vectors)))
             keep = np.delete(np.arange(self.size), gone)
             table = self.table.taken(np.concatenate([keep, gone]))
-            self._append(vectors, documents)
+            self._append(vectors, kept)
             self._keep(np.concatenate([keep, np.arange(self.size - len(gone), self.size)]))
             self.table = table
 
@@ -179,25 +209,30 @@ class Index(About):
             able = ", ".join(name for name, backend in BACKENDS.items() if backend.removes)
             raise InputError(f"{self.backend} cannot remove documents; these backends can: {able}.")
 
-    def _check(self, vectors: Any, documents: Texts | None) -> tuple[np.ndarray, list[str] | None]:
+    def _check(self, vectors: Any, documents: Texts | None, metadata: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        """Vectors, and what the index keeps besides, by attribute."""
         self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
-        if (documents is None) != (self.documents is None):
-            raise InputError(
-                "The index stores documents: pass `documents`."
-                if documents is None
-                else "The index stores no documents: omit `documents`."
-            )
-        return vectors, texts_of(documents, vectors)
+        self.check_kept(documents=documents, metadata=metadata)
+        return vectors, {"documents": texts_of(documents, vectors), "metadata": rows_of(metadata, vectors)}
 
-    def _append(self, vectors: np.ndarray, documents: list[str] | None) -> None:
-        """Appends checked vectors and texts, or raises and changes nothing."""
+    def check_kept(self, **given: Any) -> None:
+        """Raises `InputError` unless `documents` and `metadata` are given as the index keeps them."""
+        for name, value in given.items():
+            if value is None and getattr(self, name) is not None:
+                raise InputError(f"The index stores {name}: pass `{name}`.")
+            if value is not None and getattr(self, name) is None:
+                raise InputError(f"The index stores no {name}: omit `{name}`.")
+
+    def _append(self, vectors: np.ndarray, kept: Mapping[str, Any]) -> None:
+        """Appends checked vectors, texts and metadata, or raises and changes nothing."""
         rescoring = None if self.rescoring is None else self.rescoring.plus(vectors)
         self.store.add(vectors)
         self.size += len(vectors)
         self.rescoring = rescoring
-        if self.documents is not None and documents is not None:
-            self.documents = self.documents.plus(documents)
+        for name, more in kept.items():
+            if more is not None:
+                setattr(self, name, getattr(self, name).plus(more))
 
     def _keep(self, rows: Int64[np.ndarray, " m"]) -> None:
         """Removes all rows except the given ones, which are in ascending order."""
@@ -209,6 +244,8 @@ class Index(About):
             self.rescoring = self.rescoring.taken(rows)
         if self.documents is not None:
             self.documents = self.documents.taken(rows)
+        if self.metadata is not None:
+            self.metadata = self.metadata.taken(rows)
 
     @overload
     def search(self, queries: str, k: int = 10, *, among: Any = None) -> list[Hit]: ...
@@ -257,9 +294,10 @@ class Index(About):
             scores, rows = self._search(queries, k, among=among)
             ids = self.table.at(rows)
             texts = self.documents
+            metadata = self.metadata
         return [
             [
-                Hit(id, score, None if texts is None else texts[row])
+                Hit(id, score, None if texts is None else texts[row], None if metadata is None else metadata[row])
                 for id, score, row in zip(*columns, strict=True)
                 if row >= 0
             ]
@@ -301,7 +339,7 @@ class Index(About):
         check_space("the index", self.encoding, encoding, "rebuild the index", role=role, strict=True)
 
     def check_documents(self, vectors: Any, encoding: VectorSpace | Mapping[str, Any] | None = None) -> None:
-        """Raises `MismatchError` unless vectors that know their space, or are encoded as recorded, fit the documents."""
+        """Raises `MismatchError` unless vectors that know their space, or are encoded so, fit the documents."""
         self._check_space(vectors, "document")
         if encoding is not None:
             self.check_encoding(encoding, "document")
@@ -379,9 +417,10 @@ class Index(About):
         copy = {} if self.rescoring is None else {COPY: self.rescoring.rows[first:]}
         for name, array in {**self.store.rows(first), **copy}.items():
             np.save(folder / name, array)
-        if self.documents is not None:
-            texts = self.documents if first == 0 else self.documents[first:]
-            write_lines(folder / DOCUMENTS, texts, folder / ENDS)
+        lines = {DOCUMENTS: (self.documents, ENDS), METADATA: (self.metadata, METADATA_ENDS)}
+        for name, (strings, ends) in lines.items():
+            if strings is not None:
+                write_lines(folder / name, strings if first == 0 else strings[first:], folder / ends)
 
 
 def load_index(path: PathLike | Sequence[PathLike], *, model: str | None = None, engine: str | None = None) -> Index:
@@ -438,6 +477,7 @@ def _load(folders: list[Path], headers: list[Header]) -> Index:
     options = from_json(kind.Options, header.options, f"{folder / HEADER}: options", "Rebuild the index.")
     files = Files.joined([Files.of(one, its) for one, its in zip(folders, headers, strict=True)])
     documents = files.strings(DOCUMENTS, ENDS)
+    metadata = files.strings(METADATA, METADATA_ENDS, dict[str, Any])
     table = Ids.read(files, header.size, header.next_id)
     fitted = rescoring = None
     if FITTED in files:
@@ -451,7 +491,8 @@ def _load(folders: list[Path], headers: list[Header]) -> Index:
     if header.whitening is not None and store.prepare.hash() != header.whitening.get("hash"):
         raise FormatError(f"{folder}: the whitening inside the index differs from the one in its header.")
     about = {field.name: getattr(header, field.name) for field in dataclasses.fields(About)}
-    index = Index(**about, store=store, table=table, documents=documents, fitted=fitted, rescoring=rescoring)
+    kept: dict[str, Any] = {"documents": documents, "metadata": metadata}
+    index = Index(**about, **kept, store=store, table=table, fitted=fitted, rescoring=rescoring)
     if len(headers) == 1:
         index._saved[folder.resolve()] = Saved.whole(header, files.places)
     return index
@@ -470,3 +511,21 @@ def texts_of(documents: Texts | None, vectors: Rows) -> list[str] | None:
     if texts is not None and len(texts) != len(vectors):
         raise InputError(f"{len(texts)} documents but {len(vectors)} document vectors.")
     return texts
+
+
+def rows_of(metadata: Any, vectors: Rows) -> list[dict[str, Any]] | None:
+    """The metadata, one object of JSON per vector, or None; InputError for others, with the row."""
+    if metadata is None:
+        return None
+    rows = list(metadata)
+    if len(rows) != len(vectors):
+        raise InputError(f"{len(rows)} rows of metadata but {len(vectors)} document vectors.")
+    checked = list[dict[str, Any]]()
+    for number, row in enumerate(rows):
+        what = f"metadata: row {number}"
+        if not isinstance(row, Mapping) or not all(isinstance(name, str) for name in row):
+            raise InputError(f"{what}: expected a dictionary with names, got {row!r:.80}.")
+        kinds = (TypeError, ValueError, RecursionError)
+        with turning(InputError, f"{what}: cannot be written as JSON ({REASON}).", *kinds):
+            checked.append(json.loads(json.dumps(dict(row), allow_nan=False, ensure_ascii=False).encode()))
+    return checked

@@ -1,4 +1,4 @@
-"""Texts and string IDs by row. Those of a saved index are read from their file when they are needed."""
+"""Texts, string IDs and metadata by row. Those of a saved index are read from their file when they are needed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import bisect
 import itertools
 import json
 import mmap
+import types
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -25,19 +26,20 @@ _REMEDY = "Rebuild the index."
 
 
 class Lines(Sequence[Any]):
-    """The strings in a file of JSON lines, which is memory-mapped.
+    """The strings, or the objects, in a file of JSON lines, which is memory-mapped.
 
     >>> write_lines(Path("words.jsonl"), ["A dog runs.", "It rains."])
     >>> Lines(Path("words.jsonl"), 2)[1]
     'It rains.'
 
     Raises:
-      FormatError: The file does not have so many lines, now, or a line is not a JSON string, when it is read.
+      FormatError: The file does not have so many lines, now, or a line is not of this kind, when it is read.
     """
 
-    def __init__(self, path: Path, size: int, ends: Path | None = None) -> None:
+    def __init__(self, path: Path, size: int, ends: Path | None = None, kind: Any = str) -> None:
         """`ends` is the file with the end of each line; without one the lines are searched for."""
         self._path = path
+        self._kind = kind
         with open(path, "rb") as file:
             empty = path.stat().st_size == 0
             self._data: Any = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -53,32 +55,27 @@ class Lines(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._ends)
 
-    @overload
-    def __getitem__(self, row: int) -> str: ...
-    @overload
-    def __getitem__(self, row: slice) -> list[str]: ...
-    def __getitem__(self, row: int | slice) -> str | list[str]:
+    def __getitem__(self, row: int | slice) -> Any:
         if isinstance(row, slice):
             return [self[number] for number in range(*row.indices(len(self)))]
         start = self._ends[row - 1] if row else 0
-        text: str = parse(self._data[start : self._ends[row]], str, f"{self._path}, line {row + 1}", _REMEDY)
-        return text
+        return parse(self._data[start : self._ends[row]], self._kind, f"{self._path}, line {row + 1}", _REMEDY)
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Any]:
         for part in blocks(len(self), _BLOCK):
             start = self._ends[part.start - 1] if part.start else 0
             lines = self._data[start : self._ends[part.stop - 1]].rstrip(b"\n").replace(b"\n", b",")
-            yield from parse(b"[" + lines + b"]", list[str], self._path, _REMEDY)
+            yield from parse(b"[" + lines + b"]", types.GenericAlias(list, (self._kind,)), self._path, _REMEDY)
 
 
 class Strings(Sequence[Any]):
-    """Immutable strings by row, of one part or of several; a change returns new ones.
+    """Immutable strings, or objects of JSON, by row, of one part or of several; a change returns new ones.
 
     >>> Strings([["a", "b"]]).plus(["c"]).taken(np.array([0, 2]))
     Strings(['a', 'c'])
     """
 
-    def __init__(self, parts: Iterable[Lines | list[str]], places: Int64[np.ndarray, " n"] | None = None) -> None:
+    def __init__(self, parts: Iterable[Lines | list[Any]], places: Int64[np.ndarray, " n"] | None = None) -> None:
         """`places` are those of the rows among all strings of the parts; None takes all."""
         self._parts = tuple(parts)
         self._places = places
@@ -87,11 +84,7 @@ class Strings(Sequence[Any]):
     def __len__(self) -> int:
         return self._starts[-1] if self._places is None else len(self._places)
 
-    @overload
-    def __getitem__(self, row: int) -> str: ...
-    @overload
-    def __getitem__(self, row: slice) -> list[str]: ...
-    def __getitem__(self, row: int | slice) -> str | list[str]:
+    def __getitem__(self, row: int | slice) -> Any:
         rows = range(len(self))[row]  # IndexError for a row that is not there
         if isinstance(rows, range):
             return [self[number] for number in rows]
@@ -99,7 +92,7 @@ class Strings(Sequence[Any]):
         part = bisect.bisect_right(self._starts, place) - 1
         return self._parts[part][place - self._starts[part]]
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Any]:
         strings = itertools.chain.from_iterable(self._parts)
         if self._places is None:
             return strings
@@ -120,7 +113,7 @@ class Strings(Sequence[Any]):
     def __repr__(self) -> str:
         return f"Strings({list(itertools.islice(self, 10))}{', ...' if len(self) > 10 else ''})"
 
-    def plus(self, strings: Sequence[str]) -> Strings:
+    def plus(self, strings: Sequence[Any]) -> Strings:
         """These and those of more rows."""
         end = self._starts[-1]
         parts = [*self._parts]
@@ -137,8 +130,8 @@ class Strings(Sequence[Any]):
         return Strings(self._parts, rows if self._places is None else self._places[rows])
 
 
-def write_lines(path: Path, strings: Iterable[str], ends: Path | None = None) -> None:
-    """Writes strings as JSON lines, and the end of each line to another file."""
+def write_lines(path: Path, strings: Iterable[Any], ends: Path | None = None) -> None:
+    """Writes strings, or objects, as JSON lines, and the end of each line to another file."""
     start, written = 0, list[np.ndarray]()
     items = iter(strings)
     with open(path, "wb") as file:

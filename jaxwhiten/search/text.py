@@ -46,11 +46,19 @@ def rerank_hits(cross_encoder: Ranks, query: str, hits: Sequence[Hit]) -> list[H
     return [hits[row["corpus_id"]]._replace(score=row["score"]) for row in cross_encoder.rank(query, texts)]
 
 
-def add_text(index: Index, encoder: Encodes, texts: Texts, ids: Any = None, *, replace: bool = False) -> None:
+def add_text(
+    index: Index,
+    encoder: Encodes,
+    texts: Texts,
+    ids: Any = None,
+    *,
+    replace: bool = False,
+    metadata: Any = None,
+) -> None:
     """Adds sentences to an index that keeps texts, encoded by the `Encoder` of its documents.
 
-    The encoder is checked as in `search_text`; sentences get the prompt of a document. `ids` are as for `Index.add`, or
-    with `replace` as for `Index.update`.
+    The encoder is checked as in `search_text`; sentences get the prompt of a document. `ids` and `metadata` are as for
+    `Index.add`, or with `replace` as for `Index.update`.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
     >>> index = encoder.index(["A dog runs."])
@@ -62,22 +70,26 @@ def add_text(index: Index, encoder: Encodes, texts: Texts, ids: Any = None, *, r
         return
     vectors = document_vectors(index, encoder, texts, ids, replace=replace)
     if replace:
-        index.update(ids, vectors, documents=texts)
+        index.update(ids, vectors, documents=texts, metadata=metadata)
     else:
-        index.add(vectors, documents=texts, ids=ids)
+        index.add(vectors, documents=texts, ids=ids, metadata=metadata)
 
 
-def without_blank(texts: Sequence[str], ids: Sequence[Any] | None = None) -> tuple[list[str], list[Any] | None, int]:
-    """Texts to store, without space around them, their ids, and how many blank ones were skipped.
+def without_blank(
+    texts: Sequence[str], ids: Sequence[Any] | None = None, metadata: Sequence[Any] | None = None
+) -> tuple[list[str], list[Any] | None, list[Any] | None, int]:
+    """Texts to store, without space around them, their ids and metadata, and how many blank ones were skipped.
 
     The vector of a blank text says nothing, and is near that of many queries.
     """
-    if ids is not None and len(ids) != len(texts):
-        raise InputError(f"{len(ids)} ids but {len(texts)} documents.")
+    for what, values in (("ids", ids), ("rows of metadata", metadata)):
+        if values is not None and len(values) != len(texts):
+            raise InputError(f"{len(values)} {what} but {len(texts)} documents.")
     texts = [text.strip() for text in texts]
     ids = None if ids is None else list(itertools.compress(ids, texts))
+    metadata = None if metadata is None else list(itertools.compress(metadata, texts))
     kept = list(filter(None, texts))
-    return kept, ids, len(texts) - len(kept)
+    return kept, ids, metadata, len(texts) - len(kept)
 
 
 class Change(NamedTuple):
@@ -88,16 +100,25 @@ class Change(NamedTuple):
     texts: Sequence[str] = ()
     vectors: np.ndarray | None = None
     encoding: VectorSpace | Mapping[str, Any] | None = None  # of the vectors
+    metadata: Sequence[Any] | None = None
 
     def beyond(self, index: Index) -> Change:
-        """This change without the documents that an index has already, with the same ids and texts."""
+        """This change without the documents that an index has already, with the same ids, texts and metadata."""
         if self.ids is None or self.vectors is None or index.documents is None or index.table.next is not None:
             return self
-        pairs = enumerate(zip(self.ids, self.texts, strict=True))
-        new = [i for i, (id, text) in pairs if id not in index.table or index.text_of(id) != text]
-        ids = [self.ids[i] for i in new]
-        texts = [self.texts[i] for i in new]
-        return self._replace(ids=ids, texts=texts, vectors=self.vectors[new])
+        metadata: Sequence[Any] = self.metadata or [None] * len(self.ids)
+        rows = enumerate(zip(self.ids, self.texts, metadata, strict=True))
+        new = [
+            number
+            for number, (id, *kept) in rows
+            if id not in index.table or [index.text_of(id), index.metadata_of(id)] != kept
+        ]
+        return self._replace(
+            ids=[self.ids[number] for number in new],
+            texts=[self.texts[number] for number in new],
+            vectors=self.vectors[new],
+            metadata=None if self.metadata is None else [self.metadata[number] for number in new],
+        )
 
 
 def change_folder(
@@ -133,9 +154,9 @@ def change_folder(
         if change.vectors is None:
             index.remove(change.ids)
         elif change.name == "update":
-            index.update(change.ids, change.vectors, documents=change.texts)
+            index.update(change.ids, change.vectors, documents=change.texts, metadata=change.metadata)
         elif change.texts:
-            index.add(change.vectors, documents=change.texts, ids=change.ids)
+            index.add(change.vectors, documents=change.texts, ids=change.ids, metadata=change.metadata)
         count = len(change.texts) or before - index.size
         if count:
             index.save(folder)
@@ -167,6 +188,7 @@ def index_of(
     vectors: np.ndarray | None = None,
     *,
     ids: Any = None,
+    metadata: Any = None,
     backend: str = "faiss-flat",
     codes: str | Code | None = None,
     bytes: int | None = None,
@@ -198,6 +220,7 @@ def index_of(
         encoding=encoding,
         documents=texts,
         ids=ids,
+        metadata=metadata,
         codes=codes,
         bytes=bytes,
         rescore=rescore,

@@ -263,6 +263,7 @@ class Upgraded:
                     self._floats(texts),
                     old.backend,
                     documents=texts,
+                    metadata=None if self.index.metadata is None else list(self.index.metadata),
                     codes=codes,
                     bytes=size,
                     rescore=old.rescore,

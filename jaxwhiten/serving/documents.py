@@ -7,7 +7,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Gauge
@@ -86,42 +85,44 @@ class Documents:
             with np.errstate(over="ignore"):  # infinities are rejected
                 rows = np.array([asked.vector], np.float32)
         (hits,) = await asyncio.to_thread(lambda: index.hits(rows, min(asked.k or 10, index.size), asked.ids))
-        return answer({"hits": [hit._asdict() for hit in hits]})
+        return answer({"hits": [hit.record() for hit in hits]})
 
     async def add(self, asked: Add) -> Response:
         """Adds documents, with or without IDs of their own. With them, a request may be repeated."""
-        return await self._changed("add", "added", asked.ids, asked.texts)
+        return await self._changed("add", "added", asked)
 
     async def update(self, asked: Update) -> Response:
         """Replaces the documents of IDs."""
-        return await self._changed("update", "replaced", asked.ids, asked.texts)
+        return await self._changed("update", "replaced", asked)
 
     async def remove(self, asked: Remove) -> Response:
         """Removes the documents of IDs."""
-        return await self._changed("remove", "removed", asked.ids)
+        return await self._changed("remove", "removed", asked)
 
-    async def _changed(self, name: str, done: str, ids: Any, texts: list[str] | None = None) -> Response:
+    async def _changed(self, name: str, done: str, asked: Add | Update | Remove) -> Response:
         """Does a change, and answers how many documents were changed and skipped, and how many there are."""
         if self._changes == _CHANGES:
             raise Refused(429, "Too many changes wait: retry later.", wait=5)
         self._changes += 1
         try:
             skipped = 0
-            change = Change(name, ids)
-            if texts is not None:
-                texts, ids, skipped = without_blank(texts, ids)
+            texts = list[str]()
+            change = Change(name, asked.ids)
+            if not isinstance(asked, Remove):
+                texts, ids, metadata, skipped = without_blank(asked.texts, asked.ids, asked.metadata)
                 if not texts:
                     raise Refused(422, "texts: all of them are blank.", "texts")
                 current = await asyncio.to_thread(self.current)
+                current.index.check_kept(metadata=metadata)
                 vectors = (await self._batcher.encode(current.document, texts))[0]
-                change = Change(name, ids, texts, vectors, current.document.space)
+                change = Change(name, ids, texts, vectors, current.document.space, metadata)
             loop = asyncio.get_running_loop()
             size, count = await loop.run_in_executor(self._thread, self._change, change)
         finally:
             self._changes -= 1
         facts = {"documents": size, done: count, "skipped": skipped}
         if name == "add":
-            facts["present"] = len(texts or ()) - count
+            facts["present"] = len(texts) - count
         return answer(facts)
 
     def _change(self, change: Change) -> tuple[int, int]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -31,12 +31,14 @@ def _no_token_ids(value: Any) -> Any:
 _ITEMS = 2048
 _NUMBERS = 1 << 16
 _FIELDS = 64
+_METADATA = 16 * _ITEMS  # names in the metadata of documents
 _Items = Field(min_length=1, max_length=_ITEMS, fail_fast=True)
 Text = Annotated[str, Field(min_length=1)]
 Texts = Annotated[list[Text], _Items]
 Input = Annotated[Text | Texts, BeforeValidator(_no_token_ids)]
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**63)] | str], _Items]
 Vector = Annotated[list[float], Field(min_length=1, max_length=_NUMBERS, fail_fast=True)]
+Metadata = Annotated[list[dict[str, JsonValue]], _Items]
 Width = Annotated[int, Field(ge=1)]
 
 
@@ -44,6 +46,7 @@ class _Asked(BaseModel):
     """A request; types are not converted, and an unknown field is an error."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
+    most_fields: ClassVar[int] = _FIELDS
 
 
 class Embeddings(_Asked):
@@ -73,13 +76,19 @@ class Search(_Asked):
 
 
 class Add(_Asked):
+    most_fields: ClassVar[int] = _METADATA
+
     texts: Texts
     ids: Ids | None = None
+    metadata: Metadata | None = None
 
 
 class Update(_Asked):
+    most_fields: ClassVar[int] = _METADATA
+
     texts: Texts
     ids: Ids
+    metadata: Metadata | None = None
 
 
 class Remove(_Asked):
@@ -92,10 +101,10 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 
 def request_of(kind: type[_Request], body: bytearray) -> _Request:
     """The request in a body; refused before a parser makes objects of more values than any request has."""
-    most = 2 * _ITEMS + 2 * _FIELDS  # strings: texts, IDs, names and values
+    most = 2 * _ITEMS + 2 * kind.most_fields  # strings: texts, IDs, names and values
     outside, strings = _STRING.subn(b"", body, most + 1)
     values = sum(map(outside.count, (b",", b"[", b"{")))
-    if strings > most or values > _NUMBERS + _FIELDS or outside.count(b":") > _FIELDS:
+    if strings > most or values > _NUMBERS + kind.most_fields or outside.count(b":") > kind.most_fields:
         raise Refused(413, "The body has more values than a request can have.")
     return kind.model_validate_json(body)
 

@@ -42,7 +42,7 @@ def test_ids_are_kept_by_add_update_and_remove(run, index):
     done = change(run, index, "--add", "key,text\nnew,something new\n", "--id", "key")
     assert (done.code, "1 text added, 8 in all" in done.out) == (0, True)
     done = change(run, index, "--update", "key,text\ndoc-2,another thing\ndoc-4, \n", "--id", "key")
-    assert (done.code, "1 text replaced (1 blank texts skipped" in done.out) == (0, True)
+    assert (done.code, "1 text replaced (1 blank text skipped" in done.out) == (0, True)
     done = run("index", "doc-0", "doc-5", "--remove", "-o", index)
     assert (done.code, "2 texts removed, 6 in all" in done.out) == (0, True)
     assert [first(run, index, text) for text in ("something new", "another thing", TEXTS[3])] == [

@@ -51,13 +51,38 @@ def test_a_folder_of_compressed_tables_with_two_columns_of_text(run, answers, ti
     words = ("--column", "title", "--column", "body")
     index, embed, fit, encode = answers(folder, *words)
     assert [done.code for done in (index, embed, fit, encode)] == [0] * 4
-    assert "4 texts (1 blank texts skipped" in index.out
+    assert "4 texts (1 blank text skipped" in index.out
     assert "4 32-dimensional vectors" in embed.out
     assert "moments of 4 rows" in fit.out
     assert "5 32-dimensional vectors" in encode.out  # a vector for each row
     flags = ("--model", tiny_model, "--pooling", "mean", "--no-cache", "-o", tmp_path / "idx")
     assert run("index", folder, *words, *flags).code == 0
     assert list(load_index(tmp_path / "idx").documents)[:2] == ["A man\nplays a guitar.", "Two dogs\nrun."]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_columns_are_kept_as_metadata(kind, run, tiny_model, tmp_path):
+    rows = [{"text": "A dog.", "n": 1, "tags": ["x"]}, {"text": " ", "n": 2}, {"text": "A cat.", "n": None, "tags": []}]
+    path = tmp_path / f"table.{kind}"
+    expected = [{"n": 1, "tags": ["x"]}, {"n": None, "tags": []}]
+    if kind == "csv":
+        path.write_text("text,n,tags\nA dog.,1,x\n ,2,\nA cat.,,\n")
+        expected = [{"n": "1", "tags": "x"}, {"n": "", "tags": ""}]
+    elif kind == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        pq.write_table(pa.Table.from_pylist([{**row, "raw": b"x"} for row in rows]), path)
+    words = ("--column", "text", "--keep", "n,tags", "--model", tiny_model, "--pooling", "mean", "-o", tmp_path / "idx")
+    assert run("index", path, *words).code == 0
+    assert list(load_index(tmp_path / "idx").metadata) == expected
+    done = run("search", tmp_path / "idx", "A dog.", "--top", "1", "--json")
+    assert json.loads(done.out)["hits"][0]["metadata"] == expected[0]
+    assert "pass its columns with --keep" in run("index", path, "--column", "text", "--add", "-o", tmp_path / "idx").err
+    names = {"x,,y": "title,date", "nope": "'nope'"}
+    for wrong, message in {**names, **({"raw": "binary"} if kind == "parquet" else {})}.items():
+        done = run("index", path, "--column", "text", "--keep", wrong, "-o", tmp_path / "idx")
+        assert message in done.err
 
 
 @pytest.mark.parametrize(

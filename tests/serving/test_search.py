@@ -137,6 +137,23 @@ def test_a_repeated_request_is_harmless(small):
     assert load_index(small.folder).documents[20:] == ["Two.", "Three.", "Uno."]
 
 
+def test_hits_have_the_metadata_that_documents_brought(tiny, tmp_path):
+    tiny.index(["One.", "Two."], ids=["a", "b"], metadata=[{"n": 1}, {"n": None}]).save(tmp_path / "idx")
+    with served(tiny, index=tmp_path / "idx", writable=True) as server:
+        (hit,) = server.post("/search", text="One.", k=1).json()["hits"]
+        assert (hit["id"], hit["metadata"]) == ("a", {"n": 1})
+        body = {"ids": ["c", "d"], "texts": ["Three.", " "], "metadata": [{"n": [3, {"deep": "é"}]}, {}]}
+        for added in (1, 0):
+            assert server.post("/add", **body).json()["added"] == added
+        server.post("/update", ids=["b"], texts=["Zwei."], metadata=[{"n": 2}])
+        answers = server.post("/search", text="One.", k=3).json()["hits"]
+        assert {hit["id"]: hit["metadata"]["n"] for hit in answers} == {"a": 1, "b": 2, "c": [3, {"deep": "é"}]}
+        invalid(server.post("/add", ids=["e"], texts=["Five."]), "stores metadata: pass `metadata`")
+        invalid(server.post("/add", ids=["e"], texts=["Five."], metadata=[]), "metadata: ")
+        many = {str(name): 0 for name in range(2**15 + 70)}
+        assert server.post("/add", ids=["e"], texts=["Five."], metadata=[many]).status_code == 413
+
+
 @pytest.mark.filterwarnings("ignore:.*locked by another writer")
 def test_a_change_whose_caller_goes_away_before_it_begins_is_dropped(small):
     with locked(small.folder):

@@ -1,0 +1,93 @@
+"""What an index keeps besides texts follows its documents through every change, into hits and files."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jaxwhiten.errors import FormatError, InputError
+from jaxwhiten.search import Hit, build_index, load_index, saved
+from jaxwhiten.search.text import Change
+
+pytest.importorskip("faiss")
+VECTORS = np.random.default_rng(0).standard_normal((60, 8)).astype(np.float32)
+ROWS = [{"title": f"“{row}”\n", "year": row, "tags": [None, {"deep": row / 2}]} for row in range(60)]
+
+
+def made(rows=range(40), **options):
+    rows = list(rows)
+    metadata = [ROWS[row] for row in rows]
+    return build_index(VECTORS[rows], ids=[f"d{row}" for row in rows], metadata=metadata, **options)
+
+
+def check(index):
+    for row, id in enumerate(index.ids):
+        (hit,) = index.hits(VECTORS[[int(id[1:])]], 1)[0]
+        assert (hit.id, hit.metadata) == (id, index.metadata[row])
+    return index
+
+
+@pytest.mark.parametrize("options", [{}, {"bytes": 4}, {"backend": "faiss-hnsw"}], ids=["floats", "codes", "graph"])
+def test_it_follows_its_document(options, tmp_path, monkeypatch):
+    monkeypatch.setattr(saved, "_FEW", 0)
+    index = check(made(**options))
+    index.save(tmp_path)
+    index.add(VECTORS[40:44], ids=[f"d{row}" for row in range(40, 44)], metadata=ROWS[40:44])
+    if index.store.removes:
+        index.remove(["d3", "d41"])
+        index.update(["d7"], VECTORS[7:8], metadata=[{"new": "é"}])
+        assert index.metadata_of("d7") == {"new": "é"}
+    index.save(tmp_path)
+    again = check(load_index(tmp_path))
+    assert list(again.metadata) == list(index.metadata)
+    header = json.loads((tmp_path / "header.json").read_text())
+    assert header["format_version"] == 3
+    again.save(tmp_path, compact=True)
+    check(load_index(tmp_path))
+
+
+def test_shards_have_it_all_or_none(tmp_path):
+    made(range(30)).save(tmp_path / "a")
+    made(range(30, 60)).save(tmp_path / "b")
+    build_index(VECTORS[:4], ids=list("wxyz")).save(tmp_path / "c")
+    both = check(load_index([tmp_path / "a", tmp_path / "b"]))
+    assert both.metadata[59] == ROWS[59]
+    with pytest.raises(FormatError, match="is missing from a part"):
+        load_index([tmp_path / "a", tmp_path / "c"])
+
+
+def test_what_is_no_json_is_refused():
+    rows = [{"a": 1}, None]
+    for bad, reason in (
+        ("text", "expected a dictionary"),
+        ({1: 2}, "expected a dictionary"),
+        ({"a": float("nan")}, "JSON"),
+        ({"a": object()}, "JSON"),
+        ({"a": "\ud800"}, "JSON"),
+    ):
+        rows[1] = bad
+        with pytest.raises(InputError, match=f"metadata: row 1: .*{reason}"):
+            build_index(VECTORS[:2], metadata=rows)
+    with pytest.raises(InputError, match="1 rows of metadata but 2"):
+        build_index(VECTORS[:2], metadata=rows[:1])
+
+
+def test_a_change_brings_it_as_the_index_keeps_it():
+    index = made()
+    with pytest.raises(InputError, match="stores metadata: pass `metadata`"):
+        index.add(VECTORS[:1], ids=["e"])
+    with pytest.raises(InputError, match="stores no metadata: omit `metadata`"):
+        build_index(VECTORS).add(VECTORS[:1], metadata=[{}])
+    assert index.size == 40
+
+
+def test_a_repeated_change_is_known_by_it():
+    index = build_index(VECTORS[:2], ids=["a", "b"], documents=["x", "y"], metadata=ROWS[:2])
+    change = Change("add", ["a", "b"], ["x", "y"], VECTORS[:2], None, [ROWS[0], {"other": 1}])
+    assert change.beyond(index).ids == ["b"]
+    assert change.beyond(index).metadata == [{"other": 1}]
+
+
+def test_a_record_of_a_hit_has_it_if_there_is_some():
+    assert Hit("a", 0.5, None).record() == {"id": "a", "score": 0.5, "text": None}
+    assert Hit("a", 0.5, "t", {"x": 1}).record() == {"id": "a", "score": 0.5, "text": "t", "metadata": {"x": 1}}
