@@ -38,7 +38,7 @@ from jaxwhiten.head.head import before_code
 from jaxwhiten.lazy import hidden
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.folders import hashed
-from jaxwhiten.runtime.hardware import check_process, cores, has_accelerator
+from jaxwhiten.runtime.hardware import check_process, cores, cpu_features, has_accelerator
 from jaxwhiten.shapes import Float32
 from jaxwhiten.text import BulkTokenizer, TokenIds
 
@@ -79,8 +79,12 @@ def core() -> Any:
 def has_bfloat16() -> bool:
     """Whether this CPU has instructions for bfloat16 products, and `ONEDNN_MAX_CPU_ISA` lets oneDNN use them."""
     listed = "BF16" in core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-    limit = os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or "ALL"
-    return listed and any(name in limit.upper() for name in _WITH_BFLOAT16)
+    return listed and any(name in _instructions() for name in _WITH_BFLOAT16)
+
+
+def _instructions() -> str:
+    """The instructions to which oneDNN is limited."""
+    return (os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or "ALL").upper()
 
 
 class _Compiled(NamedTuple):
@@ -320,7 +324,8 @@ class OpenVINOEngine:
             files.check()
             return _Compiled.of(graph)
         version = importlib.import_module("openvino").__version__
-        return _Compiled.of(self._kept.compiled(io.content_key(version, lasts), here, made, hints, files))
+        name = io.content_key(version, cpu_features(), _instructions(), lasts)
+        return _Compiled.of(self._kept.compiled(name, here, made, hints, files))
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """What OpenVINO keeps between processes: equal vectors, keyed by the weights, and no JAX in a later process."""
 
+import functools
 import json
 import os
 import shutil
@@ -124,6 +125,19 @@ def test_other_settings_have_programs_of_their_own(folder, tmp_path, monkeypatch
 
 
 @pytest.mark.slow
+def test_other_processors_have_graphs_of_their_own(small, tmp_path, monkeypatch):
+    """A cache may be shared by machines, and oneDNN be told to use fewer instructions."""
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path))
+    encoder_of = functools.partial(Encoder.from_pretrained, small, pooling="mean", engine="openvino")
+    counts = []
+    for features, limit in (("one", ""), ("one", ""), ("other", ""), ("other", "AVX2")):
+        monkeypatch.setattr("jaxwhiten.engines.openvino.cpu_features", lambda features=features: features)
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+        encoder_of().encode(["A dog runs."])
+        counts.append(len(list(tmp_path.rglob("graph.bin"))))
+    assert counts[0] == counts[1] < counts[2] < counts[3]
+
+
 def test_a_search_imports_nothing_heavy(folder, tmp_path):
     encoder = Encoder.from_pretrained(folder, pooling="mean", engine="openvino", dtype="float32")
     index = build_index(encoder.encode(TEXTS), encoding=encoder.encoding(), documents=TEXTS)
