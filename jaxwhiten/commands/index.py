@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from jaxwhiten.commands.arguments import (
     add_tuned,
     check_sizes,
     encode,
+    encode_view,
     load_encoder,
     load_whitening,
     values_of,
@@ -234,7 +236,8 @@ def _change(args: argparse.Namespace, how: str) -> Report:
         index = load_index(args.output, model=None if args.model == DEFAULT_MODEL else args.model)
         assert index.views is not None
         change = Change(name, as_stored(ids, index), texts, encoding=index.encoding)
-        vectors = document_vectors(index, index.views, texts, change.ids, replace=args.update)
+        encoded = functools.partial(encode_view, args, code=index.fitted)
+        vectors = document_vectors(index, index.views, texts, change.ids, replace=args.update, encode=encoded)
         change = change._replace(vectors=vectors)
     index, count = change_folder(args.output, change, index=index)
     what = f"{counted(count, 'texts')} {done}{skipped}"
