@@ -5,9 +5,16 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 
 silent = False
+_SECONDS = 5.0  # of silence, before `watched` breaks it
+_named: Callable[[str], str] = str  # a line with the names that parameters have for its reader
+_doing = ""  # the work at hand
+_since = 0.0  # when it began
+_printed = 0.0  # when something was last printed
 
 
 @contextlib.contextmanager
@@ -32,14 +39,61 @@ def counted(number: int, things: str) -> str:
     return f"{number:,} {things}"
 
 
+@contextlib.contextmanager
+def naming(spell: Callable[[str], str]) -> Iterator[None]:
+    """Lines in the block name parameters as `spell` does, such as by the flags of a command."""
+    global _named
+    before, _named = _named, spell
+    try:
+        yield
+    finally:
+        _named = before
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[None]:
+    """Whenever nothing was printed for 5 seconds in the block, says which work is at hand, and for how long."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(max(0.1, _printed + _SECONDS - time.monotonic())):
+            now = time.monotonic()
+            if _doing and now - _printed >= _SECONDS:
+                say(f"{_doing}: {now - _since:.0f} s")
+
+    begin("")
+    printed()
+    thread = threading.Thread(target=watch, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def begin(work: str) -> None:
+    """Names the work that begins now, for `watched`."""
+    global _doing, _since
+    _doing, _since = work, time.monotonic()
+
+
+def printed() -> None:
+    """Notes that a line is printed now, on stdout or stderr."""
+    global _printed
+    _printed = time.monotonic()
+
+
 def say(text: object) -> None:
     """Prints a line on stderr, above a bar."""
+    printed()
+    line = _named(str(text))
     if not silent and sys.stderr.isatty():
         from tqdm import tqdm
 
-        tqdm.write(str(text), sys.stderr)
+        tqdm.write(line, sys.stderr)
     elif not silent:
-        print(text, file=sys.stderr)
+        print(line, file=sys.stderr)
 
 
 def note(text: object) -> None:

@@ -1,5 +1,7 @@
 """Progress in a file: a line now and then, without control characters."""
 
+import time
+
 from jaxwhiten import bars, progress
 from jaxwhiten.bars import Progress
 
@@ -24,4 +26,21 @@ def test_lines_in_a_file(capsys, monkeypatch):
         progress.note("few rows")
     with Progress(show=False, total=10) as bar:
         bar.update(5)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_silence_is_broken(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "_SECONDS", 0.05)
+    with progress.watched():
+        time.sleep(0.2)  # nothing has begun
+        assert capsys.readouterr().err == ""
+        progress.begin("checking pooling")
+        time.sleep(0.5)
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) > 1
+        assert set(lines) <= {"checking pooling: 0 s", "checking pooling: 1 s"}
+        with progress.quiet():
+            time.sleep(0.3)
+        assert len(capsys.readouterr().err.splitlines()) <= 1
+    time.sleep(0.2)
     assert capsys.readouterr().err == ""

@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from jaxwhiten.codes import Code
     from jaxwhiten.encoding import Encoder
+    from jaxwhiten.views import View
     from jaxwhiten.whitening import Whitening
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -203,8 +204,12 @@ class Parser(argparse.ArgumentParser):
         return list(self._option_string_actions)
 
     def flags(self) -> dict[str, str]:
-        """The first flag of every option, and the names of the other arguments, by their names in Python."""
-        return {action.dest: (action.option_strings or [action.dest])[0] for action in self._actions}
+        """The first flag of every option, and the names of the other arguments, by their names in Python.
+
+        An option of one letter, such as -k, has this name, too.
+        """
+        letters = {word[1:]: word for word in self._option_string_actions if len(word) == 2}
+        return letters | {action.dest: (action.option_strings or [action.dest])[0] for action in self._actions}
 
 
 def add(parser: argparse.ArgumentParser, names: str, help: str, **settings: Any) -> None:
@@ -324,14 +329,20 @@ def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None
 def encode(
     args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str | None = None, code: Code | None = None
 ) -> np.ndarray:
-    """The vectors of texts. Vectors before a whitening are cached, unless --no-cache is given.
+    """`encode_view` for an encoder; `role` selects the prompt of the texts."""
+    return encode_view(args, encoder.view.in_role(role), texts, code)
 
-    `role` selects the prompt of the texts, and `code` is of these vectors, if it was fitted on vectors of the cache.
+
+def encode_view(
+    args: argparse.Namespace, view: View, texts: Sequence[str], code: Whitening | Code | None = None
+) -> np.ndarray:
+    """The vectors of texts. Unless --no-cache is given, those before a whitening are cached, where a run resumes.
+
+    `code` is what was fitted on these vectors, which may be of the cache.
     """
     from jaxwhiten.encoding import EmbeddingStore
 
-    fitted = encoder.head.whitening or code
-    view = encoder.view.in_role(role)
+    fitted = view.head.whitening or code
     if not args.no_cache:
         raw = cached = view.raw
         provenance = {} if fitted is None else fitted.provenance

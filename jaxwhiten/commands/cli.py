@@ -14,6 +14,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
@@ -110,10 +111,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.command is None:
             print(completion(args.print_completion) if args.print_completion else top.format_help().rstrip())
             return 0
-        from jaxwhiten.progress import quiet
+        from jaxwhiten.progress import naming, quiet
 
         _cut().clear()
-        with warnings.catch_warnings(), quiet(args.quiet):
+        spell = functools.partial(in_flags, flags=flags)
+        with warnings.catch_warnings(), quiet(args.quiet), naming(spell):
             warnings.showwarning = functools.partial(show_warning, flags=flags)
             check_places(args)
             show(_module(args.command).run(args), args.json)
@@ -128,12 +130,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _close_stdout()
         return 0
     except OSError as error:
-        say(error)
+        where = error.filename or "the output"
         try:
             sys.stdout.flush()
-        except OSError:  # stdout itself cannot be written to
+        except OSError:
+            where = "stdout"
             _close_stdout()
-        return 1
+        return _say_of(where, error)
     except MemoryError as error:
         print(f"error: not enough memory ({one_line(error)}); take smaller blocks or fewer rows", file=sys.stderr)
         return 1
@@ -142,11 +145,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def show(found: Report | Iterable[Report] | None, as_json: bool) -> None:
     """Prints on stdout what a command found or did, as text or as JSON, each part at once."""
+    from jaxwhiten.progress import printed
+
     for text, facts in [found] if isinstance(found, Report) else found or ():
         if as_json:
             text = "" if facts is None else json.dumps(to_json(facts), ensure_ascii=False)
         if text:
             print(text, flush=True)
+            printed()
 
 
 def _close_stdout() -> None:
@@ -157,6 +163,17 @@ def say(error: Exception, who: str = "", flags: Mapping[str, str] = MappingProxy
     """Reports an error in one line on stderr, with `flags` for the parameters; returns the exit code."""
     print(f"error: {who}{one_line(in_flags(error, flags, joint))}", file=sys.stderr)
     return getattr(error, "exit_code", 1)
+
+
+def _say_of(where: str | bytes, error: OSError) -> int:
+    """`say` for an error of the system; a full disk is reported as the library reports it."""
+    from jaxwhiten.io import writing
+
+    try:
+        with writing(Path(os.fsdecode(where))):
+            raise error
+    except OSError as reported:
+        return say(reported)
 
 
 def _cut() -> dict[tuple[int, str], int]:
@@ -205,7 +222,7 @@ def program() -> NoReturn:
     except BrokenPipeError:
         _close_stdout()
     except OSError as error:
-        code = say(error)
+        code = _say_of("stdout", error)
         _close_stdout()
     sys.exit(code)
 

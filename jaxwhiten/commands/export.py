@@ -104,6 +104,7 @@ def _database(args: argparse.Namespace) -> Report:
         raise InputError("--keep requires --from and --into.")
     if given := [f"`{name}`" for name in knobs(args) if name != "gamma"]:
         raise InputError(f"{', '.join(given)}: --bytes determines the columns, and β is 1.")
+    from jaxwhiten import io
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.export import databases
     from jaxwhiten.search import load_index
@@ -131,7 +132,7 @@ def _database(args: argparse.Namespace) -> Report:
         except (JaxwhitenError, OSError, MemoryError):
             raise
         except Exception as error:  # of the database's client, which may repeat parts of a password
-            said, (all_words, shown) = str(error), (set(_WORDS(text)) for text in (args.into, place))
+            said, (all_words, shown) = io.reason(error), (set(_WORDS(text)) for text in (args.into, place))
             for word in all_words - shown:
                 said = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "***", said)
             raise OutputError(f"{place}: the database could not be filled ({said}).") from None

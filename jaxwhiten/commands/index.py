@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from jaxwhiten.commands.arguments import (
     add_tuned,
     check_sizes,
     encode,
+    encode_view,
     load_encoder,
     load_whitening,
     values_of,
@@ -208,7 +210,7 @@ def _like(args: argparse.Namespace) -> Report:
     Ids.of(ids, len(texts))
     if like.views is None:
         raise InputError(f"{args.like}: does not record its encoder, so texts cannot be encoded like its documents.")
-    vectors = view_for(like, like.views, "document")(texts)
+    vectors = encode_view(args, view_for(like, like.views, "document"), texts, code=like.fitted)
     return _save(args, build_index(vectors, like=like, documents=texts, ids=ids, metadata=metadata), skipped)
 
 
@@ -273,7 +275,8 @@ def _change(args: argparse.Namespace, how: str) -> Report:
             stored = "metadata: pass its columns with --keep" if metadata is None else "no metadata: omit --keep"
             raise InputError(f"{args.output}: the index stores {stored}.")
         change = Change(name, as_stored(ids, index), texts, encoding=index.encoding, metadata=metadata)
-        vectors = document_vectors(index, index.views, texts, change.ids, replace=args.update)
+        encoded = functools.partial(encode_view, args, code=index.fitted)
+        vectors = document_vectors(index, index.views, texts, change.ids, replace=args.update, encode=encoded)
         change = change._replace(vectors=vectors)
     index, count = change_folder(args.output, change, index=index)
     what = f"{counted(count, 'texts')} {done}{skipped}"

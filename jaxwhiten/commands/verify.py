@@ -19,7 +19,7 @@ from jaxwhiten.errors import (
     check_installed,
     turning,
 )
-from jaxwhiten.progress import counted
+from jaxwhiten.progress import counted, watched
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -49,9 +49,10 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
     if args.path:
         yield Report(f"     {'check':<34}{'max diff':>9}{'limit':>9}  what")
     found = []
-    for check in _of_paths(args.path, args.against is not None, texts) if args.path else _of_installation():
-        found.append(check)
-        yield Report(f"{_MARKS[check.ok]} {_line(check, wide=bool(args.path))}")
+    with watched():
+        for check in _of_paths(args.path, args.against is not None, texts) if args.path else _of_installation():
+            found.append(check)
+            yield Report(f"{_MARKS[check.ok]} {_line(check, wide=bool(args.path))}")
     wrong = [check for check in found if check.ok is False]
     yield Report("", {"ok": not wrong, "checks": [check._asdict() for check in found]})
     if wrong:

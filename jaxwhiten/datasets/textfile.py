@@ -26,7 +26,7 @@ from typing import Any
 
 from jaxwhiten import interrupts
 from jaxwhiten.errors import REASON, DataError, DataNotFoundError, turning
-from jaxwhiten.io import PathLike
+from jaxwhiten.io import PathLike, writing
 
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 MAX_LINE_BYTES = 16 << 20
@@ -228,7 +228,7 @@ def spooled_stream(stream: Any, name: str) -> Path:
     _SPOOLED.append(folder)
     interrupts.unfinished.add(folder.name)
     copy = Path(folder.name, name)
-    with open(copy, "wb") as file:
+    with writing(Path(tempfile.gettempdir())), open(copy, "wb") as file:
         shutil.copyfileobj(stream, file)
     return copy
 

@@ -606,7 +606,7 @@ class Encoder:
         if k is not None:
             params["n_components"] = k
         if params.get("n_components") is None and bytes is None:
-            raise InputError("Specify k, for fewer dimensions, or bytes, for codes.")
+            raise InputError("Specify `k`, for fewer dimensions, or `bytes`, for codes.")
         raw = self._with_view(self.view.with_head(self.head.unfitted()))
         fitted = fit(raw._moments_of(texts), bytes=bytes, **params)
         small = raw

@@ -8,8 +8,10 @@ from jaxwhiten.io.files import (
     check_file,
     check_folder,
     put_back,
+    reason,
     remove_stale,
     replaceable,
+    reserve,
     whole_folder,
     write_json,
     write_text,
@@ -32,8 +34,9 @@ from jaxwhiten.io.tensors import (
 
 __all__ = ["CHECKSUMS", "FORMAT_VERSION", "MANIFEST", "Files", "Identity", "PathLike", "atomic_path", "below"]
 __all__ += ["cache_dir", "check_file", "check_folder", "check_version", "content_key", "identity", "keep"]
-__all__ += ["load_tensors", "map_array", "put_back", "recall", "remove_stale", "replaceable", "save_array"]
+__all__ += ["load_tensors", "map_array", "put_back", "reason", "recall", "remove_stale", "replaceable", "reserve"]
 __all__ += [
+    "save_array",
     "save_tensors",
     "seal",
     "sha256_file",

@@ -292,11 +292,26 @@ def writing(path: Path, *blamed: type[Exception]) -> Iterator[None]:
         if not isinstance(error, (OutputError, *blamed)) and not _is_full_disk(error):
             raise
         cause = error.__cause__ or error  # an OutputError may name a file in `path`; its cause is reported
-        reason = getattr(cause, "strerror", None) or str(cause).partition("\n")[0][-200:]
+        temporary = path == Path(tempfile.gettempdir())
+        advice = "set TMPDIR to another folder" if temporary else "choose another location"
         raise OutputError(
-            f"{path}: could not be written ({reason}); existing files are intact. Free some space, or choose another"
-            " location."
+            f"{path}: could not be written ({reason(cause)}); existing files are intact. Free some space, or {advice}."
         ) from cause
+
+
+def reason(error: BaseException) -> str:
+    """Why a write failed, in the words of the system, which other libraries append to their own, or omit.
+
+    >>> reason(RuntimeError("write error in index.faiss: 5 != 9 (No space left on device)"))
+    'No space left on device'
+    """
+    text = str(error)
+    for words in map(os.strerror, _NO_ROOM):
+        if words in text:
+            return words
+    if type(error) is OSError and error.errno is None:  # NumPy's
+        return "the disk took only a part of it"
+    return getattr(error, "strerror", None) or " ".join(text.split())[:300]
 
 
 def _is_full_disk(error: Exception) -> bool:
@@ -304,6 +319,16 @@ def _is_full_disk(error: Exception) -> bool:
     if type(error) is OSError:
         return error.errno is None or error.errno in _NO_ROOM
     return type(error).__name__ == "SafetensorError"
+
+
+def reserve(file: typing.BinaryIO, size: int) -> None:
+    """Makes room for a file that will be memory-mapped: writing to a map on a full disk would end the process.
+
+    >>> with tempfile.TemporaryFile() as file:
+    ...     reserve(file, 100)
+    """
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
 
 
 def remove_stale(folder: PathLike, pattern: str = ".*.tmp") -> None:

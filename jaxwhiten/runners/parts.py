@@ -256,8 +256,10 @@ class Parts:
             if joined is None and getattr(vectors, "code", None) is not None:
                 return self._all_codes()
             if joined is None:
-                with tempfile.TemporaryFile(prefix="jaxwhiten-") as file:
-                    joined = np.memmap(file, vectors.dtype, "w+", shape=(total, vectors.shape[1]))
+                shape = (total, vectors.shape[1])
+                with io.writing(Path(tempfile.gettempdir())), tempfile.TemporaryFile(prefix="jaxwhiten-") as file:
+                    io.reserve(file, total * vectors[:1].nbytes)
+                    joined = np.memmap(file, vectors.dtype, "w+", shape=shape)
             joined[len(ids) : len(ids) + len(some)] = vectors
             ids += some
         return ids, joined

@@ -11,9 +11,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from jaxwhiten import progress
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import InputError, JaxwhitenError, install_command
-from jaxwhiten.io import cache_dir
+from jaxwhiten.io import cache_dir, writing
 from jaxwhiten.runtime.hardware import cores
 
 _REQUIRED = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
@@ -42,6 +43,7 @@ class Skipped(Exception):
 
 def finding(name: str, check: Callable[..., str | Measured], *args: Any) -> Finding:
     """Runs a check, which returns a description or figures; its exception becomes the result."""
+    progress.begin(f"checking {name}")
     try:
         found = check(*args)
     except Skipped as reason:
@@ -122,9 +124,10 @@ def _faiss() -> str:
 
 def _cache() -> str:
     folder = cache_dir()
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder) as file:
-        file.write(b"jaxwhiten")
+    with writing(folder, OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"jaxwhiten")
     sizes = collections.Counter[str]()
     for path in folder.rglob("*"):
         sizes[path.relative_to(folder).parts[0]] += path.stat().st_size if path.is_file() else 0

@@ -99,7 +99,7 @@ def evaluate(
     about = encoder.similarity_fn_name, encoder.space().record(), resamples, seed
     if isinstance(given, ScoredPairs):
         if sizes or ks or whitening or versus:
-            raise InputError("Vectors are compared unchanged: pass sentences to score bytes, k or versus.")
+            raise InputError("Vectors are compared unchanged: pass sentences to score `bytes`, `k` or `versus`.")
         forms: list[Form] = [(RAW, *_size(encoder), encoder.similarity_pairwise(given.first, given.second))]
         units = np.arange(len(given.gold))
         rows = _rows(forms, *_correlations(forms, given.gold, units, resamples, seed))
@@ -261,7 +261,9 @@ def _ways(
     own = encoder.head.whitening
     if own is not None:
         if ks or whitening:
-            raise InputError(f"{encoder.name}: already includes a whitening, scored unchanged: omit k and its options.")
+            raise InputError(
+                f"{encoder.name}: already includes a whitening, scored unchanged: omit `k` and its options."
+            )
         yield "whitened", encoder.without_code()
     moments = Moments(provenance=raw.encoding())
     if ks or sizes:

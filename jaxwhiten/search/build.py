@@ -107,7 +107,7 @@ def build_index(
     encoding = _encoding_of(vectors, encoding, judged=judged, codes=codes)
     stored = np.asarray(vectors) if isinstance(codes, Code) and getattr(vectors, "code", None) is codes else None
     if stored is not None and rescore is not None:
-        raise InputError("Codes alone cannot be rescored: omit rescore, or pass vectors.")
+        raise InputError("Codes alone cannot be rescored: omit `rescore`, or pass vectors.")
     vectors = check_vectors("document vectors", vectors) if stored is None else check_codes("codes", vectors)
     documents = texts_of(documents, vectors)
     rows = rows_of(metadata, vectors)

@@ -98,7 +98,7 @@ class Ids:
             kind = "strings" if self.strings else "integers"
             raise InputError(f"The IDs of this index are {kind}, got {wanted[0]!r:.80}.")
         if (there := next((id for id in wanted if id in self._row), None)) is not None:
-            raise InputError(f"Document {there!r:.80} is already in the index: use update to replace it.")
+            raise InputError(f"Document {there!r:.80} is already in the index: use `update` to replace it.")
         more = self.kept.plus(wanted) if isinstance(self.kept, Strings) else np.concatenate([self.array, _kept(wanted)])
         result = Ids(more, None)
         numbers = range(len(self.kept), len(self.kept) + n)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -164,11 +164,21 @@ def change_folder(
 
 
 def document_vectors(
-    index: Index, encoder: Encodes, texts: Sequence[str], ids: Any = None, *, replace: bool = False
+    index: Index,
+    encoder: Encodes,
+    texts: Sequence[str],
+    ids: Any = None,
+    *,
+    replace: bool = False,
+    encode: Callable[[View, Sequence[str]], np.ndarray] | None = None,
 ) -> Float[np.ndarray, "n d"]:
-    """The vectors that `add_text` adds; ids that do not fit the index raise an error before texts are encoded."""
+    """The vectors that `add_text` adds; ids that do not fit the index raise an error before texts are encoded.
+
+    `encode` computes the vectors with a view, such as from a cache.
+    """
     _ = index.table.rows(ids) if replace else index.table.plus(ids, len(texts))
-    return view_for(index, encoder, "document")(texts)
+    view = view_for(index, encoder, "document")
+    return encode(view, texts) if encode else view(texts)
 
 
 def view_for(index: Index, encoder: Encodes, role: str = "query") -> View:

@@ -40,7 +40,7 @@ class Log:
             with hidden("torch"):  # tensorboardX would import it if it is installed, and double the start-up time
                 summary_writer = optional("tensorboardX", "train", "Logging to TensorBoard").SummaryWriter
             optional("matplotlib", *_PLOTTING)  # an error now, not at the end of the run
-            path = Path(folder) / METRICS_FILE
+            self._path = path = Path(folder) / METRICS_FILE
             kept = [row for row in read_metrics(folder) if (row["step"] or 0) <= start]
             io.write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
             self._file = path.open("a", encoding="utf-8")
@@ -73,8 +73,9 @@ class Log:
         if self._file is None:
             return
         finite = {name: value if math.isfinite(value) else None for name, value in row.items()}
-        self._file.write(json.dumps(finite) + "\n")
-        self._file.flush()
+        with io.writing(self._path):
+            self._file.write(json.dumps(finite) + "\n")
+            self._file.flush()
         for name, value in row.items():
             if name != "step":
                 self._events.add_scalar(name, value, row["step"])
@@ -82,8 +83,19 @@ class Log:
     def close(self) -> None:
         self._bar.close()
         if self._file is not None:
-            self._file.close()
-            self._events.close()
+            with contextlib.suppress(OSError):  # of a full disk, which was reported
+                self._file.close()
+            self._close_events()
+
+    def _close_events(self) -> None:
+        """Ends TensorBoard's writer, which on a full disk would try again, and print a traceback, as Python ends."""
+        writer = self._events.file_writer.event_writer
+        for _ in range(2):
+            try:
+                return self._events.close()
+            except OSError:
+                writer.flush = lambda: None
+        writer.close = lambda: None
 
 
 def read_metrics(folder: io.PathLike) -> list[dict[str, int | float | None]]:

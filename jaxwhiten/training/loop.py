@@ -162,7 +162,8 @@ def _due(number: int, every: int) -> bool:
 def _memory_note(needed: int) -> str:
     free = free_memory()
     said = f"Memory may not suffice: a step with the longest texts needs about {needed / 1e9:.3g} GB, and"
-    said += f" {free / 1e9:.3g} GB are free. If it fails, use a smaller batch_size or max_length, accumulate, or remat."
+    said += f" {free / 1e9:.3g} GB are free. If it fails, use a smaller `batch_size` or `max_length`,"
+    said += " `accumulate`, or `remat`."
     return said if needed > _SAFE_SHARE * free else ""
 
 

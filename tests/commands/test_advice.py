@@ -5,10 +5,12 @@ import functools
 import re
 import shlex
 
+import numpy as np
 import pytest
 
-from jaxwhiten import Encoder
+from jaxwhiten import Encoder, SpectrumCode
 from jaxwhiten.commands import cli
+from jaxwhiten.commands.vectors import vector_writer
 from jaxwhiten.search import load_index
 from tests.commands.conftest import generated
 from tests.conftest import ROOT
@@ -59,10 +61,17 @@ def places(tmp_path_factory, tiny_model):
     (at / "pairs.tsv").write_text("".join(f"{texts[i]}\t{texts[i + 1]}\t{i}\n" for i in range(20)))
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
     encoder.save(at / "saved")
+    vectors = encoder.encode(texts)
     encoder.index(texts).save(at / "idx")
     assert load_index(at / "idx").size == 400
     files = {"texts": at / "texts.txt", "pairs": at / "pairs.tsv", "model": tiny_model, "saved": at / "saved"}
-    return {**files, "idx": at / "idx", "parts": at / "parts"}
+    encoder.whiten(texts, k=8).save(at / "whitened")
+    with vector_writer(str(at / "codes.npy"), 8, np.uint8, code := SpectrumCode(bytes=8).fit(vectors)) as write:
+        write(None, code.encode(vectors))
+    (at / "table.csv").write_text("id,text\na,one\nb,two\n")
+    encoder.index(["one"], ids=["a"]).save(at / "named")
+    made = {name: at / name for name in ("idx", "parts", "whitened", "named", "codes.npy", "table.csv")}
+    return files | {name.partition(".")[0]: path for name, path in made.items()}
 
 
 def test_every_command_in_a_message_is_known_here():
@@ -91,3 +100,28 @@ def options():
 def test_the_options_in_messages_are_there():
     named = {(path.name, text) for path, text in messages() if path.parent.name != "runtime"}
     assert [place for place in sorted(named) if not set(_FLAG.findall(place[1])) <= options()] == []
+
+
+def test_a_parameter_in_advice_is_marked():
+    """Else a command cannot show it as its flag. Words that are nouns of English are none."""
+    names = {name for command in cli.COMMANDS for name in cli.parser(command)[1].flags()} | {"use update"}
+    names -= {"columns", "data", "sentences", "texts", "vectors"}
+    advice = re.compile(
+        rf"\b(?:use|omit|pass|set|lower|specify) ({'|'.join(sorted(names))})\b(?![\w`=/.-])", re.IGNORECASE
+    )
+    library = {text for path, text in messages() if path.parent.name != "commands"}
+    assert {found[0] for text in library for found in advice.finditer(text)} == {"set tuned"}  # with its flag
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ("index {codes} --rescore float16 -o {out}", "omit --rescore"),
+        ("index {table} --add --id id -o {idx}", "omit --id"),
+        ("index {table} --add --column text -o {named}", "pass --id"),
+        ("index {table} --add --id id --column text -o {named}", "use --update"),
+    ],
+)
+def test_advice_is_in_the_words_of_the_command(run, places, tmp_path, words, advice):
+    done = run(*shlex.split(words.format(**places, out=tmp_path / "out")))
+    assert (done.code, advice in done.err) == (2, True), done.err

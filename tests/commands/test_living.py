@@ -1,14 +1,17 @@
 """`jaxwhiten index` on an index that lives: --id, --add, --update, --remove, and `search` from elsewhere."""
 
+import functools
 import json
 
 import pytest
 from filelock import FileLock
 
-from jaxwhiten import Encoder
+from jaxwhiten import Encoder, encoding
+from jaxwhiten.encoding import store
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.views import View
-from tests.commands.conftest import TEXTS
+from jaxwhiten.views.view import together
+from tests.commands.conftest import TEXTS, generated
 
 MODEL = ["--pooling", "mean", "--max-length", "32"]
 
@@ -72,7 +75,7 @@ def test_numbers_never_change_meaning(run, index, corpus, tiny_model, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("{docs} --add --id key", "Document 'doc-0' is already in the index: use update to replace it"),
+        ("{docs} --add --id key", "Document 'doc-0' is already in the index: use --update to replace it"),
         ("{docs} --add --column text", "have their own IDs: pass --id"),
         ("{docs} --update --column text", "specify the ID column with --id"),
         ("{docs} --update --id text --column key", "No document 'A man"),
@@ -113,9 +116,38 @@ def test_the_index_is_not_locked_while_texts_are_encoded(run, index, docs, monke
         return encode(self, texts, **how)
 
     monkeypatch.setattr(View, "__call__", unlocked)
-    done = run("index", docs, "--update", "--id", "key", "--column", "text", "-o", index)
+    done = run("index", docs, "--update", "--id", "key", "--column", "text", "--no-cache", "-o", index)
     assert done.code == 0, done.err
     assert len(seen) == 7
+
+
+@pytest.mark.parametrize("change", [(), ("--add",), ("--update", "--id", "key")])
+def test_what_was_encoded_before_an_interrupt_is_not_encoded_again(run, index, docs, tiny_model, monkeypatch, change):
+    table = docs.with_name("more.tsv")
+    texts = generated(7, seed=9)
+    table.write_text("key\ttext\n" + "".join(f"doc-{i}\t{text}\n" for i, text in enumerate(texts)))
+    words = ["--column", "text", *change, *([] if change else ["--model", tiny_model, *MODEL])]
+    if change == ("--add",):
+        index = index.with_name("numbered")
+        assert run("index", docs, "--column", "text", "-o", index, "--model", tiny_model, *MODEL).code == 0
+    seen, ends = [], [True]
+
+    def ending(views, texts, *how):
+        for block in together(views, texts, *how):
+            seen.append(len(next(iter(block.values()))))
+            yield block
+            if ends:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "together", ending)
+    monkeypatch.setattr(encoding, "EmbeddingStore", functools.partial(store.EmbeddingStore, shard_rows=4))
+    with pytest.raises(KeyboardInterrupt):
+        run("index", table, *words, "-o", index)
+    ends.clear()
+    done = run("index", table, *words, "-o", index)
+    assert (done.code, seen) == (0, [4, 3]), done.err
+    assert "note: resumed: 4 of 7 texts were encoded before" in done.err
+    assert run("search", index, texts[3], "--top", 1).out.split("\t")[2] == f"{texts[3]}\n"
 
 
 def test_the_model_is_found_from_another_directory(run, tiny_model, corpus, tmp_path, monkeypatch):

@@ -129,7 +129,7 @@ def test_the_index_of_a_small_encoder_is_that_of_its_codes(encoder, backend, how
 
 
 def test_what_cannot_be_shrunk_or_searched(encoder, tmp_path):
-    with pytest.raises(InputError, match="Specify k, for fewer dimensions, or bytes, for codes"):
+    with pytest.raises(InputError, match="Specify `k`, for fewer dimensions, or `bytes`, for codes"):
         encoder.shrink(TEXTS)
     with pytest.raises(InputError, match="bytes=4: expected at most 2, half a byte per dimension"):
         encoder.shrink(TEXTS, k=4, bytes=4)

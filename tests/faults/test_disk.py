@@ -1,9 +1,12 @@
 """Full and read-only disks, unreadable input, Ctrl-C: one line, an exit code, the old output intact, no litter."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +24,11 @@ from tests.runners import program
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = ["encode.npy", "encode.parquet", "encode.jsonl", "apply.npy", "fit", "moments", "index", "export"]
+BACKENDS = ["index.faiss-ivf", "index.faiss-hnsw", "index.jax", "index.add"]
+_FULL = re.compile(
+    r"error: (.*): could not be written \((No space left on device|the disk took only a part of it)\);"
+    r" existing files are intact\. Free some space, or (choose another location|set TMPDIR to another folder)\."
+)
 
 
 @pytest.fixture
@@ -35,15 +43,17 @@ def vectors(tmp_path):
 def words(what, output, corpus, tiny_model, whitening_file, vectors):
     """The command that writes `output`, and the path it is given."""
     of_model = ["--model", tiny_model, "--pooling", "mean", "--max-length", 32]
+    what, _, kind = what.partition(".")
+    how = ["--add"] if kind == "add" else [*of_model, "--backend", kind or "faiss-flat"]
     wide = vectors.with_name("wide.npy")
     return {
         "encode": ["encode", corpus, "-o", output, *of_model],
         "apply": ["apply", whitening_file, vectors, "-o", output],
         "fit": ["fit", wide, "-o", output],
         "moments": ["fit", wide, "--moments", output],
-        "index": ["index", corpus, "-o", output, "--no-cache", *of_model],
+        "index": ["index", corpus, "-o", output, "--no-cache", *how],
         "export": ["export", "--format", "sentence-transformers", "-o", output, *of_model],
-    }[what.partition(".")[0]]
+    }[what]
 
 
 def contents(folder):
@@ -63,22 +73,23 @@ def one_line(done, code):
     return errors[0]
 
 
-@pytest.mark.parametrize("what", OUTPUTS)
+@pytest.mark.parametrize("what", [*OUTPUTS, *BACKENDS])
 def test_a_full_disk(run, what, disk, corpus, tiny_model, whitening_file, vectors):
-    output = disk / ("index" if what == "index" else "folder" if what == "export" else what)
+    index = what.startswith("index")
+    output = disk / ("index" if index else "folder" if what == "export" else what)
     command = words(what, output, corpus, tiny_model, whitening_file, vectors)
-    if what == "index":
-        small = np.random.default_rng(0).normal(size=(20, 32)).astype(np.float32)
-        build_index(small, "faiss-flat").save(output)
+    if index:
+        encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+        encoder.index(generated(20)).save(output)
     elif what != "export":
         earlier(output, {"fit": "whitening", "moments": "moments"}.get(what, ""))
     fill(disk, 24 << 10)
     before = contents(disk)
     said = one_line(run(*command), 1)
-    assert str(disk) in said
+    assert _FULL.fullmatch(said)[1] == str(output)
     after = contents(disk)
     assert after == before
-    if what == "index":
+    if index:
         assert load_index(output).size == 20
 
 
@@ -89,6 +100,19 @@ def test_a_read_only_disk(run, what, disk, corpus, tiny_model, whitening_file, v
     said = one_line(run(*words(what, output, corpus, tiny_model, whitening_file, vectors)), 1)
     assert "Read-only file system" in said
     assert str(disk) in said
+
+
+def test_a_full_folder_for_temporary_files(run, disk, tiny_model, corpus, tmp_path, monkeypatch):
+    """Memory-mapped vectors of a corpus, and what a pipe sends; a write to a map would end the process."""
+    of_model = ["--model", tiny_model, "--pooling", "mean", "--max-length", 32]
+    assert run("embed", corpus, "-o", tmp_path / "parts", *of_model).code == 0
+    rows = "text\tid\n" + "".join(f"{text}\t{text}\n" for text in generated(900))
+    fill(disk, 24 << 10)
+    monkeypatch.setattr(tempfile, "tempdir", str(disk))
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(rows.encode())))
+    of_pipe = ["encode", "-", "--format", "tsv", "--column", "text", "-o", tmp_path / "x.npy", *of_model]
+    for command in (["index", tmp_path / "parts", "-o", tmp_path / "idx"], of_pipe):
+        assert _FULL.fullmatch(one_line(run(*command), 1)).groups()[::2] == (str(disk), "set TMPDIR to another folder")
 
 
 def test_a_full_cache(run, disk, corpus, tiny_model, tmp_path, monkeypatch):
@@ -182,7 +206,8 @@ def test_stdout_on_a_full_disk(tiny_model, corpus, tmp_path):
         said = process.communicate(timeout=120)[1].decode()
     assert process.returncode == 1, said
     assert [line for line in said.splitlines() if not line.startswith("warning")] == [
-        "error: [Errno 28] No space left on device"
+        "error: the output: could not be written (No space left on device); existing files are intact. Free some space,"
+        " or choose another location."
     ]
 
 

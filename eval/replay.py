@@ -1,0 +1,202 @@
+"""Runs the program behind a claim of docs/evidence again, with its recorded settings, and says whether the claim holds.
+
+    python -m eval.replay --list
+    python -m eval.replay demo-untuned
+    python -m eval.replay tasks/tiny-mrpc --config.data_dir=DATA
+
+A claim is a run of docs/runs, by its name there; --list shows each with the seconds that it took and its pages. Folders
+and files of the machine are not recorded: further words, such as `--config.dataset=FOLDER`, name them. The results are
+in runs/replay/NAME.
+
+Every figure but times and memory is compared with the recorded one. The claim holds if none is further off than 0.2
+points, where 100 points are a perfect score, or than --points. An end of an interval may be off by a tenth of its
+width, because resamples are drawn, and a size in bytes by 1%.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from configs import launch
+from eval.common import say
+from jaxwhiten import io
+from jaxwhiten.errors import FormatError, JaxwhitenError, unknown_name
+
+KEPT, MADE = Path("docs/runs"), Path("runs/replay")
+POINTS = 0.2
+# Of the machine, its load, and the names of folders.
+_OF_MACHINE = re.compile(r"(seconds|_ms|_us|^ms|memory_gib|rss_gb|megabytes)$|per_second$|^(model|new|further)$")
+_ENDS = ("low", "high")
+_TABLE = re.compile(r"<!-- table ([^>]+?) -->")
+_NAME = re.compile(r"`([\w*/{},-]+)`")
+_FRACTION = re.compile(r"_at_\d+$|^(distortion|bound|old_recall|embedded)$")
+
+
+class Recorded(NamedTuple):
+    """What a run recorded: the program, its settings, the seconds it took, its rows, and versions of packages."""
+
+    program: str
+    settings: dict[str, Any]
+    seconds: float | None
+    rows: list[dict[str, Any]]
+    versions: dict[str, str]
+
+
+class Difference(NamedTuple):
+    """A value that is there twice: its place, both values, by how many points they differ, and how many are allowed."""
+
+    place: str
+    before: Any
+    now: Any
+    points: float
+    allowed: float = 0.0  # if it is more than for all figures
+
+
+def recorded(folder: Path) -> Recorded | None:
+    """What a run recorded, which is in a folder or in a file of this name; None if no program with settings made it."""
+    lines = folder / "run.jsonl"
+    lines = lines if lines.is_file() else folder.with_name(f"{folder.name}.jsonl")
+    if lines.is_file():
+        header, *rows = (json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines())
+    elif (folder / "run.json").is_file():
+        header, rows = (
+            json.loads((folder / name).read_text(encoding="utf-8")) for name in ("run.json", "results.json")
+        )
+    else:
+        return None
+    settings = header.get("arguments") or header.get("config")
+    if not settings or not header["program"].startswith("eval."):
+        return None
+    return Recorded(header["program"], settings, header.get("seconds"), rows, header.get("versions", {}))
+
+
+def claims() -> dict[str, Recorded]:
+    """The runs that can be replayed, by name; the shortest first."""
+    folders = {path.parent if path.name == "run.json" else path.with_suffix("") for path in KEPT.rglob("*.json*")}
+    runs = {folder.relative_to(KEPT).as_posix(): recorded(folder) for folder in sorted(folders)}
+    there = {name: run for name, run in runs.items() if run is not None}
+    return dict(sorted(there.items(), key=lambda item: item[1].seconds or 0.0))
+
+
+def pages(names: list[str]) -> dict[str, list[str]]:
+    """The pages that show a table of a run, and those of docs/evidence that name it, by the run's name."""
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for page in [Path("README.md"), *sorted(Path("docs").rglob("*.md"))]:
+        text = page.read_text(encoding="utf-8")
+        words = [place.split()[0] for places in _TABLE.findall(text) for place in places.split(" + ")]
+        words += _NAME.findall(text) if page.parent.name == "evidence" else []
+        shown = {name for word in words for one in _expanded(word) for name in fnmatch.filter(names, one)}
+        for name in shown:
+            found[name].append(str(page))
+    return found
+
+
+def _expanded(pattern: str) -> list[str]:
+    """The names that a name with `{A,B}` stands for."""
+    if not (braces := re.search(r"{([^{}]*)}", pattern)):
+        return [pattern]
+    parts = (pattern[: braces.start()] + word + pattern[braces.end() :] for word in braces[1].split(","))
+    return [name for part in parts for name in _expanded(part)]
+
+
+def replay(name: str, run: Recorded, words: list[str], out: Path) -> Recorded:
+    """Runs the program of a run again, with further words; the new run, whose results are in `out`."""
+    settings = run.settings | {"out": str(out)}
+    out.mkdir(parents=True, exist_ok=True)
+    config = out / "config.py"
+    io.write_text(config, f"from ml_collections import ConfigDict\n\nget_config = lambda: ConfigDict({settings!r})\n")
+    command = [sys.executable, "-m", run.program, "--config", str(config), *words]
+    say(f"{name}: " + " ".join(["python", *command[1:]]))
+    done = subprocess.run(command, check=False)
+    if done.returncode:
+        raise JaxwhitenError(f"{name}: the program ended with exit code {done.returncode}.")
+    again = recorded(out)
+    if again is None:
+        raise FormatError(f"{out}: contains no results.")
+    return again
+
+
+def differences(before: Recorded, now: Recorded) -> Iterator[Difference]:
+    """Every figure of a run, compared with the same of another."""
+    if len(before.rows) != len(now.rows):
+        raise FormatError(f"Expected {len(before.rows)} rows, got {len(now.rows)}.")
+    for number, rows in enumerate(zip(before.rows, now.rows, strict=True)):
+        yield from _compared(*rows, f"row {number}", "")
+
+
+def _compared(before: Any, now: Any, place: str, key: str) -> Iterator[Difference]:
+    if _OF_MACHINE.search(key):
+        return
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        ends = [before.get(end) for end in _ENDS]
+        width = ends[1] - ends[0] if None not in ends else 0.0
+        for inner in {**before, **now}:
+            for found in _compared(before.get(inner), now.get(inner), f"{place}.{inner}", inner):
+                yield found._replace(allowed=width / 10) if inner in _ENDS else found
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        for number, pair in enumerate(zip(before, now, strict=True)):
+            yield from _compared(*pair, f"{place}[{number}]", key)
+    elif key.endswith("bytes") and isinstance(before, int) and isinstance(now, int):
+        yield Difference(place, before, now, 0.0 if abs(now - before) <= before / 100 else math.inf)
+    elif isinstance(before, float) and isinstance(now, int | float):
+        yield Difference(place, before, now, abs(now - before) * (100.0 if _FRACTION.search(key) else 1.0))
+    else:
+        yield Difference(place, before, now, 0.0 if before == now else math.inf)
+
+
+def listed() -> str:
+    """A line for each claim."""
+    runs = claims()
+    shown = pages(list(runs))
+    lines = [f"{'run':<36}{'seconds':>8}  {'program':<15} pages"]
+    for name, run in runs.items():
+        seconds = "" if run.seconds is None else f"{run.seconds:,.0f}"
+        lines.append(f"{name:<36}{seconds:>8}  {run.program:<15} {', '.join(shown[name])}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(usage="python -m eval.replay [--list] [RUN] [--points P] [--config.KEY=VALUE ...]")
+    parser.add_argument("run", nargs="?")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--points", type=float, default=POINTS)
+    args, words = parser.parse_known_args()
+    if args.list or args.run is None:
+        print(listed())
+        return
+    runs = claims()
+    if args.run not in runs:
+        raise unknown_name("run", args.run, runs)
+    before = runs[args.run]
+    now = replay(args.run, before, words, MADE / args.run)
+    found = list(differences(before, now))
+    off = [each for each in found if each.points > max(args.points, each.allowed)]
+    for each in off[:20]:
+        far = f", {each.points:.2f} points" if math.isfinite(each.points) else ""
+        print(f"{each.place}: recorded {each.before}, now {each.now}{far}")
+    if off:
+        versions = [(name, old, now.versions.get(name)) for name, old in before.versions.items()]
+        changed = [f"{name} {old}, now {new}" for name, old, new in versions if old != new]
+        because = f" Recorded with {'; '.join(changed)}." if changed else ""
+        raise JaxwhitenError(
+            f"{args.run}: does not hold: {len(off)} of {len(found)} values differ by more than {args.points:g} points."
+            + because
+        )
+    figures = [each for each in found if isinstance(each.before, float) and not each.allowed]
+    most = max(each.points for each in figures)
+    print(
+        f"{args.run}: holds: {len(found)} values, no figure more than {most:.3f} points off ({args.points:g} allowed)"
+    )
+
+
+if __name__ == "__main__":
+    launch.run_without_config(main)
