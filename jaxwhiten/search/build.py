@@ -155,6 +155,7 @@ def _build_like(
     if like.codes is not None and "coordinates" not in like.codes:
         raise InputError("`like` contains codes of version 0.1: build a new index of its documents first.")
     like.check_documents(vectors, encoding)
+    like.check_kept(documents=documents, metadata=metadata)
     vectors = check_vectors("document vectors", vectors, like.input_dimension)
     documents = texts_of(documents, vectors)
     rows = rows_of(metadata, vectors)

@@ -295,8 +295,8 @@ def joined(folders: Sequence[Path], headers: Sequence[Header]) -> Header:
             raise MismatchError(f"{folders[0]} and {folder} are of different encoders ({', '.join(unlike)}).")
         if (part := _unlike(first, header)) is not None:
             raise MismatchError(
-                f"{folders[0]} and {folder} differ in {part}: only indexes with the same code, which was fitted"
-                " before, and the same inverted lists can be searched as one."
+                f"{folders[0]} and {folder} differ in {part}: only indexes that keep the same of each document, by the"
+                " same code and inverted lists, can be searched as one."
             )
     if any(not header.own_ids and (header.next_id is not None or header.removed is not None) for header in headers):
         raise MismatchError("Documents were removed from an index that numbers them: build these indexes with IDs.")
@@ -310,8 +310,10 @@ def _unlike(one: Header, other: Header) -> str | None:
         entries = [header.files.get(name) for header in (one, other)]
         if None in entries or len({entry["sha256"] for entry in entries if entry}) > 1:
             return name
-    same = [{*header.files} & _OF_IDS for header in (one, other)]
-    return None if same[0] == same[1] else "IDs"
+    for names, what in ((_OF_IDS, "IDs"), ({DOCUMENTS}, "texts"), ({METADATA}, "metadata")):
+        if names & {*one.files} != names & {*other.files}:
+            return what
+    return None
 
 
 class Tail(NamedTuple):

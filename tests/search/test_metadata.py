@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from jaxwhiten.errors import FormatError, InputError
+from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.search import Hit, build_index, load_index, saved
 from jaxwhiten.search.text import Change
 
@@ -52,7 +52,7 @@ def test_shards_have_it_all_or_none(tmp_path):
     build_index(VECTORS[:4], ids=list("wxyz")).save(tmp_path / "c")
     both = check(load_index([tmp_path / "a", tmp_path / "b"]))
     assert both.metadata[59] == ROWS[59]
-    with pytest.raises(FormatError, match="is missing from a part"):
+    with pytest.raises(MismatchError, match="differ in metadata"):
         load_index([tmp_path / "a", tmp_path / "c"])
 
 

@@ -220,7 +220,7 @@ def test_like_sets_what_an_index_stores(tmp_path):
         with pytest.raises(InputError, match="`like` sets"):
             build_index(VECTORS[9:], like=like, **options)
     with pytest.raises(InputError, match="3 dimensions; the index expects 16"):
-        build_index(VECTORS[9:, :3], like=like)
+        build_index(VECTORS[9:20, :3], like=like, documents=list("abcdefghijk"))
 
 
 def test_lines_are_read_one_by_one(tmp_path):
