@@ -57,6 +57,11 @@ class VectorSpace:
         known: dict[str, Any] = {name: (record or {}).get(name) for name in cls.__dataclass_fields__}
         return cls(**{name: value for name, value in known.items() if isinstance(value, _TYPES.get(name, str))})
 
+    @property
+    def is_pooled(self) -> bool:
+        """Whether vectors are known to be pooled and nothing else, such as whitened."""
+        return self.pooling is not None and not self.pooling.startswith("auto")
+
     def record(self) -> dict[str, Any]:
         """The known fields, JSON-representable."""
         return {name: value for name, value in vars(self).items() if value is not None}

@@ -26,7 +26,7 @@ from jaxwhiten.codes.gaussian import nearest_on_cores
 from jaxwhiten.errors import InputError, MismatchError, check_name, optional
 from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.shapes import Bool, Float, Float32, Int, Integer, UInt8
-from jaxwhiten.space import check_origin, origin_of
+from jaxwhiten.space import Record, VectorSpace, check_origin, origin_of
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator
@@ -263,6 +263,13 @@ class Code(Estimator):
         """Adds rows to those of the fit; a decomposition is postponed to its first use."""
         return self._fit_rows(X, more=True)
 
+    def rows(self, X: Any, caller: str | None = None) -> np.ndarray:
+        matrix = super().rows(X, caller)
+        origin = origin_of(X)
+        if origin is not None and self.provenance.get("whitening") is not None:
+            check_pooled(self, origin.space())
+        return matrix
+
     def _apply(self, X: np.ndarray) -> np.ndarray:
         return self._represented(self._quantized(X))
 
@@ -422,6 +429,14 @@ def check_whitened(code: Code, whitening: Any) -> None:
             f" {'none' if whitening is None else 'another one'}: add that whitening before the code, or fit the code on"
             " moments of these vectors."
         )
+
+
+def check_pooled(code: Code, space: Record) -> None:
+    """`check_whitened` for vectors of this space, which are taken as they are: it may be known that they are not
+    whitened.
+    """
+    if VectorSpace.of(space).is_pooled:
+        check_whitened(code, None)
 
 
 def make_code(name: str, **params: Any) -> Any:

@@ -175,7 +175,10 @@ def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     from jaxwhiten.runners import Parts
     from jaxwhiten.search import build_index
 
-    parts, (whitening, codes) = Parts(args.input), _fitted(args)
+    if args.model != DEFAULT_MODEL:
+        raise InputError(f"{args.input}: contains vectors already: omit --model, and pass its code with --whitening.")
+    parts = Parts(args.input)
+    whitening, codes = _fitted(args)
     if args.whiten:
         whitening = _whitening(parts.moments(), args)
     ids, vectors = parts.all()

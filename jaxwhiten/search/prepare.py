@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxwhiten.arrays import as_matrix, blocks, work_dtype
 from jaxwhiten.coded import CodedArray, as_floats
-from jaxwhiten.codes import Code, Quantiser, SpectrumCode, check_whitened, make_code
+from jaxwhiten.codes import Code, Quantiser, SpectrumCode, check_pooled, check_whitened, make_code
 from jaxwhiten.codes.fit import fit, is_whitened_first
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.io import load_tensors, save_tensors
@@ -180,7 +180,9 @@ def choose(
         if codes.n_features_in_ != prepare.outputs:
             what = "vectors" if whitening is None else "whitened vectors"
             raise InputError(f"The code is of {codes.n_features_in_} dimensions; the {what} have {prepare.outputs}.")
-        if whitening is not None:  # otherwise the vectors may be whitened already
+        if whitening is None:  # the vectors may be whitened already
+            check_pooled(codes, encoding)
+        else:
             check_whitened(codes, whitening)
         coding = Coding(prepare, codes.quantiser(), codes if whitening is None else whitening)
     elif codes == SpectrumCode.name:

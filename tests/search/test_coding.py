@@ -200,3 +200,18 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
     index.save(tmp_path)
     with pytest.raises(FormatError, match="codes is uint8 of shape"):
         load_index(tmp_path)
+
+
+def test_a_code_of_whitened_vectors_takes_no_vectors_that_are_only_pooled(tiny_model):
+    tiny = Encoder.from_pretrained(tiny_model, pooling="mean")
+    raw = tiny.encode([f"sentence {number}" for number in range(300)])
+    whitening = Whitening().fit(raw)
+    code = SpectrumCode(bytes=8).fit(whitening)
+    whitened = tiny.with_whitening(whitening).encode(["a", "b"])
+    for vectors, encoding in ((raw, None), (np.asarray(raw), tiny.encoding())):
+        with pytest.raises(MismatchError, match="these are of none"):
+            build_index(vectors, codes=code, encoding=encoding)
+    with pytest.raises(MismatchError, match="these are of none"):
+        code.encode(raw)
+    assert code.encode(whitened).shape == code.encode(whitening.transform(raw[:2])).shape == (2, 8)
+    assert build_index(whitened, codes=code).size == build_index(raw[:2], codes=code, whitening=whitening).size == 2
