@@ -204,7 +204,7 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
 
 def test_a_code_of_whitened_vectors_takes_no_vectors_that_are_only_pooled(tiny_model):
     tiny = Encoder.from_pretrained(tiny_model, pooling="mean")
-    raw = tiny.encode([f"sentence {number}" for number in range(300)])
+    raw = tiny.encode([f"sentence {number}" for number in range(400)])
     whitening = Whitening().fit(raw)
     code = SpectrumCode(bytes=8).fit(whitening)
     whitened = tiny.with_whitening(whitening).encode(["a", "b"])
