@@ -40,6 +40,7 @@ from jaxwhiten.errors import FormatError
 from jaxwhiten.runtime import hardware
 
 FORMAT = 3
+ROOT = Path(jaxwhiten.__file__).parents[1]
 MADE, KEPT = Path("runs"), Path("docs/runs")
 FILE, FIGURES = "run.jsonl", "figures.safetensors"
 SOURCES = ("jaxwhiten", "train", "eval", "configs", "benchmarks")
@@ -198,9 +199,8 @@ def source() -> dict[str, Any]:
 
 def git(*words: str) -> str | None:
     """What git says in this repository; None if it fails."""
-    root = Path(jaxwhiten.__file__).parents[1]
     try:
-        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()
