@@ -158,7 +158,7 @@ def header(program: str, arguments: Mapping[str, Any], **more: Any) -> Record:
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         versions=Record(versions()),
         machine=Record(machine()),
-        data=Record(checksums(sys.orig_argv)),
+        data=Record(checksums(sys.orig_argv[1:])),
         **{"complete": False, **_records(more)},
     )
 

@@ -255,13 +255,7 @@ def _data(run: Run) -> str:
     return "\n".join([*met, *(f"another text for one id, the first was kept: {text}" for text in data.conflicts)])
 
 
-TABLES = {
-    "quality_table": quality_table,
-    "encoder_table": encoder_table,
-    "cost_table": cost_table,
-    "rerank_table": rerank_table,
-    "published_table": published_table,
-}
+TABLES = {of.__name__: of for of in (quality_table, encoder_table, cost_table, rerank_table, published_table)}
 VIEWS = views.Views(
     {"Quality": quality_table, "Re-ranking": rerank_table, "Time and memory": cost_table, "Published": published_table},
     PLOTS,

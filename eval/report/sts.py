@@ -243,15 +243,18 @@ def _table(rows: Sequence[Record], figures: Columns, caption: str) -> Table:
 
 
 TABLES = {
-    "sts_table": sts_table,
-    "average_table": average_table,
-    "difference_table": difference_table,
-    "words_table": words_table,
-    "geometry_table": geometry_table,
-    "ranking_table": ranking_table,
-    "cost_table": cost_table,
-    "published_table": published_table,
-    "interval_table": interval_table,
+    of.__name__: of
+    for of in (
+        sts_table,
+        average_table,
+        difference_table,
+        words_table,
+        geometry_table,
+        ranking_table,
+        cost_table,
+        published_table,
+        interval_table,
+    )
 }
 VIEWS = views.Views(
     {
