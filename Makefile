@@ -189,7 +189,7 @@ codes: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/codes.md; need
 ENCODER ?= sentence-transformers/all-MiniLM-L6-v2
 beir: $(call stamp,cpu-data-eval) $(WEIGHTS_STAMP) ## Every BEIR folder below a folder, and the means: make beir DIR=FOLDER ENCODER=MODEL
 	@test -d "$(DIR)" || { echo "DIR has to name a folder of BEIR folders"; exit 2; }
-	@$(BIN)/python -m eval.beir "$(DIR)" --model "$(ENCODER)" -o runs/beir.json
+	@$(BIN)/python -m eval.beir "$(DIR)" --model "$(ENCODER)" -o runs/beir.jsonl
 
 UPGRADES = jaxwhiten-tiny first_last_avg,jaxwhiten-tiny first_last_avg whitened,sentence-transformers/all-MiniLM-L6-v2 mean
 upgrade: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/upgrade.md; needs the data folder, and isotrieve for its rows
