@@ -138,35 +138,6 @@ def _lost(row: Record) -> str:
     return "" if row.distortion is None else f"{100 * row.distortion:.1f}/{100 * (row.bound or 0.0):.1f}"
 
 
-def gains_table(*runs: Run) -> Table:
-    """What the spectrum code keeps more than `scalar`, as means over the tasks, in points.
-
-    The ends of the intervals are means of the tasks' ends, as if all tasks erred together: wide enough for any tasks.
-    """
-    found: dict[str, dict[int, list[Record]]] = {}
-    for run in runs:
-        for row in run.rows:
-            if row.code == "scalar" and row.versus_spectrum and row.whitening == "documents":
-                found.setdefault(run.header.model, {}).setdefault(row.bytes, []).append(row.versus_spectrum)
-    sizes = sorted({size for of in found.values() for size in of})
-    cells = [
-        [
-            model.rpartition("/")[2],
-            f"{max(map(len, of.values()))}",
-            *(
-                f"{-_of(e, 'value'):+.2f} ({-_of(e, 'high'):+.2f} to {-_of(e, 'low'):+.2f})"
-                for _, e in sorted(of.items())
-            ),
-        ]
-        for model, of in found.items()
-    ]
-    return Table(["encoder", "tasks", *(f"{size} B" for size in sizes)], cells, 1, "Points more than scalar levels.")
-
-
-def _of(estimates: Sequence[Record], end: str) -> float:
-    return fmean(estimate[end] for estimate in estimates)
-
-
 GAMMAS = (None, 0.0, 0.25, 0.5, 1.0)  # of the whitening before a code; None: unchanged vectors
 RULE = "rule"
 
@@ -218,6 +189,5 @@ TABLES: dict[str, Callable[..., Table]] = {
     "tasks_table": tasks_table,
     "rivals_table": rivals_table,
     "outside_table": functools.partial(rivals_table, fit="outside"),
-    "gains_table": gains_table,
     "regret_table": regret_table,
 }

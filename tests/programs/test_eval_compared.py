@@ -112,14 +112,3 @@ def test_rivals_stand_at_their_size_beside_the_spectrum_code(run):
     later = Run(made.header, [raw, rows[1].but(versus_raw=near), rows[2]])
     near_both = "-0.20±0.25 0.900<br>-0.20±0.25 0.900"
     assert compared.rivals_table(made, later).rows[0][3:] == [near_both, "-0.40↓ 0.900<br>–"]
-
-
-def test_what_the_spectrum_code_gains_on_scalar_levels_is_a_mean_over_tasks(run):
-    raw, row = run.rows[0], run.rows[1].but(code="scalar")
-    both = [
-        Run(run.header, [raw, row.but(bytes=4, versus_spectrum=lost)])
-        for lost in (estimate(-1.0, -1.5, -0.5), estimate(-0.2, -0.6, 0.2))
-    ]
-    table = compared.gains_table(*both)
-    assert table.columns[2:] == ["4 B"]
-    assert [cells[1:] for cells in table.rows] == [["2", "+0.60 (+0.15 to +1.05)"]]
