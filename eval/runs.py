@@ -149,7 +149,7 @@ def _records(value: Any) -> Any:
 
 def header(program: str, arguments: Mapping[str, Any], **more: Any) -> Record:
     """The header of a run that begins now; `more` is what the program's tables need."""
-    return Record(
+    found = Record(
         format=FORMAT,
         program=program,
         command=command(program, arguments),
@@ -159,8 +159,9 @@ def header(program: str, arguments: Mapping[str, Any], **more: Any) -> Record:
         versions=Record(versions()),
         machine=Record(machine()),
         data=Record(checksums(sys.orig_argv[1:])),
-        **{"complete": False, **_records(more)},
+        complete=False,
     )
+    return found.but(**_records(more))
 
 
 def command(program: str, arguments: Mapping[str, Any]) -> str:

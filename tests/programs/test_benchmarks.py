@@ -147,6 +147,7 @@ def test_a_command_can_be_typed_on_another_machine(monkeypatch, tmp_path):
     assert runs.command("benchmarks.encode", {}) == f"python -m benchmarks.encode {shown}"
     assert list(runs.checksums(runs.sys.orig_argv)) == ["pairs.tsv"]
     assert runs.command("eval.sts", {"ks": "0,8", "out": ""}) == "python -m eval.sts --config.ks=0,8"
+    assert runs.header("benchmarks.encode", {}, command="in parts", complete=True).command == "in parts"
 
 
 def test_memory_is_drawn_against_rows_and_repeated_rows_apart(tmp_path, monkeypatch):
