@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import math
 import re
 import sys
 from collections.abc import Iterator
@@ -84,15 +85,23 @@ def changed(commit: str) -> frozenset[str] | None:
     return frozenset(part[1] if part[0] == LIBRARY else ".".join(part) for part in parts if len(part) > 1)
 
 
-def since(header: Record) -> str:
-    """What of a run has changed since its commit, in words; empty if nothing has."""
+def since(header: Record) -> tuple[float, str]:
+    """How many commits have changed what a run measures, and that in words; empty if nothing has changed."""
     commit = header.commit or header.get("committed")
     if header.program is None or file_of(header.program) is None:
-        return "its program is not here"
+        return math.inf, "its program is not here"
     found = changed(commit) if commit else None
     if found is None:
-        return "its commit is not here"
-    return ", ".join(sorted(found & {header.program, *rooms(header.program)}))
+        return math.inf, "its commit is not here"
+    parts = tuple(sorted(found & {header.program, *rooms(header.program)}))
+    return commits(commit, parts), ", ".join(parts)
+
+
+@functools.cache
+def commits(commit: str, parts: tuple[str, ...]) -> int:
+    """The number of commits since one that changed some programs and rooms."""
+    paths = [str(file_of(part)) if "." in part else f"{LIBRARY}/{part}" for part in parts]
+    return int(runs.git("rev-list", "--count", f"{commit}..HEAD", "--", *paths) or 0) if parts else 0
 
 
 def cited() -> dict[str, list[str]]:
@@ -122,19 +131,20 @@ def cited() -> dict[str, list[str]]:
 
 
 def report() -> Iterator[str]:
-    """A line for each stale run and for each that nothing cites; the last line counts them."""
-    pages, stale, alone = cited(), 0, []
+    """A line for each stale run, the oldest first, and for each that nothing cites; the last line counts them."""
+    pages, stale = cited(), []
     for name, where in pages.items():
         header = runs.Run.load(runs.KEPT / f"{name}.jsonl").header
-        if what := since(header):
-            stale += 1
-            commit = (header.commit or header.get("committed") or "unknown")[:8]
-            how = "" if header.commit else ", committed"
-            yield f"{name} ({header.program}, {commit}{how}): {what}; {', '.join(where) or 'cited nowhere'}"
-        if not where:
-            alone.append(name)
+        count, what = since(header)
+        if what:
+            commit = (header.commit or header.get("committed") or "unknown")[:8] + ", committed" * (not header.commit)
+            much = f"{count:,.0f} commits to " if math.isfinite(count) else ""
+            line = f"{name} ({header.program}, {commit}): {much}{what}; {', '.join(where) or 'cited nowhere'}"
+            stale.append((-count, line))
+    alone = [name for name, where in pages.items() if not where]
+    yield from (line for _, line in sorted(stale))
     yield from (f"cited nowhere: {name}" for name in alone)
-    yield f"{stale} of {len(pages)} runs are older than what they measure; {len(alone)} are cited nowhere."
+    yield f"{len(stale)} of {len(pages)} runs are older than what they measure; {len(alone)} are cited nowhere."
 
 
 def main() -> None:

@@ -21,10 +21,16 @@ def kept(tmp_path, monkeypatch):
     for name, (program, commit) in commits.items():
         Run(Record(format=FORMAT, program=program, **commit)).save(runs.KEPT / f"{name}.jsonl")
     changes = {"old": "jaxwhiten/whitening/moments.py\nbenchmarks/encode.py\nconfigs/sts.py", "new": "", "gone": None}
-    monkeypatch.setattr(runs, "git", lambda *words: changes[words[2]])
-    stale.changed.cache_clear()
+
+    def git(*words):
+        return "3" if words[0] == "rev-list" else changes[words[2]]
+
+    monkeypatch.setattr(runs, "git", git)
+    for cached in (stale.changed, stale.commits):
+        cached.cache_clear()
     yield tmp_path
-    stale.changed.cache_clear()
+    for cached in (stale.changed, stale.commits):
+        cached.cache_clear()
 
 
 def test_what_changed_since_a_run_and_who_cites_it(kept):
@@ -33,10 +39,10 @@ def test_what_changed_since_a_run_and_who_cites_it(kept):
     (kept / "docs/evidence/speed.md").write_text("`docs/runs/one.jsonl` has all; `encode`, and the run `other`.\n")
     *lines, last = stale.report()
     assert lines == [
-        "benchmarks/encode (benchmarks.encode, old): benchmarks.encode; docs/evidence/speed.md",
         "by-hand (None, old): its program is not here; cited nowhere",
         "lost (eval.sts, gone): its commit is not here; README.md",
-        "seeds-0 (eval.sts, old, committed): whitening; README.md",
+        "benchmarks/encode (benchmarks.encode, old): 3 commits to benchmarks.encode; docs/evidence/speed.md",
+        "seeds-0 (eval.sts, old, committed): 3 commits to whitening; README.md",
         "cited nowhere: by-hand",
     ]
     assert last == "4 of 6 runs are older than what they measure; 1 are cited nowhere."
