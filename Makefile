@@ -73,7 +73,7 @@ BENCH_STAMP := $(call stamp,cpu-data-train-test-parity-bench-serve)
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
 .PHONY: help demo test test-all bench-ready ci-extras wheel lint mutation types docs bench bench-smoke reproduce \
-  miniature accelerator aot aot-here codes beir regret upgrade unsupervised distil adapters rerank tables owner clean
+  miniature accelerator aot aot-here codes beir regret upgrade unsupervised distil adapters rerank tables stale owner clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -189,7 +189,7 @@ codes: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/codes.md; need
 ENCODER ?= sentence-transformers/all-MiniLM-L6-v2
 beir: $(call stamp,cpu-data-eval) $(WEIGHTS_STAMP) ## Every BEIR folder below a folder, and the means: make beir DIR=FOLDER ENCODER=MODEL
 	@test -d "$(DIR)" || { echo "DIR has to name a folder of BEIR folders"; exit 2; }
-	@$(BIN)/python -m eval.beir "$(DIR)" --model "$(ENCODER)" -o runs/beir.json
+	@$(BIN)/python -m eval.beir "$(DIR)" --model "$(ENCODER)" -o runs/beir.jsonl
 
 UPGRADES = jaxwhiten-tiny first_last_avg,jaxwhiten-tiny first_last_avg whitened,sentence-transformers/all-MiniLM-L6-v2 mean
 upgrade: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/upgrade.md; needs the data folder, and isotrieve for its rows
@@ -270,9 +270,12 @@ rerank: $(call stamp,cpu-data-train) ## Re-ranking by a small cross-encoder, for
 	  done; \
 	done
 
-tables: $(call stamp,cpu-eval) ## The tables and plots of the runs in runs/ into README and docs
+tables: $(TEST_STAMP) ## The tables and plots of the runs in runs/ into README and docs
 	@$(BIN)/python -m eval.tables README.md docs/*.md docs/*/*.md
 	@$(BIN)/python -m eval.images
+
+stale: $(TEST_STAMP) ## Runs that are older than what they measure, and the documents that cite them
+	@$(BIN)/python -m eval.stale
 
 owner: ## Put the account of the repository into every link: make owner OWNER=NAME
 	@test -n "$(OWNER)" || { echo "make owner OWNER=NAME"; exit 2; }

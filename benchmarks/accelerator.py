@@ -10,14 +10,13 @@
 
 Each runs in a process of its own, since JAX keeps most of a GPU's memory until its process ends, and writes its own
 results into `runs/benchmarks/accelerator`, if it is stopped what it has measured so far. One that cannot run is named
-and the others follow. `runs/benchmarks/DEVICE.json`, such as `h100.json`, has all parts, those of earlier runs, too. On
-a CPU everything runs with few rows, which shows that the command works, and nothing of an accelerator.
+and the others follow. `runs/benchmarks/DEVICE.jsonl`, such as `h100.jsonl`, has all parts, those of earlier runs, too.
+On a CPU everything runs with few rows, which shows that the command works, and nothing of an accelerator.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import subprocess
@@ -29,7 +28,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import RESULTS, command, interleave, median, ratio, save
+from benchmarks.encode import described
+from benchmarks.harness import OURS, RESULTS, flat, interleave, median, ratio, save, table, times
+from eval.report import Table
+from eval.runs import Record, Run, command
 from jaxwhiten.runtime import hardware
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -60,7 +62,7 @@ def sentences(count: int) -> list[str]:
     return (texts * -(-count // len(texts)))[:count]
 
 
-def parity(few: bool, model: str) -> dict[str, Any]:
+def parity(few: bool, model: str) -> list[dict[str, Any]]:
     """Largest difference from the CPU's float32 vectors, relative to their largest component, and least cosine.
 
     Long texts are ones whose attention a kernel computes (`jaxwhiten.models.attention`), in bfloat16.
@@ -81,10 +83,10 @@ def parity(few: bool, model: str) -> dict[str, Any]:
                 "largest_difference": float(np.abs(vectors - expected).max() / np.abs(expected).max()),
                 "least_cosine": float(metrics.cosine_pairs(vectors, expected).min()),
             }
-    return {"model": MODEL, "vectors": found}
+    return flat(found, "vectors")
 
 
-def codes(few: bool, _model: str) -> dict[str, Any]:
+def codes(few: bool, _model: str) -> list[dict[str, Any]]:
     """A million vectors in 48 bytes each: coded, and searched by 1,000 queries, in JAX and by FAISS on the CPU."""
     from benchmarks.whitening_fit import bert_like
     from jaxwhiten.codes import SpectrumCode
@@ -101,7 +103,7 @@ def codes(few: bool, _model: str) -> dict[str, Any]:
     indexes = {name: build_index(coded, name, codes=coded.code) for name in ("jax", "faiss-flat")}
     found = {name: index.search(q, 10) for name, index in indexes.items()}
     seconds = interleave({name: lambda i=index: i.search(q, 10) for name, index in indexes.items()}, 1 if few else 5)
-    return {
+    row = {
         "rows": rows,
         "queries": queries,
         "encode_seconds": {"first": first, "later": encode},
@@ -111,26 +113,25 @@ def codes(few: bool, _model: str) -> dict[str, Any]:
         "ratio": ratio(seconds, "jax", "faiss-flat"),
         "same_neighbours": float((found["jax"][1] == found["faiss-flat"][1]).mean()),
     }
+    return [row]
 
 
 OWN = {"parity": parity, "codes": codes}
 
 
-def parts_of(folders: Sequence[Path]) -> dict[str, Any]:
-    """The parts in some folders, each as its program wrote it; of a part with rows in several folders, all rows."""
-    parts: dict[str, Any] = {}
+def parts_of(folders: Sequence[Path]) -> dict[str, Run]:
+    """The parts in some folders, each as its program wrote it; of a part in several folders, all rows."""
+    parts: dict[str, Run] = {}
     for name in (*OWN, *OTHERS):
-        for file in (folder / f"{name}.json" for folder in folders if (folder / f"{name}.json").is_file()):
-            part = json.loads(file.read_text())
-            if "rows" in parts.get(name, {}) and isinstance(part["rows"], list):
-                part = {**part, "rows": parts[name]["rows"] + part["rows"]}
-            parts[name] = part
+        for file in (folder / f"{name}.jsonl" for folder in folders if (folder / f"{name}.jsonl").is_file()):
+            part = Run.load(file)
+            parts[name] = Run(part.header, [*(parts[name].rows if name in parts else ()), *part.rows])
     return parts
 
 
-def device_name(parts: Mapping[str, Any]) -> str:
+def device_name(parts: Mapping[str, Run]) -> str:
     """The name of the combined file: of an `NVIDIA H100 80GB HBM3`, `h100`; of other devices, `accelerator`."""
-    described = " ".join(str(part["machine"]["devices"]) for part in parts.values())
+    described = " ".join(str(part.header.machine.devices) for part in parts.values())
     found = re.search(r"\b(?:NVIDIA|TPU)\s+(?:RTX\s+)?(\w+)", described)
     return found[1].lower() if found else "accelerator"
 
@@ -139,13 +140,59 @@ def combine(stopped: Mapping[str, str], *folders: Path) -> None:
     """Writes one file of all parts, and of those that are missing or were stopped; named by the device."""
     parts = parts_of(folders)
     missing = {name: "not run" for name in (*OWN, *OTHERS) if name not in parts} | stopped
-    if parts:  # without `save`, which would take the device's memory in this process
-        path = RESULTS / f"{device_name(parts)}.json"
-        path.write_text(
-            json.dumps({"command": command().partition(" --combine")[0], "missing": missing, "parts": parts}, indent=2)
-            + "\n"
-        )
+    if parts:  # whose machine it is: to ask for the devices would take their memory in this process
+        headers = {name: part.header for name, part in parts.items()}
+        rows = [Record(part=name, **row) for name, part in parts.items() for row in part.rows]
+        program = "benchmarks.accelerator"
+        whole = command(program, {}).partition(" --combine")[0]
+        about = headers[next(iter(headers))].but(program=program, command=whole, missing=missing, parts=headers)
+        path = Run(about, rows).save(RESULTS / f"{device_name(parts)}.jsonl")
         print(f"wrote {path}", flush=True)
+
+
+def device_table(run: Run) -> Table:
+    """Encoding on a GPU, compared with sentence-transformers there."""
+    cells: dict[str, list[Record]] = {}
+    for row in (row for row in run.rows if row.part == "encode"):
+        cells.setdefault(described(row), []).append(row)
+    rows = [Record(row, ours=of[0].texts_per_second) for of in cells.values() for row in of if row.contestant != OURS]
+    columns = {
+        "encoder, texts": described,
+        "number": lambda row: f"{row.count:,}",
+        "compared with sentence-transformers in": lambda row: row.contestant.partition(", ")[2] or "batches of 32",
+        "ours, texts/s": lambda row: f"{row.ours:,.0f}",
+        "theirs, texts/s": lambda row: f"{row.texts_per_second:,.0f}",
+        "their time ÷ ours": lambda row: times(row.speed_of_ours),
+    }
+    return table(run, columns, 3, rows, notes=())
+
+
+def coded_search_table(run: Run) -> Table:
+    """Milliseconds of a search of codes on a GPU, of float32 there, and of FAISS's scan of the codes on the CPU."""
+    first: dict[tuple[int, int, int], Record] = {}
+    for row in (row for row in run.rows if row.part == "coded_search"):
+        first.setdefault((row.documents, row.queries, row.bytes), row)
+    columns = {
+        "documents": lambda row: f"{row.documents:,}",
+        "queries": lambda row: f"{row.queries:,}",
+        "bytes": "bytes",
+        "codes, ms": lambda row: f"{_fastest(row):,.2f}",
+        "float32, ms": lambda row: f"{row.milliseconds.float32:,.2f}",
+        "FAISS's fast scan, 16 cores, ms": lambda row: (
+            f"{row.milliseconds.faiss:,.2f}" if "faiss" in row.milliseconds else ""
+        ),
+    }
+    return table(run, columns, 3, [first[key] for key in sorted(first)], notes=())
+
+
+def _fastest(row: Record) -> float:
+    """Of the ways of searching codes, the one that the library takes for so many queries."""
+    way = "bytes" if row.queries <= 4 else "gather"
+    taken = row.milliseconds.items()
+    return min(of for name, of in taken if name.split(",")[0] == way and "tiles of 32" not in name)
+
+
+TABLES = {"device_table": device_table, "coded_search_table": coded_search_table}
 
 
 def main() -> None:
@@ -164,7 +211,7 @@ def main() -> None:
 
         few = jax.default_backend() == "cpu"
         found = OWN[names[0]](few, args.model)
-        save(names[0], {"device": hardware.describe(), "kind": jax.devices()[0].device_kind, **found})
+        save(names[0], found, device=hardware.describe(), kind=jax.devices()[0].device_kind, model=MODEL)
         print(found)
         return
     asked = [sys.executable, "-c", "import jax; print(jax.default_backend())"]

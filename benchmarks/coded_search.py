@@ -223,7 +223,7 @@ def main() -> None:
             for count in counts:
                 ways = WAYS[jax.default_backend()] if count <= 16 else WAYS[jax.default_backend()][:-1]
                 rows.append(measure(vectors, coded, size, count, ways, args.rounds, index, exact))
-                save("coded_search", {"width": WIDTH, "k": K, "rows": rows})
+                save("coded_search", rows, width=WIDTH, k=K)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,6 +60,28 @@ def measured(folder: Path, documents: int) -> dict[str, float]:
     return found
 
 
+def code_times_table(run: Any) -> Any:
+    """Fit, coding and search of a code beside those of another commit."""
+    from benchmarks.harness import table
+
+    documents = f"{run.header.documents:,}"
+    names = {
+        "fit_cpu_ms": "fit a code from moments, CPU time",
+        "coding_cpu_ms": f"code {documents} vectors, CPU time",
+        "search_p50_ms": f"a query among {documents}, p50",
+    }
+    columns = {
+        "least of all rounds": lambda row: names[row.part],
+        "before, ms": lambda row: f"{row.before:,.1f}",
+        "now, ms": lambda row: f"{row.now:,.1f}",
+        "now ÷ before": lambda row: f"{row.now / row.before:.2f}",
+    }
+    return table(run, columns, 1)
+
+
+TABLES = {"code_times_table": code_times_table}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--before", type=Path, help="a checkout of the other commit")
@@ -85,16 +108,15 @@ def main() -> None:
         for name in harness.rotated(list(folders), number):
             found[name].append(measured(folders[name], args.documents))
             print(name, found[name][-1], flush=True)
-    parts = {
-        what: {
+    rows = [
+        {
+            "part": what,
             **{name: min(one[what] for one in of) for name, of in found.items()},
             "ratio": harness.ratio({name: [one[what] for one in of] for name, of in found.items()}, OURS, BEFORE),
         }
         for what in found[OURS][0]
-    }
-    harness.save(
-        "codes", {"documents": args.documents, "bytes": SIZE, "commits": commits, "parts": parts, "rounds": found}
-    )
+    ]
+    harness.save("codes", rows, documents=args.documents, bytes=SIZE, commits=commits, rounds=found)
 
 
 if __name__ == "__main__":

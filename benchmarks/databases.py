@@ -19,7 +19,6 @@ import argparse
 import contextlib
 import functools
 import importlib.metadata
-import json
 import os
 import re
 import shutil
@@ -35,6 +34,8 @@ import numpy as np
 from benchmarks import harness, wikipedia
 from eval import measure
 from eval.intervals import bootstrap_mean
+from eval.report import Table, number
+from eval.runs import Record, Run
 from eval.searches import load_search
 from jaxwhiten import Encoder, Moments, Whitening, metrics
 from jaxwhiten import export as databases
@@ -237,6 +238,42 @@ def timed(task: Task, names: list[str], size: int, queries: int) -> list[dict[st
     return rows
 
 
+def maps_table(run: Run) -> Table:
+    """MRR@10 in points of each database, one column per map. A star marks a significant difference to the head."""
+    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    whole: dict[str, str] = {}
+    for row in (row for row in run.rows if row.part == "quality"):
+        vectors, points = f"{row.encoder}, {row.data}", number(100 * row.mrr_at_10, 1)
+        if row.database == "float32":
+            whole[vectors] = points
+            continue
+        lead = row.get("head_less_this")
+        mark = "∗" if lead and (lead[1] > 0 or lead[2] < 0) else ""
+        name = "raw or truncated" if row.map in ("raw", "truncated") else row.map
+        found.setdefault((vectors, str(row["size"]), row.database), {})[name] = points + mark
+    rows = [
+        Record(cells, vectors=vectors, size=size, database=database, whole=whole[vectors], **{"our index": ours})
+        for (vectors, size, database), cells in sorted(found.items())
+        if database != "jaxwhiten"
+        for ours in found[vectors, size, "jaxwhiten"].values()
+    ]
+    columns = {"vectors": "vectors", "size": "size", "database": "database", "float32": "whole"}
+    maps = ("our index", "raw or truncated", "PCA", "random rotation", "head")
+    columns |= {name: lambda row, name=name: row.get(name, "") for name in maps}
+    return harness.table(run, columns, 3, rows)
+
+
+def times_table(run: Run) -> Table:
+    """Seconds to fill a database and milliseconds of a query, beside our index."""
+    columns = {"database": "database", "bytes held": harness.figure("bytes", 1)}
+    columns |= {"fill, s": harness.figure("build_seconds", 1)}
+    columns |= {"p50, ms": harness.figure("p50_ms"), "p99, ms": harness.figure("p99_ms")}
+    return harness.table(run, columns, 1, [row for row in run.rows if row.part == "times"])
+
+
+TABLES = {"database_maps_table": maps_table, "database_times_table": times_table}
+
+
 def main() -> None:
     databases.DATABASES.update(OTHERS)
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -256,19 +293,19 @@ def main() -> None:
         "gamma": task.gamma,
     }
     rows = timed(task, args.databases, args.bytes[0], 200) if args.timed else quality(task, args.databases, args.bytes)
-    made = harness.RESULTS / "databases.json"  # read now, for another part may have been made meanwhile
-    before = json.loads(made.read_text()) if made.is_file() else {}
-    result = {key: before.get(key, []) for key in ("quality", "times")}
-    key = "times" if args.timed else "quality"
+    made = harness.RESULTS / "databases.jsonl"  # read now, for another part may have been made meanwhile
+    before = Run.load(made).rows if made.is_file() else []
+    part = "times" if args.timed else "quality"
 
     def same(row: dict[str, Any]) -> bool:
         own = row["database"] in (*args.databases, "jaxwhiten", "float32") and row.get("size") in (*args.bytes, None)
-        return own and (row["encoder"], row["data"]) == (args.encoder, data)
+        return own and (row["part"], row["encoder"], row["data"]) == (part, args.encoder, data)
 
-    result[key] = [*(row for row in result[key] if not same(row)), *({**about, **row} for row in rows)]
+    kept = [row for row in before if not same(row)]
     versions = {name: importlib.metadata.version(name) for name in PACKAGES}
     command = f"python -m benchmarks.databases --encoder ENCODER --data DATA --bytes SIZE --queries {args.queries}"
-    harness.save("databases", {"command": command, "engines": versions, **result})
+    rows = [*kept, *({"part": part, **about, **row} for row in rows)]
+    harness.save("databases", rows, command=command, engines=versions)
 
 
 if __name__ == "__main__":

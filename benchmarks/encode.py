@@ -24,17 +24,34 @@ import logging
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.contestants import CONTESTANTS, Encode, Job
-from benchmarks.harness import in_words, interleave, median, ratio, save, torch_device
+from benchmarks.harness import (
+    OURS,
+    SPEED,
+    Ratio,
+    about,
+    beside,
+    figure,
+    flat,
+    in_words,
+    interleave,
+    median,
+    ratio,
+    save,
+    table,
+    torch_device,
+)
 from eval.pydocs import load_pydocs
+from eval.report import Table
+from eval.runs import Record, Run
 from jaxwhiten import Encoder, metrics
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import DataNotFoundError
@@ -42,7 +59,7 @@ from jaxwhiten.models import load_model, resolve_folder
 from jaxwhiten.text import BulkTokenizer
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-MINILM, OURS = "all-MiniLM-L6-v2", "jaxwhiten"
+MINILM = "all-MiniLM-L6-v2"
 MATMULS = 4  # in a row
 LENGTHS = {"short": 64, "mixed": 128, "long": 512}  # tokens at most, by kind of text
 
@@ -236,6 +253,64 @@ def measure(
     }
 
 
+# Peers by the precision of what they are compared with.
+PEERS = {
+    "float32": ("sentence-transformers", "sentence-transformers, backend onnx", "ONNX Runtime", "OpenVINO float32"),
+    "bfloat16": (
+        "sentence-transformers bfloat16",
+        "sentence-transformers, backend openvino",  # by its vectors
+        "OpenVINO bfloat16",
+    ),
+    "int8": ("ONNX Runtime int8", "OpenVINO int8"),
+}
+HEADLINE = "mixed texts, all-MiniLM", sum(PEERS.values(), ())
+
+
+def ratios(run: Run) -> Iterator[Ratio]:
+    """How many times as fast as peers of the same precision ours is."""
+    cells: dict[tuple[Any, ...], dict[str, Record]] = {}
+    for row in run.rows:
+        cells.setdefault((row.texts, row.encoder, row.tokens_a_text), {})[row.contestant] = row
+    for (texts, encoder, tokens), rows in cells.items():
+        what = f"encode {texts} texts, {encoder}, {tokens:.0f} tokens"
+        for name, row in rows.items():
+            if name != OURS and name not in PEERS["bfloat16"] + PEERS["int8"]:
+                yield what, name, row.speed_of_ours
+        for dtype in ("bfloat16", "int8"):
+            for peer in PEERS[dtype]:
+                if (ours := rows.get(f"{OURS}, {dtype}")) and peer in rows:
+                    yield f"{what}, dtype {dtype}", peer, _between(ours, rows[peer])
+
+
+def _between(ours: Record, peer: Record) -> dict[str, float]:
+    """The ratio of two that were timed beside the same third, its range at the widest."""
+    a, b = peer.speed_of_ours, ours.speed_of_ours
+    return {"median": a.median / b.median, "low": a.low / b.high, "high": a.high / b.low}
+
+
+def described(row: Record) -> str:
+    """Encoder and texts of a row."""
+    return f"{row.encoder}, {row.texts}, {row.tokens_a_text:.0f} tokens"
+
+
+def encode_table(run: Run) -> Table:
+    """Every contestant: rate, our speed as a multiple of its, minimum cosine to ours, Spearman's correlation."""
+    columns = {
+        "texts": described,
+        "contestant": "contestant",
+        "texts/s": figure("texts_per_second", 0),
+        "ours is faster by": beside,
+        "min cosine": figure("minimum_cosine", 4),
+        "Spearman": figure("spearman"),
+        "first call, s": figure("first_call_seconds", 1),
+    }
+    missing = "; ".join(f"{name} ({why})" for name, why in run.header.skipped.items())
+    return table(run, columns, notes=[*[f"Skipped: {missing}."] * bool(missing), about(run)])
+
+
+TABLES = SPEED | {"encode_table": encode_table}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
@@ -257,12 +332,14 @@ def main() -> None:
     if setting.device == "cpu" and not bfloat16:
         print("this CPU has no fast bfloat16: sentence-transformers is timed in float32 only")
     how = {"rounds": args.rounds, "bfloat16": bfloat16, "pairs": args.pairs}
-    results: list[dict] = []
+    rows: list[dict] = []
+    skipped: dict[str, str] = {}
 
     def keep(result: dict) -> None:
         """After every kind, so that one that is stopped costs none of the others."""
-        results.append(result)
-        save("encode", {"bfloat16": bfloat16, "results": results})
+        skipped.update(result.pop("skipped"))
+        rows.extend({**result, **row} for row in flat(result.pop("contestants"), "contestant"))
+        save("encode", rows, bfloat16=bfloat16, skipped=skipped)
 
     with tempfile.TemporaryDirectory() as exports:
         for kind in args.texts:

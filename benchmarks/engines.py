@@ -30,9 +30,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import save
+from benchmarks.harness import figure, flat, save, table
+from eval.report import Table
+from eval.runs import Run
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets import Corpus, corpus_files
+from jaxwhiten.plots import COLOURS, new_figure
 from jaxwhiten.runners import Parts, Source, embed_files
 
 MODEL, PART_ROWS, WORKERS = "jaxwhiten-tiny", 2048, 2
@@ -244,6 +247,49 @@ def memory(scratch: Path, static: str, many: int) -> list[dict[str, Any]]:
     return found
 
 
+def engines_table(run: Run) -> Table:
+    """A corpus on every engine beside plain `encode`."""
+    columns = {
+        "sentences": lambda row: f"{run.header.sentences:,}",
+        "engine": "engine",
+        "sentences/s": figure("rate", 0),
+        "of encode": figure("of_encode"),
+        "start, s": figure("start_seconds", 0),
+        "vectors off": lambda row: f"{row.vectors_off_encode:.0e}",
+        "moments off": lambda row: f"{row.moments_off:.0e}",
+    }
+    return table(run, columns, 2, [row for row in run.rows if row.engine != "encode"])
+
+
+def draw_memory(run: Run, path: Path) -> Path:
+    """Peak memory against rows; hollow points are runs whose rows repeat those of the smallest run."""
+    from eval.report.plots import scale_amounts
+
+    with new_figure(path, 6.4, 3.4) as drawing:
+        axis = drawing.subplots()
+        for (label, (runner, key)), colour in zip(_MEMORY.items(), COLOURS, strict=False):
+            rows = [row for row in run.rows if row.runner == runner]
+            line = [(row["rows"], row[key]) for row in rows if row.distinct == row["rows"]]
+            repeated = [(row["rows"], row[key]) for row in rows if row.distinct < row["rows"]]
+            axis.plot(*zip(*line, strict=True), marker="o", ms=5, lw=1.6, color=colour, label=label)
+            axis.plot(*zip(*repeated, strict=True), "o", ms=7, mfc="none", color=colour)
+        same = f"{min(row['rows'] for row in run.rows):,} sentences, repeated"
+        axis.plot([], [], "o", ms=7, mfc="none", color="#555555", label=same)
+        most = max(row[key] for row in run.rows for key in ("driver_mb", "worker_mb"))
+        axis.set(xlabel="rows", ylabel="peak resident memory, MB", ylim=(0, 1.15 * most))
+        scale_amounts(axis)
+        drawing.legend(loc="outside lower center", ncols=2)
+    return path
+
+
+_MEMORY = {
+    "local parts": ("local parts", "driver_mb"),
+    "Ray, one worker": ("Ray", "worker_mb"),
+    "Ray, the driver": ("Ray", "driver_mb"),
+}
+TABLES = {"engines_table": engines_table}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=20_000, help="sentences of the rates")
@@ -261,7 +307,7 @@ def main() -> None:
         name, folder, model = args.run
         RUNS[name](Path(folder), model)
         return
-    asked, found = args.parts.split(","), dict[str, Any]()
+    asked = args.parts.split(",")
     with tempfile.TemporaryDirectory() as name:
         scratch, static = Path(name), f"{name}/static"
         words = ["distil-static", "--model", MODEL, "--pooling", "mean", "-k", "64", "-o", static]
@@ -273,13 +319,10 @@ def main() -> None:
             end = time.monotonic() + 60 * args.minutes
             by_engine = rates(kept, args.rows, args.engines.split(","), args.slices, end)
             if by_engine is not None:
-                facts = {"sentences": args.rows, "slices": args.slices, "model": MODEL}
-                save(args.save, {**facts, "engines": by_engine})
+                save(args.save, flat(by_engine, "engine"), sentences=args.rows, slices=args.slices, model=MODEL)
         if "memory" in asked:
             print("memory, static encoder")
-            found["memory"] = memory(scratch, static, args.many)
-    if found:
-        save("engines_scale", found)
+            save("engines_scale", memory(scratch, static, args.many))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@ import numpy as np
 from flax import nnx
 
 from benchmarks import folders
-from benchmarks.harness import RESULTS, save
+from benchmarks.harness import RESULTS, save, table
+from eval.report import Table
+from eval.runs import Record, Run
 from jaxwhiten import Encoder
 from jaxwhiten.errors import JaxwhitenError
 from jaxwhiten.models import FAMILIES, load_model
@@ -193,16 +195,39 @@ def train(folder: Path) -> str:
     return f"{moved} of {len(before)} tensors"
 
 
+def families_table(run: Run) -> Table:
+    """Every family: names, and what was measured of it on a random folder."""
+    columns = {
+        "family": lambda row: f"`{row.family}`",
+        "hub names known to be of it": "hub",
+        "states off by": lambda row: f"{row.states:.0e}",
+        "vectors off by, by engine": _by_engine,
+        "pooling": "pooling",
+        "training": lambda row: row.training.replace(" of ", "/").removesuffix(" tensors"),
+        "compared with": "against",
+        "golden cases": lambda row: str(len(row.golden)),
+    }
+    return table(run, columns, 1)
+
+
+def _by_engine(row: Record) -> str:
+    shown = (f"{engine} {x if isinstance(x, str) else f'{x:.0e}'}" for engine, x in row.engines.items())
+    return "; ".join(shown) or "not measured"
+
+
+TABLES = {"families_table": families_table}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--families", default=",".join(FAMILIES), help="separated by commas; rows of others stay")
-    file = RESULTS / "families.json"
+    file = RESULTS / "families.jsonl"
     for name in parser.parse_args().families.split(","):
         row = measure(name)
         print(name, json.dumps(row), flush=True)
-        kept = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.is_file() else {}
-        found = {**kept, name: row}
-        save("families", {"rows": {name: found[name] | {"hub": MODELS[name][3]} for name in FAMILIES if name in found}})
+        kept = {row.family: row for row in Run.load(file).rows} if file.is_file() else {}
+        found = kept | {name: {"family": name, **row}}
+        save("families", [found[name] | {"hub": MODELS[name][3]} for name in FAMILIES if name in found])
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ os.environ.setdefault("KERAS_BACKEND", "jax")
 
 import numpy as np
 
-from benchmarks.harness import save
+from benchmarks.harness import flat, save
 from jaxwhiten import Encoder
 from jaxwhiten.errors import JaxwhitenError
 
@@ -162,7 +162,7 @@ def main() -> None:
     for name, row in rows.items():
         cells = (f"{x:.1e}" if isinstance(x, float) else x[:34] for x in row.values())
         print(f"{name:32}" + "".join(f"{cell:>36}" for cell in cells))
-    save("folders", {"rows": rows})
+    save("folders", flat(rows, "folder"))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import save
+from benchmarks.harness import figure, save, table
+from eval.report import Table
+from eval.runs import Run
+from jaxwhiten.plots import COLOURS, new_figure
 
 WIDTH, BYTES, CHANGE, QUERIES = 384, 48, 1000, 300
 VECTORS = 1_000_000  # documents up to which there are vectors
@@ -170,6 +173,43 @@ def vectors(file: Path, documents: int) -> None:
         codes.flush()
 
 
+def growth_table(run: Run) -> Table:
+    """What building, loading, one query and a saved change take by the number of documents."""
+    columns = {
+        "documents": lambda row: f"{row.documents:,}",
+        "index": "index",
+        "build, s": figure("build_s", 1),
+        "build, MB": figure("build_mb", 0),
+        "folder, MB": figure("folder_mb", 0),
+        "first hit, s": figure("load_s"),
+        "loaded, MB": figure("load_mb", 0),
+        "p50, ms": figure("p50_ms"),
+        "p99, ms": figure("p99_ms"),
+        "change saved, s": figure("save_s", 3),
+    }
+    return table(run, columns)
+
+
+def draw(run: Run, path: Path) -> Path:
+    """Seconds to the first hit, to save a change, and of one query, against the number of documents."""
+    panels = {"load_s": ("from the folder to the first hit", 1), "save_s": ("a change of 1,000 saved", 1)}
+    panels["p50_ms"] = ("one query, median", 1e-3)
+    with new_figure(path, 8.6, 3.0) as drawing:
+        axes = drawing.subplots(1, len(panels), sharey=True)
+        for axis, (key, (title, unit)) in zip(axes, panels.items(), strict=True):
+            for name, colour in zip(("jaxwhiten", "FAISS"), COLOURS, strict=False):
+                rows = [row for row in run.rows if row["index"] == name]
+                documents, values = [row.documents for row in rows], [row[key] * unit for row in rows]
+                axis.loglog(documents, values, marker="o", ms=5, lw=1.6, color=colour, label=name)
+            axis.set(xlabel="documents", title=title)
+        axes[0].set(ylabel="seconds")
+        drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return path
+
+
+TABLES = {"growth_table": growth_table}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--documents", default="10000,100000,1000000,10000000", help="numbers of documents")
@@ -192,7 +232,7 @@ def main() -> None:
                     row |= step(name, action, file, folder, documents)
                 rows.append(row)
                 print(row, flush=True)
-    save("growth", {"width": WIDTH, "bytes": BYTES, "change": CHANGE, "rows": rows})
+    save("growth", rows, width=WIDTH, bytes=BYTES, change=CHANGE)
 
 
 if __name__ == "__main__":

@@ -1,46 +1,23 @@
-"""What every benchmark shares: interleaved rounds, medians and ratios with their spread, the machine, JSON out."""
+"""What every benchmark shares: interleaved rounds, medians and ratios with their spread, and runs with their tables."""
 
 from __future__ import annotations
 
-import datetime
+import functools
 import gc
-import importlib.metadata
-import json
 import os
-import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-import threadpoolctl
-
-from jaxwhiten.runtime import hardware
+from eval import report, runs
 
 RESULTS = Path(os.environ.get("JAXWHITEN_BENCHMARKS", "runs/benchmarks"))
-PACKAGES = (
-    "jax",
-    "jaxlib",
-    "flax",
-    "numpy",
-    "torch",
-    "transformers",
-    "sentence-transformers",
-    "onnxruntime",
-    "openvino",
-    "nncf",
-    "optimum-intel",
-    "keras-hub",
-    "model2vec",
-    "faiss-cpu",
-    "faiss-gpu",
-    "scikit-learn",
-)
-# What matrix products make use of, as Linux names it.
-FLAGS = frozenset(("avx2", "avx_vnni", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8", "asimd", "sve"))
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS")
-LOAD = os.getloadavg()[0] if hasattr(os, "getloadavg") else None  # of the machine, before a benchmark adds its own
+OURS = "jaxwhiten"
+Ratio = tuple[str, str, Mapping[str, float]]  # what, the peer, and how many times as long it takes
+runs.source()  # the commit before anything is measured
 PAUSE = 0.05  # seconds before each run, in which threads that the last one left waiting in a loop go to sleep
 
 
@@ -111,66 +88,81 @@ def torch_device() -> str:
     )
 
 
-def machine() -> dict[str, object]:
-    """Where and with what this was measured."""
-    cpu = platform.processor() or platform.machine()
-    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
-        if line.startswith("model name"):
-            cpu = line.partition(":")[2].strip()
-            break
-    return {
-        "cpu": cpu,
-        "cores": hardware.cores(),
-        "devices": hardware.describe() if "jax" in sys.modules else None,
-        "flags": sorted(_cpu_flags() & FLAGS),
-        "load_at_start": LOAD,
-        "threads": {name: os.environ[name] for name in THREADS if name in os.environ},
-        "pools": [
-            {key: pool.get(key) for key in ("user_api", "internal_api", "num_threads", "version")}
-            for pool in threadpoolctl.threadpool_info()
-        ],
-        "python": platform.python_version(),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "versions": {name: v for name in PACKAGES if (v := _version(name))},
-    }
+def flat(nested: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:
+    """Rows of nested results; the keys of each level become a column of that name.
 
-
-def _cpu_flags() -> set[str]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    named = [line for line in lines if line.partition(":")[0].strip() in ("flags", "Features")]
-    return set(named[0].partition(":")[2].split()) if named else set()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def command() -> str:
-    """The program as it was started, but for where it keeps its vectors and where the model lies."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    words = list(sys.argv[1:])
-    for option in ("--cache", "--model"):
-        at = words.index(option) if option in words else len(words)
-        if option == "--cache" or Path(*words[at + 1 : at + 2]).is_absolute():
-            del words[at : at + 2]
-    return " ".join(["python", "-m", spec.name if spec else sys.argv[0], *words])
-
-
-def save(name: str, result: Mapping[str, object]) -> Path:
-    """Writes `runs/benchmarks/NAME.json` with the machine and this process's peak memory beside the result.
-
-    `make tables` keeps it in benchmarks/results and writes the tables of the documents from it.
+    >>> flat({"fit": {"ours": {"ms": 2.0}, "peer": {"ms": 3.0}}}, "what", "contestant")
+    [{'what': 'fit', 'contestant': 'ours', 'ms': 2.0}, {'what': 'fit', 'contestant': 'peer', 'ms': 3.0}]
     """
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / f"{name}.json"
-    path.write_text(
-        json.dumps(
-            {"command": command(), "machine": machine(), "peak_memory_gb": hardware.peak_memory(), **result}, indent=2
-        )
-        + "\n"
-    )
+    if not names:
+        return [dict(nested)]
+    return [{names[0]: key, **row} for key, inner in nested.items() for row in flat(inner, *names[1:])]
+
+
+def save(name: str, rows: Iterable[Mapping[str, Any]], **facts: Any) -> Path:
+    """Writes `runs/benchmarks/NAME.jsonl`: rows, and a header with the machine and facts.
+
+    `make tables` keeps it in docs/runs/benchmarks and writes the tables of the documents from it.
+    """
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    program = spec.name if spec and spec.name.startswith("benchmarks.") else f"benchmarks.{name}"
+    header = runs.header(program, {}, **facts, complete=True)
+    path = runs.Run(header, [runs.Record(row) for row in rows]).save(RESULTS / f"{name}.jsonl")
     print(f"wrote {path}")
     return path
+
+
+figure = functools.partial(report.figure, missing="")
+
+
+def table(
+    run: runs.Run,
+    columns: report.Columns,
+    words: int = 2,
+    rows: Iterable[runs.Record] | None = None,
+    notes: Sequence[str] | None = None,
+) -> report.Table:
+    """A line for each row of a run, or of `rows`; the first `words` columns hold words. The note is `about` the run."""
+    shown = run.rows if rows is None else list(rows)
+    return report.table(shown, columns, words, "", notes=[about(run)] if notes is None else notes, merged=True)
+
+
+def times(ratio: Mapping[str, float]) -> str:
+    """A ratio with its range."""
+    return f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+
+
+def beside(row: runs.Record, key: str = "speed_of_ours") -> str:
+    """How many times as fast as the contestant of a row ours is; nothing for ours."""
+    return "" if row.contestant == OURS else times(row[key])
+
+
+def about(run: runs.Run) -> str:
+    """Where and when a run was made; its header has the versions and the flags of the processor."""
+    header, machine = run.header, run.header.machine
+    load = "" if machine.load_at_start is None else f", load {machine.load_at_start:.1f} at the start"
+    return f"`{header.command}`, {header.date[:10]}, {machine.cores} cores of {machine.cpu}{load}."
+
+
+def speed_table(run: runs.Run) -> report.Table:
+    """How many times as fast as each peer ours is, by the program's `ratios`."""
+    rows = [runs.Record(what=what, beside=peer, ratio=ratio) for what, peer, ratio in runs.module(run).ratios(run)]
+    return table(run, {"what": "what", "beside": "beside", "ratio": lambda row: times(row.ratio)}, 2, rows)
+
+
+def headline_table(*of: runs.Run) -> report.Table:
+    """What README shows: rows of every `speed_table`, by the program's `HEADLINE`, a part of `what` and the peers."""
+    rows = []
+    for run in of:
+        part, peers = runs.module(run).HEADLINE
+        for what, beside, ratio in speed_table(run).rows:
+            peer = beside.partition(", off")[0]
+            if part in what and peer in peers:
+                dtype = what.partition(", dtype ")[2]
+                job = what.partition(", ")[0] + f", dtype {dtype}" * bool(dtype)
+                rows.append(runs.Record(job=job, peer=peer, ratio=ratio))
+    columns = {"job": "job", "compared with": "peer", "their time ÷ ours": "ratio"}
+    return table(of[0], columns, 2, rows, notes=())
+
+
+SPEED = {"speed_table": speed_table, "headline_table": headline_table}

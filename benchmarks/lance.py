@@ -13,18 +13,17 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Mapping
+from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import faiss
-import lancedb
 import numpy as np
-import pyarrow as pa
-from lancedb.index import IvfPq, IvfRq
 
 from benchmarks.encode import MODEL
-from benchmarks.harness import save
+from benchmarks.harness import figure, save, table
+from eval.report import Table
+from eval.runs import Run
 from eval.searches import load_search
 from jaxwhiten import Encoder, normalize
 from jaxwhiten.codes import SpectrumCode
@@ -38,8 +37,10 @@ Vectors = np.ndarray
 
 def table_of(x: Vectors, folder: Path, make_index: Callable[[Any], Any]) -> tuple[Any, float]:
     """A table whose index was made when nine tenths of the rows were there, and the bytes of the index a row."""
+    import lancedb
+    import pyarrow as pa
 
-    def rows(part: slice) -> pa.Table:
+    def rows(part: slice) -> Any:
         vectors = np.ascontiguousarray(x[part], np.float32)
         numbers = np.arange(part.start, part.stop)
         return pa.table({"id": numbers, "vector": pa.FixedSizeListArray.from_arrays(vectors.ravel(), x.shape[1])})
@@ -59,6 +60,8 @@ def ours(x: Vectors, size: int, partitions: int) -> tuple[Vectors, float, Callab
     centers = np.zeros((1, x.shape[1]), np.float32)
     stretch = SpectrumCode(bytes=size).fit(x).quantiser().stretch
     if partitions > 1:
+        import faiss
+
         clusters = faiss.Kmeans(x.shape[1], partitions, seed=1)
         clusters.train(x)
         centers = clusters.centroids
@@ -79,6 +82,8 @@ def ours(x: Vectors, size: int, partitions: int) -> tuple[Vectors, float, Callab
 
 def theirs(partitions: int, size: int) -> Mapping[str, Callable[[Any], Any]]:
     """What makes LanceDB's own indexes."""
+    from lancedb.index import IvfPq, IvfRq
+
     configs = {
         "LanceDB PQ, 8 bits": IvfPq("cosine", num_partitions=partitions, num_sub_vectors=size, num_bits=8),
         "LanceDB PQ, 4 bits": IvfPq("cosine", num_partitions=partitions, num_sub_vectors=2 * size, num_bits=4),
@@ -103,6 +108,22 @@ def found(table: Any, queries: Vectors, metric: str, partitions: int) -> tuple[l
 
 def recall(results: list[list[int]], exact: Vectors) -> float:
     return float(np.mean(recalls(np.asarray(results), exact.tolist(), K)))
+
+
+def lance_table(run: Run) -> Table:
+    """Codes in LanceDB's index: recall@10, bytes of the index a document, and time of a query."""
+    columns = {
+        "bytes": "bytes",
+        "partitions": lambda row: str(row.partitions or ""),
+        "index": "index",
+        "recall@10": figure("recall", 3),
+        "bytes of the index": figure("index_bytes", 1),
+        "ms per query": figure("ms", 1),
+    }
+    return table(run, columns, 3)
+
+
+TABLES = {"lance_table": lance_table}
 
 
 def main() -> None:
@@ -135,7 +156,7 @@ def main() -> None:
                 rows.append(row | {"recall": recall(results, exact)})
                 print(rows[-1], flush=True)
     facts = {"dataset": data.name, "documents": len(x), "queries": len(queries), "model": args.model}
-    save("lance", {**facts, "lancedb": lancedb.__version__, "rows": rows})
+    save("lance", rows, **facts, lancedb=metadata.version("lancedb"))
 
 
 if __name__ == "__main__":

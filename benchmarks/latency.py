@@ -31,8 +31,22 @@ import numpy as np
 
 from benchmarks.contestants import CONTESTANTS, Encode, Job, exported, local_fastembed, quiet
 from benchmarks.encode import MINILM, MODEL, texts_of
-from benchmarks.harness import PAUSE, in_words, interleave, median, ratio, rotated, save
-from eval.report.benchmarks import times
+from benchmarks.harness import (
+    PAUSE,
+    beside,
+    figure,
+    flat,
+    in_words,
+    interleave,
+    median,
+    ratio,
+    rotated,
+    save,
+    table,
+    times,
+)
+from eval.report import Table
+from eval.runs import Run
 from jaxwhiten import Encoder, normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import load_sts
@@ -225,6 +239,33 @@ def long_documents(folder: Path, exports: Path, tokens: int, rounds: int) -> dic
     return found
 
 
+TO_VECTOR, TO_IDS, SHARED, DOCUMENTS = "text to vector", "text to ids", "callers", "documents"
+
+
+def latency_table(run: Run, parts: tuple[str, ...] = ("what",)) -> Table:
+    """Calls one after the other: a query to its vector, texts of fixed lengths to theirs, and a query to ids."""
+    timed = [row for row in run.rows if "p50_ms" in row]
+    places = list(dict.fromkeys(tuple(row[part] for part in parts) for row in timed))
+    timed.sort(key=lambda row: (places.index(tuple(row[part] for part in parts)), row.p50_ms))
+    columns = {
+        parts[0]: lambda row: ", ".join(row[part] for part in parts),
+        "contestant": "contestant",
+        "p50, ms": figure("p50_ms"),
+        "p99, ms": figure("p99_ms"),
+        "times the fastest's": lambda row: times(row.times_the_fastest),
+    }
+    return table(run, columns, 2, timed)
+
+
+def documents_table(run: Run) -> Table:
+    """Documents of 512 tokens."""
+    columns = {"contestant": "contestant", "documents/s": figure("per_second", 1), "jaxwhiten is faster by": beside}
+    return table(run, columns, 1, [row for row in run.rows if row.what == DOCUMENTS], notes=())
+
+
+TABLES = {"latency_table": latency_table, "documents_table": documents_table}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=4)
@@ -250,7 +291,9 @@ def main() -> None:
         each = {}
         for length in LENGTHS:
             texts = [" ".join(["rain"] * (length - 2))] * len(queries)
-            each[length] = report(f"one text of {length} tokens", *calls(found, texts, args.rounds))
+            each[f"{length} tokens to vector"] = report(
+                f"one text of {length} tokens", *calls(found, texts, args.rounds)
+            )
         with by_command(job, args.documents) as ask:
             searches = search(job, found, args.documents) | {"jaxwhiten search, by a pipe": ask}
             to_ids = calls(searches, queries, args.rounds)
@@ -261,7 +304,9 @@ def main() -> None:
             shared[name] = [callers(encode, queries, threads) for threads in (1, CALLERS)]
             print(f"  {name:40}{shared[name][0]:8.0f}{shared[name][1]:8.0f}")
         documents = long_documents(folder, job.exports, args.tokens, args.rounds)
-    save("latency", {"query": one, "lengths": each, "search": searched, "callers": shared, "documents": documents})
+    by_threads = {name: {"per_second": rates} for name, rates in shared.items()}
+    parts = {TO_VECTOR: one, **each, TO_IDS: searched, SHARED: by_threads, DOCUMENTS: documents}
+    save("latency", flat(parts, "what", "contestant"))
 
 
 if __name__ == "__main__":

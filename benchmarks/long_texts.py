@@ -23,7 +23,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.encode import MODEL
-from benchmarks.harness import median, save
+from benchmarks.harness import figure, flat, median, save, table
+from eval.report import Table
+from eval.runs import Run
 from jaxwhiten.models import resolve_folder
 
 SIZES: dict[str, Any] = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12}
@@ -105,6 +107,20 @@ def write_model(folder: Path) -> None:
     save_onnx(folder / "onnx", encoder)
 
 
+def long_texts_table(run: Run) -> Table:
+    """Seconds for one long text, and growth of the process in MB."""
+    columns = {
+        "tokens": lambda row: f"{int(row.tokens):,}",
+        "contestant": "contestant",
+        "seconds": lambda row: f"{median(row.seconds):,.2f}",
+        "growth, MB": figure("grown_mb", 0),
+    }
+    return table(run, columns)
+
+
+TABLES = {"long_texts_table": long_texts_table}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--lengths", default="2048,8192", help="in tokens")
@@ -129,7 +145,7 @@ def main() -> None:
                 print(f"  {name:40}{median(seconds):8.2f}{grown / 1e6:9.0f}{worst:10.1e}", flush=True)
             del rows["vector"]
             found[length] = rows
-    save("long_texts", {"sizes": SIZES, "texts": args.texts, "lengths": found})
+    save("long_texts", flat(found, "tokens", "contestant"), sizes=SIZES, texts=args.texts)
 
 
 if __name__ == "__main__":

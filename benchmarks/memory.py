@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.encode import MODEL
-from benchmarks.harness import save
+from benchmarks.harness import flat, save
 from jaxwhiten.models import resolve_folder
 
 WIDTH = 384
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=20_000, help="to encode; a multiple of --first")
     parser.add_argument("--first", type=int, default=2000, help="rows of the work that comes before and is not counted")
     args = parser.parse_args()
-    folder, found = Path(resolve_folder(MODEL)), dict[str, dict[str, float]]()
+    folder, found = Path(resolve_folder(MODEL)), dict[str, dict[str, dict[str, float]]]()
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "vectors.npy"
         x = np.lib.format.open_memmap(file, "w+", np.float32, (args.rows, WIDTH))
@@ -112,9 +112,9 @@ def main() -> None:
             found[part] = {}
             for name, (ready, work) in contestants.items():
                 grown = growth(ready, work, file, folder, rows, args.first)
-                found[part][name] = grown / 1e6
+                found[part][name] = {"grown_mb": grown / 1e6}
                 print(f"  {name:36}{grown / 1e6:9.1f}{grown / rows / 1e3:8.2f}", flush=True)
-    save("memory", {"rows": args.rows, "sentences": args.sentences, "width": WIDTH, "grown_mb": found})
+    save("memory", flat(found, "part", "contestant"), vectors=args.rows, sentences=args.sentences, width=WIDTH)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness import save
+from benchmarks.harness import flat, save
 from jaxwhiten import Moments
 
 BLOCK = 16_384
@@ -102,7 +102,7 @@ def main() -> None:
         moments = Moments.load(folder / "moments.safetensors")
         off = float(np.abs(moments.mean - total / n).max() / np.abs(moments.mean).max())
         print(f"n {moments.n:,}; mean off by {off:.1e} of its largest entry")
-    save("out_of_core", {"rows": n, "width": args.width, "cold": args.cold, "mean_error": off, **found})
+    save("out_of_core", flat(found, "file"), vectors=n, width=args.width, cold=args.cold, mean_error=off)
 
 
 if __name__ == "__main__":

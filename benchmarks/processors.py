@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -22,8 +23,8 @@ from typing import Any
 
 from benchmarks.contestants import Job, quiet
 from benchmarks.encode import MINILM, MODEL
-from benchmarks.harness import save
-from benchmarks.latency import ONNX, OPENVINO, by_onnx, by_openvino, calls, ours, report
+from benchmarks.harness import flat, save
+from benchmarks.latency import ONNX, OPENVINO, by_onnx, by_openvino, calls, latency_table, ours, report
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.models import resolve_folder
 from jaxwhiten.runtime.hardware import cores
@@ -62,6 +63,10 @@ def measure(rounds: int, count: int, scratch: Path) -> dict[str, Any]:
     return {"idle": idle, "beside busy processes": beside}
 
 
+# One query at a time: each kind of processor, idle and busy.
+TABLES = {"processors_table": functools.partial(latency_table, parts=("processor", "load"))}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=6)
@@ -80,7 +85,7 @@ def main() -> None:
             command += ["--rounds", str(args.rounds), "--queries", str(args.queries)]
             subprocess.run(command, env=os.environ | limit, check=True)
             found[name] = json.loads(result.read_text())
-    save("processors", {"processors": found})
+    save("processors", flat(found, "processor", "load", "contestant"))
 
 
 if __name__ == "__main__":

@@ -14,14 +14,16 @@ import argparse
 import contextlib
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import faiss
 import numpy as np
 
-from benchmarks.harness import interleave, median, ratio, save
+from benchmarks.harness import OURS, SPEED, Ratio, figure, interleave, median, ratio, save, table, times
 from eval.comparators import Comparator
+from eval.report import Table
+from eval.runs import Record, Run
 from jaxwhiten import Whitening, normalize
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index
@@ -30,7 +32,7 @@ WIDTH, K = 384, 10
 SIZES = (24, 48, 96)  # bytes of a code
 BATCHES = (1, 2, 16, 256, 1024)
 QUERIES = 16  # of a run, at least
-FLOATS, OURS = "FAISS float32", "jaxwhiten"
+FLOATS = "FAISS float32"
 PACKAGES = ("rabitq", "turbovec", "rabitqlib")
 _SECONDS = 20  # that a contestant may take for one call; slower ones are left out of larger calls
 
@@ -70,6 +72,40 @@ def calls(index: Any, queries: np.ndarray, batch: int) -> None:
     """Searches in calls of so many queries."""
     for start in range(0, max(batch, QUERIES), batch):
         index.search(queries[start : start + batch], K)
+
+
+HEADLINE = "by codes of 96 bytes", (FLOATS,)
+
+
+def ratios(run: Run) -> Iterator[Ratio]:
+    """One query among codes beside FAISS's float32."""
+    for row in run.rows:
+        if (row["index"], row.queries) == (OURS, 1):
+            yield f"find ten of {row.documents:,} vectors by codes of {row.bytes} bytes", FLOATS, row.speed_to_float32
+
+
+def batches_table(run: Run) -> Table:
+    """Full scans by float32 and by codes: what they find, and how long a query takes by queries in a call."""
+    batches = list(dict.fromkeys(row.queries for row in run.rows))
+    found: dict[tuple[int, int, str], dict[int, Record]] = {}
+    for row in run.rows:
+        found.setdefault((row.documents, row.bytes, row["index"]), {})[row.queries] = row
+    rows = [Record(next(iter(of.values())), one=of[batches[0]], by=of) for of in found.values()]
+    columns = {"documents": lambda row: f"{row.documents:,}", "bytes": "bytes", "index": "index"}
+    columns["recall@10"] = figure("recall", 3)
+    if "ms_after_a_pause" in run.rows[0]:
+        columns["1 after a pause, ms"] = lambda row: f"{row.one.ms_after_a_pause:,.3f}"
+    for batch in batches:
+        columns[f"{batch:,} a call, ms"] = lambda row, batch=batch: _milliseconds(row.by.get(batch))
+    columns["one query, float32 ÷ it"] = lambda row: times(row.one.speed_to_float32)
+    return table(run, columns, 3, rows)
+
+
+def _milliseconds(row: Record | None) -> str:
+    return "" if row is None else f"{row.ms_a_query:,.3f}"
+
+
+TABLES = SPEED | {"batches_table": batches_table}
 
 
 def main() -> None:
@@ -119,7 +155,7 @@ def main() -> None:
                     rows.append(row)
                 shown = {row["index"]: round(row["ms_a_query"], 3) for row in rows[-len(seconds) :]}
                 print(batch, shown, flush=True)
-            save("search_batches", {"width": WIDTH, "rows": rows})
+            save("search_batches", rows, width=WIDTH)
 
 
 if __name__ == "__main__":

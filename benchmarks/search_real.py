@@ -27,7 +27,9 @@ import numpy as np
 
 import jaxwhiten
 from benchmarks import harness, wikipedia
+from eval import report
 from eval.pydocs import load_pydocs
+from eval.runs import Record, Run
 from jaxwhiten import Encoder, Moments, Whitening, metrics
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.search import build_index
@@ -201,6 +203,50 @@ def _search(index: Any, queries: np.ndarray) -> Found:
     return index.search(queries, K)
 
 
+LISTS, CODES = "lists", "codes"
+
+
+def _table(run: Run, part: str, columns: report.Columns) -> report.Table:
+    def of(row: Record) -> str:
+        return f"{row.encoder}, {run.header.encoders[row.encoder].documents:,}"
+
+    return harness.table(run, {"encoder, documents": of, **columns}, 2, [row for row in run.rows if row.part == part])
+
+
+def lists_table(run: Run) -> report.Table:
+    """Inverted lists of raw vectors and of the controls, at equal recall."""
+    columns = {
+        "vectors": "name",
+        "mean cosine": harness.figure("mean_cosine"),
+        "exact MRR@10": harness.figure("mrr_at_10", 3),
+        "nprobe": "effort",
+        "recall@10": harness.figure("recall", 3),
+        "ms per query": harness.figure("ms_a_query", 3),
+        "times raw's speed": lambda row: harness.times(row.speed_to_raw),
+        "one by one, ms": harness.figure("single_ms", 3),
+    }
+    return _table(run, LISTS, columns)
+
+
+def codes_table(run: Run) -> report.Table:
+    """Scans of codes beside float32."""
+    columns = {
+        "code": "name",
+        "bytes": "bytes",
+        "MB": harness.figure("memory_mb", 1),
+        "MRR@10": harness.figure("mrr_at_10", 3),
+        "recall@10": harness.figure("recall_at_10", 3),
+        "ms per query": harness.figure("ms_a_query", 3),
+        "times float32's speed": lambda row: harness.times(row.speed_to_float32),
+        "one by one, ms": harness.figure("single_ms", 3),
+        "build, s": harness.figure("build_seconds", 1),
+    }
+    return _table(run, CODES, columns)
+
+
+TABLES = {"lists_table": lists_table, "codes_table": codes_table}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--documents", type=int, default=wikipedia.DOCUMENTS)
@@ -209,22 +255,23 @@ def main() -> None:
     parser.add_argument("--recall", type=float, default=0.9, help="at which inverted lists are compared; default: 0.9")
     parser.add_argument("--slices", type=int, default=3, help="parts the queries are searched in; default: 3")
     args = parser.parse_args()
-    results = {}
+    rows, encoders = list[dict[str, Any]](), {}
     for name in args.encoders:
         x, q, own, provenance = real_vectors(name, args.documents, args.cache)
         print(f"\n{name}: {len(x):,} documents, {len(q):,} queries of {x.shape[1]} dimensions", flush=True)
         nlist = min(1024, len(x) // 39)
-        results[name] = {
+        encoders[name] = {
             "documents": len(x),
             "queries": len(q),
             "dimension": x.shape[1],
             "provenance": provenance,
             "nlist": nlist,
             "recall": args.recall,
-            "ivf": approximate(x, q, own, args.recall, args.slices, nlist),
-            "codes": codes(x, q, own, args.slices),
         }
-    harness.save("search_real", {"encoders": results})
+        parts = {LISTS: approximate(x, q, own, args.recall, args.slices, nlist)}
+        parts[CODES] = codes(x, q, own, args.slices)
+        rows += ({"encoder": name, **row} for row in harness.flat(parts, "part", "name"))
+    harness.save("search_real", rows, encoders=encoders)
 
 
 if __name__ == "__main__":

@@ -21,12 +21,13 @@ from __future__ import annotations
 import argparse
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks import harness
+from eval.runs import Run
 from jaxwhiten import Moments, Whitening, metrics
 from jaxwhiten.search import Index, build_index
 
@@ -58,6 +59,9 @@ def generate(documents: int, queries: int, seed: int = 0) -> tuple[np.ndarray, n
             np.matmul(part[: len(rows)], mix, out=rows)
             rows += mean
     return x, q
+
+
+INDEX, EXACT, WIDTHS = "the paper's index", "exact search", ("768", "256")
 
 
 def paper_index(x: np.ndarray, q: np.ndarray, slices: int, sample: int) -> dict[str, object]:
@@ -129,7 +133,7 @@ def exact_search(x: np.ndarray, q: np.ndarray, rounds: int) -> dict[str, object]
     """
     whitening = Whitening.from_moments(Moments().update(x[: 1 << 16]), n_components=KEPT)
     result: dict[str, object] = {"queries": len(q), "documents": len(x), "gpu": _gpu()}
-    for name, inside in (("768", None), ("256", whitening)):
+    for name, inside in zip(WIDTHS, (None, whitening), strict=True):
         backends = ["jax", "faiss-flat", *(["faiss-gpu-flat"] if result["gpu"] is True else [])]
         indexes = {backend: build_index(x, backend, whitening=inside) for backend in backends}
         prepared = indexes["jax"].prepare(q)
@@ -175,6 +179,19 @@ def _gpu() -> bool | str:
     return bool(hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus()) or f"not run: {GPU_COMMAND}"
 
 
+TABLES = harness.SPEED
+HEADLINE = "", ()
+
+
+def ratios(run: Run) -> Iterator[harness.Ratio]:
+    """The exact search in JAX beside FAISS."""
+    exact = run.header.exact
+    for row in run.rows:
+        if row.part == EXACT:
+            what = f"exact search of {exact.documents:,} × {row.setting}, {exact.queries:,} queries, JAX"
+            yield what, "FAISS flat, its fastest setting of threads", row.jax_times_as_fast
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--documents", type=int, default=299_364, help="default: the paper's 299364")
@@ -187,7 +204,8 @@ def main() -> None:
     x, q = generate(args.documents, args.queries)
     exact = exact_search(x, q[: args.exact_queries], args.rounds)
     paper = paper_index(x, q, args.slices, args.sample)
-    harness.save("search_scale", {"paper_index": paper, "exact": exact})
+    parts = {INDEX: paper.pop("settings"), EXACT: {width: exact.pop(width) for width in WIDTHS}}
+    harness.save("search_scale", harness.flat(parts, "part", "setting"), paper_index=paper, exact=exact)
     whole = paper["time_ratio"]["whitened 256 / raw 768"]["whole"]
     print(f"memory ratio {paper['memory_ratio']:.3f}, time ratio {whole:.3f} (paper: {PAPER_RATIO:.3f})")
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import interleave, median, ratio, save
+from benchmarks.harness import flat, interleave, median, ratio, save
 from jaxwhiten.search import Index, build_index
 
 BACKENDS = ("faiss-flat", "faiss-ivf", "faiss-hnsw", "jax")
@@ -64,7 +64,7 @@ def main() -> None:
             "of_backend": ratio(seconds, "locked", "backend"),
         }
         print(f"{backend}: {found[backend]}", flush=True)
-    save("search_threads", {"documents": args.documents, "threads": THREADS, "backends": found})
+    save("search_threads", flat(found, "backend"), documents=args.documents, threads=THREADS)
 
 
 if __name__ == "__main__":

@@ -32,12 +32,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import median, ratio, rotated, save
+from benchmarks.harness import OURS, figure, median, ratio, rotated, save, table, times
+from eval.report import Table
+from eval.runs import Run
 from jaxwhiten import Encoder, normalize
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.models import resolve_folder
 
-OURS, ALONE = "jaxwhiten", "Encoder.encode, no server"
+ALONE = "Encoder.encode, no server"
 _ENCODE = """
 import sys
 from sentence_transformers import SentenceTransformer
@@ -242,6 +244,24 @@ def texts_of(encoder: Encoder) -> dict[str, list[str]]:
     return {"queries": queries, "documents": documents}
 
 
+def serving_table(run: Run) -> Table:
+    """Requests over HTTP: rate and times of each server, and how many times as fast ours is."""
+    columns = {
+        "texts": lambda row: f"{row.texts}, {row.clients} client{'s' * (row.clients > 1)}",
+        "server": "server",
+        "requests/s": figure("per_second", 1),
+        "p50, ms": figure("p50_ms", 1),
+        "p99, ms": figure("p99_ms", 1),
+        "CPU ms per request": figure("cpu_ms", 1),
+        "errors": "errors",
+        "jaxwhiten is faster by": lambda row: "" if row.server == OURS else times(row.speed_of_ours),
+    }
+    return table(run, columns)
+
+
+TABLES = {"serving_table": serving_table}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1.5)
@@ -272,7 +292,7 @@ def main() -> None:
         for name, rounds in found.items():
             rows.append({"texts": kind, "clients": clients, "server": name} | summary(rounds, found[OURS]))
             print(*(f"{key} {value}" for key, value in rows[-1].items() if key != "rounds"), sep=", ", flush=True)
-    save("serving", {"seconds": args.seconds, "rows": rows})
+    save("serving", rows, seconds=args.seconds)
 
 
 if __name__ == "__main__":

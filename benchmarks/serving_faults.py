@@ -30,10 +30,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import save
+from benchmarks.harness import save, table
 from benchmarks.serving import Server, connect, ours, running, texts_of
+from eval.report import Table
+from eval.runs import Run
 from jaxwhiten import Encoder, normalize
 from jaxwhiten.models import init_model, resolve_folder
+from jaxwhiten.plots import COLOURS, new_figure
 from jaxwhiten.search import build_index, load_index
 
 _TIMEOUT = 60  # seconds for a request to arrive, by --timeout
@@ -238,6 +241,36 @@ class Watch:
         print(f"{now:.0f} s: {self.rows[-1][1]:.0f} MB, {dict(self.clients.statuses)}", flush=True)
 
 
+def faults_table(run: Run) -> Table:
+    """What clients of each kind got, and how long answers took."""
+    order = list(run.header.kinds)
+    rows = sorted(run.rows, key=lambda row: (order.index(row.clients.partition(",")[0]), row.clients))
+    columns = {"clients": "clients", "number": lambda row: str(row.number or "")}
+    for status in sorted({status for row in rows for status in row.answers}):
+        columns[status] = lambda row, status=status: f"{row.answers.get(status, 0):,}"
+    for head, key in (("p50, s", "p50_seconds"), ("p99, s", "p99_seconds")):
+        columns[head] = lambda row, key=key: f"{row.times[key]:,.2f}" if row.times else ""
+    return table(run, columns, 1, rows)
+
+
+def draw_memory(run: Run, path: Path) -> Path:
+    """The server's memory over time, beside the requests that were answered; SIGKILL starts it again."""
+    seconds, megabytes, requests = zip(*run.header.memory, strict=True)
+    with new_figure(path, 6.4, 3.0) as drawing:
+        axis = drawing.subplots()
+        (memory,) = axis.plot(seconds, megabytes, lw=1.4, color=COLOURS[0], label="resident memory, MB")
+        axis.set(xlabel="seconds", ylabel="MB", ylim=(0, 1.15 * max(megabytes)))
+        other = axis.twinx()
+        (answered,) = other.plot(seconds, requests, lw=1.4, ls="--", color=COLOURS[1], label="requests answered")
+        other.set(ylabel="requests", ylim=(0, 1.15 * max(requests)))
+        other.grid(False)
+        drawing.legend(handles=[memory, answered], loc="outside lower center", ncols=2)
+    return path
+
+
+TABLES = {"serving_faults_table": faults_table}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600.0)
@@ -289,9 +322,6 @@ def main() -> None:
     }
     found = {
         "seconds": args.seconds,
-        "clients": _KINDS,
-        "answers": {kind: dict(sorted(statuses.items())) for kind, statuses in clients.statuses.items()},
-        "times": {kind: quantiles(taken) for kind, taken in clients.times.items()},
         "vectors_checked": clients.checked,
         "min_cosine": clients.least,
         "wrong_vectors": clients.wrong,
@@ -305,8 +335,17 @@ def main() -> None:
         "sigkill": {"lost": clients.lost_in_kill, "seconds_to_answers": clients.killed[1] - clients.killed[0]},
         "sigterm": {"in_flight_answered": clients.in_flight, "seconds_to_end": ended, "exit_code": code},
     }
-    print(json.dumps({key: value for key, value in found.items() if key != "memory"}, indent=1))
-    save("serving_faults", found)
+    rows = [
+        {
+            "clients": kind,
+            "number": _KINDS.get(kind),
+            "answers": dict(sorted(statuses.items())),
+            "times": quantiles(clients.times[kind]) if kind in clients.times else None,
+        }
+        for kind, statuses in clients.statuses.items()
+    ]
+    print(json.dumps({"rows": rows, **{key: value for key, value in found.items() if key != "memory"}}, indent=1))
+    save("serving_faults", rows, kinds=_KINDS, **found)
     wrong = clients.wrong or clients.wrong_hits or clients.unexpected or clients.lost or lost_additions
     if wrong or size_of_other != other.size or code:
         raise SystemExit("a wrong answer, a lost request or change, or an exit code other than 0")

@@ -168,9 +168,11 @@ def main() -> None:
     if args.child:
         child(args.child[0], Path(args.child[1]), args.texts)
         return
-    from benchmarks.harness import save
+    from benchmarks.harness import flat, save
 
-    save("sizes", {"models": {name: measure(name, args.rounds, args.texts) for name in args.models}})
+    models = {name: measure(name, args.rounds, args.texts) for name in args.models}
+    found = {name: model.pop("contestants") for name, model in models.items()}
+    save("sizes", flat(found, "model", "contestant"), models=models)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,15 @@ import contextlib
 import logging
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from benchmarks.harness import in_words, median, ratio, rotated, save, torch_device
+from benchmarks.harness import SPEED, Ratio, in_words, median, ratio, rotated, save, torch_device
+from eval.runs import Run
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.models import load_model
@@ -175,6 +177,17 @@ class Peer:
         return times[-1] - times[WARM - 1]
 
 
+TABLES = SPEED
+HEADLINE = "", ("sentence-transformers",)
+
+
+def ratios(run: Run) -> Iterator[Ratio]:
+    """A step beside sentence-transformers'."""
+    setting = run.header.setting
+    what = f"a training step of {setting.data}, batch {setting.batch_size}"
+    yield what, "sentence-transformers", run.header.ratio
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=2000)
@@ -210,17 +223,17 @@ def main() -> None:
             seconds[name].append(contestants[name].run())
         # After every round, so that one that is stopped keeps those before.
         faster = ratio(seconds, "jaxwhiten", "sentence-transformers")
+        found = [
+            {"contestant": name, "seconds": s, "rows_per_second": rows / median(s), "losses": contestants[name].losses}
+            for name, s in seconds.items()
+        ]
         save(
             "train_throughput",
-            {
-                "setting": vars(args) | {"data": data, "model": MODEL, "max_length": MAX_LENGTH},
-                "padded": ours.batches.shapes,
-                "seconds": seconds,
-                "rows_per_second": {name: rows / median(values) for name, values in seconds.items()},
-                "ratio": faster,
-                "losses": {name: contestant.losses for name, contestant in contestants.items()},
-                "compile_seconds": ours.compile_seconds,
-            },
+            found,
+            setting=vars(args) | {"data": data, "model": MODEL, "max_length": MAX_LENGTH},
+            padded=ours.batches.shapes,
+            ratio=faster,
+            compile_seconds=ours.compile_seconds,
         )
     for name, values in seconds.items():
         losses_found = ", ".join(f"{loss:.4f}" for loss in contestants[name].losses)

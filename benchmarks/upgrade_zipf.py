@@ -139,7 +139,7 @@ def main() -> None:
             )
         for name in ("first", "last", "old_index"):
             print(f"  {name}: p50 {timed[name]['p50_ms']:.1f} ms, p99 {timed[name]['p99_ms']:.1f} ms")
-    save("upgrade_zipf", {**found.provenance, "texts": size, "pool": len(pool), "timed": args.timed, "rows": rows})
+    save("upgrade_zipf", rows, provenance=found.provenance, texts=size, pool=len(pool), timed=args.timed)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,13 @@ import argparse
 import importlib.util
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness import in_words, interleave, median, ratio, save
+from benchmarks.harness import OURS, SPEED, Ratio, in_words, interleave, median, ratio, save
+from eval.runs import Run
 from jaxwhiten import Moments, Whitening
 
 BLOCK = 16_384
@@ -105,6 +106,20 @@ def error(found: Affine, mean: np.ndarray, covariance: np.ndarray) -> float:
     return float(max(deviation, np.abs((mean - found[0]) @ w).max()))
 
 
+TABLES = SPEED
+HEADLINE = "", ("sklearn PCA",)
+
+
+def ratios(run: Run) -> Iterator[Ratio]:
+    """The fit beside each peer's, with the errors."""
+    errors = {row.contestant: row.error for row in run.rows}
+    what = f"fit a whitening on {run.header.vectors:,} × {run.header.width}, off by {errors[OURS]:.0e}"
+    for row in run.rows:
+        if row.ratio is not None:
+            off = "" if row.error is None else f", off by {row.error:.0e}"
+            yield what, row.contestant + off, row.ratio
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=200_000)
@@ -146,24 +161,19 @@ def main() -> None:
             if not name.startswith("floor")
         }
     seconds["sklearn IncrementalPCA, from disk"] = slow_seconds["sklearn IncrementalPCA, from disk"]
-    ratios = {name: ratio(seconds, "jaxwhiten", name) for name in contestants if name != "jaxwhiten"}
-    ratios["sklearn IncrementalPCA, from disk"] = ratio(
+    faster = {name: ratio(seconds, "jaxwhiten", name) for name in contestants if name != "jaxwhiten"}
+    faster["sklearn IncrementalPCA, from disk"] = ratio(
         slow_seconds, "jaxwhiten, from disk", "sklearn IncrementalPCA, from disk"
     )
     print(f"{args.rows:,} x {args.width} float32, {args.rounds} rounds in turn")
     for name, values in seconds.items():
         wrong = f"{errors[name]:.1e}" if name in errors else "–"
-        print(f"  {name:36}{median(values):7.2f} s  error {wrong:8} {in_words(ratios.get(name))}")
-    save(
-        "whitening_fit",
-        {
-            "rows": args.rows,
-            "width": args.width,
-            "seconds": seconds,
-            "ratio": ratios,
-            "error": errors,
-        },
-    )
+        print(f"  {name:36}{median(values):7.2f} s  error {wrong:8} {in_words(faster.get(name))}")
+    rows = [
+        {"contestant": name, "seconds": taken, "ratio": faster.get(name), "error": errors.get(name)}
+        for name, taken in seconds.items()
+    ]
+    save("whitening_fit", rows, vectors=args.rows, width=args.width)
 
 
 if __name__ == "__main__":

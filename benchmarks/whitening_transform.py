@@ -12,12 +12,13 @@ and TPUs; on few CPU cores the product takes longer.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from benchmarks.harness import in_words, interleave, median, ratio, save
+from benchmarks.harness import SPEED, Ratio, in_words, interleave, median, ratio, save
 from benchmarks.whitening_fit import bert_like
+from eval.runs import Run
 from jaxwhiten import Whitening
 
 FIT_ROWS = 20_000
@@ -60,6 +61,18 @@ def contestants(x: np.ndarray, k: int) -> dict[str, Callable[[], object]]:
     return runs
 
 
+TABLES = SPEED
+HEADLINE = "", ()
+
+
+def ratios(run: Run) -> Iterator[Ratio]:
+    """A whitening of all vectors beside each peer's."""
+    for row in run.rows:
+        if row.ratio is not None:
+            what = f"whiten {run.header.vectors:,} × {run.header.width} to {row['columns']} columns"
+            yield what, row.contestant, row.ratio
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=200_000)
@@ -68,16 +81,16 @@ def main() -> None:
     args = parser.parse_args()
 
     x = bert_like(args.rows, args.width)
-    result: dict[str, object] = {"rows": args.rows, "width": args.width}
+    rows = []
     for k in (args.width // 3, args.width):
         seconds = interleave(contestants(x, k), args.rounds)
-        ratios = {name: ratio(seconds, "jaxwhiten", name) for name in seconds if name != "jaxwhiten"}
+        faster = {name: ratio(seconds, "jaxwhiten", name) for name in seconds if name != "jaxwhiten"}
         print(f"{args.rows:,} x {args.width} float32 to {k} columns, {args.rounds} rounds in turn")
         for name, values in seconds.items():
             moved = 4e-9 * args.rows * (args.width + k) / median(values)
-            print(f"  {name:24}{median(values):7.3f} s {moved:7.1f} GB/s  {in_words(ratios.get(name))}")
-        result[f"to {k}"] = {"seconds": seconds, "ratio": ratios}
-    save("whitening_transform", result)
+            print(f"  {name:24}{median(values):7.3f} s {moved:7.1f} GB/s  {in_words(faster.get(name))}")
+            rows.append({"columns": k, "contestant": name, "seconds": values, "ratio": faster.get(name)})
+    save("whitening_transform", rows, vectors=args.rows, width=args.width)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypedDict
 
 import numpy as np
 from jaxtyping import Float, Real
 
+from eval.runs import Record
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import bootstrap, spearman
 
@@ -82,3 +84,9 @@ def _rows(gold: Real[np.ndarray, " n"], subsets: Sequence[str]) -> dict[str, np.
         raise InputError("No scored pairs.")
     names = np.asarray(subsets, dtype=str)
     return {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
+
+
+def scores_of(row: Record, aggregate: str) -> dict[str, float]:
+    """The score of each task of a row, and their mean as `"average"`, which is NaN if a score is undefined."""
+    found = {name: math.nan if task[aggregate] is None else task[aggregate] for name, task in row.tasks.items()}
+    return found | {"average": sum(found.values()) / len(found)}

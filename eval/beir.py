@@ -1,6 +1,6 @@
 """Encoders on every BEIR folder below a folder: nDCG@10 of all sizes of vectors, lexical baselines, and the means.
 
-`python -m eval.beir DIR --model NAME=MODEL [--model ...] [--check] -o runs/beir.json`
+`python -m eval.beir DIR --model NAME=MODEL [--model ...] [--check] -o runs/beir.jsonl`
 
 The figures are those of `jaxwhiten score FOLDER --bytes 24,48,96` and `jaxwhiten score FOLDER -k 128 --gamma 0`. With
 --check, raw vectors are also scored by sentence-transformers and pytrec_eval.
@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from eval import published
-from eval.common import say, versions
+from eval.common import say
 from eval.report import Table
+from eval.runs import Record, Run, header
 from jaxwhiten import Encoder, evaluate, io, records
 from jaxwhiten.datasets import RetrievalData, read_own
 from jaxwhiten.encoding import EmbeddingStore
@@ -66,14 +67,14 @@ def by_sentence_transformers(model: str, data: RetrievalData) -> float:
     return 100 * fmean(of_query["ndcg_cut_10"] for of_query in found.values())
 
 
-def scores_table(result: dict[str, Any]) -> Table:
+def scores_table(run: Run) -> Table:
     """Every form of every encoder by data set, with published figures; a baseline stands once for each data set.
 
     The means over several data sets count as MTEB's leaderboard does: parts of a folder such as cqadupstack are one.
     """
     cells, known = [], {row.setting["model"]: row.figures for row in published.read("tasks")}
     forms: dict[tuple[str, ...], dict[str, list[float]]] = {}
-    for row in result["rows"]:
+    for row in run.rows:
         words, change, scores = row.get("bytes", 0) is None, row.get("versus_raw"), row["scores"]
         encoder, model = ("words", row["name"]) if words else (row["encoder"], row["encoder"].partition(",")[0])
         what = [encoder, row["name"], f"{row['bytes']:,}" if row.get("bytes") else ""]
@@ -91,32 +92,33 @@ def scores_table(result: dict[str, Any]) -> Table:
     return Table(heads, cells, 3)
 
 
-VIEWS = {"scores_table": scores_table}
+TABLES = {"scores_table": scores_table}
 
 
 def program(
     name: str, about: str | None, scored: Callable[[Path, str, Encoder, bool], Iterator[tuple[str, Rows]]]
 ) -> None:
-    """Scores encoders on the data below a folder, and writes JSON and a table."""
+    """Scores encoders on the data below a folder, and writes a run and a table."""
     parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
     parser.add_argument("folder", type=Path, help="the folder of the data")
     parser.add_argument("--model", action="append", required=True, help="NAME=MODEL, a model ID or folder; repeatable")
     parser.add_argument("--engine", default="jax", help="jax or openvino; default: jax")
     parser.add_argument("--dtype", default="float32", help="float32 or bfloat16; default: float32")
     parser.add_argument("--check", action="store_true", help="compare with the scores by other programs")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="the JSON file to write")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the .jsonl file to write")
     args = parser.parse_args()
-    result: dict[str, Any] = {"command": f"python -m {name} DIR", "versions": versions(), "encoders": {}, "rows": []}
+    run = Run(header(name, vars(args) | {"folder": args.folder.name, "output": ""}, encoders={}))
     for given in args.model:
         who, _, model = given.rpartition("=")
         encoder = Encoder.from_pretrained(model, engine=args.engine, dtype=args.dtype)
         how = {"max_length": encoder.max_length, "engine": args.engine, "dtype": args.dtype, "prompts": encoder.prompts}
-        result["encoders"][who or model] = how
+        run.header.encoders[who or model] = how
         for data, rows in scored(args.folder, model, encoder, args.check):
             say(f"{who or model}: {data}")
-            result["rows"] += [{"encoder": who or model, "data": data, **row} for row in rows]
-            io.write_json(args.output, result)
-    table = scores_table(result)
+            run.rows.extend(Record(encoder=who or model, data=data, **row) for row in rows)
+            run.save(args.output)
+    run.with_header(complete=True).save(args.output)
+    table = scores_table(run)
     io.write_text(args.output.with_suffix(".md"), f"{table.markdown()}\n")
     sys.stdout.write(f"{table.text()}\n")
 

@@ -6,7 +6,7 @@ Queries stay float32 and documents are coded; a code at the end of the model is 
 for each number in `gamma` they are whitened by that γ first. Codes are fitted on the documents and, if `outside` names
 text, on sentences of that text, without seeing the documents.
 With `classify`, pairs of decoded vectors are classified, too. With several `seeds` the scores of a spectrum code are
-means over as many sets of codebooks. Writes `results.json`, `run.json`, `results.md` and a plot to the folder `out`.
+means over as many sets of codebooks. Writes `run.jsonl`, `results.md` and a plot to the folder `out`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ml_collections import ConfigDict
 
 import jaxwhiten
 from configs import launch
-from eval import classification, measure, report
-from eval.common import Notes, header_fields, load_encoder, make_folder, say
+from eval import classification, common, measure
+from eval.common import Notes, load_encoder, make_folder, say
 from eval.comparators import COMPARATORS, Comparator
 from eval.driver import driven
 from eval.intervals import estimate, resampled, with_ends
-from eval.report import codes as views
-from eval.report import results
+from eval.report.codes import TABLES, VIEWS, plot_codes
+from eval.runs import Record, Run
 from eval.searches import load_search
 from eval.settings import choices, fractions, integers, words
 from eval.tasks import TaskIndex, index_sentences
@@ -46,6 +46,17 @@ TRAINED = COMPARATORS
 RAW = "float32"
 FIRST, DEEP = 10, 100
 AGGREGATE = "wmean"  # of STS tasks
+# Of a row that is compared with others; differences are x 100, and None where there is nothing to compare with.
+COMPARED = (
+    "versus_raw",  # of the MRR@10, to float32 vectors
+    "versus_spectrum",  # to the spectrum code of this fit with as many bytes, or the next more
+    "rescored_versus_raw",  # of the first results, rescored by float16 vectors, to float32 vectors
+    "sts_versus_raw",
+    "accuracy",  # of classified pairs by task, in per cent
+    "accuracy_versus_raw",
+    "distortion",  # the expected share of the variance that a spectrum code loses
+    "bound",  # Shannon's, for any code of as many bytes
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +103,7 @@ class Fit:
         return jaxwhiten.normalize(self.whitening.transform(x) if whitened else x)
 
 
-def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
+def evaluator(config: ConfigDict) -> Iterator[Run]:
     """The run after each code."""
     names = choices("codes", config.codes, (*CODES, *TRAINED))
     names = tuple(sorted(names, key=lambda name: name != "spectrum"))  # the others are compared with it
@@ -114,9 +125,9 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
         fitted_on["outside"] = store.encode(encoder, outside)
     encoded = (searched.documents, searched.queries, searched.sentences, searched.pairs, outside)
     took, texts = time.perf_counter() - encoding, sum(map(len, encoded))
-    encoded_in = results.Encoding(took, texts, 0, note="what is in the cache is read")
+    encoded_in = common.encoding(took, texts, note="what is in the cache is read")
 
-    run = report.Run(make_header(config, encoder, searched, encoded_in, len(outside)))
+    run = Run(make_header(config, encoder, searched, encoded_in, len(outside)))
     yield run
     raw: Scored | None = None
     spectra: dict[tuple[str, float | None], dict[int, np.ndarray]] = {}
@@ -133,7 +144,7 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
                 of_spectrum[row["bytes"]] = scored.ranks
             peer = None if name in ("spectrum", RAW) else at_equal_bytes(row["bytes"], of_spectrum)
             estimates = intervals(scored, raw, peer, searched.tasks, config) if config.bootstrap else {}
-            run.rows.append(results.CodeRow(**row, **estimates))
+            run.rows.append(Record(dict.fromkeys(COMPARED) | row | estimates))
             say(f"{fit.name}, {name}, {row['bytes']} bytes: MRR@10 {row['mrr_at_10']:.4f}")
             yield run
 
@@ -244,6 +255,7 @@ def measured(
         "k": queries.shape[1],
         "beta": None,
         "gamma": gamma,
+        "further": None,
         "n_fit": 0 if name == RAW else len(fit.rows),
         "transductive": False,
         "code": name,
@@ -328,16 +340,18 @@ def intervals(
 ) -> dict[str, Any]:
     """Paired differences to float32 and to a spectrum code, and accuracies, with intervals, all × 100."""
 
-    def points(values: np.ndarray) -> results.Estimate:
+    def points(values: np.ndarray) -> Record:
         return estimate(100 * values, config.bootstrap, config.seed)
 
-    found: dict[str, Any] = {"accuracy": {name: points(right) for name, right in scored.correct.items()} or None}
+    found: dict[str, Any] = {
+        "accuracy": Record({name: points(right) for name, right in scored.correct.items()}) or None
+    }
     if scored is not raw:
         found["versus_raw"] = points(scored.ranks - raw.ranks)
         found["rescored_versus_raw"] = None if scored.rescored is None else points(scored.rescored - raw.ranks)
         found["versus_spectrum"] = None if spectrum is None else points(scored.ranks - spectrum)
         changed = {name: points(right - raw.correct[name]) for name, right in scored.correct.items()}
-        found["accuracy_versus_raw"] = changed or None
+        found["accuracy_versus_raw"] = Record(changed) or None
         if scored.cosines:
             own, base = resampled((scored.cosines, raw.cosines), tasks, AGGREGATE, config)["average"]
             scores = (task.score(scored.cosines[task.name]) - task.score(raw.cosines[task.name]) for task in tasks)
@@ -349,15 +363,19 @@ def make_header(
     config: ConfigDict,
     encoder: Encoder,
     searched: Searched,
-    encoding: results.Encoding,
+    encoding: Record,
     outside: int,
-) -> results.CodesHeader:
-    """The header in `run.json`; `outside` is the number of sentences of other text."""
+) -> Record:
+    """The header of the run; `outside` is the number of sentences of other text."""
     data, queries = searched.data, len(searched.queries)
-    return results.CodesHeader(
+    return common.make_header(
+        "eval.codes",
+        f"Codes on {data.name}: {encoder.name}",
+        config,
+        encoder,
+        encoding,
         participation_ratio=encoder.encoding().get("participation_ratio"),
-        title=f"Codes on {data.name}: {encoder.name}",
-        dataset=results.Dataset(data.name, len(data.documents), queries, dict(data.counts)),
+        dataset=common.dataset(data, queries),
         tasks=tuple(task.name for task in searched.tasks),
         protocol={
             "max_length": encoder.max_length,
@@ -368,11 +386,11 @@ def make_header(
             "sts": "mean of the tasks (wmean), both sides coded" if searched.tasks else "",
             "classified": classification.PROTOCOL if config.classify else "",
         },
-        **header_fields(config, encoder, encoding),
     )
 
 
-main = driven(evaluator, views.VIEWS)
+__all__ = ["TABLES", "VIEWS", "evaluator", "main", "plot_codes"]
+main = driven(evaluator, VIEWS)
 
 if __name__ == "__main__":
     launch.run(main, "configs/codes.py")

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
-import platform
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import jax
 from ml_collections import ConfigDict
 
-import jaxwhiten
+from eval import runs
 from eval.encoding import pooling_names
 from eval.nli import NLIRows, load_nli
-from eval.report import results
+from eval.runs import Record
 from eval.settings import choices, integers, parameters
 from eval.words import BASELINES, LAYER0, WORDS
 from jaxwhiten import Encoder
+from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.errors import InputError
-from jaxwhiten.runtime import distributed, hardware
+from jaxwhiten.runtime import distributed
 
 WHITENINGS = ("none", "target", "nli")
-_PACKAGES = ("jax", "flax", "numpy", "scipy", "tokenizers")
+LEVEL = 0.95  # of bootstrap intervals
 
 
 @dataclass(frozen=True)
@@ -157,37 +154,38 @@ def make_folder(folder: Path) -> None:
         raise InputError(f"config.out: {folder} cannot be written to.")
 
 
-def header_fields(config: ConfigDict, encoder: Encoder, encoding: results.Encoding) -> dict[str, Any]:
-    """The fields that the headers of both programs share."""
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "model": encoder.name,
-        "fingerprint": encoder.fingerprint,
-        "dimension": encoder.dimension,
-        "dtype": encoder.dtype,
-        "seed": config.seed,
-        "encoding": encoding,
-        "machine": machine(),
-        "versions": versions(),
-        "config": config.to_dict(),
-    }
-
-
-def machine() -> results.Machine:
-    """Cores, devices and system, and the peak memory of this process so far."""
-    devices = jax.local_devices()
-    return results.Machine(
-        cores=hardware.cores(),
-        devices=len(devices),
-        processes=jax.process_count(),
-        device_kind=devices[0].device_kind,
-        system=platform.platform(),
-        peak_rss_gb=hardware.peak_memory(),
+def make_header(
+    program: str,
+    title: str,
+    config: ConfigDict,
+    encoder: Encoder,
+    encoding: Record,
+    protocol: Mapping[str, Any],
+    **more: Any,
+) -> Record:
+    """The header of an evaluation that begins; `protocol` is how it measures, by part, as text for captions."""
+    more = {"published": (), "warnings": (), "resamples": 0, "level": LEVEL, "seconds": None, **more}
+    return runs.header(
+        program,
+        config.to_dict(),
+        title=title,
+        model=encoder.name,
+        fingerprint=encoder.fingerprint,
+        dimension=encoder.dimension,
+        dtype=encoder.dtype,
+        seed=config.seed,
+        encoding=encoding,
+        protocol=protocol,
+        **more,
     )
 
 
-def versions() -> dict[str, str]:
-    """Versions of this project, Python and the packages that affect the numbers."""
-    optional = [name for name in ("faiss-cpu", "faiss-gpu", "openvino") if any(metadata.distributions(name=name))]
-    found = {name: metadata.version(name) for name in (*_PACKAGES, *optional)}
-    return {"jaxwhiten": jaxwhiten.__version__, "python": platform.python_version(), **found}
+def encoding(seconds: float, sentences: int, nli_rows: int = 0, note: str = "") -> Record:
+    """The time of encoding, and the numbers of unique sentences and NLI rows."""
+    return Record(seconds=seconds, sentences=sentences, nli_rows=nli_rows, note=note)
+
+
+def dataset(data: RetrievalData, queries: int) -> Record:
+    """The data that is searched, with statistics from reading it."""
+    counts, conflicts = Record(data.counts), list(data.conflicts)
+    return Record(name=data.name, documents=len(data.documents), queries=queries, counts=counts, conflicts=conflicts)

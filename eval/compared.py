@@ -1,24 +1,22 @@
-"""Tables over several runs, for `eval.tables`: codes over tasks, whitenings before codes, maps between encoders."""
+"""Tables over several runs of `eval.codes`: codes over tasks, and whitenings before codes."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
 from statistics import fmean
-from typing import Any
 
-from eval.report import Run, Table
-from eval.report.results import SIGNIFICANT, CodeRow, CodesHeader, Estimate, UpgradeHeader, UpgradeRow
+from eval.report.table import SIGNIFICANT, Table, mark
+from eval.runs import Record, Run
 from jaxwhiten.whitening import is_spread
 
 _CODE = "spectrum"
 _LITTLE = 0.5  # points
 # Of a normal distribution: 95% of one side and of both, and the power of 80% that a detectable loss is found with.
 _ONE, _BOTH, _POWER = 1.645, 1.96, 0.842
-CodesRun = Run[CodesHeader, CodeRow]
 
 
-def tasks_table(runs: Sequence[CodesRun]) -> Table:
+def tasks_table(*runs: Run) -> Table:
     """The difference of the spectrum code to float32 by task, fit and size, and the smallest size that is enough.
 
     A run is a search; where it has them, STS on decoded vectors and labels of decoded pairs are tasks of their own.
@@ -32,7 +30,7 @@ def tasks_table(runs: Sequence[CodesRun]) -> Table:
     cells = []
     for run in runs:
         raw = run.rows[0]
-        tasks: dict[str, tuple[float, Callable[[CodeRow], Estimate | None]]] = {}
+        tasks: dict[str, tuple[float, Callable[[Record], Record | None]]] = {}
         if not raw.sts:
             tasks[run.header.dataset.name] = 100 * raw.mrr_at_10, lambda row: row.versus_raw
         else:
@@ -45,7 +43,7 @@ def tasks_table(runs: Sequence[CodesRun]) -> Table:
                 found = {size: difference(rows[size]) for size in sizes if size in rows}
                 searched = task == run.header.dataset.name
                 shown = [
-                    f"{e.value:+.2f}{e.mark}" + _recall(rows[size]) * searched if (e := found.get(size)) else ""
+                    f"{e.value:+.2f}{mark(e)}" + _recall(rows[size]) * searched if (e := found.get(size)) else ""
                     for size in sizes
                 ]
                 cells.append([task, fit, _of_gamma(gamma), f"{value:.2f}", *shown, _enough(found)])
@@ -58,11 +56,11 @@ def _of_gamma(gamma: float | None) -> str:
     return "none" if gamma is None else f"{gamma:g}"
 
 
-def _recall(row: CodeRow) -> str:
+def _recall(row: Record) -> str:
     return "" if row.float32_recall_at_10 is None else f" {row.float32_recall_at_10:.3f}"
 
 
-def _enough(found: dict[int, Estimate | None]) -> str:
+def _enough(found: dict[int, Record | None]) -> str:
     """The smallest size whose loss is surely below half a point, or why there is none."""
     known = {size: estimate for size, estimate in found.items() if estimate}
     enough = [size for size, e in known.items() if e.value - (e.value - e.low) * _ONE / _BOTH > -_LITTLE]
@@ -73,7 +71,7 @@ def _enough(found: dict[int, Estimate | None]) -> str:
     return f"cannot tell below {detected:.1f}" if last.high > -_LITTLE else "none"
 
 
-def rivals_table(runs: Sequence[CodesRun], fit: str = "documents") -> Table:
+def rivals_table(*runs: Run, fit: str = "documents") -> Table:
     """The difference of every code to float32 by task, and the mean over the tasks that all of its codes have.
 
     A cell has a line for each size. Codes are those of that `fit`, and those that have no fit; one of fewer bytes
@@ -82,7 +80,7 @@ def rivals_table(runs: Sequence[CodesRun], fit: str = "documents") -> Table:
     bound. Behind each difference stands the share of float32's first ten among the first ten.
     """
     sizes = sorted(set.intersection(*({row.bytes for row in run.rows if row.code == _CODE} for run in runs)))
-    tasks: dict[str, dict[tuple[int, str], CodeRow]] = {}
+    tasks: dict[str, dict[tuple[int, str], Record]] = {}
     for run in runs:
         found = tasks.setdefault(f"{run.header.dataset.name}, {100 * run.rows[0].mrr_at_10:.2f}", {})
         for row in run.rows[1:]:
@@ -117,7 +115,7 @@ def _lines(cells: Sequence[str]) -> str:
     return "<br>".join(cell or "–" for cell in cells) if any(cells) else ""
 
 
-def _mean(rows: Sequence[CodeRow | None]) -> str:
+def _mean(rows: Sequence[Record | None]) -> str:
     known = [row for row in rows if row is not None]
     differences = [row.versus_raw.value for row in known if row.versus_raw is not None]
     recalls = [row.float32_recall_at_10 for row in known if row.float32_recall_at_10 is not None]
@@ -126,7 +124,7 @@ def _mean(rows: Sequence[CodeRow | None]) -> str:
     return f"{fmean(differences):+.2f}" + (f" {fmean(recalls):.3f}" if len(recalls) == len(rows) else "")
 
 
-def _beside(row: CodeRow | None) -> str:
+def _beside(row: Record | None) -> str:
     if row is None or row.versus_raw is None:
         return ""
     difference, versus = row.versus_raw, row.versus_spectrum
@@ -136,59 +134,30 @@ def _beside(row: CodeRow | None) -> str:
     return f"{difference.value:+.2f}{mark}{_recall(row)}"
 
 
-def _lost(row: CodeRow) -> str:
+def _lost(row: Record) -> str:
     return "" if row.distortion is None else f"{100 * row.distortion:.1f}/{100 * (row.bound or 0.0):.1f}"
-
-
-def gains_table(runs: Sequence[CodesRun]) -> Table:
-    """What the spectrum code keeps more than `scalar`, as means over the tasks, in points.
-
-    The ends of the intervals are means of the tasks' ends, as if all tasks erred together: wide enough for any tasks.
-    """
-    found: dict[str, dict[int, list[Estimate]]] = {}
-    for run in runs:
-        for row in run.rows:
-            if row.code == "scalar" and row.versus_spectrum and row.whitening == "documents":
-                found.setdefault(run.header.model, {}).setdefault(row.bytes, []).append(row.versus_spectrum)
-    sizes = sorted({size for of in found.values() for size in of})
-    cells = [
-        [
-            model.rpartition("/")[2],
-            f"{max(map(len, of.values()))}",
-            *(
-                f"{-_of(e, 'value'):+.2f} ({-_of(e, 'high'):+.2f} to {-_of(e, 'low'):+.2f})"
-                for _, e in sorted(of.items())
-            ),
-        ]
-        for model, of in found.items()
-    ]
-    return Table(["encoder", "tasks", *(f"{size} B" for size in sizes)], cells, 1, "Points more than scalar levels.")
-
-
-def _of(estimates: Sequence[Estimate], end: str) -> float:
-    return fmean(getattr(estimate, end) for estimate in estimates)
 
 
 GAMMAS = (None, 0.0, 0.25, 0.5, 1.0)  # of the whitening before a code; None: unchanged vectors
 RULE = "rule"
 
 
-def _rows(run: CodesRun) -> list[CodeRow]:
+def _rows(run: Run) -> list[Record]:
     return [row for row in run.rows if row.code == _CODE]
 
 
-def _tuned(run: CodesRun) -> bool:
+def _tuned(run: Run) -> bool:
     return is_spread(run.header.participation_ratio or 0.0, run.header.dimension)
 
 
-RULES: dict[str, Callable[[CodesRun], float | None]] = {
+RULES: dict[str, Callable[[Run], float | None]] = {
     "unchanged": lambda _: None,
     **{f"γ = {gamma:g}": lambda _, gamma=gamma: gamma for gamma in GAMMAS if gamma is not None},
     RULE: lambda run: None if _tuned(run) else 1.0,
 }
 
 
-def regrets(run: CodesRun) -> dict[float | None, list[float]]:
+def regrets(run: Run) -> dict[float | None, list[float]]:
     """By γ, the loss of each size against the best γ of the run, × 100."""
     best: dict[int, float] = {}
     for row in _rows(run):
@@ -198,11 +167,11 @@ def regrets(run: CodesRun) -> dict[float | None, list[float]]:
     }
 
 
-def regret_table(runs: Sequence[CodesRun]) -> Table:
+def regret_table(*runs: Run) -> Table:
     """The mean and the largest regret of each whitening before a code by encoder, over its corpora and sizes."""
     found: dict[str, dict[str, list[float]]] = {}
     for run in runs:
-        pooling = run.header.config["pooling"]
+        pooling = run.header.arguments.pooling
         who = run.header.model.rpartition("/")[2] + f", {pooling}" * (pooling != "auto")
         lost = regrets(run)
         for name, rule in RULES.items():
@@ -216,46 +185,9 @@ def regret_table(runs: Sequence[CodesRun]) -> Table:
     return Table(["encoder", "cells", *RULES], cells, 1, caption)
 
 
-UpgradeRun = Run[UpgradeHeader, UpgradeRow]
-
-
-def _pairs(runs: Sequence[UpgradeRun]) -> list[tuple[str, str, list[UpgradeRow]]]:
-    """The rows of each search and pair of encoders."""
-    found: dict[tuple[str, str], list[UpgradeRow]] = {}
-    for run in runs:
-        for row in run.rows:
-            found.setdefault((run.header.dataset.name, f"{row.model} → {row.new}"), []).append(row)
-    return [(*names, rows) for names, rows in found.items()]
-
-
-def _points(row: UpgradeRow) -> str:
-    return f"{100 * row.mrr_at_10:.2f}{row.versus_stay.mark if row.versus_stay else ' '}".strip()
-
-
-def upgrade_table(runs: Sequence[UpgradeRun]) -> Table:
-    """Each way from one encoder to another, with maps from the most pairs; the old index's recall, and advice."""
-    cells, heads = [], list[str]()
-    for data, pair, rows in _pairs(runs):
-        most = max(row.n_fit for row in rows)
-        ways = {row.method: row for row in rows if row.n_fit in (0, most) and not row.candidates}
-        reads = [row for row in rows if row.candidates]
-        shown = [name for name in ways if name != "everything" and "isotrieve" not in name] + ["everything"]
-        heads = ["data", "old → new", *shown[:-1], *(f"on read, {row.candidates}" for row in reads), shown[-1]]
-        heads += [f"old recall@{row.candidates}" for row in reads[-1:]]
-        heads += [f"texts per query, {row.candidates}" for row in reads[-1:]] + ["advice"]
-        run = next(run for run in runs if run.header.dataset.name == data)
-        told = [f"{row.old_recall or 0:.3f}" for row in reads[-1:]] + [f"{row.embedded or 0:.1f}" for row in reads[-1:]]
-        figures = [_points(row) for row in (*(ways[name] for name in shown[:-1]), *reads, ways[shown[-1]])]
-        cells.append([data, pair, *figures, *told, run.header.advice[pair].partition(":")[0].partition(" (")[0]])
-    caption = f"MRR@10 x 100. {SIGNIFICANT}: its difference to staying has an interval that leaves out 0."
-    return Table(heads, cells, 2, caption)
-
-
-VIEWS: dict[str, Callable[[Sequence[Any]], Table]] = {
+TABLES: dict[str, Callable[..., Table]] = {
     "tasks_table": tasks_table,
     "rivals_table": rivals_table,
     "outside_table": functools.partial(rivals_table, fit="outside"),
-    "gains_table": gains_table,
     "regret_table": regret_table,
-    "upgrade_table": upgrade_table,
 }

@@ -1,6 +1,6 @@
 """Codes in benchmarks of others: BitBudget's protocol, and MTEB's retrieval beside its `CompressionWrapper`.
 
-`python -m eval.compression FOLDER --model MODEL -o runs/compression.json`
+`python -m eval.compression FOLDER --model MODEL -o runs/compression.jsonl`
 
 FOLDER is a BEIR folder, whose texts are those of both benchmarks: a document is its title and its text. Needs the
 packages bitbudget and mteb.
@@ -12,14 +12,16 @@ import argparse
 import importlib
 import sys
 from collections.abc import Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eval.common import say, versions
-from eval.report import Table
-from jaxwhiten import Encoder, SpectrumCode, io, normalize
+from eval.common import say
+from eval.report import Table, figure, table
+from eval.runs import Record, Run, header
+from jaxwhiten import Encoder, SpectrumCode, normalize
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.export import Compressor
 from jaxwhiten.export.mteb import CodeWrapper, MTEBEncoder
@@ -95,18 +97,19 @@ def by_mteb(known: Known, task: Any) -> Iterator[tuple[str, float]]:
         yield name, float(found[0].scores["test"][0]["ndcg_at_10"])
 
 
-def scores_table(result: dict[str, Any]) -> Table:
-    """A row for each method, the smallest first."""
-    by = result["mteb"]
-    cells = []
-    for row in sorted(result["bitbudget"], key=lambda row: row["bytes"]):
-        name = row["method"]
-        figures = [f"{100 * row['ndcg']:.1f}", f"{row['recall']:.3f}", f"{100 * by[name]:.1f}" if name in by else ""]
-        cells.append([name.partition(",")[0], f"{row['bytes']:,.0f}", *figures])
-    return Table(["method", "bytes", "BitBudget: nDCG@10", "recall@10", "MTEB: nDCG@10"], cells, 1)
+def methods_table(run: Run) -> Table:
+    """A row for each method of BitBudget, the smallest first, and MTEB's figure where it has the method, too."""
+    columns = {
+        "method": lambda row: row.method.partition(",")[0],
+        "bytes": figure("bytes", 0),
+        "BitBudget: nDCG@10": lambda row: f"{100 * row.ndcg:.1f}",
+        "recall@10": figure("recall", 3),
+        "MTEB: nDCG@10": lambda row: "" if row.mteb_ndcg is None else f"{100 * row.mteb_ndcg:.1f}",
+    }
+    return table(sorted((row for row in run.rows if "bytes" in row), key=lambda row: row.bytes), columns, 1, "")
 
 
-VIEWS = {"methods_table": scores_table}
+TABLES = {"methods_table": methods_table}
 
 
 def main() -> None:
@@ -114,20 +117,22 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="a BEIR folder")
     parser.add_argument("--model", required=True, help="a model ID or folder")
     parser.add_argument("--task", default="SciFact", help="MTEB's name of the data; default: SciFact")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="the JSON file to write")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the .jsonl file to write")
     args = parser.parse_args()
     read = importlib.import_module("bitbudget.datasets")
     read._download = lambda name, cache: str(args.folder)  # it is here
     documents, queries, judged = read.load(args.folder.name)
     known = Known(Encoder.from_pretrained(args.model), [*dict.fromkeys([*documents.values(), *queries.values()])])
-    result: dict[str, Any] = {"command": "python -m eval.compression FOLDER", "versions": versions()}
+    run = Run(header("eval.compression", {"model": args.model, "task": args.task}, complete=True))
     for name in ("bitbudget", "mteb"):
-        result["versions"][name] = importlib.import_module("importlib.metadata").version(name)
-    result["bitbudget"] = list(by_bitbudget(known, documents, queries, judged))
+        run.header.versions[name] = metadata.version(name)
+    found = list(by_bitbudget(known, documents, queries, judged))
     say(f"{args.folder.name}: BitBudget")
-    result["mteb"] = dict(by_mteb(known, task_of(documents, queries, judged, args.task)))
-    io.write_json(args.output, result)
-    sys.stdout.write(f"{scores_table(result).text()}\n")
+    theirs = dict(by_mteb(known, task_of(documents, queries, judged, args.task)))
+    run.rows.extend(Record(row, mteb_ndcg=theirs.pop(row["method"], None)) for row in found)
+    run.rows.extend(Record(method=name, mteb_ndcg=score) for name, score in theirs.items())
+    run.save(args.output)
+    sys.stdout.write(f"{methods_table(run).text()}\n")
 
 
 if __name__ == "__main__":

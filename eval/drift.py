@@ -1,6 +1,6 @@
 """How often `jaxwhiten drift` gives each verdict: on random halves of one corpus, and on pairs of different corpora.
 
-`python -m eval.drift banking77.npy wikipedia.npy … -o docs/runs/drift.json`
+`python -m eval.drift banking77.npy wikipedia.npy … -o docs/runs/drift.jsonl`
 
 Each file has the vectors of one corpus, as `jaxwhiten encode` writes them, in any order. A trial fits on some rows of a
 corpus and judges as many others: of the same corpus, for each corpus of 8,000 rows or more, or of another one.
@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten import Whitening, codes, io
+from eval.runs import Record, Run, header
+from jaxwhiten import Whitening, codes
 
 SIZES = (100, 200, 300, 500, 1000, 2000, 4000)  # rows of the fit, and rows judged
 PAIRS = "different corpora"
@@ -45,9 +46,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Counts the verdicts of `jaxwhiten drift`.")
     parser.add_argument("vectors", nargs="+", type=Path, help=".npy files, one per corpus, of at least 4,000 rows")
     parser.add_argument("--trials", type=int, default=100, help="of each kind; default: 100")
-    parser.add_argument("-o", "--output", required=True, help="the JSON file to write")
+    parser.add_argument("-o", "--output", required=True, help="the .jsonl file to write")
     args = parser.parse_args()
-    vectors, rows = {path.stem: np.load(path) for path in args.vectors}, list[dict[str, Any]]()
+    vectors, rows = {path.stem: np.load(path) for path in args.vectors}, list[Record]()
     for kind in [*(name for name, x in vectors.items() if len(x) >= 2 * SIZES[-1]), PAIRS]:
         for fit, fitted in FITS.items():
             found = [
@@ -55,9 +56,12 @@ def main() -> None:
             ]
             counts = Counter(verdict for _, verdict in found)
             wrong = sorted(size for size, verdict in found if (verdict == "fine") == (kind == PAIRS))
-            rows.append({"rows": kind, "fit": fit, **{v: counts[v] for v in codes.VERDICTS}, "wrong at": wrong})
+            rows.append(Record({"rows": kind, "fit": fit, **{v: counts[v] for v in codes.VERDICTS}, "wrong at": wrong}))
             print(rows[-1], flush=True)
-    io.write_json(args.output, {"sizes": SIZES, "corpora": {k: len(x) for k, x in vectors.items()}, "rows": rows})
+    corpora = {name: len(x) for name, x in vectors.items()}
+    Run(header("eval.drift", {"trials": args.trials}, complete=True, sizes=SIZES, corpora=corpora), rows).save(
+        args.output
+    )
 
 
 if __name__ == "__main__":

@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+import jax
 from ml_collections import ConfigDict
 
-from eval.common import machine
-from eval.report import Run, remove_views
-from eval.report.views import Views
+from eval.report import Views, remove_views
+from eval.runs import Record, Run, machine
 
-Evaluator = Callable[[ConfigDict], Iterator[Run[Any, Any]]]
+Evaluator = Callable[[ConfigDict], Iterator[Run]]
 
 
 def driven(
-    evaluator: Evaluator, views: Views | None = None, closing: Callable[[Run[Any, Any]], str] | None = None
+    evaluator: Evaluator, views: Views | None = None, closing: Callable[[Run], str] | None = None
 ) -> Callable[[ConfigDict], None]:
     """The `main` of a program, from an evaluator that yields its run after each new row.
 
@@ -34,7 +33,13 @@ def driven(
         if run is None:
             return
         seconds = time.perf_counter() - started
-        run = run.with_header(complete=True, seconds=seconds, machine=machine(), resamples=config.bootstrap)
+        where = Record(machine(), processes=jax.process_count())
+        run = run.with_header(
+            complete=True,
+            seconds=seconds,
+            machine=where,
+            resamples=config.bootstrap,
+        )
         run.save(out)
         if views is not None:
             print(views.text(run, views.write(run, out)))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 import jaxwhiten
-from eval.report import Run, results
+from eval.runs import Record, Run
 from eval.scoring import Fits, with_params
 from eval.tasks import Encoded, TaskIndex
 from jaxwhiten.datasets import STSTask
@@ -23,14 +22,14 @@ def shown_task(tasks: Sequence[TaskIndex]) -> int:
     return next((i for i, task in enumerate(tasks) if task.name == "STS-B"), 0)
 
 
-def add_spectrum(run: Run[Any, Any], encoded: Encoded, fits: Fits) -> Run[Any, Any]:
+def add_spectrum(run: Run, encoded: Encoded, fits: Fits) -> Run:
     """The run with the eigenvalues of a pooling."""
     name = encoded.tasks[shown_task(encoded.tasks)].name
     run.figures[f"spectrum/{encoded.pooling}"] = np.asarray(fits.by_task[name].eigenvalues_, np.float64)
     return run.with_header(spectrum="NLI sentences" if fits.whitening == "nli" else f"sentences of {name}")
 
 
-def add_heat_map(run: Run[Any, Any], encoded: Encoded, fits: Fits, tasks: Sequence[STSTask], k: int) -> Run[Any, Any]:
+def add_heat_map(run: Run, encoded: Encoded, fits: Fits, tasks: Sequence[STSTask], k: int) -> Run:
     """The run with the similarities of a few pairs, before and after whitening."""
     place = shown_task(encoded.tasks)
     task, test = encoded.tasks[place], tasks[place].splits["test"]
@@ -39,8 +38,9 @@ def add_heat_map(run: Run[Any, Any], encoded: Encoded, fits: Fits, tasks: Sequen
     whitening = with_params(fits.by_task[task.name], n_components=k, beta=1.0, gamma=1.0)
     run.figures["similarity/before"] = _cosines(a, b)
     run.figures["similarity/after"] = _cosines(whitening.transform(a), whitening.transform(b))
-    pairs = tuple(float(test.score[i]) for i in chosen), tuple(test.sentence1[i] for i in chosen)
-    return run.with_header(similarity=results.SimilarityFigure(encoded.pooling, fits.whitening, k, task.name, *pairs))
+    shown = Record(pooling=encoded.pooling, whitening=fits.whitening, k=k, task=task.name)
+    shown |= {"gold": [float(test.score[i]) for i in chosen], "sentences": [test.sentence1[i] for i in chosen]}
+    return run.with_header(similarity=Record(shown))
 
 
 def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:

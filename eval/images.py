@@ -1,43 +1,40 @@
-"""Draws the plots of docs/images from the runs that eval.tables finds.
+"""Draws the plots of docs/images from the runs that `eval.runs.find` finds.
 
 python -m eval.images
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from configs import launch
-from eval import report, stages
+from eval import runs
 from eval.common import say
-from eval.report import plots
 from eval.report.front import draw_quality
-from eval.tables import load
 
 FOLDER = Path("docs/images")
 # README's picture, light and dark: a panel for each run.
 QUALITY = {"Sentences of Wikipedia": "tasks/minilm-wikipedia-7000", "Captions (SNLI)": "tasks/minilm-snli"}
+# The run of each other picture, and the function of its program that draws it.
 IMAGES = {
-    "codes": ("tasks/minilm-wikipedia-7000", report.codes.PLOTS["quality_by_bytes.png"]),
-    "engines-memory": ("benchmarks/engines_scale", (plots.engines_memory,)),
-    "growth": ("benchmarks/growth", (plots.growth,)),
-    "serving-memory": ("benchmarks/serving_faults", (plots.serving_memory,)),
-    "miniature": ("miniature/raw", report.sts.PLOTS["score_by_k.png"]),
+    "codes": ("tasks/minilm-wikipedia-7000", "plot_codes"),
+    "engines-memory": ("benchmarks/engines_scale", "draw_memory"),
+    "growth": ("benchmarks/growth", "draw"),
+    "serving-memory": ("benchmarks/serving_faults", "draw_memory"),
+    "miniature": ("miniature/raw", "plot_scores"),
+    "nli-stsb": ("nli-stsb", "draw_curves"),
 }
 
 
 def main() -> None:
-    for name, (of, (draw, *_)) in IMAGES.items():
-        path, run = FOLDER / f"{name}.png", load(of)
-        drawn = run is not None and draw(run, path)
+    for name, (of, function) in IMAGES.items():
+        path, run = FOLDER / f"{name}.png", runs.find(of)
+        drawn = run is not None and getattr(runs.module(run), function)(run, path)
         say(f"{path}: " + ("drawn" if drawn else f"left as it was, the run {of} is not there"))
-    if stages.KEPT.is_file():
-        stages.draw_curves(json.loads(stages.KEPT.read_text(encoding="utf-8")), FOLDER / "nli-stsb.png")
-    runs = {title: load(of) for title, of in QUALITY.items()}
+    found = {title: runs.find(of) for title, of in QUALITY.items()}
     for name, dark in (("quality", False), ("quality-dark", True)):
-        if all(runs.values()):
-            draw_quality(runs, FOLDER / f"{name}.png", dark)
+        if all(found.values()):
+            draw_quality(found, FOLDER / f"{name}.png", dark)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from ml_collections import ConfigDict
 
-from eval.aggregates import sts_resamples
-from eval.report import results
+from eval.aggregates import scores_of, sts_resamples
+from eval.runs import Record
 from eval.tasks import TaskIndex
 from eval.words import TFIDF, beside
 from jaxwhiten.errors import InputError
@@ -36,14 +35,16 @@ def bootstrap_mean(values: np.ndarray, n_resamples: int, seed: int = 0) -> boots
     return bootstrap.percentile_interval(np.concatenate(means))
 
 
-def estimate(values: np.ndarray, resamples: int, seed: int) -> results.Estimate:
+def estimate(values: np.ndarray, resamples: int, seed: int) -> Record:
     """The mean with its bootstrap interval."""
-    return results.Estimate(float(values.mean()), *bootstrap_mean(values, resamples, seed))
+    low, high = bootstrap_mean(values, resamples, seed)
+    return Record(value=float(values.mean()), low=low, high=high)
 
 
-def with_ends(value: float, samples: np.ndarray) -> results.Estimate:
+def with_ends(value: float, samples: np.ndarray) -> Record:
     """A figure with the interval of its resamples."""
-    return results.Estimate(value, *bootstrap.percentile_interval(samples))
+    low, high = bootstrap.percentile_interval(samples)
+    return Record(value=value, low=low, high=high)
 
 
 def resampled(
@@ -61,17 +62,15 @@ def resampled(
     return samples | {"average": np.mean(list(samples.values()), axis=0)}
 
 
-def with_intervals(
-    rows: Sequence[results.STSRow], samples: Mapping[str, np.ndarray], aggregate: str
-) -> list[results.STSRow]:
+def with_intervals(rows: Sequence[Record], samples: Mapping[str, np.ndarray], aggregate: str) -> list[Record]:
     """Adds intervals of one aggregate to rows, from the resamples of `resampled`: for every task and for their mean.
 
     Rows share the resamples, so the difference of a row to the raw row of its pooling is a paired bootstrap: it is kept
     in `versus_raw`. `versus_words` is the difference to TF-IDF fitted on the same texts; raw rows use the first TF-IDF.
     """
-    scores = [row.scores(aggregate) for row in rows]
+    scores = [scores_of(row, aggregate) for row in rows]
 
-    def estimates(number: int, base: int | None = None) -> dict[str, results.Estimate]:
+    def estimates(number: int, base: int | None = None) -> dict[str, Record]:
         """The interval of a row, or of its difference to another row."""
         found = {}
         for name, drawn in samples.items():
@@ -87,10 +86,7 @@ def with_intervals(
     for number, row in enumerate(rows):
         of, bases = estimates(number), (raw.get(row.pooling), beside(words, row.whitening))
         versus, versus_words = (None if base in (None, number) else estimates(number, base) for base in bases)
-        tasks_of = {
-            name: dataclasses.replace(scores_of, low=of[name].low, high=of[name].high)
-            for name, scores_of in row.tasks.items()
-        }
+        tasks = {name: task.but(low=of[name].low, high=of[name].high) for name, task in row.tasks.items()}
         intervals = {"average_interval": of["average"], "versus_raw": versus, "versus_words": versus_words}
-        complete.append(dataclasses.replace(row, tasks=tasks_of, **intervals))
+        complete.append(row.but(tasks=Record(tasks), **intervals))
     return complete

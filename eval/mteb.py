@@ -1,6 +1,6 @@
 """Banking77 and the Chinese STS-B by our programs, and with --check by MTEB's own evaluators, from local files.
 
-`python -m eval.mteb DATA --model NAME=MODEL [--model ...] [--check] -o runs/mteb.json`
+`python -m eval.mteb DATA --model NAME=MODEL [--model ...] [--check] -o runs/mteb.jsonl`
 
 DATA has classification/banking77 (train.csv, test.csv: text, category) and sts_zh (STS-B.test.data: two sentences and a
 score, split by tabs), or one of them. Encoders with a prompt named query use it on every text.
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.beir import Rows, program, stored
+from eval.beir import TABLES, Rows, program, stored
 from eval.classification import fit, predict
 from jaxwhiten import Encoder, Moments, Whitening, metrics
 from jaxwhiten.export.mteb import MTEBEncoder
@@ -92,6 +92,8 @@ def tasks(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterator[t
                 rows[-1]["theirs"] = theirs(MTEBEncoder(encoder, whitening), task, splits)
         yield task, rows
 
+
+__all__ = ["TABLES", "tasks"]
 
 if __name__ == "__main__":
     program("eval.mteb", __doc__, tasks)

@@ -3,7 +3,7 @@
 `python -m eval.retrieval [--config configs/retrieval.py] [--config.key=value ...]`
 
 Texts are encoded once and kept in the cache, so that a killed run resumes where it stopped. Writes
-`results.json`, `run.json`, `results.md` and plots to the folder `out`. With `--distributed` several processes encode,
+`run.jsonl`, `results.md` and plots to the folder `out`. With `--distributed` several processes encode,
 each its share, and the first one searches and writes.
 """
 
@@ -24,25 +24,26 @@ from ml_collections import ConfigDict
 from scipy.sparse import csr_matrix
 
 from configs import launch
-from eval import measure, published, report
-from eval.common import Notes, Settings, header_fields, load_encoder, machine, say
+from eval import common, measure, published
+from eval.common import Notes, Settings, load_encoder, say
 from eval.driver import driven
 from eval.encoding import encode, expand_poolings, first_plain, nli_moments
 from eval.intervals import estimate
-from eval.report import results
-from eval.report import retrieval as views
+from eval.report.retrieval import TABLES, VIEWS
+from eval.runs import Record, Run
 from eval.searches import load_search
-from eval.settings import RAW, choices, row_fields
+from eval.settings import NO_WHITENING, RAW, choices, row_fields, setting_name
 from eval.words import CENTRED, TFIDF, beside, count, fits, weigh
 from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, metrics
 from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.encoding import EmbeddingStore
-from jaxwhiten.runtime import distributed
+from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.scoring import nearest
 from jaxwhiten.search import BACKENDS, Index, build_index, search_text
 
 DOCUMENTS = "documents"  # a fit that sees no query, as an index is built
 FIRST, DEEP = 10, 100  # results of the timed search, and of the one that quality is measured on
+UNCOMPARED = dict.fromkeys(("mrr_interval", "versus_raw", "versus_words"))  # of a row without bootstrap or bases
 _UNTIMED = ("time_with_whitening_ms", "single_p50_ms", "single_p99_ms", "single_text_p50_ms", "single_text_p99_ms")
 
 
@@ -84,7 +85,7 @@ class Searches:
         )
 
 
-def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
+def evaluator(config: ConfigDict) -> Iterator[Run]:
     """The run after each setting and index."""
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it announces how it was loaded
     settings = Settings.read(config, more=(DOCUMENTS,))
@@ -106,11 +107,11 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
     raw = encode(encoder, list(number), poolings, store=store)
     moments = nli_moments(encoder, nli, poolings, config.batch_size or None) if nli is not None else {}
     took, note = time.perf_counter() - encoding, "what is in the cache is not encoded again"
-    encoded_in = results.Encoding(took, len(number), 0 if nli is None else len(nli), note)
+    encoded_in = common.encoding(took, len(number), 0 if nli is None else len(nli), note)
     if not distributed.is_writer():
         return
 
-    run = report.Run(make_header(config, encoder, searches, encoded_in, settings))
+    run = Run(make_header(config, encoder, searches, encoded_in, settings))
     yield run
     documents, queries = ([number[text] for text in texts] for texts in (data.documents, data.queries))
     texts, bases = [*number, *(() if nli is None else (*nli.premise, *nli.hypothesis))], Bases(config)
@@ -121,7 +122,7 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
         _, ids = build_index(found[documents], "jax").search(found[queries], min(FIRST + 1, len(documents)))
         ranks = metrics.reciprocal_ranks(data.others(ids), data.gold, FIRST)
         bases.raw = dict.fromkeys(itertools.product(poolings, searches.options), ranks)
-    notes, kept = Notes(), dict[bool, tuple[results.RetrievalRow, Index]]()  # the best raw and the best whitened index
+    notes, kept = Notes(), dict[bool, tuple[Record, Index]]()  # the best raw and the best whitened index
     for pooling in poolings:
         vectors = Vectors(encoder.name, pooling, raw[pooling][documents], raw[pooling][queries])
         for whitening in (*settings.whitenings, *[CENTRED] * ("centred" in settings.baselines)):
@@ -147,7 +148,7 @@ class Bases:
     raw: dict[tuple[str, str], np.ndarray] = dataclasses.field(default_factory=dict)
     words: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
-    def compared(self, row: results.RetrievalRow, ranks: np.ndarray) -> results.RetrievalRow:
+    def compared(self, row: Record, ranks: np.ndarray) -> Record:
         """The row with the interval of its MRR and its paired differences; a raw row and TF-IDF become bases."""
         key = row.pooling, row.backend
         base = None if row.pooling == TFIDF else beside(self.words, row.whitening)
@@ -156,7 +157,7 @@ class Bases:
             self.words[row.whitening] = ranks
         elif row.whitening == "none":
             self.raw[key] = ranks
-        return dataclasses.replace(row, **found)
+        return row.but(**found)
 
 
 def word_rows(
@@ -167,7 +168,7 @@ def word_rows(
     queries: Sequence[int],
     encoder: Encoder,
     data: RetrievalData,
-) -> Iterator[tuple[results.RetrievalRow, np.ndarray]]:
+) -> Iterator[tuple[Record, np.ndarray]]:
     """Rows of the baselines of words, fitted like the whitenings; the first `searched` texts are searched."""
     for name in settings.words:
         counts = count(name, texts, encoder)
@@ -193,7 +194,7 @@ def whitened(
         return
     if whitening == CENTRED:
         inside = Whitening(gamma=0.0).fit(np.concatenate([vectors.documents, vectors.queries]))
-        fields = {"k": inside.kernel[0].shape[1], "beta": None, "gamma": None, "n_fit": int(inside.n_samples_seen_)}
+        fields = {"k": inside.kernel[0].shape[1], **NO_WHITENING, "n_fit": int(inside.n_samples_seen_)}
         yield setting | fields, inside
         return
     with notes.of(whitening, vectors.pooling):
@@ -210,7 +211,7 @@ def whitened(
 
 def score(
     setting: Mapping[str, Any], whitening: Whitening | None, vectors: Vectors, encoder: Encoder, searches: Searches
-) -> Iterator[tuple[results.RetrievalRow, Index, np.ndarray]]:
+) -> Iterator[tuple[Record, Index, np.ndarray]]:
     """For each backend a row of results, its index, and the reciprocal rank of each query with gold."""
     data, most = searches.data, len(searches.data.documents)
     first, deep = min(FIRST, most), min(max(DEEP, searches.depth) + (data.own is not None), most)
@@ -239,10 +240,10 @@ def score(
             lambda i, index=index: search_text(index, encoder, [data.queries[i]], first), searches.single
         )
         ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
-        row = results.RetrievalRow(
+        row = Record(
             **setting,
             backend=backend,
-            options=index.options,
+            options=Record(index.options),
             **quality(ids, ranks, data.gold),
             index_recall_at_10=exact[reference].recall(ids[searches.exact][:, :first]),
             time_ms=1000 * seconds / len(prepared),
@@ -255,10 +256,11 @@ def score(
             memory_gib=index.size * (4 * index.dimension if index.codes is None else index.codes["bytes"]) / 2**30,
             index_bytes=index.nbytes,
             build_seconds=index.build_seconds,
-            peak_rss_gb=machine().peak_rss_gb,
+            peak_rss_gb=hardware.peak_memory(),
             reranked=rerank(ids, searches) if searches.reranker else None,
+            **UNCOMPARED,
         )
-        say(f"{row.name}, {backend}: MRR@10 {row.mrr_at_10:.4f}, {row.time_ms:.4f} ms per query")
+        say(f"{setting_name(row)}, {backend}: MRR@10 {row.mrr_at_10:.4f}, {row.time_ms:.4f} ms per query")
         yield row, index, ranks
 
 
@@ -269,7 +271,7 @@ def score_words(
     queries: Sequence[int],
     fitted_on: Mapping[str, Sequence[int]],
     data: RetrievalData,
-) -> Iterator[tuple[results.RetrievalRow, np.ndarray]]:
+) -> Iterator[tuple[Record, np.ndarray]]:
     """For each fit a row of a baseline of `eval.words`, and the reciprocal rank of each query with gold.
 
     Documents, queries and texts of the fit are rows of the counts. No query is searched alone.
@@ -282,17 +284,16 @@ def score_words(
         ids = data.others(nearest(asked, stored, min(DEEP + 1, len(documents))))[:, :DEEP]
         seconds, size = time.perf_counter() - built, stored.data.nbytes + stored.indices.nbytes + stored.indptr.nbytes
         ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
-        row = results.RetrievalRow(
+        row = Record(
             model="words",
             pooling=name,
             whitening=whitening,
             k=counts.shape[1],
-            beta=None,
-            gamma=None,
+            **NO_WHITENING,
             n_fit=len(rows),
             transductive=whitening == "target",
             backend="sparse",
-            options={},
+            options=Record(),
             **quality(ids, ranks, data.gold),
             index_recall_at_10=1.0,
             time_ms=1000 * seconds / len(queries),
@@ -301,9 +302,11 @@ def score_words(
             memory_gib=size / 2**30,
             index_bytes=size,
             build_seconds=built - started,
-            peak_rss_gb=machine().peak_rss_gb,
+            peak_rss_gb=hardware.peak_memory(),
+            reranked=None,
+            **UNCOMPARED,
         )
-        say(f"{row.name}: MRR@10 {row.mrr_at_10:.4f}")
+        say(f"{setting_name(row)}: MRR@10 {row.mrr_at_10:.4f}")
         yield row, ranks
 
 
@@ -316,7 +319,7 @@ def quality(ids: np.ndarray, ranks: np.ndarray, gold: metrics.Gold) -> dict[str,
     }
 
 
-def rerank(ids: np.ndarray, searches: Searches) -> results.Reranked:
+def rerank(ids: np.ndarray, searches: Searches) -> Record:
     """The first results of queries with gold, in their order and in the cross-encoder's order."""
     scored, queries, gold = measure.asked(searches.data, searches.reranked)
     found, documents = ids[scored, : searches.depth], searches.data.documents
@@ -326,20 +329,22 @@ def rerank(ids: np.ndarray, searches: Searches) -> results.Reranked:
     seconds = time.perf_counter() - began
     measures = {"mrr_at_10": metrics.reciprocal_ranks, "ndcg_at_10": metrics.discounted_gains}
     before, after = ({name: of(x, gold, FIRST) for name, of in measures.items()} for x in (found, ordered))
-    means = [{name: float(values.mean()) for name, values in figures.items()} for figures in (before, after)]
-    return results.Reranked(
-        searches.reranker.name,
-        found.shape[1],
-        len(queries),
-        *means,
-        {name: estimate(after[name] - values, searches.resamples, 0) for name, values in before.items()},
-        1000 * seconds / len(queries),
+    means = [Record({name: float(of.mean()) for name, of in figures.items()}) for figures in (before, after)]
+    gain = {name: estimate(after[name] - values, searches.resamples, 0) for name, values in before.items()}
+    return Record(
+        model=searches.reranker.name,
+        depth=found.shape[1],
+        queries=len(queries),
+        before=means[0],
+        after=means[1],
+        gain=Record(gain),
+        ms=1000 * seconds / len(queries),
     )
 
 
 def intervals(
     ranks: np.ndarray, raw: np.ndarray | None, resamples: int, seed: int, words: np.ndarray | None = None
-) -> dict[str, results.Estimate]:
+) -> dict[str, Record]:
     """The MRR with its bootstrap interval and, given the ranks of the raw row or of TF-IDF, the paired differences."""
     if not resamples or not len(ranks):
         return {}
@@ -354,29 +359,30 @@ def backend_options(backend: str, config: ConfigDict) -> dict[str, Any]:
     return {name: config[name] for name in ("nlist", "nprobe") if name in known}
 
 
-def examples(
-    queries: Sequence[str], kept: Iterable[tuple[results.RetrievalRow, Index]], encoder: Encoder
-) -> tuple[results.Example, ...]:
+def examples(queries: Sequence[str], kept: Iterable[tuple[Record, Index]], encoder: Encoder) -> list[Record]:
     """The first results of a few queries from each kept index."""
     found = []
     for row, index in kept if queries else ():
         hits = search_text(index, encoder, list(queries), min(3, index.size))
         for query, of_query in zip(queries, hits, strict=True):
-            own = tuple(results.Hit(**hit._asdict()) for hit in of_query)
-            found.append(results.Example(query, row.pooling, row.whitening, row.k, row.backend, own))
-    return tuple(found)
+            setting = {name: row[name] for name in ("pooling", "whitening", "k", "backend")}
+            found.append(Record(query=query, **setting, hits=[Record(hit._asdict()) for hit in of_query]))
+    return found
 
 
 def make_header(
-    config: ConfigDict, encoder: Encoder, searches: Searches, encoding: results.Encoding, settings: Settings
-) -> results.RetrievalHeader:
-    """The header in `run.json`."""
+    config: ConfigDict, encoder: Encoder, searches: Searches, encoding: Record, settings: Settings
+) -> Record:
+    """The header of the run."""
     data = searches.data
-    return results.RetrievalHeader(
-        title=f"Retrieval on {data.name}: {encoder.name}",
-        dataset=results.Dataset(
-            data.name, len(data.documents), len(data.queries), dict(data.counts), tuple(data.conflicts)
-        ),
+    return common.make_header(
+        "eval.retrieval",
+        f"Retrieval on {data.name}: {encoder.name}",
+        config,
+        encoder,
+        encoding,
+        dataset=common.dataset(data, len(data.queries)),
+        examples=(),
         protocol={
             "max_length": encoder.max_length,
             "quality": f"first {DEEP} results of all queries; means over the queries with gold",
@@ -388,11 +394,11 @@ def make_header(
             "target": f"fitted on documents and queries; {DOCUMENTS}: fitted on these alone",
             **settings.protocol,
         },
-        **header_fields(config, encoder, encoding),
     )
 
 
-main = driven(evaluator, views.VIEWS)
+__all__ = ["TABLES", "VIEWS", "evaluator", "main"]
+main = driven(evaluator, VIEWS)
 
 if __name__ == "__main__":
     launch.run(main, "configs/retrieval.py")

@@ -17,8 +17,8 @@ from eval import geometry
 from eval.aggregates import sts_scores
 from eval.common import Notes
 from eval.methods import make_method
-from eval.report import results
-from eval.settings import RAW, row_fields
+from eval.runs import Record
+from eval.settings import NO_WHITENING, RAW, row_fields
 from eval.tasks import Encoded, TaskIndex
 from eval.words import weigh
 from jaxwhiten import Moments, Whitening, metrics
@@ -29,7 +29,7 @@ POSITIVE = 4.0  # pairs of at least this human score are positive: in SimCSE for
 # These do not look at the sentences of the tasks.
 _BLIND = ("none", "nli", "random-projection")
 
-Scored = tuple[results.STSRow, dict[str, np.ndarray]]  # a row, and by task the similarity of every test pair
+Scored = tuple[Record, dict[str, np.ndarray]]  # a row, and by task the similarity of every test pair
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class _Tally:
     """A row whose tasks are scored one after another."""
 
     seconds: float = 0.0
-    tasks: dict[str, results.TaskScores] = field(default_factory=dict)
+    tasks: Record = field(default_factory=Record)
     similarities: dict[str, np.ndarray] = field(default_factory=dict)
-    geometry: results.Geometry | None = None
+    geometry: Record | None = None
 
-    def add(self, task: TaskIndex, similarity: np.ndarray, n_fit: int, ranking: results.Ranking | None = None) -> None:
+    def add(self, task: TaskIndex, similarity: np.ndarray, n_fit: int, ranking: Record | None = None) -> None:
         found = sts_scores(similarity, task.gold, task.subset)
-        self.tasks[task.name] = results.TaskScores(**found, n_fit=n_fit, ranking=ranking)
+        self.tasks[task.name] = Record(**found, n_fit=n_fit, low=None, high=None, ranking=ranking)
         self.similarities[task.name] = similarity
 
     def row(self, encoded: Encoded, whitening: str, **setting: Any) -> Scored:
         fitted = [scores.n_fit for scores in self.tasks.values()]
-        row = results.STSRow(
+        row = Record(
             model=encoded.model,
             pooling=encoded.pooling,
             whitening=whitening,
@@ -66,6 +66,9 @@ class _Tally:
             seconds=self.seconds,
             tasks=self.tasks,
             geometry=self.geometry,
+            average_interval=None,
+            versus_raw=None,
+            versus_words=None,
             **setting,
         )
         return row, self.similarities
@@ -159,7 +162,7 @@ def score_method(
             if task is measured:
                 tally.geometry = measure(method.transform(encoded.x[task.test_sentences()]), task, seed)
         k = method.transform(encoded.x[:1]).shape[1]
-        setting = {"k": k, "beta": None, "gamma": None, "bytes": _file_bytes(method)}
+        setting = {"k": k, **NO_WHITENING, "bytes": _file_bytes(method)}
         yield tally.row(encoded, name, fit_seconds=fit_seconds, **setting)
 
 
@@ -180,25 +183,25 @@ def score_words(
             fit_seconds += time.perf_counter() - started
             tally.add(task, cosines(weights, task.left, task.right), fit_on.shape[0])
             tally.seconds += time.perf_counter() - started
-        setting = {"k": counts.shape[1], "beta": None, "gamma": None, "bytes": 8 * counts.shape[1]}
+        setting = {"k": counts.shape[1], **NO_WHITENING, "bytes": 8 * counts.shape[1]}
         yield tally.row(Encoded("words", name, counts, tasks), whitening, fit_seconds=fit_seconds, **setting)
 
 
-def rank(x: np.ndarray, task: TaskIndex) -> results.Ranking:
+def rank(x: np.ndarray, task: TaskIndex) -> Record:
     """The ranks of the positive pairs' partners among the vectors of `task.test_sentences()`."""
     ranks = geometry.partner_ranks(x, *_positive(task))
     if not len(ranks):
-        return results.Ranking(0, math.nan, math.nan, math.nan)
+        return Record(queries=0, **dict.fromkeys(("hits_at_1", "hits_at_3", "mrr"), math.nan))
     hits_at_1, hits_at_3, mrr = (float(100 * np.mean(gain)) for gain in (ranks <= 1, ranks <= 3, 1 / ranks))
-    return results.Ranking(len(ranks), hits_at_1, hits_at_3, mrr)
+    return Record(queries=len(ranks), hits_at_1=hits_at_1, hits_at_3=hits_at_3, mrr=mrr)
 
 
-def measure(x: np.ndarray, task: TaskIndex, seed: int) -> results.Geometry:
+def measure(x: np.ndarray, task: TaskIndex, seed: int) -> Record:
     """The geometry of the vectors of `task.test_sentences()`, and the alignment of its positive pairs."""
     left, right = _positive(task)
     alignment = geometry.alignment(x[left], x[right]) if len(left) else math.nan
     found = geometry.geometry(x, max_rows=GEOMETRY_ROWS, seed=seed)
-    return results.Geometry(task.name, **found, alignment=alignment)
+    return Record(task=task.name, **found, alignment=alignment)
 
 
 def _positive(task: TaskIndex) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ml_collections import ConfigDict
 
+from eval.runs import Record
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.parameters import WHITENING
 
@@ -67,9 +68,41 @@ def _is_share_or_name(value: Any) -> bool:
 
 
 def row_fields(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a row that hold the parameters of its whitening."""
+    """The fields of a row that hold the parameters of its whitening; β and γ are 0 for raw vectors."""
     further = {name: value for name, value in parameters.items() if name not in ("beta", "gamma")}
     return {"beta": parameters["beta"], "gamma": parameters["gamma"], "further": further or None}
+
+
+NO_WHITENING: dict[str, Any] = {"beta": None, "gamma": None, "further": None}  # the same fields for other methods
+
+
+def symbols(row: Record) -> dict[str, str]:
+    """β, γ and further parameters of a row's whitening as text; empty for raw vectors and other methods."""
+    if row.whitening == "none" or row.beta is None:
+        return {}
+    values = {"β": row.beta, "γ": row.gamma, **(row.further or {})}
+    return {name: value if isinstance(value, str) else f"{value:g}" for name, value in values.items()}
+
+
+def knobs(row: Record) -> str:
+    """The parameters as text to append to a setting's name; empty if there are none."""
+    return "".join(f", {name}={value}" for name, value in symbols(row).items())
+
+
+def combinations(rows: Sequence[Record]) -> list[dict[str, str]]:
+    """The parameters of the whitenings in the rows, each combination once."""
+    found = [parameters for row in rows if (parameters := symbols(row))]
+    return [parameters for i, parameters in enumerate(found) if parameters not in found[:i]]
+
+
+def label(row: Record) -> str:
+    """The whitening of a row, marked if it is transductive."""
+    return row.whitening + " †" * row.transductive
+
+
+def setting_name(row: Record) -> str:
+    """Pooling, whitening and k of a row."""
+    return f"{row.pooling}, {label(row)}, k={row.k}"
 
 
 def _numbers(key: str, value: Any, kind: Callable[[str], T], meaning: str, valid: Callable[[T], bool]) -> tuple[T, ...]:

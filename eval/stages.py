@@ -2,7 +2,7 @@
 
     python -m eval.stages runs/nli-stsb-0 runs/nli-stsb-1 runs/nli-stsb-2
 
-Each folder has the runs `both` and `alone`, of one seed, and one has `nli`. Writes docs/runs/nli-stsb.json.
+Each folder has the runs `both` and `alone`, of one seed, and one has `nli`. Writes docs/runs/nli-stsb.jsonl.
 """
 
 from __future__ import annotations
@@ -11,55 +11,52 @@ import json
 import sys
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from configs import launch
-from eval.report.table import Table, number
-from jaxwhiten import io
+from eval.report import Table, number
+from eval.runs import KEPT, Record, Run, header
 from jaxwhiten.plots import COLOURS, new_figure
 
-KEPT = Path("docs/runs/nli-stsb.json")
 TEST, DEV = "STS-B test", "STS-B dev"
 NAMES = {"nli": "NLI", "both": "NLI, then STS-B", "alone": "STS-B alone"}
 
 
-def gathered(folders: list[Path]) -> dict[str, Any]:
-    """The runs of each kind: scores before and after, steps, seed, and the curve of the dev score."""
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in NAMES}
-    for folder in folders:
-        for name in NAMES:
+def gathered(folders: list[Path]) -> list[Record]:
+    """A row for each run of each kind: scores before and after, steps, seed, and the curve of the dev score."""
+    found = []
+    for name in NAMES:
+        for folder in folders:
             if not (results := folder / name / "results.json").is_file():
                 continue
             run = json.loads(results.read_text(encoding="utf-8"))
             lines = (folder / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
             curve = {line["step"]: line[DEV] for line in map(json.loads, lines) if DEV in line}
             kept = {key: run[key] for key in ("before", "after", "seed", "step", "seconds", "hardware")}
-            found[name].append({**kept, "curve": curve})
-    return {"command": "python -m train.sbert --config configs/nli_stsb_small.py", "runs": found}
+            found.append(Record(kind=name, **kept, curve=curve))
+    return found
 
 
-def stages_table(result: dict[str, Any]) -> Table:
+def stages_table(run: Run) -> Table:
     """Spearman × 100 after each training: the mean of the seeds, and the lowest and the highest."""
-    runs = result["runs"]
-    start = runs["nli"][0]["before"]
+    start = next(row.before for row in run.rows if row.kind == "nli")
     rows = [["jaxwhiten-tiny", "", number(start[DEV]), number(start[TEST]), ""]]
     for name, shown in NAMES.items():
-        dev, test = ([run["after"][split] for run in runs[name]] for split in (DEV, TEST))
+        dev, test = ([row.after[split] for row in run.rows if row.kind == name] for split in (DEV, TEST))
         ends = f"{min(test):.2f}–{max(test):.2f}" if len(test) > 1 else ""
         rows.append([shown, str(len(test)), number(fmean(dev)), number(fmean(test)), ends])
     return Table(["trained on", "seeds", "dev", "test", "lowest to highest"], rows)
 
 
-def draw_curves(result: dict[str, Any], path: Path) -> None:
+def draw_curves(run: Run, path: Path) -> Path:
     """The dev score against the steps on STS-B, a line per seed."""
     with new_figure(path, 6.4, 3.2) as figure:
         axis = figure.subplots()
         for name, colour in zip(("both", "alone"), COLOURS, strict=False):
-            for place, run in enumerate(result["runs"][name]):
+            for place, row in enumerate(row for row in run.rows if row.kind == name):
                 label = None if place else NAMES[name]
                 axis.plot(
-                    [int(step) for step in run["curve"]],
-                    [*run["curve"].values()],
+                    [int(step) for step in row.curve],
+                    [*row.curve.values()],
                     "o-",
                     ms=3,
                     lw=1.4,
@@ -68,13 +65,16 @@ def draw_curves(result: dict[str, Any], path: Path) -> None:
                 )
         axis.set(xlabel="steps on STS-B", ylabel="STS-B dev, Spearman × 100")
         axis.legend()
+    return path
 
 
-VIEWS = {"stages_table": stages_table}
+TABLES = {"stages_table": stages_table}
 
 
 def main() -> None:
-    io.write_json(KEPT, gathered([*map(Path, sys.argv[1:])]))
+    folders = [*map(Path, sys.argv[1:])]
+    about = {"folders": [folder.name for folder in folders], "config": "configs/nli_stsb_small.py"}
+    Run(header("eval.stages", about, complete=True), gathered(folders)).save(KEPT / "nli-stsb.jsonl")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 `python -m eval.static [--config configs/static.py] [--config.key=value ...]`
 
 Every setting is scored on the test pairs of the STS tasks, with paired intervals of its difference to model2vec at the
-same dimensions, and of each changed step to the unchanged setting. Writes `results.json`, `run.json` and `results.md`
+same dimensions, and of each changed step to the unchanged setting. Writes `run.jsonl` and `results.md`
 to the folder `out`.
 """
 
@@ -22,15 +22,15 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from configs import launch
-from eval import measure, report
-from eval.common import header_fields, make_folder, say
+from eval import common, measure
+from eval.common import make_folder, say
 from eval.driver import driven
 from eval.encoding import EMPTY
 from eval.intervals import resampled, with_ends
-from eval.report import results
-from eval.report import static as views
+from eval.report.static import TABLES, VIEWS
+from eval.runs import Record, Run
 from eval.searches import load_search
-from eval.settings import choices, integers, words
+from eval.settings import NO_WHITENING, choices, integers, words
 from eval.tasks import TaskIndex, index_sentences
 from jaxwhiten import Encoder, metrics, normalize
 from jaxwhiten.codes import SpectrumCode
@@ -85,7 +85,7 @@ class Setting:
     alone: bool = False  # scored on STS only
 
 
-def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
+def evaluator(config: ConfigDict) -> Iterator[Run]:
     """The run after each setting."""
     models, poolings = words("models", config.models), words("poolings", config.poolings)
     if len(models) != len(poolings):
@@ -101,7 +101,7 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
     text = list(sentences_of(config.corpus, config.passages))
     scored = read(config, tasks, dev, text)
 
-    run = report.Run(make_header(config, teachers[0], scored))
+    run = Run(make_header(config, teachers[0], scored))
     yield run
     similarities: list[dict[str, np.ndarray]] = []
     bases: list[str | None] = []
@@ -206,29 +206,31 @@ def coded(name: str, code: str, static: Encoder) -> Setting:
     return Setting(name, f"rows, {code}", k, encoder.encode, 1e-6 * rows * size, base="rows")
 
 
-def score(setting: Setting, scored: Scored) -> tuple[results.StaticRow, dict[str, np.ndarray]]:
+def score(setting: Setting, scored: Scored) -> tuple[Record, dict[str, np.ndarray]]:
     """A row, and the similarities of the test pairs of every task."""
     x = setting.encode(scored.sentences)
     similarities = {task.name: task.similarity(x) for task in scored.tasks}
     tasks = {task.name: task.score(similarities[task.name]) for task in scored.tasks}
     d = setting.encode(scored.dev_sentences) if scored.dev else x
     dev = [task.score(task.similarity(d)) for task in scored.dev]
-    row = results.StaticRow(
+    row = Record(
         model=setting.model,
         pooling="mean",
         whitening=setting.method,
         k=setting.k,
-        beta=None,
-        gamma=None,
+        **NO_WHITENING,
         n_fit=0,
         transductive=False,
         method=setting.method,
-        tasks=tasks,
+        tasks=Record(tasks),
         sts=float(np.mean(list(tasks.values()))),
         dev=float(np.mean(dev)) if dev else None,
         megabytes=setting.megabytes,
         mrr_at_10=None if setting.alone else search(setting, scored),
         sentences_per_second=None if setting.alone or not scored.timed else speed(setting, scored.timed),
+        interval=None,
+        versus=None,
+        base=None,
     )
     return row, similarities
 
@@ -251,9 +253,7 @@ def speed(setting: Setting, texts: list[str]) -> float:
     return len(texts) / min(times[1:])
 
 
-def with_intervals(
-    rows: Sequence[results.StaticRow], bases: Sequence[str | None], samples: np.ndarray
-) -> list[results.StaticRow]:
+def with_intervals(rows: Sequence[Record], bases: Sequence[str | None], samples: np.ndarray) -> list[Record]:
     """Adds intervals of the STS average, and of its paired difference to the average of the base, to rows.
 
     `samples` are the averages [rows, resamples].
@@ -265,16 +265,19 @@ def with_intervals(
         if (other := places.get((row.model, base, row.k))) is not None:
             versus = with_ends(row.sts - rows[other].sts, samples[number] - samples[other])
             changes |= {"versus": versus, "base": base}
-        complete.append(dataclasses.replace(row, **changes))
+        complete.append(row.but(**changes))
     return complete
 
 
-def make_header(config: ConfigDict, teacher: Encoder, scored: Scored) -> results.StaticHeader:
-    """The header in `run.json`."""
-    data, encoding = scored.data, results.Encoding(0.0, len(scored.sentences), 0)
-    return results.StaticHeader(
-        title="Static encoders beside model2vec",
-        dataset=results.Dataset(data.name, len(data.documents), len(scored.queries), dict(data.counts)),
+def make_header(config: ConfigDict, teacher: Encoder, scored: Scored) -> Record:
+    """The header of the run."""
+    return common.make_header(
+        "eval.static",
+        "Static encoders beside model2vec",
+        config,
+        teacher,
+        common.encoding(0.0, len(scored.sentences)),
+        dataset=common.dataset(scored.data, len(scored.queries)),
         tasks=tuple(task.name for task in scored.tasks),
         protocol={
             "corpus": f"sentences of {config.passages or 'all'} passages, of which the teacher reads"
@@ -283,11 +286,11 @@ def make_header(config: ConfigDict, teacher: Encoder, scored: Scored) -> results
             "empty_sentence": EMPTY,
             "timed": f"{len(scored.timed):,} sentences, the teacher 1,000, best of {_REPEATS}",
         },
-        **header_fields(config, teacher, encoding),
     )
 
 
-main = driven(evaluator, views.VIEWS)
+__all__ = ["TABLES", "VIEWS", "evaluator", "main"]
+main = driven(evaluator, VIEWS)
 
 if __name__ == "__main__":
     launch.run(main, "configs/static.py")

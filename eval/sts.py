@@ -2,7 +2,7 @@
 
 `python -m eval.sts [--config configs/sts.py] [--config.key=value ...]`
 
-Writes `results.json`, `run.json`, `figures.safetensors`, `results.md` and plots to the folder `out`. With
+Writes `run.jsonl`, `figures.safetensors`, `results.md` and plots to the folder `out`. With
 `--distributed` several processes encode, each its share, and the first one scores and writes.
 """
 
@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ml_collections import ConfigDict
 
 from configs import launch
-from eval import published, report
+from eval import common, published
 from eval.aggregates import AGGREGATES
-from eval.common import Notes, Settings, header_fields, load_encoder, python, say
+from eval.common import Notes, Settings, load_encoder, python, say
 from eval.driver import driven
 from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_moments
 from eval.figures import add_heat_map, add_spectrum, shown_task
@@ -25,7 +24,8 @@ from eval.intervals import resampled, with_intervals
 from eval.methods import METHODS
 from eval.nli import NLIRows
 from eval.probes import PROBES, load_probe
-from eval.report import results
+from eval.report.sts import TABLES, VIEWS, plot_scores
+from eval.runs import Record, Run
 from eval.scoring import fit, score, score_method, score_words
 from eval.settings import choices
 from eval.tasks import Encoded, index_sentences
@@ -37,7 +37,7 @@ from jaxwhiten.runtime import distributed
 SAMPLE = "sts_sample"
 
 
-def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
+def evaluator(config: ConfigDict) -> Iterator[Run]:
     """The run after each pooling and whitening."""
     settings = Settings.read(config)
     whitenings = settings.whitenings
@@ -63,11 +63,11 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
     if nli is not None:
         say(f"encoding the sentences of {len(nli):,} NLI rows")
         moments = nli_moments(encoder, nli, poolings, config.batch_size or None)
-    encoded_in = results.Encoding(time.perf_counter() - encoding, len(sentences), 0 if nli is None else len(nli))
+    encoded_in = common.encoding(time.perf_counter() - encoding, len(sentences), 0 if nli is None else len(nli))
     if not distributed.is_writer():
         return
 
-    run = report.Run(make_header(config, encoder, task_names, aggregate, nli, encoded_in, settings))
+    run = Run(make_header(config, encoder, task_names, aggregate, nli, encoded_in, settings))
     yield run
     notes, similarities = Notes(), []
     measured = indices[shown_task(indices)] if config.geometry else None
@@ -105,7 +105,7 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
     yield run.with_header(published=published.compare(run.rows, task_names))
 
 
-def closing(run: report.Run[Any, Any]) -> str:
+def closing(run: Run) -> str:
     """What to run next."""
     if run.header.sample:
         return "This was a sample, not a benchmark."
@@ -118,16 +118,20 @@ def make_header(
     tasks: Sequence[str],
     aggregate: str,
     nli: NLIRows | None,
-    encoding: results.Encoding,
+    encoding: Record,
     settings: Settings,
-) -> results.STSHeader:
-    """The header in `run.json`."""
+) -> Record:
+    """The header of the run."""
     fitted_on = {"target": "fitted on both sides of all scored pairs of the task, all splits"}
     if nli is not None:
         sources = ", ".join(f"{source.name} {source.rows:,}" for source in nli.sources)
         fitted_on["nli"] = f"fitted on both sides of {len(nli):,} NLI rows ({sources})"
-    return results.STSHeader(
-        title=f"STS {'sample' if SAMPLE in tasks else 'scores'}: {encoder.name}",
+    return common.make_header(
+        "eval.sts",
+        f"STS {'sample' if SAMPLE in tasks else 'scores'}: {encoder.name}",
+        config,
+        encoder,
+        encoding,
         tasks=tuple(tasks),
         aggregate=aggregate,
         sample=SAMPLE in tasks,
@@ -142,11 +146,13 @@ def make_header(
             **settings.protocol,
         },
         nli=None if nli is None else tuple(nli.summary().splitlines()),
-        **header_fields(config, encoder, encoding),
+        spectrum=None,
+        similarity=None,
     )
 
 
-main = driven(evaluator, report.sts.VIEWS, closing)
+__all__ = ["TABLES", "VIEWS", "evaluator", "main", "plot_scores"]
+main = driven(evaluator, VIEWS, closing)
 
 if __name__ == "__main__":
     launch.run(main, "configs/sts.py")

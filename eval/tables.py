@@ -7,136 +7,63 @@ A place for a table looks like this; the text between the two comments is replac
     <!-- table methods difference_table pooling=mean -->
     <!-- end -->
 
-The words are the run's name below runs/, a table of `eval.report`, and conditions on rows: `KEY=VALUE,VALUE`,
-`columns=PATTERN` for the columns whose names match a regular expression (`_` stands for a space), and `plain` for a
-table without its caption and notes. Several places joined by ` + ` make one table, if their columns are the same.
+The words are a run's name (`eval.runs.find`), one of its program's `TABLES`, and conditions: `columns=PATTERN` for the
+columns whose names match a regular expression (`_` stands for a space), `plain` for a table without its caption and
+notes, and conditions on rows. These are `KEY=VALUE,VALUE` where rows are settings of an encoder, and elsewhere
+`COLUMN=PATTERN`, for the rows whose cell matches. Several places joined by ` + ` make one table, if their columns are
+the same.
 
 A `*` in a run's name stands for seeds: scores are means over the runs of that name, and an interval reaches from their
-lowest end to their highest.
-
-A run's name with `{A,B}` names several runs, which make one table of `eval/compared.py`. Places named
-`benchmarks/NAME VIEW` hold tables of `eval/report/benchmarks.py`. In both, conditions on rows are `COLUMN=PATTERN`:
-regular expressions that a row's cell matches.
-
-The results of a run are also kept in docs/runs/NAME, without sentences of data sets, and read from there if runs/ no
-longer has the run, so that every table can be made again from the repository.
+lowest end to their highest. A run's name with `{A,B}` names several runs for a table over all of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import json
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from configs import launch
-from eval import beir, compared, compression, report, stages, thresholds
+from eval import runs
 from eval.common import say
-from eval.report import benchmarks
-from eval.report.cut import cut
+from eval.report import Table, cut
+from eval.runs import Run
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, unknown_name
 
-MADE, KEPT = Path("runs"), Path("docs/runs")
 _PLACE = re.compile(r"(<!-- table (?P<words>[^>]*?) -->\n)(?P<old>.*?)(?=<!-- end -->)", re.DOTALL)
 
 
-def keep(run: report.Run, folder: Path) -> report.Run:
-    """Saves the part of a run that the repository keeps: rows and header without sentences, searches or data folders.
-
-    Returns:
-      The saved run.
-    """
-    config = run.header.config
-    own = {key: "" for key in ("data_dir", "cache", "out") if key in config}  # folders of the machine it was made on
-    own |= {key: Path(config[key]).name for key in ("dataset", "outside", "corpus") if key in config}
-    without = {name: value for name, value in (("examples", ()), ("similarity", None)) if hasattr(run.header, name)}
-    if hasattr(run.header, "dataset"):
-        without["dataset"] = dataclasses.replace(run.header.dataset, conflicts=())
-    kept = dataclasses.replace(run.with_header(config=config | own, **without), figures={})
-    kept.save(folder)
-    return kept
+def table_of(of: Sequence[Run], view: str, conditions: Sequence[str]) -> Table | None:
+    """The table that the words of a place ask for; None if the runs have nothing to show in it."""
+    tables = runs.module(of[0]).TABLES
+    if view not in tables:
+        raise unknown_name("table", view, tables)
+    if len(of) == 1 and of[0].rows and "pooling" in of[0].rows[0]:
+        shown = [words for words in conditions if words == "plain" or words.startswith("columns=")]
+        of = [Run(of[0].header, _chosen(of[0].rows, set(conditions) - set(shown)), of[0].figures)]
+        conditions = shown
+    table: Table | None = tables[view](*of)
+    return cut(table, conditions) if table is not None and table.rows else None
 
 
-def load(name: str) -> report.Run | list[report.Run] | benchmarks.Result | None:
-    """The run of a name from runs/, which is then copied to docs/runs/, or the copy there; None if there is neither."""
-    if "{" in name:
-        parts = [part.split(",") for part in re.split(r"[{}]", name)]
-        runs = [load("".join(words)) for words in itertools.product(*parts)]
-        return None if any(run is None for run in runs) else runs
-    if name.startswith(benchmarks.PREFIX):
-        return benchmarks.load(name.removeprefix(benchmarks.PREFIX))
-    if "*" in name:
-        found = {
-            str(path.parent.relative_to(folder)) for folder in (MADE, KEPT) for path in folder.glob(f"{name}/run.json")
-        }
-        return over_seeds([load(run) for run in sorted(found)], name.partition("-*")[0]) if found else None
-    made, kept = MADE / name, KEPT / name
-    if (path := kept.with_name(f"{kept.name}.json")).is_file():
-        return {"name": name, **json.loads(path.read_text(encoding="utf-8"))}
-    if (made / "run.json").is_file():
-        run = report.Run.load(made)
-        return keep(run, kept) if run.header.complete else run
-    return report.Run.load(kept) if (kept / "run.json").is_file() else None
-
-
-def over_seeds(runs: Sequence[report.Run], name: str) -> report.Run:
-    """A run whose rows are those of several: means of their figures, and the widest of their intervals."""
-    name = f"{name}, {len(runs)} seed{'s' * (len(runs) > 1)}"
-    rows = [dataclasses.replace(_joined(same), model=name) for same in zip(*(run.rows for run in runs), strict=True)]
-    config = dict(runs[0].header.config)
-    if "versus" in config:
-        config["versus"] = re.sub(r"-\d+(?=/|$)", "", config["versus"])
-    return dataclasses.replace(runs[0].with_header(config=config), rows=rows)
-
-
-def _joined(values: Sequence[Any]) -> Any:
-    """The combination of the same cell of several runs; a value that is no number is taken from the first run."""
-    first = values[0]
-    if any(value is None for value in values):
-        return None
-    if isinstance(first, dict):
-        return {key: _joined([value[key] for value in values]) for key in first}
-    if dataclasses.is_dataclass(first) and not isinstance(first, type):
-        parts = {field.name: [getattr(value, field.name) for value in values] for field in dataclasses.fields(first)}
-        ends = {
-            name: end(parts[name]) for name, end in (("low", min), ("high", max)) if None not in parts.get(name, [None])
-        }
-        return dataclasses.replace(first, **{name: _joined(part) for name, part in parts.items()} | ends)
-    return fmean(values) if isinstance(first, float) else first
-
-
-def table_of(
-    run: report.Run | list[report.Run] | benchmarks.Result, view: str, conditions: Sequence[str]
-) -> report.Table | None:
-    """The table of a run that the words of a place ask for; None if the run has nothing to show in it."""
-    if isinstance(run, list):
-        if view not in compared.VIEWS:
-            raise unknown_name("table", view, compared.VIEWS)
-        return cut(compared.VIEWS[view](run), conditions)
-    if isinstance(run, dict):
-        found = (beir.VIEWS | compression.VIEWS | stages.VIEWS | thresholds.VIEWS).get(view)
-        return cut(found(run), conditions) if found else benchmarks.table_of(run, view, conditions)
-    module = getattr(report, run.header.program.removeprefix("eval."))
-    views = [name for name in vars(module) if name.endswith("_table") and not name.startswith("_")]
-    if view not in views:
-        raise unknown_name("table", view, views)
-    rows, shown = list(run.rows), {words for words in conditions if words == "plain" or words.startswith("columns=")}
-    for condition in set(conditions) - shown:
+def _chosen(rows: Sequence[runs.Record], conditions: set[str]) -> list[runs.Record]:
+    for condition in conditions:
         key, equals, value = condition.partition("=")
         if not equals:
             raise InputError(f"{condition!r}: a condition on rows is KEY=VALUE.")
-        rows = [row for row in rows if _shown(getattr(row, key, None)) in value.split(",")]
-    table: report.Table | None = getattr(module, view)(dataclasses.replace(run, rows=rows))
-    return cut(table, sorted(shown)) if table is not None else None
+        rows = [row for row in rows if _shown(row.get(key)) in value.split(",")]
+    return list(rows)
 
 
-def joined(tables: Sequence[report.Table]) -> report.Table:
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def joined(tables: Sequence[Table]) -> Table:
     """The rows of all tables, one table below the other.
 
     Raises:
@@ -150,20 +77,33 @@ def joined(tables: Sequence[report.Table]) -> report.Table:
     return dataclasses.replace(first, rows=[row for table in tables for row in table.rows], best=frozenset(), groups=())
 
 
+def places(path: Path) -> list[list[list[str]]]:
+    """For each place of a file the words of its parts.
+
+    Raises:
+      InputError: One names no run and table.
+    """
+    found = []
+    for match in _PLACE.finditer(path.read_text(encoding="utf-8")):
+        found.append([part.split() for part in match["words"].split(" + ")])
+        if any(len(words) < 2 for words in found[-1]):
+            raise InputError(f"{path}: `{match['words']}` names no run and table.")
+    return found
+
+
 def fill(path: Path) -> list[str]:
     """Fills every place of a file; returns the runs that are missing."""
-    missing = []
+    missing: list[str] = []
+    of_places = iter(places(path))
 
     def new(match: re.Match[str]) -> str:
-        parts = [part.split() for part in match["words"].split(" + ")]
-        if any(len(words) < 2 for words in parts):
-            raise InputError(f"{path}: `{match['words']}` names no run and table.")
-        runs = {name: load(name) for name in dict.fromkeys(words[0] for words in parts)}
-        if absent := [name for name, run in runs.items() if run is None]:
+        parts = next(of_places)
+        found = {words[0]: [runs.find(name) for name in runs.named(words[0])] for words in parts}
+        if absent := [name for name, of in found.items() if None in of]:
             missing.extend(absent)
             return match[0]
-        found = (table_of(runs[name], view, conditions) for name, view, *conditions in parts)
-        tables = [table for table in found if table is not None]
+        shown = [table_of(found[name], view, conditions) for name, view, *conditions in parts]
+        tables = [table for table in shown if table is not None]
         return f"{match[1]}\n{joined(tables).markdown() if tables else ''}\n\n"
 
     text = path.read_text(encoding="utf-8")
@@ -171,10 +111,6 @@ def fill(path: Path) -> list[str]:
     if filled != text:
         io.write_text(path, filled)
     return missing
-
-
-def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def main() -> None:

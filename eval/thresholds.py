@@ -6,28 +6,25 @@ The file has pairs of equal questions in Quora's columns. The second questions o
 on them, and the first stay float32, as in an index. Every first question is compared with every second one; those are
 equal that pairs connect, in one step or several. Half of the first questions choose the least threshold at which
 float32 has the asked precision; precision and recall are those of the other half. Each code also chooses one for
-itself. Writes docs/runs/thresholds.json.
+itself. Writes docs/runs/thresholds.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from eval.report.table import Table, number
-from jaxwhiten import Encoder, io, normalize
+from eval.report import Table, number
+from eval.runs import KEPT, Record, Run, header
+from jaxwhiten import Encoder, normalize
 from jaxwhiten.arrays import blocks
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import read_pairs
 from jaxwhiten.encoding import EmbeddingStore
 
-KEPT = Path("docs/runs/thresholds.json")
 COLUMNS = ("question1", "question2", "is_duplicate")
 _SEED = 0  # of the sample, of random pairs, and of the halves
 _LEAST = 0.5  # lower scores are below every threshold
@@ -78,13 +75,13 @@ class Compared:
 
 def compared(
     first: np.ndarray, second: np.ndarray, group: tuple[np.ndarray, np.ndarray], sizes: list[int], precision: float
-) -> dict[str, Any]:
+) -> list[Record]:
     """A threshold for vectors of equal questions, and what it finds in float32 and in codes of each size."""
     asked, exact = normalize(first), normalize(second)
     rng = np.random.default_rng(_SEED)
     chooses = rng.permutation(len(asked)) % 2 == 0
     other = rng.permutation(len(exact))
-    rows: list[dict[str, Any]] = []
+    rows: list[Record] = []
     least = None
     for size in (None, *sizes):
         y = exact
@@ -94,17 +91,17 @@ def compared(
         own = Compared(asked[chooses], y, (group[0][chooses], group[1])).threshold(precision)
         least = own if least is None else least  # of float32, which is first
         found = Compared(asked[~chooses], y, (group[0][~chooses], group[1]))
-        rows.append({"bytes": size, **found.judged(least), "own": {"threshold": own, **found.judged(own)}})
+        rows.append(Record(bytes=size, **found.judged(least), own=Record(threshold=own, **found.judged(own))))
         for name, places in (("equal", np.arange(len(exact))), ("random", other)):
             off = np.abs(np.einsum("nd,nd->n", asked, (y - exact)[places]))
             rows[-1] |= {f"{name}_median": float(np.median(off)), f"{name}_99": float(np.quantile(off, 0.99))}
-    return {"pairs": len(asked), "rows": rows}
+    return rows
 
 
-def thresholds_table(result: Mapping[str, Any]) -> Table:
+def thresholds_table(run: Run) -> Table:
     """How far scores are from float32's cosines, and what float32's threshold finds, by bytes."""
     rows = []
-    for row in result["rows"]:
+    for row in run.rows:
         size = "float32" if row["bytes"] is None else f"{row['bytes']} B"
         off = [
             "" if row["bytes"] is None else f"{number(row[f'{name}_median'], 3)}, {number(row[f'{name}_99'], 3)}"
@@ -117,7 +114,7 @@ def thresholds_table(result: Mapping[str, Any]) -> Table:
     return Table(columns, rows)
 
 
-VIEWS = {"thresholds_table": thresholds_table}
+TABLES = {"thresholds_table": thresholds_table}
 
 
 def main() -> None:
@@ -128,7 +125,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=10_000, help="of the sample")
     parser.add_argument("--bytes", default="24,48,96", help="sizes of codes")
     parser.add_argument("--precision", type=float, default=0.9)
-    parser.add_argument("-o", "--output", default=str(KEPT), help="the JSON file to write")
+    parser.add_argument("-o", "--output", default=KEPT / "thresholds.jsonl", help="the file to write")
     args = parser.parse_args()
     pairs = read_pairs(args.file, COLUMNS)
     group = groups(pairs.sentence1, pairs.sentence2)
@@ -139,10 +136,11 @@ def main() -> None:
         np.asarray(store.encode(encoder, [texts[i] for i in sample])) for texts in (pairs.sentence1, pairs.sentence2)
     )
     sizes = [int(size) for size in args.bytes.split(",")]
-    result = compared(first, second, (group[0][sample], group[1][sample]), sizes, args.precision)
-    about = {"data": Path(args.file).name.partition(".")[0], "engine": args.engine, "precision": args.precision}
-    io.write_json(args.output, {"model": Path(args.model).name, **about, **result})
-    print(thresholds_table(result).text())
+    rows = compared(first, second, (group[0][sample], group[1][sample]), sizes, args.precision)
+    about = {name: value for name, value in vars(args).items() if name not in ("file", "output")}
+    run = Run(header("eval.thresholds", about, complete=True, seed=_SEED, pairs=len(first)), rows)
+    run.save(args.output)
+    print(thresholds_table(run).text())
 
 
 if __name__ == "__main__":

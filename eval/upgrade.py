@@ -4,7 +4,7 @@
 
 For every ordered pair of encoders: the old one unchanged (stay); old documents mapped to the space of the new encoder's
 queries (map); the sum of both scores (fuse); the old index's first documents embedded and scored by the new encoder (on
-read, `jaxwhiten.search.Upgraded`); all documents embedded (everything). Writes `results.json` and `run.json` to the
+read, `jaxwhiten.search.Upgraded`); all documents embedded (everything). Writes `run.jsonl` to the
 folder `out`, and prints a table and an advice.
 """
 
@@ -23,14 +23,16 @@ from ml_collections import ConfigDict
 
 import jaxwhiten
 from configs import launch
-from eval import compared, measure, report
-from eval.common import header_fields, make_folder, say
+from eval import common, measure
+from eval.common import make_folder, say
 from eval.driver import driven
 from eval.intervals import estimate
 from eval.methods import MAP_KINDS, EncoderMap
-from eval.report import results
+from eval.report import Table
+from eval.report.table import SIGNIFICANT, mark
+from eval.runs import Record, Run
 from eval.searches import load_search
-from eval.settings import choices, integers, words
+from eval.settings import NO_WHITENING, choices, integers, words
 from jaxwhiten import Encoder, Whitening, metrics
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError, optional
@@ -81,7 +83,7 @@ class Recorded:
         return self.vectors[np.array(list(texts), np.int64)]
 
 
-def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
+def evaluator(config: ConfigDict) -> Iterator[Run]:
     """The run after each pair of encoders."""
     kinds, counts = choices("kinds", config.kinds, (*MAP_KINDS, PEER)), integers("pairs", config.pairs)
     candidates = integers("candidates", config.candidates)
@@ -92,25 +94,24 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
     sides = [encoded(said, config, store, data.documents, asked) for said in words("encoders", config.encoders)]
     if len(sides) < 2:
         raise InputError("config.encoders: names one encoder; an upgrade is from one to another.")
-    took = results.Encoding(
-        time.perf_counter() - encoding,
-        len(sides) * (len(data.documents) + len(asked)),
-        0,
-        note="what is in the cache is read",
-    )
+    texts = len(sides) * (len(data.documents) + len(asked))
+    took = common.encoding(time.perf_counter() - encoding, texts, note="what is in the cache is read")
     say(f"{data.name}: {len(data.documents):,} documents, {len(asked):,} queries")
-    header = results.UpgradeHeader(
-        title=f"Upgrades on {data.name}",
-        dataset=results.Dataset(data.name, len(data.documents), len(asked), dict(data.counts)),
+    header = common.make_header(
+        "eval.upgrade",
+        f"Upgrades on {data.name}",
+        config,
+        sides[0].encoder,
+        took,
+        dataset=common.dataset(data, len(asked)),
         protocol={
             "quality": f"MRR@{FIRST} x 100 of {len(asked):,} queries with gold",
             "pairs": "documents drawn at random, under both encoders",
             "fuse": f"cosines of the old encoder and of the map ({config.fuse}), each scaled by query, added",
         },
-        advice={},
-        **header_fields(config, sides[0].encoder, took),
+        advice=Record(),
     )
-    run = report.Run(header)
+    run = Run(header)
     for old, new in itertools.permutations(sides, 2):
         rows = measured(old, new, gold, kinds, counts, candidates, config)
         run.rows.extend(rows)
@@ -119,10 +120,10 @@ def evaluator(config: ConfigDict) -> Iterator[report.Run[Any, Any]]:
         yield run
 
 
-def closing(run: report.Run[Any, Any]) -> str:
+def closing(run: Run) -> str:
     """The table, and the advice for each pair of encoders."""
     advised = (f"{pair}: {said}" for pair, said in run.header.advice.items())
-    return "\n".join([compared.upgrade_table([run]).text(), *advised])
+    return "\n".join([upgrade_table(run).text(), *advised])
 
 
 def encoded(
@@ -150,22 +151,21 @@ def measured(
     counts: Sequence[int],
     candidates: Sequence[int],
     config: ConfigDict,
-) -> list[results.UpgradeRow]:
+) -> list[Record]:
     """Every way from one encoder to another."""
     stay, full = [ranked(side.queries @ side.documents.T) for side in (old, new)]
     ranks = {name: metrics.reciprocal_ranks(ids, gold, FIRST) for name, ids in ((STAY, stay), (EVERYTHING, full))}
 
-    def row(method: str, own: np.ndarray, n_fit: int = 0, **more: Any) -> results.UpgradeRow:
-        def points(base: str) -> results.Estimate:
+    def row(method: str, own: np.ndarray, n_fit: int = 0, **more: Any) -> Record:
+        def points(base: str) -> Record:
             return estimate(100 * (own - ranks[base]), config.bootstrap, config.seed)
 
-        return results.UpgradeRow(
+        return Record(
             model=old.label,
             pooling=old.pooling,
             whitening="documents" if old.whitened else "none",
             k=old.documents.shape[1],
-            beta=None,
-            gamma=None,
+            **NO_WHITENING,
             n_fit=n_fit,
             transductive=False,
             new=new.label,
@@ -173,7 +173,7 @@ def measured(
             mrr_at_10=float(own.mean()),
             versus_stay=None if method == STAY else points(STAY),
             versus_everything=None if method == EVERYTHING else points(EVERYTHING),
-            **more,
+            **{"candidates": None, "old_recall": None, "embedded": None} | more,
         )
 
     found = [row(STAY, ranks[STAY], embedded=0.0)]
@@ -232,7 +232,7 @@ def standard(scores: np.ndarray) -> np.ndarray:
     return (scores - scores.mean(axis=1, keepdims=True)) / scores.std(axis=1, keepdims=True)
 
 
-def advice(rows: Sequence[results.UpgradeRow]) -> str:
+def advice(rows: Sequence[Record]) -> str:
     """The advice, in a sentence."""
     everything, reads = rows[-1], [row for row in rows if row.method == ON_READ]
     gain = everything.versus_stay
@@ -250,6 +250,39 @@ def advice(rows: Sequence[results.UpgradeRow]) -> str:
     return f"Embed everything ({gain.value:+.1f} points): the old encoder finds too little of what is wanted."
 
 
+def _pairs(runs: Sequence[Run]) -> list[tuple[str, str, list[Record]]]:
+    """The rows of each search and pair of encoders."""
+    found: dict[tuple[str, str], list[Record]] = {}
+    for run in runs:
+        for row in run.rows:
+            found.setdefault((run.header.dataset.name, f"{row.model} → {row.new}"), []).append(row)
+    return [(*names, rows) for names, rows in found.items()]
+
+
+def _points(row: Record) -> str:
+    return f"{100 * row.mrr_at_10:.2f}{mark(row.versus_stay)}".strip()
+
+
+def upgrade_table(*runs: Run) -> Table:
+    """Each way from one encoder to another, with maps from the most pairs; the old index's recall, and advice."""
+    cells, heads = [], list[str]()
+    for data, pair, rows in _pairs(runs):
+        most = max(row.n_fit for row in rows)
+        ways = {row.method: row for row in rows if row.n_fit in (0, most) and not row.candidates}
+        reads = [row for row in rows if row.candidates]
+        shown = [name for name in ways if name != "everything" and "isotrieve" not in name] + ["everything"]
+        heads = ["data", "old → new", *shown[:-1], *(f"on read, {row.candidates}" for row in reads), shown[-1]]
+        heads += [f"old recall@{row.candidates}" for row in reads[-1:]]
+        heads += [f"texts per query, {row.candidates}" for row in reads[-1:]] + ["advice"]
+        run = next(run for run in runs if run.header.dataset.name == data)
+        told = [f"{row.old_recall or 0:.3f}" for row in reads[-1:]] + [f"{row.embedded or 0:.1f}" for row in reads[-1:]]
+        figures = [_points(row) for row in (*(ways[name] for name in shown[:-1]), *reads, ways[shown[-1]])]
+        cells.append([data, pair, *figures, *told, run.header.advice[pair].partition(":")[0].partition(" (")[0]])
+    caption = f"MRR@10 x 100. {SIGNIFICANT}: its difference to staying has an interval that leaves out 0."
+    return Table(heads, cells, 2, caption)
+
+
+TABLES = {"upgrade_table": upgrade_table}
 main = driven(evaluator, closing=closing)
 
 if __name__ == "__main__":

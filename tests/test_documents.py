@@ -157,7 +157,7 @@ def test_commands_and_files_named_are_there():
     assert {name(page): missing for page in PAGES if (missing := [*_missing_names(page)])} == {}
 
 
-# Tables with figures, by their heads, that no run in docs/runs or benchmarks/results makes. A table that gets a run
+# Tables with figures, by their heads, that no run in docs/runs makes. A table that gets a run
 # leaves this list, and none comes to it.
 WITHOUT_A_RUN = {
     "docs/evidence/index.md": ["| claim |"],  # README, claim by claim
@@ -174,9 +174,7 @@ def made(tmp_path_factory):
         copy = folder / name(page)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(page, copy)
-    (folder / "benchmarks").mkdir()
-    for kept in ("docs/runs", "benchmarks/results"):
-        (folder / kept).symlink_to(ROOT / kept)
+    (folder / "docs/runs").symlink_to(ROOT / "docs/runs")
     command = [sys.executable, "-m", "eval.tables", *map(name, PAGES)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval.report import results
+from eval.runs import Record
+from eval.settings import setting_name
 
 _FIGURES = ("mrr_at_10", "time_ms", "memory_gib")
 _SETTING = ("model", "pooling", "whitening", "k", "aggregate", "backend", "nlist", "nprobe")
@@ -36,7 +37,7 @@ def read(folder: str = "") -> tuple[Published, ...]:
     return tuple(rows)
 
 
-def compare(rows: Sequence[results.STSRow], tasks: Sequence[str]) -> tuple[results.Published, ...]:
+def compare(rows: Sequence[Record], tasks: Sequence[str]) -> list[Record]:
     """Published rows of the settings in a run, with this run's difference under the published aggregate."""
     matches = []
     for row in rows:
@@ -44,12 +45,12 @@ def compare(rows: Sequence[results.STSRow], tasks: Sequence[str]) -> tuple[resul
             scores = {task: known.figures[task] for task in tasks if task in known.figures}
             about = (known.setting["source"], known.setting["citation"], known.setting["aggregate"])
             if scores:
-                ours = {task: row.tasks[task].under(known.setting["aggregate"]) for task in scores}
-                matches.append(results.Published(row.name, *about, scores, ours))
-    return tuple(matches)
+                ours = {task: row.tasks[task][known.setting["aggregate"]] for task in scores}
+                matches.append(_beside(setting_name(row), *about, scores, ours))
+    return matches
 
 
-def compare_retrieval(rows: Sequence[results.RetrievalRow], dataset: results.Dataset) -> tuple[results.Published, ...]:
+def compare_retrieval(rows: Sequence[Record], dataset: Record) -> list[Record]:
     """Published rows of the settings in a run, on the whole data set with its numbers of documents and queries."""
     data = {"dataset": dataset.name, "documents": dataset.documents, "queries": dataset.queries}
     matches = []
@@ -57,12 +58,19 @@ def compare_retrieval(rows: Sequence[results.RetrievalRow], dataset: results.Dat
         index = {"backend": row.backend, "nlist": row.options.get("nlist"), "nprobe": row.options.get("nprobe")}
         for known in _same_setting(row, "retrieval", data | index):
             about = (known.setting["source"], known.setting["citation"], known.setting["machine"])
-            ours = {name: getattr(row, name) for name in _FIGURES}
-            matches.append(results.Published(f"{row.name}, {row.backend}", *about, known.figures, ours))
-    return tuple(matches)
+            ours = {name: row[name] for name in _FIGURES}
+            matches.append(_beside(f"{setting_name(row)}, {row.backend}", *about, known.figures, ours))
+    return matches
 
 
-def _same_setting(row: results.Row, folder: str, more: dict[str, object]) -> Iterator[Published]:
+def _beside(setting: str, source: str, citation: str, note: str, published: dict, ours: dict) -> Record:
+    """Published figures of a setting and those of a run; `note` names the aggregate or the machine."""
+    return Record(
+        setting=setting, source=source, citation=citation, note=note, published=Record(published), ours=Record(ours)
+    )
+
+
+def _same_setting(row: Record, folder: str, more: dict[str, object]) -> Iterator[Published]:
     """Published rows with the last part of the model's name, pooling, whitening, k and `more` of a row.
 
     Others publish raw vectors, and whitening with β = γ = 1.

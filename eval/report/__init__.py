@@ -1,12 +1,9 @@
-"""Views of results: tables for the terminal and Markdown, and plots. Nothing is scored here.
+"""Views of runs: tables for the terminal and Markdown, and plots. Nothing is scored here.
 
-Every evaluation has a module of its name, whose tables and `VIEWS` show a `Run` of it; `benchmarks` shows what the
-benchmarks wrote.
+A program declares its tables beside its rows: `TABLES`, by name, of which each takes one run or several.
 """
 
-from eval.report import benchmarks, codes, results, retrieval, static, sts
-from eval.report.run import Run
-from eval.report.table import Table
-from eval.report.views import remove_views
+from eval.report.table import Columns, Table, cut, figure, number, table
+from eval.report.views import Views, remove_views
 
-__all__ = ["Run", "Table", "benchmarks", "codes", "remove_views", "results", "retrieval", "static", "sts"]
+__all__ = ["Columns", "Table", "Views", "cut", "figure", "number", "remove_views", "table"]

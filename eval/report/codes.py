@@ -8,16 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
+from eval import compared
 from eval.report import views
 from eval.report.plots import new_panels, scale_amounts
-from eval.report.results import CodeRow
-from eval.report.run import CodesRun
-from eval.report.table import Table
-from eval.report.views import ends, figure
+from eval.report.table import Columns, Table, ends, figure, table
+from eval.runs import Record, Run
 from jaxwhiten.plots import COLOURS
 
-_SETTING: views.Columns = {"fitted on": "whitening", "code": "code", "γ": figure("gamma", 2), "bytes": "bytes"}
-_FIGURES: views.Columns = {
+_SETTING: Columns = {"fitted on": "whitening", "code": "code", "γ": figure("gamma", 2), "bytes": "bytes"}
+_FIGURES: Columns = {
     "MRR@10 − raw": lambda row: ends(row.versus_raw, signed=True),
     "MRR@10 − spectrum": lambda row: ends(row.versus_spectrum, signed=True),
     "MRR@10": figure("mrr_at_10", 4),
@@ -36,11 +35,11 @@ _TICKS = (0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # points, above and below the 
 _MARKERS = "osD^vPX*<>hd"
 
 
-def _raw(run: CodesRun) -> CodeRow | None:
+def _raw(run: Run) -> Record | None:
     return next((row for row in run.rows if row.whitening == "none"), None)
 
 
-def _caption(run: CodesRun) -> str:
+def _caption(run: Run) -> str:
     data, protocol = run.header.dataset, run.header.protocol
     outside = f"; outside: on {protocol['outside']}, the documents never seen"
     return (
@@ -49,23 +48,23 @@ def _caption(run: CodesRun) -> str:
     )
 
 
-def _code_name(run: CodesRun) -> Callable[[CodeRow], str]:
+def _code_name(run: Run) -> Callable[[Record], str]:
     """Names the code of a row, with the γ of the whitening before it where the run has several."""
     several = len({row.gamma for row in run.rows if row.code == "spectrum"}) > 1
     return lambda row: f"{row.code}, γ = {row.gamma:g}" if several and row.gamma is not None else row.code
 
 
-def figures_table(run: CodesRun) -> Table:
+def figures_table(run: Run) -> Table:
     """All measurements, one line per code, size and fit."""
     protocol = run.header.protocol
     caption = (
         f"{_caption(run)} Rescored: {protocol['rescored'] or 'not run'}. STS: {protocol['sts'] or 'not run'}. build:"
         " fitting, coding and adding, per document."
     )
-    return views.table(run.rows, {**_SETTING, **_FIGURES}, 2, caption, group=["whitening"], key_columns=4)
+    return table(run.rows, {**_SETTING, **_FIGURES}, 2, caption, group=["whitening"], key_columns=4)
 
 
-def plot_codes(run: CodesRun, path: Path) -> Path | None:
+def plot_codes(run: Run, path: Path) -> Path | None:
     """Difference of the MRR@10 to float32 against bytes, with intervals: a panel per fit, a line per code.
 
     The scale is linear near the best codes and logarithmic farther away, so that good codes stand apart. A fit whose
@@ -106,6 +105,7 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
     return path
 
 
+TABLES = {"figures_table": figures_table, **compared.TABLES}
 PLOTS: views.Plots = {"quality_by_bytes.png": (plot_codes, "Quality of search against bytes per vector")}
 VIEWS = views.Views(
     {

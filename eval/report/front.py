@@ -7,8 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from eval.report.results import CodeRow, Estimate
-from eval.report.run import CodesRun
+from eval.runs import Record, Run
 from jaxwhiten.plots import new_figure
 
 # Each code with its name and its colours on white and on black.
@@ -29,7 +28,7 @@ _DARK: dict[Any, Any] = {
 }
 
 
-def draw_quality(runs: Mapping[str, CodesRun], path: Path, dark: bool = False) -> None:
+def draw_quality(runs: Mapping[str, Run], path: Path, dark: bool = False) -> None:
     """A panel for each run, with its title; bands and bars are intervals of the difference to float32."""
     with new_figure(path, 8.4, 3.7, **(_DARK if dark else {})) as figure:
         for axis, (title, run) in zip(figure.subplots(1, len(runs)), runs.items(), strict=True):
@@ -38,8 +37,8 @@ def draw_quality(runs: Mapping[str, CodesRun], path: Path, dark: bool = False) -
         figure.axes[0].set_ylabel("MRR@10 × 100")
 
 
-def _draw(axis: Any, run: CodesRun, dark: bool) -> None:
-    of_code: dict[str, list[CodeRow]] = {}
+def _draw(axis: Any, run: Run, dark: bool) -> None:
+    of_code: dict[str, list[Record]] = {}
     for row in sorted((row for row in run.rows if row.whitening in ("none", "documents")), key=attrgetter("bytes")):
         of_code.setdefault(row.code, []).append(row)
     (raw,) = of_code["float32"]
@@ -69,7 +68,7 @@ def _draw(axis: Any, run: CodesRun, dark: bool) -> None:
     axis.minorticks_off()
 
 
-def _at(level: float, found: Estimate) -> tuple[float, float, float]:
+def _at(level: float, found: Record) -> tuple[float, float, float]:
     """Value, lower and upper end of a difference to float32, as scores."""
     return level + found.value, level + found.low, level + found.high
 

@@ -1,4 +1,4 @@
-"""Plots of runs of `eval.sts` and of the benchmarks, and an axis that others use, too."""
+"""Plots of runs of `eval.sts`, and an axis that others use, too."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from eval.report.results import STSRow
-from eval.report.run import STSRun
+from eval.aggregates import scores_of
 from eval.report.table import shorten
+from eval.runs import Record, Run
+from eval.settings import knobs, label, symbols
 from jaxwhiten import io
 from jaxwhiten.plots import COLOURS, draw_spectra, new_figure
-
-_MEMORY = {
-    "local parts": ("local parts", "driver_mb"),
-    "Ray, one worker": ("Ray", "worker_mb"),
-    "Ray, the driver": ("Ray", "driver_mb"),
-}
 
 
 @contextlib.contextmanager
@@ -60,35 +55,35 @@ def scale_amounts(axis: Any) -> None:
     axis.xaxis.set_minor_locator(ticker.NullLocator())
 
 
-def _title_end(run: STSRun) -> str:
+def _title_end(run: Run) -> str:
     return " (sample, not a benchmark)" if run.header.sample else ""
 
 
-def plot_scores(run: STSRun, path: Path) -> Path | None:
+def plot_scores(run: Run, path: Path) -> Path | None:
     """Average score against k, one panel per whitening, one line per pooling.
 
     A whitening at one k makes no panel; None where no panel is left.
     """
     tasks, aggregate = run.header.tasks, run.header.aggregate
     raw = [row for row in run.rows if row.whitening == "none"]
-    panels: dict[str, list[STSRow]] = {}
+    panels: dict[str, list[Record]] = {}
     for row in run.rows:
-        if row.has_knobs:
-            panels.setdefault(row.label + row.knobs, []).append(row)
+        if symbols(row):
+            panels.setdefault(label(row) + knobs(row), []).append(row)
     panels = {name: rows for name, rows in panels.items() if len({row.k for row in rows}) > 1}
     if not panels:
         return None
-    poolings = list(dict.fromkeys(row.pooling for row in run.rows if row.has_knobs or row.whitening == "none"))
+    poolings = list(dict.fromkeys(row.pooling for row in run.rows if row.whitening == "none" or symbols(row)))
     colours = {pooling: COLOURS[i % len(COLOURS)] for i, pooling in enumerate(poolings)}
     with new_panels(path, list(panels)) as (figure, axes):
         from matplotlib.lines import Line2D
 
         for axis, rows in zip(axes, panels.values(), strict=False):
             for pooling in poolings:
-                points = sorted((row.k, row.average(aggregate)) for row in rows if row.pooling == pooling)
+                points = sorted((row.k, scores_of(row, aggregate)["average"]) for row in rows if row.pooling == pooling)
                 axis.plot(*zip(*points, strict=True), marker="o", ms=4, lw=1.6, color=colours[pooling])
             for row in raw:
-                axis.axhline(row.average(aggregate), ls=":", lw=1.2, color=colours[row.pooling])
+                axis.axhline(scores_of(row, aggregate)["average"], ls=":", lw=1.2, color=colours[row.pooling])
             scale_k(axis, sorted({row.k for of_panel in panels.values() for row in of_panel}))
         for axis in axes[::2]:
             axis.set_ylabel(f"Spearman × 100 ({aggregate})")
@@ -101,13 +96,13 @@ def plot_scores(run: STSRun, path: Path) -> Path | None:
     return path
 
 
-def plot_spectrum(run: STSRun, path: Path) -> Path | None:
+def plot_spectrum(run: Run, path: Path) -> Path | None:
     """The spectra of the poolings, if the run has them."""
     poolings = dict.fromkeys(row.pooling for row in run.rows)
     spectra = {name: run.figures[f"spectrum/{name}"] for name in poolings if f"spectrum/{name}" in run.figures}
     if not spectra:
         return None
-    ks = sorted({row.k for row in run.rows if row.has_knobs})
+    ks = sorted({row.k for row in run.rows if symbols(row)})
     draw_spectra(path, spectra, ks, f"{run.header.model}, covariance of {run.header.spectrum}")
     return path
 
@@ -118,7 +113,7 @@ def _cell(value: float) -> str:
     return ".00" if text == "−.00" else text
 
 
-def plot_similarity(run: STSRun, path: Path) -> Path | None:
+def plot_similarity(run: Run, path: Path) -> Path | None:
     """Cosines of the first and second sentences of a few pairs, all with all, if the run has similarities."""
     about = run.header.similarity
     if about is None:
@@ -146,57 +141,4 @@ def plot_similarity(run: STSRun, path: Path) -> Path | None:
         axes[0].set_ylabel("first sentence of pair   [human score, 0–5]")
         figure.colorbar(image, ax=axes, label="cosine", shrink=0.85, pad=0.01)
         figure.suptitle(f"{run.header.model} on pairs of {about.task}{_title_end(run)}", fontsize=10)
-    return path
-
-
-def engines_memory(result: dict[str, Any], path: Path) -> Path:
-    """Peak memory against rows; hollow points are runs whose rows repeat those of the smallest run."""
-    with new_figure(path, 6.4, 3.4) as figure:
-        axis = figure.subplots()
-        for (label, (runner, key)), colour in zip(_MEMORY.items(), COLOURS, strict=False):
-            rows = [row for row in result["memory"] if row["runner"] == runner]
-            line = [(row["rows"], row[key]) for row in rows if row["distinct"] == row["rows"]]
-            repeated = [(row["rows"], row[key]) for row in rows if row["distinct"] < row["rows"]]
-            axis.plot(*zip(*line, strict=True), marker="o", ms=5, lw=1.6, color=colour, label=label)
-            axis.plot(*zip(*repeated, strict=True), "o", ms=7, mfc="none", color=colour)
-        same = f"{min(row['rows'] for row in result['memory']):,} sentences, repeated"
-        axis.plot([], [], "o", ms=7, mfc="none", color="#555555", label=same)
-        most = max(row[key] for row in result["memory"] for key in ("driver_mb", "worker_mb"))
-        axis.set(xlabel="rows", ylabel="peak resident memory, MB", ylim=(0, 1.15 * most))
-        scale_amounts(axis)
-        figure.legend(loc="outside lower center", ncols=2)
-    return path
-
-
-def growth(result: dict[str, Any], path: Path) -> Path:
-    """Seconds to the first hit, to save a change, and of one query, against the number of documents."""
-    panels = {"load_s": ("from the folder to the first hit", 1), "save_s": ("a change of 1,000 saved", 1)}
-    panels["p50_ms"] = ("one query, median", 1e-3)
-    with new_figure(path, 8.6, 3.0) as figure:
-        axes = figure.subplots(1, len(panels), sharey=True)
-        for axis, (key, (title, unit)) in zip(axes, panels.items(), strict=True):
-            for name, colour in zip(("jaxwhiten", "FAISS"), COLOURS, strict=False):
-                rows = [row for row in result["rows"] if row["index"] == name]
-                documents, values = [row["documents"] for row in rows], [row[key] * unit for row in rows]
-                axis.loglog(documents, values, marker="o", ms=5, lw=1.6, color=colour, label=name)
-            axis.set(xlabel="documents", title=title)
-        axes[0].set(ylabel="seconds")
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    return path
-
-
-def serving_memory(result: dict[str, Any], path: Path) -> Path | None:
-    """The server's memory over time, beside the requests that were answered; SIGKILL starts it again."""
-    if "memory" not in result:  # of an older run
-        return None
-    seconds, megabytes, requests = zip(*result["memory"], strict=True)
-    with new_figure(path, 6.4, 3.0) as figure:
-        axis = figure.subplots()
-        (memory,) = axis.plot(seconds, megabytes, lw=1.4, color=COLOURS[0], label="resident memory, MB")
-        axis.set(xlabel="seconds", ylabel="MB", ylim=(0, 1.15 * max(megabytes)))
-        other = axis.twinx()
-        (answered,) = other.plot(seconds, requests, lw=1.4, ls="--", color=COLOURS[1], label="requests answered")
-        other.set(ylabel="requests", ylim=(0, 1.15 * max(requests)))
-        other.grid(False)
-        figure.legend(handles=[memory, answered], loc="outside lower center", ncols=2)
     return path

@@ -12,10 +12,21 @@ from typing import Any
 
 from eval.report import views
 from eval.report.plots import scale_amounts
-from eval.report.results import SIGNIFICANT, Estimate, RetrievalRow
-from eval.report.run import RetrievalRun
-from eval.report.table import Table, model_name, number, shorten
-from eval.report.views import change, ends, figure
+from eval.report.table import (
+    SIGNIFICANT,
+    Cell,
+    Columns,
+    Table,
+    change,
+    ends,
+    figure,
+    model_name,
+    number,
+    shorten,
+    table,
+)
+from eval.runs import Record, Run
+from eval.settings import combinations, knobs, label
 from jaxwhiten.plots import COLOURS, new_figure
 
 TRANSDUCTIVE_NOTE = (
@@ -29,7 +40,7 @@ _QUALITY = {  # figures for which higher is better
     "recall@100": "recall_at_100",
     "nDCG@10": "ndcg_at_10",
 }
-_COST: views.Columns = {
+_COST: Columns = {
     "ms/query": figure("time_ms", 4),
     "+whitening": figure("time_with_whitening_ms", 4),
     "queries/s": figure("queries_per_second", 0),
@@ -52,13 +63,13 @@ _COUNTS = {
 }
 
 
-def _table(run: RetrievalRun, figures: views.Columns, caption: str, **options: Any) -> Table:
+def _table(run: Run, figures: Columns, caption: str, **options: Any) -> Table:
     settings = views.setting_columns(run) | {"index": "backend"}
     columns = {**settings, **figures}
-    return views.table(run.rows, columns, len(settings), caption, group=["pooling", "whitening"], **options)
+    return table(run.rows, columns, len(settings), caption, group=["pooling", "whitening"], **options)
 
 
-def quality_table(run: RetrievalRun) -> Table:
+def quality_table(run: Run) -> Table:
     """Quality: the paper's MRR@10 and other measures, and the index's recall of the exact results."""
     header, data, protocol = run.header, run.header.dataset, run.header.protocol
     caption = (
@@ -71,7 +82,7 @@ def quality_table(run: RetrievalRun) -> Table:
         figures["of exact@10"] = figure("index_recall_at_10", 4)
         caption += f" Of exact@10: {protocol['index_recall']}."
     if any(row.mrr_interval for row in run.rows):
-        first: dict[str, views.Cell] = {
+        first: dict[str, Cell] = {
             "MRR@10": figures.pop("MRR@10"),
             "its interval": lambda row: ends(row.mrr_interval, 4),
         }
@@ -88,37 +99,37 @@ def quality_table(run: RetrievalRun) -> Table:
     seen = {row.pooling for row in run.rows}
     caption += "".join(f" {name}: {text}." for name, text in protocol.get("words", {}).items() if name in seen)
     notes = [TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []
-    best = {head: [getattr(row, name) for row in run.rows] for head, name in _QUALITY.items()}
+    best = {head: [row[name] for row in run.rows] for head, name in _QUALITY.items()}
     return _table(run, figures, caption, notes=[*notes, *header.warnings], best=best)
 
 
-def encoder_table(run: RetrievalRun) -> Table:
+def encoder_table(run: Run) -> Table:
     """MRR@10 per row with the encoder's name and any paired difference, for tables that join several runs.
 
     Raw rows are compared with the encoder that the config names, whitened rows with raw vectors of the same encoder.
     """
 
-    def beside(row: RetrievalRow) -> str:
-        other = run.header.config.get("versus", "") if row.whitening == "none" else row.model
+    def beside(row: Record) -> str:
+        other = run.header.arguments.get("versus", "") if row.whitening == "none" else row.model
         return model_name(other) if row.versus_raw else ""
 
-    columns: views.Columns = {
+    columns: Columns = {
         "encoder": lambda row: model_name(row.model),
-        "whitening": "label",
+        "whitening": label,
         "k": "k",
         "MRR@10": figure("mrr_at_10", 4),
         "its interval": lambda row: ends(row.mrr_interval, 4),
         "paired difference": lambda row: _difference(row.versus_raw) if row.versus_raw else "",
         "to": beside,
     }
-    return views.table(run.rows, columns, 3, quality_table(run).caption)
+    return table(run.rows, columns, 3, quality_table(run).caption)
 
 
-def _difference(gain: Estimate) -> str:
+def _difference(gain: Record) -> str:
     return f"{change(gain, 4).strip()} ({ends(gain, 4, signed=True)})"
 
 
-def cost_table(run: RetrievalRun) -> Table:
+def cost_table(run: Run) -> Table:
     """Costs: time of batched and of single searches, memory, and build time."""
     protocol = run.header.protocol
     caption = (
@@ -129,14 +140,14 @@ def cost_table(run: RetrievalRun) -> Table:
     return _table(run, _COST, caption)
 
 
-def rerank_table(run: RetrievalRun) -> Table | None:
+def rerank_table(run: Run) -> Table | None:
     """The effect of re-ranking by a cross-encoder; None if nothing was re-ranked."""
     rows = [(row, row.reranked) for row in run.rows if row.reranked]
     if not rows:
         return None
     lines = []
     for row, found in rows:
-        lines.append([run.header.dataset.name, run.header.model, row.pooling, row.label])
+        lines.append([run.header.dataset.name, run.header.model, row.pooling, label(row)])
         for name, gain in found.gain.items():
             lines[-1] += [number(found.before[name], 4), number(found.after[name], 4), _difference(gain)]
         lines[-1].append(number(found.ms, 1))
@@ -149,13 +160,13 @@ def rerank_table(run: RetrievalRun) -> Table | None:
     return Table(["data", "encoder", "pooling", "whitening", *measures, "ms/query"], lines, 4, caption)
 
 
-def published_table(run: RetrievalRun) -> Table | None:
+def published_table(run: Run) -> Table | None:
     """Published figures and this run's, or None if no row has the same setting."""
     matches, cells = run.header.published, []
     for match in matches:
-        for setting, label, figures in ((match.setting, match.source, match.published), ("", "this run", match.ours)):
+        for setting, source, figures in ((match.setting, match.source, match.published), ("", "this run", match.ours)):
             numbers = (number(figures[name], 4) for name in ("mrr_at_10", "time_ms", "memory_gib"))
-            cells.append([setting, label, *numbers])
+            cells.append([setting, source, *numbers])
     if not cells:
         return None
     caption = "Published figures of the same settings; times are of other machines."
@@ -165,19 +176,21 @@ def published_table(run: RetrievalRun) -> Table | None:
 
 
 def plot_quality(
-    run: RetrievalRun, path: Path, *, x: Callable[[RetrievalRow], Sequence[float]], label: str, joined: bool = True
+    run: Run, path: Path, *, x: Callable[[Record], Sequence[float]], across: str, joined: bool = True
 ) -> Path | None:
     """MRR@10 with its interval against x, one colour per whitening, one marker per backend; numbers are k.
 
     `x` gives a row's value, and where it is a range the far end of it. None for fewer than two points.
     """
-    rows = [row for row in run.rows if math.isfinite(row.mrr_at_10) and all(map(math.isfinite, x(row)))]
+    rows = [
+        row for row in run.rows if all(value is not None and math.isfinite(value) for value in (row.mrr_at_10, *x(row)))
+    ]
     if len(rows) < 2:
         return None
-    show_knobs = len(run.parameters()) > 1
+    show_knobs = len(combinations(run.rows)) > 1
 
-    def line_of(row: RetrievalRow) -> str:
-        return f"{row.pooling}, {row.whitening}{row.knobs * show_knobs}"
+    def line_of(row: Record) -> str:
+        return f"{row.pooling}, {row.whitening}{knobs(row) * show_knobs}"
 
     lines = list(dict.fromkeys(map(line_of, rows)))
     backends = list(dict.fromkeys(row.backend for row in rows))
@@ -189,16 +202,16 @@ def plot_quality(
             of_line = sorted(
                 (row for row in rows if (line_of(row), row.backend) == (line, backend)), key=lambda row: x(row)[0]
             )
-            across, up = [x(row)[0] for row in of_line], [row.mrr_at_10 for row in of_line]
-            ends_of = [row.mrr_interval or Estimate(row.mrr_at_10, row.mrr_at_10, row.mrr_at_10) for row in of_line]
+            places, up = [x(row)[0] for row in of_line], [row.mrr_at_10 for row in of_line]
+            ends_of = [row.mrr_interval or Record.fromkeys(("value", "low", "high"), row.mrr_at_10) for row in of_line]
             bars = [[e.value - e.low for e in ends_of], [e.high - e.value for e in ends_of]]
             reach = [[0.0] * len(of_line), [x(row)[-1] - x(row)[0] for row in of_line]]
             look = {"color": COLOURS[place % len(COLOURS)], "marker": _MARKERS[sign % len(_MARKERS)], "ms": 5}
-            axis.errorbar(across, up, bars, reach, **look, lw=1.2, elinewidth=0.8, ls="-" if joined else "")
-            for at, height, row in zip(across, up, of_line, strict=True):
+            axis.errorbar(places, up, bars, reach, **look, lw=1.2, elinewidth=0.8, ls="-" if joined else "")
+            for at, height, row in zip(places, up, of_line, strict=True):
                 shift = {"xytext": (4, 4 if place % 2 else -10), "textcoords": "offset points", "fontsize": 7}
                 axis.annotate(f"{row.k}", (at, height), color=look["color"], **shift)
-        axis.set(xlabel=label, ylabel="MRR@10", title=run.header.title)
+        axis.set(xlabel=across, ylabel="MRR@10", title=run.header.title)
         axis.margins(0.1)
         scale_amounts(axis)
         handles = [Line2D([], [], color=COLOURS[i % 8], lw=1.6, label=name) for i, name in enumerate(lines)]
@@ -210,11 +223,11 @@ def plot_quality(
     return path
 
 
-plot_memory = functools.partial(plot_quality, x=lambda row: [row.index_bytes / 1e6], label="serialised index, MB")
+plot_memory = functools.partial(plot_quality, x=lambda row: [row.index_bytes / 1e6], across="serialised index, MB")
 plot_time = functools.partial(
     plot_quality,
     x=attrgetter("single_p50_ms", "single_p99_ms"),
-    label="one search, ms: median, and line to the 99th percentile",
+    across="one search, ms: median, and line to the 99th percentile",
     joined=False,
 )
 PLOTS: views.Plots = {
@@ -223,7 +236,7 @@ PLOTS: views.Plots = {
 }
 
 
-def examples_text(run: RetrievalRun) -> str:
+def examples_text(run: Run) -> str:
     """The example searches: each query with its first results, before and after whitening."""
     examples = run.header.examples
     lines = []
@@ -236,12 +249,13 @@ def examples_text(run: RetrievalRun) -> str:
     return "\n".join(lines).strip("\n")
 
 
-def _data(run: RetrievalRun) -> str:
+def _data(run: Run) -> str:
     data = run.header.dataset
     met = [f"{value:,} {_COUNTS.get(name, name.replace('_', ' '))}" for name, value in data.counts.items()]
     return "\n".join([*met, *(f"another text for one id, the first was kept: {text}" for text in data.conflicts)])
 
 
+TABLES = {of.__name__: of for of in (quality_table, encoder_table, cost_table, rerank_table, published_table)}
 VIEWS = views.Views(
     {"Quality": quality_table, "Re-ranking": rerank_table, "Time and memory": cost_table, "Published": published_table},
     PLOTS,

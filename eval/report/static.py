@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eval.report import views
-from eval.report.results import SIGNIFICANT, StaticRow
-from eval.report.run import StaticRun
-from eval.report.table import Table, number
-from eval.report.views import change, ends, figure
+from eval.report.table import SIGNIFICANT, Columns, Table, change, ends, figure, number, table
+from eval.runs import Record, Run
 
-_COLUMNS: views.Columns = {
+_COLUMNS: Columns = {
     "teacher": "model",
     "method": "method",
     "k": "k",
@@ -24,7 +22,7 @@ _COLUMNS: views.Columns = {
 }
 
 
-def _table(run: StaticRun, rows: Sequence[StaticRow], what: str, without: Sequence[str] = ()) -> Table | None:
+def _table(run: Run, rows: Sequence[Record], what: str, without: Sequence[str] = ()) -> Table | None:
     if not rows:
         return None
     header = run.header
@@ -33,10 +31,10 @@ def _table(run: StaticRun, rows: Sequence[StaticRow], what: str, without: Sequen
         f" {SIGNIFICANT}: its {header.level:.0%} interval leaves out 0 (paired bootstrap over pairs)."
     )
     columns = {head: cell for head, cell in _COLUMNS.items() if head not in without}
-    return views.table(rows, columns, 2, caption, group=["model"], key_columns=3)
+    return table(rows, columns, 2, caption, group=["model"], key_columns=3)
 
 
-def sizes_table(run: StaticRun) -> Table | None:
+def sizes_table(run: Run) -> Table | None:
     """Every method at every size, with its difference to model2vec."""
     header = run.header
     what = (
@@ -46,7 +44,7 @@ def sizes_table(run: StaticRun) -> Table | None:
     return _table(run, [row for row in run.rows if row.sentences_per_second or row.mrr_at_10], what)
 
 
-def steps_table(run: StaticRun) -> Table | None:
+def steps_table(run: Run) -> Table | None:
     """The contribution of each step: only this step is changed."""
     rows = [row for row in run.rows if row.mrr_at_10 is None]
     bases = {row.base for row in rows}
@@ -54,4 +52,5 @@ def steps_table(run: StaticRun) -> Table | None:
     return _table(run, rows, what, without=("MRR@10", "sentences/s", "MB"))
 
 
+TABLES = {"sizes_table": sizes_table, "steps_table": steps_table}
 VIEWS = views.Views({"Sizes": sizes_table, "Steps": steps_table}, {})

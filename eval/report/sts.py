@@ -9,12 +9,12 @@ from statistics import fmean
 from typing import Any
 
 from eval import published
+from eval.aggregates import scores_of
 from eval.report import views
 from eval.report.plots import plot_scores, plot_similarity, plot_spectrum
-from eval.report.results import SIGNIFICANT, Estimate, STSRow
-from eval.report.run import STSRun
-from eval.report.table import Table, model_name, number
-from eval.report.views import change, ends, figure
+from eval.report.table import SIGNIFICANT, Columns, Table, change, ends, figure, model_name, number, table
+from eval.runs import Record, Run
+from eval.settings import combinations, knobs, setting_name
 from jaxwhiten.metrics import UNDEFINED
 
 AGGREGATE_NAMES = {
@@ -32,7 +32,7 @@ PLOTS: views.Plots = {
     "spectrum.png": (plot_spectrum, "Eigenvalue spectrum before whitening"),
     "similarity.png": (plot_similarity, "Cosine similarities before and after whitening"),
 }
-_GEOMETRY: views.Columns = {
+_GEOMETRY: Columns = {
     "IsoScore": figure("geometry.isoscore", 3),
     "average cosine": figure("geometry.average_cosine", 3),
     "effective rank": figure("geometry.effective_rank", 1),
@@ -41,7 +41,7 @@ _GEOMETRY: views.Columns = {
     "hubness": figure("geometry.hubness", 3),
 }
 _FITTED_ON = {"none": "", "nli": "NLI sentences"}
-_COST: views.Columns = {
+_COST: Columns = {
     "rows fitted": figure("n_fit", 0),
     "fit s": figure("fit_seconds"),
     "score s": lambda row: number(row.seconds - row.fit_seconds),
@@ -49,11 +49,21 @@ _COST: views.Columns = {
 }
 
 
-def _caption(run: STSRun) -> str:
-    header, parameters = run.header, run.parameters()
+def scored(header: Record) -> list[str]:
+    """Names of the scores of a row: the tasks, and `"average"` if there are several."""
+    return [*header.tasks, *["average"] * (len(header.tasks) > 1)]
+
+
+def _difference(match: Record, task: str) -> float | None:
+    """A run's score minus the published one, to two digits."""
+    return round(match.ours[task] - match.published[task], 2) if task in match.published else None
+
+
+def _caption(run: Run) -> str:
+    header, parameters = run.header, combinations(run.rows)
     parts = [
         f"{'Sample, not a benchmark. ' if header.sample else ''}Spearman × 100, {AGGREGATE_NAMES[header.aggregate]}.",
-        f"{header.model}, {header.dtype} by {header.config.get('engine', 'jax')},"
+        f"{header.model}, {header.dtype} by {header.arguments.get('engine', 'jax')},"
         f" at most {header.protocol['max_length']} tokens.",
     ]
     if len(parameters) == 1:
@@ -64,39 +74,40 @@ def _caption(run: STSRun) -> str:
     return " ".join(parts)
 
 
-def sts_table(run: STSRun) -> Table:
+def sts_table(run: Run) -> Table:
     """The main table: rows are settings, columns the tasks and their average; notes explain the marks of rows."""
     header = run.header
-    scores = {name: [row.scores(header.aggregate)[name] for row in run.rows] for name in header.scored}
+    shown = scored(header)
+    scores = {name: [scores_of(row, header.aggregate)[name] for row in run.rows] for name in shown}
     undefined = any(map(math.isnan, itertools.chain(*scores.values())))
     notes = [*[f"– {UNDEFINED}."] * undefined, *_transductive(run), *([SAMPLE_NOTE] if header.sample else [])]
     notes += header.warnings
     settings = views.setting_columns(run)
-    figures = {name: lambda row, name=name: number(row.scores(header.aggregate)[name]) for name in header.scored}
+    figures = {name: lambda row, name=name: number(scores_of(row, header.aggregate)[name]) for name in shown}
     columns, options = {**settings, **figures}, {"notes": notes, "key_columns": len(settings)}
-    return views.table(run.rows, columns, 2, _caption(run), group=["pooling"], best=scores, **options)
+    return table(run.rows, columns, 2, _caption(run), group=["pooling"], best=scores, **options)
 
 
-def _transductive(run: STSRun) -> list[str]:
+def _transductive(run: Run) -> list[str]:
     return [TRANSDUCTIVE_NOTE] * any(row.transductive for row in run.rows)
 
 
-def average_table(run: STSRun) -> Table:
+def average_table(run: Run) -> Table:
     """One figure per row, for tables that join several runs: encoder, vectors, dimensions and the mean of the tasks."""
-    columns: views.Columns = {
+    columns: Columns = {
         "encoder": lambda row: model_name(row.model),
         "pooling": "pooling",
         "vectors": _vectors,
         "fitted on": lambda row: _FITTED_ON.get(row.whitening, "the test sentences") + " †" * row.transductive,
         "dimensions": "k",
-        run.header.scored[-1]: lambda row: number(row.average(run.header.aggregate)),
+        scored(run.header)[-1]: lambda row: number(scores_of(row, run.header.aggregate)["average"]),
         "interval": lambda row: ends(row.average_interval),
         "BERT-base, published": lambda row: _of_bert_base(row, run),
     }
-    return views.table(run.rows, columns, 4, _caption(run), notes=_transductive(run))
+    return table(run.rows, columns, 4, _caption(run), notes=_transductive(run))
 
 
-def _of_bert_base(row: STSRow, run: STSRun) -> str:
+def _of_bert_base(row: Record, run: Run) -> str:
     """The average that others publish for BERT-base under a row's pooling and whitening, whitened to a third of it."""
     setting = {"model": "bert-base-uncased", "pooling": row.pooling, "whitening": row.whitening}
     setting |= {"k": "768" if row.whitening == "none" else "256", "aggregate": run.header.aggregate}
@@ -106,22 +117,22 @@ def _of_bert_base(row: STSRow, run: STSRun) -> str:
     return ""
 
 
-def _vectors(row: STSRow) -> str:
+def _vectors(row: Record) -> str:
     """The transformation of a row's vectors as text; empty for baselines on words."""
-    if not row.has_knobs:
+    if row.whitening == "none" or row.beta is None:
         return {"none": "raw", "target": "", "nli": ""}.get(row.whitening, row.whitening)
     names = {", β=1, γ=1": "whitened", ", β=1, γ=0": "PCA"}
-    return names.get(row.knobs, row.knobs.removeprefix(", "))
+    return names.get(knobs(row), knobs(row).removeprefix(", "))
 
 
-def _by_setting(run: STSRun, rows: Sequence[STSRow], figures: dict[str, Any], caption: str, **options: Any) -> Table:
+def _by_setting(run: Run, rows: Sequence[Record], figures: dict[str, Any], caption: str, **options: Any) -> Table:
     """A line for each row, named with β and γ if these differ between rows."""
-    several = len(run.parameters()) > 1
-    columns: views.Columns = {"setting": lambda row: row.name + row.knobs * several, **figures}
-    return views.table(rows, columns, 1, caption, **options)
+    several = len(combinations(run.rows)) > 1
+    columns: Columns = {"setting": lambda row: setting_name(row) + knobs(row) * several, **figures}
+    return table(rows, columns, 1, caption, **options)
 
 
-def interval_table(run: STSRun) -> Table | None:
+def interval_table(run: Run) -> Table | None:
     """Confidence intervals of every score, or None if the run has none."""
     header = run.header
     if not header.resamples or not run.rows:
@@ -134,7 +145,7 @@ def interval_table(run: STSRun) -> Table | None:
     return _by_setting(run, run.rows, figures, caption, group=["pooling"])
 
 
-def difference_table(run: STSRun) -> Table | None:
+def difference_table(run: Run) -> Table | None:
     """The difference of each setting to the raw vectors of its pooling, with its significance.
 
     None for a run without bootstrap, or without raw rows to compare with.
@@ -142,14 +153,14 @@ def difference_table(run: STSRun) -> Table | None:
     return _differences(run, "versus_raw", f"the raw vectors of the same pooling, {run.header.aggregate}")
 
 
-def words_table(run: STSRun) -> Table | None:
+def words_table(run: Run) -> Table | None:
     """The difference of each setting to TF-IDF fitted on the same texts; None for a run without that baseline."""
     other = "TF-IDF whose idf is counted on the texts that the whitening was fitted on"
     return _differences(run, "versus_words", other)
 
 
-def _differences(run: STSRun, field: str, other: str) -> Table | None:
-    header, rows = run.header, [row for row in run.rows if getattr(row, field) is not None]
+def _differences(run: Run, field: str, other: str) -> Table | None:
+    header, rows = run.header, [row for row in run.rows if row[field] is not None]
     if not rows:
         return None
     caption = (
@@ -157,23 +168,23 @@ def _differences(run: STSRun, field: str, other: str) -> Table | None:
         f"{header.resamples:,} resamples of the pairs within each subset)."
     )
 
-    def of(row: STSRow, name: str) -> Estimate:
-        found: Estimate = getattr(row, field)[name]
+    def of(row: Record, name: str) -> Record:
+        found: Record = row[field][name]
         return found
 
-    scored = header.scored
-    figures: dict[str, Any] = {name: lambda row, name=name: change(of(row, name)) for name in scored}
-    figures["its interval"] = lambda row: ends(of(row, scored[-1]), signed=True)
+    shown = scored(header)
+    figures: dict[str, Any] = {name: lambda row, name=name: change(of(row, name)) for name in shown}
+    figures["its interval"] = lambda row: ends(of(row, shown[-1]), signed=True)
     return _by_setting(run, rows, figures, caption, group=["pooling"])
 
 
-def published_table(run: STSRun) -> Table | None:
+def published_table(run: Run) -> Table | None:
     """Published scores and the differences of this run to them, or None if nothing published matches a row."""
     tasks, matches, cells = run.header.tasks, run.header.published, []
     for match in matches:
         label = f"{match.setting} ({match.note})"
         cells.append([label, match.source, "published", *(number(match.published.get(task)) for task in tasks)])
-        cells.append(["", "", "difference", *(number(match.difference.get(task), signed=True) for task in tasks)])
+        cells.append(["", "", "difference", *(number(_difference(match, task), signed=True) for task in tasks)])
     if not cells:
         return None
     caption = "Published scores of the same settings, and this run minus published (never in one column with ours)."
@@ -182,7 +193,7 @@ def published_table(run: STSRun) -> Table | None:
     return Table(["setting", "source", "", *tasks], cells, 3, caption, sources, groups)
 
 
-def geometry_table(run: STSRun) -> Table | None:
+def geometry_table(run: Run) -> Table | None:
     """The geometry of the vectors of every row, or None if none was measured."""
     about = next((row.geometry for row in run.rows if row.geometry), None)
     if about is None:
@@ -195,7 +206,7 @@ def geometry_table(run: STSRun) -> Table | None:
     return _table([row for row in run.rows if row.geometry], _GEOMETRY, caption)
 
 
-def ranking_table(run: STSRun) -> Table | None:
+def ranking_table(run: Run) -> Table | None:
     """MRR of the partners of similar pairs, and the mean over the tasks; None if partners were not searched for."""
     tasks = run.header.tasks
     rows = [row for row in run.rows if all(row.tasks[task].ranking for task in tasks)]
@@ -206,8 +217,8 @@ def ranking_table(run: STSRun) -> Table | None:
         "of the task; then means over the tasks of MRR, Hits@1 and Hits@3. As in EvalRank (Wang et al. 2022)."
     )
 
-    def mean(row: STSRow, key: str) -> str:
-        return number(sum(getattr(row.tasks[task].ranking, key) for task in tasks) / len(tasks))
+    def mean(row: Record, key: str) -> str:
+        return number(sum(row.tasks[task].ranking[key] for task in tasks) / len(tasks))
 
     figures: dict[str, Any] = {task: lambda row, task=task: number(row.tasks[task].ranking.mrr) for task in tasks}
     means = {"MRR": "mrr", "Hits@1": "hits_at_1", "Hits@3": "hits_at_3"}
@@ -215,7 +226,7 @@ def ranking_table(run: STSRun) -> Table | None:
     return _by_setting(run, rows, figures, caption)
 
 
-def cost_table(run: STSRun) -> Table | None:
+def cost_table(run: Run) -> Table | None:
     """Rows of the fit, seconds and the size of the fitted method, or None if the run compares no methods."""
     if all(row.beta is not None for row in run.rows):
         return None
@@ -226,11 +237,25 @@ def cost_table(run: STSRun) -> Table | None:
     return _table(run.rows, _COST, caption)
 
 
-def _table(rows: Sequence[STSRow], figures: views.Columns, caption: str) -> Table:
-    setting: views.Columns = {"setting": lambda row: row.whitening + row.knobs}
-    return views.table(rows, {"pooling": "pooling", **setting, "k": "k", **figures}, 3, caption, group=["pooling"])
+def _table(rows: Sequence[Record], figures: Columns, caption: str) -> Table:
+    setting: Columns = {"setting": lambda row: row.whitening + knobs(row)}
+    return table(rows, {"pooling": "pooling", **setting, "k": "k", **figures}, 3, caption, group=["pooling"])
 
 
+TABLES = {
+    of.__name__: of
+    for of in (
+        sts_table,
+        average_table,
+        difference_table,
+        words_table,
+        geometry_table,
+        ranking_table,
+        cost_table,
+        published_table,
+        interval_table,
+    )
+}
 VIEWS = views.Views(
     {
         "Scores": sts_table,

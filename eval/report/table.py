@@ -1,12 +1,22 @@
-"""A table as text cells, shown in a terminal or as Markdown."""
+"""A table: columns declared once, a line for each row, shown in a terminal or as Markdown."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
+
+from eval.runs import Record
+from jaxwhiten.errors import InputError
+
+Cell = str | Callable[[Any], str]  # the name of an attribute of the row, or a function from the row to text
+Columns = Mapping[str, Cell]  # by their heads
 
 
 def number(value: int | float | None, digits: int = 2, signed: bool = False) -> str:
@@ -14,6 +24,26 @@ def number(value: int | float | None, digits: int = 2, signed: bool = False) -> 
     if value is None or not math.isfinite(value):
         return "–"
     return f"{round(value, digits) + 0.0:{'+' * signed},.{digits}f}"  # + 0.0: no "-0.00"
+
+
+SIGNIFICANT = "∗"  # follows a significant difference; Markdown does not interpret this sign
+
+
+def mark(estimate: Record | None) -> str:
+    """`SIGNIFICANT` if the interval of a figure excludes 0, else a space."""
+    return SIGNIFICANT if estimate and (estimate.low > 0 or estimate.high < 0) else " "
+
+
+def change(estimate: Record | None, digits: int = 2) -> str:
+    """A difference as a cell, with its mark; empty if there is none."""
+    return number(estimate.value, digits, signed=True) + mark(estimate) if estimate else ""
+
+
+def ends(estimate: Record | None, digits: int = 2, signed: bool = False) -> str:
+    """An interval as a cell: `a–b`, or `+a to +b` for a difference."""
+    if estimate is None:
+        return number(None)
+    return (" to " if signed else "–").join(number(end, digits, signed) for end in (estimate.low, estimate.high))
 
 
 def shorten(text: str, length: int) -> str:
@@ -38,6 +68,7 @@ class Table:
     groups: Sequence[object] = ()  # for each row; a rule is drawn between groups
     best: frozenset[tuple[int, int]] = frozenset()  # cells (row, column) that hold the best value of their column
     key_columns: int | None = None  # number of columns, from the left, that name a row; by default `text_columns`
+    merged: bool = False  # whether Markdown names what rows in succession share in their first column only once
 
     def text(self, width: int = 100) -> str:
         """As text for a terminal; a table that is too wide is split, and each part repeats the columns that name a row.
@@ -86,6 +117,83 @@ class Table:
             [f"**{cell}**" if (r, c) in self.best else cell.replace("|", "\\|") for c, cell in enumerate(row)]
             for r, row in enumerate(self.rows)
         ]
+        for r in range(len(body) - 1, 0, -1) if self.merged else ():
+            if self.rows[r][0] == self.rows[r - 1][0]:
+                body[r][0] = ""
         lines = [f"| {' | '.join(row)} |" for row in ([*self.columns], marks, *body)]
         parts = [self.caption, "\n".join(lines), *self.notes]
         return "\n\n".join(part for part in parts if part)
+
+
+def figure(name: str, digits: int = 2, missing: str | None = None) -> Cell:
+    """A cell with a number of the row, by its path, such as `"geometry.isoscore"`.
+
+    With `missing` the row may lack the number, and the cell is this text where it does.
+    """
+    get = attrgetter(name)
+
+    def cell(row: Record) -> str:
+        if missing is not None and row.get(name) is None:
+            return missing
+        return number(get(row), digits)
+
+    return cell
+
+
+def table(
+    rows: Sequence[Record],
+    columns: Columns,
+    text_columns: int,
+    caption: str,
+    *,
+    group: Sequence[str] = (),
+    best: Mapping[str, Sequence[float | None]] = {},
+    **options: Any,
+) -> Table:
+    """A line for each row; `options` are passed to `Table`.
+
+    Rows with equal attributes `group` form a group. `best` has the values of columns, by head, whose highest value is
+    marked, unless there is only one row.
+    """
+    cells = [
+        [str(getattr(row, cell)) if isinstance(cell, str) else cell(row) for cell in columns.values()] for row in rows
+    ]
+    groups, heads = list(map(attrgetter(*group), rows)) if group else (), list(columns)
+    marked = set()
+    for head, values in best.items():
+        known = [value for value in values if value is not None and math.isfinite(value)]
+        highest = max(known, default=None) if len(rows) > 1 else None
+        if highest is not None:
+            marked |= {(row, heads.index(head)) for row, value in enumerate(values) if value == highest}
+    return Table(heads, cells, text_columns, caption, groups=groups, best=frozenset(marked), **options)
+
+
+def cut(table: Table, conditions: Sequence[str]) -> Table:
+    """The rows and columns of a table that conditions choose.
+
+    Args:
+      table: All of it.
+      conditions: `COLUMN=PATTERN` keeps the rows in which a column matches a regular expression, `columns=PATTERN` the
+        columns whose names match; `_` stands for a space. `plain` drops the caption and the notes.
+
+    Raises:
+      InputError: A condition names no column.
+    """
+    heads, shown = list(table.columns), ""
+    for condition in set(conditions) - {"plain"}:
+        column, equals, pattern = condition.replace("_", " ").partition("=")
+        if column == "columns":
+            shown = pattern
+        elif not equals or column not in heads:
+            raise InputError(f"{condition!r}: a condition on rows is COLUMN=PATTERN, a column one of {heads}.")
+        else:
+            at = heads.index(column)
+            rows = [row for row in table.rows if re.search(pattern, row[at])]
+            table = dataclasses.replace(table, rows=rows, best=frozenset(), groups=())
+    kept = [at for at, head in enumerate(heads) if re.search(shown, head)]
+    words = sum(at < table.text_columns for at in kept)
+    rows = [[row[at] for at in kept] for row in table.rows]
+    best = frozenset((row, kept.index(at)) for row, at in table.best if at in kept)
+    columns = [heads[at] for at in kept]
+    table = dataclasses.replace(table, columns=columns, rows=rows, text_columns=words, best=best, key_columns=None)
+    return dataclasses.replace(table, caption="", notes=()) if "plain" in conditions else table

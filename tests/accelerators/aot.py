@@ -2,7 +2,7 @@
 
     python -m tests.accelerators.aot [--targets v4,v5e] [--programs PATTERN] [--quick] [--faults] [--write]
 
-`--write` keeps the reports in docs/runs/aot/reports.json, with those of other programs and targets, and fills
+`--write` keeps the reports in docs/runs/aot/reports.jsonl, with those of other programs and targets, and fills
 docs/evidence/accelerators.md. A place for a table there names a target, and a pattern that its programs' names match:
 
     <!-- aot v5e encode, base|search -->
@@ -21,7 +21,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-REPORTS, PAGE = Path("docs/runs/aot/reports.json"), Path("docs/evidence/accelerators.md")
+from eval.runs import Record, Run, header
+
+REPORTS, PAGE = Path("docs/runs/aot/reports.jsonl"), Path("docs/evidence/accelerators.md")
 # What libtpu asks of its surroundings, and the GPU's compiler where there is none; to be set before JAX is imported.
 ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
@@ -47,7 +49,7 @@ def main() -> None:
     parser.add_argument("--fill", action="store_true", help="only put the tables of the reports kept into the page")
     args = parser.parse_args()
     if args.fill:
-        fill(json.loads(REPORTS.read_text(encoding="utf-8")))
+        fill(Run.load(REPORTS).rows)
         return
 
     os.environ.update(ENVIRONMENT)
@@ -74,11 +76,10 @@ def main() -> None:
 
 def keep(reports: Iterable[Mapping[str, Any]], order: list[str]) -> None:
     """Adds reports to those kept, in the order of the programs, and fills the page."""
-    kept = json.loads(REPORTS.read_text(encoding="utf-8")) if REPORTS.exists() else []
+    kept = Run.load(REPORTS).rows if REPORTS.exists() else []
     found = {(r["target"], r["program"]): r for r in [*kept, *reports] if r["program"] in order}
     rows = sorted(found.values(), key=lambda r: (r["target"], order.index(r["program"])))
-    REPORTS.parent.mkdir(parents=True, exist_ok=True)
-    REPORTS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    Run(header("tests.accelerators.aot", {}, complete=True), [Record(row) for row in rows]).save(REPORTS)
     fill(rows)
 
 

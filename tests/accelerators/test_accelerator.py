@@ -17,11 +17,16 @@ def test_it_runs_on_a_cpu(minilm, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     made = tmp_path / "runs/benchmarks"
-    parity, codes = (json.loads((made / f"accelerator/{name}.json").read_text()) for name in ("parity", "codes"))
-    combined = json.loads((made / "accelerator.json").read_text())
-    assert combined["parts"] == {"parity": parity, "codes": codes}
-    assert combined["missing"]["encode"] == "not run"
-    for name, found in parity["vectors"].items():
-        assert found["largest_difference"] < (1e-4 if name.startswith("float32") else 5e-2)
-    assert codes["same_neighbours"] > 0.99
-    assert min(codes["queries_per_second"].values()) > 0
+    parity, codes, combined = (
+        [json.loads(line) for line in (made / f"{name}.jsonl").read_text().splitlines()]
+        for name in ("accelerator/parity", "accelerator/codes", "accelerator")
+    )
+    assert combined[0]["parts"] == {"parity": parity[0], "codes": codes[0]}
+    assert combined[0]["missing"]["encode"] == "not run"
+    rows = {"parity": parity[1:], "codes": codes[1:]}
+    assert combined[1:] == [{"part": name, **row} for name, of_part in rows.items() for row in of_part]
+    for row in rows["parity"]:
+        assert row["largest_difference"] < (1e-4 if row["vectors"].startswith("float32") else 5e-2)
+    [row] = rows["codes"]
+    assert row["same_neighbours"] > 0.99
+    assert min(row["queries_per_second"].values()) > 0

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from eval.runs import Run
 from tests.accelerators.aot import ENVIRONMENT, PAGE, PLACE, REPORTS, table
 from tests.accelerators.laboratory import TARGETS, collectives_of
 from tests.accelerators.programs import FAULTS, PROGRAMS
@@ -82,7 +83,7 @@ def test_the_page_has_the_tables_of_the_reports_kept():
     places = list(PLACE.finditer((ROOT / PAGE).read_text()))
     assert {place["target"] for place in places} >= set(COMPILERS)
     for place in places:
-        found = table(json.loads((ROOT / REPORTS).read_text()), place["target"], place["programs"])
+        found = table(Run.load(ROOT / REPORTS).rows, place["target"], place["programs"])
         assert place["table"] == f"\n{found}\n\n"
         assert len({line.count("|") for line in found.splitlines()}) == 1
         assert len(found.splitlines()) > 2, f"{place[1]} shows no program"

@@ -1,12 +1,12 @@
 """Codes in benchmarks of others: the scores there are those of our indexes."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from eval import compression
+from eval.runs import Record, Run
 from jaxwhiten import SpectrumCode, build_index, normalize
 from jaxwhiten.export import Compressor
 
@@ -72,7 +72,6 @@ def test_mteb_scores_codes_beside_its_own_compressions(known, monkeypatch, tiny_
 
 
 def test_the_table_has_both():
-    row = {"method": "spectrum, 48 bytes", "bytes": 48.0, "ndcg": 0.643, "recall": 0.82}
-    result = {"bitbudget": [row], "mteb": {"spectrum, 48 bytes": 0.6431}}
-    (cells,) = compression.scores_table(json.loads(json.dumps(result))).rows
+    row = Record(method="spectrum, 48 bytes", bytes=48.0, ndcg=0.643, recall=0.82, mteb_ndcg=0.6431)
+    (cells,) = compression.methods_table(Run(Record(), [row, Record(method="int4", mteb_ndcg=0.6)])).rows
     assert cells == ["spectrum", "48", "64.3", "0.820", "64.3"]

@@ -2,16 +2,14 @@
 
 import contextlib
 import gzip
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import codes, harness, search_real, wikipedia
-from eval import tables as places
-from eval.report import benchmarks as tables
-from eval.report import plots
+from benchmarks import codes, engines, harness, search_real, wikipedia
+from eval import runs, tables
+from eval.runs import Record, Run
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError
 
 
@@ -89,51 +87,71 @@ def test_lists_are_compared_at_the_recall_asked_for():
 def written(tmp_path, monkeypatch):
     """A folder in which a benchmark has run."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(harness, "RESULTS", tables.MADE)
+    monkeypatch.setattr(harness, "RESULTS", Path("runs/benchmarks"))
     part = {"median": 2.0, "low": 1.5, "high": 2.5}
-    harness.save("cold_start", {"ratio": {"jaxwhiten, cold": {"one": part, "other": {**part, "median": 3.0}}}})
+    beside = {"one": part, "other": {**part, "median": 3.0}}
+    harness.save("cold_start", [{"contestant": "jaxwhiten, cold", "seconds": [1.0], "beside": beside}], device="cpu")
     return tmp_path
 
 
 def test_what_a_benchmark_wrote_is_kept_and_shown(written):
     page = written / "page.md"
     page.write_text("<!-- table benchmarks/cold_start speed_table plain beside=other -->\nold\n<!-- end -->\n")
-    assert places.fill(page) == []
+    assert tables.fill(page) == []
     assert page.read_text().splitlines()[4] == (
         "| process start to ten vectors, nothing compiled before | other | 3.00 (1.50 to 2.50) |"
     )
     text = page.read_text()
-    (written / tables.MADE / "cold_start.json").unlink()
-    assert places.fill(page) == []
+    (written / "runs/benchmarks/cold_start.jsonl").unlink()
+    assert tables.fill(page) == []
     assert page.read_text() == text
-    kept = json.loads((written / tables.KEPT / "cold_start.json").read_text())
-    assert kept["machine"]["cores"] >= 1
-    assert kept["machine"]["date"] in tables.machine(kept)
+    header = Run.load(written / "docs/runs/benchmarks/cold_start.jsonl").header
+    assert header.program == "benchmarks.cold_start"
+    assert header.machine.cores >= 1
+    assert header.commit == runs.git("rev-parse", "HEAD")
+    assert header.date[:10] in harness.about(Run(header))
+    machine = header.machine.but(load_at_start=9.0)
+    assert "load 9.0 at the start" in harness.about(Run(header.but(machine=machine)))
 
 
 def test_a_benchmark_that_did_not_run_leaves_its_table(written):
     page = written / "page.md"
     page.write_text("<!-- table benchmarks/encode encode_table -->\nold\n<!-- end -->\n")
-    assert places.fill(page) == ["benchmarks/encode"]
+    assert tables.fill(page) == ["benchmarks/encode"]
     assert "old" in page.read_text()
 
 
 def test_a_mistyped_view_or_column_is_said(written):
-    result = tables.load("cold_start")
+    found = [runs.find("benchmarks/cold_start")]
     with pytest.raises(InputError, match="speed_table"):
-        tables.table_of(result, "sped_table", ())
+        tables.table_of(found, "sped_table", ())
     with pytest.raises(InputError, match="beside"):
-        tables.table_of(result, "speed_table", ("besides=other",))
+        tables.table_of(found, "speed_table", ("besides=other",))
 
 
-def test_the_load_before_the_start_is_said(written):
-    result = tables.load("cold_start")
-    result["machine"] |= {"load_at_start": 9.0, "cores": 2}
-    assert "load 9.0 at the start" in tables.machine(result)
+def test_a_command_can_be_typed_on_another_machine(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAXWHITEN_DATA_DIR", str(tmp_path))
+    (tmp_path / "pairs.tsv").write_text("a\tb\n")
+    words = [
+        "--rounds",
+        "2",
+        "--cache",
+        "/home/me",
+        "--model=/home/it",
+        f"--file={tmp_path}/pairs.tsv",
+        "a b",
+        "/x/y.npy",
+    ]
+    monkeypatch.setattr(runs.sys, "orig_argv", ["/usr/bin/python", "-m", "benchmarks.encode", *words])
+    shown = "--rounds 2 --file=$JAXWHITEN_DATA_DIR/pairs.tsv 'a b' y.npy"
+    assert runs.command("benchmarks.encode", {}) == f"python -m benchmarks.encode {shown}"
+    assert list(runs.checksums(runs.sys.orig_argv)) == ["pairs.tsv"]
+    assert runs.command("eval.sts", {"ks": "0,8", "out": ""}) == "python -m eval.sts --config.ks=0,8"
+    assert runs.header("benchmarks.encode", {}, command="in parts", complete=True).command == "in parts"
 
 
 def test_memory_is_drawn_against_rows_and_repeated_rows_apart(tmp_path, monkeypatch):
-    drawn, new_figure = [], plots.new_figure
+    drawn, new_figure = [], engines.new_figure
 
     @contextlib.contextmanager
     def kept(*args):
@@ -141,13 +159,21 @@ def test_memory_is_drawn_against_rows_and_repeated_rows_apart(tmp_path, monkeypa
             yield figure
             drawn.extend(figure.axes[0].lines)
 
-    monkeypatch.setattr(plots, "new_figure", kept)
+    monkeypatch.setattr(engines, "new_figure", kept)
     memory = [
-        {"runner": runner, "rows": rows, "distinct": distinct, "driver_mb": 300.0 + place, "worker_mb": 400.0 + place}
+        Record(
+            {
+                "runner": runner,
+                "rows": rows,
+                "distinct": distinct,
+                "driver_mb": 300.0 + place,
+                "worker_mb": 400.0 + place,
+            }
+        )
         for runner in ("local parts", "Ray")
         for place, (rows, distinct) in enumerate([(100, 100), (1000, 1000), (1000, 100)])
     ]
-    path = plots.engines_memory({"memory": memory}, tmp_path / "memory.png")
+    path = engines.draw_memory(Run(Record(), memory), tmp_path / "memory.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     points = {line.get_label(): line.get_xydata().tolist() for line in drawn}
     assert points["local parts"] == points["Ray, the driver"] == [[100.0, 300.0], [1000.0, 301.0]]
@@ -164,9 +190,10 @@ def test_a_code_is_timed_in_a_process_of_its_own():
     found = codes.measured(Path(codes.__file__).parents[1], 600)
     assert list(found) == ["fit_cpu_ms", "coding_cpu_ms", "search_p50_ms"]
     assert min(found.values()) > 0
-    parts = {
-        what: {"now": ms, "before": 2 * ms, "ratio": dict.fromkeys(("median", "low", "high"), 2.0)}
+    rows = [
+        Record(part=what, now=ms, before=2 * ms, ratio=dict.fromkeys(("median", "low", "high"), 2.0))
         for what, ms in found.items()
-    }
-    table = tables.code_times_table({"command": "", "documents": 600, "parts": parts, "machine": harness.machine()})
+    ]
+    header = runs.header("benchmarks.codes", {}, documents=600)
+    table = codes.code_times_table(Run(header, rows))
     assert [row[-1] for row in table.rows] == ["0.50"] * 3

@@ -16,6 +16,7 @@ import pytest
 from configs import mlm_defaults, sbert_defaults
 from eval.encoding import nli_moments
 from eval.nli import load_nli
+from eval.runs import Run
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets.protocol import TASK_SPECS
 from jaxwhiten.runtime.distributed import share_of
@@ -134,7 +135,7 @@ STS = {"poolings": "mean,cls", "whitening": "none,target,nli", "ks": "0,8", "boo
 
 def sts_rows(folder):
     """The rows without what a clock decides, and without the size of files, some of which name their encoder."""
-    rows = json.loads((folder / "results.json").read_text())
+    rows = Run.load(folder).rows
     return [{name: value for name, value in row.items() if "seconds" not in name and name != "bytes"} for row in rows]
 
 
@@ -177,9 +178,9 @@ def test_the_table_of_several_processes_is_that_of_one(count, sts_alone, tiny_mo
     assert "sts_sample" in done[0][1]
     for _, out, err in done[1:]:
         assert (out, err) == ("", "")
-    run = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert run["complete"]
-    assert run["machine"]["processes"] == count
+    header = Run.load(tmp_path / "out").header
+    assert header.complete
+    assert header.machine.processes == count
 
 
 def scores_only(lines):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from eval import beir, mteb
+from eval.runs import Record, Run
 from jaxwhiten import Encoder, evaluate
 from tests.commands.conftest import generated
 
@@ -32,28 +33,29 @@ def test_every_folder_is_scored_as_by_the_command(folders, tiny_model, tmp_path,
     monkeypatch.setattr(beir, "BYTES", (4,))
     monkeypatch.setattr(beir, "PCA", 8)
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
-    out = tmp_path / "beir.json"
+    out = tmp_path / "beir.jsonl"
     monkeypatch.setattr(sys, "argv", ["beir", str(folders), "--model", f"tiny={tiny_model}", "-o", str(out)])
     beir.program("eval.beir", beir.__doc__, beir.searches)
-    result = json.loads(out.read_text())
-    assert list(dict.fromkeys(row["data"] for row in result["rows"])) == ["first", "parts/a", "parts/b"]
+    run = Run.load(out)
+    assert run.header.complete
+    assert list(dict.fromkeys(row["data"] for row in run.rows)) == ["first", "parts/a", "parts/b"]
     wanted = evaluate(Encoder.from_pretrained(tiny_model), folders / "first", bytes=4)
-    rows = [row for row in result["rows"] if row["data"] == "first"]
+    rows = [row for row in run.rows if row["data"] == "first"]
     assert (rows[0]["documents"], rows[0]["cut"]) == (20, 0)
     assert [row["scores"] for row in rows if row["name"] != "PCA"] == [
         pytest.approx(row.scores, abs=1e-3) for row in wanted.rows
     ]
-    raw = [row["scores"]["ndcg_at_10"] for row in result["rows"] if row["name"] == "raw"]
+    raw = [row["scores"]["ndcg_at_10"] for row in run.rows if row["name"] == "raw"]
     assert "2 data sets" in capsys.readouterr().out
-    table = beir.scores_table(result).rows
+    table = beir.scores_table(run).rows
     means = {row[2]: row[4] for row in table if row[0] == "2 data sets"}
     assert means["raw"] == f"{(raw[0] + (raw[1] + raw[2]) / 2) / 2:.1f}"
     assert [row[1:3] for row in table if row[0] == "first" and not row[3]] == [["words", "TF-IDF"], ["words", "BM25"]]
 
 
 def test_published_figures_have_a_column_of_their_own():
-    row = {"encoder": "all-MiniLM-L6-v2", "data": mteb.BANKING, "name": "raw", "scores": {"accuracy": 1.0}}
-    table = beir.scores_table({"rows": [row | {"theirs": 2.0}, row | {"name": "whitened, γ = 1"}]})
+    row = Record(encoder="all-MiniLM-L6-v2", data=mteb.BANKING, name="raw", scores={"accuracy": 1.0})
+    table = beir.scores_table(Run(Record(), [row.but(theirs=2.0), row.but(name="whitened, γ = 1")]))
     assert list(table.columns)[-2:] == ["theirs", "published"]
     assert [line[4:] for line in table.rows] == [["1.0", "", "", "2.0", "80.0"], ["1.0", "", "", "", ""]]
 

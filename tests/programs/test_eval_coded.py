@@ -6,7 +6,7 @@ from scipy.stats import spearmanr
 
 from configs import quora, sample
 from eval import retrieval, sts
-from eval.report import Run
+from eval.runs import Run
 from jaxwhiten import Encoder, load_sts
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets.retrieval import read_pairs_file

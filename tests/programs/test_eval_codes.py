@@ -5,8 +5,8 @@ import pytest
 
 from configs import codes as settings
 from eval import classification, codes, measure, tables
-from eval.report import Run
 from eval.report import codes as views
+from eval.runs import Run
 from jaxwhiten import Encoder, Whitening, metrics, normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.errors import InputError
@@ -122,7 +122,7 @@ def test_the_table_is_made_from_what_is_kept(folder, monkeypatch):
     lines = page.read_text().splitlines()
     assert sum(line.startswith("| outside | spectrum |") for line in lines) == 2
     files = {path.name for path in (folder / "runs" / "tiny").iterdir()}
-    assert {"results.json", "run.json", "results.md", "quality_by_bytes.png"} <= files
+    assert {"run.jsonl", "results.md", "quality_by_bytes.png"} <= files
 
 
 def test_mistakes_are_named(folder, tiny_model):

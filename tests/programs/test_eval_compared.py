@@ -1,14 +1,16 @@
 """Tables over several runs, from rows whose figures are known."""
 
-import dataclasses
-
 import pytest
 
-from eval import compared, tables
-from eval.report import Run, benchmarks
-from eval.report.results import Estimate
+from benchmarks import databases
+from eval import compared, runs, tables
+from eval.runs import Record, Run
 from jaxwhiten.errors import InputError
 from tests.programs.test_eval_codes import folder  # noqa: F401
+
+
+def estimate(value, low, high):
+    return Record(value=value, low=low, high=high)
 
 
 @pytest.fixture
@@ -18,11 +20,11 @@ def run(folder):  # noqa: F811
     raw, row = made.rows[0], next(row for row in made.rows if row.code == "spectrum")
     scores = {4: (0.35, 0.3, 0.4, 0.5, 0.4), 8: (0.65, 0.5, 0.5, 0.6, 0.7)}
     rows = [
-        dataclasses.replace(row, bytes=size, gamma=gamma, mrr_at_10=score)
+        row.but(bytes=size, gamma=gamma, mrr_at_10=score)
         for size, of_size in scores.items()
         for gamma, score in zip(compared.GAMMAS, of_size, strict=True)
     ]
-    return dataclasses.replace(made.with_header(participation_ratio=20.0), rows=[raw, *rows])
+    return Run(made.header.but(participation_ratio=20.0), [raw, *rows])
 
 
 def test_a_gamma_loses_what_the_best_one_has_more(run):
@@ -35,44 +37,46 @@ def test_a_gamma_loses_what_the_best_one_has_more(run):
 
 def test_the_regret_of_a_rule_is_the_mean_and_the_largest_of_each_encoder(run):
     other = run.with_header(model="other", dimension=128)  # 20 is too little spread among as many dimensions
-    table = compared.regret_table([run, other])
+    table = compared.regret_table(run, other)
     (_, first), (_, second), (_, whole) = ((row[0], dict(zip(table.columns, row, strict=True))) for row in table.rows)
     assert [line["cells"] for line in (first, second, whole)] == ["2", "2", "4"]
     assert first["γ = 0"] == whole["γ = 0"] == "20.00 (20.00)"
     assert (first["rule"], second["rule"]) == ("10.00 (15.00)", "5.00 (10.00)")  # unchanged, and γ = 1
-    cut = tables.table_of([run], "regret_table", ["encoder=^all$", "columns=^(encoder|γ_=_0.5)$", "plain"])
+    cut = tables.table_of([run, run], "regret_table", ["encoder=^all$", "columns=^(encoder|γ_=_0.5)$", "plain"])
     assert (cut.columns, cut.text_columns, cut.caption) == (["encoder", "γ = 0.5"], 1, "")
     assert cut.rows == [["all", "5.00 (10.00)"]]
     with pytest.raises(InputError, match="COLUMN=PATTERN"):
-        tables.table_of([run], "regret_table", ["encodr=x"])
+        tables.table_of([run, run], "regret_table", ["encodr=x"])
 
 
 def test_the_smallest_size_that_loses_less_than_half_a_point(run):
-    ends = {4: Estimate(-1.0, -1.4, -0.6), 8: Estimate(-0.2, -0.45, 0.05)}
-    rows = [dataclasses.replace(row, versus_raw=ends.get(row.bytes)) for row in run.rows]
-    line, *others = compared.tasks_table([dataclasses.replace(run, rows=rows)]).rows
+    ends = {4: estimate(-1.0, -1.4, -0.6), 8: estimate(-0.2, -0.45, 0.05)}
+    rows = [row.but(versus_raw=ends.get(row.bytes)) for row in run.rows]
+    line, *others = compared.tasks_table(Run(run.header, rows)).rows
     assert [line[2], *(other[2] for other in others)] == ["none", "0", "0.25", "0.5", "1"]
     assert [cell.partition(" ")[0] for cell in line[-3:]] == ["-1.00∗", "-0.20", "8"]
-    rows = [dataclasses.replace(row, versus_raw=Estimate(-0.4, -1.4, 0.6)) for row in run.rows]
-    assert compared.tasks_table([dataclasses.replace(run, rows=rows)]).rows[0][-1] == "cannot tell below 1.3"
-    rows = [dataclasses.replace(row, versus_raw=ends[4]) for row in run.rows]
-    assert compared.tasks_table([dataclasses.replace(run, rows=rows)]).rows[0][-1] == "none"
+    rows = [row.but(versus_raw=estimate(-0.4, -1.4, 0.6)) for row in run.rows]
+    assert compared.tasks_table(Run(run.header, rows)).rows[0][-1] == "cannot tell below 1.3"
+    rows = [row.but(versus_raw=ends[4]) for row in run.rows]
+    assert compared.tasks_table(Run(run.header, rows)).rows[0][-1] == "none"
 
 
 def test_braces_name_several_runs(folder, monkeypatch, tmp_path):  # noqa: F811
     monkeypatch.chdir(tmp_path)
     for name in ("a-x", "b-x"):
         run = Run.load(folder / "runs" / "tiny")
-        run.with_header(complete=True, title=name).save(tmp_path / "docs" / "runs" / name)
-    assert [run.header.title for run in tables.load("{a,b}-x")] == ["a-x", "b-x"]
-    assert tables.load("{a,c}-x") is None
+        run.with_header(complete=True, title=name).save(tmp_path / "docs" / "runs" / f"{name}.jsonl")
+    found = [runs.find(name) for name in runs.named("{a,b}-x")]
+    assert [run.header.title for run in found] == ["a-x", "b-x"]
+    assert runs.names() == ["a-x", "b-x"]
+    (tmp_path / "page.md").write_text("<!-- table {a,c}-x tasks_table -->\n<!-- end -->\n")
+    assert tables.fill(tmp_path / "page.md") == ["{a,c}-x"]
     with pytest.raises(InputError, match="tasks_table"):
-        tables.table_of(tables.load("{a,b}-x"), "task_table", [])
+        tables.table_of(found, "task_table", [])
 
 
-def test_a_database_has_a_row_with_every_map(monkeypatch):
-    monkeypatch.setattr(benchmarks, "machine", lambda result: "")
-    told = {"encoder": "e", "data": "d", "size": 48}
+def test_a_database_has_a_row_with_every_map():
+    told = {"part": "quality", "encoder": "e", "data": "d", "size": 48}
     rows = [
         told | {"size": None, "database": "float32", "map": "raw", "mrr_at_10": 0.5},
         told | {"database": "jaxwhiten", "map": "pq", "mrr_at_10": 0.4},
@@ -80,40 +84,31 @@ def test_a_database_has_a_row_with_every_map(monkeypatch):
         told | {"database": "x", "map": "PCA", "mrr_at_10": 0.2, "head_less_this": [0.1, -0.1, 0.2]},
         told | {"database": "x", "map": "head", "mrr_at_10": 0.3},
     ]
-    table = benchmarks.database_maps_table({"quality": rows})
+    machine = Record(cores=2, cpu="x", load_at_start=None)
+    run = Run(Record(command="", date="2026-01-01", machine=machine), [Record(row) for row in rows])
+    table = databases.maps_table(run)
     assert table.rows == [["e, d", "48", "x", "50.0", "40.0", "10.0∗", "20.0", "", "30.0"]]
 
 
 def test_rivals_stand_at_their_size_beside_the_spectrum_code(run):
     raw, row = run.rows[0], run.rows[1]
-    near, far = Estimate(-0.2, -0.45, 0.05), Estimate(-0.4, -0.6, -0.2)
-    row = dataclasses.replace(row, distortion=0.4, bound=0.3, float32_recall_at_10=0.9)
+    near, far = estimate(-0.2, -0.45, 0.05), estimate(-0.4, -0.6, -0.2)
+    row = row.but(distortion=0.4, bound=0.3, float32_recall_at_10=0.9)
     rows = [
         raw,
-        dataclasses.replace(row, bytes=4, versus_raw=far),
-        dataclasses.replace(row, bytes=8, versus_raw=near),
-        dataclasses.replace(row, code="ubinary", bytes=3, versus_raw=far, versus_spectrum=far, whitening="none"),
-        dataclasses.replace(row, code="pq", bytes=9, versus_raw=far),
+        row.but(bytes=4, versus_raw=far),
+        row.but(bytes=8, versus_raw=near),
+        row.but(code="ubinary", bytes=3, versus_raw=far, versus_spectrum=far, whitening="none"),
+        row.but(code="pq", bytes=9, versus_raw=far),
     ]
-    made = dataclasses.replace(run, rows=rows)
-    table = compared.rivals_table([made])
+    made = Run(run.header, rows)
+    table = compared.rivals_table(made)
     assert table.columns[1:] == ["bytes", "lost/bound", "spectrum", "ubinary"]
     assert [cells[1:] for cells in table.rows] == [
         ["4<br>8", "40.0/30.0<br>40.0/30.0", "-0.40±0.20 0.900<br>-0.20±0.25 0.900", "-0.40↓ 0.900<br>–"],
         ["4<br>8", "", "-0.40 0.900<br>-0.20 0.900", "-0.40 0.900<br>–"],
     ]
-    assert compared.tasks_table([made]).rows[0][-1] == "8"
-    later = dataclasses.replace(made, rows=[raw, dataclasses.replace(rows[1], versus_raw=near), rows[2]])
+    assert compared.tasks_table(made).rows[0][-1] == "8"
+    later = Run(made.header, [raw, rows[1].but(versus_raw=near), rows[2]])
     near_both = "-0.20±0.25 0.900<br>-0.20±0.25 0.900"
-    assert compared.rivals_table([made, later]).rows[0][3:] == [near_both, "-0.40↓ 0.900<br>–"]
-
-
-def test_what_the_spectrum_code_gains_on_scalar_levels_is_a_mean_over_tasks(run):
-    raw, row = run.rows[0], dataclasses.replace(run.rows[1], code="scalar")
-    runs = [
-        dataclasses.replace(run, rows=[raw, dataclasses.replace(row, bytes=4, versus_spectrum=lost)])
-        for lost in (Estimate(-1.0, -1.5, -0.5), Estimate(-0.2, -0.6, 0.2))
-    ]
-    table = compared.gains_table(runs)
-    assert table.columns[2:] == ["4 B"]
-    assert [cells[1:] for cells in table.rows] == [["2", "+0.60 (+0.15 to +1.05)"]]
+    assert compared.rivals_table(made, later).rows[0][3:] == [near_both, "-0.40↓ 0.900<br>–"]

@@ -3,8 +3,9 @@
 import pytest
 
 from configs import sample
-from eval import encoding, report
+from eval import encoding
 from eval import sts as program
+from eval.runs import Run
 from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
 from tests.tiny import SENTENCES, write_model
@@ -32,6 +33,6 @@ def test_eval_sts_takes_them(model, tmp_path):
     changes = {"poolings": "idf,layers:*", "whitening": "none", "bootstrap": 0, "ks": "0", "out": str(tmp_path)}
     config.update({"model": str(model), **changes})
     program.main(config)
-    found = [row.pooling for row in report.Run.load(tmp_path).rows]
+    found = [row.pooling for row in Run.load(tmp_path).rows]
     assert found[0].startswith("idf:")
     assert found[1:] == [f"layers:{i}+{j}" for i in range(3) for j in range(i + 1, 3)]

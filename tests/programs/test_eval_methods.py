@@ -1,6 +1,5 @@
 """`eval.sts` with methods beside whitening: their rows, geometry and cost, against plain numpy."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -9,9 +8,10 @@ from scipy.stats import spearmanr
 
 from configs import methods as config_of_methods
 from configs import sample
-from eval import report
 from eval import sts as program
 from eval.methods import METHODS
+from eval.report import sts as views
+from eval.runs import Run
 from jaxwhiten import Encoder
 from jaxwhiten.datasets import load_sts
 from tests.tiny import write_model
@@ -33,7 +33,7 @@ def finished(model, tmp_path_factory):
     changes = {"methods": ",".join(NAMES), "geometry": True, "poolings": "mean,cls", "ks": "0,8", "gamma": "1,0.5"}
     config.update({"model": str(model), "whitening": "none,target", "bootstrap": 50, "out": str(out), **changes})
     program.main(config)
-    return report.Run.load(out), out
+    return Run.load(out), out
 
 
 def test_rows_of_methods_stand_beside_those_of_whitening(finished):
@@ -83,7 +83,7 @@ def test_scores_and_geometry_are_those_of_numpy(finished, model):
 
 def test_tables_of_geometry_and_cost(finished):
     run, out = finished
-    geometry, cost = report.sts.geometry_table(run), report.sts.cost_table(run)
+    geometry, cost = views.geometry_table(run), views.cost_table(run)
     assert [row[:3] for row in geometry.rows][:3] == [
         ["mean", "none", "32"],
         ["mean", "target, β=1, γ=1", "32"],
@@ -94,12 +94,12 @@ def test_tables_of_geometry_and_cost(finished):
     assert "IsoScore" in text
     assert "rows fitted" in text
     assert "| centre †" in text
-    json.dumps(json.loads((out / "results.json").read_text()), allow_nan=False)
+    json.dumps([json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()], allow_nan=False)
     # Without methods and geometry neither table is made.
-    rows = [dataclasses.replace(row, geometry=None) for row in run.rows if row.whitening in ("none", "target")]
-    plain = report.Run(run.header, rows)
-    assert report.sts.geometry_table(plain) is None
-    assert report.sts.cost_table(plain) is None
+    rows = [row.but(geometry=None) for row in run.rows if row.whitening in ("none", "target")]
+    plain = Run(run.header, rows)
+    assert views.geometry_table(plain) is None
+    assert views.cost_table(plain) is None
 
 
 def test_the_config_names_every_method():

@@ -1,6 +1,5 @@
 """`python -m eval.retrieval` from a file of question pairs to tables and plots."""
 
-import dataclasses
 import warnings
 from types import SimpleNamespace
 
@@ -10,8 +9,8 @@ import pytest
 from configs import quora
 from eval import measure, published, retrieval
 from eval.intervals import bootstrap_mean
-from eval.report import Run, results
 from eval.report import retrieval as views
+from eval.runs import Record, Run
 from jaxwhiten import CrossEncoder, Encoder
 from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.encoding import PoolingWarning
@@ -85,7 +84,7 @@ def test_intervals_of_the_mrr_are_paired():
     spread = found["versus_raw"].high - found["versus_raw"].low
     assert spread == pytest.approx(2 * 1.96 * (better - raw).std() / np.sqrt(800), rel=0.1)
     assert found["versus_raw"].low > 0
-    assert retrieval.intervals(raw, raw, 100, 0)["versus_raw"] == results.Estimate(0.0, 0.0, 0.0)
+    assert retrieval.intervals(raw, raw, 100, 0)["versus_raw"] == {"value": 0.0, "low": 0.0, "high": 0.0}
     assert "versus_raw" not in retrieval.intervals(raw, None, 100, 0)
     assert retrieval.intervals(raw, None, 0, 0) == {}
 
@@ -134,7 +133,7 @@ def test_raw_rows_are_compared_with_another_model_query_by_query(config, tiny_mo
     assert before.versus_raw is None
     assert after.versus_raw.value == pytest.approx(after.mrr_at_10 - before.mrr_at_10, abs=1e-6)
     assert after.versus_raw.value != 0
-    assert same.versus_raw == results.Estimate(0.0, 0.0, 0.0)
+    assert same.versus_raw == {"value": 0.0, "low": 0.0, "high": 0.0}
 
 
 def test_times_are_milliseconds_a_query(monkeypatch):
@@ -191,7 +190,7 @@ def test_every_setting_has_its_row_and_a_second_run_encodes_nothing(config, caps
         for whitening, k in (("none", 32), ("target", 32), ("target", 8))
         for backend in ("faiss-ivf", "faiss-flat")
     ]
-    assert first.header.published == ()
+    assert first.header.published == []
     assert len(first.header.examples) == 4
     assert all(len(example.hits) == 3 for example in first.header.examples)
     printed = capsys.readouterr().out
@@ -271,7 +270,7 @@ def paper_row(**changes):
     return make_row(**{**setting, **changes})
 
 
-DATASET = results.Dataset("quora", 299_364, 290_654, {})
+DATASET = Record(name="quora", documents=299_364, queries=290_654, counts={})
 
 
 def test_published_figures_stand_beside_the_same_setting_only(run):  # noqa: F811
@@ -286,8 +285,8 @@ def test_published_figures_stand_beside_the_same_setting_only(run):  # noqa: F81
         {"backend": "faiss-hnsw"},
         {"options": {"nlist": 1024, "nprobe": 6}},
     ):
-        assert published.compare_retrieval([paper_row(**change)], DATASET) == ()
-    assert published.compare_retrieval([paper_row()], dataclasses.replace(DATASET, documents=1000)) == ()
+        assert published.compare_retrieval([paper_row(**change)], DATASET) == []
+    assert published.compare_retrieval([paper_row()], DATASET.but(documents=1000)) == []
     table = views.published_table(run.with_header(published=(match,)))
     assert "0.5957" in table.text()
     assert "0.6000" in table.text()

@@ -6,7 +6,7 @@ import pytest
 from configs import static as settings
 from eval import static, tables
 from eval.aggregates import sts_scores
-from eval.report import Run
+from eval.runs import Run
 from jaxwhiten import Encoder, load_sts
 from jaxwhiten.encoding import Vocabulary, distil
 from jaxwhiten.errors import InputError
@@ -71,8 +71,8 @@ def test_the_tables_are_made_from_what_is_kept(folder, monkeypatch):
     text = page.read_text()
     assert text.count("| rows, int8 |") == 1
     assert text.count("| uniform weights |") == 1
-    kept = Run.load(folder / "docs" / "runs" / "tiny")
-    assert (kept.header.config["corpus"], kept.header.config["data_dir"]) == (folder.name, "")
+    kept = Run.load(folder / "docs" / "runs" / "tiny.jsonl")
+    assert (kept.header.arguments.corpus, kept.header.arguments.data_dir) == (folder.name, "")
 
 
 def test_passages_are_spread_over_the_corpus(folder):

@@ -1,13 +1,15 @@
 """Tables of finished runs in Markdown files."""
 
-import dataclasses
 import shutil
 
 import pytest
 
 from configs import sample
-from eval import report, tables
+from eval import runs, tables
 from eval import sts as program
+from eval.aggregates import scores_of
+from eval.report import sts as views
+from eval.runs import Record, Run
 from jaxwhiten.errors import InputError
 from tests.tiny import write_model
 
@@ -36,9 +38,9 @@ def test_a_place_is_filled_and_the_rest_is_left_alone(page):
     page.write_text(f"# Before\n\n{place}old\n<!-- end -->\n\nAfter.\n")
     assert tables.fill(page) == []
     text = page.read_text()
-    whole = report.Run.load("runs/tiny")
+    whole = Run.load("runs/tiny")
     whole.rows[:] = [row for row in whole.rows if row.pooling == "cls"]
-    assert text == f"# Before\n\n{place}\n{report.sts.sts_table(whole).markdown()}\n\n<!-- end -->\n\nAfter.\n"
+    assert text == f"# Before\n\n{place}\n{views.sts_table(whole).markdown()}\n\n<!-- end -->\n\nAfter.\n"
     assert tables.fill(page) == []
     assert page.read_text() == text
     page.write_text("<!-- table tiny sts_table plain -->\n<!-- end -->\n")
@@ -57,10 +59,10 @@ def test_what_is_kept_makes_the_same_tables_and_holds_no_sentences(page):
     page.write_text("<!-- table tiny difference_table + tiny difference_table pooling=cls -->\n<!-- end -->\n")
     tables.fill(page)
     text = page.read_text()
-    kept = report.Run.load("docs/runs/tiny")
+    kept = Run.load("docs/runs/tiny.jsonl")
     assert kept.header.similarity is None
-    assert kept.header.config["data_dir"] == ""
-    assert kept.rows == report.Run.load("runs/tiny").rows
+    assert kept.header.arguments.data_dir == ""
+    assert kept.rows == Run.load("runs/tiny").rows
     shutil.move("runs/tiny", "runs/elsewhere")
     page.write_text(text.replace("target", "changed"))
     assert tables.fill(page) == []
@@ -70,19 +72,19 @@ def test_what_is_kept_makes_the_same_tables_and_holds_no_sentences(page):
 
 
 def test_runs_of_several_seeds_are_one_table_of_means(page):
-    whole = report.Run.load("runs/tiny")
+    whole = Run.load("runs/tiny")
     moved = []
     for row in whole.rows:
         (task, scores), interval = *row.tasks.items(), row.average_interval
-        interval = dataclasses.replace(interval, low=interval.low + 2, high=interval.high + 2)
-        scores = {task: dataclasses.replace(scores, wmean=scores.wmean + 2)}
-        moved.append(dataclasses.replace(row, tasks=scores, average_interval=interval))
+        interval = interval.but(low=interval.low + 2, high=interval.high + 2)
+        tasks = Record({task: scores.but(wmean=scores.wmean + 2)})
+        moved.append(row.but(tasks=tasks, average_interval=interval))
     whole.save("runs/seeds/tiny-0-sts")
-    dataclasses.replace(whole, rows=moved).save("runs/seeds/tiny-1-sts")
-    found = tables.load("seeds/tiny-*-sts")
+    Run(whole.header, moved).save("runs/seeds/tiny-1-sts")
+    found = runs.find("seeds/tiny-*-sts")
     for row, mean in zip(whole.rows, found.rows, strict=True):
         assert mean.model == "seeds/tiny, 2 seeds"
-        assert mean.average("wmean") == pytest.approx(row.average("wmean") + 1)
+        assert scores_of(mean, "wmean")["average"] == pytest.approx(scores_of(row, "wmean")["average"] + 1)
         assert mean.average_interval.low == row.average_interval.low
         assert mean.average_interval.high == row.average_interval.high + 2
     page.write_text("<!-- table seeds/tiny-*-sts average_table plain pooling=cls -->\n<!-- end -->\n")
@@ -93,12 +95,12 @@ def test_runs_of_several_seeds_are_one_table_of_means(page):
 
 
 def test_the_columns_of_a_run(page):
-    run = report.Run.load("runs/tiny")
-    last = run.header.scored[-1]
+    run = Run.load("runs/tiny")
+    last = views.scored(run.header)[-1]
     page.write_text(f"<!-- table tiny sts_table plain columns=^(pooling|{last.replace('_', '.')})$ -->\n<!-- end -->\n")
     tables.fill(page)
     lines = [line for line in page.read_text().splitlines() if line.startswith("|")]
-    averages = [row.average("wmean") for row in run.rows]
+    averages = [scores_of(row, "wmean")["average"] for row in run.rows]
     assert lines[0] == f"| pooling | {last} |"
     assert len(lines) == 2 + len(averages)
     for line, average in zip(lines[2:], averages, strict=True):

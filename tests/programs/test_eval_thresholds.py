@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from eval.runs import Record, Run
 from eval.thresholds import Compared, compared, groups, thresholds_table
 from jaxwhiten import normalize
 
@@ -39,9 +40,9 @@ def test_precision_and_recall_are_those_of_all_pairs(sides):
 
 def test_the_table_shows_every_size(sides):
     number = np.arange(N)
-    result = compared(*sides, (number, number), [4, 12], 0.9)
-    assert [row["bytes"] for row in result["rows"]] == [None, 4, 12]
-    assert result["rows"][0]["equal_99"] == 0
-    assert result["rows"][1]["equal_median"] > result["rows"][2]["equal_median"] > 0
-    assert all(row["own"]["precision"] > 0.8 for row in result["rows"])
-    assert len(thresholds_table(result).rows) == 3
+    rows = compared(*sides, (number, number), [4, 12], 0.9)
+    assert [row["bytes"] for row in rows] == [None, 4, 12]
+    assert rows[0]["equal_99"] == 0
+    assert rows[1]["equal_median"] > rows[2]["equal_median"] > 0
+    assert all(row["own"]["precision"] > 0.8 for row in rows)
+    assert len(thresholds_table(Run(Record(), rows)).rows) == 3

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 from configs import quora, sample
-from eval import probes, report, retrieval, sts, words
+from eval import probes, retrieval, sts, words
+from eval.aggregates import scores_of
+from eval.report.retrieval import quality_table
+from eval.report.sts import words_table
+from eval.runs import Run
 from jaxwhiten import Encoder, evaluate, metrics
 from jaxwhiten.datasets import Pairs, STSTask, load_sts
 from jaxwhiten.datasets.retrieval import read_pairs_file
@@ -39,7 +43,7 @@ def sts_config(folder, model, **changes):
 @pytest.mark.slow
 def test_baselines_are_rows_of_sts(tmp_path, model):
     sts.main(sts_config(tmp_path, model))
-    run = report.Run.load(tmp_path / "out")
+    run = Run.load(tmp_path / "out")
     assert [(row.model, row.pooling, row.whitening, row.n_fit) for row in run.rows] == [
         *(("words", name, "target", 780) for name in words.WORDS),
         *(
@@ -53,9 +57,9 @@ def test_baselines_are_rows_of_sts(tmp_path, model):
     assert tfidf.versus_words is None
     for row in others:
         found = row.versus_words["average"]
-        assert found.value == pytest.approx(row.average("wmean") - tfidf.average("wmean"))
+        assert found.value == pytest.approx(scores_of(row, "wmean")["average"] - scores_of(tfidf, "wmean")["average"])
         assert found.low <= found.value <= found.high
-    assert len(report.sts.words_table(run).rows) == len(others)
+    assert len(words_table(run).rows) == len(others)
     pairs = load_sts("sts_sample").splits["test"]
     encoder = Encoder.from_pretrained(model, pooling="layers:0", max_length=64)
     raw = next(row for row in run.rows if (row.pooling, row.whitening) == ("layers:0", "none"))
@@ -71,14 +75,14 @@ def test_words_are_counted_on_the_nli_rows_too(tmp_path, model):
     (tmp_path / "nli" / "pairs_nli.tsv").write_text(f"premise\thypothesis\tlabel\n{rows}")
     changes = {"whitening": "none,target,nli", "baselines": "tfidf", "data_dir": str(tmp_path)}
     sts.main(sts_config(tmp_path, model, **changes))
-    target, nli, raw, whitened, on_nli = report.Run.load(tmp_path / "out").rows
+    target, nli, raw, whitened, on_nli = Run.load(tmp_path / "out").rows
     assert [(row.whitening, row.n_fit, row.transductive) for row in (target, nli)] == [
         ("target", 780, True),
         ("nli", 300, False),
     ]
-    assert target.average("wmean") != nli.average("wmean")
+    assert scores_of(target, "wmean")["average"] != scores_of(nli, "wmean")["average"]
     for row, base in ((raw, target), (whitened, target), (on_nli, nli)):
-        difference = row.average("wmean") - base.average("wmean")
+        difference = scores_of(row, "wmean")["average"] - scores_of(base, "wmean")["average"]
         assert row.versus_words["average"].value == pytest.approx(difference)
 
 
@@ -90,7 +94,7 @@ def test_baselines_are_rows_of_retrieval(tmp_path, model, monkeypatch):
     changes |= {"whitening": "none,target,documents"}
     config.update({**changes, "out": str(tmp_path / "out")})
     retrieval.main(config)
-    run = report.Run.load(config.out)
+    run = Run.load(config.out)
     assert [(row.pooling, row.whitening) for row in run.rows] == [
         *((name, fit) for name in ("tfidf", "tfidf-pieces") for fit in ("target", "documents")),
         ("bm25", "documents"),
@@ -109,7 +113,7 @@ def test_baselines_are_rows_of_retrieval(tmp_path, model, monkeypatch):
     centred = next(row for row in run.rows if (row.pooling, row.whitening) == ("mean", "centre"))
     expected = metrics.reciprocal_ranks(np.argsort(-(y @ x.T), axis=1, kind="stable")[:, :10], data.gold).mean()
     assert centred.mrr_at_10 == pytest.approx(expected, abs=0.005)
-    text = report.retrieval.quality_table(run).markdown()
+    text = quality_table(run).markdown()
     assert "vs. words" in text
     assert words.WORDS["tfidf-pieces"] in text
 

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from eval import report
+from eval.runs import Run
 from tests.conftest import ONE_DEVICE, ROOT
 from tests.export import hub as hubs
 from tests.programs.runs import WORDS
@@ -82,7 +82,7 @@ def test_rows_of_the_paper_are_made_from_the_hub(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     for name, k in settings:
         end = name.rpartition("/")[2]
-        sts, quora = (report.Run.load(tmp_path / "runs" / "reproduce" / f"{kind}-{end}") for kind in ("sts", "quora"))
+        sts, quora = (Run.load(tmp_path / "runs" / "reproduce" / f"{kind}-{end}") for kind in ("sts", "quora"))
         for run in (sts, quora):
             assert run.header.complete
             assert run.header.model == name

@@ -1,24 +1,25 @@
 """`eval.report`: files, tables and plots of a made-up run."""
 
-import dataclasses
 import json
-import math
 
 import numpy as np
 import pytest
 
 from eval import report
-from eval.report import results, retrieval
+from eval.report import retrieval
+from eval.report import sts as views
 from eval.report.sts import PLOTS
+from eval.runs import FORMAT, Record, Run
 from jaxwhiten.errors import FormatError
 
 
-def scores(value, **more):
-    return results.TaskScores(value, value - 1, value - 2, {"x": value}, 7, **more)
+def scores(value):
+    ends = dict.fromkeys(("low", "high", "ranking"))
+    return Record({"all": value, "mean": value - 1, "wmean": value - 2, "subsets": {"x": value}, "n_fit": 7, **ends})
 
 
 def row(pooling, whitening, k, values, beta=1.0, gamma=1.0):
-    return results.STSRow(
+    return Record(
         model="some/model",
         pooling=pooling,
         whitening=whitening,
@@ -30,14 +31,22 @@ def row(pooling, whitening, k, values, beta=1.0, gamma=1.0):
         seconds=0.1,
         fit_seconds=0.05,
         bytes=1000,
-        tasks={task: scores(value) for task, value in zip(("STS12", "STS-B"), values, strict=True)},
+        tasks=Record({task: scores(value) for task, value in zip(("STS12", "STS-B"), values, strict=True)}),
+        **dict.fromkeys(("further", "geometry", "average_interval", "versus_raw", "versus_words")),
     )
 
 
 @pytest.fixture
 def run():
     rng = np.random.default_rng(0)
-    header = results.STSHeader(
+    header = Record(
+        format=FORMAT,
+        program="eval.sts",
+        command="python -m eval.sts",
+        commit="abc",
+        level=0.95,
+        resamples=0,
+        published=[],
         title="STS scores: some/model",
         date="2026-01-01T00:00:00+00:00",
         model="some/model",
@@ -45,8 +54,8 @@ def run():
         dimension=8,
         dtype="float32",
         seed=0,
-        config={},
-        tasks=("STS12", "STS-B"),
+        arguments={},
+        tasks=["STS12", "STS-B"],
         aggregate="wmean",
         sample=False,
         seconds=12.0,
@@ -59,18 +68,18 @@ def run():
             "whitening": {"target": "fitted on TARGET", "nli": "fitted on NLI"},
             "methods": "so",
         },
-        encoding=results.Encoding(10.0, 1234, 5),
-        machine=results.Machine(2, 1, 1, "cpu", "Linux", 1.25),
-        versions={"jax": "0.10.2"},
-        warnings=("STS12, target: few rows",),
+        encoding=Record(seconds=10.0, sentences=1234, nli_rows=5, note=""),
+        machine=Record(cpu="x", cores=2, devices="1 CPU", peak_gb=1.25),
+        versions=Record(jax="0.10.2"),
+        warnings=["STS12, target: few rows"],
         spectrum="NLI sentences",
-        similarity=results.SimilarityFigure(
+        similarity=Record(
             pooling="mean",
             whitening="target",
             k=8,
             task="STS-B",
-            gold=(5.0, 3.0, 0.0),
-            sentences=("A man is walking.", "A very long sentence " * 5, "Émile | rit."),
+            gold=[5.0, 3.0, 0.0],
+            sentences=["A man is walking.", "A very long sentence " * 5, "Émile | rit."],
         ),
     )
     rows = [
@@ -87,64 +96,48 @@ def run():
         "similarity/before": rng.uniform(0, 1, (3, 3)).astype(np.float32),
         "similarity/after": rng.uniform(-1, 1, (3, 3)).astype(np.float32),
     }
-    return report.Run(header, rows, figures)
+    return Run(header, rows, figures)
 
 
 def test_a_run_survives_its_files(run, tmp_path):
     run.save(tmp_path)
-    back = report.Run.load(tmp_path)
+    back = Run.load(tmp_path)
     assert back.header == run.header
     assert [r.tasks["STS12"] for r in back.rows] == [r.tasks["STS12"] for r in run.rows]
-    assert math.isnan(back.rows[4].tasks["STS-B"].all)
-    assert json.loads((tmp_path / "results.json").read_text())[4]["tasks"]["STS-B"]["all"] is None
+    assert back.rows[4].tasks["STS-B"].all is None
+    assert back.rows[1].tasks["STS-B"].subsets.x == 79.0
     for name, array in run.figures.items():
         np.testing.assert_array_equal(back.figures[name], array)
-    assert isinstance(json.loads((tmp_path / "results.json").read_text()), list)
+    for line in (tmp_path / "run.jsonl").read_text().splitlines():
+        json.dumps(json.loads(line), allow_nan=False)
+    run.save(tmp_path / "alone.jsonl")
+    assert Run.load(tmp_path / "alone.jsonl").rows == back.rows
 
 
-def test_damaged_files_are_named(run, tmp_path):
-    with pytest.raises(FormatError, match=r"run\.json"):
-        report.Run.load(tmp_path)
+def test_what_is_no_run_is_named(run, tmp_path):
+    with pytest.raises(FormatError, match=r"run\.jsonl"):
+        Run.load(tmp_path)
     run.save(tmp_path)
-    (tmp_path / "results.json").write_text("[{")
-    with pytest.raises(FormatError, match=r"results\.json"):
-        report.Run.load(tmp_path)
-    (tmp_path / "results.json").write_text("{}")
-    with pytest.raises(FormatError, match=r"results\.json: expected a list, got \{\}"):
-        report.Run.load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("file", "change", "message"),
-    [
-        (
-            "run.json",
-            lambda header: header.pop("format_version"),
-            r"run\.json: format version None.*Run the evaluation",
-        ),
-        ("run.json", lambda header: header.update(program="eval.other"), "eval.sts and eval.retrieval"),
-        ("run.json", lambda header: header.pop("program"), "was it written by an evaluation"),
-        (
-            "run.json",
-            lambda header: header["machine"].update(cores="two"),
-            "machine: cores: expected an integer",
-        ),
-        ("results.json", lambda rows: rows[1].pop("k"), "item 1: k: missing. Run the evaluation again"),
-        ("results.json", lambda rows: rows[0].update(colour="red"), "item 0: colour: unknown"),
-        ("results.json", lambda rows: rows[0]["tasks"]["STS-B"].pop("mean"), "item 0: tasks: STS-B: mean: missing"),
-    ],
-)
-def test_files_of_another_shape_are_refused(run, tmp_path, file, change, message):
-    run.save(tmp_path)
-    value = json.loads((tmp_path / file).read_text())
-    change(value)
-    (tmp_path / file).write_text(json.dumps(value))
-    with pytest.raises(FormatError, match=message):
-        report.Run.load(tmp_path)
+    file = tmp_path / "run.jsonl"
+    for text, message in {
+        "[{": r"run\.jsonl.*Run the program again",
+        "[]\n": "item 0: expected an object",
+        "": "expected the header of a run of format 3",
+        '{"format": 2}\n': "expected the header of a run of format 3, got",
+    }.items():
+        file.write_text(text)
+        with pytest.raises(FormatError, match=message):
+            Run.load(tmp_path)
+    file.unlink()
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(FormatError, match=r"an older format.*Run the program again"):
+        Run.load(tmp_path)
+    with pytest.raises(AttributeError, match="no tsaks in a record of"):
+        _ = run.rows[0].tsaks
 
 
 def test_the_table(run):
-    table = report.sts.sts_table(run)
+    table = views.sts_table(run)
     assert table.columns == ["pooling", "whitening", "k", "STS12", "STS-B", "average"]
     assert table.rows[0] == ["mean", "none", "8", "68.00", "78.00", "73.00"]
     assert table.rows[1][:3] == ["mean", "target †", "8"]
@@ -178,7 +171,7 @@ def test_a_wide_table_fits_the_terminal():
 
 def test_knobs_are_columns_when_they_differ(run):
     run.rows.append(row("cls", "target", 8, (62.0, 52.0), beta=1.0, gamma=0.5))
-    table = report.sts.sts_table(run)
+    table = views.sts_table(run)
     assert table.columns[:5] == ["pooling", "whitening", "k", "β", "γ"]
     assert table.rows[0][3:5] == ["", ""]
     assert table.rows[-1][3:5] == ["1", "0.5"]
@@ -186,14 +179,14 @@ def test_knobs_are_columns_when_they_differ(run):
 
 def test_a_sample_is_called_a_sample_everywhere(run, tmp_path):
     run = run.with_header(sample=True)
-    text = report.sts.sts_table(run).text()
+    text = views.sts_table(run).text()
     assert text.startswith("Sample, not a benchmark.")
     assert text.count("not a benchmark") == 2
-    assert "not a benchmark" in report.sts.VIEWS.write(run, tmp_path)[0].read_text()
+    assert "not a benchmark" in views.VIEWS.write(run, tmp_path)[0].read_text()
 
 
 def test_markdown(run):
-    text = report.sts.sts_table(run).markdown()
+    text = views.sts_table(run).markdown()
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len(lines) == 2 + len(run.rows)
     assert lines[1] == "| --- | --- | ---: | ---: | ---: | ---: |"
@@ -202,37 +195,36 @@ def test_markdown(run):
 
 
 def test_published_numbers_stand_apart(run):
-    assert report.sts.published_table(run) is None
-    match = results.Published(
+    assert views.published_table(run) is None
+    match = Record(
         setting="mean, none, k=8",
         source="Paper",
         citation="Someone 2020",
         note="all",
-        published={"STS12": 69.5},
-        ours={"STS12": 70.0},
+        published=Record(STS12=69.5),
+        ours=Record(STS12=70.0),
     )
     run = run.with_header(published=(match,))
-    table = report.sts.published_table(run)
+    table = views.published_table(run)
     assert table.rows[0] == ["mean, none, k=8 (all)", "Paper", "published", "69.50", "–"]
     assert table.rows[1] == ["", "", "difference", "+0.50", "–"]
     assert table.notes == ["Paper: Someone 2020"]
-    ours = {cell for r in report.sts.sts_table(run).rows for cell in r}
+    ours = {cell for r in views.sts_table(run).rows for cell in r}
     assert "69.50" not in ours
 
 
 def test_intervals(run):
-    assert report.sts.interval_table(run) is None
+    assert views.interval_table(run) is None
     run = run.with_header(resamples=1000)
     for number, r in enumerate(run.rows):
-        tasks = {name: dataclasses.replace(of, low=50.0, high=60.25) for name, of in r.tasks.items()}
-        run.rows[number] = dataclasses.replace(r, tasks=tasks)
-    table = report.sts.interval_table(run)
+        run.rows[number] = r.but(tasks=Record({name: of.but(low=50.0, high=60.25) for name, of in r.tasks.items()}))
+    table = views.interval_table(run)
     assert table.rows[1] == ["mean, target †, k=8", "50.00–60.25", "50.00–60.25"]
     assert "1,000 resamples" in table.caption
 
 
 def test_every_view_is_written(run, tmp_path):
-    files = report.sts.VIEWS.write(run, tmp_path)
+    files = views.VIEWS.write(run, tmp_path)
     plots = ["score_by_k.png", "spectrum.png", "similarity.png"]
     assert [file.name for file in files] == ["results.md", *plots]
     for file in files[1:]:
@@ -244,20 +236,20 @@ def test_every_view_is_written(run, tmp_path):
 
 
 def test_without_whitening_there_is_a_table_and_no_plot(run, tmp_path):
-    run = report.Run(run.header, [r for r in run.rows if r.whitening == "none"]).with_header(similarity=None)
-    assert [file.name for file in report.sts.VIEWS.write(run, tmp_path)] == ["results.md"]
+    run = Run(run.header, [r for r in run.rows if r.whitening == "none"]).with_header(similarity=None)
+    assert [file.name for file in views.VIEWS.write(run, tmp_path)] == ["results.md"]
 
 
 def test_only_views_are_removed(tmp_path):
-    for name in (*PLOTS, *retrieval.PLOTS, "results.md", "mine.png", "results.json"):
+    for name in (*PLOTS, *retrieval.PLOTS, "results.md", "mine.png", "run.jsonl"):
         (tmp_path / name).write_text("")
     report.remove_views(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"mine.png", "results.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {"mine.png", "run.jsonl"}
 
 
 def test_published_averages_have_a_column_of_their_own():
     """By hand from the table of Su et al. 2021: BERT-base raw, and whitened to 256 dimensions on the test sentences."""
-    table = report.sts.average_table(report.Run.load("docs/runs/miniature/raw"))
+    table = views.average_table(Run.load("docs/runs/miniature/raw.jsonl"))
     found = {(line[1], line[2], line[3], line[4]): line[-1] for line in table.rows}
     raw = (57.85 + 61.96 + 62.50 + 70.96 + 69.79 + 59.04 + 63.75) / 7
     whitened = (63.90 + 73.75 + 69.09 + 74.59 + 74.42 + 71.43 + 62.23) / 7

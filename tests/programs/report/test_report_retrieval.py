@@ -1,11 +1,10 @@
 """Tables and plots of a retrieval run."""
 
-import dataclasses
-
 import pytest
 
-from eval.report import Run, remove_views, results
+from eval.report import remove_views
 from eval.report import retrieval as views
+from eval.runs import FORMAT, Record, Run
 
 QUALITY = ("mrr_at_10", "recall_at_1", "recall_at_10", "recall_at_100", "ndcg_at_10")
 
@@ -35,8 +34,9 @@ def row(**changes):
         "build_seconds": 1.5,
         "peak_rss_gb": 2.5,
         **dict.fromkeys(QUALITY, 0.5),
+        **dict.fromkeys(("further", "mrr_interval", "versus_raw", "versus_words", "reranked")),
     }
-    return results.RetrievalRow(**{**found, **changes})
+    return Record(found, **changes)
 
 
 @pytest.fixture
@@ -44,7 +44,15 @@ def run():
     raw = row(whitening="none", transductive=False, k=384, beta=0.0, gamma=0.0, mrr_at_10=0.25, backend="faiss-flat")
     counts = {"rows": 300, "malformed_rows": 2, "queries_without_gold": 50}
     words = ("quality", "time", "time_with_whitening", "index_recall", "single", "memory", "target")
-    header = results.RetrievalHeader(
+    header = Record(
+        format=FORMAT,
+        program="eval.retrieval",
+        command="python -m eval.retrieval",
+        commit="abc",
+        level=0.95,
+        resamples=0,
+        published=[],
+        examples=[],
         title="Retrieval on x: m",
         model="m",
         date="today",
@@ -52,14 +60,14 @@ def run():
         dimension=384,
         dtype="float32",
         seed=0,
-        config={},
+        arguments=Record(),
         seconds=12.0,
-        encoding=results.Encoding(3.0, 1200, 0),
-        dataset=results.Dataset("x", 1000, 200, counts, ("document 7: 'a' and 'b'",)),
+        encoding=Record(seconds=3.0, sentences=1200, nli_rows=0, note=""),
+        dataset=Record(name="x", documents=1000, queries=200, counts=counts, conflicts=["document 7: 'a' and 'b'"]),
         protocol={"max_length": 64, **dict.fromkeys(words, "so")},
-        warnings=("nlist lowered",),
-        machine=results.Machine(2, 1, 1, "cpu", "Linux", 2.5),
-        versions={"jax": "0"},
+        warnings=["nlist lowered"],
+        machine=Record(cpu="x", cores=2, devices="1 CPU", peak_gb=2.5),
+        versions=Record(jax="0"),
     )
     return Run(header, [raw, row()])
 
@@ -77,10 +85,10 @@ def test_the_best_value_is_marked_and_notes_are_told(run):
 
 def test_intervals_and_differences_stand_beside_the_mrr(run):
     assert "vs. raw" not in views.quality_table(run).columns
-    interval = results.Estimate(0.5, 0.4, 0.55)
-    run.rows[0] = dataclasses.replace(run.rows[0], mrr_interval=interval)
-    versus = results.Estimate(-0.1, -0.2, -0.05)
-    run.rows[1] = dataclasses.replace(run.rows[1], mrr_interval=interval, versus_raw=versus)
+    interval = Record(value=0.5, low=0.4, high=0.55)
+    run.rows[0] = run.rows[0].but(mrr_interval=interval)
+    versus = Record(value=-0.1, low=-0.2, high=-0.05)
+    run.rows[1] = run.rows[1].but(mrr_interval=interval, versus_raw=versus)
     table = views.quality_table(run)
     place = table.columns.index("MRR@10")
     assert table.columns[place + 1 : place + 3] == ["its interval", "vs. raw"]
@@ -89,10 +97,10 @@ def test_intervals_and_differences_stand_beside_the_mrr(run):
 
 
 def test_encoders_of_several_runs_stand_beside_each_other(run):
-    ends = results.Estimate(0.5, 0.45, 0.55)
+    ends = Record(value=0.5, low=0.45, high=0.55)
     raw = row(model="runs/quora-lora/model", whitening="none", transductive=False, mrr_interval=ends)
-    raw = dataclasses.replace(raw, versus_raw=results.Estimate(0.1, 0.05, 0.15))
-    run = dataclasses.replace(run, rows=[raw, row(model="tiny")]).with_header(config={"versus": "hub/tiny"})
+    raw = raw.but(versus_raw=Record(value=0.1, low=0.05, high=0.15))
+    run = Run(run.header.but(arguments={"versus": "hub/tiny"}), [raw, row(model="tiny")])
     first, second = views.encoder_table(run).rows
     assert first == ["quora-lora", "none", "128", "0.5000", "0.4500–0.5500", "+0.1000∗ (+0.0500 to +0.1500)", "tiny"]
     assert second == ["tiny", "target †", "128", "0.5000", "–", "", ""]
@@ -100,10 +108,10 @@ def test_encoders_of_several_runs_stand_beside_each_other(run):
 
 def test_everything_is_written_and_removed_again(run, tmp_path):
     run = run.with_header(
-        examples=tuple(
-            results.Example("q?", "mean", whitening, 8, "jax", (results.Hit(3, 0.5, text),))
+        examples=[
+            Record(query="q?", whitening=whitening, k=8, hits=[Record(id=3, score=0.5, text=text)])
             for whitening, text in (("none", "long " * 50), ("target", None))
-        )
+        ]
     )
     files = views.VIEWS.write(run, tmp_path)
     assert [file.name for file in files] == ["results.md", *views.PLOTS]
@@ -118,13 +126,13 @@ def test_everything_is_written_and_removed_again(run, tmp_path):
 
 
 def test_without_gold_there_are_numbers_missing_and_no_plots(run, tmp_path):
-    run.rows[:] = [dataclasses.replace(one, **dict.fromkeys(QUALITY, float("nan"))) for one in run.rows]
+    run.rows[:] = [one.but(**dict.fromkeys(QUALITY, float("nan"))) for one in run.rows]
     assert views.VIEWS.write(run, tmp_path) == [tmp_path / "results.md"]
     assert "–" in (tmp_path / "results.md").read_text()
 
 
 def test_one_point_makes_no_plot(run, tmp_path):
-    run.rows[1] = dataclasses.replace(run.rows[1], single_p50_ms=float("nan"))  # as of words
+    run.rows[1] = run.rows[1].but(single_p50_ms=float("nan"))  # as of words
     assert [path.name for path in views.VIEWS.write(run, tmp_path)[1:]] == ["quality_by_memory.png"]
 
 

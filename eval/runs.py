@@ -1,0 +1,302 @@
+"""Runs: a program's results as one file of JSON lines, of which the first is the header and every other one a row.
+
+The header says how the rows were made: `program`, the `command` to type (a path below the data folder begins with
+$JAXWHITEN_DATA_DIR; options that name other folders of the machine are left out), its `arguments`, the git `commit`,
+and whether its programs were unchanged since (`clean`), `date`, `versions`, `machine`, and `data`: the checksums of the
+files that the command names. `complete` is false while rows are to come. A program adds what its tables need. Where the
+commit is unknown, `committed` is the one that put the results here, and the command is made of the arguments.
+
+What programs write to runs/NAME.jsonl or runs/NAME/run.jsonl is kept in docs/runs/NAME.jsonl, without sentences of data
+sets and folders of the machine, so that every table can be made again from the repository.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import importlib
+import itertools
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from statistics import fmean
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import threadpoolctl
+
+import jaxwhiten
+from jaxwhiten import io, records
+from jaxwhiten.errors import FormatError
+from jaxwhiten.runtime import hardware
+
+FORMAT = 3
+ROOT = Path(jaxwhiten.__file__).parents[1]
+MADE, KEPT = Path("runs"), Path("docs/runs")
+FILE, FIGURES = "run.jsonl", "figures.safetensors"
+SOURCES = ("jaxwhiten", "train", "eval", "configs", "benchmarks")
+_DATA = "JAXWHITEN_DATA_DIR"
+_SENTENCES: dict[str, Any] = {"examples": (), "similarity": None}  # what a kept header has instead of sentences
+_PACKAGES = [
+    "jax",
+    "jaxlib",
+    "flax",
+    "numpy",
+    "scipy",
+    "tokenizers",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "onnxruntime",
+    "openvino",
+    "nncf",
+    "optimum-intel",
+    "keras-hub",
+    "model2vec",
+    "faiss-cpu",
+    "faiss-gpu",
+    "scikit-learn",
+]
+# What matrix products make use of, as Linux names it.
+_FLAGS = frozenset(
+    ("avx2", "avx_vnni", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8", "asimd", "sve")
+)
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS")
+_LOAD = os.getloadavg()[0] if hasattr(os, "getloadavg") else None  # of the machine, before a program adds its own
+
+
+class Record(dict[str, Any]):
+    """A row, a header, or a part of one: its keys are attributes, too.
+
+    >>> Record(k=8, tasks=Record(mrpc=70.0)).tasks.mrpc
+    70.0
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"no {name} in a record of {', '.join(self)}") from None
+
+    def but(self, **changes: Any) -> Record:
+        """The record with some values changed."""
+        return Record(self | changes)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A header, rows, and the arrays behind the plots by name."""
+
+    header: Record
+    rows: list[Record] = field(default_factory=list)
+    figures: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def with_header(self, **changes: Any) -> Run:
+        """The same rows and figures under a changed header."""
+        return Run(self.header.but(**changes), self.rows, self.figures)
+
+    def save(self, path: io.PathLike) -> Path:
+        """Writes the file, or in a folder `run.jsonl` and the figures, each atomically; numbers JSON lacks are null.
+
+        Returns:
+          The file.
+        """
+        path = Path(path)
+        if path.suffix != ".jsonl":
+            (path / FIGURES).unlink(missing_ok=True)
+            if self.figures:
+                io.save_tensors(path / FIGURES, self.figures, kind="figures", header={})
+            path = path / FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = (json.dumps(records.to_json(record), ensure_ascii=False) for record in (self.header, *self.rows))
+        io.write_text(path, "".join(f"{line}\n" for line in lines))
+        return path
+
+    @classmethod
+    def load(cls, path: io.PathLike) -> Run:
+        """Reads what `save` wrote.
+
+        Raises:
+          FormatError: It is missing, damaged, or of another format.
+        """
+        folder, path = Path(path), Path(path)
+        if path.suffix != ".jsonl":
+            path = path / FILE
+        remedy = "Run the program again."
+        if not path.is_file() and (folder / "run.json").is_file():
+            raise FormatError(f"{folder}: results of an older format, run.json and results.json. {remedy}")
+        header, *rows = _records(records.read_lines(path, dict, remedy)) or [Record()]
+        if header.get("format") != FORMAT:
+            raise FormatError(f"{path}: expected the header of a run of format {FORMAT}, got {header!r:.80}. {remedy}")
+        file = folder / FIGURES
+        return cls(header, rows, io.load_tensors(file, kind="figures")[0] if file.is_file() else {})
+
+
+def _records(value: Any) -> Any:
+    if isinstance(value, dict):
+        return Record({key: _records(item) for key, item in value.items()})
+    return [_records(item) for item in value] if isinstance(value, list) else value
+
+
+def header(program: str, arguments: Mapping[str, Any], **more: Any) -> Record:
+    """The header of a run that begins now; `more` is what the program's tables need."""
+    found = Record(
+        format=FORMAT,
+        program=program,
+        command=command(program, arguments),
+        arguments=_records(dict(arguments)),
+        **source(),
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        versions=Record(versions()),
+        machine=Record(machine()),
+        data=Record(checksums(sys.orig_argv[1:])),
+        complete=False,
+    )
+    return found.but(**_records(more))
+
+
+def command(program: str, arguments: Mapping[str, Any]) -> str:
+    """What to type for the same run: what was typed, or all settings where a program is called from Python."""
+    if program in sys.orig_argv:
+        words = sys.orig_argv[sys.orig_argv.index(program) + 1 :]
+    else:
+        words = [f"--config.{key}={value}" for key, value in arguments.items() if value != ""]
+    shown: list[str] = []
+    for word in words:
+        option, equals, value = word.rpartition("=")
+        if not Path(value).is_absolute():
+            shown.append(shlex.quote(word))
+        elif (root := os.environ.get(_DATA)) and Path(value).is_relative_to(root):
+            shown.append(f"{option}{equals}${_DATA}/{Path(value).relative_to(root)}")
+        elif not equals and shown and shown[-1].startswith("-") and "=" not in shown[-1]:
+            shown.pop()
+        elif not equals:
+            shown.append(shlex.quote(Path(value).name))
+    return " ".join(["python -m", program, *shown])
+
+
+def checksums(words: Iterable[str]) -> dict[str, str]:
+    """The SHA-256 of each file that words of a command name, by the file's name; Python's files are none."""
+    named = (Path(word.rpartition("=")[2]) for word in words)
+    return {path.name: io.sha256_file(path) for path in named if path.suffix not in ("", ".py") and path.is_file()}
+
+
+@functools.cache
+def source() -> dict[str, Any]:
+    """The commit of this repository, and whether its programs are as they are in it; None where git knows neither."""
+    commit = git("rev-parse", "HEAD")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", *SOURCES)
+    return {"commit": commit or None, "clean": None if changed is None else not changed}
+
+
+def git(*words: str) -> str | None:
+    """What git says in this repository; None if it fails."""
+    try:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+def versions() -> dict[str, str]:
+    """Versions of this project, Python and the packages that affect figures, as far as they are installed."""
+    found = {name: metadata.version(name) for name in _PACKAGES if any(metadata.distributions(name=name))}
+    return {"jaxwhiten": jaxwhiten.__version__, "python": platform.python_version(), **found}
+
+
+def machine() -> dict[str, Any]:
+    """Where a program runs, and the peak memory of its process so far."""
+    path = Path("/proc/cpuinfo")
+    lines = [line.partition(":") for line in path.read_text().splitlines()] if path.exists() else []
+    about = {name.strip(): value.strip() for name, _, value in reversed(lines)}
+    return {
+        "cpu": about.get("model name") or platform.processor() or platform.machine(),
+        "cores": hardware.cores(),
+        "devices": hardware.describe() if "jax" in sys.modules else None,
+        "system": platform.platform(),
+        "flags": sorted(_FLAGS.intersection((about.get("flags") or about.get("Features") or "").split())),
+        "load_at_start": _LOAD,
+        "threads": {name: os.environ[name] for name in _THREADS if name in os.environ},
+        "pools": [
+            {key: pool.get(key) for key in ("user_api", "internal_api", "num_threads", "version")}
+            for pool in threadpoolctl.threadpool_info()
+        ],
+        "peak_gb": hardware.peak_memory(),
+    }
+
+
+def module(run: Run) -> ModuleType:
+    """The program of a run, which has its tables."""
+    return importlib.import_module(run.header.program)
+
+
+def keep(run: Run, path: Path) -> Run:
+    """Saves the part of a run that the repository keeps, and returns it."""
+    arguments = run.header.arguments
+    local = {key: "" for key in ("data_dir", "cache", "out") if key in arguments}
+    local |= {key: Path(arguments[key]).name for key in ("dataset", "outside", "corpus") if key in arguments}
+    without = {key: value for key, value in _SENTENCES.items() if key in run.header}
+    if "dataset" in run.header:
+        without["dataset"] = run.header.dataset.but(conflicts=())
+    kept = Run(run.header.but(arguments=arguments.but(**local), **without), run.rows)
+    kept.save(path)
+    return kept
+
+
+def named(name: str) -> list[str]:
+    """The names that a name with `{A,B}` stands for."""
+    parts = [part.split(",") for part in re.split(r"[{}]", name)]
+    return ["".join(words) for words in itertools.product(*parts)]
+
+
+def find(name: str) -> Run | None:
+    """The run of a name in runs/, which is then kept if it is complete, or the kept one; None if there is neither.
+
+    A `*` stands for seeds: the rows are means over the runs of that name.
+    """
+    if "*" in name:
+        same = sorted({*names(MADE, name), *names(KEPT, name)})
+        return over_seeds([run for found in same if (run := find(found))], name.partition("-*")[0]) if same else None
+    path = KEPT / f"{name}.jsonl"
+    made = next((at for at in (MADE / name / FILE, MADE / f"{name}.jsonl") if at.is_file()), None)
+    if made is not None:
+        run = Run.load(made)
+        return keep(run, path) if run.header.complete else run
+    return Run.load(path) if path.is_file() else None
+
+
+def names(folder: Path = KEPT, pattern: str = "**/*") -> list[str]:
+    """The names of the runs below a folder that match a pattern of `Path.glob`."""
+    files = [*folder.glob(f"{pattern}.jsonl"), *folder.glob(f"{pattern}/{FILE}")]
+    paths = (path.parent if path.name == FILE else path.with_suffix("") for path in files)
+    return sorted({path.relative_to(folder).as_posix() for path in paths})
+
+
+def over_seeds(runs: Sequence[Run], name: str) -> Run:
+    """A run whose rows are those of several: means of their figures, and the widest of their intervals."""
+    name = f"{name}, {len(runs)} seed{'s' * (len(runs) > 1)}"
+    rows = [_joined(same).but(model=name) for same in zip(*(run.rows for run in runs), strict=True)]
+    arguments = runs[0].header.arguments
+    if "versus" in arguments:
+        arguments = arguments.but(versus=re.sub(r"-\d+(?=/|$)", "", arguments.versus))
+    return Run(runs[0].header.but(arguments=arguments), rows)
+
+
+def _joined(values: Sequence[Any], of: Any = fmean) -> Any:
+    """The combination of the same part of several runs; a value that is no number is taken from the first run."""
+    first = values[0]
+    if any(value is None for value in values):
+        return None
+    if isinstance(first, dict):
+        ends = {"low": min, "high": max}
+        return Record({key: _joined([value[key] for value in values], ends.get(key, fmean)) for key in first})
+    return of(values) if isinstance(first, float) else first
