@@ -37,14 +37,14 @@ search_scale_ARGS ?= --documents 100000 --queries 20000 --sample 500 --exact-que
 # Arguments so small that a run shows only that everything runs. Two run side by side, each on one thread: threads that
 # wait for others would take much of the time.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
-encode_SMOKE := --rounds 1 --tokens 400 --pairs 40 --texts short mixed --no-base
+encode_SMOKE := --model jaxwhiten-tiny --rounds 1 --tokens 400 --pairs 40 --texts short mixed --no-base
 latency_SMOKE := --rounds 1 --queries 4 --documents 2000 --tokens 1024
 processors_SMOKE := --rounds 1 --queries 3
 cold_start_SMOKE := --rounds 1
 serving_SMOKE := --seconds 0.5 --rounds 1 --clients 1,2 --model jaxwhiten-tiny
 serving_faults_SMOKE := --seconds 5 --model jaxwhiten-tiny
 growth_SMOKE := --documents 2000 --peers FAISS
-memory_SMOKE := --rows 2000 --sentences 200 --first 200
+memory_SMOKE := --model jaxwhiten-tiny --rows 2000 --sentences 200 --first 200
 upgrade_zipf_SMOKE := --documents 2000 --queries 20 --candidates 10 --timed 20
 search_batches_SMOKE := --documents 2000 --bytes 24 --rounds 1
 search_threads_SMOKE := --documents 2000 --rounds 1
@@ -117,7 +117,8 @@ docs: $(call stamp,docs) ## The documentation, into site/
 bench: $(BENCH_STAMP) $(WEIGHTS_STAMP) ## Every benchmark, with its peers in the same run
 	@$(foreach name,$(BENCHMARKS),echo "== $(name)" && $(BIN)/python -m benchmarks.$(name) $($(name)_ARGS) &&) true
 
-bench-smoke: $(addprefix smoke-,$(BENCHMARKS)) ## Every benchmark once, on next to nothing; `make -j 2 -O bench-smoke` for two at a time
+# Servers first: theirs wait for a minute.
+bench-smoke: $(addprefix smoke-,$(filter serving%,$(BENCHMARKS)) $(filter-out serving%,$(BENCHMARKS))) ## Every benchmark once, on next to nothing; `make -j 3 -O bench-smoke` for three at a time
 
 smoke-%: $(BENCH_STAMP) $(WEIGHTS_STAMP)
 	@echo "== $*" && $(ONE_THREAD) JAXWHITEN_BENCHMARKS=runs/smoke $(BIN)/python -m benchmarks.$* $($*_SMOKE)

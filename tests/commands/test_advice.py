@@ -10,8 +10,8 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
 from jaxwhiten.search import load_index
-from tests.commands.conftest import generated
 from tests.conftest import ROOT
+from tests.sentences import generated
 
 PACKAGE = ROOT / "jaxwhiten"
 _COMMAND = re.compile(r"(?<!folder of )`jaxwhiten ([^`]+)`|^ *(?:Next: )?jaxwhiten ((?:fit|search) .+)$", re.MULTILINE)

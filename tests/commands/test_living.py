@@ -8,7 +8,7 @@ from filelock import FileLock
 from jaxwhiten import Encoder
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.views import View
-from tests.commands.conftest import TEXTS
+from tests.sentences import TEXTS
 
 MODEL = ["--pooling", "mean", "--max-length", "32"]
 
