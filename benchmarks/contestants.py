@@ -239,7 +239,7 @@ def exported(job: Job) -> Path:
     class MeanPooled(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.model = AutoModel.from_pretrained(job.folder, attn_implementation="eager").eval()
+            self.model = AutoModel.from_pretrained(job.folder, attn_implementation="eager").float().eval()
 
         def forward(self, ids, mask):  # type: ignore[no-untyped-def]
             # A mask of four axes is taken as it is; versions of transformers differ in whether they trace another.

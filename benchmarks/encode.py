@@ -55,7 +55,7 @@ from eval.runs import Record, Run
 from jaxwhiten import Encoder, metrics
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import DataNotFoundError
-from jaxwhiten.models import load_model, resolve_folder
+from jaxwhiten.models import load_config, load_model, resolve_folder
 from jaxwhiten.text import BulkTokenizer
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -343,7 +343,8 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as exports:
         for kind in args.texts:
-            keep(measure(MINILM, folder, Path(exports), kind, LENGTHS[kind], setting, scored=kind == "mixed", **how))
+            length = min(LENGTHS[kind], load_config(folder).longest_input)
+            keep(measure(MINILM, folder, Path(exports), kind, length, setting, scored=kind == "mixed", **how))
     if not args.no_base:
         with tempfile.TemporaryDirectory() as base, tempfile.TemporaryDirectory() as exports:
             write_random_base(Path(base), folder)

@@ -96,8 +96,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=500_000, help="vectors to fit and to index")
     parser.add_argument("--sentences", type=int, default=20_000, help="to encode; a multiple of --first")
     parser.add_argument("--first", type=int, default=2000, help="rows of the work that comes before and is not counted")
+    parser.add_argument("--model", default=MODEL, help="all-MiniLM-L6-v2, where it lies")
     args = parser.parse_args()
-    folder, found = Path(resolve_folder(MODEL)), dict[str, dict[str, dict[str, float]]]()
+    folder, found = Path(resolve_folder(args.model)), dict[str, dict[str, dict[str, float]]]()
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "vectors.npy"
         x = np.lib.format.open_memmap(file, "w+", np.float32, (args.rows, WIDTH))

@@ -1,4 +1,6 @@
-"""Mutation testing: `make mutation` plants faults in six rooms of the library and counts those that a test notices.
+"""Mutation testing: plants faults in six rooms of the library and counts those that a test notices.
+
+`experiments/mutation.sh` installs what it needs and runs it.
 
 First the tests of `make test` run once with coverage, which records the tests that execute each line. Then cosmic-ray
 plants a sample of faults, each in a clone of HEAD, and the tests that execute its line run until one fails: those of

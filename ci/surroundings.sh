@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make test` in other surroundings than this machine's: instructions, one core, caches, locale, folders, network.
+# `make test`, or `make $SUITE`, in other surroundings than this machine's: instructions, one core, caches, locale, folders, network.
 #
 #   ci/surroundings.sh [NAME ...]      by default all of them, one after the other
 #
@@ -7,6 +7,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 VENV="${VENV:-.venv}"
+SUITE="${SUITE:-test}"
 PYTEST_ARGS="${PYTEST_ARGS:--n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder}"
 NAMES=(oldest avx2 one_core no_openvino cache_off cache_warm foreign)
 folder=$(mktemp -d)
@@ -19,7 +20,7 @@ from numpy._core._multiarray_umath import __cpu_dispatch__ as names
 print(*(name for name in names if re.search(sys.argv[1], name)))" "$1"
 }
 
-suite() { env "$@" make test VENV="$VENV" PYTEST_ARGS="$PYTEST_ARGS"; }
+suite() { env "$@" make "$SUITE" VENV="$VENV" PYTEST_ARGS="$PYTEST_ARGS"; }
 
 # The oldest instructions that each library can be told to use, and works with: in OpenVINO a node of the encoder, MVN,
 # has no implementation where only oneDNN is told to use SSE4.1; XLA computes no float16 without the instructions of AVX.
@@ -32,7 +33,7 @@ avx2() {
   suite XLA_FLAGS=--xla_cpu_max_isa=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 FAISS_OPT_LEVEL=avx2 OPENBLAS_CORETYPE=Haswell \
     NPY_DISABLE_CPU_FEATURES="$(numpy 'AVX512|V4')"
 }
-one_core() { taskset -c 0 make test VENV="$VENV" PYTEST_ARGS="$PYTEST_ARGS"; }
+one_core() { taskset -c 0 make "$SUITE" VENV="$VENV" PYTEST_ARGS="$PYTEST_ARGS"; }
 # As on a system for which OpenVINO has no wheel: `auto` is JAX.
 no_openvino() {
   mkdir -p "$folder/without"

@@ -5,8 +5,8 @@
 
 After the colon: `lora`; `linear` or `bottleneck`, trained on the frozen vectors; or `full` for full fine-tuning, with
 `--config.learning_rate=2e-4`. The share `data.held_out` of the questions is kept for the test, in
-the output's `held_out.tsv`: groups of duplicates that share no question with the others. `make adapters` runs all of
-this and the searches.
+the output's `held_out.tsv`: groups of duplicates that share no question with the others. `experiments/adapters.sh` runs
+all of this and the searches.
 
 Seen on 2 CPU cores shared with other work, seeds 0 to 2, one epoch (162 steps): MRR@10 among held-out questions
 0.4498 before; 0.7310 by full fine-tuning (1.4 to 2.6 minutes), 0.7280 by LoRA (1.8 to 2.6), 0.6819 by a matrix (5 to

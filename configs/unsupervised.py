@@ -1,10 +1,10 @@
 """Four objectives without labels on an encoder that was not fine-tuned.
 
-    make unsupervised   # all four with three seeds, scored on the seven tasks
+    experiments/unsupervised.sh   # all four with three seeds, scored on the seven tasks
     python -m train.sbert --config configs/unsupervised.py:tsdae   # one, once its sentences are there
 
-12,800 sentences of Wikipedia once, which `make unsupervised` writes; the learning rate is from no paper, but the
-same for all. STS-B dev chooses the checkpoint and nothing else. Three positives and batch 128 are WhitenedCSE's own
+12,800 sentences of Wikipedia once, which `experiments/unsupervised.sh` writes; the learning rate is from no paper, but
+the same for all. STS-B dev chooses the checkpoint and nothing else. Three positives and batch 128 are WhitenedCSE's own
 setting; TSDAE's decoder has one layer here, in the paper as many as the encoder.
 Hardware, time and score: docs/evidence/without-labels.md.
 """

@@ -1,7 +1,7 @@
 """Another encoder over an index: stay, map, fuse, embed what is read, or embed everything; every ordered pair.
 
-Command: `python -m eval.upgrade --config configs/upgrade.py --config.dataset=FILE`; `make upgrade` makes all runs. The
-results are in docs/evidence/upgrade.md.
+Command: `python -m eval.upgrade --config configs/upgrade.py --config.dataset=FILE`;
+`experiments/upgrade.sh` makes all runs. The results are in docs/evidence/upgrade.md.
 """
 
 from ml_collections import ConfigDict

@@ -49,6 +49,17 @@ _ENGINE = os.environ.get("JAXWHITEN_ENGINE")  # of a run that tries another defa
 _CACHE = None if "JAXWHITEN_TEST_CACHE" in os.environ else tempfile.mkdtemp(prefix="jaxwhiten-tests-")
 if _CACHE is not None:
     os.environ["JAXWHITEN_CACHE_DIR"] = os.environ["JAXWHITEN_TEST_CACHE"] = _CACHE
+SHARED_CACHE = Path(os.environ["JAXWHITEN_CACHE_DIR"])
+
+
+def own_cache(folder):
+    """A cache that does not see the vectors and hashes that others keep, as a string; what is compiled is shared."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (SHARED_CACHE / "compiled").mkdir(parents=True, exist_ok=True)
+    if not (folder / "compiled").is_symlink():
+        (folder / "compiled").symlink_to(SHARED_CACHE / "compiled")
+    return str(folder)
+
 
 from jaxtyping import install_import_hook
 
@@ -65,6 +76,10 @@ import pytest
 from hypothesis import settings
 
 from jaxwhiten.errors import MissingDependencyError
+
+# The eight devices are of this process: those that it starts have one, as users do.
+jax.devices()
+os.environ["XLA_FLAGS"] = ONE_DEVICE
 
 # The suite tries the same cases in every run, so that it says something of a change; a long run draws new ones.
 settings.register_profile("same cases", derandomize=True)

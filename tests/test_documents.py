@@ -213,7 +213,7 @@ def test_messages_of_the_troubleshooting_page_are_in_the_code():
 
 
 def test_the_repository_is_named_once():
-    """Every link leads to the address in pyproject.toml; `make owner` changes them together."""
+    """Every link leads to the address in pyproject.toml; `ci/owner.sh` changes them together."""
     address = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
     account = re.fullmatch(r"https://github\.com/([\w-]+)/jaxwhiten", address).group(1)
     for page in [*PAGES, ROOT / "CITATION.cff", *(ROOT / "notebooks").glob("*.ipynb")]:

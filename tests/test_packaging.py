@@ -1,6 +1,7 @@
 """What packages, CI and releases consist of: extras that exist, versions that agree, an sdist that builds the wheel."""
 
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -15,17 +16,22 @@ from tests.conftest import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 MAKEFILE = ROOT / "Makefile"
-READERS = [MAKEFILE, ROOT / ".ci" / "run", *sorted((ROOT / "ci").glob("*.sh")), *WORKFLOWS]
+EXPERIMENTS = sorted((ROOT / "experiments").glob("*.sh"))
+READERS = [MAKEFILE, ROOT / ".ci" / "run", *sorted((ROOT / "ci").glob("*.sh")), *EXPERIMENTS, *WORKFLOWS]
 READERS += [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# How extras are named: a list of make's, a stamp of make's, a requirement of pip's.
+# How extras are named: a list of make's, a stamp of make's, what an experiment begins with, a requirement of pip's.
 _LIST = re.compile(r"EXTRAS[\"']?\s*(?:[?:]?=|:)\s*\"?([a-z][\w,-]*)")
-_STAMP = re.compile(r"call stamp,(?:\$\(ACCELERATOR\)-)?([a-z-]+)\)")
+_STAMP = re.compile(r"call stamp,([a-z-]+)\)")
+_SETUP = re.compile(r"/setup\.sh\" (?:\"[^,]*,)?([a-z][a-z,-]*)")
 _PIP = re.compile(r"(?:jaxwhiten|\.|\$wheel)\[([a-z,-]+)\]")
 
 
 def extras(text):
-    lists = itertools.chain.from_iterable(found.split(",") for found in _LIST.findall(text) + _PIP.findall(text))
-    return {*lists, *(name for found in _STAMP.findall(text) for name in found.split("-"))}
+    lists = [found.split(",") for pattern in (_LIST, _SETUP, _PIP) for found in pattern.findall(text)]
+    return {
+        *itertools.chain.from_iterable(lists),
+        *(name for found in _STAMP.findall(text) for name in found.split("-")),
+    }
 
 
 def test_every_extra_named_is_there():
@@ -37,15 +43,32 @@ def test_every_extra_named_is_there():
 def test_extras_are_found():
     assert extras(MAKEFILE.read_text()) >= {"cpu", "databases", "spark", "docs", "eval", "dev", "bench"}
     assert extras((ROOT / "README.md").read_text(encoding="utf-8")) == {"cpu"}
+    named = {path.stem: extras(path.read_text(encoding="utf-8")) for path in EXPERIMENTS if path.stem != "setup"}
+    assert named["rerank"] == {"cpu", "data", "train"}
+    assert named["accelerator"] == {"data", "train", "test"}  # and that of the accelerator
+    assert all(named.values()), named
 
 
-def test_ci_has_one_list_of_extras():
-    (everything,) = re.findall(r"^CI_EXTRAS +:= (.*)", MAKEFILE.read_text(), re.MULTILINE)
+def test_the_makefile_alone_lists_every_extra_of_the_tests():
+    (everything,) = re.findall(r"^ALL_EXTRAS +\?= (.*)", MAKEFILE.read_text(), re.MULTILINE)
     assert {"cpu", "train", "test", "parity", "ray", "beam", "spark", "databases"} <= set(everything.split(","))
     for path in (ROOT / ".ci" / "run", ROOT / ".github" / "workflows" / "ci.yml"):
         text = path.read_text(encoding="utf-8")
-        assert "make -s ci-extras" in text
+        assert "make test-all" in text
         assert "parity" not in text
+
+
+def test_an_experiment_says_what_it_needs_takes_and_feeds():
+    assert len(EXPERIMENTS) > 10
+    for path in EXPERIMENTS:
+        if path.stem == "setup":
+            continue
+        head = re.match(r"(?:#.*\n)*", path.read_text(encoding="utf-8"))[0]
+        assert f"experiments/{path.name}" in head, path.name
+        assert os.access(path, os.X_OK), path.name
+        stated = dict(re.findall(r"^# (needs|takes|feeds)  (.+)$", head, re.MULTILINE))
+        assert set(stated) == {"needs", "takes", "feeds"}, path.name
+        assert (ROOT / stated["feeds"].split(",")[0]).is_file(), path.name
 
 
 def test_versions_agree():

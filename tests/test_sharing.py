@@ -13,7 +13,7 @@ from jaxwhiten import CrossEncoder, Encoder, Moments, SpectrumCode, Whitening, b
 from jaxwhiten.codes import Binary, Int8, UBinary, UInt8
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import Upgraded
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 TEXTS = generated(160)

@@ -17,7 +17,7 @@ from jaxwhiten.errors import MismatchError
 from jaxwhiten.space import Known, SpaceWarning, VectorSpace, check_space, merged, with_space
 from jaxwhiten.views.weights import Weights
 from jaxwhiten.whitening import choose_gamma
-from tests.commands.conftest import generated
+from tests.sentences import generated
 from tests.tiny import write_model
 
 SPACE = VectorSpace(

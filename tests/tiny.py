@@ -6,24 +6,10 @@ import json
 import tempfile
 from pathlib import Path
 
-from flax import nnx
-
 from configs.vocabulary import SPECIAL_TOKENS, train_wordpiece
 from jaxwhiten import POOLINGS
-from jaxwhiten.models import EncoderConfig, PairClassifier, init_model, save_model
-
-SENTENCES = [
-    "A man plays a guitar on the street.",
-    "Someone makes music outside.",
-    "The committee rejected the plan on Tuesday.",
-    "Stir the sauce until it thickens, then add salt.",
-    "Water boils at 100 °C at sea level.",
-    "Why does my laptop shut down when it gets hot?",
-    "Two dogs run through the snow.",
-    "",
-    "Short.",
-    "A much longer sentence that goes on and on about nothing in particular, with commas, numbers such as 1984.",
-]
+from jaxwhiten.models import EncoderConfig
+from tests.sentences import SENTENCES
 
 # Poolings that take no parameters.
 ALONE = tuple(name for name in POOLINGS if name not in ("layers", "ditto", "promptbert", "idf"))
@@ -133,6 +119,8 @@ def write_tokenizer(folder: Path, vocab_size: int = 200) -> None:
 
 def write_model(folder: Path, *, seed: int = 0, **changes) -> Path:
     """A complete model folder: config.json, model.safetensors, tokenizer.json."""
+    from jaxwhiten.models import init_model, save_model  # with Flax, which processes of tests do without
+
     save_model(init_model(tiny_config(initializer_range=0.2, **changes), seed=seed), folder)
     write_tokenizer(folder)
     return folder
@@ -140,7 +128,10 @@ def write_model(folder: Path, *, seed: int = 0, **changes) -> Path:
 
 def write_cross_encoder(folder: Path, labels: int = 1, seed: int = 1) -> Path:
     """A sentence-transformers CrossEncoder folder of one layer, for pairs of up to 48 tokens."""
+    from flax import nnx
+
     from jaxwhiten import CrossEncoder
+    from jaxwhiten.models import PairClassifier, init_model
 
     config = tiny_config(num_layers=1, initializer_range=0.4)
     model = PairClassifier(init_model(config, seed=seed), labels, rngs=nnx.Rngs(2))

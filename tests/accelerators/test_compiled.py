@@ -1,7 +1,7 @@
 """The library's programs for accelerators, by the accelerators' own compilers; no such device is needed.
 
 The default run compiles small programs for one kind of TPU and, where their compiler is installed, for an H100; the
-slow test compiles all, which takes most of an hour on two cores (`make aot` writes what it finds into
+slow test compiles all, which takes most of an hour on two cores (`experiments/aot.sh` writes what it finds into
 docs/evidence/accelerators.md).
 """
 

@@ -1,28 +1,20 @@
 """What the tests of the commands share: a way to run one, sentences and a cache of their own."""
 
-import random
 from collections import namedtuple
 
 import pytest
 
 from jaxwhiten.commands import cli
 from jaxwhiten.text.tokenization import COUNTS
-from tests.tiny import SENTENCES
+from tests.conftest import own_cache
+from tests.sentences import generated
 
-TEXTS = [text for text in SENTENCES if text]
 Done = namedtuple("Done", "code out err")
-
-
-def generated(n, seed=0):
-    """Different sentences of words that the tiny tokenizer knows."""
-    words = sorted({word for text in TEXTS for word in text.split()})
-    rng = random.Random(seed)
-    return [" ".join(rng.sample(words, rng.randint(3, 9))) for _ in range(n)]
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from jaxwhiten import Encoder, SpectrumCode
 from jaxwhiten.commands import cli
 from jaxwhiten.commands.vectors import vector_writer
 from jaxwhiten.search import load_index
-from tests.commands.conftest import generated
 from tests.conftest import ROOT
+from tests.sentences import generated
 
 PACKAGE = ROOT / "jaxwhiten"
 _COMMAND = re.compile(r"(?<!folder of )`jaxwhiten ([^`]+)`|^ *(?:Next: )?jaxwhiten ((?:fit|search) .+)$", re.MULTILINE)

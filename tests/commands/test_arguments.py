@@ -5,8 +5,8 @@ import pytest
 from jaxwhiten import POOLINGS as REGISTRY
 from jaxwhiten.commands.arguments import POOLINGS, in_flags
 from jaxwhiten.commands.cli import parser
-from tests.commands.conftest import generated
 from tests.conftest import slow_but
+from tests.sentences import generated
 
 
 def test_help_names_every_pooling(run):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from jaxwhiten.engines import ENGINES
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 
 @pytest.mark.slow

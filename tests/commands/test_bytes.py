@@ -12,7 +12,7 @@ from jaxwhiten.codes import load_code
 from jaxwhiten.commands.vectors import open_vectors
 from jaxwhiten.encoding import store
 from jaxwhiten.search import build_index, load_index
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 MODEL = ("--pooling", "mean", "--max-length", 32)
 

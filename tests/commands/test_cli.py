@@ -13,8 +13,8 @@ import pytest
 from jaxwhiten import CrossEncoder, Encoder, Whitening
 from jaxwhiten.commands import cli
 from jaxwhiten.search import load_index
-from tests.commands.conftest import TEXTS, generated
 from tests.conftest import ROOT
+from tests.sentences import TEXTS, generated
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.codes import SpectrumCode, load_code
 from jaxwhiten.search import load_index
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 MODEL = ("--pooling", "mean", "--max-length", 32)
 

@@ -8,7 +8,7 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.encoding import distillation
 from jaxwhiten.head import Normalize
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 LONGEST = 12
 CUT = 7  # of 50 texts

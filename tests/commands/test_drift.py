@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 MODEL = ("--pooling", "mean", "--max-length", 32)
 

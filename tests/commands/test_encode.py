@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Whitening, normalize
-from tests.commands.conftest import generated
+from tests.sentences import generated
 from tests.tiny import SENTENCES
 
 MODEL = ("--pooling", "mean", "--max-length", 32)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Moments, Whitening
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 MODEL = ("--pooling", "mean", "--max-length", 32)
 

@@ -183,11 +183,12 @@ def test_a_cache_that_cannot_be_written(run, corpus, of_model, tmp_path, monkeyp
 
 
 def test_a_second_writer_does_not_remove_the_folder_of_the_first(tmp_path):
-    folder = tmp_path / "out"
+    folder = tmp_path / "place" / "out"
+    folder.parent.mkdir()
     with io.whole_folder(folder) as first:
         (first / "a").write_text("first")
         with io.whole_folder(folder) as second:
             (second / "a").write_text("second")
         assert (folder / "a").read_text() == "second"
     assert (folder / "a").read_text() == "first"
-    assert os.listdir(tmp_path) == ["out"]
+    assert os.listdir(folder.parent) == ["out"]

@@ -11,7 +11,7 @@ from jaxwhiten.encoding import store
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.views import View
 from jaxwhiten.views.view import together
-from tests.commands.conftest import TEXTS, generated
+from tests.sentences import TEXTS, generated
 
 MODEL = ["--pooling", "mean", "--max-length", "32"]
 

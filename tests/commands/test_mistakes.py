@@ -12,7 +12,7 @@ from jaxwhiten.commands import cli
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import Normalize
 from jaxwhiten.search import build_index
-from tests.commands.conftest import generated
+from tests.sentences import generated
 from tests.tiny import write_model
 
 
@@ -122,6 +122,7 @@ def test_a_platform_that_is_not_there(places, monkeypatch):
     def devices():
         raise AssertionError
 
+    monkeypatch.setenv("JAXWHITEN_COMPILATION_CACHE", "0")  # what was kept would be read without JAX
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
     monkeypatch.setattr(jax, "devices", devices)
     with pytest.raises(InputError, match="no device of JAX_PLATFORMS=cuda here: unset it"):

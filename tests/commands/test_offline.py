@@ -6,7 +6,7 @@ import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 MODEL = "--model {model} --pooling mean"
 COMMANDS = {

@@ -9,8 +9,8 @@ import pytest
 
 from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.search import load_index
-from tests.commands.conftest import generated
-from tests.conftest import ROOT, without_hwloc
+from tests.conftest import ROOT, own_cache, without_hwloc
+from tests.sentences import generated
 
 MODEL = ("--pooling", "first_last_avg", "--max-length", 32)
 
@@ -68,7 +68,7 @@ def test_vectors_alone_make_no_folder(run, tmp_path):
 @pytest.mark.parametrize("cache", [[], ["--no-cache"]], ids=["cache", "no cache"])
 def test_queries_and_documents_get_their_own_prompts(run, tiny_model, tmp_path, monkeypatch, cache):
     """A model that was trained with them finds little without."""
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     prompts = {"query": "Music: ", "document": "salt "}
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", prompts=prompts)
     encoder.save(tmp_path / "model")

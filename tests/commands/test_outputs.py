@@ -14,7 +14,7 @@ from jaxwhiten import Encoder, load_index
 from jaxwhiten.commands import cli
 from jaxwhiten.commands.arguments import Parser, Place, Source, add, check_places
 from jaxwhiten.errors import InputError
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 TEXTS = generated(400)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from jaxwhiten.commands import cli
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 MODEL = "--model {model} --pooling mean --max-length 16"
 # Every command, with the facts that --json has. What they need is in the folder, or made by the commands before.

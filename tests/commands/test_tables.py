@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from jaxwhiten.search import load_index
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 ROWS = [
     ("1", "A man", "plays a guitar."),

@@ -17,8 +17,8 @@ from jaxwhiten.metrics.bootstrap import Interval
 from jaxwhiten.scoring.result import Change
 from jaxwhiten.training import OBJECTIVES as KNOWN
 from jaxwhiten.training import Figure
-from tests.commands.conftest import generated
-from tests.conftest import ONE_DEVICE, ROOT
+from tests.conftest import ONE_DEVICE, ROOT, own_cache
+from tests.sentences import generated
 
 FAST = ["--max-length", 16, "--batch-size", 8, "--lr", "1e-3"]
 
@@ -103,7 +103,7 @@ def test_classes_are_scored_by_scored_pairs(run, shallow_model, tmp_path):
 
 @pytest.mark.slow
 def test_killed_and_resumed_is_bit_equal(pairs, shallow_model, tmp_path):
-    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": own_cache(tmp_path / "cache")}
 
     def start(out):
         words = [sys.executable, "-m", "jaxwhiten.commands.cli", "train", pairs, "--model", shallow_model, "-o", out]

@@ -9,7 +9,7 @@ import pytest
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.encoding import verification
 from jaxwhiten.search import build_index
-from tests.commands.conftest import TEXTS
+from tests.sentences import TEXTS
 
 
 @pytest.mark.devices

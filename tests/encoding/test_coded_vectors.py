@@ -12,7 +12,7 @@ from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.metrics import cosine_pairs
 from jaxwhiten.metrics.similarity import SIMILARITIES, similarity, similarity_pairwise
 from jaxwhiten.search import paraphrase_mining_embeddings
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 TEXTS = generated(200, seed=2)
 QUERIES = generated(9, seed=3)

@@ -10,7 +10,8 @@ from jaxwhiten import Encoder, normalize
 from jaxwhiten.commands import cli
 from jaxwhiten.encoding import Vocabulary, distil, distil_static, distillation
 from jaxwhiten.errors import InputError
-from tests.commands.conftest import generated
+from tests.conftest import own_cache
+from tests.sentences import generated
 from tests.tiny import SENTENCES
 
 CORPUS = generated(340)
@@ -19,7 +20,7 @@ CORPUS = generated(340)
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path_factory.mktemp("cache")))
         yield
 
 

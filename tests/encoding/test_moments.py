@@ -8,7 +8,7 @@ from jaxwhiten.engines.batching import Found
 from jaxwhiten.errors import NonFiniteError
 from jaxwhiten.head import Dense
 from jaxwhiten.views import view
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 pytestmark = pytest.mark.devices
 

@@ -13,7 +13,7 @@ from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Normalize
 from jaxwhiten.search import build_index
 from jaxwhiten.search import load_index as load_vectors
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 TEXTS = generated(500)
 IDS = [f"d{number}" for number in range(500)]

@@ -13,7 +13,7 @@ from jaxwhiten.engines.batching import Batch
 from jaxwhiten.engines.forward import JAXEngine, for_keeping
 from jaxwhiten.models import init_model
 from jaxwhiten.text import TokenIds
-from tests.commands.conftest import generated
+from tests.sentences import generated
 from tests.tiny import FAMILIES, tiny_config
 
 pytestmark = pytest.mark.devices

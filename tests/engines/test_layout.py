@@ -13,7 +13,7 @@ from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.models.attention import Fused
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import TokenIds
-from tests.commands.conftest import generated
+from tests.sentences import generated
 from tests.tiny import write_model
 
 pytestmark = pytest.mark.devices

@@ -17,8 +17,8 @@ from jaxwhiten.engines.openvino import has_bfloat16, silenced
 from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError, MissingDependencyError, ModelError
 from jaxwhiten.head import Normalize
 from jaxwhiten.models import StaticEncoder, init_model
-from tests.commands.conftest import generated
 from tests.conftest import slow_but
+from tests.sentences import generated
 from tests.tiny import ALONE, FAMILIES, SENTENCES, tiny_config, write_model, write_tokenizer
 
 SMALL = {"num_layers": 2}

@@ -15,8 +15,8 @@ import time
 import numpy as np
 
 from jaxwhiten.runners import Parts
-from tests.commands.conftest import generated
 from tests.faults.kill import child, finish
+from tests.sentences import generated
 
 RUNNERS = ("local", "ray")
 ROWS, PART_ROWS = 4000, 20

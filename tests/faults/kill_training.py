@@ -9,6 +9,7 @@ import random
 import subprocess
 import time
 
+from tests.conftest import own_cache
 from tests.programs.runs import model_bytes, softmax_arguments, start, steps_of
 
 MOST_STEPS = 600
@@ -47,7 +48,7 @@ def killed(folder, model, kills, seed=0):
 def _start(settings, folder):
     # To a file: nobody reads a pipe while the run goes on.
     with open(folder / "words", "wb") as words:
-        return start("sbert", settings, folder / "cache", stdout=words, stderr=subprocess.STDOUT)
+        return start("sbert", settings, own_cache(folder / "cache"), stdout=words, stderr=subprocess.STDOUT)
 
 
 def _finish(settings, folder):

@@ -10,8 +10,8 @@ import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore, _Entry
-from tests.commands.conftest import generated
 from tests.conftest import ONE_DEVICE
+from tests.sentences import generated
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = generated(160)
@@ -20,7 +20,7 @@ PROGRAM = """
 import sys, time, pathlib, numpy as np
 from jaxwhiten import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore
-from tests.commands.conftest import generated
+from tests.sentences import generated
 model, place, number = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
 texts = generated(160)
 encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)

@@ -17,10 +17,10 @@ from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.errors import OutputError
 from jaxwhiten.runners import Parts, Source, embed_files
 from jaxwhiten.search import build_index, load_index
-from tests.commands.conftest import generated
-from tests.conftest import ONE_DEVICE
+from tests.conftest import ONE_DEVICE, own_cache
 from tests.faults.conftest import earlier
 from tests.runners import program
+from tests.sentences import generated
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = ["encode.npy", "encode.parquet", "encode.jsonl", "apply.npy", "fit", "moments", "index", "export"]
@@ -142,7 +142,7 @@ def limited(code, tmp_path, most=4096):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        env={**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": str(tmp_path / "cache")},
+        env={**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": own_cache(tmp_path / "cache")},
         timeout=120,
     )
 
@@ -189,7 +189,7 @@ PROGRAM = (  # started in the background of a shell, SIGINT would be ignored
 
 
 def start(words, tmp_path, **options):
-    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": own_cache(tmp_path / "cache")}
     command = [sys.executable, "-c", PROGRAM, *map(str, words)]
     options = {"stdout": subprocess.PIPE, **options}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, **options)
@@ -212,12 +212,14 @@ def test_stdout_on_a_full_disk(tiny_model, corpus, tmp_path):
 
 
 def test_what_killed_processes_left_is_cleared_after_a_day(tmp_path):
-    old, new = tmp_path / ".a.tmp", tmp_path / ".b.tmp"
+    folder = tmp_path / "place"
+    folder.mkdir()
+    old, new = folder / ".a.tmp", folder / ".b.tmp"
     old.touch()
     new.touch()
     os.utime(old, (0, 0))
-    io.remove_stale(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [".b.tmp"]
+    io.remove_stale(folder)
+    assert [path.name for path in folder.iterdir()] == [".b.tmp"]
 
 
 def test_a_first_save_that_was_killed_does_not_block_the_next(tmp_path):

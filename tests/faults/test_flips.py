@@ -12,7 +12,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.codes import SpectrumCode, load_code
 from jaxwhiten.errors import JaxwhitenError
 from jaxwhiten.runners import Parts, Source, embed_files
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 TEXTS = generated(60)
 FLIPS = int(os.environ.get("JAXWHITEN_FUZZ_EXAMPLES", 12))

@@ -26,7 +26,7 @@ from jaxwhiten.engines.openvino import silenced
 from jaxwhiten.errors import OutputError
 from jaxwhiten.models import load_model, resolve_folder, save_model
 from jaxwhiten.text import copy_tokenizer
-from tests.commands.conftest import generated
+from tests.sentences import generated
 from tests.tiny import write_cross_encoder, write_model
 
 TEXTS = generated(24)

@@ -7,6 +7,7 @@ import pytest
 
 from jaxwhiten.commands import cli
 from jaxwhiten.search import load_index
+from tests.conftest import own_cache
 from tests.faults import kill, kill_embed, kill_saving, kill_training, kill_upgrade
 
 KILLS = int(os.environ.get("JAXWHITEN_FAULT_KILLS", "2"))
@@ -16,7 +17,7 @@ KILLS = int(os.environ.get("JAXWHITEN_FAULT_KILLS", "2"))
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("operation", kill.OPERATIONS)
 def test_killed_and_resumed(operation, tiny_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     left = kill.killed(operation, tmp_path, tiny_model, KILLS)
     print(f"{operation}: {left} temporary files left by the kills")
 

@@ -9,7 +9,7 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.errors import JaxwhitenError
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 pytestmark = pytest.mark.jax
 

@@ -21,8 +21,8 @@ from jaxwhiten.models.graph import Graph
 from jaxwhiten.runners import Parts, embed_files
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.whitening import WhiteningWarning, grouped
-from tests.commands.conftest import generated
-from tests.conftest import slow_but
+from tests.conftest import own_cache, slow_but
+from tests.sentences import generated
 from tests.tiny import SENTENCES, write_model, write_tokenizer
 
 WORD, BAD = "guitar", 13
@@ -90,7 +90,7 @@ def _resumed(store, encoder, texts):
 
 @pytest.mark.parametrize("which", slow_but(ENCODERS, "openvino", "openvino, code"))
 def test_an_encoder_names_the_first_text_whose_vector_is_not_finite(encoder, which, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     model, good = ENCODERS[which](encoder), [text for text in TEXTS if WORD not in text]
     assert len(model.encode(good)) == len(good)
     for door in DOORS if which == "float32" else ("encode", "encode_stream"):

@@ -22,7 +22,7 @@ from jaxwhiten.runners.parts import Parts, Plan
 from jaxwhiten.search import Upgraded, add_text, build_index, search_text, semantic_search
 from jaxwhiten.search.semantic import paraphrase_mining_embeddings
 from jaxwhiten.space import SpaceWarning
-from tests.commands.conftest import generated
+from tests.sentences import generated
 from tests.tiny import write_model
 
 TEXTS = generated(80, seed=5)

@@ -18,6 +18,7 @@ from jaxwhiten.search import Upgraded, add_text, search_text
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training import mine_negatives, tokenize_columns
 from jaxwhiten.views import view
+from tests.conftest import own_cache
 from tests.tiny import SENTENCES
 from train.pairs import pair_table
 
@@ -35,7 +36,7 @@ def add(db, ids, texts, vectors): print(texts, ids)
 
 @pytest.fixture(autouse=True)
 def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     monkeypatch.setattr(distillation, "ENOUGH", 3)
 
 

@@ -16,7 +16,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.commands import cli
 from jaxwhiten.encoding.store import EmbeddingStore
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 TEXTS = generated(400)
 NEW = generated(20, seed=1)

@@ -21,7 +21,7 @@ from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets.protocol import TASK_SPECS
 from jaxwhiten.runtime.distributed import share_of
 from jaxwhiten.training.log import read_metrics
-from tests.conftest import ONE_DEVICE, ROOT
+from tests.conftest import ONE_DEVICE, ROOT, own_cache
 from tests.programs import exchange
 from tests.programs.runs import WORDS, steps_of, write_table, write_text
 from tests.programs.test_eval_sts import data_dir  # noqa: F401 (a fixture)
@@ -44,7 +44,7 @@ def _nobody_stays():
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
+    return own_cache(tmp_path_factory.mktemp("cache"))
 
 
 def free_port():

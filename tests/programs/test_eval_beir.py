@@ -9,7 +9,8 @@ import pytest
 from eval import beir, mteb
 from eval.runs import Record, Run
 from jaxwhiten import Encoder, evaluate
-from tests.commands.conftest import generated
+from tests.conftest import own_cache
+from tests.sentences import generated
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def folders(tmp_path_factory):
 def test_every_folder_is_scored_as_by_the_command(folders, tiny_model, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(beir, "BYTES", (4,))
     monkeypatch.setattr(beir, "PCA", 8)
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     out = tmp_path / "beir.jsonl"
     monkeypatch.setattr(sys, "argv", ["beir", str(folders), "--model", f"tiny={tiny_model}", "-o", str(out)])
     beir.program("eval.beir", beir.__doc__, beir.searches)
@@ -76,7 +77,7 @@ def test_local_rows_of_mtebs_tasks_and_few_rows_of_each_class(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*(specifies no pooling|was fitted on)")
 def test_tasks_are_scored_raw_and_whitened(tiny_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     (tmp_path / "sts_zh").mkdir()
     texts = generated(40)
     pairs = [(texts[2 * i], texts[2 * i + 1], float(i % 6)) for i in range(20)]

@@ -11,8 +11,9 @@ from jaxwhiten import Encoder, load_sts
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.metrics import reciprocal_ranks
-from tests.commands.conftest import generated
+from tests.conftest import own_cache
 from tests.programs.test_eval_retrieval import generate
+from tests.sentences import generated
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def test_sts(coded, tmp_path):
 
 
 def test_retrieval(coded, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     config = quora.get_config()
     config.update({"model": str(coded), "dataset": str(generate(tmp_path / "pairs.tsv", 300)), "poolings": "auto"})
     config.update({"ks": "0", "backends": "jax", "exact_queries": 20, "single_queries": 3, "whitening": "none"})

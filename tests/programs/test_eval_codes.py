@@ -11,8 +11,8 @@ from jaxwhiten import Encoder, Whitening, metrics, normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index
-from tests.commands.conftest import generated
 from tests.programs.test_eval_retrieval import generate
+from tests.sentences import generated
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 import jaxwhiten
 from eval import demo
 from jaxwhiten.datasets import RetrievalData, from_pairs
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.encoding import PoolingWarning
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import discounted_gains, recalls, reciprocal_ranks
+from tests.conftest import own_cache
 from tests.programs.report.test_report_retrieval import row as make_row
 from tests.programs.report.test_report_retrieval import run  # noqa: F401 (a fixture)
 
@@ -45,7 +46,7 @@ def generate(path, rows, seed=0):
 
 @pytest.fixture
 def config(tiny_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     config = quora.get_config()
     config.update(
         {

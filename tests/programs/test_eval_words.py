@@ -16,6 +16,7 @@ from jaxwhiten import Encoder, evaluate, metrics
 from jaxwhiten.datasets import Pairs, STSTask, load_sts
 from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.errors import InputError
+from tests.conftest import own_cache
 from tests.programs.test_eval_retrieval import generate
 from tests.tiny import write_model
 
@@ -87,7 +88,7 @@ def test_words_are_counted_on_the_nli_rows_too(tmp_path, model):
 
 
 def test_baselines_are_rows_of_retrieval(tmp_path, model, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     path, config = generate(tmp_path / "pairs.tsv", 300), quora.get_config()
     changes = {"model": str(model), "dataset": str(path), "poolings": "mean", "ks": "0", "backends": "jax"}
     changes |= {"bootstrap": 200, "exact_queries": 20, "single_queries": 2, "baselines": BASELINES}

@@ -8,6 +8,7 @@ import pytest
 from configs import cross_defaults, cross_nli, cross_quora
 from jaxwhiten import CrossEncoder
 from jaxwhiten.errors import DataError, InputError
+from tests.conftest import own_cache
 from tests.programs.runs import write_table
 from tests.tiny import SENTENCES
 from train import cross
@@ -17,7 +18,7 @@ PAIRS = [(a, b) for a in SENTENCES[:3] for b in SENTENCES[5:8]]
 
 @pytest.fixture
 def config(shallow_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     config = cross_defaults.get_config()
     config.model, config.output = str(shallow_model), str(tmp_path / "run")
     config.data.file, config.data.columns = str(write_table(tmp_path / "rows.tsv")), ("one", "two")

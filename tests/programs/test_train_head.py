@@ -19,6 +19,7 @@ from jaxwhiten.models import load_model
 from jaxwhiten.training.fine_tune import trainable
 from jaxwhiten.training.rows import with_negatives
 from jaxwhiten.whitening import Whitening
+from tests.conftest import own_cache
 from tests.programs.runs import write_table
 from tests.tiny import SENTENCES, write_cross_encoder, write_model
 from train import common, sbert
@@ -37,7 +38,7 @@ def write_folder(folder, model, *, width=24):
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     config = sbert_defaults.get_config()
     config.update({"dev": "", "test": (), "progress": False, "steps": 4, "batch_size": 8, "buckets": 1})
     config.output, config.data.file = str(tmp_path / "run"), str(tmp_path / "rows.tsv")

@@ -10,6 +10,7 @@ from configs import mlm_adapt, mlm_defaults, mlm_small, nli_small, sbert_default
 from jaxwhiten import Encoder
 from jaxwhiten.errors import DataNotFoundError, InputError, MismatchError
 from jaxwhiten.models import resolve_folder
+from tests.conftest import own_cache
 from tests.programs.runs import finish, model_bytes, start, steps_of, when, write_text
 from tests.tiny import SENTENCES
 from train import mlm
@@ -41,10 +42,10 @@ def arguments(tmp_path):
 @pytest.mark.slow
 def test_killed_and_resumed_is_bit_equal(arguments, tmp_path):
     """Masks, order and dropout go on as if nothing had happened; vocabulary and tokens are made anew."""
-    whole = finish(start("mlm", {**arguments, "output": tmp_path / "whole"}, tmp_path / "cache"))
+    whole = finish(start("mlm", {**arguments, "output": tmp_path / "whole"}, own_cache(tmp_path / "cache")))
     assert "model written from step 150" in whole
 
-    process = start("mlm", arguments, tmp_path / "cache")
+    process = start("mlm", arguments, own_cache(tmp_path / "cache"))
     when(lambda: len(steps_of(tmp_path / "run")) >= 15, process)
     process.send_signal(signal.SIGTERM)
     assert "stopped at step" in finish(process)
@@ -57,7 +58,7 @@ def test_killed_and_resumed_is_bit_equal(arguments, tmp_path):
     process.communicate()
     assert len(steps_of(tmp_path / "run")) < 150
 
-    finish(start("mlm", arguments, tmp_path / "cache"))
+    finish(start("mlm", arguments, own_cache(tmp_path / "cache")))
     assert steps_of(tmp_path / "run") == steps_of(tmp_path / "whole")
     assert model_bytes(tmp_path / "run") == model_bytes(tmp_path / "whole")
 
@@ -67,7 +68,7 @@ def test_killed_and_resumed_is_bit_equal(arguments, tmp_path):
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     config = mlm_defaults.get_config()
     config.data, config.output = str(write_text(tmp_path / "text.txt")), str(tmp_path / "run")
     config.held_out, config.block_length, config.batch_size, config.steps = 0.1, 16, 8, 6
@@ -164,7 +165,7 @@ def test_words_are_learned_from_real_text(real_data, tmp_path, monkeypatch):
     """A minute of Wikipedia is enough to guess better than by the tokens' frequencies alone."""
     import gzip
 
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     files = sorted((real_data / "text" / "enwiki").glob("*.txt.gz"))
     if not files:
         pytest.skip("needs text/enwiki in the data folder")

@@ -30,6 +30,7 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.training.fine_tune import mined
 from jaxwhiten.training.objectives import OBJECTIVES, objective_loss
+from tests.conftest import own_cache
 from tests.programs.runs import finish, model_bytes, softmax_arguments, start, steps_of, when, write_table
 from tests.tiny import SENTENCES
 from train import sbert
@@ -56,7 +57,7 @@ TSDAE = {"objective": "tsdae", "data.columns": "('one',)", "data.label": "", "da
 )
 def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes, asked):
     """SIGTERM saves and exits 0, Ctrl-C 130, SIGKILL loses what came after the checkpoint: the losses are the same."""
-    cache = tmp_path / "cache"
+    cache = own_cache(tmp_path / "cache")
     arguments |= changes | {"teacher": arguments["model"]}
     whole = finish(start("sbert", {**arguments, "output": tmp_path / "whole"}, cache))
     assert "model written from step 200" in whole
@@ -87,7 +88,7 @@ def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes, asked):
 
 @pytest.fixture
 def config(shallow_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     config = sbert_defaults.get_config()
     config.model, config.output = str(shallow_model), str(tmp_path / "run")
     config.data.file, config.data.columns = str(write_table(tmp_path / "rows.tsv")), ("one", "two")
@@ -235,9 +236,10 @@ def test_nli_stsb_hands_the_model_on():
 @pytest.mark.slow
 def test_smoke_on_real_rows(real_data, minilm, tmp_path):
     settings = {"output": tmp_path / "run", "progress": False}
-    settings |= {"max_length": 32, "buckets": 1, "steps": 30, "evaluate_every": 30, "learning_rate": 5e-4}  # sooner
+    settings |= {"max_length": 32, "buckets": 1, "batch_size": 8, "steps": 24, "evaluate_every": 24}  # sooner
+    settings["learning_rate"] = 5e-4
     # As users compile: the steps of an encoder of this size take twice as long where nothing is optimized.
-    said = finish(start("sbert", settings, tmp_path / "cache", config="configs/smoke.py", flags=""))
+    said = finish(start("sbert", settings, own_cache(tmp_path / "cache"), config="configs/smoke.py", flags=""))
     found = list(steps_of(tmp_path / "run").values())
     assert np.mean(found[-10:]) < np.mean(found[:10]) - 0.01
     assert "SICK-R dev: " in said

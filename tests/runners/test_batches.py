@@ -12,8 +12,8 @@ from jaxwhiten.encoding import arrow
 from jaxwhiten.errors import DataError, InputError, NonFiniteError
 from jaxwhiten.runtime import hardware
 from jaxwhiten.whitening import grouped
-from tests.commands.conftest import generated
 from tests.runners.program import equal
+from tests.sentences import generated
 
 pa = pytest.importorskip("pyarrow")
 BAD = {3: None, 7: b"\xff\xfe", 11: "x" * 10_000_000}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Moments
-from tests.commands.conftest import generated
 from tests.runners.program import equal, run
+from tests.sentences import generated
 
 pytestmark = pytest.mark.slow
 TEXTS = generated(400)

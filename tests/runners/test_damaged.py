@@ -11,7 +11,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import FormatError
 from jaxwhiten.runners import Parts, Source, embed_files
-from tests.commands.conftest import generated
+from tests.sentences import generated
 
 pq = pytest.importorskip("pyarrow.parquet", reason="the extra data")
 pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")

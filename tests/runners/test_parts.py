@@ -14,7 +14,8 @@ from jaxwhiten.commands import cli
 from jaxwhiten.datasets import chunks
 from jaxwhiten.errors import DataError, FormatError, MismatchError, OutputError
 from jaxwhiten.runners import Parts, Source, embed_files, parts
-from tests.commands.conftest import generated
+from tests.conftest import own_cache
+from tests.sentences import generated
 
 pytest.importorskip("pyarrow", reason="the extra data")
 pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
@@ -250,7 +251,7 @@ def test_a_recorded_run_opens_no_text_and_few_bytes(encoder, tmp_path, monkeypat
 
 
 def test_the_commands(tiny_model, encoder, sources, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     model = ["--model", str(tiny_model), "--pooling", "mean", "--max-length", "32"]
     words = ["embed", str(tmp_path / "*.txt"), *model, "--part-rows", "16", "--float16"]
     words += ["-o", str(tmp_path / "parts"), "--moments", str(tmp_path / "m.safetensors")]

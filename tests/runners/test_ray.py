@@ -5,8 +5,8 @@ import pytest
 
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.runners import Parts
-from tests.commands.conftest import generated
 from tests.runners.program import equal, run
+from tests.sentences import generated
 
 pytestmark = pytest.mark.slow
 TEXTS = generated(400)

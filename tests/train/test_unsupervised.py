@@ -12,6 +12,7 @@ from flax import nnx
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import MaskedHead
 from jaxwhiten.training.objectives import make_plan
+from tests.conftest import own_cache
 from tests.tiny import SENTENCES, write_model
 from tests.training.setups import changed, setup_for
 from train.objectives import find_objective
@@ -25,7 +26,7 @@ TEXTS = [f"{a} {b}" for a in SENTENCES[:4] for b in SENTENCES[4:8]]
 def setup(tmp_path_factory):
     folder = write_model(tmp_path_factory.mktemp("unsupervised") / "model", num_layers=1, hidden_size=16)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAXWHITEN_CACHE_DIR", str(folder / "cache"))
+        patch.setenv("JAXWHITEN_CACHE_DIR", own_cache(folder / "cache"))
         return setup_for(folder, [TEXTS], LENGTH)
 
 

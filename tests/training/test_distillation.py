@@ -8,6 +8,7 @@ import pytest
 from jaxwhiten import Encoder, Whitening
 from jaxwhiten.errors import InputError
 from jaxwhiten.training.objectives import make_plan, student_map
+from tests.conftest import own_cache
 from tests.tiny import SENTENCES, write_model
 from tests.training.setups import changed, setup_for
 
@@ -23,7 +24,7 @@ def teacher(tmp_path_factory):
 @pytest.fixture
 def setup(tmp_path_factory, teacher, monkeypatch, tmp_path):
     """A student narrower than its teacher."""
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     sizes = {"num_layers": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16, "dropout": 0.0}
     folder = write_model(tmp_path / "student", attention_dropout=0.0, **sizes)
     return setup_for(folder, [TEXTS], teacher=str(teacher), teacher_pooling="mean")

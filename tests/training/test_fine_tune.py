@@ -12,7 +12,8 @@ from jaxwhiten.datasets import Examples
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.training import HeldOut, Objective, hold_out
 from jaxwhiten.training.held_out import Evaluations
-from tests.commands.conftest import generated
+from tests.conftest import own_cache
+from tests.sentences import generated
 
 TEXTS = generated(120)
 PAIRS = list(zip(TEXTS[:60], TEXTS[60:], strict=True))
@@ -21,7 +22,7 @@ FAST = {"batch_size": 8, "steps": 6, "learning_rate": 1e-3, "progress": False, "
 
 @pytest.fixture(autouse=True)
 def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.objectives import OBJECTIVES, make_plan, objective_loss
 from jaxwhiten.training.sentences import sentence_batches, sentence_loss, split_encoder, tokenize_columns
 from jaxwhiten.training.step import create_state, data_mesh, make_step, place_batch
+from tests.conftest import own_cache
 from tests.tiny import SENTENCES, write_model
 
 ONE_DEVICE = Mesh(np.array(jax.devices()[:1]), ("data",))
@@ -75,7 +76,7 @@ class Setup:
 
 @pytest.fixture(autouse=True)
 def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
 
 
 # --- parity ---------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import pytest
 from jaxwhiten.errors import InputError
 from jaxwhiten.text.tokenization import BulkTokenizer
 from jaxwhiten.training.sentences import tokenize_columns
+from tests.conftest import own_cache
 from tests.tiny import SENTENCES
 
 COLUMNS = [SENTENCES[:6], [SENTENCES[i] for i in (7, 0, 0, 9, 3, 1)]]
@@ -13,7 +14,7 @@ COLUMNS = [SENTENCES[:6], [SENTENCES[i] for i in (7, 0, 0, 9, 3, 1)]]
 
 @pytest.fixture(autouse=True)
 def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
 
 
 def test_rows_are_the_tokenizers_ids(tiny_model, tmp_path):

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Every benchmark once, on next to nothing, which shows only that everything runs. Results go to runs/smoke.
+#
+#   ci/smoke.sh [NAME ...]      by default all below
+#
+# $VENV has what `make bench` installs. Each has one thread, since threads that wait for others would take much of the
+# time, and a benchmark more than cores runs at a time, since servers, which come first, wait for a minute.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive JAXWHITEN_BENCHMARKS=runs/smoke
+NAMES=(serving_faults serving cold_start encode latency train_throughput processors memory upgrade_zipf search_real
+  search_scale growth whitening_fit whitening_transform search_batches search_threads)
+declare -A arguments=(
+  [cold_start]="--rounds 1"
+  [encode]="--model jaxwhiten-tiny --rounds 1 --tokens 400 --pairs 40 --texts short mixed --no-base"
+  [growth]="--documents 2000 --peers FAISS"
+  [latency]="--rounds 1 --queries 4 --documents 2000 --tokens 1024"
+  [memory]="--model jaxwhiten-tiny --rows 2000 --sentences 200 --first 200"
+  [processors]="--rounds 1 --queries 3"
+  [search_batches]="--documents 2000 --bytes 24 --rounds 1"
+  [search_real]="--documents 2000 --encoders jaxwhiten-tiny --slices 2"
+  [search_scale]="--documents 3000 --queries 3000 --sample 50 --exact-queries 64 --rounds 1 --slices 2"
+  [search_threads]="--documents 2000 --rounds 1"
+  [serving]="--seconds 0.5 --rounds 1 --clients 1,2 --model jaxwhiten-tiny"
+  [serving_faults]="--seconds 5 --model jaxwhiten-tiny"
+  [train_throughput]="--rows 16 --steps 2 --rounds 1"
+  [upgrade_zipf]="--documents 2000 --queries 20 --candidates 10 --timed 20"
+  [whitening_fit]="--rows 4000 --width 64 --rounds 1"
+  [whitening_transform]="--rows 4000 --width 64 --rounds 1"
+)
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
+smoke() { # NAME: prints what the benchmark wrote once it is done
+  local log=$logs/$1 start=$SECONDS options
+  read -ra options <<< "${arguments[$1]}"
+  "${VENV:-.venv}/bin/python" -m "benchmarks.$1" "${options[@]}" > "$log" 2>&1 || touch "$logs/failed.$1"
+  { echo "== $1, $((SECONDS - start)) s"; cat "$log"; }
+}
+
+[ $# -gt 0 ] || set -- "${NAMES[@]}"
+for name in "$@"; do
+  [ -n "${arguments[$name]:-}" ] || { echo "no benchmark $name; there are ${NAMES[*]}" >&2; exit 2; }
+  while [ "$(jobs -rp | wc -l)" -gt "$(nproc)" ]; do wait -n; done
+  smoke "$name" &
+done
+wait
+failed=("$logs"/failed.*)
+[ -e "${failed[0]}" ] || exit 0
+echo "failed: ${failed[*]#"$logs"/failed.}" >&2
+exit 1
