@@ -11,7 +11,7 @@ import numpy as np
 from eval import compared
 from eval.report import views
 from eval.report.plots import new_panels, scale_amounts
-from eval.report.table import Columns, Table, ends, figure, table
+from eval.report.table import Columns, Table, ends, figure, number, table
 from eval.runs import Record, Run
 from jaxwhiten.plots import COLOURS
 
@@ -105,7 +105,41 @@ def plot_codes(run: Run, path: Path) -> Path | None:
     return path
 
 
-TABLES = {"figures_table": figures_table, **compared.TABLES}
+_STORED = {
+    ("float32", 1536): ("float32", "FAISS float32"),
+    ("int8", 384): ("int8", None),
+    ("spectrum", 96): ("jaxwhiten", "jaxwhiten"),
+    ("spectrum", 48): ("jaxwhiten", "jaxwhiten"),
+    ("turbovec", 96): ("turbovec", "turbovec"),
+    ("pq", 96): ("PQ", "FAISS PQ, fast scan"),
+    ("rabitq", 48): ("RaBitQ", "rabitq"),
+}
+_DOCUMENTS = 100_000  # of a search that is timed
+
+
+def promise_table(*runs: Run) -> Table:
+    """Means over runs of tasks, beside the speed of one query by a run of `benchmarks.search_batches`."""
+    tasks = [run for run in runs if run.header.program == "eval.codes"]
+    (timed,) = (run for run in runs if run not in tasks)
+    speeds = {
+        (row.index, row.bytes): row.speed_to_float32.median
+        for row in timed.rows
+        if (row.documents, row.queries) == (_DOCUMENTS, 1)
+    }
+    cells = list[list[str]]()
+    for (code, size), (name, index) in _STORED.items():
+        rows = [row for run in tasks for row in run.rows if (row.code, row.bytes) == (code, size)]
+        same, lost = "1.00", "0.0"
+        if code != "float32":
+            same = number(float(np.mean([row.float32_recall_at_10 for row in rows])))
+            lost = number(float(np.mean([row.versus_raw.value for row in rows])), 1)
+        speed = number(1.0 if code == "float32" else speeds.get((index, size)), 0)
+        cells.append([name, f"{size:,}", same, lost, speed, f"{size:,} MB"])
+    heads = ["stored", "bytes", "of float32's ten", "MRR@10", "times as fast", "a million"]
+    return Table(heads, cells, 1)
+
+
+TABLES = {"figures_table": figures_table, "promise_table": promise_table, **compared.TABLES}
 PLOTS: views.Plots = {"quality_by_bytes.png": (plot_codes, "Quality of search against bytes per vector")}
 VIEWS = views.Views(
     {
