@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import json
 import math
 import re
 import subprocess
@@ -27,11 +26,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from configs import launch
+from eval import runs
 from eval.common import say
 from jaxwhiten import io
 from jaxwhiten.errors import FormatError, JaxwhitenError, unknown_name
 
-KEPT, MADE = Path("docs/runs"), Path("runs/replay")
+MADE = runs.MADE / "replay"
 POINTS = 0.2
 # Of the machine, its load, and the names of folders.
 _OF_MACHINE = re.compile(r"(seconds|_ms|_us|^ms|memory_gib|rss_gb|megabytes)$|per_second$|^(model|new|further)$")
@@ -39,16 +39,6 @@ _ENDS = ("low", "high")
 _TABLE = re.compile(r"<!-- table ([^>]+?) -->")
 _NAME = re.compile(r"`([\w*/{},-]+)`")
 _FRACTION = re.compile(r"_at_\d+$|^(distortion|bound|old_recall|embedded)$")
-
-
-class Recorded(NamedTuple):
-    """What a run recorded: the program, its settings, the seconds it took, its rows, and versions of packages."""
-
-    program: str
-    settings: dict[str, Any]
-    seconds: float | None
-    rows: list[dict[str, Any]]
-    versions: dict[str, str]
 
 
 class Difference(NamedTuple):
@@ -61,30 +51,11 @@ class Difference(NamedTuple):
     allowed: float = 0.0  # if it is more than for all figures
 
 
-def recorded(folder: Path) -> Recorded | None:
-    """What a run recorded, which is in a folder or in a file of this name; None if no program with settings made it."""
-    lines = folder / "run.jsonl"
-    lines = lines if lines.is_file() else folder.with_name(f"{folder.name}.jsonl")
-    if lines.is_file():
-        header, *rows = (json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines())
-    elif (folder / "run.json").is_file():
-        header, rows = (
-            json.loads((folder / name).read_text(encoding="utf-8")) for name in ("run.json", "results.json")
-        )
-    else:
-        return None
-    settings = header.get("arguments") or header.get("config")
-    if not settings or not header["program"].startswith("eval."):
-        return None
-    return Recorded(header["program"], settings, header.get("seconds"), rows, header.get("versions", {}))
-
-
-def claims() -> dict[str, Recorded]:
-    """The runs that can be replayed, by name; the shortest first."""
-    folders = {path.parent if path.name == "run.json" else path.with_suffix("") for path in KEPT.rglob("*.json*")}
-    runs = {folder.relative_to(KEPT).as_posix(): recorded(folder) for folder in sorted(folders)}
-    there = {name: run for name, run in runs.items() if run is not None}
-    return dict(sorted(there.items(), key=lambda item: item[1].seconds or 0.0))
+def claims() -> dict[str, runs.Run]:
+    """The runs that can be replayed, those of programs with a config, by name; the shortest first."""
+    kept = {name: runs.Run.load(runs.KEPT / f"{name}.jsonl") for name in runs.names()}
+    there = {name: run for name, run in kept.items() if "out" in (run.header.get("arguments") or {})}
+    return dict(sorted(there.items(), key=lambda item: item[1].header.get("seconds") or 0.0))
 
 
 def pages(names: list[str]) -> dict[str, list[str]]:
@@ -108,24 +79,21 @@ def _expanded(pattern: str) -> list[str]:
     return [name for part in parts for name in _expanded(part)]
 
 
-def replay(name: str, run: Recorded, words: list[str], out: Path) -> Recorded:
+def replay(name: str, run: runs.Run, words: list[str], out: Path) -> runs.Run:
     """Runs the program of a run again, with further words; the new run, whose results are in `out`."""
-    settings = run.settings | {"out": str(out)}
+    settings = dict(run.header.arguments) | {"out": str(out)}
     out.mkdir(parents=True, exist_ok=True)
     config = out / "config.py"
     io.write_text(config, f"from ml_collections import ConfigDict\n\nget_config = lambda: ConfigDict({settings!r})\n")
-    command = [sys.executable, "-m", run.program, "--config", str(config), *words]
+    command = [sys.executable, "-m", run.header.program, "--config", str(config), *words]
     say(f"{name}: " + " ".join(["python", *command[1:]]))
     done = subprocess.run(command, check=False)
     if done.returncode:
         raise JaxwhitenError(f"{name}: the program ended with exit code {done.returncode}.")
-    again = recorded(out)
-    if again is None:
-        raise FormatError(f"{out}: contains no results.")
-    return again
+    return runs.Run.load(out)
 
 
-def differences(before: Recorded, now: Recorded) -> Iterator[Difference]:
+def differences(before: runs.Run, now: runs.Run) -> Iterator[Difference]:
     """Every figure of a run, compared with the same of another."""
     if len(before.rows) != len(now.rows):
         raise FormatError(f"Expected {len(before.rows)} rows, got {len(now.rows)}.")
@@ -137,8 +105,8 @@ def _compared(before: Any, now: Any, place: str, key: str) -> Iterator[Differenc
     if _OF_MACHINE.search(key):
         return
     if isinstance(before, Mapping) and isinstance(now, Mapping):
-        ends = [before.get(end) for end in _ENDS]
-        width = ends[1] - ends[0] if None not in ends else 0.0
+        ends: list[Any] = [before.get(end) for end in _ENDS]
+        width = 0.0 if None in ends else float(ends[1]) - float(ends[0])
         for inner in {**before, **now}:
             for found in _compared(before.get(inner), now.get(inner), f"{place}.{inner}", inner):
                 yield found._replace(allowed=width / 10) if inner in _ENDS else found
@@ -155,12 +123,13 @@ def _compared(before: Any, now: Any, place: str, key: str) -> Iterator[Differenc
 
 def listed() -> str:
     """A line for each claim."""
-    runs = claims()
-    shown = pages(list(runs))
+    found = claims()
+    shown = pages(list(found))
     lines = [f"{'run':<36}{'seconds':>8}  {'program':<15} pages"]
-    for name, run in runs.items():
-        seconds = "" if run.seconds is None else f"{run.seconds:,.0f}"
-        lines.append(f"{name:<36}{seconds:>8}  {run.program:<15} {', '.join(shown[name])}")
+    for name, run in found.items():
+        seconds = run.header.get("seconds")
+        took = "" if seconds is None else f"{seconds:,.0f}"
+        lines.append(f"{name:<36}{took:>8}  {run.header.program:<15} {', '.join(shown[name])}")
     return "\n".join(lines)
 
 
@@ -173,10 +142,10 @@ def main() -> None:
     if args.list or args.run is None:
         print(listed())
         return
-    runs = claims()
-    if args.run not in runs:
-        raise unknown_name("run", args.run, runs)
-    before = runs[args.run]
+    there = claims()
+    if args.run not in there:
+        raise unknown_name("run", args.run, there)
+    before = there[args.run]
     now = replay(args.run, before, words, MADE / args.run)
     found = list(differences(before, now))
     off = [each for each in found if each.points > max(args.points, each.allowed)]
@@ -184,7 +153,7 @@ def main() -> None:
         far = f", {each.points:.2f} points" if math.isfinite(each.points) else ""
         print(f"{each.place}: recorded {each.before}, now {each.now}{far}")
     if off:
-        versions = [(name, old, now.versions.get(name)) for name, old in before.versions.items()]
+        versions = [(name, old, now.header.versions.get(name)) for name, old in before.header.versions.items()]
         changed = [f"{name} {old}, now {new}" for name, old, new in versions if old != new]
         because = f" Recorded with {'; '.join(changed)}." if changed else ""
         raise JaxwhitenError(

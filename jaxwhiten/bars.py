@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+import weakref
 from typing import Any
 
 from tqdm import tqdm
@@ -13,8 +15,15 @@ _LINE = "{desc}: {n_fmt} of {total_fmt}{unit}s, {rate_fmt}, {remaining} left"
 _LINES = {"mininterval": 30, "miniters": 1, "delay": 5, "bar_format": _LINE}
 
 
+def _show(bar: weakref.ref[Progress]) -> None:
+    if (found := bar()) is not None and not found.disable:
+        found.display()
+
+
 class Progress(tqdm):
     """A bar of tqdm; `show` is whether there is one, and None leaves a file the lines. `unit` is a word, or B."""
+
+    _first: threading.Timer | None = None
 
     def __init__(self, show: bool | None = None, *, unit: str = "row", **options: Any):
         self._lines = show is None and not sys.stderr.isatty()
@@ -23,14 +32,31 @@ class Progress(tqdm):
         if unit != "B":
             unit = f" {unit}"
         super().__init__(disable=show is False or progress.silent, unit=unit, **options)
+        if self._lines and not self.disable:  # before the first step, which compiles, has ended
+            self._first = threading.Timer(progress.SECONDS, _show, [weakref.ref(self)])
+            self._first.daemon = True
+            self._first.start()
+
+    @classmethod
+    def format_meter(cls, *args: Any, **options: Any) -> str:
+        """The line of tqdm, with a space between a number and its unit."""
+        return str(super().format_meter(*args, **options)).replace("s/ ", " s/")
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
         if self._lines:
-            print(self, file=self.fp, flush=True)
+            self._no_first()
+            print(str(self).partition(", ?")[0], file=self.fp, flush=True)
+            progress.printed()
         else:
             super().display(msg, pos)
 
     def close(self) -> None:
         if self._lines:
+            self._no_first()
             self.disable = True  # no last line, which would end with the one before
         super().close()
+
+    def _no_first(self) -> None:
+        if self._first is not None:
+            self._first.cancel()
+            self._first = None

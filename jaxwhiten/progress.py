@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 
 silent = False
-_SECONDS = 5.0  # of silence, before `watched` breaks it
+SECONDS = 5.0  # of silence, before `watched` breaks it
 _named: Callable[[str], str] = str  # a line with the names that parameters have for its reader
 _doing = ""  # the work at hand
 _since = 0.0  # when it began
@@ -56,9 +56,9 @@ def watched() -> Iterator[None]:
     ended = threading.Event()
 
     def watch() -> None:
-        while not ended.wait(max(0.1, _printed + _SECONDS - time.monotonic())):
+        while not ended.wait(max(0.1, _printed + SECONDS - time.monotonic())):
             now = time.monotonic()
-            if _doing and now - _printed >= _SECONDS:
+            if _doing and now - _printed >= SECONDS:
                 say(f"{_doing}: {now - _since:.0f} s")
 
     begin("")

@@ -33,7 +33,7 @@ from jaxwhiten.models import TransformerEncoder, checkpoint, folders
 from jaxwhiten.runtime.checks import Finding, Measured, Skipped, finding
 from jaxwhiten.shapes import Array, Float, Int
 from jaxwhiten.text import Texts, as_texts
-from jaxwhiten.text.classes import lower_cased
+from jaxwhiten.text.classes import auto_tokenizer, lower_cased
 from jaxwhiten.text.settings import TransformerSettings
 from jaxwhiten.views.core import tokenizer_for
 
@@ -90,11 +90,9 @@ class Subject:
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
-        from transformers import AutoTokenizer
-
         folder = self.encoder.tokenizer.folder
         given = TransformerSettings.read(folder).tokenizer
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, **given)
+        tokenizer = auto_tokenizer(folder, **given)
         if self.encoder.head.form.lower_case:
             tokenizer._tokenizer = lower_cased(tokenizer.backend_tokenizer)
         return tokenizer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ _BY_MODEL = dict.fromkeys(("bert", "distilbert", "electra", "nomic_bert"), "Bert
 _BY_MODEL |= {"mpnet": "MPNetTokenizer", "roberta": "RobertaTokenizer", "qwen3": "Qwen2Tokenizer"}
 _BY_MODEL |= dict.fromkeys(("xlm-roberta", "gte", "jina_embeddings_v3"), "XLMRobertaTokenizer")
 _BY_MODEL |= {"albert": "AlbertTokenizer"}
+_NO_ADVICE = "TRANSFORMERS_NO_ADVISORY_WARNINGS"
 _AS_IN_FILE = ("modernbert", "ministral3")  # models for which transformers takes no class but the generic one
 
 
@@ -141,12 +143,23 @@ def _replaced(tokenizer: Any, rules: Rules) -> Any:
 
 def _of_transformers(folder: Path, settings: Mapping[str, Any], name: str) -> Any:
     """The tokenizer that transformers itself makes, which takes a second to import."""
-    from transformers import AutoTokenizer
-
     given = {key: settings[key] for key in CHANGING if key in settings}
     message = (
         f"{folder / TOKENIZER_SETTINGS}: tokenizer_class is {name!r}, with which transformers cannot apply"
         f" {given or 'its defaults'} ({REASON})."
     )
     with turning(ModelError, message):
-        return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, **given).backend_tokenizer
+        return auto_tokenizer(folder, **given).backend_tokenizer
+
+
+def auto_tokenizer(folder: Path, **settings: Any) -> Any:
+    """transformers' own tokenizer of a folder, without its advice to install PyTorch, which has no part in this."""
+    before = os.environ.get(_NO_ADVICE)
+    os.environ[_NO_ADVICE] = "1"
+    try:
+        from transformers import AutoTokenizer
+    finally:
+        del os.environ[_NO_ADVICE]
+        if before is not None:
+            os.environ[_NO_ADVICE] = before
+    return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, **settings)

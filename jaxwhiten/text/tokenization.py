@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, check_name
-from jaxwhiten.text.classes import lower_cased, tokenizer_settings, with_settings
+from jaxwhiten.text.classes import auto_tokenizer, lower_cased, tokenizer_settings, with_settings
 from jaxwhiten.text.growth import check_growth
 from jaxwhiten.text.settings import TOKENIZER_SETTINGS, read_object
 from jaxwhiten.text.words import TokenIds, WordTable
@@ -339,9 +339,7 @@ def _load(folder: Path, settings: Mapping[str, Any] | None) -> Any:
         if file.is_file():
             text = file.read_text(encoding="utf-8")
         elif any((folder / name).is_file() for name in OLDER_TOKENIZER_FILES):
-            from transformers import AutoTokenizer
-
-            text = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False).backend_tokenizer.to_str()
+            text = auto_tokenizer(folder).backend_tokenizer.to_str()
         else:
             raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
         check_growth(file, text)

@@ -21,7 +21,7 @@ from jaxwhiten.codes import Code, check_whitened
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import AUTO, Head, Normalize, Quantise, Step, Truncate, Whiten, canonical
 from jaxwhiten.space import Origin, VectorSpace, check_space, with_space
-from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks
+from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks, uncounted
 from jaxwhiten.views.core import Core
 from jaxwhiten.views.stream import BLOCK, Keep, Output, Run, output_of, progress
 from jaxwhiten.views.weights import ViewOrigin, unnamed
@@ -109,7 +109,8 @@ class View:
 
     def warm_up(self, longest: int = 64) -> View:
         """Compiles the programs for one text of up to `longest` tokens; returns itself."""
-        self._run.warm_up(longest)
+        with uncounted():
+            self._run.warm_up(longest)
         return self
 
     # What the vectors are.

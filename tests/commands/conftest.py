@@ -4,6 +4,7 @@ from collections import namedtuple
 
 import pytest
 
+from jaxwhiten import progress
 from jaxwhiten.commands import cli
 from jaxwhiten.text.tokenization import COUNTS
 from tests.conftest import own_cache
@@ -15,6 +16,7 @@ Done = namedtuple("Done", "code out err")
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
+    monkeypatch.setattr(progress, "SECONDS", 1e6)  # a slow machine adds no lines
 
 
 @pytest.fixture

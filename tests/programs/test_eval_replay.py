@@ -8,24 +8,21 @@ import sys
 import pytest
 
 from eval import replay
+from eval.runs import Record, Run
 from tests.conftest import ROOT
 
-RUN = replay.Recorded(
-    "eval.codes",
-    {"seed": 0},
-    2.0,
-    [
-        {
-            "model": "runs/a",
-            "code": "int8",
-            "mrr_at_10": 0.5,
-            "versus_raw": {"value": -0.4, "low": -3.0, "high": 4.0},
-            "build_us": 3.0,
-            "k": 8,
-        }
-    ],
-    {"jax": "1"},
-)
+ROW = {
+    "model": "runs/a",
+    "code": "int8",
+    "mrr_at_10": 0.5,
+    "versus_raw": {"value": -0.4, "low": -3.0, "high": 4.0},
+    "build_us": 3.0,
+    "k": 8,
+}
+
+
+def of(row):
+    return Run(Record(), [Record(row)])
 
 
 @pytest.mark.parametrize(
@@ -42,7 +39,7 @@ RUN = replay.Recorded(
     ],
 )
 def test_what_differs_and_by_how_much(change, points):
-    found = replay.differences(RUN, RUN._replace(rows=[{**RUN.rows[0], **change}]))
+    found = list(replay.differences(of(ROW), of(ROW | change)))
     assert max(each.points for each in found if each.points > each.allowed or not points) == pytest.approx(points)
 
 
