@@ -132,9 +132,9 @@ def times(ratio: Mapping[str, float]) -> str:
     return f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
 
 
-def beside(row: runs.Record, key: str = "speed_of_ours") -> str:
+def beside(row: runs.Record) -> str:
     """How many times as fast as the contestant of a row ours is; nothing for ours."""
-    return "" if row.contestant == OURS else times(row[key])
+    return "" if row.contestant == OURS else times(row.speed_of_ours)
 
 
 def about(run: runs.Run) -> str:
@@ -155,8 +155,8 @@ def headline_table(*of: runs.Run) -> report.Table:
     rows = []
     for run in of:
         part, peers = runs.module(run).HEADLINE
-        for what, beside, ratio in speed_table(run).rows:
-            peer = beside.partition(", off")[0]
+        for what, compared, ratio in speed_table(run).rows:
+            peer = compared.partition(", off")[0]
             if part in what and peer in peers:
                 dtype = what.partition(", dtype ")[2]
                 job = what.partition(", ")[0] + f", dtype {dtype}" * bool(dtype)

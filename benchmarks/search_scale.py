@@ -179,8 +179,7 @@ def _gpu() -> bool | str:
     return bool(hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus()) or f"not run: {GPU_COMMAND}"
 
 
-TABLES = harness.SPEED
-HEADLINE = "", ()
+TABLES = {"speed_table": harness.speed_table}
 
 
 def ratios(run: Run) -> Iterator[harness.Ratio]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from benchmarks.harness import SPEED, Ratio, in_words, interleave, median, ratio, save
+from benchmarks.harness import Ratio, in_words, interleave, median, ratio, save, speed_table
 from benchmarks.whitening_fit import bert_like
 from eval.runs import Run
 from jaxwhiten import Whitening
@@ -61,8 +61,7 @@ def contestants(x: np.ndarray, k: int) -> dict[str, Callable[[], object]]:
     return runs
 
 
-TABLES = SPEED
-HEADLINE = "", ()
+TABLES = {"speed_table": speed_table}
 
 
 def ratios(run: Run) -> Iterator[Ratio]:
