@@ -42,7 +42,7 @@ from jaxwhiten.runtime import hardware
 FORMAT = 3
 ROOT = Path(jaxwhiten.__file__).parents[1]
 MADE, KEPT = Path("runs"), Path("docs/runs")
-FILE, FIGURES = "run.jsonl", "figures.safetensors"
+FILE, FIGURES, OLD = "run.jsonl", "figures.safetensors", "run.json"
 SOURCES = ("jaxwhiten", "train", "eval", "configs", "benchmarks")
 _DATA = "JAXWHITEN_DATA_DIR"
 _SENTENCES: dict[str, Any] = {"examples": (), "similarity": None}  # what a kept header has instead of sentences
@@ -132,7 +132,7 @@ class Run:
         if path.suffix != ".jsonl":
             path = path / FILE
         remedy = "Run the program again."
-        if not path.is_file() and (folder / "run.json").is_file():
+        if not path.is_file() and (folder / OLD).is_file():
             raise FormatError(f"{folder}: results of an older format, run.json and results.json. {remedy}")
         header, *rows = _records(records.read_lines(path, dict, remedy)) or [Record()]
         if header.get("format") != FORMAT:
@@ -262,6 +262,9 @@ def find(name: str) -> Run | None:
     """The run of a name in runs/, which is then kept if it is complete, or the kept one; None if there is neither.
 
     A `*` stands for seeds: the rows are means over the runs of that name.
+
+    Raises:
+      FormatError: There is only one of an older format.
     """
     if "*" in name:
         same = sorted({*names(MADE, name), *names(KEPT, name)})
@@ -271,7 +274,9 @@ def find(name: str) -> Run | None:
     if made is not None:
         run = Run.load(made)
         return keep(run, path) if run.header.complete else run
-    return Run.load(path) if path.is_file() else None
+    if path.is_file():
+        return Run.load(path)
+    return Run.load(MADE / name) if (MADE / name / OLD).is_file() else None  # which says that the format is older
 
 
 def names(folder: Path = KEPT, pattern: str = "**/*") -> list[str]:

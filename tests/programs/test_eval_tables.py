@@ -1,6 +1,7 @@
 """Tables of finished runs in Markdown files."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from eval import sts as program
 from eval.aggregates import scores_of
 from eval.report import sts as views
 from eval.runs import Record, Run
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import FormatError, InputError
 from tests.tiny import write_model
 
 
@@ -53,6 +54,11 @@ def test_a_run_that_is_not_there_leaves_its_table(page):
     page.write_text("<!-- table nothing sts_table -->\nold\n<!-- end -->\n")
     assert tables.fill(page) == ["nothing"]
     assert "old" in page.read_text()
+    Path("runs/nothing").mkdir()
+    Path("runs/nothing/run.json").write_text("{}")
+    with pytest.raises(FormatError, match="runs/nothing: results of an older format"):
+        tables.fill(page)
+    shutil.rmtree("runs/nothing")
 
 
 def test_what_is_kept_makes_the_same_tables_and_holds_no_sentences(page):
