@@ -299,8 +299,9 @@ def main() -> None:
         other.save(folder)
         watch.until(0.5 * args.seconds)
         size_of_other = load_index(folder).size
-        clients.added.clear()
         third.save(folder)
+        watch.until(0.55 * args.seconds)
+        clients.added.clear()  # what was added before, and answered late, went with the index that was replaced
         watch.until(0.6 * args.seconds)
         clients.killed = time.perf_counter(), float("inf")
         server.signal(signal.SIGKILL)
