@@ -13,7 +13,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import faiss
 import ml_dtypes
@@ -34,16 +36,29 @@ def methods(documents: np.ndarray) -> Iterator[tuple[str, float, Compress]]:
     width = documents.shape[1]
     for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
         dtype = np.dtype(getattr(ml_dtypes, name))
-        yield name, width * dtype.itemsize, lambda x, dtype=dtype: x.astype(dtype).astype(np.float32)
+        yield name, width * dtype.itemsize, partial(_cast, dtype=dtype)
     for bits in BITS:
         yield f"equal distance, {bits} bits", width * bits / 8, equal_distance(documents, bits)
         yield f"percentile, {bits} bits", width * bits / 8, percentile(documents, bits)
     for name, threshold in (("zero", 0.0), ("median", np.median(documents, axis=0))):
-        yield f"binary, {name}", width / 8, lambda x, least=threshold: (x > least).astype(np.float32)
+        yield f"binary, {name}", width / 8, partial(_above, least=threshold)
     for bits in HASHES:
         hashes = faiss.IndexLSH(width, bits)
         hashes.train(documents)
-        yield f"LSH, {bits} bits", bits / 8, lambda x, hashes=hashes: hashes.sa_decode(hashes.sa_encode(x))
+        yield f"LSH, {bits} bits", bits / 8, partial(_hashed, hashes=hashes)
+
+
+def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return x.astype(dtype).astype(np.float32)
+
+
+def _above(x: np.ndarray, least: Any) -> np.ndarray:
+    return (x > least).astype(np.float32)
+
+
+def _hashed(x: np.ndarray, hashes: Any) -> np.ndarray:
+    decoded: np.ndarray = hashes.sa_decode(hashes.sa_encode(x))
+    return decoded
 
 
 def equal_distance(documents: np.ndarray, bits: int) -> Compress:
