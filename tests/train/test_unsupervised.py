@@ -26,7 +26,7 @@ TEXTS = [f"{a} {b}" for a in SENTENCES[:4] for b in SENTENCES[4:8]]
 def setup(tmp_path_factory):
     folder = write_model(tmp_path_factory.mktemp("unsupervised") / "model", num_layers=1, hidden_size=16)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAXWHITEN_CACHE_DIR", own_cache(folder / "cache"))
+        patch.setenv("JAXWHITEN_CACHE_DIR", own_cache(folder.parent / "cache"))
         return setup_for(folder, [TEXTS], LENGTH)
 
 
