@@ -71,6 +71,7 @@ _FLAGS = frozenset(
     ("avx2", "avx_vnni", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8", "asimd", "sve")
 )
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS")
+_OUTPUTS = ("-o", "--output")
 _LOAD = os.getloadavg()[0] if hasattr(os, "getloadavg") else None  # of the machine, before a program adds its own
 
 
@@ -185,8 +186,9 @@ def command(program: str, arguments: Mapping[str, Any]) -> str:
 
 
 def checksums(words: Iterable[str]) -> dict[str, str]:
-    """The SHA-256 of each file that words of a command name, by the file's name; Python's files are none."""
-    named = (Path(word.rpartition("=")[2]) for word in words)
+    """The SHA-256 of each file that words of a command name to read, by the file's name; Python's files are none."""
+    read = (word for before, word in itertools.pairwise(["", *words]) if before not in _OUTPUTS)
+    named = (Path(word.rpartition("=")[2]) for word in read)
     return {path.name: io.sha256_file(path) for path in named if path.suffix not in ("", ".py") and path.is_file()}
 
 

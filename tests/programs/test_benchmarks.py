@@ -146,6 +146,7 @@ def test_a_command_can_be_typed_on_another_machine(monkeypatch, tmp_path):
     shown = "--rounds 2 --file=$JAXWHITEN_DATA_DIR/pairs.tsv 'a b' y.npy"
     assert runs.command("benchmarks.encode", {}) == f"python -m benchmarks.encode {shown}"
     assert list(runs.checksums(runs.sys.orig_argv)) == ["pairs.tsv"]
+    assert list(runs.checksums(["-o", f"{tmp_path}/pairs.tsv"])) == []
     assert runs.command("eval.sts", {"ks": "0,8", "out": ""}) == "python -m eval.sts --config.ks=0,8"
     assert runs.header("benchmarks.encode", {}, command="in parts", complete=True).command == "in parts"
 
