@@ -7,7 +7,7 @@ code.to_faiss()                                 # an empty FAISS index that code
 """
 
 from jaxwhiten.coded import CodedArray
-from jaxwhiten.codes.code import CODES, Code, Quantiser, check_pooled, check_whitened, load_code, load_fitted, make_code
+from jaxwhiten.codes.code import CODES, Code, Quantiser, check_whitened, load_code, load_fitted, make_code
 from jaxwhiten.codes.drift import VERDICTS, Drift, drift
 from jaxwhiten.codes.plain import Binary, Int8, UBinary, UInt8
 from jaxwhiten.codes.spectrum import SpectrumCode, load_first_version

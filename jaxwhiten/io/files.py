@@ -324,7 +324,7 @@ def _is_full_disk(error: Exception) -> bool:
 def reserve(file: typing.BinaryIO, size: int) -> None:
     """Makes room for a file that will be memory-mapped: writing to a map on a full disk would end the process.
 
-    >>> with tempfile.TemporaryFile() as file:
+    >>> with open("vectors.f4", "w+b") as file:
     ...     reserve(file, 100)
     """
     if hasattr(os, "posix_fallocate"):

@@ -15,7 +15,8 @@ import numpy as np
 
 from jaxwhiten.arrays import as_matrix, blocks, work_dtype
 from jaxwhiten.coded import CodedArray, as_floats
-from jaxwhiten.codes import Code, Quantiser, SpectrumCode, check_pooled, check_whitened, make_code
+from jaxwhiten.codes import Code, Quantiser, SpectrumCode, check_whitened, make_code
+from jaxwhiten.codes.code import check_pooled
 from jaxwhiten.codes.fit import fit, is_whitened_first
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.io import load_tensors, save_tensors
