@@ -15,7 +15,6 @@ from jaxwhiten.codes.spectrum import SpectrumCode, load_first_version
 __all__ = ["CODES", "Binary", "Code", "CodedArray", "Drift", "Int8", "Quantiser", "SpectrumCode", "UBinary", "UInt8"]
 __all__ += [
     "VERDICTS",
-    "check_pooled",
     "check_whitened",
     "drift",
     "load_code",
