@@ -16,7 +16,6 @@ width, because resamples are drawn, and a size in bytes by 1%.
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import math
 import re
 import subprocess
@@ -28,6 +27,7 @@ from typing import Any, NamedTuple
 from configs import launch
 from eval import runs
 from eval.common import say
+from eval.stale import cited
 from jaxwhiten import io
 from jaxwhiten.errors import FormatError, JaxwhitenError, unknown_name
 
@@ -36,8 +36,6 @@ POINTS = 0.2
 # Of the machine, its load, and the names of folders.
 _OF_MACHINE = re.compile(r"(seconds|_ms|_us|^ms|memory_gib|rss_gb|megabytes)$|per_second$|^(model|new|further)$")
 _ENDS = ("low", "high")
-_TABLE = re.compile(r"<!-- table ([^>]+?) -->")
-_NAME = re.compile(r"`([\w*/{},-]+)`")
 _FRACTION = re.compile(r"_at_\d+$|^(distortion|bound|old_recall|embedded)$")
 
 
@@ -56,27 +54,6 @@ def claims() -> dict[str, runs.Run]:
     kept = {name: runs.Run.load(runs.KEPT / f"{name}.jsonl") for name in runs.names()}
     there = {name: run for name, run in kept.items() if "out" in (run.header.get("arguments") or {})}
     return dict(sorted(there.items(), key=lambda item: item[1].header.get("seconds") or 0.0))
-
-
-def pages(names: list[str]) -> dict[str, list[str]]:
-    """The pages that show a table of a run, and those of docs/evidence that name it, by the run's name."""
-    found: dict[str, list[str]] = {name: [] for name in names}
-    for page in [Path("README.md"), *sorted(Path("docs").rglob("*.md"))]:
-        text = page.read_text(encoding="utf-8")
-        words = [place.split()[0] for places in _TABLE.findall(text) for place in places.split(" + ")]
-        words += _NAME.findall(text) if page.parent.name == "evidence" else []
-        shown = {name for word in words for one in _expanded(word) for name in fnmatch.filter(names, one)}
-        for name in shown:
-            found[name].append(str(page))
-    return found
-
-
-def _expanded(pattern: str) -> list[str]:
-    """The names that a name with `{A,B}` stands for."""
-    if not (braces := re.search(r"{([^{}]*)}", pattern)):
-        return [pattern]
-    parts = (pattern[: braces.start()] + word + pattern[braces.end() :] for word in braces[1].split(","))
-    return [name for part in parts for name in _expanded(part)]
 
 
 def replay(name: str, run: runs.Run, words: list[str], out: Path) -> runs.Run:
@@ -124,7 +101,7 @@ def _compared(before: Any, now: Any, place: str, key: str) -> Iterator[Differenc
 def listed() -> str:
     """A line for each claim."""
     found = claims()
-    shown = pages(list(found))
+    shown = cited()
     lines = [f"{'run':<36}{'seconds':>8}  {'program':<15} pages"]
     for name, run in found.items():
         seconds = run.header.get("seconds")
