@@ -58,7 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--option NAME=NUMBER", "option of the backend, such as nprobe=10", action="append", default=[])
     add(parser, "--id COLUMN", "ID column of a table; default: numbers from 0", dest="ids")
     whose = "encoded like the others; --model only specifies a new location of the model"
-    add(parser, "--keep COLUMNS", "columns of a table to keep as metadata of the hits, such as title,date", type=_names)
+    keep = "columns of a table to keep as metadata of the hits, such as title,date"
+    add(parser, "--keep COLUMNS", keep, dest="metadata", type=_names)
     add(parser, "--add", f"add the texts to the existing index, {whose}")
     add(parser, "--update", "replace the documents with the IDs of --id in the existing index")
     add(parser, "--remove", "remove the documents with these IDs from the existing index")
@@ -86,7 +87,7 @@ def run(args: argparse.Namespace) -> Report:
         (args.input,) = args.input
     elif not args.input:
         raise InputError("--remove needs the IDs of the documents to remove.")
-    if args.keep and (args.remove or args.remove_file or is_parts(args.input)):
+    if args.metadata and (args.remove or args.remove_file or is_parts(args.input)):
         raise InputError("--keep is for texts of a table: omit it.")
     if changes:
         return _change(args, f"`{changes[0]}`")
@@ -159,7 +160,7 @@ def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     from jaxwhiten.search import build_index
     from jaxwhiten.space import VectorSpace
 
-    named = (*_OF_TEXTS, "ids", "keep", *(["model"] if args.model != DEFAULT_MODEL else []))
+    named = (*_OF_TEXTS, "ids", "metadata", *(["model"] if args.model != DEFAULT_MODEL else []))
     if given := [f"`{name}`" for name in named if getattr(args, name)]:
         raise InputError(f"{args.input}: codes are stored unchanged: omit {', '.join(given)}.")
     vectors: Any = open_vectors(args.input)
@@ -238,7 +239,7 @@ def _rewrite(args: argparse.Namespace, change: str) -> Report:
     """Runs --compact or --merge."""
     from jaxwhiten.search import load_index, locked
 
-    if given := [f"`{name}`" for name in (*_FIXED, "ids", "keep", "shard") if getattr(args, name)]:
+    if given := [f"`{name}`" for name in (*_FIXED, "ids", "metadata", "shard") if getattr(args, name)]:
         raise InputError(f"`{change}` changes no setting of an index: omit {', '.join(given)}.")
     if change == "merge":
         if not args.input:
@@ -291,12 +292,12 @@ def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], list[
     """Ids, texts and metadata, without blank texts, and a remark on the number of blank ones."""
     from jaxwhiten.search.text import without_blank
 
-    rows = list(records(args.input, args.format, args.column, args.ids, args.keep or ()))
+    rows = list(records(args.input, args.format, args.column, args.ids, args.metadata or ()))
     rows = rows[_part(args, len(rows))]
     texts, ids, metadata, blank = without_blank(
         [row.text for row in rows],
         [row.id for row in rows] if args.ids else None,
-        [row.metadata for row in rows] if args.keep else None,
+        [row.metadata for row in rows] if args.metadata else None,
     )
     nonempty(iter(texts), args.input)
     advice = "`encode` keeps them: to align the two, remove them from the file"
