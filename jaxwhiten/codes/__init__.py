@@ -13,12 +13,4 @@ from jaxwhiten.codes.plain import Binary, Int8, UBinary, UInt8
 from jaxwhiten.codes.spectrum import SpectrumCode, load_first_version
 
 __all__ = ["CODES", "Binary", "Code", "CodedArray", "Drift", "Int8", "Quantiser", "SpectrumCode", "UBinary", "UInt8"]
-__all__ += [
-    "VERDICTS",
-    "check_whitened",
-    "drift",
-    "load_code",
-    "load_first_version",
-    "load_fitted",
-    "make_code",
-]
+__all__ += ["VERDICTS", "check_whitened", "drift", "load_code", "load_first_version", "load_fitted", "make_code"]

@@ -16,6 +16,7 @@ from jaxwhiten.codes import CODES, Code
 from jaxwhiten.errors import InputError, check_integer, check_name
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import BACKENDS, CODED, Backend, backend_with
+from jaxwhiten.search.codes import is_first_version
 from jaxwhiten.search.header import About
 from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Index, rows_of, texts_of
@@ -152,7 +153,7 @@ def _build_like(
 ) -> Index:
     """`build_index` with what another index stores its documents by."""
     start = time.perf_counter()
-    if like.codes is not None and "coordinates" not in like.codes:
+    if is_first_version(like):
         raise InputError("`like` contains codes of version 0.1: build a new index of its documents first.")
     like.check_documents(vectors, encoding)
     like.check_kept(documents=documents, metadata=metadata)

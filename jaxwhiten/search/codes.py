@@ -18,7 +18,7 @@ from jaxwhiten.codes import Quantiser
 from jaxwhiten.io import take
 from jaxwhiten.runtime import hardware
 from jaxwhiten.search.backend import Store
-from jaxwhiten.search.header import CODES, Files, Header
+from jaxwhiten.search.header import CODES, About, Files, Header
 from jaxwhiten.search.prepare import Coding, Rows, cosines, prepared, read_map, stretched, write_map
 from jaxwhiten.shapes import Float32, Int64, UInt8
 from jaxwhiten.whitening.affine import Affine
@@ -85,9 +85,9 @@ def first(
     return scores[each, best], rows[each, best]
 
 
-def is_first_version(header: Header) -> bool:
+def is_first_version(index: About) -> bool:
     """Whether the codes of an index are those of version 0.1, whose scores are not cosines."""
-    return header.codes is not None and "coordinates" not in header.codes
+    return index.codes is not None and "coordinates" not in index.codes
 
 
 @runtime_checkable

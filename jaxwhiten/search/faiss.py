@@ -139,15 +139,16 @@ class Faiss(Backend):
         cls, faiss: Any, files: Files, number: int, options: Any, header: Header, store: Faiss
     ) -> Iterator[list[np.ndarray]]:
         """What is kept of the documents in a later part, block by block: a segment, or another index."""
-        if OF_FAISS in files.parts[number][0]:
+        part = files.parts[number][0]
+        other = None
+        if OF_FAISS in part:
             other = cls._of_file(faiss, files, number, options, header)
             if unlike := store._unlike(other):
-                folder = files.parts[number][0][OF_FAISS].parent
+                folder = part[OF_FAISS].parent
                 raise MismatchError(f"{files.folder} and {folder} cannot be searched as one: the second has {unlike}.")
-            arrays = other._kept_rows(0)
-        else:
-            arrays = {name: files.in_part(name, number) for name in store._kept_rows(store._inner.ntotal)}
-        for name, array in store._kept_rows(store._inner.ntotal).items():
+        kept = store._kept_rows(store._inner.ntotal)  # no rows: names, types and shapes
+        arrays = {name: files.in_part(name, number) for name in kept} if other is None else other._kept_rows(0)
+        for name, array in kept.items():
             take(arrays, str(array.dtype), finite=False, **{name: (len(arrays[VECTORS]), *array.shape[1:])})
         for block in blocks(len(arrays[VECTORS]), BLOCK_ROWS):
             yield [np.ascontiguousarray(array[block]) for array in arrays.values()]
