@@ -168,7 +168,23 @@ def _forget_compiled_programs(_room):
 _WITHOUT_OPENVINO = importlib.util.find_spec("openvino") is None
 
 
+class _FailuresAtOnce:
+    """A line for each failure when it happens: a run that is stopped has no summary."""
+
+    def __init__(self, config):
+        self._config = config
+
+    def pytest_runtest_logreport(self, report):
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            terminal.write_line(
+                f" {report.nodeid}, {report.when}: {getattr(crash, 'message', '').partition(chr(10))[0]}", red=True
+            )
+
+
 def pytest_configure(config):
+    config.pluginmanager.register(_FailuresAtOnce(config))
     if _WITHOUT_OPENVINO:  # then every encoder warns that its engine is another
         config.addinivalue_line("filterwarnings", "ignore:The engine is jax, not openvino")
 
