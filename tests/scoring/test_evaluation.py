@@ -38,7 +38,7 @@ def test_equal_to_the_plain_computation_in_every_form(encoder, pairs):
     assert result.spearman == pytest.approx(100 * stats.spearmanr(found, gold).statistic, abs=1e-3)
     assert result.pearson == pytest.approx(100 * stats.pearsonr(found, gold).statistic, abs=1e-3)
     drawn = spearman_resamples(found[None], gold)[0]
-    assert result.interval == percentile_interval(drawn, 40)
+    assert result.interval == pytest.approx(percentile_interval(drawn, 40), abs=1e-3)  # matrix products round
     assert result.interval.low < result.spearman < result.interval.high
     assert (result.pairs, result.similarity, result.encoding) == (40, "cosine", encoder.space().record())
     rows = list(zip(pairs.sentence1, pairs.sentence2, gold.tolist(), strict=True))
