@@ -84,6 +84,8 @@ def jaxtyped(function=None, *, typechecker):
         return functools.partial(jaxtyped, typechecker=typechecker)
     plain = isinstance(function, types.FunctionType) and not inspect.isgeneratorfunction(function)
     if plain and _is_without_shapes(function):
+        if "<locals>" in function.__qualname__:  # beartype would keep what it closes over, an encoder say, for ever
+            return function
         return beartype.beartype(conf=_AS_JAXTYPING)(function)
     return _jaxtyped(function, typechecker=typechecker)
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 import fractions
+import gc
+import weakref
 
 import jax
 import numpy as np
@@ -224,3 +226,13 @@ def test_weights_of_two_dtypes(engine, shallow_model, pooled):
     for dtype in (np.float32, np.float16):
         expected = np.tanh(pooled["mean"] @ WEIGHT.astype(dtype).astype(np.float32).T + 1)
         np.testing.assert_allclose(encoder.then(dense(dtype)).encode(TEXTS), expected, atol=1e-4)
+
+
+def test_an_encoder_that_nobody_holds_leaves_memory(engine, shallow_model):
+    """Neither the library keeps it nor what the tests check it with."""
+    encoder = Encoder.from_pretrained(shallow_model, pooling="mean", engine=engine)
+    encoder.encode(TEXTS[:2])
+    held = weakref.ref(encoder.executor)
+    del encoder
+    gc.collect()
+    assert held() is None
