@@ -202,7 +202,8 @@ def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:
     bare = {choice.lstrip("-"): choice for choice in choices}  # shared dashes would make all names similar
     near = difflib.get_close_matches(str(name).lstrip("-"), bare, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(repr(bare[n]) for n in near)}?" if near else ""
-    return InputError(f"Unknown {what} {name!r}.{hint} Valid: {', '.join(choices)}.")
+    known = f"Valid: {', '.join(choices)}." if choices else "There is none."
+    return InputError(f"Unknown {what} {name!r}.{hint} {known}")
 
 
 def check_name(what: str, name: object, valid: Iterable[Any]) -> None:

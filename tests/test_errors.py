@@ -29,6 +29,7 @@ def test_a_typo_is_answered_with_the_nearest_names():
     assert "Did you mean 'mean'" in message
     assert "cls, max, mean" in message
     assert "Did you mean" not in str(errors.unknown_name("pooling", "zzzzz", ["mean"]))
+    assert str(errors.unknown_name("parameter", "bytes", [])) == "Unknown parameter 'bytes'. There is none."
 
 
 def test_not_fitted_is_scikit_learns_too():

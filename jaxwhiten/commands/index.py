@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "-k --dimension K", "dimensions that the whitening keeps; default: all", dest="n_components", type=int)
     add(parser, "--gamma G", "fit a whitening with this exponent of the scaling, 0 to 1", type=float)
     add(parser, "--bytes N", "store each text in N bytes, by --codes; default: float32", type=int)
-    add(parser, "--codes CODES", "the code: spectrum, ubinary or int8; default with --bytes: spectrum")
+    add(parser, "--codes CODES", "the code: spectrum, int8, uint8, binary or ubinary; default with --bytes: spectrum")
     add_tuned(parser)
     add(parser, "--rescore COPY", "float16 or int8: keep a copy on disk to rescore the candidates")
     add(parser, "--backend BACKEND", "search backend; default: faiss-flat", default=DEFAULT_BACKEND)

@@ -1,8 +1,11 @@
 """The arguments that commands share: every pooling named, mistyped options answered, plain models taken as they are."""
 
+import re
+
 import pytest
 
 from jaxwhiten import POOLINGS as REGISTRY
+from jaxwhiten.codes import CODES
 from jaxwhiten.commands.arguments import POOLINGS, in_flags
 from jaxwhiten.commands.cli import parser
 from tests.conftest import slow_but
@@ -14,6 +17,10 @@ def test_help_names_every_pooling(run):
     assert {name.partition(":")[0] for name in POOLINGS} == set(REGISTRY) - {"idf"}
     said = run("fit", "--help").out.split()
     assert {f"{name}," for name in POOLINGS[:-1]} <= set(said)
+
+
+def test_help_names_every_code(run):
+    assert set(CODES) <= set(re.findall(r"\w+", run("index", "--help").out.partition("--codes CODES")[2]))
 
 
 @pytest.mark.parametrize(
