@@ -18,7 +18,7 @@ import numpy as np
 
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code, check_whitened
-from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.errors import REASON, InputError, MismatchError, ModelError, turning
 from jaxwhiten.head import AUTO, Head, Normalize, Quantise, Step, Truncate, Whiten, canonical
 from jaxwhiten.space import Origin, VectorSpace, check_space, with_space
 from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks, uncounted
@@ -250,6 +250,9 @@ class View:
         head = Head.named(name.removeprefix(f"{AUTO}:"), self.core.tables)
         if not self.core.bare or name.startswith(AUTO):
             head = self.head.with_pooling(head, self.core.config)
+            advice = f"The folder's layers follow its own pooling: omit pooling={name!r}, or load it with bare=True."
+            with turning(MismatchError, f"{REASON} {advice}", MismatchError):
+                head.width(self.core.config)
         return head
 
     def with_head(self, head: Head) -> View:

@@ -12,8 +12,9 @@ from tokenizers import Tokenizer
 
 from jaxwhiten import Encoder
 from jaxwhiten.engines.forward import JAXEngine, forward
-from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head import Head
+from jaxwhiten.errors import InputError, MismatchError, ModelError
+from jaxwhiten.head import Dense, Head, write_folder
+from jaxwhiten.head.pooling import Cls, Concat, Mean
 from jaxwhiten.models import load_model
 from tests.tiny import SENTENCES, write_model
 
@@ -158,3 +159,14 @@ def test_a_model_without_pooler_is_named(tmp_path):
     save_file({name: value for name, value in load_file(file).items() if not name.startswith("pooler")}, file)
     with pytest.raises(ModelError, match="bare: This model has no pooler"):
         Encoder.from_pretrained(folder, pooling="pooler", max_length=48)
+
+
+def test_a_layer_of_the_folder_that_a_pooling_does_not_fit(encoder, tmp_path):
+    layer = Dense(np.eye(8, 64, dtype=np.float32), np.zeros(8, np.float32), None, "Identity")
+    head = Head.of((Concat((Cls(), Mean())), layer))
+    folder = write_folder(tmp_path / "model", encoder.model(), encoder.tokenizer, head)
+    own = Encoder.from_pretrained(folder)
+    for ask in (lambda **how: Encoder.from_pretrained(folder, **how), lambda **how: own.encode("a", **how)):
+        with pytest.raises(MismatchError, match=r"64 dimensions, got 32.*omit pooling='cls', or .*bare=True"):
+            ask(pooling="cls")
+    assert Encoder.from_pretrained(folder, pooling="cls", bare=True).dimension == 32
