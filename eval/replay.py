@@ -29,7 +29,7 @@ from eval import runs
 from eval.common import say
 from eval.stale import cited
 from jaxwhiten import io
-from jaxwhiten.errors import FormatError, JaxwhitenError, unknown_name
+from jaxwhiten.errors import FormatError, InputError, JaxwhitenError, unknown_name
 
 MADE = runs.MADE / "replay"
 POINTS = 0.2
@@ -121,6 +121,9 @@ def main() -> None:
         return
     there = claims()
     if args.run not in there:
+        if args.run in runs.names():
+            command = runs.Run.load(runs.KEPT / f"{args.run}.jsonl").header.get("command")
+            raise InputError(f"{args.run}: only runs of programs with a config are replayed: use `{command}`.")
         raise unknown_name("run", args.run, there)
     before = there[args.run]
     now = replay(args.run, before, words, MADE / args.run)
