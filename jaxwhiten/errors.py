@@ -10,10 +10,12 @@ import importlib
 import math
 import numbers
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+_OURS = ("jaxwhiten", "jaxtyping", "contextlib", "functools")  # frames that no caller wrote
 _REASON = 300  # characters, at most, of what another library says
 
 
@@ -318,6 +320,20 @@ def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:
         raise MissingDependencyError(
             f"{purpose} needs the package {package or module}, which is not installed: {install_command(extra)}."
         ) from error
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warns at the line outside this package that led here.
+
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warn("Use more rows.")
+    >>> str(caught[0].message)
+    'Use more rows.'
+    """
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and (frame.f_globals.get("__name__") or _OURS[0]).partition(".")[0] in _OURS:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def check_installed(module: str, extra: str, purpose: str, package: str = "") -> None:

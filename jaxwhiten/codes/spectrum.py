@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from jaxwhiten.codes.code import Code, Constants, Plan, packed, unpacked
 from jaxwhiten.codes.gaussian import Design, bound, design, nearest_on_cores, nearest_on_device
-from jaxwhiten.errors import REASON, FormatError, InputError, turning
+from jaxwhiten.errors import REASON, FormatError, InputError, turning, warn
 from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.parameters import bounded
 from jaxwhiten.shapes import Float32, Float64, UInt8
@@ -150,10 +149,9 @@ class SpectrumCode(Code):
                 raise InputError("Cannot fit a code: the vectors are identical up to rounding. Use texts that differ.")
             if groups > (rank := state.axes.rank_):
                 advice = f"Use more texts, or at most {max(1, rank // 2)} bytes."
-                warnings.warn(
+                warn(
                     f"A code of {self.bytes} bytes was fitted on vectors that vary along only {rank} axes. {advice}",
                     WhiteningWarning,
-                    stacklevel=4,
                 )
             made = _design(tuple((variances / variances.sum()).tolist()), groups, _BITS, self._seed)
             state.designs[groups] = made, _plan(state.axes, made)

@@ -8,13 +8,12 @@ import csv
 import itertools
 import os
 import re
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from jaxwhiten import engines
-from jaxwhiten.errors import Bounds, InputError, OutputError, check_name, unknown_name
+from jaxwhiten.errors import Bounds, InputError, OutputError, check_name, unknown_name, warn
 from jaxwhiten.parameters import WHITENING
 
 if TYPE_CHECKING:
@@ -356,7 +355,7 @@ def encode_view(
             return view.head.finished(EmbeddingStore().encode(cached, texts), raw.head)
         except OutputError as error:
             advice = "set JAXWHITEN_CACHE_DIR to another folder, or silence this with --no-cache"
-            warnings.warn(f"Continuing without a cache ({error}): {advice}.", stacklevel=2)
+            warn(f"Continuing without a cache ({error}): {advice}.")
     return view(texts)
 
 

@@ -6,12 +6,11 @@ import argparse
 import ipaddress
 import logging
 import os
-import warnings
 from collections.abc import Iterator
 
 from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.engines import FASTEST, HELP
-from jaxwhiten.errors import Bounds, InputError
+from jaxwhiten.errors import Bounds, InputError, warn
 
 KEY = "JAXWHITEN_API_KEY"
 
@@ -58,7 +57,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
     listening, url = listen(args.host, args.port)
     with listening:
         if key is None and not ipaddress.ip_address(listening.getsockname()[0]).is_loopback:
-            warnings.warn(f"{url} is open to the network: set {KEY}, an access key.", stacklevel=2)
+            warn(f"{url} is open to the network: set {KEY}, an access key.")
         encoder = Encoder.from_pretrained(args.model, engine=args.engine)
         # A web page that points its own name at this machine has no key.
         hosts = [args.host, *args.allow_host] if args.allow_host or key is None else None

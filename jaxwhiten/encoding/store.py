@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import time
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ import numpy as np
 from jaxwhiten import interrupts, io
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
-from jaxwhiten.errors import InputError, NonFiniteError, OutputError
+from jaxwhiten.errors import InputError, NonFiniteError, OutputError, warn
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.progress import counted, note
 from jaxwhiten.space import JUDGED
@@ -263,7 +262,7 @@ class _Entry:
             self._clear()
             return array
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            warnings.warn(f"{self.folder}: damaged embeddings ({error}): recomputing.", stacklevel=4)
+            warn(f"{self.folder}: damaged embeddings ({error}): recomputing.")
             sidecar.unlink(missing_ok=True)
             return None
 

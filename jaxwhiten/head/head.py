@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import itertools
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ import numpy as np
 from jaxwhiten.arrays import blocks, check_finite
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, unknown_name, warn
 from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, Ditto, MaskToken, Mean, Pooling
 from jaxwhiten.head.states import LayerMix, TokenWeights
 from jaxwhiten.head.steps import States, Step, facts, leaves
@@ -265,7 +264,7 @@ class Head:
             fitted = [step.words() for step in after if isinstance(step, Whiten | Quantise)]
             if fitted:
                 words = f"pooling={named.name!r} omits {' and '.join(fitted)}, fitted on a different pooling"
-                warnings.warn(f"{words}. Refit with `jaxwhiten fit`.", PoolingWarning, stacklevel=5)
+                warn(f"{words}. Refit with `jaxwhiten fit`.", PoolingWarning)
             first = next((i for i, step in enumerate(after) if step.words() in fitted), len(after))
             after = after[:first] + tuple(step for step in after[first:] if isinstance(step, Normalize | Truncate))
             lasts = itertools.chain([None], after)

@@ -10,14 +10,13 @@ import contextlib
 import os
 import shutil
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from jaxwhiten import records
-from jaxwhiten.errors import ModelError
+from jaxwhiten.errors import ModelError, warn
 from jaxwhiten.io.files import PathLike, whole_folder, write_json, write_text
 from jaxwhiten.io.tensors import cache_dir, content_key, seal, sha256_file
 
@@ -117,7 +116,7 @@ def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
         if not os.path.lexists(folder):
             return None
         reason = " ".join(str(error).split())[-200:]
-    warnings.warn(f"{folder}: damaged ({reason}): recomputing.", stacklevel=2)
+    warn(f"{folder}: damaged ({reason}): recomputing.")
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         folder.unlink()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.engines import length_ladder
 from jaxwhiten.engines.batching import Batch, Found
 from jaxwhiten.engines.engine import Engine
-from jaxwhiten.errors import InputError, JaxwhitenError, NonFiniteError
+from jaxwhiten.errors import InputError, JaxwhitenError, NonFiniteError, warn
 from jaxwhiten.head import AfterPrompt, Head, Heads, Step
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds
@@ -167,10 +166,9 @@ def _smaller(engine: Engine, batch: Batch, tokens: TokenIds, error: Exception) -
         ) from error
     if parts[0].tokens < engine.layout.token_budget:
         engine.layout.token_budget = parts[0].tokens
-        warnings.warn(
+        warn(
             f"Out of device memory with {size}: retrying with half as many, now and later.",
             RuntimeWarning,
-            stacklevel=2,
         )
     return parts
 
