@@ -124,9 +124,9 @@ def _database(args: argparse.Namespace) -> Report:
     encoder = load_encoder(args)
     if args.whitening:
         encoder = encoder.before_whitening().with_whitening(load_plain_whitening(args.whitening, args))
-    kept = {} if index is None or index.metadata is None else {"metadata": list(index.metadata)}
-    options = {"gamma": args.gamma, "metadata": bool(kept)}
-    made = databases.save_database(args.output, encoder, args.format, args.bytes, **options)
+    kept = None if index is None or index.metadata is None else list(index.metadata)
+    whether = kept is not None
+    made = databases.save_database(args.output, encoder, args.format, args.bytes, gamma=args.gamma, metadata=whether)
     scaled = f"γ = {made['gamma']:g}, " if "gamma" in made else ""
     columns = f"{made['columns']} columns, {scaled}{made['quantiser']}"
     lines = [f"{args.output}: {columns}; recipe.py opens the database, model/ computes the vectors"]
@@ -139,7 +139,7 @@ def _database(args: argparse.Namespace) -> Report:
         texts = list(index.documents or ())
         try:
             rows = index.ids.tolist(), texts, small.encode_document
-            changes = databases.fill(args.output, args.into, *rows, keep=args.keep, **kept)
+            changes = databases.fill(args.output, args.into, *rows, keep=args.keep, metadata=kept)
         except (JaxwhitenError, OSError, MemoryError):
             raise
         except Exception as error:  # of the database's client, which may repeat parts of a password
