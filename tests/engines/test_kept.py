@@ -21,7 +21,7 @@ from tests.conftest import ONE_DEVICE
 
 pytest.importorskip("openvino")
 pytestmark = pytest.mark.usefixtures("cached")
-HEAVY = ("jax", "jaxlib", "flax", "transformers", "onnx", "scipy", "matplotlib", "ml_collections", "huggingface_hub")
+HEAVY = ("jax", "jaxlib", "flax", "transformers", "onnx", "scipy", "matplotlib", "huggingface_hub")
 HEAVY += ("jaxtyping", "importlib.metadata")
 WEIGHTS = "model.safetensors"
 TEXTS = ["A man plays a guitar.", "Birds wait on a wire, in the rain.", "No."]
