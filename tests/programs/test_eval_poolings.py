@@ -13,7 +13,7 @@ from tests.tiny import FAMILIES, SENTENCES, write_model
 
 @pytest.fixture(scope="module")
 def encoder(tiny_model):
-    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=48)
+    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=48, engine="jax")
 
 
 @pytest.fixture(scope="module")
