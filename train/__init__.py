@@ -7,4 +7,4 @@ from jaxwhiten import interrupts
 
 os.environ.setdefault("JAXWHITEN_ENGINE", "jax")  # the reference, on every machine
 interrupts.handle_in_program()  # before anything heavy is imported
-need("orbax", "train")
+need("grain", "train")
