@@ -28,7 +28,7 @@ DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 # Listed here because help must not wait for the imports of jaxwhiten.head; a test compares both lists.
 POOLINGS = (
     *("mean", "cls", "max", "first_last_avg", "embeddings_last_avg", "last2avg", "pooler", "weightedmean"),
-    *("mean_sqrt_len_tokens", "lasttoken", "layers:I+J", "ditto:LAYER+HEAD", "promptbert"),
+    *("mean_sqrt_len_tokens", "lasttoken", "layers:I+J"),
 )
 
 # Control characters, line ends, direction changes and surrogates, which a terminal would act on.
@@ -347,7 +347,7 @@ def encode_view(
         provenance = {} if fitted is None else fitted.provenance
         pooling = provenance.get("pooling")
         if pooling not in (None, raw.head.name):  # cached under the name at the time of the fit
-            with contextlib.suppress(InputError):  # a pooling that cannot be named here, such as idf
+            with contextlib.suppress(InputError):  # a pooling that cannot be named here
                 named = raw.with_pooling(pooling)
                 if (named.fingerprint, named.head.form) == (provenance.get("fingerprint"), raw.head.form):
                     cached = named

@@ -17,7 +17,6 @@ from jaxwhiten.head import (
     PoolingWarning,
     Quantise,
     Settings,
-    Tables,
     Truncate,
     canonical,
     longest_text,
@@ -171,12 +170,11 @@ def make_view(
         config=model.config,
         name=name or str(tokenizer_folder),
         prompts=dict(prompts or {}),
-        tables=Tables(tokenizer.mask_token_id, {}),
         tuned=tuned,
         bare=bare,
         source=source,
     )
-    head = head or Head.named(pooling, core.tables)
+    head = head or Head.named(pooling, core)
     if default_prompt_name is not None:
         head = head.with_prompt(prompt_named(core.prompts, default_prompt_name))
     return View.of(core, head)

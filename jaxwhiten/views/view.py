@@ -247,7 +247,7 @@ class View:
     def _pooled_head(self, name: str) -> Head:
         if name == AUTO:
             raise InputError("Pooling 'auto' cannot be resolved here: specify one, or load the folder with 'auto'.")
-        head = Head.named(name.removeprefix(f"{AUTO}:"), self.core.tables)
+        head = Head.named(name.removeprefix(f"{AUTO}:"), self.core)
         if not self.core.bare or name.startswith(AUTO):
             head = self.head.with_pooling(head, self.core.config)
             advice = f"The folder's layers follow its own pooling: omit pooling={name!r}, or load it with bare=True."
