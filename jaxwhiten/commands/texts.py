@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands import arguments
 from jaxwhiten.commands.arguments import add
 from jaxwhiten.errors import DataError, InputError, check_name
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet")
 STDIN = "-"
+_NO_COLUMNS = Rule(
+    ("column", "ids", "metadata"),
+    "{path}: a text file has no columns: omit {given}, or specify --format.",
+    beside=("text",),
+)
 
 
 def add_texts(parser: argparse.ArgumentParser, what: str = "sentences", **settings: Any) -> None:
@@ -145,9 +151,8 @@ def sources(
 def check_columns(
     path: str, format: str, columns: Sequence[str] | None, ids: str | None, keep: Sequence[str] = ()
 ) -> None:
-    given = [name for name, value in (("--column", columns), ("--id", ids), ("--keep", keep)) if value]
-    if format == "txt" and given:
-        raise InputError(f"{path}: a text file has no columns: omit {' and '.join(given)}, or specify --format.")
+    options = {"column": columns, "ids": ids, "metadata": list(keep), "path": path, "text": format == "txt"}
+    check_options([_NO_COLUMNS], options)
 
 
 def format_of(path: str, format: str | None = None) -> str:
