@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.errors import REASON, InputError, NonFiniteError, turning
 from jaxwhiten.marked import MarkedArray, marked
 from jaxwhiten.shapes import Float
 from jaxwhiten.space import Origin, VectorSpace, check_origin, origin_of
@@ -136,12 +136,10 @@ def as_floats(x: Any) -> np.ndarray:
         x = x.float() if str(x.dtype) == "torch.bfloat16" else x
     if "pyarrow" in sys.modules and hasattr(x, "null_count"):
         x = _of_arrow(x)
-    try:
+    with turning(InputError, f"Expected rows of numbers, all of one length: {REASON}", ValueError):
         array = np.asarray(x)
         if array.dtype == object and array.ndim == 1 and len(array) and np.ndim(array[0]) == 1:
             array = np.array(array.tolist())  # a column of rows, as pandas has them
-    except ValueError as error:  # the rows differ in length
-        raise InputError(f"Expected rows of numbers, all of one length: {error}") from error
     if array.dtype.kind in "OUSmM":
         return numbers_of(array)
     if array.dtype in _BYTES:

@@ -120,7 +120,7 @@ class MismatchError(_BadInputError):
 
     >>> Moments().update(np.eye(3)).merge(Moments().update(np.eye(2)))
     Traceback (most recent call last):
-    jaxwhiten.errors.MismatchError: Expected moments of 3 columns; got 2 from the other moments.
+    jaxwhiten.errors.MismatchError: The sum expects 3 dimensions, got 2 from the other moments.
     """
 
 
@@ -173,6 +173,30 @@ class turning:
             return
         reason = getattr(cause, "strerror", None) or " ".join(str(cause).split()) or type(cause).__name__
         raise self._error(self._message.replace(REASON, reason[:_REASON])) from cause
+
+
+class naming_texts:
+    """Names the texts in a NonFiniteError of the block; `numbers` are those of the rows among the texts.
+
+    >>> with naming_texts(["a dog", "rain"]):
+    ...     raise NonFiniteError.of_texts([1])
+    Traceback (most recent call last):
+    jaxwhiten.errors.NonFiniteError: The vector of text 1, 'rain', contains NaN or inf. ...
+    """
+
+    def __init__(self, texts: Sequence[Any], first: int = 0, numbers: Sequence[int] | None = None):
+        self._texts = texts
+        self._first = first
+        self._numbers = numbers
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, cause: BaseException | None, traceback: object) -> None:
+        if not isinstance(cause, NonFiniteError):
+            return
+        rows = cause.rows if self._numbers is None else [int(self._numbers[row]) for row in cause.rows]
+        raise NonFiniteError.of_texts(rows, self._texts, self._first) from None
 
 
 def not_fitted(estimator: object) -> NotFittedError:
@@ -302,6 +326,35 @@ def check_integer(name: str, value: Any, least: int, most: int | None = None) ->
     >>> check_integer("k", 64, least=1)
     """
     Bounds(least, most).check(name, value)
+
+
+def check_width(
+    taker: str,
+    expects: int,
+    width: Any,
+    giver: object = "the vectors",
+    advice: str = "",
+    error: type[JaxwhitenError] = MismatchError,
+) -> None:
+    """Raises an error unless vectors have the width that something expects.
+
+    >>> check_width("whitening", 8, 4)
+    Traceback (most recent call last):
+    jaxwhiten.errors.MismatchError: The whitening expects 8 dimensions, got 4 from the vectors.
+    """
+    if width != expects:
+        raise error(f"The {taker} expects {expects} dimensions, got {width} from {giver}{advice}.")
+
+
+def check_counts(what: str, count: int, other: str, expected: int) -> None:
+    """Raises InputError unless there are as many of one as of the other.
+
+    >>> check_counts("ids", 3, "documents", 4)
+    Traceback (most recent call last):
+    jaxwhiten.errors.InputError: 3 ids but 4 documents.
+    """
+    if count != expected:
+        raise InputError(f"{count} {what} but {expected} {other}.")
 
 
 def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands import arguments
 from jaxwhiten.commands.arguments import add
-from jaxwhiten.errors import DataError, InputError, check_name
+from jaxwhiten.errors import REASON, DataError, InputError, check_name, turning
 
 if TYPE_CHECKING:
     from jaxwhiten.datasets.chunks import Source
@@ -82,10 +82,8 @@ def records(
 
     if path == STDIN and format in (None, "txt"):
         check_columns(path, "txt", columns, ids, keep)
-        try:
+        with turning(DataError, f"{REASON} Specify --format for a table.", DataError):
             yield from (Record(None, line) for line in stdin_lines())
-        except DataError as error:
-            raise DataError(f"{error} Specify --format for a table.") from None
         return
     if path == STDIN:
         path = str(spooled_stream(stdin(), "stdin"))

@@ -23,7 +23,7 @@ from jaxwhiten import io
 from jaxwhiten.codes import Code, make_code
 from jaxwhiten.codes.fit import Fit, fit, fit_whitening
 from jaxwhiten.engines import DEFAULT, FASTEST, Engine, engine_for
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.head import AUTO, Head, Settings, Step, Tables, Truncate
 from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.head import pooling_names
@@ -674,8 +674,7 @@ def _at_precision(
     """The vectors of a view without a code as sentence-transformers' bytes, or as the bytes of a fitted code."""
     if isinstance(precision, Code):
         return view.with_code(precision).cut(truncate, unit)(texts, **options).view(precision.dtype)
-    if precision not in PRECISIONS:
-        raise unknown_name("precision", precision, PRECISIONS)
+    check_name("precision", precision, PRECISIONS)
     if precision == FLOAT:
         return view.cut(truncate, unit)(texts, **options)
     if precision.endswith("int8"):

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import comparable
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.metrics import cosine_pairs
 from jaxwhiten.shapes import Float, Float32, Shaped
 
@@ -31,8 +31,7 @@ SIMILARITIES = tuple(_ALL)
 
 def check_similarity(name: str) -> str:
     """Returns the name of a similarity; InputError if it is unknown."""
-    if name not in SIMILARITIES:
-        raise unknown_name("similarity", name, SIMILARITIES)
+    check_name("similarity", name, SIMILARITIES)
     return name
 
 

@@ -75,13 +75,13 @@ def _download(name: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    invalid = f"{name!r} is neither a folder nor a valid Hugging Face model ID."
     try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*_HUB_SMALL_FILES, *_HUB_WEIGHTS]))
-        if not any(list(place.glob("model*.safetensors")) for place in (folder, *folder.glob("[0-9]*_*"))):
-            folder = Path(snapshot_download(name, revision=revision, allow_patterns=[checkpoint.MSGPACK]))
-        return folder
-    except HFValidationError as error:
-        raise ModelError(f"{name!r} is neither a folder nor a valid Hugging Face model ID.") from error
+        with turning(ModelError, invalid, HFValidationError):
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*_HUB_SMALL_FILES, *_HUB_WEIGHTS]))
+            if not any(list(place.glob("model*.safetensors")) for place in (folder, *folder.glob("[0-9]*_*"))):
+                folder = Path(snapshot_download(name, revision=revision, allow_patterns=[checkpoint.MSGPACK]))
+            return folder
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise ModelError(
             f"{name!r} is not a local folder and could not be fetched from the hub ({type(error).__name__}). "

@@ -15,7 +15,7 @@ from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import CODES, Code
 from jaxwhiten.errors import InputError, check_integer, check_name
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.search.backend import BACKENDS, CODED, Backend, backend_with
+from jaxwhiten.search.backend import BACKENDS, CODED, Backend, backend_with, check_able
 from jaxwhiten.search.codes import is_first_version
 from jaxwhiten.search.header import About
 from jaxwhiten.search.ids import Ids
@@ -193,9 +193,7 @@ def _encoding_of(
 
 def _check_coding(kind: type[Backend], normalize: bool, bytes: int | None) -> None:
     """InputError if the backend cannot store codes of vectors prepared so."""
-    if not kind.codes:
-        able = ", ".join(name for name, other in BACKENDS.items() if other.codes)
-        raise InputError(f"{kind.name} cannot store codes; these backends can: {able}.")
+    check_able(kind.name, "codes", "store codes")
     if not normalize:
         raise InputError("Codes are of vectors of unit length: omit normalize=False.")
     if bytes is not None:

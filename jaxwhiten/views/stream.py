@@ -19,7 +19,7 @@ from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.engines import length_ladder
 from jaxwhiten.engines.batching import Batch, Found
 from jaxwhiten.engines.engine import Engine
-from jaxwhiten.errors import InputError, JaxwhitenError, NonFiniteError
+from jaxwhiten.errors import Bounds, JaxwhitenError, NonFiniteError, naming_texts
 from jaxwhiten.head import AfterPrompt, Head, Heads, Step
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds
@@ -248,18 +248,15 @@ class Run:
     ) -> dict[str, np.ndarray]:
         """The vectors of texts with their `tokens`; the first text has number `first`, and texts are for messages."""
         results: dict[str, np.ndarray] = {}
-        try:
+        with naming_texts(texts, first):
             for group, of_form in zip(self._by_form.values(), tokens, strict=True):
                 results |= vectors(self.engine, of_form, group, max_rows, bar, keep)
                 bar = None  # each text counts once
-        except NonFiniteError as error:
-            raise NonFiniteError.of_texts(error.rows, texts, first) from None
         return results
 
 
 def _check_rows(max_rows: int | None) -> None:
-    if max_rows is not None and max_rows < 1:
-        raise InputError(f"batch_size={max_rows}: expected at least 1.")
+    Bounds(1, none=True).check("batch_size", max_rows)
 
 
 class _NoBar(contextlib.nullcontext[Any]):

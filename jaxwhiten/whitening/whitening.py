@@ -277,12 +277,13 @@ class Whitening(Estimator, WhiteningParameters):
             tensors, "float64", mean=(d,), components=(d, d), eigenvalues=(d,), noise=(d,)
         )
         self._check_params(d)
-        if (n := int(tensors["n"].item())) < 1:
-            raise ValueError("n is out of range")
-        if variances[-1] < 0 or (np.diff(variances) > 0).any():
-            raise ValueError("eigenvalues are negative or not descending")
-        if np.abs(np.einsum("ij,ij->j", components, components) - 1).max() > 1e-6:
-            raise ValueError("the components are not of unit length")
+        n = int(tensors["n"].item())
+        io.within("n", n, 1)
+        io.within("eigenvalues", variances, 0.0)
+        if (np.diff(variances) > 0).any():
+            raise ValueError("eigenvalues: not descending")
+        squares = np.einsum("ij,ij->j", components, components)
+        io.within("squared lengths of the components", squares, 1 - 1e-6, 1 + 1e-6)
         self.mean_, self.components_, self.variances_, self.noise_ = mean, components, variances, noise
         self._pending, self._maps = None, {}
         self._fitted_on(n, d, {})
