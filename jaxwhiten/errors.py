@@ -184,7 +184,7 @@ class naming_texts:
     jaxwhiten.errors.NonFiniteError: The vector of text 1, 'rain', contains NaN or inf. ...
     """
 
-    def __init__(self, texts: Sequence[Any], first: int = 0, numbers: Sequence[int] | None = None):
+    def __init__(self, texts: Sequence[Any], first: int = 0, numbers: Any = None):
         self._texts = texts
         self._first = first
         self._numbers = numbers

@@ -31,7 +31,7 @@ from jaxwhiten.metrics import similarity
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.shapes import Float, Float32
 from jaxwhiten.space import Origin, VectorSpace
-from jaxwhiten.text import BulkTokenizer, Texts, as_texts, in_role, prompt_for, prompt_named, text_blocks
+from jaxwhiten.text import BulkTokenizer, TextList, Texts, as_texts, in_role, prompt_for, prompt_named, text_blocks
 from jaxwhiten.views import View
 from jaxwhiten.views.loading import load_view, make_view, recorded_options
 from jaxwhiten.views.stream import BLOCK
@@ -669,7 +669,7 @@ class Encoder:
 
 
 def _at_precision(
-    view: View, texts: list[str], precision: str | Code, truncate: int | None, unit: bool, **options: Any
+    view: View, texts: TextList, precision: str | Code, truncate: int | None, unit: bool, **options: Any
 ) -> np.ndarray:
     """The vectors of a view without a code as sentence-transformers' bytes, or as the bytes of a fitted code."""
     if isinstance(precision, Code):

@@ -53,7 +53,7 @@ from jaxwhiten.search.saved import Saved
 from jaxwhiten.search.strings import Strings, write_lines
 from jaxwhiten.shapes import Float32, Int64, Shaped
 from jaxwhiten.space import EncodedArray, Origin, VectorSpace, check_space
-from jaxwhiten.text import Texts, as_texts
+from jaxwhiten.text import TextList, Texts, as_texts
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
 
@@ -503,7 +503,7 @@ def _are_rows(items: Sequence[Any]) -> bool:
     return listed or getattr(first, "ndim", 0) == 1
 
 
-def texts_of(documents: Texts | None, vectors: Rows) -> list[str] | None:
+def texts_of(documents: Texts | None, vectors: Rows) -> TextList | None:
     """The texts, one per vector, or None."""
     if documents is None:
         return None

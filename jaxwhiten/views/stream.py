@@ -22,7 +22,7 @@ from jaxwhiten.engines.engine import Engine
 from jaxwhiten.errors import Bounds, JaxwhitenError, NonFiniteError, naming_texts
 from jaxwhiten.head import AfterPrompt, Head, Heads, Step
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds
+from jaxwhiten.text import BulkTokenizer, TextForm, TextList, TokenIds
 
 BLOCK = 16_384  # sentences tokenized and sorted together
 _FEW = 16  # up to this many sentences are encoded without a progress bar
@@ -213,7 +213,7 @@ class Run:
         for length in length_ladder(min(longest, self.tokenizer.max_length)):
             vectors(self.engine, TokenIds(np.zeros(length, np.int32), np.array([length])), self.outputs)
 
-    def of_list(self, sentences: list[str], bar: Any, max_rows: int | None = None) -> dict[str, np.ndarray]:
+    def of_list(self, sentences: TextList, bar: Any, max_rows: int | None = None) -> dict[str, np.ndarray]:
         """The vectors of a list of sentences, block by block. A single block is tokenized without another thread."""
         if max_rows is not None:
             _check_rows(max_rows)
