@@ -29,8 +29,6 @@ def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_r
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise InputError(f"{caller} takes dense rows, not a sparse matrix: pass X.toarray().")
     array = as_floats(X)
-    if np.iscomplexobj(array):
-        raise InputError(f"Complex data not supported: {caller} takes real rows, got dtype {array.dtype}.")
     if array.dtype.kind not in "fiub" and array.dtype not in _DEVICE_DTYPES:
         array = numbers_of(array)
     if array.ndim != 2:

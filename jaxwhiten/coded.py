@@ -142,6 +142,8 @@ def as_floats(x: Any) -> np.ndarray:
             array = np.array(array.tolist())  # a column of rows, as pandas has them
     if array.dtype.kind in "OUSmM":
         return numbers_of(array)
+    if array.dtype.kind == "c":
+        raise InputError(f"Complex data not supported: expected real numbers, got dtype {array.dtype}.")
     if array.dtype in _BYTES:
         raise InputError(
             f"These are bytes ({array.dtype} of shape {array.shape}) without their code, so they cannot be decoded:"
