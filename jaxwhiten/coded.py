@@ -178,20 +178,29 @@ def numbers_of(array: np.ndarray) -> np.ndarray:
     try:
         return array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        for row, values in enumerate(np.atleast_1d(array)):
-            for value in np.ravel(values):
-                try:
-                    float(value)
-                except (TypeError, ValueError):
-                    if str(value) in ("<NA>", "NaT"):
-                        missing = f"Row {row} contains the missing value {value!r}: remove or fill it."
-                        raise NonFiniteError(missing) from error
-                    value = value.item() if isinstance(value, np.generic) else value
-                    what = f"got the {type(value).__name__} {value!r:.60} in row {row}"
-                    raise _NotANumberError(
-                        f"Expected rows of numbers, {what}: convert or drop it ({error})."
-                    ) from error
-        raise InputError(f"Expected rows of numbers, got dtype {array.dtype}: {error}.") from error
+        raise _refused(array, error) from error
+
+
+def _refused(array: np.ndarray, error: Exception) -> InputError:
+    """The error for the first value of an array that is no number."""
+    values = ((row, value) for row, values in enumerate(np.atleast_1d(array)) for value in np.ravel(values))
+    first = next((pair for pair in values if not _is_number(pair[1])), None)
+    if first is None:
+        return InputError(f"Expected rows of numbers, got dtype {array.dtype}: {error}.")
+    row, value = first
+    if str(value) in ("<NA>", "NaT"):
+        return NonFiniteError(f"Row {row} contains the missing value {value!r}: remove or fill it.")
+    value = value.item() if isinstance(value, np.generic) else value
+    what = f"got the {type(value).__name__} {value!r:.60} in row {row}"
+    return _NotANumberError(f"Expected rows of numbers, {what}: convert or drop it ({error}).")
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def comparable(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -140,17 +140,14 @@ def _model(name: str, encoders: list[Encoder]) -> str:
 
 def _vectors(name: str) -> str:
     """Checks that all vectors are finite and that some differ."""
-    import numpy as np
-
-    from jaxwhiten.arrays import blocks
+    from jaxwhiten.arrays import blocks, check_finite
     from jaxwhiten.coded import as_floats
     from jaxwhiten.commands.vectors import open_vectors
 
     x, differ = open_vectors(name), False
     for part in blocks(len(x), 65_536):
         rows = as_floats(x[part])
-        if not (finite := np.isfinite(rows).all(axis=1)).all():
-            raise DataError(f"row {part.start + int(np.argmin(finite))} contains NaN or inf")
+        check_finite(rows, part.start, "vectors")
         differ = differ or bool((rows != as_floats(x[:1])).any())
     if len(x) > 1 and not differ:
         raise DataError(f"all {len(x):,} vectors are identical")

@@ -19,7 +19,7 @@ import numpy as np
 from jaxwhiten import records
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import REASON, Bounds, FormatError, turning
-from jaxwhiten.io.files import HEADER_KEY, PathLike, atomic_path, check_file
+from jaxwhiten.io.files import HEADER_KEY, PathLike, atomic_path, check_file, existing
 
 FORMAT_VERSION = 2
 
@@ -225,11 +225,9 @@ def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[s
     """
     from safetensors import SafetensorError, safe_open
 
-    path = Path(path)
     kinds = (kind,) if isinstance(kind, str) else kind
     expected = " or ".join(kinds)
-    if not path.is_file():
-        raise FormatError(f"{path}: no such file; expected a jaxwhiten {expected} file.")
+    path = existing(Path(path), expected=f"; expected a jaxwhiten {expected} file")
     kinds_raised = (SafetensorError, OSError, KeyError, ValueError, TypeError)
     with turning(
         FormatError, f"{path}: not a readable jaxwhiten {expected} file ({REASON}). Rewrite it.", *kinds_raised

@@ -63,9 +63,8 @@ def _packaged_folder(name: str) -> Path | None:
     if spec is None or not spec.submodule_search_locations:
         return None
     folder = Path(spec.submodule_search_locations[0]) / inner
-    weights = folder / checkpoint.SAFETENSORS
-    if not weights.is_file():
-        raise ModelError(f"{weights}: no such file: the package {module} is incomplete, or a zip: install it unpacked.")
+    advice = f": the package {module} is incomplete, or a zip: install it unpacked"
+    weights = io.existing(folder / checkpoint.SAFETENSORS, ModelError, advice)
     if io.sha256_once(weights) != sha256:
         raise ModelError(f"{weights}: its sha256 is not that of {name}; reinstall the package {module}.")
     return folder

@@ -112,7 +112,7 @@ def evaluate(
     options = {"corpus": corpus, "bytes": sizes, "k": ks, "whitening": whitening, "versus": versus}
     kinds = {"searched": isinstance(given, RetrievalData), "vectors": isinstance(given, ScoredPairs)}
     check_options(_RULES, {**options, **kinds, "fitted": encoder.head.whitening, "encoder": encoder.name})
-    if corpus is not None:
+    if isinstance(given, RetrievalData) and corpus is not None:
         given = given.with_corpus(corpus)
     about = encoder.similarity_fn_name, encoder.space().record(), resamples, seed
     if isinstance(given, ScoredPairs):

@@ -235,9 +235,7 @@ def check_index_folder(path: os.PathLike[str] | str) -> Path:
 
 def read_header(folder: str | os.PathLike[str]) -> Header:
     """The header of an index folder; FormatError if it is missing, damaged or of another version."""
-    path = io.below(Path(folder), HEADER)
-    if not path.is_file():
-        raise FormatError(f"{path}: no such file; expected an index folder.")
+    path = io.existing(io.below(Path(folder), HEADER), expected="; expected an index folder")
     record = records.read(path, dict[str, Any], _AGAIN)
     if record.get("kind", KIND) != KIND:
         raise FormatError(f"{path}: describes a {record['kind']!r}; expected an index.")

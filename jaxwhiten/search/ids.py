@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from jaxwhiten.arrays import column_values
+from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_counts, turning
 from jaxwhiten.io import map_array, same, take, within
 from jaxwhiten.records import read
@@ -20,6 +21,10 @@ from jaxwhiten.search.strings import Lines, Strings, write_lines
 from jaxwhiten.shapes import Int64, Shaped
 
 _REMEDY = "Rebuild the index."
+_RULES = (
+    Rule(("ids",), "The index numbers its documents itself: omit `ids`.", beside=("numbered",)),
+    Rule(("documents",), "The documents of this index have their own IDs: pass `ids`.", without=("ids", "numbered")),
+)
 
 
 class _Record(TypedDict):
@@ -86,13 +91,10 @@ class Ids:
 
     def plus(self, ids: Any, n: int) -> Ids:
         """These ids and those of n more rows."""
+        check_options(_RULES, {"ids": ids, "numbered": self.next is not None, "documents": True})
         if self.next is not None:
-            if ids is not None:
-                raise InputError("The index numbers its documents itself: omit `ids`.")
             new, end = range(self.next, self.next + n), self.next + n
             return Ids(range(end) if isinstance(self.kept, range) else np.concatenate([self.array, new]), end)
-        if ids is None:
-            raise InputError("The documents of this index have their own IDs: pass `ids`.")
         wanted = unique_ids(ids, n)
         if isinstance(wanted[0], str) != self.strings:
             kind = "strings" if self.strings else "integers"

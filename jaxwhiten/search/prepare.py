@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxwhiten.arrays import as_matrix, blocks, work_dtype
+from jaxwhiten.arrays import as_matrix, blocks, check_finite, work_dtype
 from jaxwhiten.coded import CodedArray, as_floats
 from jaxwhiten.codes import Code, Quantiser, SpectrumCode, check_whitened, make_code
 from jaxwhiten.codes.code import check_pooled
 from jaxwhiten.codes.fit import fit, is_whitened_first
-from jaxwhiten.errors import InputError, NonFiniteError, check_width
+from jaxwhiten.errors import InputError, check_width
 from jaxwhiten.io import finite_numbers, load_tensors, same, save_tensors
 from jaxwhiten.search.header import Codes
 from jaxwhiten.shapes import Float, Float32
@@ -89,8 +89,7 @@ def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
         return
     row = int(np.argmax(odd))
     where, square = f"Row {first + row} of the {what}", squares[row]
-    if not np.isfinite(square):
-        raise NonFiniteError.of_row(first + row, what)
+    check_finite(x[row : row + 1], first + row, what)
     if not square:
         raise InputError(f"{where} is a zero vector: it has no direction and thus no nearest neighbors. Remove it.")
     raise InputError(

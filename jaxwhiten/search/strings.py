@@ -47,7 +47,7 @@ class Lines(Sequence[Any]):
             found = _line_ends(self._data) if ends is None else np.asarray(map_array(ends))
         unlike = f"{path}: does not contain {size} lines, one per vector ({REASON}). {_REMEDY}"
         with turning(FormatError, unlike, ValueError, IndexError):
-            take({"ends of lines": found}, "int64", **{"ends of lines": (size,)})
+            take({"ends": found}, "int64", ends=(size,))
             within("ends of lines", found, 1, ascending=True)
             same("end of the last line", int(found[-1]), len(self._data))
         self._ends = found

@@ -113,9 +113,7 @@ class Whitening(Estimator, WhiteningParameters):
           provenance: Facts to save with the whitening, such as model and pooling, added to the facts of the moments.
           **params: Arguments of the constructor.
         """
-        result, d = cls().set_params(**params), len(moments.mean)
-        if moments.n == 0:
-            raise InputError("These moments are empty: add rows with update first.")
+        result, d = cls().set_params(**params), len(moments.nonempty().mean)
         result._check_params(d)
         result._decompose(moments)
         return result._fitted_on(moments.n, d, {**stamp(), **moments.provenance, **(provenance or {})})
