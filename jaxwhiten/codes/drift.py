@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,7 +128,7 @@ def drift(fitted: Whitening | SpectrumCode, new: Any) -> Drift:
 def _sums(fitted: Whitening | SpectrumCode, whitening: Whitening, new: Any) -> Float64[np.ndarray, "3 groups d"]:
     """Counts, sums and sums of squares along the axes; row i belongs to group i modulo their number."""
     sums, m = np.zeros((3, _GROUPS, whitening.n_features_in_)), 0
-    in_blocks = not isinstance(new, Collection) or not len(new) or np.ndim(next(iter(new))) == 2
+    in_blocks = not hasattr(new, "__len__") or not len(new) or np.ndim(next(iter(new))) == 2
     for block in new if in_blocks else [new]:
         x = fitted.rows(block, "drift")
         check_finite(x, m)
