@@ -175,30 +175,6 @@ class turning:
         raise self._error(self._message.replace(REASON, reason[:_REASON])) from cause
 
 
-class naming_texts:
-    """Names the texts in a NonFiniteError of the block; `numbers` are those of the rows among the texts.
-
-    >>> with naming_texts(["a dog", "rain"]):
-    ...     raise NonFiniteError.of_texts([1])
-    Traceback (most recent call last):
-    jaxwhiten.errors.NonFiniteError: The vector of text 1, 'rain', contains NaN or inf. ...
-    """
-
-    def __init__(self, texts: Sequence[Any], first: int = 0, numbers: Any = None):
-        self._texts = texts
-        self._first = first
-        self._numbers = numbers
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, cause: BaseException | None, traceback: object) -> None:
-        if not isinstance(cause, NonFiniteError):
-            return
-        rows = cause.rows if self._numbers is None else [int(self._numbers[row]) for row in cause.rows]
-        raise NonFiniteError.of_texts(rows, self._texts, self._first) from None
-
-
 def not_fitted(estimator: object) -> NotFittedError:
     """The error for an estimator used before `fit`.
 

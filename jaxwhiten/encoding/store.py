@@ -24,7 +24,7 @@ import numpy as np
 from jaxwhiten import interrupts, io
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
-from jaxwhiten.errors import InputError, OutputError, check_integer, naming_texts
+from jaxwhiten.errors import InputError, NonFiniteError, OutputError, check_integer
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.progress import counted, note
 from jaxwhiten.space import JUDGED
@@ -112,13 +112,14 @@ class EmbeddingStore:
             first = False
             some = {name: views[name] for name in missing}
             try:
-                with naming_texts(sentences, numbers=lacking):
-                    for block in together(some, texts, shards.sizes, None, show_progress, shards.keep):
-                        shards.put(block)
+                for block in together(some, texts, shards.sizes, None, show_progress, shards.keep):
+                    shards.put(block)
             except KeyboardInterrupt:
                 with contextlib.suppress(OutputError):
                     shards.save()
                 raise
+            except NonFiniteError as error:  # its rows are among the texts that were missing
+                raise NonFiniteError.of_texts([int(lacking[row]) for row in error.rows], sentences) from None
             found |= {name: entry.join() for name, entry in missing.items()}
             missing = {name: entry for name, entry in missing.items() if found[name] is None}
         interrupts.kept = ""

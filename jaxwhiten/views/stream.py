@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.engines import length_ladder
 from jaxwhiten.engines.batching import Batch, Found
 from jaxwhiten.engines.engine import Engine
-from jaxwhiten.errors import Bounds, JaxwhitenError, NonFiniteError, naming_texts
+from jaxwhiten.errors import Bounds, JaxwhitenError, NonFiniteError
 from jaxwhiten.head import AfterPrompt, Head, Heads, Step
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import BulkTokenizer, TextForm, TextList, TokenIds
@@ -86,10 +86,13 @@ def vectors(
     max_rows: int | None = None,
     bar: Any = None,
     keep: Keep | None = None,
+    texts: Sequence[Any] = (),
+    first: int = 0,
 ) -> dict[str, np.ndarray]:
     """The vectors of all sentences, in their order; NonFiniteError, with all their `rows`, if some are not finite.
 
-    `keep` gets copies of those of each batch, as long as all are finite.
+    `keep` gets copies of those of each batch, as long as all are finite. The error names the `texts`, of which the
+    first one has number `first`.
     """
     n = len(tokens.lengths)
     bad = set[int]()
@@ -115,7 +118,7 @@ def vectors(
                 results[name][row] = vector
             suspects.discard(row)
     if bad | suspects:
-        raise NonFiniteError.of_texts(sorted(bad | suspects))
+        raise NonFiniteError.of_texts(sorted(bad | suspects), texts, first)
     return results
 
 
@@ -248,10 +251,9 @@ class Run:
     ) -> dict[str, np.ndarray]:
         """The vectors of texts with their `tokens`; the first text has number `first`, and texts are for messages."""
         results: dict[str, np.ndarray] = {}
-        with naming_texts(texts, first):
-            for group, of_form in zip(self._by_form.values(), tokens, strict=True):
-                results |= vectors(self.engine, of_form, group, max_rows, bar, keep)
-                bar = None  # each text counts once
+        for group, of_form in zip(self._by_form.values(), tokens, strict=True):
+            results |= vectors(self.engine, of_form, group, max_rows, bar, keep, texts, first)
+            bar = None  # each text counts once
         return results
 
 
