@@ -42,7 +42,7 @@ def check_vectors(what: str, x: Any, dimension: int | None = None) -> Float[np.n
         x = x.astype(work_dtype(x.dtype))
     if not x.size:
         raise InputError(f"No {what}: an array of shape {x.shape}.")
-    if dimension is not None:
+    if dimension not in (None, x.shape[1]):
         check_width("index", dimension, x.shape[1], f"the {what}", _TAKES, error=InputError)
     for part in blocks(len(x), BLOCK_ROWS):
         check_lengths(what, x[part], part.start)
