@@ -29,16 +29,15 @@ def check_options(rules: Iterable[Rule], options: Mapping[str, Any]) -> None:
 
     An option is specified unless it is None, False, or an empty text or list.
     """
-    specified = [name for name, value in options.items() if not (value is None or value is False or _is_empty(value))]
+    empty = (str, list, tuple, dict)
+    missing = {name for name, value in options.items() if value is None or value is False}
+    missing |= {name for name, value in options.items() if isinstance(value, empty) and not value}
+    specified = options.keys() - missing
     for names, message, beside, without, most in rules:
         given = [name for name in names if name in specified]
         others = [name for name in beside if name in specified]
         if len(given) > most and (others or not beside) and not any(name in specified for name in without):
             raise InputError(message.format_map({**options, "given": _quoted(given), "beside": _quoted(others)}))
-
-
-def _is_empty(value: Any) -> bool:
-    return isinstance(value, str | list | tuple | dict) and not value
 
 
 def _quoted(names: Iterable[str]) -> str:

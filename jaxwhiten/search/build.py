@@ -28,6 +28,18 @@ from jaxwhiten.space import EncodedArray, VectorSpace, check_space
 from jaxwhiten.text import Texts
 from jaxwhiten.whitening.affine import Affine
 
+_RULES = (
+    Rule(
+        ("backend", "normalize", "whitening", "codes", "bytes", "rescore", "tuned", "options"),
+        "`like` sets what an index stores: pass only encoding, documents, ids and metadata.",
+        beside=("like",),
+    ),
+    Rule(("rescore",), "Codes alone cannot be rescored: omit `rescore`, or pass vectors.", beside=("coded",)),
+    Rule(
+        ("normalize",), "Codes are of vectors of unit length: omit normalize=False.", beside=("codes", "bytes", "scan")
+    ),
+)
+
 
 def check_settings(
     backend: str, options: Mapping[str, Any], codes: Any = None, rescore: str | None = None
@@ -100,9 +112,16 @@ def build_index(
 
     # The input.
     coded = isinstance(codes, Code) and getattr(vectors, "code", None) is codes
-    stores = {"whitening": whitening, "codes": codes, "bytes": bytes, "rescore": rescore, "tuned": tuned, **options}
+    stores = {
+        "whitening": whitening,
+        "codes": codes,
+        "bytes": bytes,
+        "rescore": rescore,
+        "tuned": tuned,
+        "options": options,
+    }
     stores |= {"backend": None if backend == "faiss-flat" else backend, "normalize": None if normalize else "omitted"}
-    check_options(_rules(options), {"like": like, "coded": coded, "scan": backend in CODED, **stores})
+    check_options(_RULES, {"like": like, "coded": coded, "scan": backend in CODED, **stores})
     if like is not None:
         return _build_like(like, vectors, encoding, documents, ids, metadata)
     kind, chosen = check_settings(backend, options, codes, rescore)
@@ -190,21 +209,6 @@ def _encoding_of(
     given = dataclasses.replace(VectorSpace.of(encoding), dimension=space.dimension)
     check_space("`encoding`", given, space, "omit encoding", role="query")
     return {**(encoding or {}), **space.record()}  # the vectors know their prompt
-
-
-def _rules(options: Mapping[str, Any]) -> tuple[Rule, ...]:
-    """What excludes each other among the arguments of `build_index`, and the options of its backend."""
-    stores = ("backend", "normalize", "whitening", "codes", "bytes", "rescore", "tuned", *options)
-    alone = "`like` sets what an index stores: pass only encoding, documents, ids and metadata."
-    return (
-        Rule(stores, alone, beside=("like",)),
-        Rule(("rescore",), "Codes alone cannot be rescored: omit `rescore`, or pass vectors.", beside=("coded",)),
-        Rule(
-            ("normalize",),
-            "Codes are of vectors of unit length: omit normalize=False.",
-            beside=("codes", "bytes", "scan"),
-        ),
-    )
 
 
 def _check_coding(kind: type[Backend], bytes: int | None) -> None:

@@ -128,8 +128,10 @@ class View:
     @functools.cached_property
     def width(self) -> int:
         """Columns of the head's vectors, or bytes of its codes; `ModelError` if a step does not fit the model."""
-        with turning(ModelError, f"{self.core.name}: {REASON}", ModelError):
+        try:
             return self.head.width(self.core.config)
+        except ModelError as error:
+            raise ModelError(f"{self.core.name}: {error}") from error
 
     @property
     def dimension(self) -> int:
