@@ -122,7 +122,7 @@ class MismatchError(_BadInputError):
 
     >>> Moments().update(np.eye(3)).merge(Moments().update(np.eye(2)))
     Traceback (most recent call last):
-    jaxwhiten.errors.MismatchError: Expected moments of 3 columns; got 2 from the other moments.
+    jaxwhiten.errors.MismatchError: The sum expects 3 dimensions, got 2 from the other moments.
     """
 
 
@@ -304,6 +304,35 @@ def check_integer(name: str, value: Any, least: int, most: int | None = None) ->
     >>> check_integer("k", 64, least=1)
     """
     Bounds(least, most).check(name, value)
+
+
+def check_width(
+    taker: str,
+    expects: int,
+    width: Any,
+    giver: object = "the vectors",
+    advice: str = "",
+    error: type[JaxwhitenError] = MismatchError,
+) -> None:
+    """Raises an error unless vectors have the width that something expects.
+
+    >>> check_width("whitening", 8, 4)
+    Traceback (most recent call last):
+    jaxwhiten.errors.MismatchError: The whitening expects 8 dimensions, got 4 from the vectors.
+    """
+    if width != expects:
+        raise error(f"The {taker} expects {expects} dimensions, got {width} from {giver}{advice}.")
+
+
+def check_counts(what: str, count: int, other: str, expected: int) -> None:
+    """Raises InputError unless there are as many of one as of the other.
+
+    >>> check_counts("ids", 3, "documents", 4)
+    Traceback (most recent call last):
+    jaxwhiten.errors.InputError: 3 ids but 4 documents.
+    """
+    if count != expected:
+        raise InputError(f"{count} {what} but {expected} {other}.")
 
 
 def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:

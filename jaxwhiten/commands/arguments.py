@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from jaxwhiten import engines
+from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.errors import Bounds, InputError, OutputError, check_name, unknown_name, warn
-from jaxwhiten.parameters import WHITENING
+from jaxwhiten.parameters import DEFAULTS, WHITENING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +40,7 @@ _PASSWORD = re.compile(
 )
 
 STDOUT = "-"
+_OF_WHITENING = Rule(tuple(DEFAULTS), "-k, --beta and --gamma require --whitening FILE.", without=("whitening",))
 VECTORS = (".npy", ".parquet", ".jsonl")  # endings of files of vectors
 _NO_OPTION = "\0"  # before the words after `--`; no argument of a process has it
 
@@ -391,8 +393,7 @@ def load_plain_whitening(path: str, args: argparse.Namespace) -> Whitening:
 def whitened_encoder(args: argparse.Namespace, *, normalize: bool = True) -> Encoder:
     """The encoder that the arguments name, followed by the whitening or code that they name, if any."""
     if args.whitening is None:
-        if knobs(args):
-            raise InputError("-k, --beta and --gamma require --whitening FILE.")
+        check_options([_OF_WHITENING], vars(args))
         return load_encoder(args)
     from jaxwhiten.whitening import Whitening
 

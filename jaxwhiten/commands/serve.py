@@ -8,10 +8,12 @@ import logging
 import os
 from collections.abc import Iterator
 
+from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.engines import FASTEST, HELP
-from jaxwhiten.errors import Bounds, InputError, warn
+from jaxwhiten.errors import Bounds, warn
 
+_CHANGED = Rule(("writable",), "`writable` changes an index: specify it with `index`.", without=("index",))
 KEY = "JAXWHITEN_API_KEY"
 
 
@@ -45,8 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Iterator[Report]:
-    if args.writable and not args.index:
-        raise InputError("`writable` changes an index: specify it with `index`.")
+    check_options([_CHANGED], vars(args))
 
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.serving import application, listen

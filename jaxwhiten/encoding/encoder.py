@@ -22,7 +22,7 @@ from jaxwhiten import io
 from jaxwhiten.codes import Code, make_code
 from jaxwhiten.codes.fit import Fit, fit, fit_whitening
 from jaxwhiten.engines import DEFAULT, FASTEST, Engine, engine_for
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.head import AUTO, Head, Settings, Step, Truncate
 from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.head import pooling_names
@@ -30,7 +30,7 @@ from jaxwhiten.metrics import similarity
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.shapes import Float, Float32
 from jaxwhiten.space import Origin, VectorSpace
-from jaxwhiten.text import BulkTokenizer, Texts, as_texts, in_role, prompt_for, prompt_named
+from jaxwhiten.text import BulkTokenizer, TextList, Texts, as_texts, in_role, prompt_for, prompt_named
 from jaxwhiten.views import View
 from jaxwhiten.views.loading import load_view, make_view, recorded_options
 from jaxwhiten.views.stream import BLOCK
@@ -645,13 +645,12 @@ class Encoder:
 
 
 def _at_precision(
-    view: View, texts: list[str], precision: str | Code, truncate: int | None, unit: bool, **options: Any
+    view: View, texts: TextList, precision: str | Code, truncate: int | None, unit: bool, **options: Any
 ) -> np.ndarray:
     """The vectors of a view without a code as sentence-transformers' bytes, or as the bytes of a fitted code."""
     if isinstance(precision, Code):
         return view.with_code(precision).cut(truncate, unit)(texts, **options).view(precision.dtype)
-    if precision not in PRECISIONS:
-        raise unknown_name("precision", precision, PRECISIONS)
+    check_name("precision", precision, PRECISIONS)
     if precision == FLOAT:
         return view.cut(truncate, unit)(texts, **options)
     if precision.endswith("int8"):

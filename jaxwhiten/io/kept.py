@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from jaxwhiten import records
 from jaxwhiten.errors import ModelError, warn
 from jaxwhiten.io.files import PathLike, whole_folder, write_json, write_text
-from jaxwhiten.io.tensors import cache_dir, content_key, seal, sha256_file
+from jaxwhiten.io.tensors import cache_dir, check_seal, content_key, seal, sha256_file
 
 T = TypeVar("T")
 Identity = tuple[int, ...]
@@ -104,8 +104,7 @@ def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
     """
     try:
         checksums = records.read(folder / CHECKSUMS, dict[str, str])
-        if seal(checksums) != checksums:
-            raise ValueError(f"{CHECKSUMS}: checksum does not match")
+        check_seal(CHECKSUMS, checksums)
         for name in checksums.keys() - {"checksum"}:
             file = folder / name
             digest = sha256_file(file) if file.stat().st_size <= _SMALL else sha256_once(file)

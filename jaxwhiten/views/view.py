@@ -18,7 +18,7 @@ import numpy as np
 
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code, check_whitened
-from jaxwhiten.errors import REASON, InputError, MismatchError, ModelError, turning
+from jaxwhiten.errors import REASON, InputError, MismatchError, ModelError, check_integer, turning
 from jaxwhiten.head import AUTO, Head, Normalize, Quantise, Step, Truncate, Whiten, canonical
 from jaxwhiten.space import Origin, VectorSpace, check_space, with_space
 from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks, uncounted
@@ -390,8 +390,8 @@ def together(
     Blocks have one size, or a size each. `keep` gets the vectors of each batch, before those of its block are yielded.
     """
     run = _run_of(views)
-    if isinstance(block_size, int) and block_size < 1:
-        raise InputError(f"block_size={block_size}: expected at least 1.")
+    if isinstance(block_size, int):
+        check_integer("block_size", block_size, least=1)
     for results in run.in_blocks(text_blocks(texts, block_size), progress(texts, show_progress), batch_size, keep):
         yield {name: view._marked(results[name]) for name, view in views.items()}
 

@@ -112,9 +112,7 @@ class Whitening(Estimator, WhiteningParameters):
           provenance: Facts to save with the whitening, such as model and pooling, added to the facts of the moments.
           **params: Arguments of the constructor.
         """
-        result, d = cls().set_params(**params), len(moments.mean)
-        if moments.n == 0:
-            raise InputError("These moments are empty: add rows with update first.")
+        result, d = cls().set_params(**params), len(moments.nonempty().mean)
         result._check_params(d)
         result._decompose(moments)
         return result._fitted_on(moments.n, d, {**stamp(), **moments.provenance, **(provenance or {})})
@@ -277,12 +275,13 @@ class Whitening(Estimator, WhiteningParameters):
             tensors, "float64", mean=(d,), components=(d, d), eigenvalues=(d,), noise=(d,)
         )
         self._check_params(d)
-        if (n := int(tensors["n"].item())) < 1:
-            raise ValueError("n is out of range")
-        if variances[-1] < 0 or (np.diff(variances) > 0).any():
-            raise ValueError("eigenvalues are negative or not descending")
-        if np.abs(np.einsum("ij,ij->j", components, components) - 1).max() > 1e-6:
-            raise ValueError("the components are not of unit length")
+        n = int(tensors["n"].item())
+        io.within("n", n, 1)
+        io.within("eigenvalues", variances, 0.0)
+        if (np.diff(variances) > 0).any():
+            raise ValueError("eigenvalues: not descending")
+        squares = np.einsum("ij,ij->j", components, components)
+        io.within("squared lengths of the components", squares, 1 - 1e-6, 1 + 1e-6)
         self.mean_, self.components_, self.variances_, self.noise_ = mean, components, variances, noise
         self._pending, self._maps = None, {}
         self._fitted_on(n, d, {})

@@ -51,7 +51,7 @@ def test_a_query_may_look_like_an_option_behind_two_dashes(run):
     [
         (["fit", "{texts}", "-o", "{out}", "--beta", "2"], "--beta 2.0: expected a number from 0 to 1"),
         (["encode", "{texts}", "-o", "{out}.npy", "--max-length", "999"], "--max-length 999: this model reads 3"),
-        (["encode", "{texts}", "-o", "{out}.npy", "--block", "0"], "--block 0: expected at least 1"),
+        (["encode", "{texts}", "-o", "{out}.npy", "--block", "0"], "--block 0: expected an integer of at least 1"),
         (["fit", "{texts}", "-o", "{out}.npy"], "a .safetensors file or a model folder, not a .npy file"),
         (["fit", "{vectors}", "-o", "{out}.npy"], "a .safetensors file or a model folder, not a .npy file"),
         (["search", "{empty}", ""], "The query is empty"),

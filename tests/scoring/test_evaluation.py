@@ -76,7 +76,7 @@ def test_what_is_shown(encoder, pairs):
         ((["a", "b"], ["c"], [1, 2]), InputError, "2 and 1 sentences, but 2 scores"),
         ((["a", "b"], ["c", "d"], [1, "x"]), InputError, "not all numbers"),
         ((["a", "b"], ["c", 4], [1, 2]), InputError, "expected a str, got int 4"),
-        ((["a", "b"], ["c", "d"], [1, float("nan")]), NonFiniteError, "pair 1"),
+        ((["a", "b"], ["c", "d"], [1, float("nan")]), NonFiniteError, "Row 1 of the scores"),
     ],
 )
 def test_mistakes_are_named(encoder, pairs, error, message):
