@@ -354,6 +354,7 @@ def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warns at the line outside this package that led here.
 
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warn("Use more rows.")
     >>> str(caught[0].message)
