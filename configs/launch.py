@@ -200,8 +200,10 @@ def _read(words: list[str]) -> _Command:
                 changes[name.removeprefix("--config.")] = value
         elif word.startswith("-"):
             raise unknown_name("flag", name, ("--config", "--config.KEY=VALUE", "--distributed", "--help"))
+        elif distributed == "":
+            raise InputError(f"Give the value of --distributed after an equals sign: --distributed={word}.")
         else:
-            raise InputError(f"Expected --config.KEY=VALUE, got {word!r}; --distributed, too, takes its value after =.")
+            raise InputError(f"Expected --config.KEY=VALUE, got {word!r}.")
     return _Command(config, distributed, help, changes)
 
 

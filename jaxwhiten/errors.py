@@ -355,7 +355,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warns at the line outside this package that led here.
 
     >>> import warnings
-    >>> with warnings.catch_warnings(record=True) as caught:
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
     ...     warn("Use more rows.")
     >>> str(caught[0].message)
     'Use more rows.'
