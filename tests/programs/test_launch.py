@@ -84,7 +84,7 @@ def test_defaults_overrides_and_variants(start):
         (["--config.geometry=perhaps"], "config.geometry: expected True or False"),
         (["--config.optimizer=adam"], "config.optimizer is a section"),
         (["--config.steps"], "--config.steps: expected a value"),
-        (["--distributed", "host:1,0,2"], "takes its value after ="),
+        (["--distributed", "host:1,0,2"], "after an equals sign: --distributed="),
         (["--config=configs/stss.py"], "Unknown config file 'configs/stss.py'"),
         (["--confg=x"], "Unknown flag '--confg'"),
         (["--config.steps=0"], "rows.tsv, line 7"),
