@@ -88,7 +88,7 @@ def test_mistakes_are_named(vectors):
         semantic_search(vectors, vectors, 0)
     with pytest.raises(InputError, match="Unknown score function 'cos'"):
         semantic_search(vectors, vectors, score_function="cos")
-    with pytest.raises(InputError, match="query vectors have 5 dimensions"):
+    with pytest.raises(InputError, match="expects 6 dimensions, got 5 from the query vectors"):
         semantic_search(vectors[:, :5], vectors)
     with pytest.raises(InputError, match="zero vector"):
         semantic_search(vectors, np.zeros_like(vectors))
