@@ -18,7 +18,7 @@ def get_config():
     config.outside = ""  # a file, folder or pattern of text, one passage per line, whose first sentences are fitted on
     config.outside_rows = 100_000  # sentences of it, at most
     config.gamma = "auto"  # γ of whitenings before the codes, or none; auto: none for fine-tuned encoders, else 1
-    config.codes = "spectrum,scalar,pq,opq,lsq,rabitq,eden,rabitqlib,turbovec,int8,ubinary"
+    config.codes = "spectrum,scalar,pq,opq,lsq,rabitq,eden,rabitqlib,turbovec,remex,turboquant_pro,int8,ubinary"
     config.bytes = "24,48,96"  # per vector
     config.lsq_bytes = "0"  # sizes of lsq, whose training takes minutes per 1,000 documents at 24 bytes; 0: none
     config.rescore = (
