@@ -24,8 +24,9 @@ TESTS := OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 # Tests of what the package does not contain: programs, benchmarks, documents, packaging.
 LABORATORY := $(addprefix tests/,programs eval train notebooks accelerators test_base.py test_documents.py test_examples.py test_packaging.py test_wheel.py)
 
-BENCHMARKS ?= encode latency processors cold_start whitening_fit whitening_transform train_throughput search_real search_scale \
-  search_batches search_threads upgrade_zipf growth memory serving serving_faults
+# Servers, which wait longest, come first for ci/smoke.sh, where several run at a time.
+BENCHMARKS ?= serving_faults serving cold_start encode latency train_throughput processors memory upgrade_zipf search_real \
+  search_scale growth whitening_fit whitening_transform search_batches search_threads
 # What they are given here, so that all take less than 15 minutes on 2 cores; README has the figures without.
 whitening_fit_ARGS ?= --rounds 2
 whitening_transform_ARGS ?= --rounds 2

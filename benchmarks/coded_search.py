@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.harness import interleave, median, save
+from jaxwhiten import scoring
 from jaxwhiten.codes.gaussian import design, nearest_on_device
 from jaxwhiten.search import jax_kernels as kernels
 
@@ -109,11 +110,8 @@ class Coded:
         scores = np.concatenate(
             [np.asarray(score(self.codes[i : i + BLOCK], queries)) for i in range(0, self.size, BLOCK)], axis=1
         )[:, : self.size]
-        best = np.argpartition(-scores, 3 * K, axis=1)[:, : 3 * K]
-        best = np.sort(best, axis=1)
-        found = np.take_along_axis(scores, best, axis=1)
-        order = np.argsort(-found, axis=1, kind="stable")[:, :K]
-        return np.take_along_axis(found, order, axis=1), np.take_along_axis(best, order, axis=1)
+        first = scoring.best(scores, K)
+        return np.take_along_axis(scores, first, axis=1), first
 
 
 def fast_scan(coded: Coded) -> Any:

@@ -263,15 +263,7 @@ def maps_table(run: Run) -> Table:
     return harness.table(run, columns, 3, rows)
 
 
-def times_table(run: Run) -> Table:
-    """Seconds to fill a database and milliseconds of a query, beside our index."""
-    columns = {"database": "database", "bytes held": harness.figure("bytes", 1)}
-    columns |= {"fill, s": harness.figure("build_seconds", 1)}
-    columns |= {"p50, ms": harness.figure("p50_ms"), "p99, ms": harness.figure("p99_ms")}
-    return harness.table(run, columns, 1, [row for row in run.rows if row.part == "times"])
-
-
-TABLES = {"database_maps_table": maps_table, "database_times_table": times_table}
+TABLES = {"database_maps_table": maps_table}
 
 
 def main() -> None:

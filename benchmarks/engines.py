@@ -30,8 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import figure, flat, save, table
-from eval.report import Table
+from benchmarks.harness import flat, save
 from eval.runs import Run
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets import Corpus, corpus_files
@@ -247,20 +246,6 @@ def memory(scratch: Path, static: str, many: int) -> list[dict[str, Any]]:
     return found
 
 
-def engines_table(run: Run) -> Table:
-    """A corpus on every engine beside plain `encode`."""
-    columns = {
-        "sentences": lambda row: f"{run.header.sentences:,}",
-        "engine": "engine",
-        "sentences/s": figure("rate", 0),
-        "of encode": figure("of_encode"),
-        "start, s": figure("start_seconds", 0),
-        "vectors off": lambda row: f"{row.vectors_off_encode:.0e}",
-        "moments off": lambda row: f"{row.moments_off:.0e}",
-    }
-    return table(run, columns, 2, [row for row in run.rows if row.engine != "encode"])
-
-
 def draw_memory(run: Run, path: Path) -> Path:
     """Peak memory against rows; hollow points are runs whose rows repeat those of the smallest run."""
     from eval.report.plots import scale_amounts
@@ -287,7 +272,6 @@ _MEMORY = {
     "Ray, one worker": ("Ray", "worker_mb"),
     "Ray, the driver": ("Ray", "driver_mb"),
 }
-TABLES = {"engines_table": engines_table}
 
 
 def main() -> None:

@@ -23,9 +23,8 @@ import numpy as np
 from flax import nnx
 
 from benchmarks import folders
-from benchmarks.harness import RESULTS, save, table
-from eval.report import Table
-from eval.runs import Record, Run
+from benchmarks.harness import RESULTS, save
+from eval.runs import Run
 from jaxwhiten import Encoder
 from jaxwhiten.errors import JaxwhitenError
 from jaxwhiten.models import FAMILIES, load_model
@@ -193,29 +192,6 @@ def train(folder: Path) -> str:
     if not losses[-1] < losses[0]:
         return f"the loss does not fall: {losses[0]:.4f} to {losses[-1]:.4f}"
     return f"{moved} of {len(before)} tensors"
-
-
-def families_table(run: Run) -> Table:
-    """Every family: names, and what was measured of it on a random folder."""
-    columns = {
-        "family": lambda row: f"`{row.family}`",
-        "hub names known to be of it": "hub",
-        "states off by": lambda row: f"{row.states:.0e}",
-        "vectors off by, by engine": _by_engine,
-        "pooling": "pooling",
-        "training": lambda row: row.training.replace(" of ", "/").removesuffix(" tensors"),
-        "compared with": "against",
-        "golden cases": lambda row: str(len(row.golden)),
-    }
-    return table(run, columns, 1)
-
-
-def _by_engine(row: Record) -> str:
-    shown = (f"{engine} {x if isinstance(x, str) else f'{x:.0e}'}" for engine, x in row.engines.items())
-    return "; ".join(shown) or "not measured"
-
-
-TABLES = {"families_table": families_table}
 
 
 def main() -> None:

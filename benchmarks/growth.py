@@ -26,8 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import figure, save, table
-from eval.report import Table
+from benchmarks.harness import save
 from eval.runs import Run
 from jaxwhiten.plots import COLOURS, new_figure
 
@@ -173,23 +172,6 @@ def vectors(file: Path, documents: int) -> None:
         codes.flush()
 
 
-def growth_table(run: Run) -> Table:
-    """What building, loading, one query and a saved change take by the number of documents."""
-    columns = {
-        "documents": lambda row: f"{row.documents:,}",
-        "index": "index",
-        "build, s": figure("build_s", 1),
-        "build, MB": figure("build_mb", 0),
-        "folder, MB": figure("folder_mb", 0),
-        "first hit, s": figure("load_s"),
-        "loaded, MB": figure("load_mb", 0),
-        "p50, ms": figure("p50_ms"),
-        "p99, ms": figure("p99_ms"),
-        "change saved, s": figure("save_s", 3),
-    }
-    return table(run, columns)
-
-
 def draw(run: Run, path: Path) -> Path:
     """Seconds to the first hit, to save a change, and of one query, against the number of documents."""
     panels = {"load_s": ("from the folder to the first hit", 1), "save_s": ("a change of 1,000 saved", 1)}
@@ -205,9 +187,6 @@ def draw(run: Run, path: Path) -> Path:
         axes[0].set(ylabel="seconds")
         drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return path
-
-
-TABLES = {"growth_table": growth_table}
 
 
 def main() -> None:

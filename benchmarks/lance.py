@@ -21,9 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.encode import MODEL
-from benchmarks.harness import figure, save, table
-from eval.report import Table
-from eval.runs import Run
+from benchmarks.harness import save
 from eval.searches import load_search
 from jaxwhiten import Encoder, normalize
 from jaxwhiten.codes import SpectrumCode
@@ -108,22 +106,6 @@ def found(table: Any, queries: Vectors, metric: str, partitions: int) -> tuple[l
 
 def recall(results: list[list[int]], exact: Vectors) -> float:
     return float(np.mean(recalls(np.asarray(results), exact.tolist(), K)))
-
-
-def lance_table(run: Run) -> Table:
-    """Codes in LanceDB's index: recall@10, bytes of the index a document, and time of a query."""
-    columns = {
-        "bytes": "bytes",
-        "partitions": lambda row: str(row.partitions or ""),
-        "index": "index",
-        "recall@10": figure("recall", 3),
-        "bytes of the index": figure("index_bytes", 1),
-        "ms per query": figure("ms", 1),
-    }
-    return table(run, columns, 3)
-
-
-TABLES = {"lance_table": lance_table}
 
 
 def main() -> None:

@@ -33,7 +33,6 @@ from benchmarks.contestants import CONTESTANTS, Encode, Job, exported, local_fas
 from benchmarks.encode import MINILM, MODEL, texts_of
 from benchmarks.harness import (
     PAUSE,
-    beside,
     figure,
     flat,
     in_words,
@@ -242,13 +241,13 @@ def long_documents(folder: Path, exports: Path, tokens: int, rounds: int) -> dic
 TO_VECTOR, TO_IDS, SHARED, DOCUMENTS = "text to vector", "text to ids", "callers", "documents"
 
 
-def latency_table(run: Run, parts: tuple[str, ...] = ("what",)) -> Table:
+def latency_table(run: Run) -> Table:
     """Calls one after the other: a query to its vector, texts of fixed lengths to theirs, and a query to ids."""
     timed = [row for row in run.rows if "p50_ms" in row]
-    places = list(dict.fromkeys(tuple(row[part] for part in parts) for row in timed))
-    timed.sort(key=lambda row: (places.index(tuple(row[part] for part in parts)), row.p50_ms))
+    places = list(dict.fromkeys(row.what for row in timed))
+    timed.sort(key=lambda row: (places.index(row.what), row.p50_ms))
     columns = {
-        parts[0]: lambda row: ", ".join(row[part] for part in parts),
+        "what": "what",
         "contestant": "contestant",
         "p50, ms": figure("p50_ms"),
         "p99, ms": figure("p99_ms"),
@@ -257,13 +256,7 @@ def latency_table(run: Run, parts: tuple[str, ...] = ("what",)) -> Table:
     return table(run, columns, 2, timed)
 
 
-def documents_table(run: Run) -> Table:
-    """Documents of 512 tokens."""
-    columns = {"contestant": "contestant", "documents/s": figure("per_second", 1), "jaxwhiten is faster by": beside}
-    return table(run, columns, 1, [row for row in run.rows if row.what == DOCUMENTS], notes=())
-
-
-TABLES = {"latency_table": latency_table, "documents_table": documents_table}
+TABLES = {"latency_table": latency_table}
 
 
 def main() -> None:

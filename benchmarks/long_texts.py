@@ -23,9 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.encode import MODEL
-from benchmarks.harness import figure, flat, median, save, table
-from eval.report import Table
-from eval.runs import Run
+from benchmarks.harness import flat, median, save
 from jaxwhiten.models import resolve_folder
 
 SIZES: dict[str, Any] = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12}
@@ -105,20 +103,6 @@ def write_model(folder: Path) -> None:
     SentenceTransformer(modules=[transformer, models.Pooling(384)]).save(str(folder / "model"))
     encoder = Encoder.from_pretrained(folder / "model", pooling="mean", max_length=8192)
     save_onnx(folder / "onnx", encoder)
-
-
-def long_texts_table(run: Run) -> Table:
-    """Seconds for one long text, and growth of the process in MB."""
-    columns = {
-        "tokens": lambda row: f"{int(row.tokens):,}",
-        "contestant": "contestant",
-        "seconds": lambda row: f"{median(row.seconds):,.2f}",
-        "growth, MB": figure("grown_mb", 0),
-    }
-    return table(run, columns)
-
-
-TABLES = {"long_texts_table": long_texts_table}
 
 
 def main() -> None:

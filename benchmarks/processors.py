@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import json
 import os
 import subprocess
@@ -24,7 +23,7 @@ from typing import Any
 from benchmarks.contestants import Job, quiet
 from benchmarks.encode import MINILM, MODEL
 from benchmarks.harness import flat, save
-from benchmarks.latency import ONNX, OPENVINO, by_onnx, by_openvino, calls, latency_table, ours, report
+from benchmarks.latency import ONNX, OPENVINO, by_onnx, by_openvino, calls, ours, report
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.models import resolve_folder
 from jaxwhiten.runtime.hardware import cores
@@ -61,10 +60,6 @@ def measure(rounds: int, count: int, scratch: Path) -> dict[str, Any]:
     with busy():
         beside = report(f"{MINILM}, beside {cores()} busy processes", *calls(contestants, queries, rounds))
     return {"idle": idle, "beside busy processes": beside}
-
-
-# One query at a time: each kind of processor, idle and busy.
-TABLES = {"processors_table": functools.partial(latency_table, parts=("processor", "load"))}
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from benchmarks.harness import OURS, SPEED, Ratio, figure, interleave, median, r
 from eval.comparators import Comparator
 from eval.report import Table
 from eval.runs import Record, Run
-from jaxwhiten import Whitening, normalize
+from jaxwhiten import Whitening, metrics, normalize
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index
 
@@ -126,9 +126,7 @@ def main() -> None:
             contestants = {FLOATS: flat, **indexes(x, size)}
             print(f"{count:,} documents, {size} bytes: built in {time.perf_counter() - started:.0f} s", flush=True)
             recall = {
-                name: float(
-                    np.mean([len({*a} & {*b}) / K for a, b in zip(index.search(q[:256], K)[1], first, strict=True)])
-                )
+                name: float(metrics.recalls(index.search(q[:256], K)[1], list(first), K).mean())
                 for name, index in contestants.items()
             }
             slow = set[str]()

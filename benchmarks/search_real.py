@@ -27,9 +27,7 @@ import numpy as np
 
 import jaxwhiten
 from benchmarks import harness, wikipedia
-from eval import report
 from eval.pydocs import load_pydocs
-from eval.runs import Record, Run
 from jaxwhiten import Encoder, Moments, Whitening, metrics
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.search import build_index
@@ -60,11 +58,7 @@ def real_vectors(name: str, documents: int, cache: Path | None) -> tuple[np.ndar
 
 def exact(x: np.ndarray, q: np.ndarray) -> np.ndarray:
     """The nearest documents by the inner product of unit vectors."""
-    import faiss
-
-    index = faiss.IndexFlatIP(x.shape[1])
-    index.add(x)
-    return index.search(q, K)[1]
+    return build_index(x, "faiss-flat", normalize=False).search(q, K, prepared=True)[1]
 
 
 def own_found(ids: np.ndarray, own: np.ndarray) -> dict[str, float]:
@@ -204,47 +198,6 @@ def _search(index: Any, queries: np.ndarray) -> Found:
 
 
 LISTS, CODES = "lists", "codes"
-
-
-def _table(run: Run, part: str, columns: report.Columns) -> report.Table:
-    def of(row: Record) -> str:
-        return f"{row.encoder}, {run.header.encoders[row.encoder].documents:,}"
-
-    return harness.table(run, {"encoder, documents": of, **columns}, 2, [row for row in run.rows if row.part == part])
-
-
-def lists_table(run: Run) -> report.Table:
-    """Inverted lists of raw vectors and of the controls, at equal recall."""
-    columns = {
-        "vectors": "name",
-        "mean cosine": harness.figure("mean_cosine"),
-        "exact MRR@10": harness.figure("mrr_at_10", 3),
-        "nprobe": "effort",
-        "recall@10": harness.figure("recall", 3),
-        "ms per query": harness.figure("ms_a_query", 3),
-        "times raw's speed": lambda row: harness.times(row.speed_to_raw),
-        "one by one, ms": harness.figure("single_ms", 3),
-    }
-    return _table(run, LISTS, columns)
-
-
-def codes_table(run: Run) -> report.Table:
-    """Scans of codes beside float32."""
-    columns = {
-        "code": "name",
-        "bytes": "bytes",
-        "MB": harness.figure("memory_mb", 1),
-        "MRR@10": harness.figure("mrr_at_10", 3),
-        "recall@10": harness.figure("recall_at_10", 3),
-        "ms per query": harness.figure("ms_a_query", 3),
-        "times float32's speed": lambda row: harness.times(row.speed_to_float32),
-        "one by one, ms": harness.figure("single_ms", 3),
-        "build, s": harness.figure("build_seconds", 1),
-    }
-    return _table(run, CODES, columns)
-
-
-TABLES = {"lists_table": lists_table, "codes_table": codes_table}
 
 
 def main() -> None:

@@ -30,9 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import save, table
+from benchmarks.harness import save
 from benchmarks.serving import Server, connect, ours, running, texts_of
-from eval.report import Table
 from eval.runs import Run
 from jaxwhiten import Encoder, normalize
 from jaxwhiten.models import init_model, resolve_folder
@@ -241,18 +240,6 @@ class Watch:
         print(f"{now:.0f} s: {self.rows[-1][1]:.0f} MB, {dict(self.clients.statuses)}", flush=True)
 
 
-def faults_table(run: Run) -> Table:
-    """What clients of each kind got, and how long answers took."""
-    order = list(run.header.kinds)
-    rows = sorted(run.rows, key=lambda row: (order.index(row.clients.partition(",")[0]), row.clients))
-    columns = {"clients": "clients", "number": lambda row: str(row.number or "")}
-    for status in sorted({status for row in rows for status in row.answers}):
-        columns[status] = lambda row, status=status: f"{row.answers.get(status, 0):,}"
-    for head, key in (("p50, s", "p50_seconds"), ("p99, s", "p99_seconds")):
-        columns[head] = lambda row, key=key: f"{row.times[key]:,.2f}" if row.times else ""
-    return table(run, columns, 1, rows)
-
-
 def draw_memory(run: Run, path: Path) -> Path:
     """The server's memory over time, beside the requests that were answered; SIGKILL starts it again."""
     seconds, megabytes, requests = zip(*run.header.memory, strict=True)
@@ -266,9 +253,6 @@ def draw_memory(run: Run, path: Path) -> Path:
         other.grid(False)
         drawing.legend(handles=[memory, answered], loc="outside lower center", ncols=2)
     return path
-
-
-TABLES = {"serving_faults_table": faults_table}
 
 
 def main() -> None:

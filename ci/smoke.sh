@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Every benchmark once, on next to nothing, which shows only that everything runs. Results go to runs/smoke.
 #
-#   ci/smoke.sh [NAME ...]      by default all below
+#   ci/smoke.sh [NAME ...]      by default all of `make bench`, in its order
 #
 # $VENV has what `make bench` installs. Each has one thread, since threads that wait for others would take much of the
 # time, and a benchmark more than cores runs at a time, since servers, which come first, wait for a minute.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive JAXWHITEN_BENCHMARKS=runs/smoke
-NAMES=(serving_faults serving cold_start encode latency train_throughput processors memory upgrade_zipf search_real
-  search_scale growth whitening_fit whitening_transform search_batches search_threads)
+names=$(env -u BENCHMARKS make -s --no-print-directory --eval='names:; @echo $(BENCHMARKS)' names) || exit 2
+read -ra NAMES <<< "$names"
 declare -A arguments=(
   [cold_start]="--rounds 1"
   [encode]="--model jaxwhiten-tiny --rounds 1 --tokens 400 --pairs 40 --texts short mixed --no-base"
@@ -40,7 +40,7 @@ smoke() { # NAME: prints what the benchmark wrote once it is done
 
 [ $# -gt 0 ] || set -- "${NAMES[@]}"
 for name in "$@"; do
-  [ -n "${arguments[$name]:-}" ] || { echo "no benchmark $name; there are ${NAMES[*]}" >&2; exit 2; }
+  [ -n "${arguments[$name]:-}" ] || { echo "$name has no arguments here; these have: ${!arguments[*]}" >&2; exit 2; }
   while [ "$(jobs -rp | wc -l)" -gt "$(nproc)" ]; do wait -n; done
   smoke "$name" &
 done

@@ -3,21 +3,13 @@
 import sys
 
 from jaxwhiten.commands import cli
-from jaxwhiten.errors import MissingDependencyError, optional
-from jaxwhiten.parameters import WHITENING
-
-KNOBS = {
-    parameter.name: "none" if parameter.default is None else f"{parameter.default:g}"
-    for parameter in WHITENING
-    if parameter.name != "n_components"
-}
-"""A whitening's parameters and defaults, as an evaluation's config spells them; its `ks` replace n_components."""
+from jaxwhiten.errors import MissingDependencyError, check_installed
 
 
-def need_config(extra: str) -> None:
-    """Checks that the packages for a program's config are installed; `python -m` ends in one line if they are not."""
+def need(module: str, extra: str) -> None:
+    """Checks that a package all programs of a folder need is installed; `python -m` ends in one line if it is not."""
     try:
-        optional("ml_collections", extra, f"A program with a config, such as those of {extra}/,", "ml-collections")
+        check_installed(module, extra, f"A program of {extra}/")
     except MissingDependencyError as error:
         if sys.argv[:1] != ["-m"]:
             raise

@@ -13,7 +13,7 @@ Seen on 2 CPU cores shared with other work, seeds 0 to 2, one epoch (162 steps):
 15 s), 0.4902 by a bottleneck (4 s). docs/evidence/fine-tuning.md has the intervals, and the effect of whitening.
 """
 
-from configs import sbert_defaults
+from configs.settings import SBERT
 from jaxwhiten.errors import unknown_name
 
 KINDS = ("lora", "linear", "bottleneck", "full")
@@ -22,7 +22,7 @@ KINDS = ("lora", "linear", "bottleneck", "full")
 def get_config(kind="lora"):
     if kind not in KINDS:
         raise unknown_name("kind of adapter", kind, KINDS)
-    config = sbert_defaults.get_config()
+    config = SBERT()
     config.model = "jaxwhiten-tiny"
     config.objective = "mnr"
     config.lora = 8 if kind == "lora" else 0

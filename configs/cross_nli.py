@@ -12,11 +12,11 @@ chose the checkpoint. The regression on STS-B, 158 steps in 11 minutes while tes
 (dev 83.3), less than the 82.0 that the encoder it started from reaches by the cosine of its vectors.
 """
 
-from configs import cross_defaults
+from configs.settings import Cross
 
 
 def get_config():
-    config = cross_defaults.get_config()
+    config = Cross()
     config.data.sources = ("snli_dev_test", "cad_snli/all_combined_train")
     config.dev = "cad_snli/all_combined_dev"
     config.test = ("cad_snli/all_combined_test",)

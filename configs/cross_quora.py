@@ -14,11 +14,11 @@ MRPC 0.9261 and 0.9290 to 0.9335, 0.9296 and 0.9312 to 0.9341. docs/evidence/rer
 All pairs with three negatives, the settings below: not run here.
 """
 
-from configs import cross_defaults
+from configs.settings import Cross
 
 
 def get_config():
-    config = cross_defaults.get_config()
+    config = Cross()
     config.labels = "positives"
     config.data.columns = ("question1", "question2")
     config.negatives = 3

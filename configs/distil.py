@@ -12,11 +12,11 @@ after 100 steps, `distil_mse` 58.82, and 59.47 at its best (seed 0). The setting
 sentences: not run here.
 """
 
-from configs import sbert_defaults
+from configs.settings import SBERT
 
 
 def get_config():
-    config = sbert_defaults.get_config()
+    config = SBERT()
     config.model = "jaxwhiten-tiny"
     config.objective = "distil_mse"
     config.teacher = "sentence-transformers/all-MiniLM-L6-v2"

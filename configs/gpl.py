@@ -17,15 +17,15 @@ steps in 9 minutes with the teacher's margins. docs/evidence/reranking.md has th
 after and of a control.
 """
 
-from configs import sbert_defaults
+from configs.settings import SBERT
 
 
 def get_config():
-    config = sbert_defaults.get_config()
+    config = SBERT()
     config.model = "sentence-transformers/all-MiniLM-L6-v2"
     config.objective = "margin_mse"
-    config.settings.teacher = "runs/cross-quora/model"  # folder of the cross-encoder
-    config.settings.scale = 20.0  # factor of the cosines, whose differences learn its margins
+    config.settings["teacher"] = "runs/cross-quora/model"  # folder of the cross-encoder
+    config.settings["scale"] = 20.0  # factor of the cosines, whose differences learn its margins
     config.data.columns = ("query", "positive")
     config.negatives = 3
     config.depth = 50

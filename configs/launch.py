@@ -1,6 +1,6 @@
 """How every program starts: `--help`, `--config FILE`, `--config.key=value` overrides, one-line errors, exit codes.
 
-A program is `run(main, "configs/sts.py")`; `main` gets the finished `ConfigDict`. Exit code 0 is success, 2 an error
+A program is `run(main, "configs/sts.py", STS)`; `main` gets the finished settings. Exit code 0 is success, 2 an error
 that the user can correct (a typo, a missing file, bad data), 1 any other error, 130 an interrupt.
 
 `--distributed` makes the process one of several of one job (docs/explanations/devices.md). Without a value, the
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import functools
 import importlib.util
 import os
@@ -26,17 +25,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from configs import need_config
+from configs.settings import Config, keys
 from jaxwhiten import interrupts
 from jaxwhiten.commands.cli import Parser, say, say_cut, show_warning
 from jaxwhiten.errors import InputError, JaxwhitenError, unknown_name
-from jaxwhiten.parameters import WHITENING, TrainingOptions
-
-need_config("eval")
-from absl import app, flags, logging  # noqa: E402
-from ml_collections import ConfigDict, config_flags  # noqa: E402
 
 _DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/explanations/devices.md)"
 # Library parameters whose config keys have other names.
@@ -44,27 +38,30 @@ _OTHER_NAMES = {"data_dir": "data.folder", "n_components": "ks", "pooling": "poo
 _STATUS = re.compile(r"(UNKNOWN|UNAVAILABLE|INTERNAL|ABORTED|CANCELLED|DEADLINE_EXCEEDED): ")
 
 
-def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
-    """Parses the command line, calls `main(config)` and ends the process; without `--config` the default is loaded."""
+def run(main: Callable[[Any], None], default_config: str, *kinds: type[Config]) -> None:
+    """Parses the command line, calls `main(config)` and ends the process; without `--config` the default is loaded.
+
+    `kinds` are the settings that the program takes.
+    """
     try:
-        path, where, rest = _split(sys.argv[1:], default_config)
+        command = _read(sys.argv[1:])
+        path = command.config or default_config
         module, argument = _load(path)
-        config: ConfigDict = module.get_config(argument) if argument else module.get_config()
-        if {"-h", "--help", "-help"} & set(rest):
+        config: Config = module.get_config(argument) if argument else module.get_config()
+        if not isinstance(config, kinds):
+            expected, found = " or ".join(kind.__name__ for kind in kinds), type(config).__name__
+            raise InputError(f"{path}: expected settings of {expected}, got {found}: see {default_config}.")
+        if command.help:
             print(_help(path, config), end="")
-            sys.exit()
-        _check(rest, config)
+            return
+        config.read(command.changes)
     except JaxwhitenError as error:
         sys.exit(say(error))
-    sys.argv[1:] = rest
-    holder = config_flags.DEFINE_config_dict("config", config, help_string="A file in configs/.")
-    flags.DEFINE_string("distributed", None, _DISTRIBUTED)
     warnings.showwarning = functools.partial(show_warning, flags=_flags(config), joint="=")
-
-    def program(_: list[str]) -> None:
-        _guarded(main, holder.value) if where is None else _as_one_of_many(main, holder.value, where)
-
-    app.run(program, flags_parser=_parse)
+    if command.distributed is None:
+        _guarded(main, config)
+    else:
+        _as_one_of_many(main, config, command.distributed)
 
 
 def run_without_config(main: Callable[[], None]) -> None:
@@ -78,8 +75,7 @@ def run_without_config(main: Callable[[], None]) -> None:
         sys.exit(say(error))
 
 
-def _guarded(main: Callable[[ConfigDict], None], config: ConfigDict) -> None:
-    logging.set_verbosity(logging.WARNING)  # libraries' INFO lines would bury the program's own
+def _guarded(main: Callable[[Any], None], config: Config) -> None:
     try:
         main(config)
         say_cut()
@@ -89,16 +85,15 @@ def _guarded(main: Callable[[ConfigDict], None], config: ConfigDict) -> None:
         interrupts.end()
 
 
-def _say(error: Exception, config: ConfigDict, who: str = "") -> int:
+def _say(error: Exception, config: Config, who: str = "") -> int:
     """Reports an error with config keys for the library's parameters; returns the exit code."""
     return say(error, who, _flags(config), "=")
 
 
-def _as_one_of_many(main: Callable[[ConfigDict], None], config: ConfigDict, where: str) -> None:
+def _as_one_of_many(main: Callable[[Any], None], config: Config, where: str) -> None:
     """Joins the other processes and runs; an error ends the process at once, so that the others do not wait for it."""
     from jaxwhiten.runtime import distributed
 
-    logging.set_verbosity(logging.WARNING)
     try:
         distributed.start(where)
     except JaxwhitenError as error:
@@ -106,7 +101,7 @@ def _as_one_of_many(main: Callable[[ConfigDict], None], config: ConfigDict, wher
     name = _process()
     try:
         with _silenced_stdout(for_good=not distributed.is_writer()):  # gloo prints when the first exchange connects it
-            distributed.check_same("the configuration", config.to_json_best_effort())
+            distributed.check_same("the configuration", repr(config))
         main(config)
     except BaseException as error:
         if isinstance(error, SystemExit) and not error.code:
@@ -176,23 +171,40 @@ def _silenced_stdout(for_good: bool) -> Iterator[None]:
         os.close(nothing)
 
 
-def _parse(arguments: list[str]) -> list[str]:
-    """Parses arguments with absl; a value of a wrong type ends the program with one line."""
-    try:
-        return flags.FLAGS(arguments)
-    except flags.Error as error:
-        sys.exit(say(InputError(f"{str(error).removeprefix('flag ')}: see --help.")))
+class _Command(NamedTuple):
+    """What a command line says."""
+
+    config: str | None
+    distributed: str | None
+    help: bool
+    changes: dict[str, str]  # keys and their values, as text
 
 
-def _split(arguments: list[str], default_config: str) -> tuple[str, str | None, list[str]]:
-    """The config file, the value of `--distributed` (None if it is not given), and all other arguments."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config", "-config", default=default_config)
-    parser.add_argument("--distributed", "-distributed", nargs="?", const="")
-    own, rest = parser.parse_known_args(arguments)
-    if own.distributed and own.distributed in arguments:  # it could be taken for something else
-        raise InputError(f"--distributed requires its value after an equals sign: --distributed={own.distributed}")
-    return own.config, own.distributed, rest
+def _read(words: list[str]) -> _Command:
+    """Reads `--config FILE`, `--config.KEY=VALUE` or `--config.KEY VALUE`, `--distributed[=WHERE]` and `--help`."""
+    config, distributed, help = None, None, False
+    changes: dict[str, str] = {}
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name == "--distributed":
+            distributed = value
+        elif word in ("-h", "--help"):
+            help = True
+        elif name == "--config" or name.startswith("--config."):
+            if not equals and (value := next(rest, "--")).startswith("--"):
+                raise InputError(f"{name}: expected a value: use {name}=VALUE.")
+            if name == "--config":
+                config = value
+            else:
+                changes[name.removeprefix("--config.")] = value
+        elif word.startswith("-"):
+            raise unknown_name("flag", name, ("--config", "--config.KEY=VALUE", "--distributed", "--help"))
+        elif distributed == "":
+            raise InputError(f"Give the value of --distributed after an equals sign: --distributed={word}.")
+        else:
+            raise InputError(f"Expected --config.KEY=VALUE, got {word!r}.")
+    return _Command(config, distributed, help, changes)
 
 
 def _load(path: str) -> tuple[ModuleType, str]:
@@ -204,11 +216,12 @@ def _load(path: str) -> tuple[ModuleType, str]:
     if spec is None or spec.loader is None:
         raise InputError(f"{file}: not a Python file.")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # a dataclass looks for its own
     spec.loader.exec_module(module)
     return module, argument
 
 
-def _help(path: str, config: ConfigDict) -> str:
+def _help(path: str, config: Config) -> str:
     """Usage, and every config key with its default; a parameter of a whitening or a training with its help text."""
     program = sys.modules["__main__"]
     name = getattr(program.__spec__, "name", None)
@@ -221,38 +234,15 @@ def _help(path: str, config: ConfigDict) -> str:
     )
     parser.add_argument("--config", metavar="FILE", help=f"Python file with the keys, which is executed; here: {path}")
     parser.add_argument("--distributed", metavar="WHERE", help=_DISTRIBUTED)
-    keys = parser.add_argument_group(f"keys and their defaults; the comments in {path} explain them")
-    known = {knob.name: knob.help for knob in WHITENING}
-    known |= {field.name: field.metadata["help"] for field in dataclasses.fields(TrainingOptions)}
-    for key, value in config_keys(config).items():
-        if not isinstance(value, ConfigDict):
-            text = "; ".join(filter(None, (f"default {value!r}", known.get(key))))
-            keys.add_argument(f"--config.{key}", metavar="VALUE", help=text.replace("%", "%%"))
+    group = parser.add_argument_group("keys, their defaults and what they are")
+    for key, found in keys(config).items():
+        if not found.is_section:
+            text = "; ".join(filter(None, (f"default {found.value!r}", found.help)))
+            group.add_argument(f"--config.{key}", metavar="VALUE", help=text.replace("%", "%%"))
     return parser.format_help()
 
 
-def _flags(config: ConfigDict) -> dict[str, str]:
+def _flags(config: Config) -> dict[str, str]:
     """The flag of every key, also under the library's name for it."""
-    flags = {key: f"--config.{key}" for key in config_keys(config)}
+    flags = {key: f"--config.{key}" for key in keys(config)}
     return {name: flags[key] for name, key in _OTHER_NAMES.items() if key in flags} | flags
-
-
-def _check(arguments: list[str], config: ConfigDict) -> None:
-    """Answers a mistyped flag or key with the nearest names, before absl prints a stack trace."""
-    known = set(config_keys(config))
-    for argument in arguments:
-        name = argument.lstrip("-").partition("=")[0]
-        key = name.removeprefix("config.")
-        if key != name and key not in known:
-            raise unknown_name("config key", key, known)
-        if key == name and argument.startswith("--") and not {name, name.removeprefix("no")} & set(flags.FLAGS):
-            raise unknown_name("flag", f"--{name}", ("--config", "--config.KEY=VALUE", "--distributed", "--help"))
-
-
-def config_keys(config: ConfigDict) -> dict[str, Any]:
-    """Every value of a config by its key, such as `"data.name"`, including sections such as `"data"`."""
-    found: dict[str, Any] = {}
-    for key, value in config.items():
-        inner = config_keys(value) if isinstance(value, ConfigDict) else {}
-        found |= {key: value, **{f"{key}.{rest}": leaf for rest, leaf in inner.items()}}
-    return found

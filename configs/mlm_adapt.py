@@ -7,11 +7,11 @@ section 3). The encoder keeps its vocabulary and dropout. A checkpoint with the 
 it; one without, such as a sentence encoder, gets a new head. Hardware, time and score: not run here.
 """
 
-from configs import mlm_defaults
+from configs.settings import MLM
 
 
 def get_config():
-    config = mlm_defaults.get_config()
+    config = MLM()
     config.model = "bert-base-uncased"
     config.learning_rate = 5e-5
     config.output = "runs/mlm-adapt"

@@ -11,11 +11,11 @@ Text: 782,235 paragraphs of the English Wikipedia. Hardware and time: 2 CPU core
 median; partly shared with other work). Held out: loss 5.827 nats, accuracy 19.86 %.
 """
 
-from configs import mlm_defaults
+from configs.settings import MLM
 
 
 def get_config():
-    config = mlm_defaults.get_config()
+    config = MLM()
     config.sizes.intermediate_size = 768
     config.sizes.max_positions = 64
     config.vocabulary.size = 10_000

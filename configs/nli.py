@@ -7,12 +7,12 @@ Hardware, time and score: not run here (the weights and SNLI train + MultiNLI ne
 Published: STS-B test 77.03; STS-B dev 80.78 for this concatenation (Sentence-BERT, tables 2 and 6).
 """
 
-from configs import sbert_defaults
+from configs.settings import SBERT
 
 
 def get_config():
-    config = sbert_defaults.get_config()
+    config = SBERT()
     config.optimizer = "adam"
-    config.settings.concatenation = "(u,v,|u-v|)"  # what the classifier sees: u, v and |u-v|, joined by commas
+    config.settings["concatenation"] = "(u,v,|u-v|)"  # what the classifier sees: u, v and |u-v|, joined by commas
     config.output = "runs/nli"
     return config

@@ -6,13 +6,13 @@ Model: bert-base-uncased, mean pooling, batch 128 over all devices (every row br
 20. Hardware, time and score: not run here (see configs/nli.py).
 """
 
-from configs import sbert_defaults
+from configs.settings import SBERT
 
 
 def get_config():
-    config = sbert_defaults.get_config()
+    config = SBERT()
     config.objective = "mnr"
-    config.settings.scale = 20.0  # factor of the cosines in the softmax
+    config.settings["scale"] = 20.0  # factor of the cosines in the softmax
     config.batch_size = 128
     config.max_length = 64
     config.evaluate_every = 200

@@ -6,14 +6,12 @@
 Published: STS-B test 85.35 ± 0.17 for bert-base (Sentence-BERT, table 2, mean of 10 seeds).
 """
 
-from ml_collections import ConfigDict
-
 from configs import nli, stsb
+from configs.settings import Stages
 
 
 def get_config():
-    config = ConfigDict({"nli": nli.get_config(), "stsb": stsb.get_config()})
-    config.stages = ("nli", "stsb")  # run one after the other
+    config = Stages(nli.get_config(), stsb.get_config())
     config.nli.output = "runs/nli_stsb/nli"
     config.stsb.output = "runs/nli_stsb/stsb"
     config.stsb.model = "runs/nli_stsb/nli/model"

@@ -6,14 +6,12 @@
 runs of several seeds. docs/guides/nli-stsb.md has the scores and the curves.
 """
 
-from ml_collections import ConfigDict
-
 from configs import nli_small, stsb
+from configs.settings import Stages
 
 
 def get_config():
-    config = ConfigDict({"nli": nli_small.get_config(), "stsb": stsb.get_config()})
-    config.stages = ("nli", "stsb")  # run one after the other
+    config = Stages(nli_small.get_config(), stsb.get_config())
     config.nli.epochs = 1
     config.nli.evaluate_every = 30
     config.nli.output = "runs/nli-stsb/nli"

@@ -7,14 +7,14 @@ Multiple negatives (Henderson et al. 2017, "Efficient Natural Language Response 
 holds hard negatives. docs/guides/fine-tune.md shows a run, docs/evidence/fine-tuning.md the scores of others.
 """
 
-from configs import sbert_defaults
+from configs.settings import SBERT
 
 
 def get_config():
-    config = sbert_defaults.get_config()
+    config = SBERT()
     config.model = "sentence-transformers/all-MiniLM-L6-v2"
     config.objective = "mnr"
-    config.settings.scale = 20.0  # factor of the cosines in the softmax
+    config.settings["scale"] = 20.0  # factor of the cosines in the softmax
     config.data.columns = ("anchor", "positive")
     config.batch_size = 64
     config.epochs = 3

@@ -7,13 +7,13 @@ header line that names its column; without a file, the distinct sentences of the
 Hardware, time and score: not run here (see configs/nli.py).
 """
 
-from configs import sbert_defaults
+from configs.settings import SBERT
 
 
 def get_config():
-    config = sbert_defaults.get_config()
+    config = SBERT()
     config.objective = "simcse"
-    config.settings.temperature = 0.05  # divisor of the cosines in the softmax
+    config.settings["temperature"] = 0.05  # divisor of the cosines in the softmax
     config.pooling = "cls"
     config.max_length = 32
     config.batch_size = 64

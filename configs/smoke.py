@@ -7,11 +7,11 @@ ten steps) to 1.062 (of the last ten). It shows that everything runs, the verdic
 to 70.14, as 60 steps of softmax do not help an encoder that is tuned for similarity already, and the run says so.
 """
 
-from configs import sbert_defaults
+from configs.settings import SBERT
 
 
 def get_config():
-    config = sbert_defaults.get_config()
+    config = SBERT()
     config.model = "sentence-transformers/all-MiniLM-L6-v2"
     config.max_length = 64
     config.data.sources = ("snli_dev_test",)

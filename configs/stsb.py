@@ -6,11 +6,11 @@ Seen on 2 CPU cores, float32, seed 0: 1,436 steps in 21.5 minutes, partly shared
 rows/s); dev 86.72 before, 89.50 at its best (step 720); test 82.03 before, 85.45 after (Spearman × 100, all pairs).
 """
 
-from configs import sbert_defaults
+from configs.settings import SBERT
 
 
 def get_config():
-    config = sbert_defaults.get_config()
+    config = SBERT()
     config.model = "sentence-transformers/all-MiniLM-L6-v2"
     config.objective = "cosine"
     config.data.name = "STS-B"

@@ -9,8 +9,6 @@ setting; TSDAE's decoder has one layer here, in the paper as many as the encoder
 Hardware, time and score: docs/evidence/without-labels.md.
 """
 
-from ml_collections import ConfigDict
-
 from configs import simcse
 from jaxwhiten.errors import unknown_name
 
@@ -27,7 +25,7 @@ def get_config(objective="simcse"):
         raise unknown_name("objective", objective, SETTINGS)
     config = simcse.get_config()
     config.objective = objective
-    config.settings = ConfigDict(SETTINGS[objective])
+    config.settings = dict(SETTINGS[objective])
     config.model = "jaxwhiten-tiny"
     config.pooling = "mean"
     config.data.file = "runs/unsupervised/sentences.tsv"

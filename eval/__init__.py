@@ -2,9 +2,9 @@
 
 import os
 
-from configs import need_config
+from configs import need
 from jaxwhiten import interrupts
 
 os.environ.setdefault("JAXWHITEN_ENGINE", "jax")  # the reference, on every machine
 interrupts.handle_in_program()  # before anything heavy is imported
-need_config("eval")
+need("matplotlib", "eval")

@@ -21,7 +21,7 @@ from eval import published
 from eval.common import say
 from eval.report import Table
 from eval.runs import Record, Run, header
-from jaxwhiten import Encoder, evaluate, io, records
+from jaxwhiten import Encoder, evaluate, io, records, scoring
 from jaxwhiten.datasets import RetrievalData, read_own
 from jaxwhiten.encoding import EmbeddingStore
 
@@ -61,7 +61,7 @@ def by_sentence_transformers(model: str, data: RetrievalData) -> float:
     for query, (start, end) in enumerate(zip(data.gold.indptr[:-1], data.gold.indptr[1:], strict=True)):
         grades = np.ones(end - start) if data.gold.grades is None else data.gold.grades[start:end]
         judged[f"{query}"] = {f"{i}": int(grade) for i, grade in zip(data.gold.ids[start:end], grades, strict=True)}
-    best = data.others(np.argsort(-scores, axis=1)[:, :101])
+    best = data.others(scoring.best(scores, min(101, len(documents))))
     run = {f"{query}": {f"{i}": float(scores[query, i]) for i in ids} for query, ids in enumerate(best)}
     found = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10"}).evaluate(run)
     return 100 * fmean(of_query["ndcg_cut_10"] for of_query in found.values())

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
 import jaxwhiten
 from configs import launch
+from configs.settings import Codes
 from eval import classification, common, measure
 from eval.common import Notes, load_encoder, make_folder, say
 from eval.comparators import COMPARATORS, Comparator
@@ -34,7 +34,7 @@ from eval.runs import Record, Run
 from eval.searches import load_search
 from eval.settings import choices, fractions, integers, words
 from eval.tasks import TaskIndex, index_sentences
-from jaxwhiten import Encoder, Moments, Whitening, metrics
+from jaxwhiten import Encoder, Moments, Whitening, metrics, scoring
 from jaxwhiten.codes import CODES, Code, SpectrumCode, make_code
 from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_sts
 from jaxwhiten.encoding import EmbeddingStore
@@ -103,7 +103,7 @@ class Fit:
         return jaxwhiten.normalize(self.whitening.transform(x) if whitened else x)
 
 
-def evaluator(config: ConfigDict) -> Iterator[Run]:
+def evaluator(config: Codes) -> Iterator[Run]:
     """The run after each code."""
     names = choices("codes", config.codes, (*CODES, *TRAINED))
     names = tuple(sorted(names, key=lambda name: name != "spectrum"))  # the others are compared with it
@@ -150,7 +150,7 @@ def evaluator(config: ConfigDict) -> Iterator[Run]:
 
 
 def encode(
-    config: ConfigDict,
+    config: Codes,
     encoder: Encoder,
     store: EmbeddingStore,
     data: RetrievalData,
@@ -212,7 +212,7 @@ def measured(
     fit: Fit,
     searched: Searched,
     encoder: Encoder,
-    config: ConfigDict,
+    config: Codes,
     known: set,
     raw: Scored | None,
 ) -> tuple[dict[str, Any], Scored] | None:
@@ -318,7 +318,7 @@ def rescored(ids: np.ndarray, searched: Searched) -> np.ndarray:
     scores = np.stack(
         [searched.copies[found].astype(np.float32) @ query for found, query in zip(ids, queries, strict=True)]
     )
-    return np.take_along_axis(ids, np.argsort(-scores, axis=1, kind="stable"), axis=1)
+    return np.take_along_axis(ids, scoring.best(scores, scores.shape[1]), axis=1)
 
 
 def both_sides(name: str, size: int, fit: Fit, vectors: np.ndarray) -> np.ndarray:
@@ -336,7 +336,7 @@ def at_equal_bytes(size: int, of_spectrum: Mapping[int, np.ndarray]) -> np.ndarr
 
 
 def intervals(
-    scored: Scored, raw: Scored, spectrum: np.ndarray | None, tasks: Sequence[TaskIndex], config: ConfigDict
+    scored: Scored, raw: Scored, spectrum: np.ndarray | None, tasks: Sequence[TaskIndex], config: Codes
 ) -> dict[str, Any]:
     """Paired differences to float32 and to a spectrum code, and accuracies, with intervals, all × 100."""
 
@@ -360,7 +360,7 @@ def intervals(
 
 
 def make_header(
-    config: ConfigDict,
+    config: Codes,
     encoder: Encoder,
     searched: Searched,
     encoding: Record,
@@ -393,4 +393,4 @@ __all__ = ["TABLES", "VIEWS", "evaluator", "main", "plot_codes"]
 main = driven(evaluator, VIEWS)
 
 if __name__ == "__main__":
-    launch.run(main, "configs/codes.py")
+    launch.run(main, "configs/codes.py", Codes)

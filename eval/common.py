@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 import warnings
@@ -11,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ml_collections import ConfigDict
-
+from configs.settings import Evaluation, Scored, Whitened
 from eval import runs
 from eval.encoding import pooling_names
 from eval.nli import NLIRows, load_nli
@@ -41,7 +41,7 @@ class Settings:
     baselines: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, config: ConfigDict, more: tuple[str, ...] = ()) -> Settings:
+    def read(cls, config: Whitened, more: tuple[str, ...] = ()) -> Settings:
         """The settings, checked; makes the folder for results, before anything slow. `more` are further whitenings."""
         if config.bootstrap < 0:
             raise InputError(f"config.bootstrap: {config.bootstrap} resamples; 0 is none.")
@@ -88,7 +88,7 @@ class Settings:
         return sorted({k or width for k in self.ks}, reverse=True)
 
 
-def load_encoder(config: ConfigDict, pooling: str) -> Encoder:
+def load_encoder(config: Evaluation, pooling: str) -> Encoder:
     """The encoder that the config names; poolings other than auto are compared bare."""
     return Encoder.from_pretrained(
         config.model,
@@ -157,7 +157,7 @@ def make_folder(folder: Path) -> None:
 def make_header(
     program: str,
     title: str,
-    config: ConfigDict,
+    config: Scored,
     encoder: Encoder,
     encoding: Record,
     protocol: Mapping[str, Any],
@@ -167,7 +167,7 @@ def make_header(
     more = {"published": (), "warnings": (), "resamples": 0, "level": LEVEL, "seconds": None, **more}
     return runs.header(
         program,
-        config.to_dict(),
+        dataclasses.asdict(config),
         title=title,
         model=encoder.name,
         fingerprint=encoder.fingerprint,

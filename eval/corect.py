@@ -23,7 +23,7 @@ import numpy as np
 
 from eval.report import Table, figure, table
 from eval.runs import Record, Run, header
-from jaxwhiten import Encoder, SpectrumCode, metrics, normalize
+from jaxwhiten import Encoder, SpectrumCode, metrics, normalize, scoring
 from jaxwhiten.datasets import read_own
 from jaxwhiten.encoding import EmbeddingStore
 
@@ -106,8 +106,7 @@ def scored(documents: np.ndarray, queries: np.ndarray, gold: metrics.Gold) -> It
 
 def first(documents: np.ndarray, queries: np.ndarray, k: int = 10) -> np.ndarray:
     """The first documents of each query by cosine."""
-    scores = normalize(queries) @ normalize(documents).T
-    return np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return scoring.best(normalize(queries) @ normalize(documents).T, k)
 
 
 def methods_table(run: Run) -> Table:

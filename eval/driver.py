@@ -5,26 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
-from ml_collections import ConfigDict
 
+from configs.settings import Scored
 from eval.report import Views, remove_views
 from eval.runs import Record, Run, machine
 
-Evaluator = Callable[[ConfigDict], Iterator[Run]]
+Evaluator = Callable[[Any], Iterator[Run]]
 
 
 def driven(
     evaluator: Evaluator, views: Views | None = None, closing: Callable[[Run], str] | None = None
-) -> Callable[[ConfigDict], None]:
+) -> Callable[[Any], None]:
     """The `main` of a program, from an evaluator that yields its run after each new row.
 
     The last run yielded is the finished one; an evaluator that yields none, as in a process that only encodes, shows
     nothing. `closing` makes the text below the tables.
     """
 
-    def main(config: ConfigDict) -> None:
+    def main(config: Scored) -> None:
         started, out, run = time.perf_counter(), Path(config.out), None
         for run in evaluator(config):
             if not run.rows:

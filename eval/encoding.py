@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from eval.nli import NLIRows
+from eval.poolings import fit_idf
 from eval.settings import words
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.coded import as_floats
@@ -43,7 +44,7 @@ def expand_poolings(names: Sequence[str], encoder: Encoder, sentences: Sequence[
             pairs = itertools.combinations(range(encoder.config.num_layers + 1), 2)
             found += [f"layers:{first}+{second}" for first, second in pairs]
         else:
-            found.append(encoder.fit_idf(sentences) if name == IDF else name)
+            found.append(fit_idf(encoder, sentences) if name == IDF else name)
     return tuple(dict.fromkeys(found))
 
 

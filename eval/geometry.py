@@ -18,6 +18,7 @@ from jaxtyping import Float32, Float64, Int, Shaped
 from jaxwhiten.arrays import block_rows, blocks, check_finite, normalize, pad_rows
 from jaxwhiten.coded import as_floats
 from jaxwhiten.errors import InputError
+from jaxwhiten.scoring import best
 
 _BLOCK_ROWS = 8192
 _SIMILARITY_BYTES = 32 << 20  # size of one block of similarities
@@ -142,11 +143,12 @@ def k_occurrence(x: Shaped[np.ndarray, "n d"], k: int = 10) -> Int[np.ndarray, "
     n = len(x)
     if not 1 <= k < n:
         raise InputError(f"k must lie between 1 and {n - 1}, the neighbours each of {n} rows has; got {k}.")
-    unit, rows = _padded(normalize(x).astype(np.float32))
+    unit = normalize(x).astype(np.float32)
     counts = np.zeros(n, np.int64)
-    for start in range(0, n, rows):
-        ids = np.asarray(_nearest(unit, start, n, k, rows))[: n - start]
-        counts += np.bincount(ids.ravel(), minlength=n)
+    for part in blocks(n, 1024):
+        cosines = unit[part] @ unit.T
+        cosines[np.arange(len(cosines)), np.arange(n)[part]] = -np.inf
+        counts += np.bincount(best(cosines, k).ravel(), minlength=n)
     return counts
 
 
@@ -246,9 +248,3 @@ def _potentials(unit: jax.Array, start: jax.Array, n: jax.Array, rows: int) -> j
     squares = jnp.einsum("ij,ij->i", unit, unit, precision=lax.Precision.HIGHEST)  # 1, or 0 for zero rows
     distances = lax.dynamic_slice_in_dim(squares, start, rows)[:, None] + squares[None, :] - 2 * products
     return jnp.where(valid, jnp.exp(-2 * jnp.maximum(distances, 0.0)), 0.0).sum(axis=1)
-
-
-@functools.partial(jax.jit, static_argnames=("k", "rows"))
-def _nearest(unit: jax.Array, start: jax.Array, n: jax.Array, k: int, rows: int) -> jax.Array:
-    products, valid = _similarities(unit, start, n, rows)
-    return lax.top_k(jnp.where(valid, products, -jnp.inf), k)[1]

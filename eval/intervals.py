@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from ml_collections import ConfigDict
 
+from configs.settings import Scored
 from eval.aggregates import scores_of, sts_resamples
 from eval.runs import Record
 from eval.tasks import TaskIndex
@@ -48,7 +48,7 @@ def with_ends(value: float, samples: np.ndarray) -> Record:
 
 
 def resampled(
-    similarities: Sequence[Mapping[str, np.ndarray]], tasks: Sequence[TaskIndex], aggregate: str, config: ConfigDict
+    similarities: Sequence[Mapping[str, np.ndarray]], tasks: Sequence[TaskIndex], aggregate: str, config: Scored
 ) -> dict[str, np.ndarray]:
     """The scores [rows, resamples] of every task, and under `"average"` their mean; tasks are resampled separately.
 

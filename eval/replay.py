@@ -28,8 +28,7 @@ from configs import launch
 from eval import runs
 from eval.common import say
 from eval.stale import cited
-from jaxwhiten import io
-from jaxwhiten.errors import FormatError, JaxwhitenError, unknown_name
+from jaxwhiten.errors import FormatError, InputError, JaxwhitenError, unknown_name
 
 MADE = runs.MADE / "replay"
 POINTS = 0.2
@@ -59,10 +58,10 @@ def claims() -> dict[str, runs.Run]:
 def replay(name: str, run: runs.Run, words: list[str], out: Path) -> runs.Run:
     """Runs the program of a run again, with further words; the new run, whose results are in `out`."""
     settings = dict(run.header.arguments) | {"out": str(out)}
-    out.mkdir(parents=True, exist_ok=True)
-    config = out / "config.py"
-    io.write_text(config, f"from ml_collections import ConfigDict\n\nget_config = lambda: ConfigDict({settings!r})\n")
-    command = [sys.executable, "-m", run.header.program, "--config", str(config), *words]
+    command = [sys.executable, "-m", run.header.program]
+    for key, value in settings.items():
+        command.append(f"--config.{key}={tuple(value) if isinstance(value, list) else value}")
+    command += words
     say(f"{name}: " + " ".join(["python", *command[1:]]))
     done = subprocess.run(command, check=False)
     if done.returncode:
@@ -121,6 +120,9 @@ def main() -> None:
         return
     there = claims()
     if args.run not in there:
+        if args.run in runs.names():
+            command = runs.Run.load(runs.KEPT / f"{args.run}.jsonl").header.get("command")
+            raise InputError(f"{args.run}: only runs of programs with a config are replayed: use `{command}`.")
         raise unknown_name("run", args.run, there)
     before = there[args.run]
     now = replay(args.run, before, words, MADE / args.run)

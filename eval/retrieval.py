@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 from scipy.sparse import csr_matrix
 
 from configs import launch
+from configs.settings import Retrieval
 from eval import common, measure, published
 from eval.common import Notes, Settings, load_encoder, say
 from eval.driver import driven
@@ -71,7 +71,7 @@ class Searches:
     resamples: int = 0
 
     @classmethod
-    def read(cls, config: ConfigDict, data: RetrievalData) -> Searches:
+    def read(cls, config: Retrieval, data: RetrievalData) -> Searches:
         """What a config asks for."""
         return cls(
             data,
@@ -85,7 +85,7 @@ class Searches:
         )
 
 
-def evaluator(config: ConfigDict) -> Iterator[Run]:
+def evaluator(config: Retrieval) -> Iterator[Run]:
     """The run after each setting and index."""
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it announces how it was loaded
     settings = Settings.read(config, more=(DOCUMENTS,))
@@ -144,7 +144,7 @@ def evaluator(config: ConfigDict) -> Iterator[Run]:
 class Bases:
     """The ranks that others are compared with: of raw vectors by pooling and index, and of TF-IDF by its fit."""
 
-    config: ConfigDict
+    config: Retrieval
     raw: dict[tuple[str, str], np.ndarray] = dataclasses.field(default_factory=dict)
     words: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
@@ -353,10 +353,10 @@ def intervals(
     return {name: estimate(values, resamples, seed) for name, values in compared.items()}
 
 
-def backend_options(backend: str, config: ConfigDict) -> dict[str, Any]:
+def backend_options(backend: str, config: Retrieval) -> dict[str, Any]:
     """The options of a backend that the config names."""
     known = {field.name for field in dataclasses.fields(BACKENDS[backend].Options)}
-    return {name: config[name] for name in ("nlist", "nprobe") if name in known}
+    return {name: getattr(config, name) for name in ("nlist", "nprobe") if name in known}
 
 
 def examples(queries: Sequence[str], kept: Iterable[tuple[Record, Index]], encoder: Encoder) -> list[Record]:
@@ -371,7 +371,7 @@ def examples(queries: Sequence[str], kept: Iterable[tuple[Record, Index]], encod
 
 
 def make_header(
-    config: ConfigDict, encoder: Encoder, searches: Searches, encoding: Record, settings: Settings
+    config: Retrieval, encoder: Encoder, searches: Searches, encoding: Record, settings: Settings
 ) -> Record:
     """The header of the run."""
     data = searches.data
@@ -401,4 +401,4 @@ __all__ = ["TABLES", "VIEWS", "evaluator", "main"]
 main = driven(evaluator, VIEWS)
 
 if __name__ == "__main__":
-    launch.run(main, "configs/retrieval.py")
+    launch.run(main, "configs/retrieval.py", Retrieval)

@@ -196,7 +196,7 @@ def checksums(words: Iterable[str]) -> dict[str, str]:
 def source() -> dict[str, Any]:
     """The commit of this repository, and whether its programs are as they are in it; None where git knows neither."""
     commit = git("rev-parse", "HEAD")
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", *SOURCES)
+    changed = git("status", "--porcelain", "--untracked-files=normal", "--", *SOURCES)
     return {"commit": commit or None, "clean": None if changed is None else not changed}
 
 

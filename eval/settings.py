@@ -6,8 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ml_collections import ConfigDict
-
+from configs.settings import Whitened
 from eval.runs import Record
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.parameters import WHITENING
@@ -46,16 +45,16 @@ def fractions(key: str, value: Any) -> tuple[float, ...]:
     return _numbers(key, value, float, "a number from 0 to 1", lambda number: 0 <= number <= 1)
 
 
-def parameters(config: ConfigDict) -> tuple[dict[str, Any], ...]:
+def parameters(config: Whitened) -> tuple[dict[str, Any], ...]:
     """Every combination of the parameters of `Whitening` that a config lists; dimensions are listed separately.
 
     A combination has β and γ, and all other parameters that differ from their defaults.
     """
     listed = {}
     for knob in WHITENING:
-        if knob.name in config:
+        if hasattr(config, knob.name):
             meaning = "a number from 0 to 1" if isinstance(knob.default, float) else knob.help
-            values = _numbers(knob.name, config[knob.name], knob.parse, meaning, _is_share_or_name)
+            values = _numbers(knob.name, getattr(config, knob.name), knob.parse, meaning, _is_share_or_name)
             listed[knob.name] = [(knob.name, value, value == knob.default) for value in values]
     return tuple(
         {name: value for name, value, usual in chosen if not usual or name in ("beta", "gamma")}

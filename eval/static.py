@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from configs import launch
+from configs.settings import Static
 from eval import common, measure
 from eval.common import make_folder, say
 from eval.driver import driven
@@ -85,7 +85,7 @@ class Setting:
     alone: bool = False  # scored on STS only
 
 
-def evaluator(config: ConfigDict) -> Iterator[Run]:
+def evaluator(config: Static) -> Iterator[Run]:
     """The run after each setting."""
     models, poolings = words("models", config.models), words("poolings", config.poolings)
     if len(models) != len(poolings):
@@ -128,7 +128,7 @@ def sentences_of(where: str, passages: int) -> Iterator[str]:
         yield from (sentence for sentence in passage.split(". ") if sentence.strip())
 
 
-def read(config: ConfigDict, tasks: Sequence[str], dev: Sequence[str], text: list[str]) -> Scored:
+def read(config: Static, tasks: Sequence[str], dev: Sequence[str], text: list[str]) -> Scored:
     """The tasks, the search, and the sentences to time."""
     folder = config.data_dir or None
     sentences, indices = index_sentences([load_sts(name, folder) for name in tasks], test_only=True)
@@ -140,7 +140,7 @@ def read(config: ConfigDict, tasks: Sequence[str], dev: Sequence[str], text: lis
     return Scored(sentences, indices, *dev_index, data, queries, gold, text[: config.timed])
 
 
-def settings(config: ConfigDict, name: str, teacher: Encoder, ks: Sequence[int], text: list[str]) -> Iterator[Setting]:
+def settings(config: Static, name: str, teacher: Encoder, ks: Sequence[int], text: list[str]) -> Iterator[Setting]:
     """The teacher, model2vec and ours at every size, the table in fewer bytes, and ours with one step changed."""
     parts = words("parts", config.parts)
     size = 4e-6 * teacher.config.parameters
@@ -269,7 +269,7 @@ def with_intervals(rows: Sequence[Record], bases: Sequence[str | None], samples:
     return complete
 
 
-def make_header(config: ConfigDict, teacher: Encoder, scored: Scored) -> Record:
+def make_header(config: Static, teacher: Encoder, scored: Scored) -> Record:
     """The header of the run."""
     return common.make_header(
         "eval.static",
@@ -293,4 +293,4 @@ __all__ = ["TABLES", "VIEWS", "evaluator", "main"]
 main = driven(evaluator, VIEWS)
 
 if __name__ == "__main__":
-    launch.run(main, "configs/static.py")
+    launch.run(main, "configs/static.py", Static)

@@ -11,9 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from ml_collections import ConfigDict
-
 from configs import launch
+from configs.settings import STS
 from eval import common, published
 from eval.aggregates import AGGREGATES
 from eval.common import Notes, Settings, load_encoder, python, say
@@ -37,7 +36,7 @@ from jaxwhiten.runtime import distributed
 SAMPLE = "sts_sample"
 
 
-def evaluator(config: ConfigDict) -> Iterator[Run]:
+def evaluator(config: STS) -> Iterator[Run]:
     """The run after each pooling and whitening."""
     settings = Settings.read(config)
     whitenings = settings.whitenings
@@ -113,7 +112,7 @@ def closing(run: Run) -> str:
 
 
 def make_header(
-    config: ConfigDict,
+    config: STS,
     encoder: Encoder,
     tasks: Sequence[str],
     aggregate: str,
@@ -155,4 +154,4 @@ __all__ = ["TABLES", "VIEWS", "evaluator", "main", "plot_scores"]
 main = driven(evaluator, VIEWS, closing)
 
 if __name__ == "__main__":
-    launch.run(main, "configs/sts.py")
+    launch.run(main, "configs/sts.py", STS)

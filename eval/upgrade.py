@@ -19,10 +19,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
 import jaxwhiten
 from configs import launch
+from configs.settings import Upgrade
 from eval import common, measure
 from eval.common import make_folder, say
 from eval.driver import driven
@@ -33,7 +33,7 @@ from eval.report.table import SIGNIFICANT, mark
 from eval.runs import Record, Run
 from eval.searches import load_search
 from eval.settings import NO_WHITENING, choices, integers, words
-from jaxwhiten import Encoder, Whitening, metrics
+from jaxwhiten import Encoder, Whitening, metrics, scoring
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError, optional
 from jaxwhiten.search import Upgraded, build_index
@@ -83,7 +83,7 @@ class Recorded:
         return self.vectors[np.array(list(texts), np.int64)]
 
 
-def evaluator(config: ConfigDict) -> Iterator[Run]:
+def evaluator(config: Upgrade) -> Iterator[Run]:
     """The run after each pair of encoders."""
     kinds, counts = choices("kinds", config.kinds, (*MAP_KINDS, PEER)), integers("pairs", config.pairs)
     candidates = integers("candidates", config.candidates)
@@ -127,7 +127,7 @@ def closing(run: Run) -> str:
 
 
 def encoded(
-    said: str, config: ConfigDict, store: EmbeddingStore, documents: Sequence[str], queries: Sequence[str]
+    said: str, config: Upgrade, store: EmbeddingStore, documents: Sequence[str], queries: Sequence[str]
 ) -> Side:
     """The vectors by an encoder that the config names."""
     model, pooling, *more = said.split()
@@ -150,7 +150,7 @@ def measured(
     kinds: Sequence[str],
     counts: Sequence[int],
     candidates: Sequence[int],
-    config: ConfigDict,
+    config: Upgrade,
 ) -> list[Record]:
     """Every way from one encoder to another."""
     stay, full = [ranked(side.queries @ side.documents.T) for side in (old, new)]
@@ -222,9 +222,7 @@ def on_read(old: Side, new: Side, count: int) -> Upgraded:
 
 def ranked(scores: np.ndarray, k: int = 100) -> np.ndarray:
     """The first k columns of each row, best first."""
-    k = min(k, scores.shape[1])
-    first = np.argpartition(-scores, k - 1, axis=1)[:, :k]
-    return np.take_along_axis(first, np.argsort(-np.take_along_axis(scores, first, axis=1), axis=1), axis=1)
+    return scoring.best(scores, min(k, scores.shape[1]))
 
 
 def standard(scores: np.ndarray) -> np.ndarray:
@@ -286,4 +284,4 @@ TABLES = {"upgrade_table": upgrade_table}
 main = driven(evaluator, closing=closing)
 
 if __name__ == "__main__":
-    launch.run(main, "configs/upgrade.py")
+    launch.run(main, "configs/upgrade.py", Upgrade)

@@ -29,8 +29,6 @@ def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_r
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise InputError(f"{caller} takes dense rows, not a sparse matrix: pass X.toarray().")
     array = as_floats(X)
-    if np.iscomplexobj(array):
-        raise InputError(f"Complex data not supported: {caller} takes real rows, got dtype {array.dtype}.")
     if array.dtype.kind not in "fiub" and array.dtype not in _DEVICE_DTYPES:
         array = numbers_of(array)
     if array.ndim != 2:
@@ -100,12 +98,12 @@ def first_nonfinite_row(block: np.ndarray) -> int | None:
     return int(np.argmax(bad)) if bad.any() else None
 
 
-def check_finite(X: np.ndarray, first: int = 0) -> None:
+def check_finite(X: np.ndarray, first: int = 0, what: str = "input") -> None:
     """Raises NonFiniteError for a row that holds NaN or an infinity; its message counts rows from `first`."""
     for part in blocks(len(X), block_rows(X.shape[1], X.dtype.itemsize)):
         row = first_nonfinite_row(X[part])
         if row is not None:
-            raise NonFiniteError.of_row(first + part.start + row)
+            raise NonFiniteError.of_row(first + part.start + row, what)
 
 
 def row_bucket(n: int, full: int, multiple: int = 1) -> int:

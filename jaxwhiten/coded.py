@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.errors import REASON, InputError, NonFiniteError, turning
 from jaxwhiten.marked import MarkedArray, marked
 from jaxwhiten.shapes import Float
 from jaxwhiten.space import Origin, VectorSpace, check_origin, origin_of
@@ -136,14 +136,14 @@ def as_floats(x: Any) -> np.ndarray:
         x = x.float() if str(x.dtype) == "torch.bfloat16" else x
     if "pyarrow" in sys.modules and hasattr(x, "null_count"):
         x = _of_arrow(x)
-    try:
+    with turning(InputError, f"Expected rows of numbers, all of one length: {REASON}", ValueError):
         array = np.asarray(x)
         if array.dtype == object and array.ndim == 1 and len(array) and np.ndim(array[0]) == 1:
             array = np.array(array.tolist())  # a column of rows, as pandas has them
-    except ValueError as error:  # the rows differ in length
-        raise InputError(f"Expected rows of numbers, all of one length: {error}") from error
     if array.dtype.kind in "OUSmM":
         return numbers_of(array)
+    if array.dtype.kind == "c":
+        raise InputError(f"Complex data not supported: expected real numbers, got dtype {array.dtype}.")
     if array.dtype in _BYTES:
         raise InputError(
             f"These are bytes ({array.dtype} of shape {array.shape}) without their code, so they cannot be decoded:"
@@ -178,20 +178,29 @@ def numbers_of(array: np.ndarray) -> np.ndarray:
     try:
         return array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        for row, values in enumerate(np.atleast_1d(array)):
-            for value in np.ravel(values):
-                try:
-                    float(value)
-                except (TypeError, ValueError):
-                    if str(value) in ("<NA>", "NaT"):
-                        missing = f"Row {row} contains the missing value {value!r}: remove or fill it."
-                        raise NonFiniteError(missing) from error
-                    value = value.item() if isinstance(value, np.generic) else value
-                    what = f"got the {type(value).__name__} {value!r:.60} in row {row}"
-                    raise _NotANumberError(
-                        f"Expected rows of numbers, {what}: convert or drop it ({error})."
-                    ) from error
-        raise InputError(f"Expected rows of numbers, got dtype {array.dtype}: {error}.") from error
+        raise _refused(array, error) from error
+
+
+def _refused(array: np.ndarray, error: Exception) -> InputError:
+    """The error for the first value of an array that is no number."""
+    values = ((row, value) for row, values in enumerate(np.atleast_1d(array)) for value in np.ravel(values))
+    first = next((pair for pair in values if not _is_number(pair[1])), None)
+    if first is None:
+        return InputError(f"Expected rows of numbers, got dtype {array.dtype}: {error}.")
+    row, value = first
+    if str(value) in ("<NA>", "NaT"):
+        return NonFiniteError(f"Row {row} contains the missing value {value!r}: remove or fill it.")
+    value = value.item() if isinstance(value, np.generic) else value
+    what = f"got the {type(value).__name__} {value!r:.60} in row {row}"
+    return _NotANumberError(f"Expected rows of numbers, {what}: convert or drop it ({error}).")
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def comparable(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:

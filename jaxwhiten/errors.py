@@ -10,10 +10,12 @@ import importlib
 import math
 import numbers
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+_OURS = ("jaxwhiten", "jaxtyping", "contextlib", "functools")  # frames that no caller wrote
 _REASON = 300  # characters, at most, of what another library says
 
 
@@ -120,7 +122,7 @@ class MismatchError(_BadInputError):
 
     >>> Moments().update(np.eye(3)).merge(Moments().update(np.eye(2)))
     Traceback (most recent call last):
-    jaxwhiten.errors.MismatchError: Expected moments of 3 columns; got 2 from the other moments.
+    jaxwhiten.errors.MismatchError: The sum expects 3 dimensions, got 2 from the other moments.
     """
 
 
@@ -202,7 +204,8 @@ def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:
     bare = {choice.lstrip("-"): choice for choice in choices}  # shared dashes would make all names similar
     near = difflib.get_close_matches(str(name).lstrip("-"), bare, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(repr(bare[n]) for n in near)}?" if near else ""
-    return InputError(f"Unknown {what} {name!r}.{hint} Valid: {', '.join(choices)}.")
+    known = f"Valid: {', '.join(choices)}." if choices else "There is none."
+    return InputError(f"Unknown {what} {name!r}.{hint} {known}")
 
 
 def check_name(what: str, name: object, valid: Iterable[Any]) -> None:
@@ -303,6 +306,35 @@ def check_integer(name: str, value: Any, least: int, most: int | None = None) ->
     Bounds(least, most).check(name, value)
 
 
+def check_width(
+    taker: str,
+    expects: int,
+    width: Any,
+    giver: object = "the vectors",
+    advice: str = "",
+    error: type[JaxwhitenError] = MismatchError,
+) -> None:
+    """Raises an error unless vectors have the width that something expects.
+
+    >>> check_width("whitening", 8, 4)
+    Traceback (most recent call last):
+    jaxwhiten.errors.MismatchError: The whitening expects 8 dimensions, got 4 from the vectors.
+    """
+    if width != expects:
+        raise error(f"The {taker} expects {expects} dimensions, got {width} from {giver}{advice}.")
+
+
+def check_counts(what: str, count: int, other: str, expected: int) -> None:
+    """Raises InputError unless there are as many of one as of the other.
+
+    >>> check_counts("ids", 3, "documents", 4)
+    Traceback (most recent call last):
+    jaxwhiten.errors.InputError: 3 ids but 4 documents.
+    """
+    if count != expected:
+        raise InputError(f"{count} {what} but {expected} {other}.")
+
+
 def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:
     """Imports a module of an optional package; MissingDependencyError names the extra if it is not installed.
 
@@ -317,6 +349,21 @@ def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:
         raise MissingDependencyError(
             f"{purpose} needs the package {package or module}, which is not installed: {install_command(extra)}."
         ) from error
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warns at the line outside this package that led here.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     warn("Use more rows.")
+    >>> str(caught[0].message)
+    'Use more rows.'
+    """
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and (frame.f_globals.get("__name__") or _OURS[0]).partition(".")[0] in _OURS:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def check_installed(module: str, extra: str, purpose: str, package: str = "") -> None:

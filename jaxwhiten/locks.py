@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from jaxwhiten.errors import OutputError
+from jaxwhiten.errors import OutputError, warn
 
 LOCK = ".lock"
 _SECONDS = 600.0  # a writer waits this long for another
@@ -63,7 +62,7 @@ def locked(folder: str | os.PathLike[str], timeout: int | float = _SECONDS, *, o
             lock.acquire(timeout=min(timeout, _PATIENCE))
         except Timeout:
             if timeout:
-                warnings.warn(f"{folder}: locked by another writer; waiting up to {timeout:.0f} s.", stacklevel=3)
+                warn(f"{folder}: locked by another writer; waiting up to {timeout:.0f} s.")
             lock.acquire(timeout=timeout)
     except Timeout:
         raise OutputError(

@@ -7,14 +7,13 @@ together. Indexes, parts, moments, whitenings, codes, databases and training rec
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from jaxwhiten.errors import MismatchError
+from jaxwhiten.errors import MismatchError, warn
 from jaxwhiten.marked import MarkedArray, marked
 
 # Fingerprints are shown by a name if the names differ, or described.
@@ -112,7 +111,7 @@ def check_space(
             use[f"{shown}={was!r}" if was != now else f"the files of {expected.model!r} that were used there"] = None
     message = f"The vectors are not in the space of {where}: {'; '.join(said)}."
     if set(names) <= set(tolerated):
-        return warnings.warn(message, SpaceWarning, stacklevel=3)
+        return warn(message, SpaceWarning)
     raise MismatchError(f"{message} Encode with {' and '.join(use)}, or {otherwise}.")
 
 
@@ -125,7 +124,7 @@ def merged(where: object, facts: Mapping[str, Any], more: Mapping[str, Any]) -> 
     result = {**more, **facts}
     if ("fingerprint" in facts) != ("fingerprint" in more):
         unknown = where if "fingerprint" in facts else f"what {where} is merged into"
-        warnings.warn(f"no encoder is recorded for {unknown}, so the result records none.", SpaceWarning, stacklevel=3)
+        warn(f"no encoder is recorded for {unknown}, so the result records none.", SpaceWarning)
         for name in VectorSpace.__dataclass_fields__:
             result.pop(name, None)
     return result

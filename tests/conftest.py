@@ -84,6 +84,8 @@ def jaxtyped(function=None, *, typechecker):
         return functools.partial(jaxtyped, typechecker=typechecker)
     plain = isinstance(function, types.FunctionType) and not inspect.isgeneratorfunction(function)
     if plain and _is_without_shapes(function):
+        if "<locals>" in function.__qualname__:  # beartype would keep what it closes over, an encoder say, for ever
+            return function
         return beartype.beartype(conf=_AS_JAXTYPING)(function)
     return _jaxtyped(function, typechecker=typechecker)
 
@@ -168,7 +170,23 @@ def _forget_compiled_programs(_room):
 _WITHOUT_OPENVINO = importlib.util.find_spec("openvino") is None
 
 
+class _FailuresAtOnce:
+    """A line for each failure when it happens: a run that is stopped has no summary."""
+
+    def __init__(self, config):
+        self._config = config
+
+    def pytest_runtest_logreport(self, report):
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            terminal.write_line(
+                f" {report.nodeid}, {report.when}: {getattr(crash, 'message', '').partition(chr(10))[0]}", red=True
+            )
+
+
 def pytest_configure(config):
+    config.pluginmanager.register(_FailuresAtOnce(config))
     if _WITHOUT_OPENVINO:  # then every encoder warns that its engine is another
         config.addinivalue_line("filterwarnings", "ignore:The engine is jax, not openvino")
 

@@ -12,7 +12,8 @@ from email.message import Message
 import pytest
 
 from jaxwhiten import errors
-from jaxwhiten.errors import DataError, turning
+from jaxwhiten.combinations import Rule, check_options
+from jaxwhiten.errors import DataError, InputError, turning
 from tests.conftest import ROOT
 
 
@@ -29,6 +30,7 @@ def test_a_typo_is_answered_with_the_nearest_names():
     assert "Did you mean 'mean'" in message
     assert "cls, max, mean" in message
     assert "Did you mean" not in str(errors.unknown_name("pooling", "zzzzz", ["mean"]))
+    assert str(errors.unknown_name("parameter", "bytes", [])) == "Unknown parameter 'bytes'. There is none."
 
 
 def test_not_fitted_is_scikit_learns_too():
@@ -100,3 +102,31 @@ def test_a_turned_error_does_not_keep_what_its_callers_held():
         assert held[0]() is None
     finally:
         gc.enable()
+
+
+RULES = (
+    Rule(("add", "merge"), "Expected one change, got {given}.", most=1),
+    Rule(("gamma", "bytes"), "{beside} fixes {given} of {index}.", beside=("add", "merge")),
+    Rule(("keep",), "`keep` requires `into`.", without=("into",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"add": True, "merge": True}, "Expected one change, got `add`, `merge`."),
+        ({"add": True, "gamma": 0.0, "index": "idx"}, "`add` fixes `gamma` of idx."),
+        ({"merge": True, "bytes": 0, "gamma": 1.0, "index": "idx"}, "`merge` fixes `gamma`, `bytes` of idx."),
+        ({"keep": True, "into": ""}, "`keep` requires `into`."),
+        ({"keep": ["a"], "into": None}, "`keep` requires `into`."),
+        ({"add": True, "gamma": None, "bytes": False, "keep": []}, None),
+        ({"keep": True, "into": "db", "gamma": 0.5}, None),
+    ],
+)
+def test_options_that_exclude_or_need_each_other(options, message):
+    if message is None:
+        check_options(RULES, options)
+        return
+    with pytest.raises(InputError) as error:
+        check_options(RULES, options)
+    assert str(error.value) == message

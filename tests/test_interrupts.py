@@ -67,7 +67,7 @@ def start_and_wait(program, module, out):
         ("sts", "jax._src.api"),
         ("retrieval", "jax"),
         ("tables", "eval"),
-        ("sbert", "ml_collections.config_dict"),
+        ("sbert", "configs.settings"),
         ("mlm", "numpy"),
     ],
 )

@@ -249,3 +249,24 @@ def closed(tmp_path):
 def test_a_place_in_a_folder_that_cannot_be_entered(closed, unprivileged, check):
     with pytest.raises(OutputError, match=r"closed/new.npy: could not be written \(Permission denied\)"):
         check(closed / "new.npy")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ([0, 2, 9], None),
+        ([], None),
+        (5, None),
+        ([0, -1], "rows: -1, expected an integer from 0 to 9"),
+        ([[0, 1], [2, 10]], "rows: 10, expected an integer from 0 to 9"),
+        ([0.0, math.nan], "rows: nan, expected an integer from 0 to 9"),
+        ([2, 1], "rows: not in ascending order"),
+        ([1, 1], "rows: not in ascending order"),
+    ],
+)
+def test_numbers_of_a_file_are_within_bounds(numbers, message):
+    if message is None:
+        io.within("rows", np.array(numbers), 0, 9, ascending=np.ndim(numbers) == 1)
+        return
+    with pytest.raises(ValueError, match=re.escape(message)):
+        io.within("rows", np.array(numbers), 0, 9, ascending=np.ndim(numbers) == 1)

@@ -5,8 +5,9 @@ import pytest
 
 import jaxwhiten
 from jaxwhiten import Moments, Whitening, build_index, normalize
-from jaxwhiten.codes import make_code
+from jaxwhiten.codes import drift, make_code
 from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.metrics.similarity import similarity
 
 N, D = 120, 8
 # Multiples of 1/8 from -2 to 2, which every dtype of floats holds.
@@ -31,6 +32,13 @@ def added(rows):
     return index.search(OTHERS, 5)[1]
 
 
+def updated(rows):
+    ids = [str(row) for row in range(N)]
+    index = build_index(OTHERS, ids=ids)
+    index.update(ids[: len(rows)], rows)
+    return index.search(OTHERS, 5)[1].astype(int)
+
+
 # What each door makes of rows; `directed` ones refuse rows without a direction, too.
 DOORS = {
     "Moments.update": lambda x: Moments().update(x).M2,
@@ -46,13 +54,18 @@ DOORS = {
     "build_index": lambda x: build_index(x, "jax").search(OTHERS, 5)[1],
     "build_index of faiss": lambda x: build_index(x).search(OTHERS, 5)[1],
     "Index.add": added,
+    "Index.update": updated,
     "Index.search": lambda x: build_index(OTHERS).search(x, 5)[1],
+    "Index.hits": lambda x: np.array([[hit.id for hit in hits] for hits in build_index(OTHERS).hits(x, 5)]),
+    "similarity": lambda x: similarity(x, OTHERS),
+    "Code.scores": lambda x: SPECTRUM.scores(x, SPECTRUM.encode(OTHERS)),
+    "drift": lambda x: np.array([measure.value for measure in drift(SPECTRUM, x).measures]),
 }
-DIRECTED = {"build_index", "build_index of faiss", "Index.add", "Index.search"}
-WITHOUT_WIDTH = {"Moments.update", "Whitening.fit", "SpectrumCode.fit", "int8.fit", "normalize"} | DIRECTED - {
-    "Index.add",
-    "Index.search",
-}
+DIRECTED = {"build_index", "build_index of faiss", "Index.add", "Index.update", "Index.search", "Index.hits"}
+WITHOUT_WIDTH = {"Moments.update", "Whitening.fit", "SpectrumCode.fit", "int8.fit", "normalize"}
+WITHOUT_WIDTH |= {"build_index", "build_index of faiss"}
+# What no rows are: refused where something is made of them, and otherwise answered by no rows.
+FITS = DIRECTED | {"Whitening.fit", "SpectrumCode.fit", "int8.fit", "drift"}
 
 
 def torch_of(dtype, grad=False):
@@ -141,19 +154,30 @@ def test_every_container_gets_the_same_answer(door, answers, tmp_path):
 @pytest.mark.parametrize("door", DOORS)
 def test_every_door_refuses_what_are_no_rows(door):
     for name, (rows, kind, message) in REFUSED.items():
-        if door == "normalize" and name == "complex":
+        if (door, name) == ("Code.scores", "bytes"):  # there, bytes are its own codes
             continue
         with pytest.raises(kind, match=message):
             DOORS[door](rows)
     if door in DIRECTED:
         with pytest.raises(InputError, match=r"Row 3 of the .* is a zero vector"):
             DOORS[door](changed(0.0))
-    if door != "normalize":
+    if door not in ("normalize", "similarity"):  # of one vector
         with pytest.raises(InputError, match="1D array"):
             DOORS[door](ROWS[0])
     if door not in WITHOUT_WIDTH:
-        with pytest.raises(InputError, match=f"{D - 1} (features|dimensions)"):
+        with pytest.raises(
+            InputError, match=f"{D - 1} (features|dimensions)|got {D - 1} from|{D - 1}\\) and .* same number of columns"
+        ):
             DOORS[door](ROWS[:, 1:])
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_no_rows_are_refused_by_fits_and_indexes_alone(door):
+    if door in FITS:
+        with pytest.raises(InputError, match=r"0 sample|are empty|No .* vectors|0 new vectors are too few"):
+            DOORS[door](ROWS[:0])
+    elif door not in ("Moments.update", "Whitening.partial_fit"):
+        assert len(DOORS[door](ROWS[:0])) == 0
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from ml_collections import ConfigDict
+import numpy as np
 
-from jaxwhiten import Encoder, io, records
-from jaxwhiten.coded import with_code
+from configs.settings import MLM, SBERT, Cross
+from jaxwhiten import Encoder, io, records, scoring
 from jaxwhiten.datasets import Pairs, load_sts
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import spearman
@@ -20,10 +20,10 @@ from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.runtime import distributed, hardware
 
 
-def options_of(config: ConfigDict) -> TrainingOptions:
+def options_of(config: SBERT | Cross | MLM) -> TrainingOptions:
     """The options of a run; InputError for invalid values. Rows are held out by the programs themselves."""
-    names = {field.name for field in dataclasses.fields(TrainingOptions)} & set(config)
-    given = {name: value for name, value in config.to_dict().items() if name in names}
+    names = {field.name for field in dataclasses.fields(TrainingOptions)}
+    given = {name: value for name, value in dataclasses.asdict(config).items() if name in names}
     return TrainingOptions(**{"held_out": 0.0, **given})
 
 
@@ -32,13 +32,13 @@ def count(params: Any) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
-def splits(config: ConfigDict) -> dict[str, tuple[str, str]]:
+def splits(config: SBERT | Cross) -> dict[str, tuple[str, str]]:
     """The data on which a run is scored, by the name of the score."""
     named = [(task, "test") for task in config.test] + [(config.dev, "dev")] * bool(config.dev)
     return {f"{task} {split}": (task, split) for task, split in named}
 
 
-def scored_pairs(config: ConfigDict, task: str, split: str) -> Pairs:
+def scored_pairs(config: SBERT, task: str, split: str) -> Pairs:
     """One split of an STS task."""
     found = load_sts(task, config.data.folder or None).splits
     if split not in found:
@@ -49,18 +49,15 @@ def scored_pairs(config: ConfigDict, task: str, split: str) -> Pairs:
 def sts_score(pairs: Pairs) -> Callable[[Encoder], float]:
     """A function that scores an encoder: Spearman's correlation × 100, as `jaxwhiten.evaluate` computes it."""
 
-    def score(encoder: Encoder) -> float:
-        texts = distributed.share([*pairs.sentence1, *pairs.sentence2])
-        vectors = distributed.gather_rows(encoder.encode(texts, show_progress=False))
-        vectors, half = with_code(vectors, encoder.head.code), len(vectors) // 2
-        sides = vectors[:half], vectors[half:]
-        return 100 * spearman(encoder.similarity_pairwise(*sides), pairs.score)
+    def encode(encoder: Encoder, texts: list[str], role: str | None) -> np.ndarray:
+        vectors: np.ndarray = scoring.encoded(encoder, distributed.share(texts), role, show_progress=False)
+        return distributed.gather_rows(vectors)
 
-    return score
+    return lambda encoder: 100 * spearman(scoring.compared(encoder, pairs, encode), pairs.score)
 
 
 def write_results(
-    config: ConfigDict,
+    config: SBERT | Cross,
     scores: Mapping[str, Mapping[str, float]],
     facts: Mapping[str, Any],
     began: float,

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from configs import launch
+from configs.settings import Cross
 from eval.nli import load_nli
 from eval.searches import load_search
 from jaxwhiten import CrossEncoder, Encoder, io, training
@@ -35,7 +35,7 @@ from train.common import options_of, splits, write_results
 LABELS = {"classes": "softmax", "scores": "cosine", "positives": "mnr"}
 
 
-def main(config: ConfigDict) -> None:
+def main(config: Cross) -> None:
     """Runs one training, from its start or its latest checkpoint to the exported model."""
     began = time.perf_counter()
     io.check_folder(Path(config.output) / "model")  # before the work of training it
@@ -56,7 +56,7 @@ def main(config: ConfigDict) -> None:
     options = options.resolved(batches.per_epoch)
     print(f"{batches.per_epoch} batches per epoch, {options.steps} steps")
     # The model by its name, rows by their content.
-    named = {name: config[name] for name in ("model", "max_length", "labels", "dev")}
+    named = {name: getattr(config, name) for name in ("model", "max_length", "labels", "dev")}
     recipe, best = {**named, **options.record(), "rows": table.key}, f"{config.dev} dev" if config.dev else None
     trained = training.run_plan(
         config.output, plan, batches, options, recipe, evaluate=scorers.get(best or ""), best=best
@@ -76,7 +76,7 @@ def main(config: ConfigDict) -> None:
     write_results(config, scores, facts, began)
 
 
-def load_split(config: ConfigDict, name: str, split: str) -> Examples:
+def load_split(config: Cross, name: str, split: str) -> Examples:
     """A split of an STS task, or a source of NLI rows with all its splits."""
     folder = config.data.folder or None
     if name in STS_TASKS:
@@ -84,7 +84,7 @@ def load_split(config: ConfigDict, name: str, split: str) -> Examples:
     return sources.nli_pairs(load_nli(folder, sources=(name,)))
 
 
-def load_examples(config: ConfigDict, held_out: dict[str, Examples]) -> Examples:
+def load_examples(config: Cross, held_out: dict[str, Examples]) -> Examples:
     """The training rows, with negatives, and without rows that share a text with the data of the scores."""
     if config.labels not in LABELS:
         raise unknown_name("kind of labels", config.labels, LABELS)
@@ -123,4 +123,4 @@ def plain(text: str) -> str:
 
 
 if __name__ == "__main__":
-    launch.run(main, "configs/cross_nli.py")
+    launch.run(main, "configs/cross_nli.py", Cross)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from ml_collections import ConfigDict
 
+from configs.settings import Data
 from eval.nli import NLIRows, load_nli
 from jaxwhiten import training
 from jaxwhiten.datasets import NLI_LABELS, Examples, Pairs, load_sts, nli_triplets, split_name, text_examples
 
 
-def load_examples(data: ConfigDict, objective: training.Objective) -> Examples:
+def load_examples(data: Data, objective: training.Objective) -> Examples:
     """The rows that `config.data` names, in the form that the objective takes."""
     alone, labeled = objective.columns == (1, 1), objective.label in ("class", "score")
     if data.file and not data.columns and is_text(data.file):

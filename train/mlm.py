@@ -11,15 +11,16 @@ command resumes the run.
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from pathlib import Path
 from typing import Any
 
 import jax
 from flax import nnx
-from ml_collections import ConfigDict
 
 from configs import launch
+from configs.settings import MLM
 from configs.vocabulary import cached_wordpiece
 from jaxwhiten import io, training
 from jaxwhiten.datasets import Corpus, corpus_files
@@ -37,7 +38,7 @@ from train.common import count, options_of
 OWN = ("model", "held_out", "sizes", "vocabulary", "block_length", "mask", "dropout", "evaluate_blocks")
 
 
-def main(config: ConfigDict) -> None:
+def main(config: MLM) -> None:
     """Runs one training, from its start or its latest checkpoint to the exported model."""
     if config.dtype == "auto":
         config.dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
@@ -51,7 +52,7 @@ def main(config: ConfigDict) -> None:
     corpus = corpora.tokenize_corpus(
         text, tokenizer, config.block_length, held_out_share=config.held_out, progress=config.progress
     )
-    rules = masking.mask_rules(tokenizer, **config.mask)
+    rules = masking.mask_rules(tokenizer, **dataclasses.asdict(config.mask))
     batches = masking.masked_batches(corpus.train, rules, batch_size=config.batch_size, seed=config.seed)
     options = options.resolved(batches.per_epoch)
     steps = options.steps
@@ -66,7 +67,7 @@ def main(config: ConfigDict) -> None:
 
     io.check_folder(Path(config.output) / "model")  # before the work of training it
     # The text is known by its content, not by its place.
-    own = {name: value for name, value in config.to_dict().items() if name in OWN}
+    own = {name: value for name, value in dataclasses.asdict(config).items() if name in OWN}
     recipe = {**own, **options.record(), "text": corpus.key}
     score = masking.masked_evaluator(rebuild, corpus.held_out, rules, blocks=config.evaluate_blocks)
     plan = training.Plan(params, masking.masked_loss(rebuild), rebuild)
@@ -77,7 +78,7 @@ def main(config: ConfigDict) -> None:
         finish(config, rebuild(trained.params), tokenizer, recipe, scores)
 
 
-def load(config: ConfigDict, text: Corpus) -> tuple[MaskedLM, Path]:
+def load(config: MLM, text: Corpus) -> tuple[MaskedLM, Path]:
     """The model to start from, and the folder of its tokenizer."""
     options = {"seed": config.seed, "dtype": config.dtype, "remat": config.remat}
     if config.model:
@@ -89,10 +90,10 @@ def load(config: ConfigDict, text: Corpus) -> tuple[MaskedLM, Path]:
         lambda: corpora.train_blocks(text, 1024, config.held_out),
         corpora.corpus_key(text, config.held_out),
         max_length=config.sizes.max_positions,
-        **config.vocabulary,
+        **dataclasses.asdict(config.vocabulary),
     )
     vocab_size = len((folder / "vocab.txt").read_text(encoding="utf-8").splitlines())
-    sizes = EncoderConfig(vocab_size=vocab_size, **config.sizes)
+    sizes = EncoderConfig(vocab_size=vocab_size, **dataclasses.asdict(config.sizes))
     return masking.with_rates(masking.init_masked_lm(sizes, **options), config.dropout), folder
 
 
@@ -102,9 +103,7 @@ def median_rate(folder: Path) -> float:
     return statistics.median(rates) if rates else 0.0
 
 
-def finish(
-    config: ConfigDict, model: MaskedLM, tokenizer: Path, recipe: dict[str, Any], scores: dict[str, float]
-) -> None:
+def finish(config: MLM, model: MaskedLM, tokenizer: Path, recipe: dict[str, Any], scores: dict[str, float]) -> None:
     """Writes the finished model's folder with its card, and the results."""
     if not distributed.is_writer():
         return
@@ -130,4 +129,4 @@ def finish(
 
 
 if __name__ == "__main__":
-    launch.run(main, "configs/mlm_small.py")
+    launch.run(main, "configs/mlm_small.py", MLM)

@@ -13,9 +13,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from ml_collections import ConfigDict
-
 from configs import launch
+from configs.settings import SBERT, Stages
 from jaxwhiten import io, training
 from jaxwhiten.datasets import write_pairs
 from jaxwhiten.export import save_trained
@@ -25,9 +24,9 @@ from train.common import options_of, scored_pairs, splits, sts_score, write_resu
 from train.examples import load_examples
 
 
-def main(config: ConfigDict) -> None:
+def main(config: SBERT | Stages) -> None:
     """Trains as the config specifies: one run, or several stages one after the other."""
-    runs = [config[name] for name in config.get("stages", ())] or [config]
+    runs = config.runs() if isinstance(config, Stages) else [config]
     for run in runs:
         options_of(run)
     for run in runs:
@@ -35,7 +34,7 @@ def main(config: ConfigDict) -> None:
             return
 
 
-def train_sentences(config: ConfigDict) -> bool:
+def train_sentences(config: SBERT) -> bool:
     """Runs one training, from its start or its latest checkpoint to the exported model; False if asked to stop."""
     began, output = time.perf_counter(), Path(config.output)
     io.check_folder(output / "model")  # before the work of training it
@@ -59,7 +58,7 @@ def train_sentences(config: ConfigDict) -> bool:
         output,
         scores={name: sts_score(scored_pairs(config, *split)) for name, split in splits(config).items()},
         best=f"{config.dev} dev" if config.dev else None,
-        record={name: config[name] for name in ("max_length", "pooling", "dev", "adapter", "adapter_rank")},
+        record={name: getattr(config, name) for name in ("max_length", "pooling", "dev", "adapter", "adapter_rank")},
         model_folder=output / "model",
     )
     if not tuned.finished:
@@ -75,4 +74,4 @@ def train_sentences(config: ConfigDict) -> bool:
 
 
 if __name__ == "__main__":
-    launch.run(main, "configs/nli.py")
+    launch.run(main, "configs/nli.py", SBERT, Stages)

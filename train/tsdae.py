@@ -54,7 +54,7 @@ class Decoder(nnx.Module):
         x = model.embeddings(input_ids, None, deterministic=False, rngs=rngs)
         for layer, memory in zip(self.layers, self.memory, strict=True):
             x = x + memory(vectors.astype(x.dtype))[:, None]
-            x, _ = layer(x, Context(causal, rotary=turns), deterministic=False, rngs=rngs)
+            x = layer(x, Context(causal, rotary=turns), deterministic=False, rngs=rngs)
         x = x if model.final_norm is None else model.final_norm(x)
         return self.head(x, jnp.asarray(model.embeddings.word.embedding[...]))
 

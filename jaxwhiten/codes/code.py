@@ -329,7 +329,7 @@ class Code(Estimator):
         """
         check_comparable(queries, codes)
         codes = self._bytes(codes)
-        coded = np.asarray(queries).dtype in (np.uint8, np.int8)
+        coded = getattr(queries, "dtype", None) in (np.uint8, np.int8) and getattr(queries, "code", self) is self
         q = normalize(self.decode(queries) if coded else self.rows(queries)).astype(np.float32, copy=False)
         out = np.empty((len(q), len(codes)), np.float32)
         for part in blocks(len(codes), _SCORE_ROWS):

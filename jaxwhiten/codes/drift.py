@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxwhiten.arrays import check_finite
 from jaxwhiten.codes.spectrum import SpectrumCode
 from jaxwhiten.errors import InputError
-from jaxwhiten.shapes import Float, Float64
+from jaxwhiten.shapes import Float64
 from jaxwhiten.whitening import Whitening
 
 VERDICTS = ("fine", "refit soon", "refit now")
@@ -49,7 +48,7 @@ class Drift(NamedTuple):
         return max((measure.verdict for measure in self.measures), key=VERDICTS.index)
 
 
-def drift(fitted: Whitening | SpectrumCode, new: Float[np.ndarray, "n d"] | Iterable[np.ndarray]) -> Drift:
+def drift(fitted: Whitening | SpectrumCode, new: Any) -> Drift:
     """Compares new vectors with a fit.
 
     There are four measures. Mean shift: the squared shift of the mean over the variance. Divergence of the axes: the
@@ -69,7 +68,8 @@ def drift(fitted: Whitening | SpectrumCode, new: Float[np.ndarray, "n d"] | Iter
     ('fine', 'refit now')
 
     Args:
-      new: At least `LEAST` raw vectors, drawn independently; or blocks of them, which are read once.
+      new: At least `LEAST` raw vectors [n, d] in any container, drawn independently; or blocks of them, which are
+        read once.
 
     Raises:
       InputError: There are too few new vectors, or they or the rows of the fit are all equal.
@@ -125,12 +125,11 @@ def drift(fitted: Whitening | SpectrumCode, new: Float[np.ndarray, "n d"] | Iter
     return Drift(m, tuple(measures))
 
 
-def _sums(
-    fitted: Whitening | SpectrumCode, whitening: Whitening, new: np.ndarray | Iterable[np.ndarray]
-) -> Float64[np.ndarray, "3 groups d"]:
+def _sums(fitted: Whitening | SpectrumCode, whitening: Whitening, new: Any) -> Float64[np.ndarray, "3 groups d"]:
     """Counts, sums and sums of squares along the axes; row i belongs to group i modulo their number."""
     sums, m = np.zeros((3, _GROUPS, whitening.n_features_in_)), 0
-    for block in [new] if hasattr(new, "shape") else new:
+    in_blocks = not hasattr(new, "__len__") or not len(new) or np.ndim(next(iter(new))) == 2
+    for block in new if in_blocks else [new]:
         x = fitted.rows(block, "drift")
         check_finite(x, m)
         z = (x.astype(np.float64) - whitening.mean_) @ whitening.components_

@@ -41,9 +41,7 @@ class PlainCode(Code):
             return self._fit_rows(X, more=False)
         if self.needs_rows:
             raise InputError(f"The code {self.name} needs the columns' ranges, which moments do not have: fit rows.")
-        n, mean = (X.n, X.mean) if isinstance(X, Moments) else (X.n_samples_seen_, X.mean_)
-        if not n:
-            raise InputError("These moments are empty: add rows with update first.")
+        n, mean = (X.nonempty().n, X.mean) if isinstance(X, Moments) else (X.n_samples_seen_, X.mean_)
         self.low_ = self.high_ = mean
         if isinstance(X, Moments):
             return self._fitted_on(n, len(mean), {**X.provenance, **stamp()})

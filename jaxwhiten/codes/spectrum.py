@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,8 +11,8 @@ import numpy as np
 
 from jaxwhiten.codes.code import Code, Constants, Plan, packed, unpacked
 from jaxwhiten.codes.gaussian import Design, bound, design, nearest_on_cores, nearest_on_device
-from jaxwhiten.errors import REASON, FormatError, InputError, turning
-from jaxwhiten.io import PathLike, load_tensors
+from jaxwhiten.errors import REASON, FormatError, InputError, turning, warn
+from jaxwhiten.io import PathLike, load_tensors, same, within
 from jaxwhiten.parameters import bounded
 from jaxwhiten.shapes import Float32, Float64, UInt8
 from jaxwhiten.space import Known, Origin, check_origin
@@ -150,10 +149,9 @@ class SpectrumCode(Code):
                 raise InputError("Cannot fit a code: the vectors are identical up to rounding. Use texts that differ.")
             if groups > (rank := state.axes.rank_):
                 advice = f"Use more texts, or at most {max(1, rank // 2)} bytes."
-                warnings.warn(
+                warn(
                     f"A code of {self.bytes} bytes was fitted on vectors that vary along only {rank} axes. {advice}",
                     WhiteningWarning,
-                    stacklevel=4,
                 )
             made = _design(tuple((variances / variances.sum()).tolist()), groups, _BITS, self._seed)
             state.designs[groups] = made, _plan(state.axes, made)
@@ -272,12 +270,9 @@ def _of_first_version(tensors: Mapping[str, np.ndarray], facts: Mapping[str, Any
     gamma = float(facts["gamma"]) if gamma < 0 else gamma
     group, centroids = tensors["group"], tensors["centroids"]
     k, n, size = len(group), int(facts["n"]), int(facts["params"]["bytes"])
-    if (
-        not 0 <= gamma <= 1
-        or not k <= count <= facts["dimension"]
-        or centroids.shape[2] != _checked(group, centroids, lost, k)
-    ):
-        raise ValueError(f"{k} axes of {count:.0f}, γ {gamma}")
+    within("γ", gamma, 0.0, 1.0)
+    within("axes", count, k, facts["dimension"])
+    same("columns of the points", centroids.shape[2], _checked(group, centroids, lost, k))
     whitening = Whitening(gamma=gamma, shrinkage=shrinkage, eigenvalue_floor=floor)
     whitening.restore(tensors, int(facts["dimension"]))
     whitening = whitening.with_params(n_components=k)._fitted_on(n, int(facts["dimension"]), dict(facts))
@@ -308,10 +303,9 @@ def unit_length(whitening: Whitening) -> Whitening:
 
 def _checked(group: np.ndarray, centroids: np.ndarray, lost: float, most: int) -> int:
     """The columns of the largest group; ValueError if groups or points are impossible."""
-    if group.dtype.kind != "i" or group.ndim != 1 or not len(centroids) <= len(group) <= most:
-        raise ValueError("the bytes of the axes")
-    if set(group) != {*range(len(centroids))} or not 0 <= lost <= 1:
-        raise ValueError(f"the bytes of the axes, or the distortion {lost}")
-    if centroids.dtype != np.float32 or centroids.ndim != 3:
-        raise ValueError(f"points {centroids.dtype} of shape {centroids.shape}")
+    same("kind of the bytes of the axes", (group.dtype.kind, group.ndim), ("i", 1))
+    within("number of axes", len(group), len(centroids), most)
+    same("bytes of the axes", np.unique(group).tolist(), [*range(len(centroids))])
+    within("distortion", lost, 0.0, 1.0)
+    same("kind of the points", (str(centroids.dtype), centroids.ndim), ("float32", 3))
     return int(np.bincount(group).max())

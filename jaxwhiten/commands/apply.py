@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from jaxwhiten.commands.arguments import VECTORS, Place, Report, Source, add, add_knobs, load_whitening
-from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.errors import InputError, check_width
 
 _BLOCK_BYTES = 256 << 20
 
@@ -34,8 +34,7 @@ def run(args: argparse.Namespace) -> Report | None:
     if code is not None and args.normalize:
         raise InputError(f"{args.whitening}: contains a code, which cannot be scaled: omit `normalize`.")
     n, d = len(vectors), as_matrix(vectors[:1]).shape[1]
-    if d != fitted.n_features_in_:
-        raise MismatchError(f"{args.vectors}: expected vectors of {fitted.n_features_in_} dimensions, got {d}.")
+    check_width(f"fit in {args.whitening}", fitted.n_features_in_, d, args.vectors)
     dtype = work_dtype(vectors.dtype)
     width = fitted.nbytes if isinstance(fitted, Code) else fitted.n_components or d
     function: Any = fitted.encode if isinstance(fitted, Code) else fitted.transform

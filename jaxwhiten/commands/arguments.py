@@ -8,14 +8,14 @@ import csv
 import itertools
 import os
 import re
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from jaxwhiten import engines
-from jaxwhiten.errors import Bounds, InputError, OutputError, check_name, unknown_name
-from jaxwhiten.parameters import WHITENING
+from jaxwhiten.combinations import Rule, check_options
+from jaxwhiten.errors import Bounds, InputError, OutputError, check_name, unknown_name, warn
+from jaxwhiten.parameters import DEFAULTS, WHITENING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +29,7 @@ DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 # Listed here because help must not wait for the imports of jaxwhiten.head; a test compares both lists.
 POOLINGS = (
     *("mean", "cls", "max", "first_last_avg", "embeddings_last_avg", "last2avg", "pooler", "weightedmean"),
-    *("mean_sqrt_len_tokens", "lasttoken", "layers:I+J", "ditto:LAYER+HEAD", "promptbert"),
+    *("mean_sqrt_len_tokens", "lasttoken", "layers:I+J"),
 )
 
 # Control characters, line ends, direction changes and surrogates, which a terminal would act on.
@@ -40,6 +40,7 @@ _PASSWORD = re.compile(
 )
 
 STDOUT = "-"
+_OF_WHITENING = Rule(tuple(DEFAULTS), "-k, --beta and --gamma require --whitening FILE.", without=("whitening",))
 VECTORS = (".npy", ".parquet", ".jsonl")  # endings of files of vectors
 _NO_OPTION = "\0"  # before the words after `--`; no argument of a process has it
 
@@ -348,7 +349,7 @@ def encode_view(
         provenance = {} if fitted is None else fitted.provenance
         pooling = provenance.get("pooling")
         if pooling not in (None, raw.head.name):  # cached under the name at the time of the fit
-            with contextlib.suppress(InputError):  # a pooling that cannot be named here, such as idf
+            with contextlib.suppress(InputError):  # a pooling that cannot be named here
                 named = raw.with_pooling(pooling)
                 if (named.fingerprint, named.head.form) == (provenance.get("fingerprint"), raw.head.form):
                     cached = named
@@ -356,7 +357,7 @@ def encode_view(
             return view.head.finished(EmbeddingStore().encode(cached, texts), raw.head)
         except OutputError as error:
             advice = "set JAXWHITEN_CACHE_DIR to another folder, or silence this with --no-cache"
-            warnings.warn(f"Continuing without a cache ({error}): {advice}.", stacklevel=2)
+            warn(f"Continuing without a cache ({error}): {advice}.")
     return view(texts)
 
 
@@ -392,8 +393,7 @@ def load_plain_whitening(path: str, args: argparse.Namespace) -> Whitening:
 def whitened_encoder(args: argparse.Namespace, *, normalize: bool = True) -> Encoder:
     """The encoder that the arguments name, followed by the whitening or code that they name, if any."""
     if args.whitening is None:
-        if knobs(args):
-            raise InputError("-k, --beta and --gamma require --whitening FILE.")
+        check_options([_OF_WHITENING], vars(args))
         return load_encoder(args)
     from jaxwhiten.whitening import Whitening
 

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
 from jaxwhiten.commands.arguments import Parser, Report, add, check_places, in_flags, one_line
-from jaxwhiten.errors import InputError, JaxwhitenError, check_name
+from jaxwhiten.errors import InputError, JaxwhitenError, check_name, warn
 from jaxwhiten.records import to_json
 
 COMMANDS = {
@@ -241,7 +241,7 @@ def _fill_closed() -> None:
 def _escaped(error: UnicodeError) -> tuple[str, int]:
     """Characters that stdout cannot show, escaped as in JSON."""
     assert isinstance(error, UnicodeEncodeError)
-    warnings.warn(f"stdout is {error.encoding}, its other characters are escaped: set PYTHONIOENCODING=utf-8.")  # noqa: B028
+    warn(f"stdout is {error.encoding}, its other characters are escaped: set PYTHONIOENCODING=utf-8.")
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 

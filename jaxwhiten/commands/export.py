@@ -30,6 +30,13 @@ from jaxwhiten.progress import counted
 DATABASES = ("pgvector", "qdrant", "lancedb", "milvus", "sqlite-vec")
 _WORDS = re.compile(r"[^\s:/@=&?'\"]+").findall
 _KINDS = {"onnx": "onnx", "faiss": "faiss"}  # of folders that are no model
+_CLIENTS = {
+    "pgvector": ("psycopg",),
+    "qdrant": ("qdrant_edge",),
+    "lancedb": ("lancedb", "lance"),
+    "milvus": ("pymilvus", "milvus_lite"),
+    "sqlite-vec": ("apsw", "sqlite_vec"),
+}
 _NEEDS = {
     "onnx": ("onnx", "export", "Exporting to ONNX"),
     "faiss": ("faiss", "cpu", "Exporting to FAISS", "faiss-cpu"),
@@ -104,6 +111,8 @@ def _database(args: argparse.Namespace) -> Report:
         raise InputError("--keep requires --from and --into.")
     if given := [f"`{name}`" for name in knobs(args) if name != "gamma"]:
         raise InputError(f"{', '.join(given)}: --bytes determines the columns, and β is 1.")
+    for module in _CLIENTS[args.format] if args.into else ():
+        check_installed(module, "databases", f"Filling {args.format}")
     from jaxwhiten import io
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.export import databases
@@ -115,10 +124,12 @@ def _database(args: argparse.Namespace) -> Report:
     encoder = load_encoder(args)
     if args.whitening:
         encoder = encoder.before_whitening().with_whitening(load_plain_whitening(args.whitening, args))
-    made = databases.save_database(args.output, encoder, args.format, args.bytes, gamma=args.gamma)
+    kept = None if index is None or index.metadata is None else list(index.metadata)
+    whether = kept is not None
+    made = databases.save_database(args.output, encoder, args.format, args.bytes, gamma=args.gamma, metadata=whether)
     scaled = f"γ = {made['gamma']:g}, " if "gamma" in made else ""
-    kept = f"{made['columns']} columns, {scaled}{made['quantiser']}"
-    lines = [f"{args.output}: {kept}; recipe.py opens the database, model/ computes the vectors"]
+    columns = f"{made['columns']} columns, {scaled}{made['quantiser']}"
+    lines = [f"{args.output}: {columns}; recipe.py opens the database, model/ computes the vectors"]
     facts = {"output": args.output, "format": args.format, **made}
     if args.gamma is None and "gamma" in made:
         say_gamma(encoder.before_whitening())
@@ -127,8 +138,8 @@ def _database(args: argparse.Namespace) -> Report:
         place = one_line(args.into)
         texts = list(index.documents or ())
         try:
-            ids = index.ids.tolist()
-            changes = databases.fill(args.output, args.into, ids, texts, small.encode_document, keep=args.keep)
+            rows = index.ids.tolist(), texts, small.encode_document
+            changes = databases.fill(args.output, args.into, *rows, keep=args.keep, metadata=kept)
         except (JaxwhitenError, OSError, MemoryError):
             raise
         except Exception as error:  # of the database's client, which may repeat parts of a password

@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands.arguments import (
     Place,
     Report,
@@ -22,6 +23,7 @@ from jaxwhiten.commands.arguments import (
 )
 from jaxwhiten.commands.texts import STDIN, add_texts, is_parts, nonempty, sentences
 from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.parameters import DEFAULTS
 from jaxwhiten.progress import counted
 from jaxwhiten.space import check_space
 
@@ -31,6 +33,23 @@ if TYPE_CHECKING:
     from jaxwhiten.whitening import Moments, Whitening
 
 _FILE = ".safetensors"
+_RULES = (
+    Rule(
+        ("command",),
+        "Nothing to write: pass --output PATH for a whitening, --moments FILE for moments, or both.",
+        without=("output", "moments"),
+    ),
+    Rule(
+        (*DEFAULTS, "bytes"),
+        "-k, --beta, --gamma, --shrinkage and --bytes require a whitening: pass --output PATH, too.",
+        without=("output",),
+    ),
+    Rule(
+        ("folder",),
+        f"{{output}}: vectors alone give a whitening, a {_FILE} file; a folder needs sentences.",
+        without=("sentences",),
+    ),
+)
 _KEPT = 1 << 17  # vectors of up to this many sentences are cached, so that an index of them need not encode again
 
 
@@ -108,15 +127,11 @@ def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
 
     A folder can be written only if there is an encoder.
     """
-    if not args.output and not args.moments:
-        raise InputError("Nothing to write: pass --output PATH for a whitening, --moments FILE for moments, or both.")
-    if not args.output and (knobs(args) or args.bytes is not None):
-        raise InputError("-k, --beta, --gamma, --shrinkage and --bytes require a whitening: pass --output PATH, too.")
+    is_folder = args.output and (args.output.endswith("/") or Path(args.output).is_dir())
+    check_options(_RULES, {**vars(args), "command": True, "folder": is_folder, "sentences": folder})
     if not args.output:
         return
     ending = Path(args.output).suffix
-    if not folder and (args.output.endswith("/") or Path(args.output).is_dir()):
-        raise InputError(f"{args.output}: vectors alone give a whitening, a {_FILE} file; a folder needs sentences.")
     if ending == _FILE or not (ending or folder):
         Place.file("whitening" if args.bytes is None else "spectrum")(args.output)
     else:

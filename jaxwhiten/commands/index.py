@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands.arguments import (
     DEFAULT_MODEL,
     Place,
@@ -36,6 +37,60 @@ if TYPE_CHECKING:
 _OF_TEXTS = ("whitening", "whiten", "n_components", "gamma", "bytes", "codes", "max_length")
 DEFAULT_BACKEND = "faiss-flat"
 _FIXED = (*_OF_TEXTS, "rescore", "option")
+_CHANGES = ("add", "update", "remove", "remove_file", "compact", "merge")
+_ANEW = ("like", *_CHANGES)
+_RULES = (
+    Rule(_CHANGES, "Expected one change, got {given}.", most=1),
+    Rule(
+        (*_FIXED, "ids", "metadata", "shard"),
+        "{beside} changes no setting of an index: omit {given}.",
+        beside=("compact", "merge"),
+    ),
+    Rule(("merge",), "--merge needs the folders of the indexes to merge.", without=("input",)),
+    Rule(("input",), "--compact rewrites the index {output}: omit {input[0]!r:.80}.", beside=("compact",)),
+    Rule(("remove",), "--remove needs the IDs of the documents to remove.", without=("input",)),
+    Rule(("metadata",), "--keep is for texts of a table: omit it.", beside=("remove", "remove_file", "parts")),
+    Rule(
+        _FIXED,
+        "{beside} uses the settings of the existing index: omit {given}.",
+        beside=("add", "update", "remove", "remove_file"),
+    ),
+    Rule(
+        ("update",),
+        "--update replaces documents by their IDs: specify the ID column with --id.",
+        without=("ids",),
+    ),
+    Rule(
+        (*_FIXED, "backend"),
+        "`like` takes all settings from {like}: omit {given}.",
+        beside=("like",),
+        without=_CHANGES,
+    ),
+    Rule(
+        ("shard",),
+        "--shard needs a code or whitening that all parts share: fit one with `jaxwhiten fit`, and pass it with"
+        " --whitening, or a model that ends with it with --model. Or pass the index of another part with --like.",
+        without=("whitening", "model", *_ANEW),
+    ),
+    Rule(
+        ("whitening", "whiten"),
+        "--whitening reads a whitening and --whiten fits one: pass only one.",
+        without=_ANEW,
+        most=1,
+    ),
+    Rule(
+        (*_OF_TEXTS, "ids", "metadata", "model"),
+        "{input[0]}: codes are stored unchanged: omit {given}.",
+        beside=("vectors",),
+        without=_ANEW,
+    ),
+    Rule(
+        ("model",),
+        "{input[0]}: contains vectors already: omit --model, and pass its code with --whitening.",
+        beside=("parts",),
+        without=_ANEW,
+    ),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "-k --dimension K", "dimensions that the whitening keeps; default: all", dest="n_components", type=int)
     add(parser, "--gamma G", "fit a whitening with this exponent of the scaling, 0 to 1", type=float)
     add(parser, "--bytes N", "store each text in N bytes, by --codes; default: float32", type=int)
-    add(parser, "--codes CODES", "the code: spectrum, ubinary or int8; default with --bytes: spectrum")
+    add(parser, "--codes CODES", "the code: spectrum, int8, uint8, binary or ubinary; default with --bytes: spectrum")
     add_tuned(parser)
     add(parser, "--rescore COPY", "float16 or int8: keep a copy on disk to rescore the candidates")
     add(parser, "--backend BACKEND", "search backend; default: faiss-flat", default=DEFAULT_BACKEND)
@@ -74,32 +129,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    changes = [name for name in ("add", "update", "remove", "remove_file", "compact", "merge") if getattr(args, name)]
-    if len(changes) > 1:
-        raise InputError(f"Expected one change, got {', '.join(f'`{name}`' for name in changes)}.")
-    if changes in (["compact"], ["merge"]):
-        return _rewrite(args, changes[0])
+    usual = {"backend": DEFAULT_BACKEND, "model": DEFAULT_MODEL}
+    given = {name: None if usual.get(name) == value else value for name, value in vars(args).items()}
+    first = args.input[0] if args.input else ""
+    of_codes = first.lower().endswith(".npy") and args.format is None
+    check_options(_RULES, {**given, "vectors": of_codes, "parts": is_parts(first)})
+    if args.compact or args.merge:
+        return _rewrite(args)
     if not args.remove:
-        if not args.input:
-            raise InputError("Expected one input, got none.")
-        if len(args.input) > 1:
-            raise InputError(f"Expected one input, got {len(args.input)}: {' '.join(args.input)[:200]}.")
+        if len(args.input) != 1:
+            listed = f"{len(args.input)}: {' '.join(args.input)[:200]}" if args.input else "none"
+            raise InputError(f"Expected one input, got {listed}.")
         (args.input,) = args.input
-    elif not args.input:
-        raise InputError("--remove needs the IDs of the documents to remove.")
-    if args.metadata and (args.remove or args.remove_file or is_parts(args.input)):
-        raise InputError("--keep is for texts of a table: omit it.")
-    if changes:
-        return _change(args, f"`{changes[0]}`")
+    if any(getattr(args, change) for change in _CHANGES):
+        return _change(args)
     if args.like:
         return _like(args)
-    if args.shard and not (args.whitening or args.model != DEFAULT_MODEL):
-        raise InputError(
-            "--shard needs a code or whitening that all parts share: fit one with `jaxwhiten fit`, and pass it with"
-            " --whitening, or a model that ends with it with --model. Or pass the index of another part with --like."
-        )
-    if args.whitening and args.whiten:
-        raise InputError("--whitening reads a whitening and --whiten fits one: pass only one.")
     fits = args.n_components is not None or args.gamma is not None
     args.whiten = args.whiten or (fits and not args.whitening)
     options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
@@ -112,7 +157,7 @@ def run(args: argparse.Namespace) -> Report:
 
     check_settings(args.backend, options, args.codes, args.rescore)  # raises before the texts are encoded
     check_index_folder(args.output)
-    if args.input.lower().endswith(".npy") and args.format is None:
+    if of_codes:
         return _save(args, _of_codes(args, options), "")
     if is_parts(args.input):
         return _save(args, _of_parts(args, options), "")
@@ -160,9 +205,6 @@ def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     from jaxwhiten.search import build_index
     from jaxwhiten.space import VectorSpace
 
-    named = (*_OF_TEXTS, "ids", "metadata", *(["model"] if args.model != DEFAULT_MODEL else []))
-    if given := [f"`{name}`" for name in named if getattr(args, name)]:
-        raise InputError(f"{args.input}: codes are stored unchanged: omit {', '.join(given)}.")
     vectors: Any = open_vectors(args.input)
     if (code := getattr(vectors, "code", None)) is None:
         raise InputError(f"{args.input}: contains vectors; expected texts, or codes with their code.")
@@ -176,8 +218,6 @@ def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     from jaxwhiten.runners import Parts
     from jaxwhiten.search import build_index
 
-    if args.model != DEFAULT_MODEL:
-        raise InputError(f"{args.input}: contains vectors already: omit --model, and pass its code with --whitening.")
     parts = Parts(args.input)
     whitening, codes = _fitted(args)
     if args.whiten:
@@ -193,9 +233,6 @@ def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
 
 def _like(args: argparse.Namespace) -> Report:
     """Builds an index that can be searched as one with that of --like."""
-    named = (*_FIXED, *(["backend"] if args.backend != DEFAULT_BACKEND else []))
-    if given := [f"`{name}`" for name in named if getattr(args, name)]:
-        raise InputError(f"`like` takes all settings from {args.like}: omit {', '.join(given)}.")
     from jaxwhiten.runners import Parts
     from jaxwhiten.search import build_index, load_index
     from jaxwhiten.search.header import check_index_folder
@@ -235,20 +272,14 @@ def _facts(args: argparse.Namespace, index: Index, **more: int) -> dict[str, Any
     return {"output": args.output, "texts": index.size, "dimensions": index.dimension, "bytes": index.nbytes, **more}
 
 
-def _rewrite(args: argparse.Namespace, change: str) -> Report:
+def _rewrite(args: argparse.Namespace) -> Report:
     """Runs --compact or --merge."""
     from jaxwhiten.search import load_index, locked
 
-    if given := [f"`{name}`" for name in (*_FIXED, "ids", "metadata", "shard") if getattr(args, name)]:
-        raise InputError(f"`{change}` changes no setting of an index: omit {', '.join(given)}.")
-    if change == "merge":
-        if not args.input:
-            raise InputError("--merge needs the folders of the indexes to merge.")
+    if args.merge:
         index = load_index(args.input)
         index.save(args.output)
     else:
-        if args.input:
-            raise InputError(f"--compact rewrites the index {args.output}: omit {args.input[0]!r:.80}.")
         with locked(args.output):
             index = load_index(args.output)
             index.save(args.output, compact=True)
@@ -256,12 +287,8 @@ def _rewrite(args: argparse.Namespace, change: str) -> Report:
     return Report(text, _facts(args, index))
 
 
-def _change(args: argparse.Namespace, how: str) -> Report:
+def _change(args: argparse.Namespace) -> Report:
     """Runs --add, --update or --remove, while other writers wait."""
-    if given := [f"`{name}`" for name in _FIXED if getattr(args, name)]:
-        raise InputError(f"{how} uses the settings of the existing index: omit {', '.join(given)}.")
-    if args.update and not args.ids:
-        raise InputError("--update replaces documents by their IDs: specify the ID column with --id.")
     from jaxwhiten.search import load_index
     from jaxwhiten.search.text import Change, change_folder, document_vectors
 

@@ -6,13 +6,14 @@ import argparse
 import ipaddress
 import logging
 import os
-import warnings
 from collections.abc import Iterator
 
+from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.engines import FASTEST, HELP
-from jaxwhiten.errors import Bounds, InputError
+from jaxwhiten.errors import Bounds, warn
 
+_CHANGED = Rule(("writable",), "`writable` changes an index: specify it with `index`.", without=("index",))
 KEY = "JAXWHITEN_API_KEY"
 
 
@@ -46,8 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Iterator[Report]:
-    if args.writable and not args.index:
-        raise InputError("`writable` changes an index: specify it with `index`.")
+    check_options([_CHANGED], vars(args))
 
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.serving import application, listen
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
     listening, url = listen(args.host, args.port)
     with listening:
         if key is None and not ipaddress.ip_address(listening.getsockname()[0]).is_loopback:
-            warnings.warn(f"{url} is open to the network: set {KEY}, an access key.", stacklevel=2)
+            warn(f"{url} is open to the network: set {KEY}, an access key.")
         encoder = Encoder.from_pretrained(args.model, engine=args.engine)
         # A web page that points its own name at this machine has no key.
         hosts = [args.host, *args.allow_host] if args.allow_host or key is None else None

@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands import arguments
 from jaxwhiten.commands.arguments import add
-from jaxwhiten.errors import DataError, InputError, check_name
+from jaxwhiten.errors import REASON, DataError, InputError, check_name, turning
 
 if TYPE_CHECKING:
     from jaxwhiten.datasets.chunks import Source
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet")
 STDIN = "-"
+_NO_COLUMNS = Rule(
+    ("column", "ids", "metadata"),
+    "{path}: a text file has no columns: omit {given}, or specify --format.",
+    beside=("text",),
+)
 
 
 def add_texts(parser: argparse.ArgumentParser, what: str = "sentences", **settings: Any) -> None:
@@ -76,10 +82,8 @@ def records(
 
     if path == STDIN and format in (None, "txt"):
         check_columns(path, "txt", columns, ids, keep)
-        try:
+        with turning(DataError, f"{REASON} Specify --format for a table.", DataError):
             yield from (Record(None, line) for line in stdin_lines())
-        except DataError as error:
-            raise DataError(f"{error} Specify --format for a table.") from None
         return
     if path == STDIN:
         path = str(spooled_stream(stdin(), "stdin"))
@@ -145,9 +149,8 @@ def sources(
 def check_columns(
     path: str, format: str, columns: Sequence[str] | None, ids: str | None, keep: Sequence[str] = ()
 ) -> None:
-    given = [name for name, value in (("--column", columns), ("--id", ids), ("--keep", keep)) if value]
-    if format == "txt" and given:
-        raise InputError(f"{path}: a text file has no columns: omit {' and '.join(given)}, or specify --format.")
+    options = {"column": columns, "ids": ids, "metadata": list(keep), "path": path, "text": format == "txt"}
+    check_options([_NO_COLUMNS], options)
 
 
 def format_of(path: str, format: str | None = None) -> str:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import (
     REASON,
     DataError,
     DataNotFoundError,
-    InputError,
     JaxwhitenError,
     MissingDependencyError,
     check_installed,
@@ -29,6 +29,7 @@ _PEER = "sentence-transformers"
 _SHIPPED = "jaxwhiten-tiny"  # with which an installation is tried
 _FILES = (".npy", ".safetensors")
 _OF_MODELS = ("config.json", "modules.json", "0_Transformer/config.json")
+_AGAINST = Rule(("texts",), f"--texts requires --against: pass --against {_PEER}.", without=("against",))
 _MARKS = {True: "ok  ", None: "--  ", False: "FAIL"}
 
 
@@ -41,8 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Iterator[Report]:
-    if args.texts and not args.against:
-        raise InputError(f"--texts requires --against: pass --against {_PEER}.")
+    check_options([_AGAINST], vars(args))
     if args.against:
         check_installed("sentence_transformers", "parity", "The comparison", _PEER)
     texts = list(sentences(args.texts)) if args.texts else []
@@ -140,17 +140,14 @@ def _model(name: str, encoders: list[Encoder]) -> str:
 
 def _vectors(name: str) -> str:
     """Checks that all vectors are finite and that some differ."""
-    import numpy as np
-
-    from jaxwhiten.arrays import blocks
+    from jaxwhiten.arrays import blocks, check_finite
     from jaxwhiten.coded import as_floats
     from jaxwhiten.commands.vectors import open_vectors
 
     x, differ = open_vectors(name), False
     for part in blocks(len(x), 65_536):
         rows = as_floats(x[part])
-        if not (finite := np.isfinite(rows).all(axis=1)).all():
-            raise DataError(f"row {part.start + int(np.argmin(finite))} contains NaN or inf")
+        check_finite(rows, part.start, "vectors")
         differ = differ or bool((rows != as_floats(x[:1])).any())
     if len(x) > 1 and not differ:
         raise DataError(f"all {len(x):,} vectors are identical")

@@ -11,7 +11,6 @@ import dataclasses
 import itertools
 import json
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,7 @@ import numpy as np
 from jaxwhiten.datasets.columns import SEARCHES, Columns, guess, is_search
 from jaxwhiten.datasets.tables import Table, read_header, read_table, table_format, tsv_cells
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
-from jaxwhiten.errors import DataError, NonFiniteError
+from jaxwhiten.errors import DataError, NonFiniteError, warn
 from jaxwhiten.io import PathLike
 from jaxwhiten.metrics.scores import Gold
 from jaxwhiten.progress import counted, note
@@ -270,7 +269,7 @@ def _read_beir(folder: Path) -> RetrievalData:
         rows.append((query, document, queries[query][0], documents.get(document, (None,))[0], grades[row]))
     data = from_pairs(folder.name, rows, corpus=((key, text) for key, (text, _) in documents.items()))
     if missing := data.counts["judged_documents_missing"]:
-        warnings.warn(f"{path}: {missing:,} judged documents are not in the corpus: never found.", stacklevel=4)
+        warn(f"{path}: {missing:,} judged documents are not in the corpus: never found.")
     number = {key: i for i, key in enumerate(data.document_ids)}
     own = [
         number[key] if key in number and _alike(queries[key][0]) in map(_alike, documents[key]) else -1

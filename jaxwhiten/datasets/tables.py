@@ -37,7 +37,7 @@ from jaxwhiten.datasets.textfile import (
     spooled,
 )
 from jaxwhiten.errors import REASON, DataError, InputError, optional, turning, unknown_name
-from jaxwhiten.io import Identity, PathLike, identity
+from jaxwhiten.io import Identity, PathLike, existing, identity
 
 FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
@@ -463,10 +463,9 @@ def _open(source: PathLike | Table, bad: BadRows, format: str | None = None, nam
     format = format or table_format(path)
     if format is None:
         raise unknown_name(f"ending of the table {path}:", split_name(path)[1], FORMATS)
-    if not path.is_file():
-        if is_pipe(path):
-            raise DataError(f"{path}: is a pipe, which can be read only once: save what it sends in a file.")
-        raise DataError(f"{path}: no such file.")
+    if is_pipe(path):
+        raise DataError(f"{path}: is a pipe, which can be read only once: save what it sends in a file.")
+    existing(path, DataError)
     if format == "parquet":
         return _parquet(path, bad)
     return _jsonl(path, bad) if format == "jsonl" else _delimited(path, bad, format, names)

@@ -53,10 +53,9 @@ def split_name(path: PathLike) -> tuple[str, str]:
 
 
 def _zstd(path: PathLike) -> Any:
-    try:
+    advice = f"{path}: zstd needs Python 3.14: decompress the file first, with `zstd -d {path}`."
+    with turning(DataError, advice, ImportError):
         return importlib.import_module("compression.zstd")
-    except ImportError:
-        raise DataError(f"{path}: zstd needs Python 3.14: decompress the file first, with `zstd -d {path}`.") from None
 
 
 @dataclass

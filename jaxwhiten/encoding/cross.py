@@ -20,7 +20,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.engines.forward import JAXEngine
-from jaxwhiten.errors import InputError, ModelError, NonFiniteError
+from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Head
 from jaxwhiten.head.steps import read_optional
 from jaxwhiten.models import PairClassifier, load_pair_classifier, save_pair_classifier
@@ -180,11 +180,10 @@ class CrossEncoder:
         out = np.empty((len(pairs), self.labels), np.float32)
         with progress(pairs, show) as bar:
             for start in range(0, len(pairs), BLOCK):
-                tokens = self.tokenizer.pairs(pairs[start : start + BLOCK])
-                try:
-                    out[start : start + BLOCK] = vectors(self.executor, tokens, self._outputs, bar=bar)["logits"]
-                except NonFiniteError as error:
-                    raise NonFiniteError.of_texts(error.rows, pairs[start:], start) from None
+                some = pairs[start : start + BLOCK]
+                tokens = self.tokenizer.pairs(some)
+                block = vectors(self.executor, tokens, self._outputs, bar=bar, texts=some, first=start)
+                out[start : start + BLOCK] = block["logits"]
         return out
 
     def save(self, folder: str | Path, *, dtype: str = "float32") -> Path:

@@ -26,7 +26,7 @@ from jaxwhiten.codes.fit import fit_whitening
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.engines import mean_matrix
-from jaxwhiten.errors import InputError, check_integer
+from jaxwhiten.errors import Bounds, InputError, check_integer, warn
 from jaxwhiten.head import Head, Normalize, at_pooling
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.shapes import Float, Float32, Float64
@@ -106,7 +106,7 @@ class Vocabulary:
             if not (counts * words).any():
                 raise InputError("The corpus has no tokens to count: pass sentences of text.")
             if (found := len(set(drawn))) < ENOUGH:
-                warnings.warn(f"The corpus is ignored: {found} different sentences, fewer than {ENOUGH}.", stacklevel=2)
+                warn(f"The corpus is ignored: {found} different sentences, fewer than {ENOUGH}.")
                 return cls(teacher, tokenizer, frequencies, _alone(teacher, size, show_progress), [], words)
             frequencies = words * (counts + _UNSEEN)
             frequencies /= frequencies.sum()
@@ -150,8 +150,7 @@ def distil(
     """
     if fit and not vocabulary.drawn:
         raise InputError(f"`fit` requires a corpus of at least {ENOUGH} different sentences.")
-    if sif is not None and not 0 < sif < np.inf:
-        raise InputError(f"sif={sif}: expected a number above 0.")
+    Bounds(0.0, above=True, none=True).check("sif", sif)
     p = vocabulary.frequencies
     shares = np.ones(len(p)) if sif is None else sif / (sif + p)
     weights = p * shares if weighted else vocabulary.words.astype(np.float64)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, no_type_check, overload
@@ -23,15 +22,15 @@ from jaxwhiten import io
 from jaxwhiten.codes import Code, make_code
 from jaxwhiten.codes.fit import Fit, fit, fit_whitening
 from jaxwhiten.engines import DEFAULT, FASTEST, Engine, engine_for
-from jaxwhiten.errors import InputError, unknown_name
-from jaxwhiten.head import AUTO, Head, Settings, Step, Tables, Truncate
+from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.head import AUTO, Head, Settings, Step, Truncate
 from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.metrics import similarity
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.shapes import Float, Float32
 from jaxwhiten.space import Origin, VectorSpace
-from jaxwhiten.text import BulkTokenizer, Texts, as_texts, in_role, prompt_for, prompt_named, text_blocks
+from jaxwhiten.text import BulkTokenizer, TextList, Texts, as_texts, in_role, prompt_for, prompt_named
 from jaxwhiten.views import View
 from jaxwhiten.views.loading import load_view, make_view, recorded_options
 from jaxwhiten.views.stream import BLOCK
@@ -395,29 +394,6 @@ class Encoder:
         core = dataclasses.replace(self.view.core, engine=engine, config=model.config, tuned=None)
         return self._with_view(self.view.over(core).with_head(Head.of(tuple(steps), self.head.form)))
 
-    def fit_idf(self, sentences: Texts) -> str:
-        """Counts the sentences in which each token occurs; returns the name of the pooling with these weights.
-
-        A token in count of n sentences has the weight log((n + 1) / (count + 1)).
-
-        References:
-          Zhang et al. 2020, "BERTScore: Evaluating Text Generation with BERT", section 3 (importance weighting).
-        """
-        total = 0
-        size = self.config.vocab_size
-        counts = np.zeros(size, np.int64)
-        for block in text_blocks(sentences, BLOCK):
-            total += len(block)
-            counts += self.tokenizer(block).document_frequencies(size)
-        if not total:
-            raise InputError("No sentences to count tokens in.")
-        weights = np.log((total + 1) / (counts + 1)).astype(np.float32)
-        table = hashlib.sha256(weights.tobytes()).hexdigest()[:8]
-        core = self.view.core
-        tables = Tables(core.tables.mask_id, {**core.tables.idf, table: weights})
-        self._set_view(self._view.over(dataclasses.replace(core, tables=tables)))
-        return f"idf:{table}"
-
     # Vectors.
 
     @overload
@@ -450,7 +426,7 @@ class Encoder:
         Args:
           sentences: Strings in any container of `jaxwhiten.text.as_texts`, or one; an empty string is `[CLS] [SEP]`.
           pooling: A name, or several, as in `from_pretrained`; default `self.pooling`. One forward pass serves all
-            poolings that read the sentence unchanged; one that rewrites it, such as `promptbert`, needs its own.
+            poolings that read the sentence unchanged; one that rewrites it needs its own.
           prompt_name: The prompt of `self.prompts` to put in front of every sentence, instead of the default one.
           prompt: The text of a prompt, instead of a name.
           normalize_embeddings: Whether the vectors are scaled to unit length.
@@ -669,13 +645,12 @@ class Encoder:
 
 
 def _at_precision(
-    view: View, texts: list[str], precision: str | Code, truncate: int | None, unit: bool, **options: Any
+    view: View, texts: TextList, precision: str | Code, truncate: int | None, unit: bool, **options: Any
 ) -> np.ndarray:
     """The vectors of a view without a code as sentence-transformers' bytes, or as the bytes of a fitted code."""
     if isinstance(precision, Code):
         return view.with_code(precision).cut(truncate, unit)(texts, **options).view(precision.dtype)
-    if precision not in PRECISIONS:
-        raise unknown_name("precision", precision, PRECISIONS)
+    check_name("precision", precision, PRECISIONS)
     if precision == FLOAT:
         return view.cut(truncate, unit)(texts, **options)
     if precision.endswith("int8"):

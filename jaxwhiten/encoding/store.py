@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import time
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ import numpy as np
 from jaxwhiten import interrupts, io
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
-from jaxwhiten.errors import InputError, NonFiniteError, OutputError
+from jaxwhiten.errors import InputError, NonFiniteError, OutputError, check_integer, warn
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.progress import counted, note
 from jaxwhiten.space import JUDGED
@@ -57,8 +56,7 @@ class EmbeddingStore:
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, shard_rows: int = SHARD_ROWS):
-        if shard_rows < 1:
-            raise InputError(f"shard_rows={shard_rows}: expected at least 1.")
+        check_integer("shard_rows", shard_rows, least=1)
         self.folder = Path(folder) if folder is not None else io.cache_dir("embeddings")
         self.shard_rows = shard_rows
 
@@ -120,8 +118,7 @@ class EmbeddingStore:
                     shards.save()
                 raise
             except NonFiniteError as error:  # its rows are among the texts that were missing
-                rows = [int(lacking[row]) for row in error.rows]
-                raise NonFiniteError.of_texts(rows, sentences) from None
+                raise NonFiniteError.of_texts([int(lacking[row]) for row in error.rows], sentences) from None
             found |= {name: entry.join() for name, entry in missing.items()}
             missing = {name: entry for name, entry in missing.items() if found[name] is None}
         interrupts.kept = ""
@@ -255,15 +252,13 @@ class _Entry:
             return None
         try:
             told = json.loads(sidecar.read_text(encoding="utf-8"))
-            if told["key"] != self.key:
-                raise ValueError("its sidecar has a different key")
+            io.same("key of its sidecar", told["key"], self.key)
             array = _map(self.folder / _ARRAY, self.shape, self.dtype)
-            if io.sha256_file(self.folder / _ARRAY) != told["sha256"]:
-                raise ValueError("checksum does not match")
+            io.check_sha256(self.folder / _ARRAY, told["sha256"])
             self._clear()
             return array
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            warnings.warn(f"{self.folder}: damaged embeddings ({error}): recomputing.", stacklevel=4)
+            warn(f"{self.folder}: damaged embeddings ({error}): recomputing.")
             sidecar.unlink(missing_ok=True)
             return None
 
@@ -363,7 +358,6 @@ def _digest(block: np.ndarray) -> str:
 
 
 def _map(path: Path, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
-    array = io.map_array(path)
-    if array.shape != shape or array.dtype != dtype:
-        raise ValueError(f"{path.name}: expected {dtype} {shape}, got {array.dtype} {array.shape}")
+    name = path.name
+    [array] = io.take({name: io.map_array(path)}, str(dtype), finite=False, **{name: shape})
     return array

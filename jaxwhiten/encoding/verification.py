@@ -24,7 +24,7 @@ from jaxwhiten.coded import as_floats
 from jaxwhiten.codes import make_code
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, INT8, engine_for, has_int8
-from jaxwhiten.errors import InputError, MissingDependencyError, optional
+from jaxwhiten.errors import REASON, InputError, MissingDependencyError, check_width, optional, turning
 from jaxwhiten.head import Head, Settings, at_pooling, says_head
 from jaxwhiten.head.steps import read_optional
 from jaxwhiten.head.vectors import Quantise, activated
@@ -161,8 +161,7 @@ def _states(model: TransformerEncoder, ids: Int[Array, "1 length"]) -> Float[Arr
 def _apart(found: Any, expected: Any, what: str, allowed: float = _FLOAT32) -> Measured:
     found = np.asarray(found)
     expected = np.asarray(expected)
-    if found.shape != expected.shape:
-        raise InputError(f"{what}: expected {expected.shape[-1]} dimensions, got {found.shape[-1]}.")
+    check_width("comparison", expected.shape[-1], found.shape[-1], f"the vectors {what}", error=InputError)
     scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
     return float(np.abs(found - expected).max(initial=0.0)) / scale, allowed, what
 
@@ -263,11 +262,9 @@ def engines(subject: Subject) -> Measured:
     found = []
     view = subject.encoder.view
     for name in others:
-        try:
+        with turning(Skipped, f"{name}: {REASON}", InputError, MissingDependencyError):
             engine = engine_for(name, view.core.model(), view.core.max_length, dtype="float32")
             found.append(view.over(dataclasses.replace(view.core, engine=engine))(TEXTS))
-        except (InputError, MissingDependencyError) as error:
-            raise Skipped(f"{name}: {error}") from error
     return _apart(found, [subject.vectors] * len(found), f"{', '.join(others)} in float32", _ENGINES)
 
 
@@ -313,10 +310,8 @@ def bfloat16(subject: Subject) -> Measured:
 def int8(subject: Subject) -> Measured:
     if not has_int8(subject.folder):
         raise Skipped("the folder has no int8 weights")
-    try:
+    with turning(Skipped, REASON, MissingDependencyError):
         return 1 - _least_cosine(subject, engine=INT8, dtype="int8"), _INT8, "one minus the smallest cosine"
-    except MissingDependencyError as error:
-        raise Skipped(str(error)) from error
 
 
 def marked(subject: Subject) -> str:

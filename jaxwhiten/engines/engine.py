@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, INT8
 from jaxwhiten.engines.batching import Batch, Found, Layout
-from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.errors import InputError, check_name, warn
 from jaxwhiten.head import Heads
 from jaxwhiten.lazy import uncollected
 from jaxwhiten.models import EncoderConfig
@@ -83,7 +82,7 @@ def chosen(name: str, folder: Path, dtype: str | None = None, device: Any = None
     if (reason := engine_class(INT8).why_not(folder, dtype, device)) is None:
         return INT8
     if reason:
-        warnings.warn(f"The engine is {DEFAULT}, not {INT8}: {reason}", stacklevel=3)
+        warn(f"The engine is {DEFAULT}, not {INT8}: {reason}")
     return DEFAULT
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from jaxwhiten import io, records
-from jaxwhiten.errors import FormatError, InputError, MismatchError, ModelError
+from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, ModelError, turning
 
 GRAPH = "int8.xml"
 HEADER = "int8.json"
@@ -63,13 +63,12 @@ class Quantised(NamedTuple):
             )
         header = records.read(file, dict[str, Any], _AGAIN, error=ModelError)
         known = records.from_json(_Header, header, file, _AGAIN, error=ModelError, others=True)
-        try:
+        damaged = f"{file}: damaged int8 weights ({REASON}): export them again."
+        with turning(ModelError, damaged, OSError, ValueError, FormatError):
             files = io.Files.of((file, graph, values))
             io.check_version(file, header)
-            if any(known["sha256"].get(path.name) != io.sha256_file(path) for path in (graph, values)):
-                raise FormatError("checksum does not match")
-        except (OSError, FormatError) as error:
-            raise ModelError(f"{file}: damaged int8 weights ({error}): export them again.") from error
+            for path in (graph, values):
+                io.check_sha256(path, known["sha256"].get(path.name))
         if known["weights"] != weights:
             raise MismatchError(f"{file}: int8 weights of a different model than {model}: export them again.")
         if max_length > (longest := known["longest"]):

@@ -70,14 +70,25 @@ DATABASES = {
 }
 
 
-def code_of(database: str, columns: int, size: int) -> str:
+def code_of(database: str, columns: int, size: int, *, metadata: bool = False) -> str:
     """The code that opens a database, adds to it and queries it, for vectors of `columns` columns in `size` bytes.
+
+    Rows are tuples of id and text, with `metadata` also of an object of JSON.
 
     >>> "import psycopg" in code_of("pgvector", columns=384, size=48)
     True
     """
     index = filled("lancedb_trained", bytes=size) if database == LANCEDB else ""
-    return filled(database, columns=columns, bytes=size, index=index)
+    return _rows(metadata) + filled(database, columns=columns, bytes=size, index=index)
+
+
+def _names(metadata: bool) -> list[str]:
+    return ["id", "text", *["metadata"] * metadata]
+
+
+def _rows(metadata: bool) -> str:
+    """The code for a row of any database."""
+    return filled("rows", names=", ".join(f'"{name}"' for name in _names(metadata)))
 
 
 def turn(inputs: int, outputs: int) -> Float64[np.ndarray, "inputs outputs"]:
@@ -111,7 +122,13 @@ def front(whitening: Whitening, database: str, size: int, gamma: float) -> White
 
 
 def save_database(
-    folder: str | Path, encoder: Encoder, database: str, size: int | None = None, *, gamma: float | None = None
+    folder: str | Path,
+    encoder: Encoder,
+    database: str,
+    size: int | None = None,
+    *,
+    gamma: float | None = None,
+    metadata: bool = False,
 ) -> dict[str, Any]:
     """Writes a model folder for a database, and the code that opens the database, adds to it and queries it.
 
@@ -128,6 +145,7 @@ def save_database(
       database: A name of `DATABASES`.
       size: Bytes of a vector in the database; by default 48, or those of the code.
       gamma: Power of the scaling; by default that of `jaxwhiten.whitening.choose_gamma`.
+      metadata: Whether rows have metadata: `add` then also takes a dictionary per text, and `query` returns it.
 
     Returns:
       The contents of `recipe.json`.
@@ -137,7 +155,7 @@ def save_database(
     """
     check_name("database", database, DATABASES)
     if database == LANCEDB and isinstance(encoder.head.code, SpectrumCode):
-        return _save_code(folder, encoder, encoder.head.code, size)
+        return _save_code(folder, encoder, encoder.head.code, size, metadata)
     kind = DATABASES[database]
     size = 48 if size is None else size
     whitening = encoder.head.whitening
@@ -153,10 +171,13 @@ def save_database(
     # Equal on every machine that exports the same files, where the map in front may differ in the last digits.
     fitted = [x.tolist() for x in (whitening.mean_, whitening.eigenvalues_)]
     head = io.content_key(raw.head.fingerprint, fitted, database, size, float(gamma))
-    return _save(folder, small, raw, head, settings, code_of(database, small.dimension, size))
+    code = code_of(database, small.dimension, size, metadata=metadata)
+    return _save(folder, small, raw, head, settings, code, metadata)
 
 
-def _save_code(folder: str | Path, encoder: Encoder, code: SpectrumCode, size: int | None) -> dict[str, Any]:
+def _save_code(
+    folder: str | Path, encoder: Encoder, code: SpectrumCode, size: int | None, metadata: bool
+) -> dict[str, Any]:
     """`save_database` for a database that takes the points of a code: its vectors are Vᵀx, for unit vectors x.
 
     The database subtracts Vᵀμ, the center of its only partition, and codes the rest with the points of the code. Query
@@ -173,9 +194,9 @@ def _save_code(folder: str | Path, encoder: Encoder, code: SpectrumCode, size: i
     settings |= {"unit_length": False, "rotated_at_random": False}
     head = io.content_key(encoder.head.fingerprint, LANCEDB)
     index = filled("lancedb_code", bits=quantiser.bits, stretch=quantiser.stretch)
-    text = filled(LANCEDB, columns=small.dimension, index=index)
+    text = _rows(metadata) + filled(LANCEDB, columns=small.dimension, index=index)
     points = {"points": quantiser.centroids, "center": quantiser.center[0][None]}
-    return _save(folder, small, raw, head, settings, text, points)
+    return _save(folder, small, raw, head, settings, text, metadata, points)
 
 
 def _save(
@@ -185,6 +206,7 @@ def _save(
     head: str,
     settings: dict[str, Any],
     code: str,
+    metadata: bool,
     points: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Writes the folder of `save_database`, and returns the settings."""
@@ -192,7 +214,8 @@ def _save(
     own: Any = {"head": head, "dimension": small.dimension, "dtype": None, "engine": None}
     settings["space"] = dataclasses.replace(raw.documents.space, **own).record()
     space = repr(json.dumps(settings["space"]))
-    first = filled("head", **settings, packages=kind.packages, place=kind.place, text=space)
+    rows = {"names": ", ".join(_names(metadata)), "third": ", metadata" * metadata}
+    first = filled("head", **settings, **rows, packages=kind.packages, place=kind.place, text=space)
     with io.whole_folder(folder, kind="database") as whole:
         small.save(whole / MODEL)
         io.write_text(whole / CODE, first + code)
@@ -222,11 +245,12 @@ def fill(
     encode: Callable[[list[str]], np.ndarray],
     *,
     keep: bool = False,
+    metadata: Sequence[Mapping[str, Any]] | None = None,
 ) -> Changes:
-    """Brings a database level with texts and their ids, by the code in a folder of `save_database`.
+    """Brings a database level with texts, their ids and metadata, by the code in a folder of `save_database`.
 
-    Texts that are missing are added, those that differ are replaced, and those of other ids are removed. Equal ones are
-    not encoded again.
+    Texts that are missing are added, those that differ in text or metadata are replaced, and those of other ids are
+    removed. Equal ones are not encoded again.
 
     Args:
       folder: A folder of `save_database`.
@@ -235,9 +259,11 @@ def fill(
       texts: The texts, in any container of `jaxwhiten.text.as_texts`.
       encode: Maps texts to vectors by the folder's model.
       keep: Whether the database keeps what it has: missing texts are added, and nothing else is done.
+      metadata: An object of JSON per text, for a folder saved with `metadata=True`.
 
     Raises:
       MismatchError: The database was filled by vectors of another space, or the folder's code is too old.
+      InputError: The folder's code stores no metadata.
     """
 
     def check(place: str, recorded: str | bytes = "{}") -> None:
@@ -254,15 +280,18 @@ def fill(
         raise MissingDependencyError(f"{error.name} is not installed: {install_command('databases')}.") from error
     if not (keep or {"rows", "remove"} <= code.keys()):
         raise MismatchError(f"{Path(folder) / CODE}: cannot remove texts: export the folder again, or keep them.")
+    if metadata is not None and "metadata" not in code.get("NAMES", ()):
+        raise InputError(f"{Path(folder) / CODE}: stores no metadata: export the folder with metadata=True.")
     db = code["connect"](place, check)
-    wanted = dict(zip(map(str, ids), as_texts(texts), strict=True))
-    there = dict.fromkeys(code["known"](db)) if keep else dict(code["rows"](db))
+    columns = [as_texts(texts), *([] if metadata is None else [metadata])]
+    wanted = dict(zip(map(str, ids), zip(*columns, strict=True), strict=True))
+    there = dict.fromkeys(code["known"](db)) if keep else {id: tuple(row) for id, *row in code["rows"](db)}
     missing = [id for id in wanted if id not in there]
-    changed = [] if keep else [id for id, text in wanted.items() if there.get(id, text) != text]
+    changed = [] if keep else [id for id, row in wanted.items() if there.get(id, row) != row]
     removed = [] if keep else [id for id in there if id not in wanted]
     for part in _blocks([*missing, *changed]):
-        new = [wanted[id] for id in part]
-        code["add"](db, part, new, encode(new))
+        new, *more = map(list, zip(*(wanted[id] for id in part), strict=True))
+        code["add"](db, part, new, encode(new), *more)
     for part in _blocks(removed):
         code["remove"](db, part)
     if hasattr(db, "close"):

@@ -7,14 +7,13 @@ from jaxwhiten.head.head import (
     Head,
     Heads,
     PoolingWarning,
-    Tables,
     at_pooling,
     canonical,
     run,
     write_steps,
 )
 from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
-from jaxwhiten.head.states import LayerMix
+from jaxwhiten.head.states import LayerMix, TokenWeights
 from jaxwhiten.head.steps import (
     CODE_FILE,
     STEPS,
@@ -34,8 +33,18 @@ from jaxwhiten.head.steps import (
 from jaxwhiten.head.vectors import Dense, Normalize, Quantise, Truncate, Whiten, dense_module
 
 __all__ = ["AUTO", "CODE_FILE", "AfterPrompt", "Dense", "Head", "Heads", "LayerMix", "Mean", "Module", "Normalize"]
-__all__ += ["POOLINGS", "STEPS", "Pooling", "PoolingWarning", "Quantise", "Settings", "States", "Step", "Tables"]
-__all__ += ["WHITENING_FILE", "Target", "Truncate", "VectorStep", "Whiten", "array", "as_pytrees", "at_pooling"]
+__all__ += ["POOLINGS", "STEPS", "Pooling", "PoolingWarning", "Quantise", "Settings", "States", "Step"]
+__all__ += [
+    "WHITENING_FILE",
+    "Target",
+    "TokenWeights",
+    "Truncate",
+    "VectorStep",
+    "Whiten",
+    "array",
+    "as_pytrees",
+    "at_pooling",
+]
 __all__ += [
     "canonical",
     "dense_module",

@@ -1,6 +1,6 @@
 """A head: the steps from the hidden states to a sentence's vector, and the names of poolings.
 
-Some names take parameters after a colon: `layers:1+12`, `ditto:0+9`, `promptbert:…`, `idf:…`.
+Some names take parameters after a colon: `layers:1+12`.
 
 References:
   Su et al. 2021, "Whitening Sentence Representations for Better Semantics and Faster Retrieval" (first_last_avg).
@@ -14,32 +14,31 @@ import dataclasses
 import functools
 import itertools
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from jaxwhiten.arrays import blocks, check_finite
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code
-from jaxwhiten.errors import InputError, unknown_name
-from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, Ditto, MaskToken, Mean, Pooling
-from jaxwhiten.head.states import LayerMix, TokenWeights
+from jaxwhiten.errors import InputError, unknown_name, warn
+from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, Mean, Pooling
+from jaxwhiten.head.states import LayerMix
 from jaxwhiten.head.steps import States, Step, facts, leaves
 from jaxwhiten.head.vectors import Normalize, Quantise, Truncate, Whiten
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.shapes import Float, Int, Shaped
-from jaxwhiten.text import PLAIN, TextForm
+from jaxwhiten.text import PLAIN, BulkTokenizer, TextForm
 from jaxwhiten.whitening import Whitening
 
 if TYPE_CHECKING:
-    from jaxwhiten.models import EncoderOutput
+    from jaxwhiten.models import EncoderOutput, TransformerEncoder
     from jaxwhiten.models.graph import EncoderGraph
 
 AUTO = "auto"  # the head that the model's folder describes, see `jaxwhiten.head.folder`
-PROMPTBERT_TEMPLATE = 'This sentence : "{text}" means {mask} .'
+_MOVED = ("ditto", "promptbert", "idf")  # to eval.poolings in the repository
 
 ALIASES = {"last_avg": "mean"}
 _BLOCK_ROWS = 16384
@@ -53,26 +52,27 @@ Steps = tuple[Step, ...]
 Heads = Mapping[str, Steps]
 
 
-@dataclasses.dataclass(frozen=True)
-class Tables:
-    """Values for the names of poolings: the mask token's id, and float32 [vocab] weights by table name.
+@runtime_checkable
+class Source(Protocol):
+    """What a pooling may need of the encoder that it becomes part of."""
 
-    >>> Tables(mask_id=103).idf
-    {}
-    """
+    @property
+    def config(self) -> EncoderConfig: ...
 
-    mask_id: int | None = None
-    idf: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    @property
+    def tokenizer(self) -> BulkTokenizer: ...
+
+    def model(self) -> TransformerEncoder: ...
 
 
-Maker = Callable[[Tables], Steps]
+Maker = Callable[[Source | None], Steps]  # of the encoder, or None where there is none
 # Maps the text after the colon, or None, to its canonical form and a maker of steps; None if the text is not accepted.
 Reader = Callable[[str | None], tuple[str, Maker] | None]
 
 
 def _alone(*steps: Step) -> Reader:
     """A pooling without parameters."""
-    return lambda parameters: ("", lambda tables: steps) if parameters is None else None
+    return lambda parameters: ("", lambda source: steps) if parameters is None else None
 
 
 def _mean_of(*layers: int) -> Steps:
@@ -91,47 +91,7 @@ def _integers(name: str, parameters: str | None, usage: str, count: int | None =
 def layers(parameters: str | None) -> tuple[str, Maker]:
     """`layers:I+J+...`: masked mean of the average of these hidden states. 0 is the embedding output, -1 the last."""
     chosen = _integers("layers", parameters, "layers:I+J+..., such as layers:1+12")
-    return "+".join(map(str, chosen)), lambda tables: _mean_of(*chosen)
-
-
-def ditto(parameters: str | None) -> tuple[str, Maker]:
-    """`ditto:LAYER+HEAD`, see `Ditto`."""
-    layer, head = _integers("ditto", parameters, "ditto:LAYER+HEAD, such as ditto:0+9 for bert-base", 2)
-    return f"{layer}+{head}", lambda tables: (Ditto(layer, head),)
-
-
-def promptbert(parameters: str | None) -> tuple[str, Maker]:
-    """`promptbert`: the mask token in a template around the sentence; `promptbert:TEMPLATE` sets another template."""
-    template = parameters or PROMPTBERT_TEMPLATE
-    if any(template.count(place) != 1 for place in ("{text}", "{mask}")):
-        raise InputError(f"Pooling promptbert:{template}: expected a template with {{text}} and {{mask}}, each once.")
-
-    def steps(tables: Tables) -> Steps:
-        if tables.mask_id is None:
-            raise InputError("Pooling 'promptbert' needs a mask token, and the model's tokenizer has none.")
-        return (MaskToken(template, tables.mask_id),)
-
-    return parameters or "", steps
-
-
-def idf(parameters: str | None) -> tuple[str, Maker]:
-    """`idf:TABLE`: mean of the last layer, with each token weighted by its inverse document frequency.
-
-    `Encoder.fit_idf` makes the table and returns the name.
-    """
-    if not parameters:
-        raise InputError(
-            "Pooling 'idf' needs counts of tokens: call Encoder.fit_idf(sentences), and use the name that it returns."
-        )
-
-    def steps(tables: Tables) -> Steps:
-        if parameters not in tables.idf:
-            raise InputError(
-                f"Pooling 'idf:{parameters}' needs its table of weights: call fit_idf with the same sentences."
-            )
-        return (TokenWeights(tables.idf[parameters], parameters), Mean())
-
-    return parameters, steps
+    return "+".join(map(str, chosen)), lambda source: _mean_of(*chosen)
 
 
 POOLINGS: dict[str, Reader] = {
@@ -140,17 +100,19 @@ POOLINGS: dict[str, Reader] = {
     "embeddings_last_avg": _alone(*_mean_of(0, -1)),
     "last2avg": _alone(*_mean_of(-1, -2)),
     "layers": layers,
-    "ditto": ditto,
-    "promptbert": promptbert,
-    "idf": idf,
 }
-"""Poolings by name."""
+"""Poolings by name; a name that is added is known everywhere."""
 
 
 def parse(name: str) -> tuple[str, Maker]:
     """The canonical name of a pooling or alias, and a function that makes its steps."""
     kind, colon, parameters = ALIASES.get(name, name).partition(":")
     found = POOLINGS[kind](parameters if colon else None) if kind in POOLINGS else None
+    if found is None and kind in _MOVED:
+        raise InputError(
+            f"Pooling {name!r} is one of research, which eval.poolings of the repository has: import it, or use another"
+            " pooling, such as 'mean'."
+        )
     if found is None:
         raise unknown_name("pooling", name, POOLINGS)
     taken, make = found
@@ -193,10 +155,10 @@ class Head:
     form: TextForm = PLAIN
 
     @classmethod
-    def named(cls, name: str, tables: Tables | None = None) -> Head:
-        """The head for the name of a pooling in `jaxwhiten.POOLINGS`."""
+    def named(cls, name: str, source: Source | None = None) -> Head:
+        """The head for the name of a pooling in `jaxwhiten.POOLINGS`, for the encoder of `source`."""
         own, make = parse(name)
-        steps = make(tables or Tables())
+        steps = make(source)
         return cls(own, steps, _pooling(steps).form)
 
     @classmethod
@@ -265,7 +227,7 @@ class Head:
             fitted = [step.words() for step in after if isinstance(step, Whiten | Quantise)]
             if fitted:
                 words = f"pooling={named.name!r} omits {' and '.join(fitted)}, fitted on a different pooling"
-                warnings.warn(f"{words}. Refit with `jaxwhiten fit`.", PoolingWarning, stacklevel=5)
+                warn(f"{words}. Refit with `jaxwhiten fit`.", PoolingWarning)
             first = next((i for i, step in enumerate(after) if step.words() in fitted), len(after))
             after = after[:first] + tuple(step for step in after[first:] if isinstance(step, Normalize | Truncate))
             lasts = itertools.chain([None], after)

@@ -4,8 +4,6 @@ The mask includes [CLS] and [SEP], but no padding.
 
 References:
   Reimers & Gurevych 2019, "Sentence-BERT", section 3 (cls, mean, max).
-  Chen et al. 2023, "Ditto: A Simple and Efficient Approach to Improve Sentence Embeddings", section 3 (ditto).
-  Jiang et al. 2022, "PromptBERT: Improving BERT Sentence Embeddings with Prompts", section 4 (promptbert).
 """
 
 from __future__ import annotations
@@ -15,8 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head.states import word_weights_module
+from jaxwhiten.errors import ModelError
 from jaxwhiten.head.steps import Found, Module, States, Step, Target, array, step
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.shapes import Bool, Float, Int
@@ -223,78 +220,6 @@ class Pooler(Pooling):
 
     def to_onnx(self, graph: Any, x: States) -> str:
         return x.output.pooler()
-
-
-@step
-class Ditto(Pooling):
-    """Average of embeddings and last layer, with each token weighted by its attention to itself.
-
-    Layers and heads are counted from 0. The paper chooses 0 and 9 for bert-base, 0 and 4 for roberta-base, 0 and 10 for
-    ELECTRA.
-    """
-
-    layer: int
-    head: int
-
-    def __call__(self, states: States) -> Pooled:
-        hidden = states.output.hidden_states
-        weights = states.output.attention_diagonals[self.layer][:, self.head] * states.mask
-        return _weighted_sum((hidden[0].astype(np.float32) + hidden[-1].astype(np.float32)) / 2, weights)
-
-    def check(self, config: EncoderConfig) -> None:
-        for what, number, size in (("layer", self.layer, config.num_layers), ("head", self.head, config.num_heads)):
-            if not -size <= number < size:
-                raise InputError(f"There is no {what} {number}; this model has {what}s 0 to {size - 1}.")
-
-    def to_onnx(self, graph: Any, x: States) -> str:
-        diagonal = x.output.attention_diagonal(self.layer, self.head)
-        weights = graph.op("Mul", diagonal, graph.op("Cast", "attention_mask", to=1))
-        states = x.output.hidden_states
-        mean = graph.op("Mul", graph.op("Add", states[0], states[-1]), graph.number(0.5))
-        return _onnx_sum(graph, mean, weights)
-
-    def words(self) -> str:
-        return f"ditto {self.layer}+{self.head}"
-
-
-@step
-class MaskToken(Pooling):
-    """The mask token of a template with `{text}` and `{mask}`; mask tokens of the sentence itself are ignored."""
-
-    template: str
-    mask_id: int
-
-    segmented = True
-
-    def pool(self, x: HiddenState, states: States) -> Pooled:
-        if states.ids is None:
-            raise InputError("Pooling 'promptbert' needs the token ids.")
-        here = (states.ids == self.mask_id) & (states.mask > 0)
-        last = here.shape[-1] - 1 - here[..., ::-1].argmax(axis=-1)
-        return _token(x, last if self._is_last else here.argmax(axis=-1))
-
-    @property
-    def _is_last(self) -> bool:
-        return self.template.index("{text}") < self.template.index("{mask}")
-
-    @property
-    def form(self) -> TextForm:
-        return TextForm(self.template)
-
-    def to_folder(self, target: Target) -> list[Module]:
-        """Modules that average all mask tokens, including any in the sentence; the tokenizer applies the template."""
-        one = (np.arange(target.config.vocab_size) == self.mask_id).astype(np.float32)
-        return [word_weights_module(one, target.tokenizer.vocabulary), *Mean().to_folder(target)]
-
-    def to_onnx(self, graph: Any, x: States) -> str:
-        here = graph.op("Equal", "input_ids", graph.constant("mask_id", np.int64(self.mask_id)))
-        places = _onnx_places(graph) if self._is_last else graph.op("Neg", _onnx_places(graph))
-        places = graph.op("Where", here, places, graph.constant("lowest", np.finfo(np.float32).min))
-        chosen = graph.op("Equal", places, graph.op("ReduceMax", places, axes=[1], keepdims=1))
-        return Mean().to_onnx(graph, dataclasses.replace(x, weights=graph.op("Cast", chosen, to=1)))
-
-    def words(self) -> str:
-        return f"mask token of {self.template!r}"
 
 
 @step

@@ -85,6 +85,9 @@ class TokenWeights(StateStep):
     """Weights tokens by their ids (WordWeights). If all weights of a sentence are 0, all its tokens count alike.
 
     `weights` are float32 [vocab]; `table` names them, for instance by a hash.
+
+    >>> TokenWeights(np.ones(30522, np.float32)).words()
+    'weighted tokens'
     """
 
     weights: Any = array()

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
-from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.errors import InputError
 from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.shapes import Float, Int
 from jaxwhiten.text import BulkTokenizer
-from jaxwhiten.text.settings import refuse_unknown
+from jaxwhiten.text.settings import check_values, refuse_unknown
 
 # Files at the top of the folder that other libraries ignore: the whitening behind a Dense layer, and the code.
 WHITENING_FILE, CODE_FILE = "whitening.safetensors", "code.safetensors"
@@ -116,6 +116,9 @@ class Target:
     tokenizer: BulkTokenizer
 
 
+_NAMES = {"module_input_name": ("sentence_embedding",), "module_output_name": ("sentence_embedding",)}
+
+
 @dataclasses.dataclass(frozen=True)
 class Found:
     """A module of a sentence-transformers folder, with its context."""
@@ -133,10 +136,8 @@ class Found:
     def read(self, *understood: str, optional: bool = False) -> dict[str, Any]:
         """The configuration; `ModelError` if a key is not understood, or maps something else than sentence vectors."""
         raw = {} if optional and not self.file.is_file() else folders.read_json(self.file)
-        for key in ("module_input_name", "module_output_name"):
-            if raw.get(key) not in (None, "sentence_embedding"):
-                raise ModelError(f"{self.file}: {key} is {raw[key]!r}; only 'sentence_embedding' is supported.")
-        refuse_unknown(self.file, raw, {*understood, "module_input_name", "module_output_name"})
+        check_values(self.file, raw, _NAMES)
+        refuse_unknown(self.file, raw, {*understood, *_NAMES})
         return raw
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.codes import Code
-from jaxwhiten.errors import FormatError, InputError, MismatchError, ModelError
+from jaxwhiten.errors import REASON, FormatError, InputError, ModelError, check_width, turning
 from jaxwhiten.head.steps import (
     CODE_FILE,
     WHITENING_FILE,
@@ -61,11 +61,6 @@ def _onnx_linear(graph: Any, x: str, part: str, weight: Any, bias: Any) -> str:
     return str(graph.op("Add", y, graph.constant(f"{x}.{part}bias", np.asarray(bias, np.float32))))
 
 
-def _check_width(what: str, takes: int, width: int, giver: str = "model") -> None:
-    if takes != width:
-        raise MismatchError(f"The {what} expects {takes} dimensions, got {width} from the {giver}.")
-
-
 @step
 class Whiten(VectorStep):
     """A fitted whitening: x ↦ x W + b, where W is float32 [d, k] and b float32 [k].
@@ -87,7 +82,7 @@ class Whiten(VectorStep):
         return linear(x, self.weight, self.bias)
 
     def output_width(self, width: int) -> int:
-        _check_width("whitening", self.weight.shape[0], width)
+        check_width("whitening", self.weight.shape[0], width, "the model")
         return self.weight.shape[1]
 
     def to_folder(self, target: Target) -> list[Module]:
@@ -132,7 +127,7 @@ class Dense(VectorStep):
         return y + (x if self.residual_weight is None else linear(x, self.residual_weight.T))
 
     def output_width(self, width: int) -> int:
-        _check_width("Dense layer", self.weight.shape[1], width)
+        check_width("Dense layer", self.weight.shape[1], width, "the model")
         return self.weight.shape[0]
 
     def to_folder(self, target: Target) -> list[Module]:
@@ -180,10 +175,8 @@ class Dense(VectorStep):
         """The whitening saved in a file, if this layer is its map; otherwise None."""
         if not file.is_file():
             return None
-        try:
+        with turning(ModelError, REASON, FormatError):
             whitening = Whitening.load(file)
-        except FormatError as error:
-            raise ModelError(str(error)) from error
         weight, bias = np.ascontiguousarray(self.weight.T), self.bias
         own = whitening.kernel
         same = own[0].shape == weight.shape and all(map(np.allclose, own, (weight, bias)))
@@ -296,7 +289,7 @@ class Quantise(VectorStep):
         return self.kind.quantise(x, self.constants)
 
     def output_width(self, width: int) -> int:
-        _check_width("code", self.code.n_features_in_, width, giver="head")
+        check_width("code", self.code.n_features_in_, width, "the head")
         return int(self.code.nbytes)
 
     def to_onnx(self, graph: Any, x: str) -> str:

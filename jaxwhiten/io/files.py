@@ -156,6 +156,17 @@ def replaceable(path: PathLike) -> Path:
     return real
 
 
+def existing(path: Path, error: type[JaxwhitenError] = FormatError, expected: str = "") -> Path:
+    """The path of a file that is there, and no pipe; otherwise an error, with what was expected.
+
+    >>> existing(Path("texts.txt")).name
+    'texts.txt'
+    """
+    if not os.path.isfile(path):  # also for a name that is too long
+        raise error(f"{path}: no such file{expected}.")
+    return path
+
+
 def check_file(path: PathLike, kind: str = "") -> Path:
     """The real path of a file to write: a new one, or an earlier output of the same kind, which is replaced.
 

@@ -10,16 +10,15 @@ import contextlib
 import os
 import shutil
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from jaxwhiten import records
-from jaxwhiten.errors import ModelError
+from jaxwhiten.errors import ModelError, warn
 from jaxwhiten.io.files import PathLike, whole_folder, write_json, write_text
-from jaxwhiten.io.tensors import cache_dir, content_key, seal, sha256_file
+from jaxwhiten.io.tensors import cache_dir, check_seal, content_key, seal, sha256_file
 
 T = TypeVar("T")
 Identity = tuple[int, ...]
@@ -105,8 +104,7 @@ def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
     """
     try:
         checksums = records.read(folder / CHECKSUMS, dict[str, str])
-        if seal(checksums) != checksums:
-            raise ValueError(f"{CHECKSUMS}: checksum does not match")
+        check_seal(CHECKSUMS, checksums)
         for name in checksums.keys() - {"checksum"}:
             file = folder / name
             digest = sha256_file(file) if file.stat().st_size <= _SMALL else sha256_once(file)
@@ -117,7 +115,7 @@ def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
         if not os.path.lexists(folder):
             return None
         reason = " ".join(str(error).split())[-200:]
-    warnings.warn(f"{folder}: damaged ({reason}): recomputing.", stacklevel=2)
+    warn(f"{folder}: damaged ({reason}): recomputing.")
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         folder.unlink()

@@ -18,8 +18,8 @@ import numpy as np
 
 from jaxwhiten import records
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import REASON, FormatError, turning
-from jaxwhiten.io.files import HEADER_KEY, PathLike, atomic_path, check_file
+from jaxwhiten.errors import REASON, Bounds, FormatError, turning
+from jaxwhiten.io.files import HEADER_KEY, PathLike, atomic_path, check_file, existing
 
 FORMAT_VERSION = 2
 
@@ -39,6 +39,15 @@ def sha256_file(path: PathLike) -> str:
     """
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_sha256(path: PathLike, expected: str | None) -> None:
+    """Raises ValueError unless a file's bytes have the SHA-256 that was recorded when it was written.
+
+    >>> check_sha256("texts.txt", sha256_file("texts.txt"))
+    """
+    if sha256_file(path) != expected:
+        raise ValueError("checksum does not match, the file was damaged after it was written")
 
 
 def content_key(*parts: Any) -> str:
@@ -81,6 +90,15 @@ def seal(header: Mapping[str, Any], content: str = "") -> dict[str, Any]:
     rest = {key: value for key, value in header.items() if key != "checksum"}
     text = json.dumps([rest, content], sort_keys=True)
     return {**rest, "checksum": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def check_seal(path: PathLike, header: Mapping[str, Any], content: str = "") -> None:
+    """Raises FormatError unless a header has the checksum that `seal` gave it.
+
+    >>> check_seal("rows.json", seal({"rows": 2}))
+    """
+    if header.get("checksum") != seal(header, content)["checksum"]:
+        raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
 
 
 def check_version(path: PathLike, header: Mapping[str, Any], latest: int = FORMAT_VERSION) -> None:
@@ -151,14 +169,48 @@ def take(
     >>> mean.tolist()
     [0.0, 0.0, 0.0]
     """
-    for name, shape in shapes.items():
-        array = tensors[name]
-        if (array.shape, array.dtype) != (shape, np.dtype(dtype)):
+    found = {name: tensors[name] for name in shapes}
+    for name, array in found.items():
+        if (array.shape, array.dtype) != (shapes[name], np.dtype(dtype)):
             got = f"{array.dtype} of shape {array.shape}"
-            raise ValueError(f"dtypes or shapes do not fit: {name} is {got}, expected {dtype} of shape {shape}")
-        if finite and array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"dtypes or shapes do not fit: {name} is {got}, expected {dtype} of shape {shapes[name]}")
+    if finite:
+        finite_numbers(found)
+    return list(found.values())
+
+
+def finite_numbers(tensors: Mapping[str, np.ndarray]) -> None:
+    """Raises ValueError if a named array holds NaN or an infinity.
+
+    >>> finite_numbers({"mean": np.zeros(3)})
+    """
+    for name, array in tensors.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ValueError(f"{name} contains NaN or an infinity")
-    return [tensors[name] for name in shapes]
+
+
+def within(
+    name: str, numbers: Any, low: int | float, high: int | float | None = None, *, ascending: bool = False
+) -> None:
+    """Raises ValueError unless numbers of a file are from `low` to `high`, and each above the last if `ascending`.
+
+    >>> within("rows", np.array([0, 2, 3]), 0, 9, ascending=True)
+    """
+    values = np.asarray(numbers)
+    valid = (values >= low) & (values <= (np.inf if high is None else high))
+    if not valid.all():
+        raise ValueError(f"{name}: {values[~valid].flat[0]}, expected {Bounds(low, high).words}")
+    if ascending and (np.diff(values) <= 0).any():
+        raise ValueError(f"{name}: not in ascending order")
+
+
+def same(name: str, value: Any, expected: Any) -> None:
+    """Raises ValueError unless a value of a file is the expected one.
+
+    >>> same("rows", 3, 3)
+    """
+    if value != expected:
+        raise ValueError(f"{name}: {value!r:.80}, expected {expected!r:.80}")
 
 
 def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -173,11 +225,9 @@ def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[s
     """
     from safetensors import SafetensorError, safe_open
 
-    path = Path(path)
     kinds = (kind,) if isinstance(kind, str) else kind
     expected = " or ".join(kinds)
-    if not path.is_file():
-        raise FormatError(f"{path}: no such file; expected a jaxwhiten {expected} file.")
+    path = existing(Path(path), expected=f"; expected a jaxwhiten {expected} file")
     kinds_raised = (SafetensorError, OSError, KeyError, ValueError, TypeError)
     with turning(
         FormatError, f"{path}: not a readable jaxwhiten {expected} file ({REASON}). Rewrite it.", *kinds_raised
@@ -191,6 +241,5 @@ def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[s
     check_version(path, header)
     if known["kind"] not in kinds:
         raise FormatError(f"{path}: contains a {known['kind']!r}, not a {' or '.join(map(repr, kinds))}.")
-    if known["checksum"] != seal(header, _tensor_checksum(tensors))["checksum"]:
-        raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
+    check_seal(path, header, _tensor_checksum(tensors))
     return tensors, header

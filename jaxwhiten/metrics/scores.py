@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxwhiten.arrays import first_nonfinite_row, normalize
+from jaxwhiten.arrays import check_finite, normalize
 from jaxwhiten.coded import comparable
-from jaxwhiten.errors import InputError, NonFiniteError, check_integer
+from jaxwhiten.errors import InputError, check_counts, check_integer
 from jaxwhiten.shapes import Float, Int, Real, Shaped
 
 UNDEFINED = "undefined: all cosines are equal"  # the text of a correlation that is NaN
@@ -69,9 +69,7 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
     from scipy.stats import rankdata  # half a second that only scores need
 
     for name, values in (("x", x), ("y", y)):
-        row = first_nonfinite_row(values[:, None])
-        if row is not None:
-            raise NonFiniteError(f"{name} contains NaN or infinity at row {row}.")
+        check_finite(values[:, None], what=name)
     if len(x) < 2:
         return math.nan
     # The average ranks of n items always have the mean (n + 1) / 2, which is exact in float64.
@@ -126,8 +124,7 @@ def _gains(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.n
     gold = gold if isinstance(gold, Gold) else Gold.from_lists(gold)
     check_integer("k", k, 1)
     n = len(ranked)
-    if len(gold.indptr) != n + 1:
-        raise InputError(f"{n} rows of results but gold for {len(gold.indptr) - 1} queries.")
+    check_counts("rows of results", n, "queries of the gold", len(gold.indptr) - 1)
     top = ranked[:, :k]
     ordered = np.sort(top, axis=1)
     repeated = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)

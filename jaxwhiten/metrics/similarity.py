@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import comparable
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.metrics import cosine_pairs
-from jaxwhiten.shapes import Float, Float32, Shaped
+from jaxwhiten.shapes import Float, Float32
 
 Rows = Float[np.ndarray, "n d"]
 
@@ -31,21 +32,19 @@ SIMILARITIES = tuple(_ALL)
 
 def check_similarity(name: str) -> str:
     """Returns the name of a similarity; InputError if it is unknown."""
-    if name not in SIMILARITIES:
-        raise unknown_name("similarity", name, SIMILARITIES)
+    check_name("similarity", name, SIMILARITIES)
     return name
 
 
-def similarity(
-    a: Shaped[np.ndarray, "*n d"], b: Shaped[np.ndarray, "*m _d"], name: str = "cosine"
-) -> Float32[np.ndarray, "n m"]:
-    """Similarities of all rows of `a` with all rows of `b`; a single vector is one row; codes see `comparable`."""
+def similarity(a: Any, b: Any, name: str = "cosine") -> Float32[np.ndarray, "n m"]:
+    """Similarities of all rows of `a` with all rows of `b`, in any container; a single vector is one row.
+
+    Codes see `comparable`.
+    """
     return _ALL[check_similarity(name)](*_rows(a, b)).astype(np.float32)
 
 
-def similarity_pairwise(
-    a: Shaped[np.ndarray, "*n d"], b: Shaped[np.ndarray, "*_n _d"], name: str = "cosine"
-) -> Float32[np.ndarray, " n"]:
+def similarity_pairwise(a: Any, b: Any, name: str = "cosine") -> Float32[np.ndarray, " n"]:
     """Similarities of each row of `a` with the same row of `b`."""
     first, second = _rows(a, b)
     if len(first) != len(second):
@@ -59,7 +58,7 @@ def _distances(a: np.ndarray, b: np.ndarray, metric: str) -> np.ndarray:
     return cdist(a, b, metric)
 
 
-def _rows(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _rows(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
     first, second = (np.atleast_2d(np.asarray(x, np.float32)) for x in comparable(a, b))
     if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1]:
         raise InputError(f"Arrays of shapes {np.shape(a)} and {np.shape(b)} do not have the same number of columns.")

@@ -93,40 +93,35 @@ Kernel = Splash | Fused
 
 
 def by_queries(
-    attend: Callable[..., tuple[Heads, Float[Array, "rows heads length"]]],
+    attend: Callable[..., Heads],
     query: Heads,
     mask: Bool[Array, "rows 1 queries length"],
     bias: Float[Array, "1 heads length length"] | None,
-) -> tuple[Heads, Float[Array, "rows heads length"]]:
-    """The attended values and the diagonals of attention maps; on a CPU computed block by block of queries.
+) -> Heads:
+    """The attended values; on a CPU computed block by block of queries.
 
-    `attend` computes both for some queries, given their rows of mask and bias and the number of the first query.
+    `attend` computes them for some queries, given their rows of mask and bias.
     """
     rows, heads, length, _ = query.shape
     size = max(_SCORES // (rows * heads * mask.shape[3]) // _STEP, 1) * _STEP
-    whole = functools.partial(attend, first=0)
     if size >= length:
-        return whole(query, mask, bias)
+        return attend(query, mask, bias)
 
-    def by_blocks(query: Array, mask: Array, bias: Array | None) -> tuple[Array, Array]:
-        def block(first: Array) -> tuple[Array, Array]:
+    def by_blocks(query: Array, mask: Array, bias: Array | None) -> Array:
+        def block(first: Array) -> Array:
             def of(y: Array) -> Array:
                 return y if y.shape[2] == 1 else lax.dynamic_slice_in_dim(y, first, size, axis=2)
 
-            return attend(of(query), of(mask), None if bias is None else of(bias), first=first)
+            return attend(of(query), of(mask), None if bias is None else of(bias))
 
         count = -(-length // size)
         found = lax.map(block, jnp.minimum(jnp.arange(count) * size, length - size))  # the last two may overlap
         last = size - (length - (count - 1) * size)
+        full = jnp.moveaxis(found[:-1], 0, 2)
+        full = full.reshape(*full.shape[:2], -1, *full.shape[4:])
+        return jnp.concatenate([full, found[-1, :, :, last:]], axis=2)
 
-        def joined(y: Array) -> Array:
-            full = jnp.moveaxis(y[:-1], 0, 2)
-            full = full.reshape(*full.shape[:2], -1, *full.shape[4:])
-            return jnp.concatenate([full, y[-1, :, :, last:]], axis=2)
-
-        return joined(found[0]), joined(found[1])
-
-    return lax.platform_dependent(query, mask, bias, cpu=by_blocks, default=whole)
+    return lax.platform_dependent(query, mask, bias, cpu=by_blocks, default=attend)
 
 
 @functools.cache  # probing a device compiles a program

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from jaxwhiten.errors import Bounds, ModelError
+from jaxwhiten.errors import Bounds, ModelError, turning
 from jaxwhiten.parameters import bounded, check_bounds
 
 MAX_LAYERS = 512
@@ -177,10 +177,8 @@ def typed(value: Any, kind: str, key: str, least: int | None = None) -> Any:
         raise ModelError(f"{key} is {value!r}; expected a value of type {kind}.")
     if least is not None:
         Bounds(least).check(key, value, ModelError)
-    try:
+    with turning(ModelError, f"{key} is a whole number too large for a float.", OverflowError):
         return float(value) if kind == "float" else value
-    except OverflowError:
-        raise ModelError(f"{key} is a whole number too large for a float.") from None
 
 
 def read_fields(

@@ -63,9 +63,8 @@ def _packaged_folder(name: str) -> Path | None:
     if spec is None or not spec.submodule_search_locations:
         return None
     folder = Path(spec.submodule_search_locations[0]) / inner
-    weights = folder / checkpoint.SAFETENSORS
-    if not weights.is_file():
-        raise ModelError(f"{weights}: no such file: the package {module} is incomplete, or a zip: install it unpacked.")
+    advice = f": the package {module} is incomplete, or a zip: install it unpacked"
+    weights = io.existing(folder / checkpoint.SAFETENSORS, ModelError, advice)
     if io.sha256_once(weights) != sha256:
         raise ModelError(f"{weights}: its sha256 is not that of {name}; reinstall the package {module}.")
     return folder
@@ -75,13 +74,13 @@ def _download(name: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    invalid = f"{name!r} is neither a folder nor a valid Hugging Face model ID."
     try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*_HUB_SMALL_FILES, *_HUB_WEIGHTS]))
-        if not any(list(place.glob("model*.safetensors")) for place in (folder, *folder.glob("[0-9]*_*"))):
-            folder = Path(snapshot_download(name, revision=revision, allow_patterns=[checkpoint.MSGPACK]))
-        return folder
-    except HFValidationError as error:
-        raise ModelError(f"{name!r} is neither a folder nor a valid Hugging Face model ID.") from error
+        with turning(ModelError, invalid, HFValidationError):
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*_HUB_SMALL_FILES, *_HUB_WEIGHTS]))
+            if not any(list(place.glob("model*.safetensors")) for place in (folder, *folder.glob("[0-9]*_*"))):
+                folder = Path(snapshot_download(name, revision=revision, allow_patterns=[checkpoint.MSGPACK]))
+            return folder
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise ModelError(
             f"{name!r} is not a local folder and could not be fetched from the hub ({type(error).__name__}). "

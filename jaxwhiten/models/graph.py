@@ -147,7 +147,6 @@ class EncoderGraph:
 
     Attributes:
       hidden_states: All hidden states, the embedding output first.
-      attention_maps: The attention map of each layer, [batch, heads, length, length].
     """
 
     def __init__(self, graph: Graph, model: TransformerEncoder, longest: int):
@@ -157,11 +156,10 @@ class EncoderGraph:
         x = self._embedded()
         seen = graph.op("Unsqueeze", graph.op("Cast", "attention_mask", to=9), graph.integers(1, 2))
         contexts = {kind: self._context(seen, kind) for kind in dict.fromkeys(model.config.attention)}
-        self.hidden_states, self.attention_maps = [x], []
+        self.hidden_states = [x]
         for layer, kind in model.stack():
-            x, attention_map = self._layer(x, layer, contexts[kind])
+            x = self._layer(x, layer, contexts[kind])
             self.hidden_states.append(x)
-            self.attention_maps.append(attention_map)
         self.hidden_states[-1] = self._norm(x, model.final_norm)
 
     def pooler(self) -> str:
@@ -169,13 +167,6 @@ class EncoderGraph:
         first = self.graph.constant("first", np.int64(0))
         x = self.graph.op("Gather", self.hidden_states[-1], first, axis=1)
         return self.graph.op("Tanh", self._linear(x, self.model.pooler))
-
-    def attention_diagonal(self, layer: int, head: int) -> str:
-        """Each token's attention to itself in one head, [batch, length]."""
-        op = self.graph.op
-        of_head = op("Gather", self.attention_maps[layer], self.graph.constant(f"head.{head}", np.int64(head)), axis=1)
-        own = op("EyeLike", op("ConstantOfShape", op("Concat", self._length, self._length, axis=0)))
-        return op("ReduceSum", op("Mul", of_head, own), self.graph.integers(2), keepdims=0)
 
     def _linear(self, x: str, layer: nnx.Linear | None) -> str:
         if layer is None:
@@ -244,22 +235,18 @@ class EncoderGraph:
         of = f"rotary.{kind.rotary_theta}.{kind.head_size}.{kind.scaling}"
         return _Context(seen, bias, tuple(self._table(f"{of}.{name}", x, 0) for name, x in enumerate(tables)))
 
-    def _layer(self, x: str, layer: TransformerLayer, context: _Context) -> tuple[str, str]:
-        """The layer's output and its attention map."""
-
+    def _layer(self, x: str, layer: TransformerLayer, context: _Context) -> str:
         def normed(y: str, norm: Norm | None, before: bool) -> str:
             return y if layer.pre_norm != before else self._norm(y, norm)
 
-        attended, attention_map = self._attention(
-            normed(x, layer.attention_norm, before=True), layer.attention, context
-        )
+        attended = self._attention(normed(x, layer.attention_norm, before=True), layer.attention, context)
         attended = self._norm(attended, layer.attention_output_norm)
         x = normed(self.graph.op("Add", x, attended), layer.attention_norm, before=False)
         inner = self._feed_forward(normed(x, layer.feed_forward_norm, before=True), layer.feed_forward)
         inner = self._norm(inner, layer.feed_forward_output_norm)
-        return normed(self.graph.op("Add", x, inner), layer.feed_forward_norm, before=False), attention_map
+        return normed(self.graph.op("Add", x, inner), layer.feed_forward_norm, before=False)
 
-    def _attention(self, x: str, part: SelfAttention, context: _Context) -> tuple[str, str]:
+    def _attention(self, x: str, part: SelfAttention, context: _Context) -> str:
         graph, op, count, width = self.graph, self.graph.op, part.config.num_heads, part.head_size
 
         def heads(layer: nnx.Linear, norm: Norm | None = None) -> str:
@@ -283,7 +270,7 @@ class EncoderGraph:
         attention_map = op("Softmax", scores, axis=-1)
         mixed = shaped(op("MatMul", shaped(attention_map, part.kv_heads, 0), value), count, width)
         mixed = op("Reshape", op("Transpose", mixed, perm=[0, 2, 1, 3]), graph.integers(0, 0, count * width))
-        return self._linear(mixed, part.output), attention_map
+        return self._linear(mixed, part.output)
 
     def _turned(self, x: str, width: int, cos: str, sin: str) -> str:
         """Queries or keys, rotated by the angles of their positions."""

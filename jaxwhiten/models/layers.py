@@ -33,7 +33,6 @@ class EncoderOutput(NamedTuple):
 
     hidden_states: tuple[Float[Array, "batch length d"], ...]  # the embedding output first, then one per layer
     pooler: Float[Array, "*batch d"] | None  # BERT's pooler output of each sentence; None for encoders without one
-    attention_diagonals: tuple[Float[Array, "batch heads length"], ...] = ()  # of each token to itself, one per layer
 
 
 class Context(NamedTuple):
@@ -260,8 +259,8 @@ class SelfAttention(nnx.Module):
 
     def __call__(
         self, x: Float[Array, "*rows d"], context: Context, *, deterministic: bool, rngs: nnx.Rngs | None
-    ) -> tuple[Float[Array, "*rows d"], Float[Array, "batch heads length"] | None]:
-        """The attended states, and the diagonals of the attention maps before dropout."""
+    ) -> Float[Array, "*rows d"]:
+        """The attended states."""
         projected = [project(x) for project in (self.query, self.key, self.value)]
         if context.packing is not None:
             projected = [context.packing.pad(y) for y in projected]
@@ -280,10 +279,10 @@ class SelfAttention(nnx.Module):
             if self.query_scalar != self.head_size:  # the kernels divide by the root of the width
                 query = query * math.sqrt(self.head_size / self.query_scalar)
             mixed = context.kernel(query, key, value, context.segment).astype(x.dtype)
-            return self.output(mixed.transpose(0, 2, 1, 3).reshape(batch, length, -1)), None
+            return self.output(mixed.transpose(0, 2, 1, 3).reshape(batch, length, -1))
 
-        def attend(query: Array, mask: Array, bias: Array | None, first: ArrayLike) -> tuple[Array, Array]:
-            """The result of a block of queries, and its diagonals; `first` is the number of the first query."""
+        def attend(query: Array, mask: Array, bias: Array | None) -> Array:
+            """The result of a block of queries."""
             rows = query.shape[2]
             # Queries that share keys and values are stacked, so that one product serves them.
             shared, whole = (batch, self.kv_heads, -1), (batch, self.config.num_heads, rows, -1)
@@ -296,18 +295,16 @@ class SelfAttention(nnx.Module):
             # Dividing by the softmax's denominator after the product with the values touches a smaller array.
             weights = jnp.exp(scores - jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
             total = jnp.sum(weights, axis=-1, keepdims=True)
-            own = jax.lax.dynamic_slice_in_dim(weights, first, rows, axis=3)
-            diagonal = jnp.diagonal(own, axis1=-2, axis2=-1) / total[..., 0]
             weights = self.dropout(weights.astype(x.dtype), deterministic=deterministic, rngs=rngs)
             mixed = jnp.matmul(weights.reshape(*shared, length), value, precision=self.precision).reshape(whole)
-            return (mixed / total).astype(x.dtype), diagonal
+            return (mixed / total).astype(x.dtype)
 
         if deterministic:
-            mixed, diagonal = by_queries(attend, query, context.mask, context.bias)
+            mixed = by_queries(attend, query, context.mask, context.bias)
         else:
-            mixed, diagonal = attend(query, context.mask, context.bias, first=0)
+            mixed = attend(query, context.mask, context.bias)
         mixed = mixed.transpose(0, 2, 1, 3).reshape(batch, length, -1)
-        return self.output(mixed if context.packing is None else context.packing.pack(mixed)), diagonal
+        return self.output(mixed if context.packing is None else context.packing.pack(mixed))
 
 
 class FeedForward(nnx.Module):
@@ -381,16 +378,15 @@ class TransformerLayer(nnx.Module):
 
     def __call__(
         self, x: Float[Array, "*rows d"], context: Context, *, deterministic: bool, rngs: nnx.Rngs | None
-    ) -> tuple[Float[Array, "*rows d"], Float[Array, "batch heads length"] | None]:
-        """The layer's output, and the diagonals of its attention maps."""
+    ) -> Float[Array, "*rows d"]:
         noise: Any = {"deterministic": deterministic, "rngs": rngs}
 
         def normed(y: Array, norm: Norm | None, before: bool | None = None) -> Array:
             return y if norm is None or before not in (None, self.pre_norm) else norm(y)
 
-        attended, diagonal = self.attention(normed(x, self.attention_norm, before=True), context, **noise)
+        attended = self.attention(normed(x, self.attention_norm, before=True), context, **noise)
         attended = normed(attended, self.attention_output_norm)
         x = normed(x + self.dropout(attended, **noise), self.attention_norm, before=False)
         inner = self.feed_forward(normed(x, self.feed_forward_norm, before=True))
         inner = normed(inner, self.feed_forward_output_norm)
-        return normed(x + self.dropout(inner, **noise), self.feed_forward_norm, before=False), diagonal
+        return normed(x + self.dropout(inner, **noise), self.feed_forward_norm, before=False)

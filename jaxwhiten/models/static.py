@@ -59,7 +59,7 @@ class StaticEncoder(TransformerEncoder):
         """
         x = self.embedding[...].astype(self.dtype)[input_ids]
         x = jnp.where(jnp.any(x != 0, axis=-1, keepdims=True), x, 0)
-        return EncoderOutput((x, x), None, ())
+        return EncoderOutput((x, x), None)
 
 
 def load_static(folder: Path, dtype: DTypeLike) -> StaticEncoder:

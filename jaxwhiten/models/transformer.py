@@ -75,10 +75,10 @@ class TransformerEncoder(nnx.Module):
             computed on packed tokens without padding. None computes on all positions.
           segments: The sentences of each row, if rows hold several. The mask is then 1 for the tokens of all of them,
             and the pooler output is [rows, sentences, d].
-          kernel: Attention kernel for long rows with segments; it gives no diagonals.
+          kernel: Attention kernel for long rows with segments.
 
         Returns:
-          All hidden states, the embedding output first; the pooler output; the diagonals of the attention maps. The
+          All hidden states, the embedding output first; the pooler output. The
           last hidden state of a pre-norm encoder is taken after its final norm.
         """
         if token_type_ids is not None and not self.config.type_vocab_size:
@@ -88,11 +88,10 @@ class TransformerEncoder(nnx.Module):
         positions = None if segments is None else segments.position
         x = self.embeddings(input_ids, token_type_ids, deterministic=deterministic, rngs=rngs, positions=positions)
         x = x if packing is None else packing.pack(x)
-        hidden_states, diagonals = [x], []
+        hidden_states = [x]
         for layer, kind in self.stack():
-            x, diagonal = _run_layer(layer, x, contexts[kind], deterministic, rngs, self.remat)
+            x = _run_layer(layer, x, contexts[kind], deterministic, rngs, self.remat)
             hidden_states.append(x)
-            diagonals += [] if diagonal is None else [diagonal]
         if self.final_norm is not None:
             hidden_states[-1] = self.final_norm(x)
         if packing is not None:
@@ -100,7 +99,7 @@ class TransformerEncoder(nnx.Module):
         last = hidden_states[-1]
         first = last[:, 0] if segments is None else segments.firsts(last)
         pooled = None if self.pooler is None else jnp.tanh(self.pooler(first))
-        return EncoderOutput(tuple(hidden_states), pooled, tuple(diagonals))
+        return EncoderOutput(tuple(hidden_states), pooled)
 
     def stack(self) -> Iterator[tuple[TransformerLayer, Attention]]:
         """The layers in the order they run, each with its attention; layers that share weights repeat."""

@@ -180,12 +180,11 @@ class Parts:
         path = io.below(self.folder, self._file(part["part"], ".parquet").name)
         message = f"{path}: {REASON}. Delete it, and rerun `jaxwhiten embed`."
         with turning(FormatError, message, OSError, ValueError, FormatError):
-            if columns is None and io.sha256_file(path) != part["sha256"]:
-                raise ValueError("checksum does not match, the file was damaged after it was written")
+            if columns is None:
+                io.check_sha256(path, part["sha256"])
             table = optional("pyarrow.parquet", *_PARQUET).read_table(path, columns=columns)
             recorded = records.parse((table.schema.metadata or {}).get(b"jaxwhiten", b"{}"), dict[str, Any], path)
-            if recorded.get("plan") != self.plan.hash or len(table) != part["rows"]:
-                raise ValueError("it differs from the recorded shard")
+            io.same("plan and rows", (recorded.get("plan"), len(table)), (self.plan.hash, part["rows"]))
             return table
 
     def write(self, encoder: Encoder, chunk: Chunk) -> dict[str, Any]:
@@ -274,8 +273,8 @@ class Parts:
         for record in self._finished() if self.plan.moments else ():
             path = self._file(record["part"], ".moments.safetensors")
             part = Moments.load(path)
-            if io.sha256_file(path) != record["moments"]:
-                raise FormatError(f"{path}: differs from the recorded moments. Re-embed this shard.")
+            with turning(FormatError, f"{path}: {REASON}. Re-embed this shard.", ValueError):
+                io.check_sha256(path, record["moments"])
             total.merge(part)
         for _, vectors in () if self.plan.moments else self.blocks():
             total.merge(grouped.sums(vectors))

@@ -9,7 +9,6 @@ import os
 import sys
 import tempfile
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import TypeVar
 import threadpoolctl
 
 from jaxwhiten import io
-from jaxwhiten.errors import REASON, InputError, JaxwhitenError, turning
+from jaxwhiten.errors import REASON, InputError, JaxwhitenError, turning, warn
 
 Result = TypeVar("Result")
 Share = TypeVar("Share")
@@ -127,7 +126,7 @@ def keep_compiled() -> None:
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
-            return warnings.warn(f"{folder}: no cache ({error.strerror}); set JAXWHITEN_CACHE_DIR.", stacklevel=2)
+            return warn(f"{folder}: no cache ({error.strerror}); set JAXWHITEN_CACHE_DIR.")
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
 

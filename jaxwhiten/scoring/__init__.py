@@ -3,7 +3,7 @@
 from jaxwhiten.scoring.data import ScoredPairs, read
 from jaxwhiten.scoring.evaluation import by_words, compared, encoded, evaluate
 from jaxwhiten.scoring.result import Evaluation, Row
-from jaxwhiten.scoring.words import BM25, TFIDF, cosines, count, nearest, weigh
+from jaxwhiten.scoring.words import BM25, TFIDF, best, cosines, count, nearest, weigh
 
-__all__ = ["BM25", "TFIDF", "Evaluation", "Row", "ScoredPairs", "by_words", "compared", "cosines", "count"]
-__all__ += ["encoded", "evaluate", "nearest", "read", "weigh"]
+__all__ = ["BM25", "TFIDF", "Evaluation", "Row", "ScoredPairs", "best", "by_words", "compared", "cosines"]
+__all__ += ["count", "encoded", "evaluate", "nearest", "read", "weigh"]

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple, no_type_check
 
 import numpy as np
 
+from jaxwhiten.arrays import check_finite
 from jaxwhiten.datasets import Pairs, RetrievalData, read_own, read_pairs
 from jaxwhiten.datasets.columns import is_search
 from jaxwhiten.datasets.retrieval import COLUMNS as QUORA
 from jaxwhiten.datasets.tables import Column, Table, as_table, read_header
-from jaxwhiten.errors import REASON, InputError, NonFiniteError, turning
+from jaxwhiten.errors import REASON, InputError, turning
 from jaxwhiten.shapes import Float, Real
 from jaxwhiten.text import SIDES, as_rows, as_texts
 
@@ -72,8 +73,7 @@ def _checked(data: Any) -> Pairs | ScoredPairs:
         gold = np.asarray(gold, np.float64)
     if not len(first) == len(second) == len(gold):
         raise InputError(f"{len(first)} and {len(second)} sentences, but {len(gold)} scores; pairs need as many.")
-    if not np.isfinite(gold).all():
-        raise NonFiniteError(f"The score of pair {int(np.argmin(np.isfinite(gold)))} is NaN or infinite.")
+    check_finite(gold[:, None], what="scores")
     if len(gold) < 2 or gold.min() == gold.max():
         raise InputError("The pairs need at least two different scores to be correlated with.")
     if isinstance(data, ScoredPairs):

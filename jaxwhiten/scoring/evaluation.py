@@ -11,10 +11,10 @@ import numpy as np
 
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary
 from jaxwhiten.codes.fit import fit_whitening
+from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.datasets import Pairs, RetrievalData
 from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import binary_scores, discounted_gains, recalls, reciprocal_ranks, spearman
 from jaxwhiten.metrics.bootstrap import (
     chosen_intervals,
@@ -35,6 +35,23 @@ Form = tuple[str, int, int | None, Any]  # name, dimensions, bytes, and what is 
 # Of each form, by measure, its score and its resamples; and the number of units that were resampled.
 _Measured = tuple[list[dict[str, float]], list[dict[str, np.ndarray]], int]
 _DEEP = 100  # results per query
+_RULES = (
+    Rule(
+        ("corpus",),
+        "A corpus is searched: omit it for pairs, or pass queries and documents.",
+        without=("searched",),
+    ),
+    Rule(
+        ("bytes", "k", "whitening", "versus"),
+        "Vectors are compared unchanged: pass sentences to score `bytes`, `k` or `versus`.",
+        beside=("vectors",),
+    ),
+    Rule(
+        ("k", "whitening"),
+        "{encoder}: already includes a whitening, scored unchanged: omit `k` and its options.",
+        beside=("fitted",),
+    ),
+)
 BACKEND = "jax" if importlib.util.find_spec("faiss") is None else "faiss-flat"  # they rank alike
 
 
@@ -91,15 +108,14 @@ def evaluate(
       Thakur et al. 2021, "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models".
     """
     given = read(data, columns)
-    if corpus is not None:
-        if not isinstance(given, RetrievalData):
-            raise InputError("A corpus is searched: omit it for pairs, or pass queries and documents.")
-        given = given.with_corpus(corpus)
     sizes, ks = ([value] if isinstance(value, int) else list(value) for value in (bytes, k))
+    options = {"corpus": corpus, "bytes": sizes, "k": ks, "whitening": whitening, "versus": versus}
+    kinds = {"searched": isinstance(given, RetrievalData), "vectors": isinstance(given, ScoredPairs)}
+    check_options(_RULES, {**options, **kinds, "fitted": encoder.head.whitening, "encoder": encoder.name})
+    if isinstance(given, RetrievalData) and corpus is not None:
+        given = given.with_corpus(corpus)
     about = encoder.similarity_fn_name, encoder.space().record(), resamples, seed
     if isinstance(given, ScoredPairs):
-        if sizes or ks or whitening or versus:
-            raise InputError("Vectors are compared unchanged: pass sentences to score `bytes`, `k` or `versus`.")
         forms: list[Form] = [(RAW, *_size(encoder), encoder.similarity_pairwise(given.first, given.second))]
         units = np.arange(len(given.gold))
         rows = _rows(forms, *_correlations(forms, given.gold, units, resamples, seed))
@@ -260,10 +276,6 @@ def _ways(
     yield RAW, raw
     own = encoder.head.whitening
     if own is not None:
-        if ks or whitening:
-            raise InputError(
-                f"{encoder.name}: already includes a whitening, scored unchanged: omit `k` and its options."
-            )
         yield "whitened", encoder.without_code()
     moments = Moments(provenance=raw.encoding())
     if ks or sizes:

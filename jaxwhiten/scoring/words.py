@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.sparse import csr_matrix, diags
 
+from jaxwhiten.errors import check_integer
 from jaxwhiten.shapes import Float, Int
 
 TFIDF = "TF-IDF"
@@ -98,8 +99,17 @@ def nearest(queries: csr_matrix, documents: csr_matrix, k: int) -> Int[np.ndarra
 
 
 def best(scores: Float[np.ndarray, "q n"], k: int) -> Int[np.ndarray, "q k"]:
-    """The columns of the k highest scores of each row, best first, ties by number."""
-    ids = np.sort(np.argpartition(-scores, k - 1, axis=1)[:, :k], axis=1)
+    """The columns of the k highest scores of each row, best first, ties by number.
+
+    >>> best(np.array([[0.5, 0.9, 0.5, 0.1]]), k=2)
+    array([[1, 0]])
+    """
+    check_integer("k", k, 1, scores.shape[1])
+    last = -np.partition(-scores, k - 1, axis=1)[:, k - 1 : k]
+    above = scores > last
+    tied = scores == last
+    places = k - above.sum(axis=1, keepdims=True)
+    ids = np.nonzero(above | (tied & (tied.cumsum(axis=1) <= places)))[1].reshape(-1, k)
     order = np.argsort(-np.take_along_axis(scores, ids, axis=1), axis=1, kind="stable")
     return np.take_along_axis(ids, order, axis=1)
 

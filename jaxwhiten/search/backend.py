@@ -39,6 +39,13 @@ def backend_with(name: str, options: Mapping[str, Any]) -> tuple[type[Backend], 
     return kind, kind.Options(**options)
 
 
+def check_able(name: str, capability: str, what: str) -> None:
+    """Raises InputError for a backend without a capability; the message names those that have it."""
+    if not getattr(BACKENDS[name], capability):
+        able = ", ".join(other for other, backend in BACKENDS.items() if getattr(backend, capability))
+        raise InputError(f"{name} cannot {what}; these backends can: {able}.")
+
+
 class Store(ABC):
     """Stored vectors and the search among them. It numbers rows and knows neither ids nor texts."""
 

@@ -13,9 +13,10 @@ import numpy as np
 
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import CODES, Code
+from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.errors import InputError, check_integer, check_name
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.search.backend import BACKENDS, CODED, Backend, backend_with
+from jaxwhiten.search.backend import BACKENDS, CODED, Backend, backend_with, check_able
 from jaxwhiten.search.codes import is_first_version
 from jaxwhiten.search.header import About
 from jaxwhiten.search.ids import Ids
@@ -26,6 +27,18 @@ from jaxwhiten.search.strings import Strings
 from jaxwhiten.space import EncodedArray, VectorSpace, check_space
 from jaxwhiten.text import Texts
 from jaxwhiten.whitening.affine import Affine
+
+_RULES = (
+    Rule(
+        ("backend", "normalize", "whitening", "codes", "bytes", "rescore", "tuned", "options"),
+        "`like` sets what an index stores: pass only encoding, documents, ids and metadata.",
+        beside=("like",),
+    ),
+    Rule(("rescore",), "Codes alone cannot be rescored: omit `rescore`, or pass vectors.", beside=("coded",)),
+    Rule(
+        ("normalize",), "Codes are of vectors of unit length: omit normalize=False.", beside=("codes", "bytes", "scan")
+    ),
+)
 
 
 def check_settings(
@@ -98,17 +111,24 @@ def build_index(
     check_process()
 
     # The input.
+    coded = isinstance(codes, Code) and getattr(vectors, "code", None) is codes
+    stores = {
+        "whitening": whitening,
+        "codes": codes,
+        "bytes": bytes,
+        "rescore": rescore,
+        "tuned": tuned,
+        "options": options,
+    }
+    stores |= {"backend": None if backend == "faiss-flat" else backend, "normalize": None if normalize else "omitted"}
+    check_options(_RULES, {"like": like, "coded": coded, "scan": backend in CODED, **stores})
     if like is not None:
-        if (backend, normalize) != ("faiss-flat", True) or options or any([whitening, codes, bytes, rescore, tuned]):
-            raise InputError("`like` sets what an index stores: pass only encoding, documents, ids and metadata.")
         return _build_like(like, vectors, encoding, documents, ids, metadata)
     kind, chosen = check_settings(backend, options, codes, rescore)
     codes = "spectrum" if codes is None and (bytes is not None or backend in CODED) else codes
     judged = isinstance(codes, str) and codes == "spectrum" and whitening is None
     encoding = _encoding_of(vectors, encoding, judged=judged, codes=codes)
-    stored = np.asarray(vectors) if isinstance(codes, Code) and getattr(vectors, "code", None) is codes else None
-    if stored is not None and rescore is not None:
-        raise InputError("Codes alone cannot be rescored: omit `rescore`, or pass vectors.")
+    stored = np.asarray(vectors) if coded else None
     vectors = check_vectors("document vectors", vectors) if stored is None else check_codes("codes", vectors)
     documents = texts_of(documents, vectors)
     rows = rows_of(metadata, vectors)
@@ -117,7 +137,7 @@ def build_index(
     # The map, and the code.
     coding = Coding(preparation(whitening, vectors.shape[1], normalize))
     if codes is not None:
-        _check_coding(kind, normalize, bytes)
+        _check_coding(kind, bytes)
         coding = choose(codes, bytes, vectors, whitening, encoding=encoding, tuned=tuned)
     inside = _inside(whitening if coding.fitted is None else coding.fitted, coding.prepare, encoding)
 
@@ -191,13 +211,9 @@ def _encoding_of(
     return {**(encoding or {}), **space.record()}  # the vectors know their prompt
 
 
-def _check_coding(kind: type[Backend], normalize: bool, bytes: int | None) -> None:
+def _check_coding(kind: type[Backend], bytes: int | None) -> None:
     """InputError if the backend cannot store codes of vectors prepared so."""
-    if not kind.codes:
-        able = ", ".join(name for name, other in BACKENDS.items() if other.codes)
-        raise InputError(f"{kind.name} cannot store codes; these backends can: {able}.")
-    if not normalize:
-        raise InputError("Codes are of vectors of unit length: omit normalize=False.")
+    check_able(kind.name, "codes", "store codes")
     if bytes is not None:
         check_integer("bytes", bytes, least=1)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.codes import Quantiser
-from jaxwhiten.io import take
+from jaxwhiten.io import same, take
 from jaxwhiten.runtime import hardware
 from jaxwhiten.search.backend import Store
 from jaxwhiten.search.header import CODES, About, Files, Header
@@ -59,9 +59,7 @@ def read_codes(files: Files, header: Header) -> tuple[Affine, Quantiser, UInt8[n
     about = header.codes
     [codes] = take({"codes": files.array(CODES)}, "uint8", codes=(header.size, about["bytes"]))
     codes = np.asarray(codes)  # a subclass of arrays would cost time
-    prepare, tensors = read_map(files.get(TRANSFORM), header.input_dimension, header.normalize)
-    if (prepare.inputs, prepare.outputs) != (header.input_dimension, header.dimension):
-        raise ValueError(f"stored vectors of dimension {prepare.outputs}, unlike the header")
+    prepare, tensors = read_map(files.get(TRANSFORM), header.input_dimension, header.normalize, header.dimension)
     affine = Affine(np.zeros(header.dimension))
     width = header.dimension  # of codes of version 0.1, which have no rotation of their own
     if is_first_version(header) and "rotation" in tensors:
@@ -71,8 +69,9 @@ def read_codes(files: Files, header: Header) -> tuple[Affine, Quantiser, UInt8[n
         width = about["coordinates"]
     quantiser = Quantiser(about["name"], affine, tensors["centroids"], float(about["length"]))
     sizes = (quantiser.nbytes, quantiser.width, affine.inputs, affine.outputs)
-    if sizes != (about["bytes"], width, header.dimension, width) or quantiser.bits not in (4, 8):
-        raise ValueError(f"centroids of {quantiser.nbytes} bytes and {quantiser.width} columns, unlike the header")
+    same("bytes and columns of the centroids", sizes, (about["bytes"], width, header.dimension, width))
+    if quantiser.bits not in (4, 8):
+        raise ValueError(f"centroids of {quantiser.bits} bits")
     return prepare, quantiser, codes
 
 

@@ -20,12 +20,12 @@ import numpy as np
 from jaxwhiten.arrays import blocks
 from jaxwhiten.codes.code import Quantiser, behind, import_faiss, transforms
 from jaxwhiten.errors import InputError, MismatchError, MissingDependencyError, install_command
-from jaxwhiten.io import load_tensors, take
+from jaxwhiten.io import load_tensors, same, take, within
 from jaxwhiten.parameters import bounded
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend, Store
 from jaxwhiten.search.codes import TRANSFORM, CodedStore, Scan, coded, is_first_version, read_codes
-from jaxwhiten.search.faiss_fields import check_fields, read_index
+from jaxwhiten.search.faiss_fields import check_fields, check_kind, read_index
 from jaxwhiten.search.faiss_scans import FlatScan, ListScan, matrix_products, renumber
 from jaxwhiten.search.header import LISTS, OF_FAISS, VECTORS, Files, Header
 from jaxwhiten.search.prepare import BLOCK_ROWS, KIND, Coding, Rows, prepared
@@ -98,8 +98,8 @@ class Faiss(Backend):
         faiss = cls._import()
         if header.codes is not None and not cls.codes:
             raise ValueError(f"codes, which {cls.name} does not store")
-        if 0 in (getattr(options, "nlist", 1), getattr(options, "nprobe", 1)):  # chosen when an index is built
-            raise ValueError("no lists, or none that a query searches")
+        for name in ("nlist", "nprobe"):  # 0 is chosen when an index is built
+            within(name, getattr(options, name, 1), 1)
         if header.codes is not None:
             scan_of_file = None
             if OF_FAISS in files:
@@ -124,10 +124,7 @@ class Faiss(Backend):
         header = dataclasses.replace(header, size=rows)
         index, chain, inner = _read(faiss, part[OF_FAISS], cls.floats, options, header)
         prepare = _affine_of(faiss, chain, index.d)
-        if prepare.unit_length != header.normalize:
-            raise ValueError(
-                f"unit length is {prepare.unit_length} in the FAISS file, {header.normalize} in the header"
-            )
+        same("unit length in the FAISS file", prepare.unit_length, header.normalize)
         store = cls(options, prepare, chain, inner)
         store._owner = index
         if (keep := files.kept(number)) is not None:
@@ -333,8 +330,7 @@ class FaissIvf(Faiss):
 
     def _append(self, *arrays: np.ndarray) -> None:
         vectors, lists = arrays
-        if not _within(lists, self._inner.nlist):
-            raise ValueError("lists of documents, unlike the header")
+        within("lists of documents", lists, 0, self._inner.nlist - 1)
         numbers = lists.astype(np.int64)
         pointer = self._faiss.swig_ptr
         self._inner.add_core(len(vectors), pointer(vectors), None, pointer(numbers))
@@ -377,8 +373,7 @@ class FaissIvf(Faiss):
         [centers] = take(tensors, "float32", centers=(options.nlist, quantiser.width))
         lists = tensors["lists"] if "lists" in tensors else files.array(LISTS)  # a tensor in format version 2
         [numbers] = take({"lists": lists}, "int32", lists=(len(codes),))
-        if not _within(numbers, options.nlist):
-            raise ValueError("lists of documents, unlike the header")
+        within("lists of documents", numbers, 0, options.nlist - 1)
         return ListScan(faiss, quantiser, codes, centers, numbers, options.nprobe)
 
     @classmethod
@@ -470,10 +465,6 @@ def _listed(faiss: Any, lists: Any, number: int, width: int) -> tuple[np.ndarray
     return faiss.rev_swig_ptr(lists.get_ids(number), size), codes.reshape(size, width)
 
 
-def _within(numbers: np.ndarray, count: int) -> bool:
-    return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < count)
-
-
 def _lower(options: Any, name: str, limit: int, n: int, reason: str, notes: list[str]) -> None:
     if (wanted := getattr(options, name)) > limit:
         setattr(options, name, limit)
@@ -500,12 +491,10 @@ def _affine_of(faiss: Any, chain: list[Any], dimension: int) -> Affine:
 def _read(faiss: Any, path: Path, kinds: str, options: Any, header: Header) -> tuple[Any, list[Any], Any]:
     """An index in a file, the transforms in front of it, and the index behind them, checked."""
     index = read_index(faiss, path, header.input_dimension)
-    if not isinstance(index, faiss.IndexPreTransform):
-        raise ValueError(f"a FAISS {type(index).__name__}, expected an IndexPreTransform")
+    check_kind("index", index, faiss.IndexPreTransform)
     chain = [faiss.downcast_VectorTransform(index.chain.at(i)) for i in range(index.chain.size())]
     inner: Any = faiss.downcast_index(index.index)
-    if not isinstance(inner, tuple(getattr(faiss, kind) for kind in kinds.split())):
-        raise ValueError(f"a FAISS {type(inner).__name__}, expected {kinds}")
+    check_kind("index behind the transforms", inner, *(getattr(faiss, kind) for kind in kinds.split()))
     check_fields(faiss, index, chain, inner, options, header)
     return index, chain, inner
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxwhiten.io import same, within
 from jaxwhiten.search.header import Header
 
 _LIMIT = "deserialization_vector_byte_limit"
@@ -64,8 +65,14 @@ def check_fields(faiss: Any, index: Any, chain: list[Any], inner: Any, options: 
 
 
 def _same(where: str, name: str, value: Any, expected: Any) -> None:
-    if value != expected:
-        raise ValueError(f"{where}: {name} is {value!r:.40} in the FAISS file, expected {expected!r}")
+    same(f"{name} of the {where} in the FAISS file", value, expected)
+
+
+def check_kind(where: str, index: Any, *kinds: Any) -> None:
+    """Raises ValueError unless an object of FAISS is of one of these classes."""
+    if not isinstance(index, kinds):
+        expected = " or ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"{where}: a {type(index).__name__} in the FAISS file, expected an {expected}")
 
 
 def _check_common(where: str, index: Any, d: int, size: int, metric: int) -> None:
@@ -145,8 +152,7 @@ def _check_lists(faiss: Any, index: Any, options: Any, header: Header) -> None:
         _same("lists", "by_residual", bool(index.by_residual), False)
         code_size, index.polysemous_ht, index.scan_table_threshold = index.pq.code_size, 0, 0
     lists = faiss.downcast_InvertedLists(index.invlists)
-    if not isinstance(lists, faiss.ArrayInvertedLists):
-        raise ValueError(f"lists: a {type(lists).__name__} in the FAISS file, expected ArrayInvertedLists")
+    check_kind("lists", lists, faiss.ArrayInvertedLists)
     fields = (index.nlist, lists.nlist, index.code_size, lists.code_size, index.direct_map.type)
     _same("lists", "shape", fields, (nlist, nlist, code_size, code_size, faiss.DirectMap.NoMap))
     _check_vectors(faiss, "quantizer", faiss.downcast_index(index.quantizer), index.d, nlist, index.metric_type)
@@ -157,11 +163,9 @@ def _check_lists(faiss: Any, index: Any, options: Any, header: Header) -> None:
         _same("lists", f"size of list {number}", codes.at(number).size(), size * code_size)
         if size:
             ids = faiss.rev_swig_ptr(lists.get_ids(number), size)
-            if ids.min() < 0 or ids.max() >= header.size:
-                raise ValueError(f"lists: a row outside the {header.size} documents in the FAISS file")
+            within("rows of the lists in the FAISS file", ids, 0, header.size - 1)
             seen[ids] = True
-    if not seen.all():
-        raise ValueError("lists: a document twice in the FAISS file")
+    _same("lists", "number of documents", int(seen.sum()), header.size)  # each is in one list
     index.nprobe, index.max_codes, index.parallel_mode = options.nprobe, 0, 0
 
 
@@ -171,26 +175,22 @@ def _check_graph(faiss: Any, index: Any, options: Any, header: Header) -> None:
     _check_vectors(faiss, "vectors", faiss.downcast_index(index.storage), index.d, n, index.metric_type)
     for name in ("cum_nneighbor_per_level", "assign_probas"):
         value, expected = (faiss.vector_to_array(getattr(each, name)) for each in (graph, fresh))
-        if not np.array_equal(value, expected):
-            raise ValueError(f"graph: {name} in the FAISS file differs from that of m = {options.m}")
+        _same("graph", name, value.tolist(), expected.tolist())
     _same("graph", "sizes", (graph.levels.size(), graph.offsets.size()), (n, n + 1))
     starts = faiss.vector_to_array(graph.cum_nneighbor_per_level).astype(np.int64)
     levels, offsets = (faiss.vector_to_array(x).astype(np.int64) for x in (graph.levels, graph.offsets))
     top = int(levels.max())
-    if levels.min() < 1 or top >= len(starts):
-        raise ValueError("graph: an impossible level in the FAISS file")
-    if offsets[0] != 0 or not np.array_equal(np.diff(offsets), starts[levels]):
+    within("levels of the graph in the FAISS file", levels, 1, len(starts) - 1)
+    if not np.array_equal(offsets, np.cumsum([0, *starts[levels]])):
         raise ValueError("graph: offsets in the FAISS file differ from those of its levels")
     _same("graph", "size", graph.neighbors.size(), int(offsets[-1]))
     neighbors = faiss.rev_swig_ptr(graph.neighbors.data(), graph.neighbors.size())
-    if neighbors.min() < -1 or neighbors.max() >= n:
-        raise ValueError(f"graph: a neighbor outside the {n} documents in the FAISS file")
+    within("neighbors in the graph of the FAISS file", neighbors, -1, n - 1)
     for level in range(1, top):
         at = offsets[:-1][levels > level, None] + np.arange(starts[level], starts[level + 1])
         near = neighbors[at]
-        if (levels[near[near >= 0]] <= level).any():
-            raise ValueError("graph: a neighbor below its level in the FAISS file")
+        within("levels of neighbors in the graph of the FAISS file", levels[near[near >= 0]], level + 1)
     _same("graph", "max_level", graph.max_level, top - 1)
-    if not 0 <= graph.entry_point < n or levels[graph.entry_point] != top:
-        raise ValueError("graph: an impossible entry point in the FAISS file")
+    within("entry point of the graph in the FAISS file", graph.entry_point, 0, n - 1)
+    _same("graph", "level of the entry point", int(levels[graph.entry_point]), top)
     graph.efConstruction, graph.efSearch = options.ef_construction, options.ef_search

@@ -153,8 +153,8 @@ class Files(Mapping[str, Path]):
         path = verified(folder, header.removed)
         with turning(FormatError, f"{path}: not readable as removed rows ({REASON}). {_AGAIN}", ValueError, OSError):
             [removed] = io.take({"removed": io.map_array(path)}, "int64", removed=(size - header.size,))
-            if (np.diff(removed) <= 0).any() or not len(removed) or removed[0] < 0 or removed[-1] >= size:
-                raise ValueError("rows that are not there, or not in ascending order")
+            io.within("the number of removed rows", len(removed), 1)
+            io.within("removed rows", removed, 0, size - 1, ascending=True)
         return cls(folder, parts, np.delete(np.arange(size), removed))
 
     @classmethod
@@ -189,16 +189,14 @@ class Files(Mapping[str, Path]):
         arrays = [self.in_part(name, number) for number in range(len(self.parts))]
         first = arrays[0]
         for array in arrays:
-            if (array.dtype, array.shape[1:]) != (first.dtype, first.shape[1:]):
-                raise ValueError(f"{name}: {array.dtype} of shape {array.shape}, unlike other parts")
+            io.same(name, (array.dtype, array.shape[1:]), (first.dtype, first.shape[1:]))
         return first if len(arrays) == 1 else np.concatenate(arrays)
 
     def in_part(self, name: str, number: int) -> np.ndarray:
         """`array` of one part."""
         files, rows = self.parts[number]
         array = io.map_array(files[name])
-        if array.shape[:1] != (rows,):
-            raise ValueError(f"{name}: {array.dtype} of shape {array.shape} for {rows} documents")
+        io.same(f"rows of {name}", array.shape[:1], (rows,))
         keep = self.kept(number)
         return array if keep is None else array[keep]
 
@@ -237,16 +235,13 @@ def check_index_folder(path: os.PathLike[str] | str) -> Path:
 
 def read_header(folder: str | os.PathLike[str]) -> Header:
     """The header of an index folder; FormatError if it is missing, damaged or of another version."""
-    path = io.below(Path(folder), HEADER)
-    if not path.is_file():
-        raise FormatError(f"{path}: no such file; expected an index folder.")
+    path = io.existing(io.below(Path(folder), HEADER), expected="; expected an index folder")
     record = records.read(path, dict[str, Any], _AGAIN)
     if record.get("kind", KIND) != KIND:
         raise FormatError(f"{path}: describes a {record['kind']!r}; expected an index.")
     io.check_version(path, record, _VERSION)
     header = _typed(record, path)
-    if record.get("checksum") != io.seal(record)["checksum"]:
-        raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
+    io.check_seal(path, record)
     return header
 
 
@@ -276,8 +271,9 @@ def verified(folder: Path, entry: File, *, whole: bool = False) -> Path:
         raise FormatError(f"{folder / HEADER}: names the file {path.name!r:.80}, which is missing. {_AGAIN}")
     if (size := path.stat().st_size) != entry["bytes"]:
         raise FormatError(f"{path}: {size} bytes, expected {entry['bytes']}: truncated or overwritten.")
-    if (whole or size <= _WHOLE or path.suffix not in _MAPPED) and io.sha256_file(path) != entry["sha256"]:
-        raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
+    if whole or size <= _WHOLE or path.suffix not in _MAPPED:
+        with turning(FormatError, f"{path}: {REASON}.", ValueError):
+            io.check_sha256(path, entry["sha256"])
     return path
 
 

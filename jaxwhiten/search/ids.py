@@ -12,14 +12,19 @@ from typing import Any, TypedDict
 import numpy as np
 
 from jaxwhiten.arrays import column_values
-from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, turning
-from jaxwhiten.io import map_array, take
+from jaxwhiten.combinations import Rule, check_options
+from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_counts, turning
+from jaxwhiten.io import map_array, same, take, within
 from jaxwhiten.records import read
 from jaxwhiten.search.header import EARLIER, ID_ENDS, NUMBERS, STRINGS, Files
 from jaxwhiten.search.strings import Lines, Strings, write_lines
 from jaxwhiten.shapes import Int64, Shaped
 
 _REMEDY = "Rebuild the index."
+_RULES = (
+    Rule(("ids",), "The index numbers its documents itself: omit `ids`.", beside=("numbered",)),
+    Rule(("documents",), "The documents of this index have their own IDs: pass `ids`.", without=("ids", "numbered")),
+)
 
 
 class _Record(TypedDict):
@@ -86,13 +91,10 @@ class Ids:
 
     def plus(self, ids: Any, n: int) -> Ids:
         """These ids and those of n more rows."""
+        check_options(_RULES, {"ids": ids, "numbered": self.next is not None, "documents": True})
         if self.next is not None:
-            if ids is not None:
-                raise InputError("The index numbers its documents itself: omit `ids`.")
             new, end = range(self.next, self.next + n), self.next + n
             return Ids(range(end) if isinstance(self.kept, range) else np.concatenate([self.array, new]), end)
-        if ids is None:
-            raise InputError("The documents of this index have their own IDs: pass `ids`.")
         wanted = unique_ids(ids, n)
         if isinstance(wanted[0], str) != self.strings:
             kind = "strings" if self.strings else "integers"
@@ -139,13 +141,14 @@ class Ids:
         kept = np.concatenate([np.asarray(ids, np.int64) for ids in parts])
         kept = kept if files.places is None else kept[files.places]
         ascends = bool((np.diff(kept) > 0).all())
-        once = ascends or len(np.unique(kept)) == size
-        if files.several and not once:
+        different = size if ascends else len(np.unique(kept))
+        if files.several and different < size:
             raise MismatchError("An ID is in more than one of these indexes.")
-        if kept.min() < 0 or not once:
-            raise FormatError(f"{where} (a negative number, or one twice). {_REMEDY}")
-        if next_number is not None and next_number <= kept.max():
-            raise FormatError(f"{where} ({next_number} as the next number). {_REMEDY}")
+        with turning(FormatError, f"{where} ({REASON}). {_REMEDY}", ValueError):
+            within("numbers", kept, 0)
+            same("different numbers", different, size)
+            if next_number is not None:
+                within("the next number", next_number, int(kept.max()) + 1)
         return cls(kept, next_number)
 
 
@@ -165,8 +168,7 @@ def as_ids(ids: Any) -> list[Any]:
 def unique_ids(ids: Any, n: int) -> list[Any]:
     """The ids of n documents; InputError if their number is wrong or an id is repeated."""
     values = as_ids(ids)
-    if len(values) != n:
-        raise InputError(f"{len(values)} ids but {n} documents.")
+    check_counts("ids", len(values), "documents", n)
     if len(set(values)) < n:
         twice = Counter(values).most_common(1)[0][0]
         raise InputError(f"The ID {twice!r:.80} occurs twice: each document needs its own ID.")
@@ -188,10 +190,9 @@ def _of_part(part: Mapping[str, Path], rows: int, otherwise: range) -> tuple[Any
     if EARLIER not in part:
         return otherwise, None
     record = read(part[EARLIER], _Record, _REMEDY)
-    try:
+    unlike = f"{part[EARLIER]}: not readable as the ids of {rows} documents ({REASON})."
+    with turning(FormatError, unlike, ValueError):
         listed = unique_ids(record["ids"], rows)
-        if record["next"] is not None and isinstance(listed[0], str):
-            raise InputError(f"{record['next']!r:.80} as the next number")
-    except InputError as error:
-        raise FormatError(f"{part[EARLIER]}: not readable as the ids of {rows} documents ({error}).") from error
+        if isinstance(listed[0], str):
+            same("the next number", record["next"], None)
     return (listed if isinstance(listed[0], str) else np.array(listed, np.int64)), record["next"]

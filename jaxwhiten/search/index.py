@@ -20,13 +20,13 @@ import numpy as np
 
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import Code, load_first_version, load_fitted
-from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_integer, turning
+from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_counts, check_integer, turning
 from jaxwhiten.io import PathLike, writing
 from jaxwhiten.locks import SharedLock, locked
 from jaxwhiten.progress import counted
 from jaxwhiten.records import from_json
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
-from jaxwhiten.search.backend import BACKENDS, CODED, Store
+from jaxwhiten.search.backend import BACKENDS, CODED, Store, check_able
 from jaxwhiten.search.encoders import Location
 from jaxwhiten.search.header import (
     COPY,
@@ -53,7 +53,7 @@ from jaxwhiten.search.saved import Saved
 from jaxwhiten.search.strings import Strings, write_lines
 from jaxwhiten.shapes import Float32, Int64, Shaped
 from jaxwhiten.space import EncodedArray, Origin, VectorSpace, check_space
-from jaxwhiten.text import Texts, as_texts
+from jaxwhiten.text import TextList, Texts, as_texts
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
 
@@ -205,9 +205,7 @@ class Index(About):
                 self.table = self.table.taken(keep)
 
     def _check_removes(self) -> None:
-        if not self.store.removes:
-            able = ", ".join(name for name, backend in BACKENDS.items() if backend.removes)
-            raise InputError(f"{self.backend} cannot remove documents; these backends can: {able}.")
+        check_able(self.backend, "removes", "remove documents")
 
     def _check(self, vectors: Any, documents: Texts | None, metadata: Any) -> tuple[np.ndarray, dict[str, Any]]:
         """Vectors, and what the index keeps besides, by attribute."""
@@ -505,11 +503,12 @@ def _are_rows(items: Sequence[Any]) -> bool:
     return listed or getattr(first, "ndim", 0) == 1
 
 
-def texts_of(documents: Texts | None, vectors: Rows) -> list[str] | None:
+def texts_of(documents: Texts | None, vectors: Rows) -> TextList | None:
     """The texts, one per vector, or None."""
-    texts = None if documents is None else as_texts(documents, "document")
-    if texts is not None and len(texts) != len(vectors):
-        raise InputError(f"{len(texts)} documents but {len(vectors)} document vectors.")
+    if documents is None:
+        return None
+    texts = as_texts(documents, "document")
+    check_counts("documents", len(texts), "document vectors", len(vectors))
     return texts
 
 
@@ -518,8 +517,7 @@ def rows_of(metadata: Any, vectors: Rows) -> list[dict[str, Any]] | None:
     if metadata is None:
         return None
     rows = list(metadata)
-    if len(rows) != len(vectors):
-        raise InputError(f"{len(rows)} rows of metadata but {len(vectors)} document vectors.")
+    check_counts("rows of metadata", len(rows), "document vectors", len(vectors))
     checked = list[dict[str, Any]]()
     for number, row in enumerate(rows):
         what = f"metadata: row {number}"

@@ -165,9 +165,7 @@ class JaxFlat(Backend):
             return JaxCodes(options, prepare, quantiser, codes)
         vectors = {"vectors": files.array(VECTORS)}
         [stored] = take(vectors, "float32", finite=False, vectors=(header.size, header.dimension))
-        prepare, _ = read_map(files.get(TRANSFORM), header.input_dimension, header.normalize)
-        if (prepare.inputs, prepare.outputs) != (header.input_dimension, header.dimension):
-            raise ValueError(f"stored vectors of dimension {prepare.outputs}, unlike the header")
+        prepare, _ = read_map(files.get(TRANSFORM), header.input_dimension, header.normalize, header.dimension)
         return cls(options, prepare, stored, None)
 
 

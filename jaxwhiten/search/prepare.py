@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxwhiten.arrays import as_matrix, blocks, work_dtype
+from jaxwhiten.arrays import as_matrix, blocks, check_finite, work_dtype
 from jaxwhiten.coded import CodedArray, as_floats
 from jaxwhiten.codes import Code, Quantiser, SpectrumCode, check_whitened, make_code
 from jaxwhiten.codes.code import check_pooled
 from jaxwhiten.codes.fit import fit, is_whitened_first
-from jaxwhiten.errors import InputError, NonFiniteError
-from jaxwhiten.io import load_tensors, save_tensors
+from jaxwhiten.errors import InputError, check_width
+from jaxwhiten.io import finite_numbers, load_tensors, same, save_tensors
 from jaxwhiten.search.header import Codes
 from jaxwhiten.shapes import Float, Float32
 from jaxwhiten.whitening import Moments, Whitening
@@ -32,7 +32,7 @@ _LEAST_SQUARE = float(np.finfo(np.float32).tiny / np.finfo(np.float32).eps)  # o
 _MOST_SQUARE = float(np.finfo(np.float32).max)
 _PARTS = ("shift", "weight", "bias")
 KIND = "index transform"
-_TAKES = "pass raw vectors of its model, or pass sentences to jaxwhiten.search.search_text"
+_TAKES = ": pass raw vectors of its model, or pass sentences to jaxwhiten.search.search_text"
 
 
 def check_vectors(what: str, x: Any, dimension: int | None = None) -> Float[np.ndarray, "n d"]:
@@ -42,8 +42,8 @@ def check_vectors(what: str, x: Any, dimension: int | None = None) -> Float[np.n
         x = x.astype(work_dtype(x.dtype))
     if not x.size:
         raise InputError(f"No {what}: an array of shape {x.shape}.")
-    if dimension is not None and x.shape[1] != dimension:
-        raise InputError(f"The {what} have {x.shape[1]} dimensions; the index expects {dimension}: {_TAKES}.")
+    if dimension not in (None, x.shape[1]):
+        check_width("index", dimension, x.shape[1], f"the {what}", _TAKES, error=InputError)
     for part in blocks(len(x), BLOCK_ROWS):
         check_lengths(what, x[part], part.start)
     return x
@@ -89,8 +89,7 @@ def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
         return
     row = int(np.argmax(odd))
     where, square = f"Row {first + row} of the {what}", squares[row]
-    if not np.isfinite(square):
-        raise NonFiniteError.of_row(first + row, what)
+    check_finite(x[row : row + 1], first + row, what)
     if not square:
         raise InputError(f"{where} is a zero vector: it has no direction and thus no nearest neighbors. Remove it.")
     raise InputError(
@@ -112,8 +111,7 @@ def preparation(whitening: Any | None, dimension: int, normalize: bool = True) -
             " transform the vectors first, and omit it."
         )
     affine = getattr(whitening, "affine", None) or Affine(np.zeros(len(whitening.kernel[0])), *whitening.kernel)
-    if affine.inputs != dimension:
-        raise InputError(f"The whitening expects {affine.inputs} dimensions; the vectors have {dimension}.")
+    check_width("whitening", affine.inputs, dimension, error=InputError)
     return affine.in_float32(unit_length=normalize)
 
 
@@ -134,17 +132,21 @@ def write_map(file: Path, prepare: Affine, more: Mapping[str, np.ndarray] = {}) 
         save_tensors(file, {**parts, **more}, kind=KIND, header={})
 
 
-def read_map(file: Path | None, dimension: int, normalize: bool) -> tuple[Affine, dict[str, np.ndarray]]:
+def read_map(
+    file: Path | None, dimension: int, normalize: bool, outputs: int | None = None
+) -> tuple[Affine, dict[str, np.ndarray]]:
     """The map of raw vectors of this dimension, and all arrays of its file, if there is a file.
 
-    ValueError if a number is not finite.
+    ValueError if a number is not finite, or if it maps to another dimension than `outputs`.
     """
     tensors = {} if file is None else load_tensors(file, kind=KIND)[0]
-    if any(array.dtype.kind == "f" and not np.isfinite(array).all() for array in tensors.values()):
-        raise ValueError("a number of the transform is NaN or infinite")
-    if "weight" not in tensors:
-        return preparation(None, dimension, normalize), tensors
-    return Affine(*(tensors[name] for name in _PARTS), unit_length=normalize), tensors
+    finite_numbers(tensors)
+    prepare = preparation(None, dimension, normalize)
+    if "weight" in tensors:
+        prepare = Affine(*(tensors[name] for name in _PARTS), unit_length=normalize)
+    wanted = dimension, prepare.outputs if outputs is None else outputs
+    same("dimensions that the transform takes and gives", (prepare.inputs, prepare.outputs), wanted)
+    return prepare, tensors
 
 
 class Coding(NamedTuple):
@@ -178,9 +180,8 @@ def choose(
     """
     if isinstance(codes, Code):
         prepare = preparation(whitening, vectors.shape[1], normalize=whitening is not None)
-        if codes.n_features_in_ != prepare.outputs:
-            what = "vectors" if whitening is None else "whitened vectors"
-            raise InputError(f"The code is of {codes.n_features_in_} dimensions; the {what} have {prepare.outputs}.")
+        giver = "the vectors" if whitening is None else "the whitened vectors"
+        check_width("code", codes.n_features_in_, prepare.outputs, giver, error=InputError)
         if whitening is None:  # the vectors may be whitened already
             check_pooled(codes, encoding)
         else:

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from jaxwhiten.codes import Code, load_code, make_code
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.io import same, take
 from jaxwhiten.search.header import COPY, Files, Header
 from jaxwhiten.search.prepare import prepared, read_map, write_map
 from jaxwhiten.shapes import Float32, Int64, Shaped
@@ -84,8 +85,9 @@ class Rescoring:
         prepare, _ = read_map(files.get(_MAP), header.input_dimension, unit_length)
         rows = files.array(COPY)
         code = load_code(files[_CODE]) if header.rescore == "int8" else None
-        wanted = (header.size, prepare.outputs), np.dtype(np.float16 if code is None else np.uint8)
-        fits = (rows.shape, rows.dtype) == wanted and (code is None or code.nbytes == rows.shape[1])
-        if not fits or header.rescore not in COPIES:
-            raise ValueError(f"{rows.dtype} rows of shape {rows.shape} to rescore by, unlike the header")
+        kind = "float16" if code is None else "uint8"
+        width = prepare.outputs if code is None else code.nbytes
+        check_name("copy to rescore by", header.rescore, COPIES)
+        same("dimensions of the copy to rescore by", prepare.outputs, width)
+        take({"copy": rows}, kind, finite=False, copy=(header.size, width))
         return cls(prepare, rows, code)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import blocks
-from jaxwhiten.errors import FormatError
-from jaxwhiten.io import map_array
+from jaxwhiten.errors import REASON, FormatError, turning
+from jaxwhiten.io import map_array, same, take, within
 from jaxwhiten.records import parse
 from jaxwhiten.shapes import Int64
 
@@ -43,13 +43,13 @@ class Lines(Sequence[Any]):
         with open(path, "rb") as file:
             empty = path.stat().st_size == 0
             self._data: Any = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        try:
+        with turning(FormatError, f"{ends}: not readable as the ends of lines ({REASON}). {_REMEDY}", ValueError):
             found = _line_ends(self._data) if ends is None else np.asarray(map_array(ends))
-        except ValueError as error:
-            raise FormatError(f"{ends}: not readable as the ends of lines ({error}). {_REMEDY}") from error
-        fits = found.shape == (size,) and found.dtype == np.int64 and size > 0
-        if not fits or found[0] <= 0 or found[-1] != len(self._data) or (np.diff(found) <= 0).any():
-            raise FormatError(f"{path}: does not contain {size} lines, one per vector. {_REMEDY}")
+        unlike = f"{path}: does not contain {size} lines, one per vector ({REASON}). {_REMEDY}"
+        with turning(FormatError, unlike, ValueError, IndexError):
+            take({"ends": found}, "int64", ends=(size,))
+            within("ends of lines", found, 1, ascending=True)
+            same("end of the last line", int(found[-1]), len(self._data))
         self._ends = found
 
     def __len__(self) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from jaxwhiten.codes import Code
-from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.errors import MismatchError, check_counts
 from jaxwhiten.io import PathLike
 from jaxwhiten.locks import locked
 from jaxwhiten.search.build import build_index, check_settings
@@ -83,8 +83,8 @@ def without_blank(
     The vector of a blank text says nothing, and is near that of many queries.
     """
     for what, values in (("ids", ids), ("rows of metadata", metadata)):
-        if values is not None and len(values) != len(texts):
-            raise InputError(f"{len(values)} {what} but {len(texts)} documents.")
+        if values is not None:
+            check_counts(what, len(values), "documents", len(texts))
     texts = [text.strip() for text in texts]
     ids = None if ids is None else list(itertools.compress(ids, texts))
     metadata = None if metadata is None else list(itertools.compress(metadata, texts))

@@ -13,7 +13,6 @@ import hashlib
 import itertools
 import shutil
 import threading
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ import numpy as np
 from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import as_floats, with_code
 from jaxwhiten.codes import Code, SpectrumCode
-from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, check_integer
+from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, check_integer, warn
 from jaxwhiten.io import PathLike, load_tensors, save_tensors
 from jaxwhiten.search.build import build_index, with_folder
 from jaxwhiten.search.encoders import Encodes
@@ -287,7 +286,7 @@ class Upgraded:
                 except OutputError:
                     if not searching:
                         raise
-                    warnings.warn(f"{self.folder} is not writable: new vectors stay in memory.", stacklevel=3)
+                    warn(f"{self.folder} is not writable: new vectors stay in memory.")
                     add(stored=False)
                 for key in missing:
                     self._left.pop(key, None)

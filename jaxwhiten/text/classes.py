@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxwhiten.errors import REASON, ModelError, turning
-from jaxwhiten.text.settings import CHANGING, TOKENIZER_SETTINGS, TransformerSettings, read_object
+from jaxwhiten.text.settings import CHANGING, TOKENIZER_SETTINGS, TransformerSettings, check_values, read_object
 
 Rules = dict[str, Any]
 
@@ -36,8 +36,7 @@ def tokenizer_settings(folder: Path) -> Rules:
     settings = read_object(file) if file.is_file() else {}
     given = TransformerSettings.read(folder)
     for where, keys in ((file, settings), (given.file, given.tokenizer)):
-        if keys.get("split_special_tokens"):
-            raise ModelError(f"{where}: split_special_tokens is {keys['split_special_tokens']!r}; it is not supported.")
+        check_values(where, keys, {"split_special_tokens": (False,)})
     return {**settings, **given.tokenizer}
 
 

@@ -83,15 +83,9 @@ class TransformerSettings:
         refuse_unknown(file, tokenizer, {*_OF_TOKENIZER, *_UNDERSTOOD}, _name(raw, _TOKENIZER))
         calls = _nested(file, raw, "processing_kwargs")
         call = {**_nested(file, calls, "text"), **_nested(file, calls, "common")}
-        accepted: dict[str, Any] = {
-            "max_length": None,
-            "add_special_tokens": (True,),
-            "truncation": (True, "longest_first"),
-        }
-        refuse_unknown(file, call, {*_OF_CALL, *accepted}, "processing_kwargs")
-        for key, values in accepted.items():
-            if values and call.get(key) is not None and call[key] not in values:
-                raise _unsupported(file, f"processing_kwargs.{key}", call[key], f"only {values[0]!r} is supported")
+        accepted = {"add_special_tokens": (True,), "truncation": (True, "longest_first")}
+        refuse_unknown(file, call, {*_OF_CALL, "max_length", *accepted}, "processing_kwargs")
+        check_values(file, call, accepted, "processing_kwargs")
         lengths = (call.get("max_length"), tokenizer.get("model_max_length"), raw.get("max_seq_length"))
         return cls(
             file,
@@ -109,12 +103,9 @@ class TransformerSettings:
 
     def check_text_encoder(self) -> None:
         """Raises `ModelError` if the Transformer gives something other than the last hidden state of plain texts."""
-        only: dict[str, Any] = {"transformer_task": _TASK, "module_output_name": "token_embeddings"}
-        only |= dict.fromkeys(("query_length", "document_length", "query_expansion", "tokenizer_name_or_path"))
-        for key, value in only.items():
-            if self.raw.get(key) not in (None, value):
-                advice = f"only {value!r} is supported" if value else "remove the key, or use another model"
-                raise _unsupported(self.file, key, self.raw[key], advice)
+        only: dict[str, Sequence[Any]] = {"transformer_task": (_TASK,), "module_output_name": ("token_embeddings",)}
+        only |= dict.fromkeys(("query_length", "document_length", "query_expansion", "tokenizer_name_or_path"), ())
+        check_values(self.file, self.raw, only)
         modalities = self.raw.get("modality_config")
         if modalities is None:
             return
@@ -138,6 +129,14 @@ def refuse_unknown(file: Path, raw: Mapping[str, Any], understood: Collection[st
         if key not in understood and value not in (None, {}, []):
             name = f"{within}.{key}" if within else key
             raise _unsupported(file, name, value, "it could change vectors, and is not understood")
+
+
+def check_values(file: Path, raw: Mapping[str, Any], accepted: Mapping[str, Sequence[Any]], within: str = "") -> None:
+    """Raises `ModelError` for a key of a file that is there and has none of the values accepted."""
+    for key, values in accepted.items():
+        if raw.get(key) is not None and raw[key] not in values:
+            advice = f"only {values[0]!r} is supported" if values else "remove the key, or use another model"
+            raise _unsupported(file, f"{within}.{key}" if within else key, raw[key], advice)
 
 
 def _unsupported(file: Path, key: str, value: Any, advice: str) -> ModelError:

@@ -18,38 +18,47 @@ SIDES = "first sentence of pair", "second sentence of pair"
 _MISSING = ("None", "nan", "<NA>", "NaT", "--")  # missing values of Python, NumPy, pandas and masked arrays, as strings
 
 
-def as_texts(texts: Any, what: str = "sentence", first: int = 0) -> list[str]:
+class TextList(list[str]):
+    """Texts that `as_texts` has checked, which gives them back at once: functions behind a door expect these."""
+
+    __slots__ = ()
+
+
+def as_texts(texts: Any, what: str = "sentence", first: int = 0) -> TextList:
     """The strings of a list, an iterator, an array, or a column of pandas, polars, Arrow or datasets, in their order.
 
     Lone surrogates become U+FFFD, so that every text can be tokenized, saved and printed. `what` and `first`, the
     number of the first text, are for messages. InputError gives position, type and remedy of anything else, such as one
     string, a table or None.
     """
-    checked = list(_items(texts, what))
+    if type(texts) is TextList:
+        return texts
+    checked = TextList(_items(texts, what))
     if set(map(type, checked)) - {str}:
-        checked = [item.as_py() if hasattr(item, "as_py") else item for item in checked]  # of Arrow
+        checked = TextList(item.as_py() if hasattr(item, "as_py") else item for item in checked)  # of Arrow
         for index, item in enumerate(checked, first):
             if not isinstance(item, str):
                 raise _refused(item, f"{what.capitalize()} {index}: expected a str")
-        checked = list(map(str.__str__, checked))
+        checked = TextList(map(str.__str__, checked))
     try:
         all(map(str.encode, itertools.filterfalse(str.isascii, checked)))  # to UTF-8; without a copy of all texts
     except UnicodeEncodeError:
-        return [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in checked]
+        return TextList(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in checked)
     return checked
 
 
-def text_blocks(texts: Any, size: int | Sequence[int]) -> Iterator[list[str]]:
+def text_blocks(texts: Any, size: int | Sequence[int]) -> Iterator[TextList]:
     """`as_texts` in blocks of `size`, or of a size each, which are read lazily."""
-    return _blocks(_items(texts, "sentence"), itertools.repeat(size) if isinstance(size, int) else size)
+    checked = type(texts) is TextList
+    return _blocks(_items(texts, "sentence"), itertools.repeat(size) if isinstance(size, int) else size, checked)
 
 
-def _blocks(items: Iterator[Any], sizes: Iterable[int]) -> Iterator[list[str]]:
+def _blocks(items: Iterator[Any], sizes: Iterable[int], checked: bool) -> Iterator[TextList]:
     first = 0
     for each in sizes:
         if not (block := list(itertools.islice(items, each))):
             return
-        yield as_texts(block, first=first)
+        yield TextList(block) if checked else as_texts(block, first=first)
         first += len(block)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.engines import Engine
 from jaxwhiten.errors import InputError, MismatchError, ModelError
-from jaxwhiten.head import Tables, longest_text
+from jaxwhiten.head import longest_text
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.views.weights import Lease, Weights
@@ -32,7 +32,6 @@ class Core:
     config: EncoderConfig
     name: str
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    tables: Tables = dataclasses.field(default_factory=Tables)
     tuned: bool | None = None
     bare: bool = False
     source: Callable[[], Core] | None = None  # reads the model again, elsewhere
@@ -49,7 +48,7 @@ class Core:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.source is None:
             raise InputError("An encoder cannot be pickled or deep-copied: save it, and load its folder there.")
-        known = {name: getattr(self, name) for name in ("name", "prompts", "tables", "tuned", "bare")}
+        known = {name: getattr(self, name) for name in ("name", "prompts", "tuned", "bare")}
         return _read_again, (self.source, known, self.weights.fingerprint(None))
 
     @property

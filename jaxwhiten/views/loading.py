@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.engines import DEFAULT, FASTEST, Engine, chosen, engine_class, engine_for, recorded
-from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.errors import InputError, MismatchError, warn
 from jaxwhiten.head import (
     AUTO,
     Head,
@@ -18,7 +17,6 @@ from jaxwhiten.head import (
     PoolingWarning,
     Quantise,
     Settings,
-    Tables,
     Truncate,
     canonical,
     longest_text,
@@ -172,12 +170,11 @@ def make_view(
         config=model.config,
         name=name or str(tokenizer_folder),
         prompts=dict(prompts or {}),
-        tables=Tables(tokenizer.mask_token_id, {}),
         tuned=tuned,
         bare=bare,
         source=source,
     )
-    head = head or Head.named(pooling, core.tables)
+    head = head or Head.named(pooling, core)
     if default_prompt_name is not None:
         head = head.with_prompt(prompt_named(core.prompts, default_prompt_name))
     return View.of(core, head)
@@ -198,17 +195,15 @@ def read_parts(
         if settings.truncate_dim is not None:
             settings = dataclasses.replace(settings, truncate_dim=min(settings.truncate_dim, head.width(config)))
         if settings.similarity_fn_name not in (None, "cosine") and not isinstance(head.steps[-1], Normalize | Quantise):
-            warnings.warn(
+            warn(
                 f"{name} specifies the similarity {settings.similarity_fn_name!r}, and its vectors are not of unit"
                 " length: scores of pairs use it, but searches and codes rank by cosine.",
-                stacklevel=4,
             )
         return settings, head
     if pooling == AUTO:
-        warnings.warn(
+        warn(
             f"{name} specifies no pooling: using the mean. Encoders not fine-tuned for similarity often do better with"
             " pooling='first_last_avg'; pooling='mean' silences this.",
             PoolingWarning,
-            stacklevel=4,
         )
     return dataclasses.replace(settings, default_prompt_name=None, truncate_dim=None), None

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -19,10 +18,10 @@ from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.engines import length_ladder
 from jaxwhiten.engines.batching import Batch, Found
 from jaxwhiten.engines.engine import Engine
-from jaxwhiten.errors import InputError, JaxwhitenError, NonFiniteError
+from jaxwhiten.errors import Bounds, JaxwhitenError, NonFiniteError, warn
 from jaxwhiten.head import AfterPrompt, Head, Heads, Step
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds
+from jaxwhiten.text import BulkTokenizer, TextForm, TextList, TokenIds
 
 BLOCK = 16_384  # sentences tokenized and sorted together
 _FEW = 16  # up to this many sentences are encoded without a progress bar
@@ -86,10 +85,13 @@ def vectors(
     max_rows: int | None = None,
     bar: Any = None,
     keep: Keep | None = None,
+    texts: Sequence[Any] = (),
+    first: int = 0,
 ) -> dict[str, np.ndarray]:
     """The vectors of all sentences, in their order; NonFiniteError, with all their `rows`, if some are not finite.
 
-    `keep` gets copies of those of each batch, as long as all are finite.
+    `keep` gets copies of those of each batch, as long as all are finite. The error names the `texts`, of which the
+    first one has number `first`.
     """
     n = len(tokens.lengths)
     bad = set[int]()
@@ -115,7 +117,7 @@ def vectors(
                 results[name][row] = vector
             suspects.discard(row)
     if bad | suspects:
-        raise NonFiniteError.of_texts(sorted(bad | suspects))
+        raise NonFiniteError.of_texts(sorted(bad | suspects), texts, first)
     return results
 
 
@@ -167,10 +169,9 @@ def _smaller(engine: Engine, batch: Batch, tokens: TokenIds, error: Exception) -
         ) from error
     if parts[0].tokens < engine.layout.token_budget:
         engine.layout.token_budget = parts[0].tokens
-        warnings.warn(
+        warn(
             f"Out of device memory with {size}: retrying with half as many, now and later.",
             RuntimeWarning,
-            stacklevel=2,
         )
     return parts
 
@@ -213,7 +214,7 @@ class Run:
         for length in length_ladder(min(longest, self.tokenizer.max_length)):
             vectors(self.engine, TokenIds(np.zeros(length, np.int32), np.array([length])), self.outputs)
 
-    def of_list(self, sentences: list[str], bar: Any, max_rows: int | None = None) -> dict[str, np.ndarray]:
+    def of_list(self, sentences: TextList, bar: Any, max_rows: int | None = None) -> dict[str, np.ndarray]:
         """The vectors of a list of sentences, block by block. A single block is tokenized without another thread."""
         if max_rows is not None:
             _check_rows(max_rows)
@@ -248,18 +249,14 @@ class Run:
     ) -> dict[str, np.ndarray]:
         """The vectors of texts with their `tokens`; the first text has number `first`, and texts are for messages."""
         results: dict[str, np.ndarray] = {}
-        try:
-            for group, of_form in zip(self._by_form.values(), tokens, strict=True):
-                results |= vectors(self.engine, of_form, group, max_rows, bar, keep)
-                bar = None  # each text counts once
-        except NonFiniteError as error:
-            raise NonFiniteError.of_texts(error.rows, texts, first) from None
+        for group, of_form in zip(self._by_form.values(), tokens, strict=True):
+            results |= vectors(self.engine, of_form, group, max_rows, bar, keep, texts, first)
+            bar = None  # each text counts once
         return results
 
 
 def _check_rows(max_rows: int | None) -> None:
-    if max_rows is not None and max_rows < 1:
-        raise InputError(f"batch_size={max_rows}: expected at least 1.")
+    Bounds(1, none=True).check("batch_size", max_rows)
 
 
 class _NoBar(contextlib.nullcontext[Any]):

@@ -18,7 +18,7 @@ import numpy as np
 
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code, check_whitened
-from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.errors import REASON, InputError, MismatchError, ModelError, check_integer, turning
 from jaxwhiten.head import AUTO, Head, Normalize, Quantise, Step, Truncate, Whiten, canonical
 from jaxwhiten.space import Origin, VectorSpace, check_space, with_space
 from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks, uncounted
@@ -247,9 +247,12 @@ class View:
     def _pooled_head(self, name: str) -> Head:
         if name == AUTO:
             raise InputError("Pooling 'auto' cannot be resolved here: specify one, or load the folder with 'auto'.")
-        head = Head.named(name.removeprefix(f"{AUTO}:"), self.core.tables)
+        head = Head.named(name.removeprefix(f"{AUTO}:"), self.core)
         if not self.core.bare or name.startswith(AUTO):
             head = self.head.with_pooling(head, self.core.config)
+            advice = f"The folder's layers follow its own pooling: omit pooling={name!r}, or load it with bare=True."
+            with turning(MismatchError, f"{REASON} {advice}", MismatchError):
+                head.width(self.core.config)
         return head
 
     def with_head(self, head: Head) -> View:
@@ -387,8 +390,8 @@ def together(
     Blocks have one size, or a size each. `keep` gets the vectors of each batch, before those of its block are yielded.
     """
     run = _run_of(views)
-    if isinstance(block_size, int) and block_size < 1:
-        raise InputError(f"block_size={block_size}: expected at least 1.")
+    if isinstance(block_size, int):
+        check_integer("block_size", block_size, least=1)
     for results in run.in_blocks(text_blocks(texts, block_size), progress(texts, show_progress), batch_size, keep):
         yield {name: view._marked(results[name]) for name, view in views.items()}
 

@@ -21,7 +21,7 @@ from jaxwhiten.head import AUTO, Head
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.space import Origin, VectorSpace
-from jaxwhiten.text import BulkTokenizer, uncounted
+from jaxwhiten.text import BulkTokenizer, as_texts, uncounted
 from jaxwhiten.views.stream import Run, output_of, progress
 from jaxwhiten.whitening import Moments, is_spread, participation_ratio
 
@@ -96,7 +96,7 @@ class Weights:
         run = Run(self.tokenizer, engine, {"": output})
         pairs = load_sts("sts_sample").splits["test"]
         with uncounted(), contextlib.suppress(NonFiniteError):
-            vectors = run.of_list([*pairs.sentence1, *pairs.sentence2], progress(show=False))[""]
+            vectors = run.of_list(as_texts([*pairs.sentence1, *pairs.sentence2]), progress(show=False))[""]
             return round(participation_ratio(Moments().update(vectors)), 1)
         return 0.0
 

@@ -184,10 +184,8 @@ class Estimator(Saved):
         result = cls().set_params(**provenance["params"])
         n, d = int(provenance["n"]), int(provenance["dimension"])
         provenance["fit_seconds"] = float(provenance["fit_seconds"])
-        if n < 1 or d < 1:
-            raise ValueError(f"{n} rows of {d} columns")
-        if any(array.dtype.kind == "f" and not np.isfinite(array).all() for array in tensors.values()):
-            raise ValueError("a number is NaN or infinite")
+        io.within("rows and columns", (n, d), 1)
+        io.finite_numbers(tensors)
         result._check_params(d)
         result.restore(tensors, d)
         return result._fitted_on(n, d, provenance)
@@ -253,10 +251,10 @@ class Estimator(Saved):
         kind = self._sklearn_output_config.get("transform", usual)
         if kind == "default":
             return mapped
-        try:
-            frames, names = importlib.import_module(kind), self._names(mapped.shape[1])
-        except ImportError as error:
-            raise MissingDependencyError(f"Data frames of {kind} need that package: pip install {kind}.") from error
+        names = self._names(mapped.shape[1])
+        missing = f"Data frames of {kind} need that package: pip install {kind}."
+        with turning(MissingDependencyError, missing, ImportError):
+            frames = importlib.import_module(kind)
         if kind == "polars":
             return frames.DataFrame(mapped, schema=names, orient="row")
         return frames.DataFrame(mapped, X.index if isinstance(X, frames.DataFrame) else None, names)

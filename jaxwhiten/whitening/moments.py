@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxwhiten import arrays, io
 from jaxwhiten.coded import CodedArray
-from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.errors import InputError, MismatchError, check_width
 from jaxwhiten.runtime import hardware
 from jaxwhiten.shapes import Float64
 from jaxwhiten.space import Known, check_origin, merged, origin_of
@@ -99,8 +99,8 @@ class Moments(Saved):
         return self
 
     def _update(self, X: np.ndarray) -> Moments:
-        if self.n and X.shape[1] != len(self.mean):
-            raise MismatchError(f"Expected rows of {len(self.mean)} columns; got {X.shape[1]}.")
+        if self.n:
+            check_width("sum", len(self.mean), X.shape[1], "the rows")
         total = Moments(eps=arrays.resolution(X.dtype))
         for of_block in block_moments(X):
             total._merge(of_block)
@@ -115,10 +115,8 @@ class Moments(Saved):
           MismatchError: The two are of vectors in different spaces, as far as their provenance says.
         """
         if other.n:
-            if self.n and len(self.mean) != len(other.mean):
-                raise MismatchError(
-                    f"Expected moments of {len(self.mean)} columns; got {len(other.mean)} from {where}."
-                )
+            if self.n:
+                check_width("sum", len(self.mean), len(other.mean), where)
             mine, theirs = self.provenance, other.provenance
             self.provenance = merged(where, mine, theirs) if self.n else {**theirs, **mine}
         return self._merge(other)
@@ -134,6 +132,12 @@ class Moments(Saved):
         self.M2 += other.M2
         self.M2 += np.outer(root := delta * np.sqrt(self.n * share), root)
         self.n, self.mean = self.n + other.n, self.mean + delta * share
+        return self
+
+    def nonempty(self) -> Moments:
+        """These moments; InputError if no rows were added."""
+        if not self.n:
+            raise InputError("These moments are empty: add rows with update first.")
         return self
 
     def covariance(self, ddof: int = 0) -> Float64[np.ndarray, "d d"]:
@@ -180,11 +184,10 @@ class Moments(Saved):
     def _check(self) -> None:
         """ValueError if these numbers are impossible as moments."""
         d = len(self.mean)
-        if self.n < 0 or (self.n == 0) != (d == 0) or not 0 < self.eps < 1:
-            raise ValueError(f"n is {self.n} with {d} columns, and the precision {self.eps}")
+        io.within(f"n, with {d} columns", self.n, min(1, d), None if d else 0)
+        io.within("precision", self.eps, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0))
         diagonal = np.diagonal(self.M2)
-        if (diagonal < 0).any():
-            raise ValueError("a variance is negative")
+        io.within("variances", diagonal, 0.0)
         if not np.allclose(self.M2, self.M2.T, rtol=1e-9, atol=1e-12 * diagonal.max(initial=0.0)):
             raise ValueError("M2 is not symmetric")
 

@@ -6,11 +6,11 @@ The rule for γ, the exponent of the scaling, holds wherever the caller gives no
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxwhiten.errors import warn
 from jaxwhiten.shapes import Float64
 from jaxwhiten.space import VectorSpace
 from jaxwhiten.whitening.moments import Moments
@@ -79,11 +79,10 @@ def choose_gamma(fitted: Moments | Whitening, tuned: bool | None = None) -> Choi
     n, mean = (fitted.n, fitted.mean) if isinstance(fitted, Moments) else (fitted.n_samples_seen_, fitted.mean_)
     own = participation_ratio(fitted)
     if n >= _ROWS and not is_spread(own / _DOUBTFUL, len(mean)):
-        warnings.warn(
+        warn(
             f"γ={gamma:g}, because these vectors do not record their encoder. Their participation ratio, {own:.0f}, is"
             " that of an encoder not fine-tuned for similarity: if it is not, set tuned to False (--untuned).",
             WhiteningWarning,
-            stacklevel=2,
         )
     return Choice(gamma, "as for an encoder fine-tuned for similarity: these vectors do not record their encoder")
 

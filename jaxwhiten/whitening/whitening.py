@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import time
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.errors import InputError, check_name, warn
 from jaxwhiten.parameters import SHRINKAGES, WhiteningParameters, check_bounds
 from jaxwhiten.progress import counted
 from jaxwhiten.shapes import Float, Float32, Float64
@@ -113,9 +112,7 @@ class Whitening(Estimator, WhiteningParameters):
           provenance: Facts to save with the whitening, such as model and pooling, added to the facts of the moments.
           **params: Arguments of the constructor.
         """
-        result, d = cls().set_params(**params), len(moments.mean)
-        if moments.n == 0:
-            raise InputError("These moments are empty: add rows with update first.")
+        result, d = cls().set_params(**params), len(moments.nonempty().mean)
         result._check_params(d)
         result._decompose(moments)
         return result._fitted_on(moments.n, d, {**stamp(), **moments.provenance, **(provenance or {})})
@@ -134,10 +131,11 @@ class Whitening(Estimator, WhiteningParameters):
         self._warn_of_rank()
         columns = np.square(components) @ variances
         if 0 < np.median(columns) < _floor(columns.max(keepdims=True), float(self.eigenvalue_floor)):
-            _warn(
+            warn(
                 f"Column {np.argmax(columns)} has {columns.max() / np.median(columns):.0e} times the variance of the"
                 " median one, so that most columns lie below eigenvalue_floor. Rescale the columns, or remove outlying"
-                " rows."
+                " rows.",
+                WhiteningWarning,
             )
 
     if not TYPE_CHECKING:
@@ -277,12 +275,13 @@ class Whitening(Estimator, WhiteningParameters):
             tensors, "float64", mean=(d,), components=(d, d), eigenvalues=(d,), noise=(d,)
         )
         self._check_params(d)
-        if (n := int(tensors["n"].item())) < 1:
-            raise ValueError("n is out of range")
-        if variances[-1] < 0 or (np.diff(variances) > 0).any():
-            raise ValueError("eigenvalues are negative or not descending")
-        if np.abs(np.einsum("ij,ij->j", components, components) - 1).max() > 1e-6:
-            raise ValueError("the components are not of unit length")
+        n = int(tensors["n"].item())
+        io.within("n", n, 1)
+        io.within("eigenvalues", variances, 0.0)
+        if (np.diff(variances) > 0).any():
+            raise ValueError("eigenvalues: not descending")
+        squares = np.einsum("ij,ij->j", components, components)
+        io.within("squared lengths of the components", squares, 1 - 1e-6, 1 + 1e-6)
         self.mean_, self.components_, self.variances_, self.noise_ = mean, components, variances, noise
         self._pending, self._maps = None, {}
         self._fitted_on(n, d, {})
@@ -299,12 +298,15 @@ class Whitening(Estimator, WhiteningParameters):
         if self.gamma and 4 * rank < min(d, self.n_samples_seen_ - 1):
             what = f"{d - rank} of {d} directions vary too little to be whitened: the rank of the data is {rank}"
             most = f", or use n_components={rank}" if rank else ""
-            _warn(f"{what}. Remove rows that are much longer than the others, and repeated rows{most}.")
+            warn(
+                f"{what}. Remove rows that are much longer than the others, and repeated rows{most}.", WhiteningWarning
+            )
         elif k is not None and k > rank:
             last = f"{k - rank} columns carry" if k - rank > 1 else "column carries"
-            _warn(
+            warn(
                 f"n_components={k!r} is more than the rank of the data, {rank}: the last {last} no"
-                " information. Use fewer."
+                " information. Use fewer.",
+                WhiteningWarning,
             )
 
 
@@ -355,10 +357,6 @@ def _floor(values: np.ndarray, relative: float) -> float:
     return max(relative, len(values) * np.finfo(np.float64).eps) * float(values[0])
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, WhiteningWarning, stacklevel=4)  # at the call of `fit`
-
-
 def _warn_of_few_rows(variances: np.ndarray, n: int, k: int) -> None:
     """Warns if a whitening to k columns was fitted on too few rows to estimate their variances."""
     d, effective = len(variances), effective_dimensions(variances)
@@ -371,7 +369,8 @@ def _warn_of_few_rows(variances: np.ndarray, n: int, k: int) -> None:
     most = int(np.count_nonzero(needed <= n))
     fewer = f", or keep at most {counted(most, 'columns')}: n_components={most}" if most else ""
     what = f"A whitening {'of' if k == d else f'to {k} of'} {d} columns"
-    _warn(
+    warn(
         f"{what} was fitted on {counted(n, 'rows')}, fewer than {few}:"
-        f" its variance estimates are unreliable. Use at least {needed[k - 1]:.0f} rows{fewer}."
+        f" its variance estimates are unreliable. Use at least {needed[k - 1]:.0f} rows{fewer}.",
+        WhiteningWarning,
     )

@@ -111,7 +111,7 @@ def last_token() -> dict[str, tuple[Step, ...]]:
 
 
 def every_pooling() -> dict[str, tuple[Step, ...]]:
-    names = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", "last2avg", "ditto:0+1")
+    names = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", "last2avg")
     return {name: Head.named(name).steps for name in names}
 
 

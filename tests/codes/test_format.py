@@ -42,7 +42,7 @@ def in_javascript():
         node = Path(wheel.__file__).parent / "bin" / "node"
 
     def decoded(path, codes):
-        (_, script), *_ = blocks(PAGE, "js")
+        script = (EXAMPLE / "reader.mjs").read_text()
         asked = json.dumps([str(path), np.asarray(codes).tolist()])
         script += f"\nconst [path, codes] = {asked};\nconst code = read(path);"
         script += "\nconsole.log(JSON.stringify(codes.map((bytes) => [...decode(code, bytes)])));"

@@ -46,7 +46,7 @@ def test_to_stdout(run, whitening_file, vectors, tmp_path):
 def test_other_dimensions_and_bad_rows_are_refused(run, whitening_file, vectors, tmp_path):
     np.save(tmp_path / "v.npy", vectors[:, :8])
     done = run("apply", whitening_file, tmp_path / "v.npy", "-o", tmp_path / "out.npy")
-    assert (done.code, "expected vectors of 32 dimensions, got 8" in done.err) == (2, True)
+    assert (done.code, "expects 32 dimensions, got 8" in done.err) == (2, True)
     vectors[60, 3] = np.inf
     np.save(tmp_path / "v.npy", vectors)
     done = run("apply", whitening_file, tmp_path / "v.npy", "-o", tmp_path / "out.npy")

@@ -1,8 +1,11 @@
 """The arguments that commands share: every pooling named, mistyped options answered, plain models taken as they are."""
 
+import re
+
 import pytest
 
 from jaxwhiten import POOLINGS as REGISTRY
+from jaxwhiten.codes import CODES
 from jaxwhiten.commands.arguments import POOLINGS, in_flags
 from jaxwhiten.commands.cli import parser
 from tests.conftest import slow_but
@@ -11,9 +14,13 @@ from tests.sentences import generated
 
 def test_help_names_every_pooling(run):
     # The weights of idf are counted in Python.
-    assert {name.partition(":")[0] for name in POOLINGS} == set(REGISTRY) - {"idf"}
+    assert {name.partition(":")[0] for name in POOLINGS} == set(REGISTRY) - {"ditto", "promptbert", "idf"}
     said = run("fit", "--help").out.split()
     assert {f"{name}," for name in POOLINGS[:-1]} <= set(said)
+
+
+def test_help_names_every_code(run):
+    assert set(CODES) <= set(re.findall(r"\w+", run("index", "--help").out.partition("--codes CODES")[2]))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +51,7 @@ def test_a_query_may_look_like_an_option_behind_two_dashes(run):
     [
         (["fit", "{texts}", "-o", "{out}", "--beta", "2"], "--beta 2.0: expected a number from 0 to 1"),
         (["encode", "{texts}", "-o", "{out}.npy", "--max-length", "999"], "--max-length 999: this model reads 3"),
-        (["encode", "{texts}", "-o", "{out}.npy", "--block", "0"], "--block 0: expected at least 1"),
+        (["encode", "{texts}", "-o", "{out}.npy", "--block", "0"], "--block 0: expected an integer of at least 1"),
         (["fit", "{texts}", "-o", "{out}.npy"], "a .safetensors file or a model folder, not a .npy file"),
         (["fit", "{vectors}", "-o", "{out}.npy"], "a .safetensors file or a model folder, not a .npy file"),
         (["search", "{empty}", ""], "The query is empty"),

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from configs import sbert_defaults
+from configs.settings import Data
 from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import InputError
 from jaxwhiten.scoring import read
@@ -94,7 +94,7 @@ def test_every_door_reads_a_table_alike(run, tmp_path, capsys, header, mnr, cose
         return numbers(examples.columns.values(), names, examples.label)
 
     def of_program(objective):
-        data = sbert_defaults.get_config().data
+        data = Data()
         data.file = str(path)
         examples = load_examples(data, OBJECTIVES[objective])
         return numbers(examples.columns.values(), names, examples.label)

@@ -89,7 +89,7 @@ def test_the_card_has_the_scores(run, tiny_model, whitening_file, tmp_path):
             ["--format", "sentence-transformers", "--whitening", "{w}", "--pooling", "pooler"],
             "expected --pooling mean, got 'pooler'",
         ),
-        (["--format", "sentence-transformers", "--pooling", "ditto:0+1"], "first_last_avg"),
+        (["--format", "sentence-transformers", "--pooling", "pooler"], "first_last_avg"),
     ],
 )
 def test_mistakes_are_told_in_one_line(run, tiny_model, whitening_file, tmp_path, words, message):

@@ -29,7 +29,7 @@ def test_parts_make_the_whole(run, tiny_model, corpus, whitening_file, tmp_path)
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"pooling": "cls"}, "b: expected pooling='cls', got 'mean'. Encode"), ({}, "Expected moments of 4 columns; ")],
+    [({"pooling": "cls"}, "b: expected pooling='cls', got 'mean'. Encode"), ({}, "sum expects 4 dimensions")],
 )
 def test_parts_of_other_vectors_are_refused(run, tmp_path, change, message):
     rows = np.random.default_rng(0).normal(size=(100, 4))

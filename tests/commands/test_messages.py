@@ -35,7 +35,7 @@ def test_no_message_holds_a_password(run, monkeypatch, tmp_path, place):
     """Neither ours nor that of a client that repeats parts of the address."""
     assert "ter2" not in one_line(f"error: {place}: refused")
     assert "host" in one_line(place)
-    index = SimpleNamespace(documents=["a"], ids=np.arange(1), size=1)
+    index = SimpleNamespace(documents=["a"], metadata=None, ids=np.arange(1), size=1)
 
     def refused(folder, place, *_, **__):
         raise RuntimeError(f'failed to resolve host "{place.partition("@")[2]}", in {place}')

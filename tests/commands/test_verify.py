@@ -56,7 +56,7 @@ def damaged(tiny_model, whitening_file, folder, what):
         return path, "no such file"
     if what.endswith(".npy"):
         np.save(path, np.array([[1, 2], [1, 2], [1, np.nan if what == "nan.npy" else 2]], np.float32))
-        return path, "row 2 contains NaN" if what == "nan.npy" else "all 3 vectors are identical"
+        return path, "Row 2 of the vectors contains NaN" if what == "nan.npy" else "all 3 vectors are identical"
     if what == "whitening":
         raw = bytearray(whitening_file.read_bytes())
         raw[-20] ^= 0xFF

@@ -249,6 +249,8 @@ def test_without_such_prompts_the_default_one_is_taken(tiny_model, tmp_path):
 
 
 def test_mistakes_are_named(folder, tiny_model, tmp_path):
+    import eval.poolings  # noqa: F401 (adds promptbert)
+
     encoder = read(folder)
     with pytest.raises(InputError, match=r"Unknown prompt 'querry'. Did you mean 'query'"):
         encoder.encode(TEXTS, prompt_name="querry")

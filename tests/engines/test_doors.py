@@ -2,6 +2,8 @@
 
 import dataclasses
 import fractions
+import gc
+import weakref
 
 import jax
 import numpy as np
@@ -18,7 +20,6 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.head import (
     AfterPrompt,
     Dense,
-    Head,
     LayerMix,
     Mean,
     Normalize,
@@ -30,7 +31,7 @@ from jaxwhiten.head import (
     lasting,
     step,
 )
-from jaxwhiten.head.pooling import Cls, Concat, Ditto, LastToken, MaskToken
+from jaxwhiten.head.pooling import Cls, Concat, LastToken
 from jaxwhiten.models import load_model
 from tests.tiny import SENTENCES
 
@@ -159,8 +160,6 @@ def dense(dtype=np.float32, **how):
 # Steps of which each computes something else than the next one.
 DIFFERENT = {
     "layers": (LayerMix((0, 1), np.ones(2, np.float32)), LayerMix((0, -1), np.ones(2, np.float32))),
-    "ditto": (Ditto(0, 1), Ditto(0, 2), Ditto(1, 2)),
-    "mask token": (MaskToken("{text} {mask}", 4), MaskToken("{text} {mask}", 5), MaskToken("{mask} {text}", 5)),
     "poolings": (Mean(), Cls(), LastToken()),
     "concatenated": (Concat((Mean(), Cls())), Concat((Cls(), Mean())), Concat((Cls(), Cls(), Mean()))),
     "behind a prompt": (AfterPrompt(Mean(), np.int32(0)), AfterPrompt(Cls(), np.int32(0))),
@@ -209,18 +208,18 @@ class Listed(VectorStep):
     values: list
 
 
-def test_mask_tokens_of_two_tokenizers(engine, shallow_model, cache):
-    """The kept graphs of a folder's weights do not know its tokenizer."""
-    (mask,) = Head.named("promptbert", Encoder.from_pretrained(shallow_model, pooling="mean").view.core.tables).steps
-    found = []
-    for ids in (mask.mask_id, mask.mask_id + 9):
-        encoder = Encoder.from_pretrained(shallow_model, pooling="mean", engine=engine)
-        found.append(encoder.view.with_head(Head.of((dataclasses.replace(mask, mask_id=ids),)))(TEXTS[:1]))
-    assert np.abs(found[0] - found[1]).max() > 1e-2
-
-
 def test_weights_of_two_dtypes(engine, shallow_model, pooled):
     encoder = Encoder.from_pretrained(shallow_model, pooling="mean", engine=engine)
     for dtype in (np.float32, np.float16):
         expected = np.tanh(pooled["mean"] @ WEIGHT.astype(dtype).astype(np.float32).T + 1)
         np.testing.assert_allclose(encoder.then(dense(dtype)).encode(TEXTS), expected, atol=1e-4)
+
+
+def test_an_encoder_that_nobody_holds_leaves_memory(engine, shallow_model):
+    """Neither the library keeps it nor what the tests check it with."""
+    encoder = Encoder.from_pretrained(shallow_model, pooling="mean", engine=engine)
+    encoder.encode(TEXTS[:2])
+    held = weakref.ref(encoder.executor)
+    del encoder
+    gc.collect()
+    assert held() is None

@@ -135,7 +135,7 @@ def test_room_for_fewer_tokens_than_positions_changes_no_vector(tiny_model):
     lengths = np.sort(rng.integers(2, 25, rows))[::-1].astype(np.int32)
     tokens = TokenIds(rng.integers(5, 200, lengths.sum()).astype(np.int32), lengths)
     room = devices * int(lengths[::devices].sum())
-    names = ("mean", "cls", "first_last_avg", "max", "ditto:1+2")
+    names = ("mean", "cls", "first_last_avg", "max")
     heads = {name: encoder.view.with_pooling(name).placed for name in names}
     engine = encoder.executor
     batches = [Batch(np.arange(rows), 40, 32, tokens) for tokens in (room, 40 * 32)]

@@ -21,7 +21,7 @@ from tests.conftest import ONE_DEVICE
 
 pytest.importorskip("openvino")
 pytestmark = pytest.mark.usefixtures("cached")
-HEAVY = ("jax", "jaxlib", "flax", "transformers", "onnx", "scipy", "matplotlib", "ml_collections", "huggingface_hub")
+HEAVY = ("jax", "jaxlib", "flax", "transformers", "onnx", "scipy", "matplotlib", "huggingface_hub")
 HEAVY += ("jaxtyping", "importlib.metadata")
 WEIGHTS = "model.safetensors"
 TEXTS = ["A man plays a guitar.", "Birds wait on a wire, in the rain.", "No."]
@@ -285,7 +285,7 @@ def test_nothing_is_kept_where_nobody_wants_it(folder, tmp_path, monkeypatch):
     assert not (tmp_path / "cache" / "compiled").exists()
 
 
-@pytest.mark.parametrize("name", ["mean", "layers:0+1", "ditto:0+1"])
+@pytest.mark.parametrize("name", ["mean", "layers:0+1"])
 def test_leaves_are_those_of_jax(name):
     x = np.random.default_rng(0).standard_normal((200, 16)).astype(np.float32)
     whitening = Whitening(8).fit(x)

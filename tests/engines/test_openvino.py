@@ -55,20 +55,11 @@ def test_every_family(tmp_path, family):
     if "local_layers" in changes:
         changes["local_layers"] = (1,)
     pair = both(write_model(tmp_path, **changes), pooling="mean")
-    compare(pair, pooling=["first_last_avg", "ditto:1+2"])
+    compare(pair, pooling=["first_last_avg"])
 
 
 def test_every_pooling(pair):
-    idf = [encoder.fit_idf(SENTENCES) for encoder in pair]
-    assert idf[0] == idf[1]
-    names = list(ALONE)
-    compare(pair, pooling=[*names, "layers:0+1", "ditto:-1+0", idf[0]])
-
-
-def test_a_template_with_a_mask_token_in_the_sentence(pair):
-    texts = [*SENTENCES[:3], "A [MASK] and another [MASK]."]
-    expected, found = (encoder.encode(texts, pooling="promptbert") for encoder in pair)
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    compare(pair, pooling=[*ALONE, "layers:0+1"])
 
 
 def test_heads_share_the_encoder_s_program(pair):
@@ -287,7 +278,7 @@ def test_int8(int8, pair, tmp_path):
     header = int8.folder / "openvino" / "int8.json"
     assert json.loads(header.read_text())["longest"] == 64  # what the model takes, not what was encoded with
     encoder = Encoder.from_pretrained(int8.folder, engine="openvino", dtype="int8", max_length=24)
-    names = ["mean", "first_last_avg", "pooler", "ditto:1+0"]
+    names = ["mean", "first_last_avg", "pooler"]
     found, expected = encoder.encode(SENTENCES, pooling=names), pair[0].encode(SENTENCES, pooling=names)
     for name in names:
         cosines = (normalize(found[name]) * normalize(expected[name])).sum(1)

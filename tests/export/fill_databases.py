@@ -1,5 +1,7 @@
 """Fills databases from an index by `jaxwhiten export`, asks them, changes the index, and has two more models refused.
 
+Then an index with metadata fills the same database, or a new one.
+
     python -m tests.export.fill_databases NAME ...
 A program of its own in the working directory, which `test_databases` runs.
 """
@@ -18,6 +20,9 @@ from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.export import databases
+from jaxwhiten.search import load_index, search_text
+
+KEPT = {"title": "Ä \"new\" 'day'", "page": 3, "share": 0.25, "none": None, "tags": ["a", {"b": True}], "big": 2**53}
 
 
 def main(names):
@@ -44,6 +49,7 @@ def main(names):
         try:
             fill_and_ask(name, place, rows)
             change(name, place, rows)
+            carry(name, place, rows[:40])
         finally:
             if server is not None:
                 server.cleanup()
@@ -104,6 +110,36 @@ def change(name, place, rows):
     if hasattr(db, "close"):
         db.close()
     shutil.rmtree("changed")
+
+
+def carry(name, place, rows):
+    """Hits of a database have the metadata of the index's; the database was filled without any."""
+    records = [{"id": id, "text": text, **KEPT, "page": number} for number, (id, text) in enumerate(rows)]
+    Path("kept.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    how = ["--id", "id", "--column", "text"]
+    build = ["index", "kept.jsonl", "-o", "kept/", *how, "--keep", ",".join(KEPT), "--model", "small/"]
+    assert cli.main(build) == 0
+    words = ["--model", "small/", "--format", name, "--bytes", "48", "--gamma", "1", "-o", "out/", "--from", "kept/"]
+    assert cli.main(["export", *words, "--into", place]) == 0
+    Path("page.jsonl").write_text(json.dumps(records[3] | {"page": "three"}) + "\n")
+    assert cli.main(["index", "page.jsonl", "--update", "-o", "kept/", *how, "--keep", ",".join(KEPT)]) == 0
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        assert cli.main(["export", *words, "--into", place]) == 0
+    assert "0 texts added, 1 changed, 0 removed, 39 already there" in said.getvalue(), said.getvalue()
+    recipe, encoder = runpy.run_path("out/recipe.py"), Encoder.from_pretrained("out/model")
+    db = recipe["connect"](place)
+    index = load_index("kept/")
+    for number in (3, 7):
+        text = rows[number][1]
+        (hit,) = search_text(index, Encoder.from_pretrained("small/"), [text], 1)[0]
+        assert hit.metadata == KEPT | {"page": "three" if number == 3 else number}
+        assert recipe["query"](db, encoder.encode(text), 1) == [(hit.id, hit.text, hit.metadata)]
+    recipe["add"](db, ["x", "y"], ["Snow falls.", "It rains."], encoder.encode(["Snow falls.", "It rains."]))
+    assert recipe["query"](db, encoder.encode("Snow falls."), 1) == [("x", "Snow falls.", None)]
+    if hasattr(db, "close"):
+        db.close()
+    shutil.rmtree("kept")
 
 
 def refused(other, expected, words, recipe, place, rows):

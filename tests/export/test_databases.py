@@ -140,6 +140,19 @@ def test_a_client_that_is_missing_is_named(encoder, tmp_path, monkeypatch):
         databases.fill(tmp_path / "out", str(tmp_path / "place"), ["a"], ["b"], encoder.encode)
 
 
+@pytest.mark.parametrize(
+    ("database", "module"), [(name, module) for name, modules in export._CLIENTS.items() for module in modules]
+)
+def test_a_client_that_is_missing_is_named_first(tmp_path, capsys, monkeypatch, database, module):
+    """Before the index and the model are read, which are not there."""
+    names = dict.fromkeys(export._CLIENTS[database])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else names)
+    monkeypatch.setitem(sys.modules, module, None)
+    words = ["--model", "none/", "-o", str(tmp_path / "out"), "--from", str(tmp_path), "--into", "place"]
+    assert cli.main(["export", "--format", database, *words]) == 2
+    assert f"Filling {database} needs the package {module}, which is not installed" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("database", ["sqlite-vec", "lancedb", "qdrant"])  # the others have servers: see above
 def test_a_database_is_brought_level(encoder, tmp_path, database):
     if database not in installed():
@@ -165,6 +178,8 @@ def test_a_database_is_brought_level(encoder, tmp_path, database):
             db.close()
         return found
 
+    with pytest.raises(InputError, match="stores no metadata"):
+        fill({"a": "a man plays"}, metadata=[{}])
     first = {"it's": "a man plays", "b": "two dogs run", "c": "it rains"}
     assert fill(first) == (3, 0, 0)
     assert fill(first) == (0, 0, 0)

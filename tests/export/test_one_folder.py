@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from eval.poolings import fit_idf
 from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import save_onnx
@@ -11,7 +12,7 @@ from tests.conftest import slow_but
 from tests.graphs import run
 from tests.tiny import FAMILIES, SENTENCES, write_model
 
-POOLINGS = ["cls", "mean", "first_last_avg", "layers:0+2+2", "lasttoken", "weightedmean", "max", "promptbert"]
+POOLINGS = ["cls", "mean", "first_last_avg", "layers:0+2+2", "lasttoken", "weightedmean", "max"]
 POOLINGS += ["embeddings_last_avg", "last2avg", "layers:-1"]
 LENGTH = 40
 
@@ -21,7 +22,7 @@ def model(request, tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("family") / request.param, **FAMILIES[request.param])
 
 
-@pytest.fixture(scope="module", params=slow_but(POOLINGS, "cls", "first_last_avg", "lasttoken", "promptbert"))
+@pytest.fixture(scope="module", params=slow_but(POOLINGS, "cls", "first_last_avg", "lasttoken"))
 def whitened(request, model, tmp_path_factory):
     """A whitened encoder, what it has to give, and the folder that it wrote."""
     encoder = Encoder.from_pretrained(model, pooling=request.param, max_length=LENGTH)
@@ -60,7 +61,7 @@ def test_onnx_runtime_reads_the_graph_of_the_folder(whitened, tmp_path):
 
 def test_idf_is_saved_as_weights_of_tokens(tiny_model, tmp_path):
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=LENGTH)
-    name = encoder.fit_idf(SENTENCES)
+    name = fit_idf(encoder, SENTENCES)
     weighted = encoder.with_pooling(name)
     wanted = encoder.encode(SENTENCES, pooling=name)
     again = Encoder.from_pretrained(weighted.save(tmp_path / "out"))

@@ -31,7 +31,7 @@ def test_every_family(tmp_path, whitening, family):
     np.testing.assert_allclose(run(out), normalize(whitening.transform(vectors)), atol=1e-4)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "ditto:0+1"])
+@pytest.mark.parametrize("pooling", ["mean", "layers:0+1"])
 def test_poolings(tiny_model, tmp_path, pooling):
     encoder = Encoder.from_pretrained(tiny_model, pooling=pooling, max_length=24)
     out, vectors = save_onnx(tmp_path / "out", encoder), encoder.encode(SENTENCES)

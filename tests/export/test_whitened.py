@@ -59,7 +59,7 @@ def test_what_a_folder_does_already_comes_before_the_whitening(tiny_model, tmp_p
 def test_refusals_come_before_anything_is_written(tiny_model, tmp_path, whitening):
     out = tmp_path / "out"
     with pytest.raises(InputError, match="first_last_avg"):
-        export(out, tiny_model, pooling="ditto:0+1", whitening=whitening)
+        export(out, tiny_model, pooling="pooler", whitening=whitening)
     with pytest.raises(InputError, match="no hidden state 9"):
         export(out, tiny_model, pooling="layers:9", whitening=whitening)
     with pytest.raises(InputError, match="reads 3 to 64"):

@@ -93,9 +93,6 @@ class Kit:
     def whiten(self, texts):
         return self.encoder.whiten(texts, 2, shrinkage=0.1).encode(TEXTS[:2])
 
-    def fit_idf(self, texts):
-        return self.encoder.fit_idf(texts)
-
     def store(self, texts):
         return EmbeddingStore(self.folder / "store").encode(self.encoder, texts)
 
@@ -352,7 +349,7 @@ def test_the_texts_of_an_index_are_its_own(kit):
     assert index.documents == TEXTS
 
 
-@pytest.mark.parametrize("door", ["encode_stream", "moments", "whiten", "fit_idf", "distil_static"])
+@pytest.mark.parametrize("door", ["encode_stream", "moments", "whiten", "distil_static"])
 def test_streams_are_read_block_by_block(kit, door, monkeypatch):
     """A bad text far behind is found where it stands, and nothing is read far behind it."""
     for module in (view, face, distillation):

@@ -211,14 +211,11 @@ def kept(mask: np.ndarray, states: np.ndarray) -> np.ndarray:
 def outputs(
     mask: np.ndarray,
     hidden_states: Sequence[np.ndarray],
-    diagonals: Sequence[np.ndarray],
     pooler: np.ndarray | None,
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """What is kept of an encoder's output, by name; `diagonals` are [batch, heads, length]."""
+    """What is kept of an encoder's output, by name."""
     for layer, states in enumerate(hidden_states):
         yield f"hidden state {layer}", kept(mask, np.asarray(states))
-    for layer, diagonal in enumerate(diagonals, start=1):
-        yield f"attention diagonal {layer}", kept(mask, np.asarray(diagonal).transpose(0, 2, 1))
     if pooler is not None:
         yield "pooler", np.asarray(pooler)
 

@@ -125,13 +125,11 @@ def write_families() -> None:
             output = model(
                 **{key: torch.tensor(value) for key, value in inputs.items()},
                 output_hidden_states=True,
-                output_attentions=True,
             )
         pooler = getattr(output, "pooler_output", None)
         named = cases.outputs(
             inputs["attention_mask"],
             [states.numpy() for states in output.hidden_states],
-            [maps.numpy().diagonal(axis1=2, axis2=3) for maps in output.attentions],
             None if pooler is None else pooler.numpy(),
         )
         tensors |= {f"{case}/{key}": np.ascontiguousarray(value) for key, value in named}

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Whitening
-from jaxwhiten.codes import SpectrumCode, UBinary, load_code, make_code
+from jaxwhiten.codes import CODES, SpectrumCode, UBinary, load_code, make_code
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 from jaxwhiten.export import export_sentence_transformer
 from jaxwhiten.head import CODE_FILE, Normalize, Quantise, Truncate
 from jaxwhiten.whitening import Moments
 from tests.tiny import SENTENCES
 
-NAMES = ["spectrum", "int8", "uint8", "binary", "ubinary"]
+NAMES = list(CODES)
 
 
 @pytest.fixture(scope="module")

@@ -112,7 +112,7 @@ def test_dense_and_normalize(write):
     np.testing.assert_allclose(np.linalg.norm(encoder.encode(SENTENCES), axis=1), 1, atol=1e-5)
 
     bare = Encoder.from_pretrained(folder, bare=True)
-    both = bare.encode(SENTENCES, pooling=["auto", "mean", "promptbert"])
+    both = bare.encode(SENTENCES, pooling=["auto", "mean", "cls"])
     assert [vectors.shape[1] for vectors in both.values()] == [8, 32, 32]
     explicit = Encoder.from_pretrained(folder, pooling="mean", bare=True)
     np.testing.assert_allclose(both["mean"], explicit.encode(SENTENCES), atol=1e-5)

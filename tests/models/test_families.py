@@ -373,10 +373,12 @@ def write_roberta_tokenizer(folder):
 
 @pytest.mark.slow
 def test_sentences_through_a_roberta(tmp_path):
+    import eval.poolings  # noqa: F401 (adds promptbert)
+
     theirs = write(tmp_path, "roberta", vocab_size=400, max_position_embeddings=34)
     tokenizer = write_roberta_tokenizer(tmp_path)
     tokenizer.enable_truncation(32)
-    encoder = Encoder.from_pretrained(tmp_path, pooling="mean", max_length=32)
+    encoder = Encoder.from_pretrained(tmp_path, pooling="mean", max_length=32, engine="jax")
     with pytest.raises(InputError, match="3 to 32 tokens"):
         Encoder.from_pretrained(tmp_path, pooling="mean", max_length=33)
     got = encoder.encode(SENTENCES, pooling=["mean", "promptbert"])

@@ -55,7 +55,7 @@ def softmax_arguments(model, folder):
 
 def start(program, arguments, cache, config=None, flags=ONE_DEVICE, **options):
     """`python -m train.PROGRAM` with its defaults or another config, these settings and one device."""
-    command = [sys.executable, "-m", f"train.{program}", "--config", config or f"configs/{program}_defaults.py"]
+    command = [sys.executable, "-m", f"train.{program}", "--config", config or f"configs/defaults.py:{program}"]
     command += [f"--config.{name}={value}" for name, value in arguments.items()]
     environment = {**os.environ, "XLA_FLAGS": flags, "JAXWHITEN_CACHE_DIR": str(cache)}
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options

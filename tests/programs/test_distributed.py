@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 
-from configs import mlm_defaults, sbert_defaults
+from configs import defaults
 from eval.encoding import nli_moments
 from eval.nli import load_nli
 from eval.runs import Run
@@ -247,8 +247,8 @@ def sbert_settings(tmp_path_factory, tiny_model):
 @pytest.fixture(scope="module")
 def sbert_alone(sbert_settings, tmp_path_factory):
     folder = tmp_path_factory.mktemp("alone")
-    config = sbert_defaults.get_config()
-    config.update_from_flattened_dict({**sbert_settings, "output": str(folder), "progress": False})
+    config = defaults.get_config("sbert")
+    config.update({**sbert_settings, "output": str(folder), "progress": False})
     sbert.main(config)
     return folder
 
@@ -257,7 +257,7 @@ def sbert_alone(sbert_settings, tmp_path_factory):
 def test_training_on_two_processes_and_then_on_three_is_that_of_one(sbert_settings, sbert_alone, cache, tmp_path):
     """One of two processes is asked to stop: both do, after the same step; the same command goes on with three."""
     out = tmp_path / "run"
-    command = program("train.sbert", "configs/sbert_defaults.py", **sbert_settings, output=out)
+    command = program("train.sbert", "configs/defaults.py:sbert", **sbert_settings, output=out)
     processes = start(2, command, cache)
     wait_for(lambda: len(steps_of(out)) >= 5, processes)
     processes[1].send_signal(signal.SIGTERM)
@@ -283,10 +283,10 @@ def test_masked_training_on_two_processes_is_that_of_one(cache, tmp_path):
     settings |= {"evaluate_blocks": 16, "data": str(text), "vocabulary.size": 150, "vocabulary.alphabet": 40}
     sizes = {"num_layers": 2, "hidden_size": 32, "intermediate_size": 64, "max_positions": 32}
     settings |= {f"sizes.{name}": value for name, value in sizes.items()}
-    config = mlm_defaults.get_config()
-    config.update_from_flattened_dict({**settings, "output": str(tmp_path / "alone"), "progress": False})
+    config = defaults.get_config("mlm")
+    config.update({**settings, "output": str(tmp_path / "alone"), "progress": False})
     mlm.main(config)
-    command = program("train.mlm", "configs/mlm_defaults.py", **settings, output=tmp_path / "run")
+    command = program("train.mlm", "configs/defaults.py:mlm", **settings, output=tmp_path / "run")
     done = finish(start(2, command, cache))
     assert_same_training(tmp_path / "run", tmp_path / "alone", settings["steps"])
     assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
@@ -310,7 +310,7 @@ def wait_for(condition, processes):
 def test_when_a_process_dies_the_others_stop_and_name_it(victim, count, sbert_settings, cache, tmp_path):
     out = tmp_path / "run"
     settings = {**sbert_settings, "steps": 100_000, "dev": "", "save_every": 20, "output": out}
-    processes = start(count, program("train.sbert", "configs/sbert_defaults.py", **settings), cache)
+    processes = start(count, program("train.sbert", "configs/defaults.py:sbert", **settings), cache)
     wait_for(lambda: len(steps_of(out)) >= 30, processes)
     processes[victim].kill()
     killed = time.monotonic()

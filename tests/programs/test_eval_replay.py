@@ -9,6 +9,7 @@ import pytest
 
 from eval import replay
 from eval.runs import Record, Run
+from jaxwhiten.errors import InputError
 from tests.conftest import ROOT
 
 ROW = {
@@ -54,6 +55,12 @@ def test_every_claim_is_listed_with_its_pages():
 def replayed(*words, folder=ROOT):
     command = [sys.executable, "-m", "eval.replay", *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def test_a_run_without_a_config_is_answered_with_its_command(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["replay", "thresholds"])
+    with pytest.raises(InputError, match=r"thresholds: .*python -m eval\.thresholds"):
+        replay.main()
 
 
 @pytest.mark.slow

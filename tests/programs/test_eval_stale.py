@@ -54,3 +54,18 @@ def test_rooms_are_those_that_a_program_imports():
     assert "training" in stale.rooms("benchmarks.train_throughput")
     assert "training" not in stale.rooms("eval.sts")
     assert {"whitening", "metrics"} <= stale.rooms("eval.sts")
+
+
+def test_a_run_is_clean_if_the_commit_has_its_programs(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "ROOT", tmp_path)
+    program = tmp_path / "eval" / "first.py"
+    program.parent.mkdir()
+    program.touch()
+    assert runs.git("init") is not None
+    runs.git("add", ".")
+    runs.git("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-m", "first")
+    clean = []
+    for file in (program, tmp_path / "notes.txt", program.with_name("second.py")):
+        file.touch()
+        clean.append(runs.source.__wrapped__()["clean"])
+    assert clean == [True, True, False]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from configs import cross_defaults, cross_nli, cross_quora
+from configs.settings import Cross
 from jaxwhiten import CrossEncoder
 from jaxwhiten.errors import DataError, InputError
 from tests.conftest import own_cache
@@ -19,7 +19,7 @@ PAIRS = [(a, b) for a in SENTENCES[:3] for b in SENTENCES[5:8]]
 @pytest.fixture
 def config(shallow_model, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
-    config = cross_defaults.get_config()
+    config = Cross()
     config.model, config.output = str(shallow_model), str(tmp_path / "run")
     config.data.file, config.data.columns = str(write_table(tmp_path / "rows.tsv")), ("one", "two")
     config.max_length, config.batch_size, config.buckets, config.steps = 24, 8, 1, 3
@@ -64,8 +64,3 @@ def test_mistakes_are_named(config, changes, message):
     config.update(changes)
     with pytest.raises((InputError, DataError), match=message):
         cross.main(config)
-
-
-@pytest.mark.parametrize("module", [cross_nli, cross_quora])
-def test_configs_have_the_keys_of_the_defaults(module):
-    assert set(module.get_config()) == set(cross_defaults.get_config())

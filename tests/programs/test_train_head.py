@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from configs import sbert_defaults
+from configs.settings import SBERT
 from jaxwhiten import Encoder, TrainingOptions, evaluate, training
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import Examples, Pairs, load_sts
@@ -39,7 +39,7 @@ def write_folder(folder, model, *, width=24):
 @pytest.fixture
 def config(tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
-    config = sbert_defaults.get_config()
+    config = SBERT()
     config.update({"dev": "", "test": (), "progress": False, "steps": 4, "batch_size": 8, "buckets": 1})
     config.output, config.data.file = str(tmp_path / "run"), str(tmp_path / "rows.tsv")
     return config
@@ -112,7 +112,7 @@ def test_a_folder_without_a_head_is_trained_as_before(config, tmp_path):
 def test_a_resumed_lora_run_on_another(changed, config, tmp_path):
     """Under the same names lie another base, teacher or file of negatives."""
     config.model, teacher = str(write_model(tmp_path / "base", num_layers=1)), tmp_path / "teacher"
-    config.settings.teacher, config.max_length = str(write_cross_encoder(teacher)), 16
+    config.settings["teacher"], config.max_length = str(write_cross_encoder(teacher)), 16
     config.objective, config.lora, config.steps = "margin_mse", 8, 1
     config.data.columns = ("one", "two", "label")
     write_table(tmp_path / "rows.tsv")

@@ -1,5 +1,6 @@
 """`python -m train.sbert` as users run it: the whole way, killed and resumed, and every mistake one line."""
 
+import copy
 import functools
 import json
 import signal
@@ -18,12 +19,12 @@ from configs import (
     nli_small,
     nli_stsb,
     pairs,
-    sbert_defaults,
     simcse,
     smoke,
     stsb,
     unsupervised,
 )
+from configs.settings import SBERT, Stages
 from jaxwhiten import Encoder, losses
 from jaxwhiten.datasets import read_own
 from jaxwhiten.errors import InputError
@@ -89,7 +90,7 @@ def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes, asked):
 @pytest.fixture
 def config(shallow_model, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
-    config = sbert_defaults.get_config()
+    config = SBERT()
     config.model, config.output = str(shallow_model), str(tmp_path / "run")
     config.data.file, config.data.columns = str(write_table(tmp_path / "rows.tsv")), ("one", "two")
     config.data.label, config.data.classes = "label", ("no", "maybe", "yes")
@@ -143,12 +144,10 @@ def test_a_static_encoder_is_refused(config, tmp_path, shallow_model):
 
 
 def test_stages_start_where_the_one_before_ended(config, tmp_path):
-    from ml_collections import ConfigDict
-
-    first, second = config.copy_and_resolve_references(), config.copy_and_resolve_references()
+    first, second = config, copy.deepcopy(config)
     second.model, second.output = f"{config.output}/model", str(tmp_path / "second")
     second.learning_rate, second.steps = 0.0, 1
-    sbert.main(ConfigDict({"stages": ("first", "second"), "first": first, "second": second}))
+    sbert.main(Stages(first, second))
     assert model_bytes(tmp_path / "run") == model_bytes(tmp_path / "second")
 
 
@@ -167,8 +166,7 @@ def test_stages_start_where_the_one_before_ended(config, tmp_path):
     ],
 )
 def test_mistakes_are_named(config, changes, message):
-    config.settings = sbert_defaults.ConfigDict(changes.pop("settings", {}))
-    config.update_from_flattened_dict(changes)
+    config.update(changes)
     with pytest.raises(InputError, match=message):
         sbert.main(config)
 
@@ -222,7 +220,6 @@ def test_mined_negatives_are_the_third_column(config, tmp_path, capsys):
 @pytest.mark.parametrize("get_config", CONFIGS)
 def test_configs_hold_a_known_objective_with_its_settings(get_config):
     config = get_config()
-    assert set(config) == set(sbert_defaults.get_config())
     objective_loss(find_objective(config.objective), config.dims, **config.settings)
     if config.objective == "softmax":
         losses.init_classifier(jax.random.key(0), 8, 3, **config.settings)

@@ -38,7 +38,7 @@ def test_equal_to_the_plain_computation_in_every_form(encoder, pairs):
     assert result.spearman == pytest.approx(100 * stats.spearmanr(found, gold).statistic, abs=1e-3)
     assert result.pearson == pytest.approx(100 * stats.pearsonr(found, gold).statistic, abs=1e-3)
     drawn = spearman_resamples(found[None], gold)[0]
-    assert result.interval == percentile_interval(drawn, 40)
+    assert result.interval == pytest.approx(percentile_interval(drawn, 40), abs=1e-3)  # matrix products round
     assert result.interval.low < result.spearman < result.interval.high
     assert (result.pairs, result.similarity, result.encoding) == (40, "cosine", encoder.space().record())
     rows = list(zip(pairs.sentence1, pairs.sentence2, gold.tolist(), strict=True))
@@ -76,7 +76,7 @@ def test_what_is_shown(encoder, pairs):
         ((["a", "b"], ["c"], [1, 2]), InputError, "2 and 1 sentences, but 2 scores"),
         ((["a", "b"], ["c", "d"], [1, "x"]), InputError, "not all numbers"),
         ((["a", "b"], ["c", 4], [1, 2]), InputError, "expected a str, got int 4"),
-        ((["a", "b"], ["c", "d"], [1, float("nan")]), NonFiniteError, "pair 1"),
+        ((["a", "b"], ["c", "d"], [1, float("nan")]), NonFiniteError, "Row 1 of the scores"),
     ],
 )
 def test_mistakes_are_named(encoder, pairs, error, message):

@@ -177,14 +177,14 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
         build_index(vectors, "faiss-hnsw", codes="spectrum", bytes=8)
     with pytest.raises(InputError, match="8 bytes per vector: expected 9"):
         build_index(vectors, "jax", codes=code, bytes=9)
-    with pytest.raises(InputError, match="is of 32 dimensions; the whitened vectors have 5"):
+    with pytest.raises(InputError, match="code expects 32 dimensions, got 5 from the whitened vectors"):
         build_index(vectors, "jax", codes=code, whitening=Whitening(5).fit(vectors))
     whitening = Whitening().fit(vectors)
     with pytest.raises(MismatchError, match="vectors of a whitening, and these are of another one"):
         build_index(
             vectors, "jax", codes=SpectrumCode(bytes=8).fit(whitening), whitening=whitening.with_mean(vectors[0])
         )
-    with pytest.raises(InputError, match="is of 32 dimensions; the vectors have 31"):
+    with pytest.raises(InputError, match="code expects 32 dimensions, got 31 from the vectors"):
         build_index(vectors[:, 1:], "jax", codes=code)
     with pytest.raises(InputError, match="unit length"):
         build_index(vectors, "jax", codes=code, normalize=False)

@@ -61,7 +61,7 @@ def test_an_id_stays_through_add_update_remove_and_reopen(backend, ids, tmp_path
         (None, lambda i: i.remove([3, 99]), "No document 99"),
         (None, lambda i: i.remove([-1]), "got -1"),
         (None, lambda i: i.remove(range(N)), "every document"),
-        (None, lambda i: i.add(VECTORS[:1, 1:].copy(), documents=["x"]), "7 dimensions"),
+        (None, lambda i: i.add(VECTORS[:1, 1:].copy(), documents=["x"]), "8 dimensions, got 7"),
         (None, lambda i: i.add(VECTORS[:1]), "stores documents"),
         (None, lambda i: i.add(VECTORS[:3], documents=["x", "y"]), "2 documents but 3"),
         (None, lambda i: i.add(VECTORS[:2] * [[1], [0]], documents=["x", "y"]), "Row 1 of the document vectors is a"),
@@ -116,7 +116,7 @@ def test_duplicates_rank_by_row(backend):
 
 def test_vectors_of_another_width_are_told_the_way():
     index = build_index(VECTORS, "jax", codes="ubinary")
-    with pytest.raises(InputError, match=r"4 dimensions; the index expects 8: .*search\.search_text"):
+    with pytest.raises(InputError, match=r"index expects 8 dimensions, got 4 .*: .*search\.search_text"):
         index.search(VECTORS[:1, :4].copy(), 1)
     with pytest.raises(InputError, match="one item per query, got str 'a question': put it in a list"):
         search_text(index, SimpleNamespace(documents=None, queries=None), "a question")

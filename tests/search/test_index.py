@@ -175,7 +175,7 @@ def test_what_cannot_be_searched_is_refused(backend, vectors, queries):
         index.search(queries, N + 1)
     with pytest.raises(InputError, match="expected an integer of at least 1"):
         index.search(queries, 0)
-    with pytest.raises(InputError, match=f"have {D - 1} dimensions; the index expects {D}"):
+    with pytest.raises(InputError, match=f"index expects {D} dimensions, got {D - 1}"):
         index.search(queries[:, 1:].copy(), 5)
     for value, error, message in (
         (0.0, InputError, "Row 3 of the query vectors is a zero vector"),

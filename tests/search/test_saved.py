@@ -219,7 +219,7 @@ def test_like_sets_what_an_index_stores(tmp_path):
     for options in ({"backend": "jax"}, {"normalize": False}, {"bytes": 6}, {"nlist": 2}):
         with pytest.raises(InputError, match="`like` sets"):
             build_index(VECTORS[9:], like=like, **options)
-    with pytest.raises(InputError, match="3 dimensions; the index expects 16"):
+    with pytest.raises(InputError, match="index expects 16 dimensions, got 3"):
         build_index(VECTORS[9:20, :3], like=like, documents=list("abcdefghijk"))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.text import as_rows, as_texts, text_blocks
+from jaxwhiten.text import TextList, as_rows, as_texts, text_blocks
 
 ALONE = """
 import sys
@@ -68,3 +68,12 @@ def test_rows_of_any_kind_become_columns():
 
 def test_libraries_are_recognised_without_being_imported():
     assert subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_checked_texts_are_not_checked_again():
+    checked = as_texts(iter(["a", "b", "c"]))
+    assert as_texts(checked) is checked
+    assert isinstance(checked, TextList)
+    blocks = list(text_blocks(checked, 2))
+    assert blocks == [["a", "b"], ["c"]]
+    assert set(map(type, blocks)) == {TextList}

@@ -232,9 +232,9 @@ def test_sparse_input_is_refused():
 
 def test_another_number_of_columns_is_refused():
     state = Moments().update(np.eye(3))
-    with pytest.raises(MismatchError, match="3 columns; got 2"):
+    with pytest.raises(MismatchError, match="expects 3 dimensions, got 2 from the rows"):
         state.update(np.eye(2))
-    with pytest.raises(MismatchError, match="3 columns; got 2 from the other moments"):
+    with pytest.raises(MismatchError, match="expects 3 dimensions, got 2 from the other moments"):
         state.merge(Moments().update(np.eye(2)))
     assert state.n == 3
 
@@ -281,9 +281,9 @@ def put(name, index, value):
     [
         (put("mean", 0, np.nan), "NaN"),
         (put("M2", (0, 1), 7.0), "not symmetric"),
-        (put("M2", (1, 1), -1.0), "negative"),
-        (put("n", 0, -5), "n is -5"),
-        (put("n", 0, 0), "n is 0 with 3 columns"),
+        (put("M2", (1, 1), -1.0), "variances: -1.0"),
+        (put("n", 0, -5), "n, with 3 columns: -5"),
+        (put("n", 0, 0), "n, with 3 columns: 0"),
         (lambda t: t.update(mean=np.zeros(4)), "shapes"),
         (lambda t: t.update(M2=np.zeros((3, 3, 1))), "shapes"),
         (lambda t: t.update(mean=np.zeros((3, 1))), "shapes"),

@@ -370,10 +370,10 @@ def put(name, index, value):
     [
         (put("mean", 0, np.inf), "NaN"),
         (put("components", (0, 0), np.nan), "NaN"),
-        (put("components", (0, 0), 5.0), "unit length"),
+        (put("components", (0, 0), 5.0), "squared lengths"),
         (put("eigenvalues", 0, 0.0), "not descending"),
-        (put("eigenvalues", -1, -1.0), "negative"),
-        (put("n", 0, 0), "out of range"),
+        (put("eigenvalues", -1, -1.0), "eigenvalues: -1.0, expected a number of at least 0"),
+        (put("n", 0, 0), "n: 0, expected"),
         (lambda t, h: t.update(mean=np.zeros(4)), "shapes"),
         (lambda t, h: t.update(components=np.zeros((3, 2))), "shapes"),
         (lambda t, h: t.update(mean=np.zeros(0), components=np.zeros((0, 0))), "shapes"),

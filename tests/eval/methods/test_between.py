@@ -95,7 +95,7 @@ def test_refusals(pairs, tmp_path):
     ):
         with pytest.raises(error, match=message):
             mapped.fit(*arguments)
-    with pytest.raises(MismatchError, match="21 columns"):
+    with pytest.raises(MismatchError, match="expects 21 dimensions, got 17"):
         CrossMoments(12).update(x, y).merge(CrossMoments(12).update(x, y[:, :5]))
     with pytest.raises(InputError, match="Did you mean 'ridge'"):
         EncoderMap(kind="rigde").fit(x, y)

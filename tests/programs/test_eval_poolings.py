@@ -1,0 +1,119 @@
+"""Poolings of research against plain loops, through `Encoder.encode`, and what they refuse."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from eval import poolings
+from jaxwhiten import Encoder
+from jaxwhiten.errors import InputError
+from jaxwhiten.head import Head, canonical
+from tests.tiny import FAMILIES, SENTENCES, write_model
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model):
+    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=48, engine="jax")
+
+
+@pytest.fixture(scope="module")
+def alone(encoder):
+    """Token ids, hidden states and attention maps of one sentence, from queries and keys of plain numpy."""
+    model = encoder.model()
+
+    def run(text):
+        ids = jnp.asarray(encoder.tokenizer([text]).flat[None])
+        states = [np.asarray(x[0], np.float64) for x in model(ids, jnp.ones_like(ids)).hidden_states]
+        maps = []
+        for layer, x in zip(model.layers, states, strict=False):
+            part = layer.attention
+            query, key = (x @ np.asarray(map.kernel[...]) + np.asarray(map.bias[...]) for map in (part.query, part.key))
+            shape = (len(x), -1, part.head_size)
+            scores = np.einsum("qhd,khd->hqk", query.reshape(shape), key.reshape(shape)) / np.sqrt(part.head_size)
+            shares = np.exp(scores - scores.max(2, keepdims=True))
+            maps.append(shares / shares.sum(2, keepdims=True))
+        return ids[0].tolist(), states, maps
+
+    return run
+
+
+def test_ditto(encoder, alone):
+    for name, layer, head in (("ditto:1,2", 1, 2), ("ditto:-1+0", -1, 0)):
+        got = encoder.encode(SENTENCES, pooling=name)
+        for row in (0, 4, 9):
+            _, states, maps = alone(SENTENCES[row])
+            weights = maps[layer][head].diagonal()
+            np.testing.assert_allclose(got[row], weights @ (states[0] + states[-1]) / 2, atol=1e-5)
+
+
+def test_promptbert_beside_other_poolings(encoder, alone):
+    sentences = [*SENTENCES, "A [MASK] of its own.", "water " * 300]
+    mask = encoder.tokenizer.mask_token_id
+    first = "promptbert:{mask} means {text}"
+    got = encoder.encode(sentences, pooling=["mean", "promptbert", first])
+    np.testing.assert_array_equal(got["mean"], encoder.encode(sentences, pooling="mean"))
+    for row in (0, 3, 10):
+        ids, states, _ = alone(f'This sentence : "{sentences[row]}" means [MASK] .')
+        place = len(ids) - 1 - ids[::-1].index(mask)
+        np.testing.assert_allclose(got["promptbert"][row], states[-1][place], atol=1e-5)
+        ids, states, _ = alone(f"[MASK] means {sentences[row]}")
+        np.testing.assert_allclose(got[first][row], states[-1][ids.index(mask)], atol=1e-5)
+    assert np.isfinite(got["promptbert"]).all()
+
+
+def test_idf_follows_the_corpus(encoder, alone):
+    name = poolings.fit_idf(encoder, iter(SENTENCES))
+    got = encoder.encode(SENTENCES, pooling=name)
+    every = [set(alone(text)[0]) for text in SENTENCES]
+    for row in (0, 3, 9):
+        ids, states, _ = alone(SENTENCES[row])
+        weights = np.array([np.log(11 / (1 + sum(token in ids_ for ids_ in every))) for token in ids])
+        np.testing.assert_allclose(got[row], weights @ states[-1] / weights.sum(), atol=1e-5)
+    empty = SENTENCES.index("")
+    np.testing.assert_allclose(got[empty], encoder.encode([""])[0], atol=1e-5)
+    other = poolings.fit_idf(encoder, SENTENCES[:3])
+    assert other != name
+    assert poolings.fit_idf(encoder, list(SENTENCES)) == name
+    assert not np.allclose(encoder.encode(SENTENCES, pooling=other), got)
+    for texts, message in (([], "No sentences"), (iter(["a", None]), "Sentence 1: ")):
+        with pytest.raises(InputError, match=message):
+            poolings.fit_idf(encoder, texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ditto", "ditto:0\\+9"),
+        ("ditto:1,2,3", "expected ditto"),
+        ("ditto:3,0", "no layer 3; this model has layers 0 to 1"),
+        ("ditto:0,4", "no head 4"),
+        ("promptbert:no places", "each once"),
+        ("idf", "fit_idf"),
+        ("idf:00000000", "fit_idf"),
+        ("dito:0,9", "'ditto'"),
+    ],
+)
+def test_what_they_refuse(encoder, name, message):
+    with pytest.raises(InputError, match=message):
+        encoder.encode(SENTENCES[:1], pooling=name)
+
+
+def test_ditto_of_another_attention(tmp_path):
+    folder = write_model(tmp_path, **FAMILIES["modernbert"])
+    with pytest.raises(InputError, match="modernbert has another attention"):
+        Encoder.from_pretrained(folder, pooling="ditto:0+1")
+
+
+def test_names():
+    assert canonical("ditto:0,9") == "ditto:0+9"
+    assert canonical("promptbert") == "promptbert"
+    for name in ("promptbert", "ditto:0+1"):
+        with pytest.raises(InputError, match="needs"):
+            Head.named(name)
+
+
+@pytest.mark.parametrize("name", ["ditto:0+9", "promptbert", "idf:0"])
+def test_without_this_module_the_name_says_where_it_is(name, monkeypatch):
+    monkeypatch.delitem(poolings.POOLINGS, name.partition(":")[0])
+    with pytest.raises(InputError, match=r"eval\.poolings of the repository has"):
+        canonical(name)
