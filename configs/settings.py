@@ -240,7 +240,10 @@ class Codes(Evaluation):
     gamma: str = setting(
         "auto", "γ of whitenings before the codes, or none; auto: none for fine-tuned encoders, else 1"
     )
-    codes: str = setting("spectrum,scalar,pq,opq,lsq,rabitq,eden,rabitqlib,turbovec,int8,ubinary", "what is compared")
+    codes: str = setting(
+        "spectrum,scalar,pq,opq,lsq,rabitq,eden,rabitqlib,turbovec,remex,turboquant_pro,int8,ubinary",
+        "what is compared",
+    )
     bytes: str = setting("24,48,96", "per vector")
     lsq_bytes: str = setting(
         "0", "sizes of lsq, whose training takes minutes per 1,000 documents at 24 bytes; 0 for none"

@@ -49,7 +49,7 @@ def test_a_comparator_has_its_bytes_and_finds_the_nearest(name, size, vectors, c
     assert "WARNING" not in "".join(capfd.readouterr())
 
 
-@pytest.mark.parametrize("name", ["rabitqlib", "turbovec"])
+@pytest.mark.parametrize("name", ["rabitqlib", "turbovec", "remex", "turboquant_pro"])
 def test_the_index_of_a_package(name, vectors):
     whitening = Whitening(gamma=0.5).fit(vectors)
     if find_spec(name) is None:
