@@ -184,6 +184,18 @@ class _Scalar:
         return self._index.search(queries, k)
 
 
+def _linear(matrix: np.ndarray, bias: np.ndarray | None = None) -> Any:
+    """FAISS's map of rows x to x @ matrix + bias."""
+    import faiss
+
+    linear = faiss.LinearTransform(*matrix.shape, bias is not None)
+    faiss.copy_array_to_vector(np.ascontiguousarray(matrix.T, np.float32).ravel(), linear.A)
+    if bias is not None:
+        faiss.copy_array_to_vector(bias, linear.b)
+    linear.is_trained = True
+    return linear
+
+
 class Comparator:
     """Documents in a code that is trained on rows of a fit, with the part of an index that a search needs.
 
@@ -200,11 +212,8 @@ class Comparator:
         weight, bias = whitening.kernel
         kind, columns, self.bytes = factory(name, size, len(bias))
         more = max(0, columns - len(bias))
-        linear = faiss.LinearTransform(len(weight), columns, True)
         matrix = np.pad(weight, ((0, 0), (0, more)))[:, :columns]
-        faiss.copy_array_to_vector(np.ascontiguousarray(matrix.T).ravel(), linear.A)
-        faiss.copy_array_to_vector(np.pad(bias, (0, more))[:columns], linear.b)
-        linear.is_trained = True
+        linear = _linear(matrix, np.pad(bias, (0, more))[:columns])
         self._chain, self.size = (linear, faiss.NormalizationTransform(columns, 2.0)), len(documents)
         if name in _OF_AXES:
             self._chain = self._with_lengths(name, linear, whitening)
@@ -239,15 +248,8 @@ class Comparator:
         unit = faiss.NormalizationTransform(len(weight), 2.0)
         if whitening.gamma == 0:  # turned, and nothing else
             return (unit,) if name == "turboquant_pro" else (unit, linear)
-        whole = faiss.LinearTransform(len(weight), len(bias), True)
-        faiss.copy_array_to_vector(np.ascontiguousarray(weight.T).ravel(), whole.A)
-        faiss.copy_array_to_vector(bias, whole.b)
-        whole.is_trained = True
-        first = faiss.LinearTransform(len(bias), linear.d_out, False)
-        faiss.copy_array_to_vector(np.eye(linear.d_out, len(bias), dtype=np.float32).ravel(), first.A)
-        first.is_trained = True
-        whitened = (whole, faiss.NormalizationTransform(len(bias), 2.0))
-        return whitened if name == "turboquant_pro" else (*whitened, first)
+        whitened = (_linear(weight, bias), faiss.NormalizationTransform(len(bias), 2.0))
+        return whitened if name == "turboquant_pro" else (*whitened, _linear(np.eye(len(bias), linear.d_out)))
 
     def prepare(self, x: np.ndarray) -> np.ndarray:
         """Raw vectors in the form that is coded and searched."""
