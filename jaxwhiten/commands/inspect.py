@@ -8,16 +8,9 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands.arguments import Place, Report, Source, add
-from jaxwhiten.errors import optional
+from jaxwhiten.errors import InputError, optional
 from jaxwhiten.progress import counted
-
-_CHECK = Rule(
-    ("check",),
-    "{file}: is not an index, whose files --check compares; other files are always checked.",
-    without=("index",),
-)
 
 if TYPE_CHECKING:
     from jaxwhiten.codes import Code
@@ -37,7 +30,8 @@ def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.whitening import spectrum
 
     is_index = os.path.isfile(os.path.join(args.file, "header.json"))
-    check_options([_CHECK], {**vars(args), "index": is_index})
+    if args.check and not is_index:
+        raise InputError(f"{args.file}: is not an index, whose files --check compares; other files are always checked.")
     if args.plot is not None:
         optional("matplotlib", "eval", "Drawing a plot")
     kind, fitted = ("", None) if os.path.isdir(args.file) else load_fitted(args.file)

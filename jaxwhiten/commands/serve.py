@@ -8,12 +8,10 @@ import logging
 import os
 from collections.abc import Iterator
 
-from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.engines import FASTEST, HELP
-from jaxwhiten.errors import Bounds, warn
+from jaxwhiten.errors import Bounds, InputError, warn
 
-_CHANGED = Rule(("writable",), "`writable` changes an index: specify it with `index`.", without=("index",))
 KEY = "JAXWHITEN_API_KEY"
 
 
@@ -47,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Iterator[Report]:
-    check_options([_CHANGED], vars(args))
+    if args.writable and not args.index:
+        raise InputError("`writable` changes an index: specify it with `index`.")
 
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.serving import application, listen

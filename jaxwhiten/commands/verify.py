@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import (
     REASON,
     DataError,
     DataNotFoundError,
+    InputError,
     JaxwhitenError,
     MissingDependencyError,
     check_installed,
@@ -29,7 +29,6 @@ _PEER = "sentence-transformers"
 _SHIPPED = "jaxwhiten-tiny"  # with which an installation is tried
 _FILES = (".npy", ".safetensors")
 _OF_MODELS = ("config.json", "modules.json", "0_Transformer/config.json")
-_AGAINST = Rule(("texts",), f"--texts requires --against: pass --against {_PEER}.", without=("against",))
 _MARKS = {True: "ok  ", None: "--  ", False: "FAIL"}
 
 
@@ -42,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Iterator[Report]:
-    check_options([_AGAINST], vars(args))
+    if args.texts and not args.against:
+        raise InputError(f"--texts requires --against: pass --against {_PEER}.")
     if args.against:
         check_installed("sentence_transformers", "parity", "The comparison", _PEER)
     texts = list(sentences(args.texts)) if args.texts else []
