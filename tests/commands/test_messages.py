@@ -41,6 +41,7 @@ def test_no_message_holds_a_password(run, monkeypatch, tmp_path, place):
         raise RuntimeError(f'failed to resolve host "{place.partition("@")[2]}", in {place}')
 
     monkeypatch.setattr("jaxwhiten.search.load_index", lambda path: index)
+    monkeypatch.setattr(export, "check_installed", lambda *_: None)
     monkeypatch.setattr(export, "load_encoder", lambda args: None)
     monkeypatch.setattr(databases, "save_database", lambda *_, **__: {"columns": 1, "gamma": 1.0, "quantiser": "bits"})
     monkeypatch.setattr(Encoder, "from_pretrained", lambda folder: SimpleNamespace(encode_document=None))
