@@ -18,6 +18,11 @@ TEXTS = generated(200, seed=2)
 QUERIES = generated(9, seed=3)
 
 
+def assert_close(values, expected):
+    """Equal up to the rounding of decoding: a product of 32 terms may add them in another order for other rows."""
+    np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.fixture(scope="module")
 def encoder(tiny_model):
     plain = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
@@ -66,12 +71,10 @@ def test_the_store_keeps_the_code(encoder, coded, tmp_path):
 
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_similarities_of_codes(encoder, coded, decoded, name):
-    np.testing.assert_array_equal(similarity(coded[:9], coded, name), similarity(decoded[:9], decoded, name))
-    np.testing.assert_array_equal(
-        similarity_pairwise(coded, coded[::-1], name), similarity_pairwise(decoded, decoded[::-1], name)
-    )
+    assert_close(similarity(coded[:9], coded, name), similarity(decoded[:9], decoded, name))
+    assert_close(similarity_pairwise(coded, coded[::-1], name), similarity_pairwise(decoded, decoded[::-1], name))
     queries = encoder.without_code().encode(QUERIES)
-    np.testing.assert_array_equal(similarity(queries, coded, name), similarity(queries, decoded, name))
+    assert_close(similarity(queries, coded, name), similarity(queries, decoded, name))
     with pytest.raises(InputError, match="without their code"):
         similarity(np.asarray(coded), np.asarray(coded), name)
 
@@ -143,8 +146,9 @@ def test_an_index_of_codes_is_of_what_they_stand_for(encoder, coded, decoded):
     queries = encoder.without_code().encode(QUERIES)
     index, by_hand = build_index(coded[:150], "jax"), build_index(decoded, "jax")
     index.add(coded[150:])
-    for found, wanted in zip(index.search(queries, 5), by_hand.search(queries, 5), strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    scores, rows = index.search(queries, 5)
+    assert_close(scores, by_hand.search(queries, 5)[0])
+    assert_close(np.take_along_axis(similarity(queries, decoded), rows, axis=1), scores)
     np.testing.assert_array_equal(index.search(coded[:9], 1)[1], by_hand.search(decoded[:9], 1)[1])
     for mistaken in (lambda x: build_index(x, "jax"), index.add, lambda x: index.search(x, 1)):
         with pytest.raises(InputError, match="without their code"):
