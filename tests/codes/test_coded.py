@@ -99,6 +99,7 @@ def test_fitting_on_codes_is_fitting_on_what_they_stand_for():
 
 def test_measures_are_of_what_codes_stand_for():
     np.testing.assert_array_equal(normalize(CODES), normalize(DECODED))
-    np.testing.assert_array_equal(cosine_pairs(CODES, CODES[::-1]), cosine_pairs(DECODED, DECODED[::-1]))
+    found = cosine_pairs(CODES, CODES[::-1])  # in reversed order, a product may add its terms in another one
+    np.testing.assert_allclose(found, cosine_pairs(DECODED, DECODED[::-1]), atol=1e-6)
     with pytest.raises(InputError, match="without their code"):
         normalize(PLAIN)
