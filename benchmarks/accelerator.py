@@ -92,7 +92,12 @@ def codes(few: bool, _model: str) -> list[dict[str, Any]]:
     from jaxwhiten.codes import SpectrumCode
     from jaxwhiten.search import build_index
 
-    rows, queries = (4_000, 100) if few else (1_000_000, 1_000)
+    if few:
+        rows = 4_000
+        queries = 100
+    else:
+        rows = 1_000_000
+        queries = 1_000
     x = bert_like(rows + queries, 384)
     x, q = x[:rows], x[rows:]
     code = SpectrumCode(bytes=48).fit(x[:100_000])
@@ -133,7 +138,9 @@ def device_name(parts: Mapping[str, Run]) -> str:
     """The name of the combined file: of an `NVIDIA H100 80GB HBM3`, `h100`; of other devices, `accelerator`."""
     described = " ".join(str(part.header.machine.devices) for part in parts.values())
     found = re.search(r"\b(?:NVIDIA|TPU)\s+(?:RTX\s+)?(\w+)", described)
-    return found[1].lower() if found else "accelerator"
+    if found:
+        return found[1].lower()
+    return "accelerator"
 
 
 def combine(stopped: Mapping[str, str], *folders: Path) -> None:
@@ -217,9 +224,15 @@ def main() -> None:
     asked = [sys.executable, "-c", "import jax; print(jax.default_backend())"]
     few = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[-1] == "cpu"
     environment = {**os.environ, "JAXWHITEN_BENCHMARKS": str(PARTS)}
-    end, missing = time.monotonic() + args.seconds, {}
+    end = time.monotonic() + args.seconds
+    missing = {}
     for place, name in enumerate(names):
-        module, arguments = ("accelerator", f"--only {name}") if name in OWN else (name, OTHERS[name][few])
+        if name in OWN:
+            module = "accelerator"
+            arguments = f"--only {name}"
+        else:
+            module = name
+            arguments = OTHERS[name][few]
         words = [sys.executable, "-m", f"benchmarks.{module}", *arguments.split()]
         words += ["--model", args.model] if name in MODELS else []
         print(f"== {' '.join(words[1:])}", flush=True)
@@ -231,7 +244,10 @@ def main() -> None:
             code = f"stopped after {limit:.0f} s"
         print(f"== {name}: exit {code} after {time.monotonic() - start:.0f} s", flush=True)
         if code:
-            missing[name] = code if isinstance(code, str) else f"exit {code}"
+            if isinstance(code, str):
+                missing[name] = code
+            else:
+                missing[name] = f"exit {code}"
         combine(missing, PARTS)
     if missing:
         raise SystemExit(f"Not measured to the end: {', '.join(missing)}")

@@ -26,7 +26,9 @@ from jaxwhiten import scoring
 from jaxwhiten.codes.gaussian import design, nearest_on_device
 from jaxwhiten.search import jax_kernels as kernels
 
-WIDTH, K, CHECKED = 384, 10, 64
+WIDTH = 384
+K = 10
+CHECKED = 64
 BLOCK = 100_000
 FAISS_DOCUMENTS = 1_000_000  # at most
 # The last only for few queries: see `jaxwhiten.search.jax_kernels`.
@@ -42,7 +44,8 @@ class Vectors:
         self.variances /= self.variances.sum()
         rng = np.random.default_rng(0)
         self.mean = rng.standard_normal(WIDTH).astype(np.float32) / np.float32((4 * WIDTH) ** 0.5)
-        self.size, self.rows = documents, -(-documents // kernels.TILE) * kernels.TILE
+        self.size = documents
+        self.rows = -(-documents // kernels.TILE) * kernels.TILE
         spread = jnp.asarray(np.sqrt(self.variances), jnp.float32)
         keys = jax.random.split(jax.random.key(0), -(-self.rows // BLOCK))
         draw = jax.jit(lambda key: jax.random.normal(key, (BLOCK, WIDTH)) * spread)
@@ -76,7 +79,8 @@ class Coded:
             return numbers[:, ::2] | numbers[:, 1::2] << 4
 
         self.codes = jnp.concatenate([encode(part) for part in vectors.parts])[: vectors.rows]
-        self.mean, self.size = vectors.mean, vectors.size
+        self.mean = vectors.mean
+        self.size = vectors.size
         mesh = jax.sharding.Mesh(np.array(jax.local_devices()[:1]), kernels.local_mesh().axis_names)
         self.placed = kernels.place_codes(
             mesh,
@@ -86,7 +90,8 @@ class Coded:
             float(self.mean @ self.mean),
         )
         self.raw = vectors.queries
-        self.queries, self.offsets = vectors.queries @ self.map, vectors.queries @ vectors.mean
+        self.queries = vectors.queries @ self.map
+        self.offsets = vectors.queries @ vectors.mean
 
     def decoded(self, rows: slice) -> np.ndarray:
         """The columns of ẑ of some documents."""
@@ -134,13 +139,18 @@ def measure(
     mesh = kernels.local_mesh()
     dtype = jnp.float32 if jax.default_backend() == "cpu" else jnp.bfloat16
     placed = coded.placed
-    q, offsets = coded.queries[:count], coded.offsets[:count]
+    q = coded.queries[:count]
+    offsets = coded.offsets[:count]
     errors: dict[str, str] = {}
     compile_seconds: dict[str, float] = {}
 
     def prepare(way: str) -> tuple[str, Any]:
-        slack = placed.largest[0] / 256 if dtype == jnp.bfloat16 else 1e-5
-        slack = placed.largest[1] if way == "passes" else slack
+        if dtype == jnp.bfloat16:
+            slack = placed.largest[0] / 256
+        else:
+            slack = 1e-5
+        if way == "passes":
+            slack = placed.largest[1]
         arguments = (q, offsets, placed.codes, placed.inverse, placed.points, np.int32(placed.size), np.float32(slack))
         start = time.perf_counter()
         try:
@@ -214,12 +224,18 @@ def main() -> None:
         for size in [int(size) for size in args.bytes.split(",")]:
             coded = Coded(vectors, size)
             try:
-                index = fast_scan(coded) if documents <= FAISS_DOCUMENTS else None
+                if documents <= FAISS_DOCUMENTS:
+                    index = fast_scan(coded)
+                else:
+                    index = None
             except ImportError:
                 index = None
             print(f"made after {time.perf_counter() - start:.0f} s; centroids {coded.centroids.shape}", flush=True)
             for count in counts:
-                ways = WAYS[jax.default_backend()] if count <= 16 else WAYS[jax.default_backend()][:-1]
+                if count <= 16:
+                    ways = WAYS[jax.default_backend()]
+                else:
+                    ways = WAYS[jax.default_backend()][:-1]
                 rows.append(measure(vectors, coded, size, count, ways, args.rounds, index, exact))
                 save("coded_search", rows, width=WIDTH, k=K)
 

@@ -22,8 +22,12 @@ from typing import Any
 
 import numpy as np
 
-SIZE, WIDTH, QUERIES, K = 48, 384, 300, 10
-OURS, BEFORE = "now", "before"
+SIZE = 48
+WIDTH = 384
+QUERIES = 300
+K = 10
+OURS = "now"
+BEFORE = "before"
 
 
 def times(documents: int) -> dict[str, float]:
@@ -36,12 +40,14 @@ def times(documents: int) -> dict[str, float]:
     scales = np.arange(1, WIDTH + 1) ** -0.4
     x = (rng.standard_normal((documents, WIDTH)) * scales).astype(np.float32)
     queries = (rng.standard_normal((QUERIES, WIDTH)) * scales).astype(np.float32)
-    moments, seconds = Moments().update(x), [time.process_time()]
+    moments = Moments().update(x)
+    seconds = [time.process_time()]
     code = SpectrumCode(bytes=SIZE).fit(moments)
     seconds.append(time.process_time())
     code.encode(x)
     seconds.append(time.process_time())
-    index, asked = build_index(x, "faiss-flat", codes=code), []
+    index = build_index(x, "faiss-flat", codes=code)
+    asked = []
     index.search(queries[:1], K)
     for query in queries:
         start = time.perf_counter()

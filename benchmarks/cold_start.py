@@ -76,8 +76,11 @@ model = SentenceTransformer({folder!r})
 assert model.encode({sentences!r}).shape == (10, 384)
 print(model.device.type)
 """
-COLD, WARM, JAX = "jaxwhiten, cold", "jaxwhiten, warm", "jaxwhiten, engine jax, warm"
-SEARCH, ENCODE = "jaxwhiten search", "jaxwhiten encode"
+COLD = "jaxwhiten, cold"
+WARM = "jaxwhiten, warm"
+JAX = "jaxwhiten, engine jax, warm"
+SEARCH = "jaxwhiten search"
+ENCODE = "jaxwhiten encode"
 SENTENCES = [f"{number} birds sit on a wire and wait for the rain to end." for number in range(10)]
 
 
@@ -134,12 +137,14 @@ def main() -> None:
         graph = exported(job)
         names = (COLD, WARM, JAX)
         parts: dict[str, list[list[float]]] = {name: [] for name in names}
-        how, texts = ', engine="jax"', Path(warm) / "texts.txt"
+        how = ', engine="jax"'
+        texts = Path(warm) / "texts.txt"
         texts.write_text("\n".join(SENTENCES))
         commands = {SEARCH: ["search", str(Path(warm) / "index"), "Birds wait."]}
         commands[ENCODE] = ["encode", str(texts), "--model", str(folder), "-o", str(Path(warm) / "v.npy")]
         encoder = Encoder.from_pretrained(folder)
-        vectors, index = encoder.encode(SENTENCES), str(Path(warm) / "index")
+        vectors = encoder.encode(SENTENCES)
+        index = str(Path(warm) / "index")
         build_index(vectors, encoding=encoder.encoding(), documents=SENTENCES).save(index)
         for name in names[1:]:  # what a first process keeps
             process(OURS, folder, warm, how=how if name == JAX else "")

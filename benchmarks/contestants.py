@@ -98,7 +98,10 @@ def sentence_transformers(
         import optimum.intel
     if backend == "onnx":
         import optimum.onnxruntime  # noqa: F401
-    more = {"attn_implementation": "sdpa"} if backend == "torch" else {"export": True, **how}
+    if backend == "torch":
+        more = {"attn_implementation": "sdpa"}
+    else:
+        more = {"export": True, **how}
     with quiet():
         transformer = modules.Transformer(
             str(job.folder), model_kwargs=more, max_seq_length=job.max_length, backend=backend
@@ -143,7 +146,8 @@ def local_fastembed(job: Job, normalization: bool) -> Any:
         shutil.copy(file, graph.parent)
     settings = graph.parent / "tokenizer_config.json"  # where it finds the length of texts
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": job.max_length}))
-    name, nowhere = f"jaxwhiten-benchmarks/{uuid.uuid4()}", ModelSource(url="http://localhost/none")
+    name = f"jaxwhiten-benchmarks/{uuid.uuid4()}"
+    nowhere = ModelSource(url="http://localhost/none")
     how = {"pooling": PoolingType.DISABLED, "normalization": normalization, "dim": 384, "model_file": graph.name}
     TextEmbedding.add_custom_model(model=name, sources=nowhere, **how)
     return TextEmbedding(name, specific_model_path=str(graph.parent))
@@ -248,7 +252,8 @@ def exported(job: Job) -> Path:
             weights = mask[:, :, None].float()
             return (hidden * weights).sum(1) / weights.sum(1)
 
-    ids, axes = torch.ones(2, 7, dtype=torch.long), {0: "batch", 1: "length"}
+    ids = torch.ones(2, 7, dtype=torch.long)
+    axes = {0: "batch", 1: "length"}
     with quiet():
         torch.onnx.export(
             MeanPooled(),
@@ -267,7 +272,9 @@ def length_sorted(job: Job, run: Callable[[np.ndarray, np.ndarray], np.ndarray])
 
     def encode(texts: list[str]) -> np.ndarray:
         tokens = job.tokenizer(texts)
-        order, start, parts = np.argsort(-tokens.lengths, kind="stable"), 0, []
+        order = np.argsort(-tokens.lengths, kind="stable")
+        start = 0
+        parts = []
         while start < len(order):
             length = int(tokens.lengths[order[start]])
             rows = order[start : start + max(TOKEN_BUDGET // length, 1)]

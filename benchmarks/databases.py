@@ -174,7 +174,8 @@ class Task:
     def __init__(self, encoder: str, data: str, queries: int) -> None:
         found = load_search(data, None)
         _, texts, self.gold = measure.asked(found, queries)
-        loaded, store = Encoder.from_pretrained(wikipedia.ENCODERS[encoder]), EmbeddingStore()
+        loaded = Encoder.from_pretrained(wikipedia.ENCODERS[encoder])
+        store = EmbeddingStore()
         self.x, self.q = (np.array(store.encode(loaded, text)) for text in (found.documents, texts))
         self.tuned = loaded.tuned
         self.whitening = Whitening.from_moments(Moments().update(self.x), gamma=0.0)
@@ -216,7 +217,10 @@ def quality(task: Task, names: list[str], sizes: list[int]) -> list[dict[str, An
                 rows.append(row)
                 print(f"{database}, {size}, {name}: {figures['mrr_at_10']:.4f}, {held:.1f} bytes", flush=True)
             for row in rows[-len(ranks) :]:
-                base = own if row["map"] == HEAD else ranks[row["map"]]
+                if row["map"] == HEAD:
+                    base = own
+                else:
+                    base = ranks[row["map"]]
                 difference = ranks[HEAD] - base
                 key = "less_ours" if row["map"] == HEAD else "head_less_this"
                 row[key] = [float(difference.mean()), *bootstrap_mean(difference, RESAMPLES, 0)]
@@ -243,7 +247,8 @@ def maps_table(run: Run) -> Table:
     found: dict[tuple[str, str, str], dict[str, str]] = {}
     whole: dict[str, str] = {}
     for row in (row for row in run.rows if row.part == "quality"):
-        vectors, points = f"{row.encoder}, {row.data}", number(100 * row.mrr_at_10, 1)
+        vectors = f"{row.encoder}, {row.data}"
+        points = number(100 * row.mrr_at_10, 1)
         if row.database == "float32":
             whole[vectors] = points
             continue
@@ -276,7 +281,8 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=1000, help="of those with gold, spread evenly; default: 1000")
     parser.add_argument("--timed", action="store_true", help="take times of the head at the first size instead")
     args = parser.parse_args()
-    task, data = Task(args.encoder, args.data, args.queries), Path(args.data).name.partition(".")[0]
+    task = Task(args.encoder, args.data, args.queries)
+    data = Path(args.data).name.partition(".")[0]
     about = {
         "encoder": args.encoder,
         "data": data,
@@ -284,9 +290,15 @@ def main() -> None:
         "queries": len(task.q),
         "gamma": task.gamma,
     }
-    rows = timed(task, args.databases, args.bytes[0], 200) if args.timed else quality(task, args.databases, args.bytes)
+    if args.timed:
+        rows = timed(task, args.databases, args.bytes[0], 200)
+    else:
+        rows = quality(task, args.databases, args.bytes)
     made = harness.RESULTS / "databases.jsonl"  # read now, for another part may have been made meanwhile
-    before = Run.load(made).rows if made.is_file() else []
+    if made.is_file():
+        before = Run.load(made).rows
+    else:
+        before = []
     part = "times" if args.timed else "quality"
 
     def same(row: dict[str, Any]) -> bool:

@@ -92,7 +92,10 @@ def texts_of(kind: str, tokenizer: BulkTokenizer, tokens: int) -> list[str]:
         texts = [*pairs.sentence1, *pairs.sentence2]
     else:
         docs = load_pydocs()
-        texts = list(docs.documents) if kind == "long" else [*docs.queries, *docs.documents]
+        if kind == "long":
+            texts = list(docs.documents)
+        else:
+            texts = [*docs.queries, *docs.documents]
     texts = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))]
     lengths = tokenizer(texts).lengths
     if kind == "long":  # the longer half, so that long texts are long
@@ -161,16 +164,22 @@ def contestants(job: Job, setting: Setting, large: bool, bfloat16: bool) -> tupl
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
     """Row by row; None where the vectors have other dimensions."""
-    return metrics.cosine_pairs(np.asarray(a, np.float32), np.asarray(b)) if a.shape == b.shape else None
+    if a.shape == b.shape:
+        return metrics.cosine_pairs(np.asarray(a, np.float32), np.asarray(b))
+    return None
 
 
 def sts_spearman(encode: Encode, count: int | None = None) -> tuple[str, float]:
     """Spearman × 100 on the test split of STS-B, or of the sample that ships here, or on its first pairs."""
     try:
-        name, pairs = "STS-B", load_sts("STS-B").splits["test"]
+        name = "STS-B"
+        pairs = load_sts("STS-B").splits["test"]
     except DataNotFoundError:
-        name, pairs = "sts_sample", load_sts("sts_sample").splits["test"]
-    firsts, seconds, scores = pairs.sentence1[:count], pairs.sentence2[:count], np.asarray(pairs.score)[:count]
+        name = "sts_sample"
+        pairs = load_sts("sts_sample").splits["test"]
+    firsts = pairs.sentence1[:count]
+    seconds = pairs.sentence2[:count]
+    scores = np.asarray(pairs.score)[:count]
     vectors = np.asarray(encode([*firsts, *seconds]), np.float32)
     half = len(firsts)
     return name, 100 * metrics.spearman(metrics.cosine_pairs(vectors[:half], vectors[half:]), scores)
@@ -201,7 +210,9 @@ def measure(
     with tempfile.TemporaryDirectory() as scratch:
         job = Job(model, max_length, tokenizer, texts, Path(scratch), exports, setting.device, setting.dtype)
         found, skipped = contestants(job, setting, large, bfloat16)
-        first_seconds, vectors, scores = {}, {}, {}
+        first_seconds = {}
+        vectors = {}
+        scores = {}
         for name, encode in found.items():
             start = time.perf_counter()
             vectors[name] = np.asarray(encode(texts), np.float32)
@@ -230,7 +241,8 @@ def measure(
         for name, s in seconds.items()
     }
     for name, row in rows.items():
-        cosine, spearman = row["minimum_cosine"], row["spearman"]
+        cosine = row["minimum_cosine"]
+        spearman = row["spearman"]
         print(
             f"  {name:40}{row['texts_per_second']:8.0f} texts/s  share {row['share_of_matmul_rate']:.2f}"
             f"  min cosine {'–' if cosine is None else f'{cosine:.4f}'}"
@@ -284,7 +296,8 @@ def ratios(run: Run) -> Iterator[Ratio]:
 
 def _between(ours: Record, peer: Record) -> dict[str, float]:
     """The ratio of two that were timed beside the same third, its range at the widest."""
-    a, b = peer.speed_of_ours, ours.speed_of_ours
+    a = peer.speed_of_ours
+    b = ours.speed_of_ours
     return {"median": a.median / b.median, "low": a.low / b.high, "high": a.high / b.low}
 
 
@@ -328,7 +341,8 @@ def main() -> None:
 
     setting = SETTINGS[torch_device()]
     setting = setting._replace(tokens=args.tokens or setting.tokens)
-    folder, bfloat16 = Path(resolve_folder(args.model)), setting.device == "cpu" and has_fast_bfloat16()
+    folder = Path(resolve_folder(args.model))
+    bfloat16 = setting.device == "cpu" and has_fast_bfloat16()
     if setting.device == "cpu" and not bfloat16:
         print("this CPU has no fast bfloat16: sentence-transformers is timed in float32 only")
     how = {"rounds": args.rounds, "bfloat16": bfloat16, "pairs": args.pairs}

@@ -37,7 +37,9 @@ from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.plots import COLOURS, new_figure
 from jaxwhiten.runners import Parts, Source, embed_files
 
-MODEL, PART_ROWS, WORKERS = "jaxwhiten-tiny", 2048, 2
+MODEL = "jaxwhiten-tiny"
+PART_ROWS = 2048
+WORKERS = 2
 MARK = "JAXWHITEN_BENCHMARKS_RUN"  # the processes that a run starts, wherever they are in the tree, inherit it
 HOW: dict[str, Any] = {"pooling": "mean", "max_length": 64}
 LOCAL: dict[str, Any] = {"part_rows": PART_ROWS, "moments": True, "show_progress": False}
@@ -127,7 +129,9 @@ RUNS: dict[str, Callable[[Path, str], None]] = {
 
 def watched(name: str, folder: Path, model: str) -> dict[str, float]:
     """A run in a process of its own: its seconds, and the most that the driver and any worker in Python held."""
-    mark, most, going = secrets.token_hex(8), {"driver": 0, "worker": 0}, threading.Event()
+    mark = secrets.token_hex(8)
+    most = {"driver": 0, "worker": 0}
+    going = threading.Event()
     environment = {**os.environ, MARK: mark, "PYTHONWARNINGS": "ignore", "RAY_USAGE_STATS_ENABLED": "0"}
     words = [sys.executable, "-m", "benchmarks.engines", "--run", name, str(folder), model]
     start = time.perf_counter()
@@ -174,8 +178,13 @@ def written(name: str, folder: Path) -> tuple[np.ndarray, Moments]:
 
 def rates(scratch: Path, rows: int, names: list[str], slices: int, end: float) -> dict[str, Any] | None:
     """Every engine on few rows, and on all of them in slices, in turn; None if there was no time for all runs."""
-    few, size, record = min(rows // 4, 20_000), rows // slices, scratch / "runs.json"
-    done = json.loads(record.read_text()) if record.is_file() else {}
+    few = min(rows // 4, 20_000)
+    size = rows // slices
+    record = scratch / "runs.json"
+    if record.is_file():
+        done = json.loads(record.read_text())
+    else:
+        done = {}
     for part, start, count in [("few", 0, few), *((str(i), i * size, size) for i in range(slices))]:
         folder = scratch / part
         if not (folder / "complete").is_file():
@@ -212,7 +221,8 @@ def _compared(
     found["start_seconds"] = done[f"{name}, few"]["seconds"] - few / rate(name)
     if name == "encode":
         return found
-    moments, one = Moments(), Moments()
+    moments = Moments()
+    one = Moments()
     apart: dict[str, float] = {}
     for part in range(slices):
         folder = scratch / str(part)
@@ -235,7 +245,8 @@ def _compared(
 
 def memory(scratch: Path, static: str, many: int) -> list[dict[str, Any]]:
     """Local parts and Ray on ever more rows, and on the most rows with only the words of the fewest."""
-    found, few = list[dict[str, Any]](), many // 100
+    found = list[dict[str, Any]]()
+    few = many // 100
     for rows, distinct in ((few, few), (many // 10, many // 10), (many, many), (many, few)):
         folder = scratch / f"memory-{rows}-{distinct}"
         write(folder, rows, itertools.cycle(itertools.islice(sentences(), distinct)))
@@ -293,7 +304,8 @@ def main() -> None:
         return
     asked = args.parts.split(",")
     with tempfile.TemporaryDirectory() as name:
-        scratch, static = Path(name), f"{name}/static"
+        scratch = Path(name)
+        static = f"{name}/static"
         words = ["distil-static", "--model", MODEL, "--pooling", "mean", "-k", "64", "-o", static]
         subprocess.run([sys.executable, "-m", "jaxwhiten.commands.cli", *words], check=True, capture_output=True)
         if "rates" in asked:

@@ -146,7 +146,8 @@ def _states_error(folder: Path, given: dict[str, np.ndarray], expected: list[np.
 def _golden_error(folder: Path, case: str) -> float:
     model, config, _ = load_model(folder)
     given = {key: jnp.asarray(value) for key, value in cases.inputs(case, config.pad_token_id).items()}
-    mask, found = np.asarray(given["attention_mask"]), model(**given)
+    mask = np.asarray(given["attention_mask"])
+    found = model(**given)
     named = dict(cases.outputs(mask, found.hidden_states, (), None))
     golden = cases.golden(case)
     return float(max(np.abs(x - golden[key]).max() / max(1.0, np.abs(golden[key]).max()) for key, x in named.items()))
@@ -201,7 +202,10 @@ def main() -> None:
     for name in parser.parse_args().families.split(","):
         row = measure(name)
         print(name, json.dumps(row), flush=True)
-        kept = {row.family: row for row in Run.load(file).rows} if file.is_file() else {}
+        if file.is_file():
+            kept = {row.family: row for row in Run.load(file).rows}
+        else:
+            kept = {}
         found = kept | {name: {"family": name, **row}}
         save("families", [found[name] | {"hub": MODELS[name][3]} for name in FAMILIES if name in found])
 

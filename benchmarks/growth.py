@@ -30,7 +30,10 @@ from benchmarks.harness import save
 from eval.runs import Run
 from jaxwhiten.plots import COLOURS, new_figure
 
-WIDTH, BYTES, CHANGE, QUERIES = 384, 48, 1000, 300
+WIDTH = 384
+BYTES = 48
+CHANGE = 1000
+QUERIES = 300
 VECTORS = 1_000_000  # documents up to which there are vectors
 BLOCK = 50_000
 FRAME = """
@@ -181,7 +184,8 @@ def draw(run: Run, path: Path) -> Path:
         for axis, (key, (title, unit)) in zip(axes, panels.items(), strict=True):
             for name, colour in zip(("jaxwhiten", "FAISS"), COLOURS, strict=False):
                 rows = [row for row in run.rows if row["index"] == name]
-                documents, values = [row.documents for row in rows], [row[key] * unit for row in rows]
+                documents = [row.documents for row in rows]
+                values = [row[key] * unit for row in rows]
                 axis.loglog(documents, values, marker="o", ms=5, lw=1.6, color=colour, label=name)
             axis.set(xlabel="documents", title=title)
         axes[0].set(ylabel="seconds")

@@ -48,7 +48,10 @@ def interleave(contestants: Mapping[str, Callable[[], object]], rounds: int, war
 
 def rotated(names: list[str], number: int) -> list[str]:
     """The names in the order of a round: each begins one in turn, so that none always follows the same other."""
-    first = number % len(names) if names else 0
+    if names:
+        first = number % len(names)
+    else:
+        first = 0
     return [*names[first:], *names[:first]]
 
 
@@ -60,7 +63,9 @@ def ratio(seconds: Mapping[str, list[float]], ours: str, peer: str) -> dict[str,
 
 def in_words(found: Mapping[str, float] | None) -> str:
     """A ratio for the end of a line; nothing where there is none."""
-    return f"ours is {found['median']:.2f}x ({found['low']:.2f} to {found['high']:.2f})" if found else ""
+    if found:
+        return f"ours is {found['median']:.2f}x ({found['low']:.2f} to {found['high']:.2f})"
+    return ""
 
 
 def median(values: list[float]) -> float:
@@ -105,7 +110,10 @@ def save(name: str, rows: Iterable[Mapping[str, Any]], **facts: Any) -> Path:
     `make tables` keeps it in docs/runs/benchmarks and writes the tables of the documents from it.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    program = spec.name if spec and spec.name.startswith("benchmarks.") else f"benchmarks.{name}"
+    if spec and spec.name.startswith("benchmarks."):
+        program = spec.name
+    else:
+        program = f"benchmarks.{name}"
     header = runs.header(program, {}, **facts, complete=True)
     path = runs.Run(header, [runs.Record(row) for row in rows]).save(RESULTS / f"{name}.jsonl")
     print(f"wrote {path}")
@@ -123,7 +131,10 @@ def table(
     notes: Sequence[str] | None = None,
 ) -> report.Table:
     """A line for each row of a run, or of `rows`; the first `words` columns hold words. The note is `about` the run."""
-    shown = run.rows if rows is None else list(rows)
+    if rows is None:
+        shown = run.rows
+    else:
+        shown = list(rows)
     return report.table(shown, columns, words, "", notes=[about(run)] if notes is None else notes, merged=True)
 
 
@@ -134,13 +145,19 @@ def times(ratio: Mapping[str, float]) -> str:
 
 def beside(row: runs.Record) -> str:
     """How many times as fast as the contestant of a row ours is; nothing for ours."""
-    return "" if row.contestant == OURS else times(row.speed_of_ours)
+    if row.contestant == OURS:
+        return ""
+    return times(row.speed_of_ours)
 
 
 def about(run: runs.Run) -> str:
     """Where and when a run was made; its header has the versions and the flags of the processor."""
-    header, machine = run.header, run.header.machine
-    load = "" if machine.load_at_start is None else f", load {machine.load_at_start:.1f} at the start"
+    header = run.header
+    machine = run.header.machine
+    if machine.load_at_start is None:
+        load = ""
+    else:
+        load = f", load {machine.load_at_start:.1f} at the start"
     return f"`{header.command}`, {header.date[:10]}, {machine.cores} cores of {machine.cpu}{load}."
 
 

@@ -29,7 +29,8 @@ from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.metrics import recalls
 from jaxwhiten.search import build_index
 
-K, QUERIES = 10, 500
+K = 10
+QUERIES = 500
 Vectors = np.ndarray
 
 
@@ -116,7 +117,8 @@ def main() -> None:
     parser.add_argument("--partitions", default="1,32")
     args = parser.parse_args()
     data = load_search(args.dataset, None)
-    encoder, store = Encoder.from_pretrained(args.model), EmbeddingStore()
+    encoder = Encoder.from_pretrained(args.model)
+    store = EmbeddingStore()
     x = np.ascontiguousarray(normalize(np.asarray(store.encode(encoder, data.documents))))
     queries = np.ascontiguousarray(normalize(np.asarray(store.encode(encoder, data.queries[:QUERIES]))))
     exact = build_index(x).search(queries, K)[1]

@@ -131,7 +131,8 @@ def calls(
             run(query)
     for number in range(rounds):
         for name in rotated(list(contestants), number):
-            run, of_round = contestants[name], []
+            run = contestants[name]
+            of_round = []
             time.sleep(PAUSE)
             for query in queries:
                 start = time.perf_counter()
@@ -161,7 +162,8 @@ def search(job: Job, found: dict[str, Callable[[str], np.ndarray]], documents: i
     """Text to ids: our coded index, and FAISS over float32 vectors behind the peers; documents are random vectors."""
     import faiss
 
-    x, flat = vectors_of(documents), faiss.IndexFlatIP(384)
+    x = vectors_of(documents)
+    flat = faiss.IndexFlatIP(384)
     code = SpectrumCode(bytes=BYTES).fit(x[:20_000])
     flat.add(x)
     searches: dict[str, Callable[[str], Any]] = {}
@@ -191,7 +193,8 @@ def by_command(job: Job, documents: int) -> Iterator[Callable[[str], Any]]:
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        pipe_in, pipe_out = process.stdin, process.stdout
+        pipe_in = process.stdin
+        pipe_out = process.stdout
 
         def ask(text: str) -> str:
             pipe_in.write(text + "\n")
@@ -238,7 +241,10 @@ def long_documents(folder: Path, exports: Path, tokens: int, rounds: int) -> dic
     return found
 
 
-TO_VECTOR, TO_IDS, SHARED, DOCUMENTS = "text to vector", "text to ids", "callers", "documents"
+TO_VECTOR = "text to vector"
+TO_IDS = "text to ids"
+SHARED = "callers"
+DOCUMENTS = "documents"
 
 
 def latency_table(run: Run) -> Table:

@@ -93,7 +93,8 @@ def write_model(folder: Path) -> None:
     from jaxwhiten import Encoder
     from jaxwhiten.export import save_onnx
 
-    plain, tokenizer = folder / "plain", Path(resolve_folder(MODEL))
+    plain = folder / "plain"
+    tokenizer = Path(resolve_folder(MODEL))
     torch.manual_seed(0)
     ModernBertModel(ModernBertConfig(**SIZES)).save_pretrained(plain)
     for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):

@@ -98,7 +98,8 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=2000, help="rows of the work that comes before and is not counted")
     parser.add_argument("--model", default=MODEL, help="all-MiniLM-L6-v2, where it lies")
     args = parser.parse_args()
-    folder, found = Path(resolve_folder(args.model)), dict[str, dict[str, dict[str, float]]]()
+    folder = Path(resolve_folder(args.model))
+    found = dict[str, dict[str, dict[str, float]]]()
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "vectors.npy"
         x = np.lib.format.open_memmap(file, "w+", np.float32, (args.rows, WIDTH))

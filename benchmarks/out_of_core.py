@@ -48,7 +48,9 @@ def write_rows(path: Path, n: int, width: int, seed: int = 0) -> np.ndarray:
     """
     rng = np.random.default_rng(seed)
     turn = (np.linalg.qr(rng.standard_normal((width, width)))[0] * np.arange(1, width + 1) ** -0.5).T
-    turn, mean, total = turn.astype(np.float32), rng.standard_normal(width, np.float32) / 5, np.zeros(width)
+    turn = turn.astype(np.float32)
+    mean = rng.standard_normal(width, np.float32) / 5
+    total = np.zeros(width)
     with open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (n, width)})
         for start in range(0, n, BLOCK):
@@ -84,7 +86,8 @@ def main() -> None:
     n = int(args.gb * 1e9 / (4 * args.width))
     with tempfile.TemporaryDirectory(dir=args.folder) as name:
         folder = Path(name)
-        small, large = folder / "small.npy", folder / "large.npy"
+        small = folder / "small.npy"
+        large = folder / "large.npy"
         write_rows(small, max(n // 100, 2), args.width)
         start = time.perf_counter()
         total = write_rows(large, n, args.width)

@@ -28,7 +28,8 @@ from jaxwhiten import Whitening, metrics, normalize
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index
 
-WIDTH, K = 384, 10
+WIDTH = 384
+K = 10
 SIZES = (24, 48, 96)  # bytes of a code
 BATCHES = (1, 2, 16, 256, 1024)
 QUERIES = 16  # of a run, at least
@@ -102,7 +103,9 @@ def batches_table(run: Run) -> Table:
 
 
 def _milliseconds(row: Record | None) -> str:
-    return "" if row is None else f"{row.ms_a_query:,.3f}"
+    if row is None:
+        return ""
+    return f"{row.ms_a_query:,.3f}"
 
 
 TABLES = SPEED | {"batches_table": batches_table}

@@ -64,7 +64,8 @@ def exact(x: np.ndarray, q: np.ndarray) -> np.ndarray:
 def own_found(ids: np.ndarray, own: np.ndarray) -> dict[str, float]:
     """How well the own documents are found."""
     gold = metrics.Gold.from_pairs(np.arange(len(own)), own, len(own))
-    ranks, recalls = metrics.reciprocal_ranks(ids, gold, K), metrics.recalls(ids, gold, K)
+    ranks = metrics.reciprocal_ranks(ids, gold, K)
+    recalls = metrics.recalls(ids, gold, K)
     return {"mrr_at_10": ranks.mean(), "own_document_found": recalls.mean()}
 
 
@@ -197,7 +198,8 @@ def _search(index: Any, queries: np.ndarray) -> Found:
     return index.search(queries, K)
 
 
-LISTS, CODES = "lists", "codes"
+LISTS = "lists"
+CODES = "codes"
 
 
 def main() -> None:
@@ -208,7 +210,8 @@ def main() -> None:
     parser.add_argument("--recall", type=float, default=0.9, help="at which inverted lists are compared; default: 0.9")
     parser.add_argument("--slices", type=int, default=3, help="parts the queries are searched in; default: 3")
     args = parser.parse_args()
-    rows, encoders = list[dict[str, Any]](), {}
+    rows = list[dict[str, Any]]()
+    encoders = {}
     for name in args.encoders:
         x, q, own, provenance = real_vectors(name, args.documents, args.cache)
         print(f"\n{name}: {len(x):,} documents, {len(q):,} queries of {x.shape[1]} dimensions", flush=True)

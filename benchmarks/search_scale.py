@@ -31,7 +31,9 @@ from eval.runs import Run
 from jaxwhiten import Moments, Whitening, metrics
 from jaxwhiten.search import Index, build_index
 
-DIMENSION, KEPT, TOPICS = 768, 256, 3000
+DIMENSION = 768
+KEPT = 256
+TOPICS = 3000
 PAPER_RATIO = 0.2698 / 0.7488
 K = 10
 SINGLE = 32  # queries searched one by one
@@ -48,7 +50,8 @@ def generate(documents: int, queries: int, seed: int = 0) -> tuple[np.ndarray, n
     mean = rng.standard_normal(DIMENSION)
     mean = (np.sqrt(0.6 / 0.4) * mean / np.linalg.norm(mean)).astype(np.float32)
     topics = rng.standard_normal((TOPICS, DIMENSION)).astype(np.float32)
-    x, q = np.empty((documents, DIMENSION), np.float32), np.empty((queries, DIMENSION), np.float32)
+    x = np.empty((documents, DIMENSION), np.float32)
+    q = np.empty((queries, DIMENSION), np.float32)
     for start in range(0, max(documents, queries), 16384):
         count = min(start + 16384, max(documents, queries)) - start
         own = rng.standard_normal((count, DIMENSION), np.float32)
@@ -61,7 +64,9 @@ def generate(documents: int, queries: int, seed: int = 0) -> tuple[np.ndarray, n
     return x, q
 
 
-INDEX, EXACT, WIDTHS = "the paper's index", "exact search", ("768", "256")
+INDEX = "the paper's index"
+EXACT = "exact search"
+WIDTHS = ("768", "256")
 
 
 def paper_index(x: np.ndarray, q: np.ndarray, slices: int, sample: int) -> dict[str, object]:
@@ -143,7 +148,8 @@ def exact_search(x: np.ndarray, q: np.ndarray, rounds: int) -> dict[str, object]
         runs["faiss-flat, 1 OpenMP thread"] = functools.partial(_one_thread, "openmp", runs["faiss-flat"])
         runs["faiss-flat, 1 BLAS thread"] = functools.partial(_one_thread, "blas", runs["faiss-flat"])
         single = {backend: functools.partial(_one_by_one, index, prepared) for backend, index in indexes.items()}
-        seconds, one_by_one = harness.interleave(runs, rounds), harness.interleave(single, rounds)
+        seconds = harness.interleave(runs, rounds)
+        one_by_one = harness.interleave(single, rounds)
         flat = min((name for name in runs if name.startswith("faiss-flat")), key=lambda n: harness.median(seconds[n]))
         result[name] = {
             "queries_per_second": {b: len(q) / harness.median(times) for b, times in seconds.items()},

@@ -21,7 +21,11 @@ from benchmarks.harness import flat, interleave, median, ratio, save
 from jaxwhiten.search import Index, build_index
 
 BACKENDS = ("faiss-flat", "faiss-ivf", "faiss-hnsw", "jax")
-THREADS, SEARCHES, QUERIES, K, WIDTH = 6, 40, 4, 10, 128
+THREADS = 6
+SEARCHES = 40
+QUERIES = 4
+K = 10
+WIDTH = 128
 
 
 class _Open:
@@ -31,7 +35,8 @@ class _Open:
 
 
 def _contestants(index: Index, queries: np.ndarray) -> dict[str, Callable[[], object]]:
-    lock, pool = index._threads, ThreadPoolExecutor(THREADS)
+    lock = index._threads
+    pool = ThreadPoolExecutor(THREADS)
 
     def side_by_side(search: Callable[[np.ndarray], Any], lock: Any) -> None:
         index._threads = lock
@@ -55,7 +60,10 @@ def main() -> None:
     queries = rng.standard_normal((THREADS * SEARCHES * QUERIES, WIDTH)).astype(np.float32)
     found = {}
     for backend in BACKENDS:
-        options = {"nlist": 64, "nprobe": 8} if backend == "faiss-ivf" else {}
+        if backend == "faiss-ivf":
+            options = {"nlist": 64, "nprobe": 8}
+        else:
+            options = {}
         index = build_index(documents, backend, **options)
         seconds = interleave(_contestants(index, queries), args.rounds)
         found[backend] = {

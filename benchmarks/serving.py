@@ -174,7 +174,9 @@ def vector_of(answer: bytes | np.ndarray) -> np.ndarray | None:
     """The vector of an answer, None of an error."""
     if isinstance(answer, np.ndarray):
         return answer
-    return np.array(json.loads(answer)["data"][0]["embedding"]) if answer else None
+    if answer:
+        return np.array(json.loads(answer)["data"][0]["embedding"])
+    return None
 
 
 def load(
@@ -281,7 +283,10 @@ def main() -> None:
             servers[name].signal(signal.SIGSTOP)
         for number in range(-1, args.rounds):  # the first is not counted
             for kind, clients in ((kind, int(n)) for kind in texts for n in args.clients.split(",")):
-                names = [*servers, ALONE] if clients == 1 else list(servers)
+                if clients == 1:
+                    names = [*servers, ALONE]
+                else:
+                    names = list(servers)
                 for name in rotated(names, max(number, 0)):
                     seconds = args.seconds if number >= 0 else 0.3
                     found = measure(servers.get(name), encoder, clients, texts[kind], right[kind], seconds)

@@ -50,12 +50,24 @@ class Clients:
     """What all clients share: the texts with their vectors, and what came of the requests."""
 
     def __init__(self, port: int, texts: list[str], right: np.ndarray):
-        self.port, self.texts, self.right = port, texts, right
-        self.end, self.signalled, self.killed = threading.Event(), float("inf"), (float("inf"), 0.0)
+        self.port = port
+        self.texts = texts
+        self.right = right
+        self.end = threading.Event()
+        self.signalled = float("inf")
+        self.killed = (float("inf"), 0.0)
         self.statuses: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
         self.times: dict[str, list[float]] = collections.defaultdict(list)
-        self.wrong, self.unexpected, self.lost, self.in_flight, self.checked, self.least = 0, 0, 0, 0, 0, 1.0
-        self.wrong_hits, self.lost_in_kill, self.numbers, self.added = 0, 0, itertools.count(), set[str]()
+        self.wrong = 0
+        self.unexpected = 0
+        self.lost = 0
+        self.in_flight = 0
+        self.checked = 0
+        self.least = 1.0
+        self.wrong_hits = 0
+        self.lost_in_kill = 0
+        self.numbers = itertools.count()
+        self.added = set[str]()
         self.lock = threading.Lock()
         text = texts[0]
         whole: list[tuple[Any, tuple[int, ...]]] = [
@@ -72,7 +84,8 @@ class Clients:
 
     def run(self, kind: str, number: int) -> None:
         """One client, until the server is gone."""
-        rng, ask = random.Random(number), getattr(self, kind)
+        rng = random.Random(number)
+        ask = getattr(self, kind)
         while not self.end.is_set():
             try:
                 ask(rng)
@@ -99,7 +112,10 @@ class Clients:
                 killed, back = self.killed
                 with self.lock:
                     in_kill = sent < killed < time.perf_counter() or killed < sent < back
-                    status = "SIGKILL" if in_kill else type(error).__name__
+                    if in_kill:
+                        status = "SIGKILL"
+                    else:
+                        status = type(error).__name__
                     self.statuses[kind][status if whole else "refused half-way"] += 1
                     self.lost_in_kill += in_kill
                     gave_up = isinstance(error, TimeoutError)
@@ -120,7 +136,10 @@ class Clients:
         if status != 200:
             return
         rows = np.array([row["embedding"] for row in answer["data"]])
-        cosines = (normalize(rows) * self.right[places]).sum(axis=1) if len(rows) == len(places) else np.zeros(1)
+        if len(rows) == len(places):
+            cosines = (normalize(rows) * self.right[places]).sum(axis=1)
+        else:
+            cosines = np.zeros(1)
         with self.lock:
             self.checked += len(places)
             self.wrong += int(np.sum(cosines < 0.9999))
@@ -228,7 +247,10 @@ class Watch:
     """The server's memory over time, beside the requests that were answered."""
 
     def __init__(self, clients: Clients, server: Server, seconds: float):
-        self.clients, self.server, self.start, self.rows = clients, server, time.perf_counter(), list[list[float]]()
+        self.clients = clients
+        self.server = server
+        self.start = time.perf_counter()
+        self.rows = list[list[float]]()
         self.step = seconds / 300
 
     def until(self, end: float) -> None:

@@ -109,8 +109,10 @@ def child(name: str, folder: Path, number: int) -> None:
     from jaxwhiten.runtime.hardware import peak_memory
 
     start = time.perf_counter()
-    encode, rows = CONTESTANTS[name](folder), texts(number)
-    loaded, peak = time.perf_counter() - start, peak_memory()
+    encode = CONTESTANTS[name](folder)
+    rows = texts(number)
+    loaded = time.perf_counter() - start
+    peak = peak_memory()
     np.save(folder.parent / f"{name}.npy", encode(rows))
     seconds = []
     for _ in range(2):
@@ -125,7 +127,8 @@ def measure(name: str, rounds: int, number: int) -> dict[str, Any]:
     from benchmarks.harness import median, ratio, rotated
 
     with tempfile.TemporaryDirectory() as scratch:
-        folder, seconds = write(name, Path(scratch)), dict[str, list[float]]()
+        folder = write(name, Path(scratch))
+        seconds = dict[str, list[float]]()
         weights = sum(path.stat().st_size for path in folder.rglob("*.safetensors")) / 1e9
         tokens = sum(len(text.split()) + 2 for text in texts(number))
         found: dict[str, Any] = {}

@@ -44,7 +44,9 @@ from jaxwhiten.training import (
 from train.examples import sts_pairs
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-RATE, MAX_LENGTH, WARM = 2e-5, 128, 3
+RATE = 2e-5
+MAX_LENGTH = 128
+WARM = 3
 
 
 class Ours:
@@ -55,7 +57,8 @@ class Ours:
         start = time.perf_counter()
         table = tokenize_columns(columns, BulkTokenizer(folder, MAX_LENGTH))
         self.tokenize_seconds = (time.perf_counter() - start) / len(columns[0]) * batch_size * steps
-        self.folder, self.lengths = folder, table.lengths
+        self.folder = folder
+        self.lengths = table.lengths
         self.losses: list[float] = []
         self.batches = sentence_batches(
             table,
@@ -65,12 +68,14 @@ class Ours:
             seed=0,
         )
         how = TrainingOptions(steps=1_000_000, batch_size=batch_size, learning_rate=RATE, warmup=0.0)
-        self.mesh, self.steps = data_mesh(how), steps
+        self.mesh = data_mesh(how)
+        self.steps = steps
         encoder, rebuild = split_encoder(network, "mean")
         loss = sentence_loss(rebuild, objective_loss("cosine"))
         self.step = make_step(loss, how, self.mesh)
         self.state = create_state({"encoder": encoder, "head": {}}, how, self.mesh)
-        start, seen = time.perf_counter(), set()
+        start = time.perf_counter()
+        seen = set()
         while len(seen) < len(self.batches.shapes):
             batch = next(self.batches)
             seen.add(tuple(array.shape for array in batch.values()))
@@ -118,7 +123,10 @@ class Peer:
             modules=[encoder, modules.Pooling(encoder.get_embedding_dimension(), "mean")], device=torch_device()
         )
         rows = {"sentence1": columns[0], "sentence2": columns[1], "label": scores.tolist()}
-        self.data, self.batch_size, self.steps, self.round = Dataset.from_dict(rows), batch_size, steps, 0
+        self.data = Dataset.from_dict(rows)
+        self.batch_size = batch_size
+        self.steps = steps
+        self.round = 0
         self.order = np.argsort(lengths, kind="stable")
         self.losses: list[float] = []
 
@@ -199,9 +207,11 @@ def main() -> None:
     logging.disable(logging.WARNING)
 
     try:
-        data, examples = "STS-B", sts_pairs(load_sts("STS-B").splits["train"])
+        data = "STS-B"
+        examples = sts_pairs(load_sts("STS-B").splits["train"])
     except DataNotFoundError:
-        data, examples = "sts_sample", sts_pairs(load_sts("sts_sample").splits["test"])
+        data = "sts_sample"
+        examples = sts_pairs(load_sts("sts_sample").splits["test"])
         print("STS-B is not on this machine: sts_sample takes its place")
     chosen = np.random.default_rng(0).permutation(len(examples))[: args.rows]
     columns = [[column[i] for i in chosen] for column in examples.columns.values()]

@@ -27,8 +27,11 @@ from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.search import Index, Upgraded, build_index, search_text
 
-K, HUNDRED, MAX_LENGTH = 10, 100, 64
-OLD, NEW = "jaxwhiten-tiny", "all-MiniLM-L6-v2"
+K = 10
+HUNDRED = 100
+MAX_LENGTH = 64
+OLD = "jaxwhiten-tiny"
+NEW = "all-MiniLM-L6-v2"
 
 
 def drawn(pool: int, queries: int, seed: int = 0) -> np.ndarray:
@@ -67,7 +70,9 @@ def milliseconds(taken: list[float]) -> dict[str, float]:
 def asked_one_by_one(index: Index, old: Encoder, queries: list[str], candidates: int) -> dict[str, Any]:
     """Milliseconds of the first and the last hundred queries, and texts embedded by all."""
     new = Encoder.from_pretrained(wikipedia.ENCODERS[NEW], max_length=MAX_LENGTH)
-    upgraded, taken, steady = Upgraded(index, old, new.warm_up(), candidates), [], []
+    upgraded = Upgraded(index, old, new.warm_up(), candidates)
+    taken = []
+    steady = []
     new.encode(queries[-candidates:] * 2)  # the programs of as many texts as a query has embedded
     for query in queries:
         start = time.perf_counter()
@@ -111,7 +116,8 @@ def main() -> None:
         documents=found.documents,
     )
     texts = np.unique(found.documents, return_inverse=True)[1]
-    size, distinct = int(texts.max()) + 1, first_asked(asked)
+    size = int(texts.max()) + 1
+    distinct = first_asked(asked)
     vectors = old.encode([found.queries[i] for i in distinct])
     ranked = index.search(vectors, max(args.candidates))[1]
     rows = []

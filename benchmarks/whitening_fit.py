@@ -31,7 +31,8 @@ def bert_like(n: int, d: int, seed: int = 0) -> np.ndarray:
     """Rows with a decaying spectrum and a mean away from 0, as BERT's have."""
     rng = np.random.default_rng(seed)
     turn = np.linalg.qr(rng.standard_normal((d, d)))[0] * np.arange(1, d + 1) ** -0.5
-    mean, out = rng.standard_normal(d) / 5, np.empty((n, d), np.float32)
+    mean = rng.standard_normal(d) / 5
+    out = np.empty((n, d), np.float32)
     for start in range(0, n, BLOCK):
         part = out[start : start + BLOCK]
         part[:] = rng.standard_normal(part.shape, np.float32) @ turn.T.astype(np.float32) + mean
@@ -55,7 +56,8 @@ def _affine(whitening: Whitening) -> Affine:
 
 def ours_streamed(path: Path) -> Affine:
     """`Moments.update` over blocks of a file."""
-    x, moments = np.load(path, mmap_mode="r"), Moments()
+    x = np.load(path, mmap_mode="r")
+    moments = Moments()
     for start in range(0, len(x), BLOCK):
         moments.update(x[start : start + BLOCK])
     return _affine(Whitening.from_moments(moments))
@@ -116,7 +118,10 @@ def ratios(run: Run) -> Iterator[Ratio]:
     what = f"fit a whitening on {run.header.vectors:,} × {run.header.width}, off by {errors[OURS]:.0e}"
     for row in run.rows:
         if row.ratio is not None:
-            off = "" if row.error is None else f", off by {row.error:.0e}"
+            if row.error is None:
+                off = ""
+            else:
+                off = f", off by {row.error:.0e}"
             yield what, row.contestant + off, row.ratio
 
 
@@ -167,7 +172,10 @@ def main() -> None:
     )
     print(f"{args.rows:,} x {args.width} float32, {args.rounds} rounds in turn")
     for name, values in seconds.items():
-        wrong = f"{errors[name]:.1e}" if name in errors else "–"
+        if name in errors:
+            wrong = f"{errors[name]:.1e}"
+        else:
+            wrong = "–"
         print(f"  {name:36}{median(values):7.2f} s  error {wrong:8} {in_words(faster.get(name))}")
     rows = [
         {"contestant": name, "seconds": taken, "ratio": faster.get(name), "error": errors.get(name)}

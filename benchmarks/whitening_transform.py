@@ -31,7 +31,8 @@ def contestants(x: np.ndarray, k: int) -> dict[str, Callable[[], object]]:
 
     n, d = x.shape
     whitening = Whitening(n_components=k).fit(x[:FIT_ROWS])
-    mean, W = whitening.mean_.astype(np.float32), whitening.kernel[0]
+    mean = whitening.mean_.astype(np.float32)
+    W = whitening.kernel[0]
     pca = PCA(n_components=k, whiten=True, svd_solver="covariance_eigh").fit(x[:FIT_ROWS])
     linear = faiss.LinearTransform(d, k, True)
     faiss.copy_array_to_vector(np.ascontiguousarray(W.T).ravel(), linear.A)
@@ -45,7 +46,8 @@ def contestants(x: np.ndarray, k: int) -> dict[str, Callable[[], object]]:
         found += bias
         return found
 
-    read, written = np.ones(n * (d + k) // 2, np.float32), np.ones(n * (d + k) // 2, np.float32)
+    read = np.ones(n * (d + k) // 2, np.float32)
+    written = np.ones(n * (d + k) // 2, np.float32)
     runs: dict[str, Callable[[], object]] = {
         "jaxwhiten": lambda: whitening.transform(x),
         "floor: x @ W": lambda: np.matmul(x, W, out=out),

@@ -92,7 +92,8 @@ def vectors(name: str, found: Passages, cache: Path | None = None) -> tuple[np.n
 
 def encoded(encoder: Encoder, store: EmbeddingStore, texts: list[str], size: int = PART) -> np.ndarray:
     """Vectors of texts, from the store where they are there, `size` texts at a time; progress is printed."""
-    out, began = np.empty((len(texts), encoder.dimension), np.float32), time.perf_counter()
+    out = np.empty((len(texts), encoder.dimension), np.float32)
+    began = time.perf_counter()
     for start in range(0, len(texts), size):
         part = slice(start, start + size)
         out[part] = store.encode(encoder, texts[part], show_progress=False)

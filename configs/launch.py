@@ -47,9 +47,14 @@ def run(main: Callable[[Any], None], default_config: str, *kinds: type[Config]) 
         command = _read(sys.argv[1:])
         path = command.config or default_config
         module, argument = _load(path)
-        config: Config = module.get_config(argument) if argument else module.get_config()
+        config: Config
+        if argument:
+            config = module.get_config(argument)
+        else:
+            config = module.get_config()
         if not isinstance(config, kinds):
-            expected, found = " or ".join(kind.__name__ for kind in kinds), type(config).__name__
+            expected = " or ".join(kind.__name__ for kind in kinds)
+            found = type(config).__name__
             raise InputError(f"{path}: expected settings of {expected}, got {found}: see {default_config}.")
         if command.help:
             print(_help(path, config), end="")
@@ -160,7 +165,8 @@ def _process() -> str:
 def _silenced_stdout(for_good: bool) -> Iterator[None]:
     """Suppresses all output to stdout within the block, also from C++; with `for_good` also after it."""
     sys.stdout.flush()
-    kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    kept = os.dup(1)
+    nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     try:
         yield
@@ -182,7 +188,9 @@ class _Command(NamedTuple):
 
 def _read(words: list[str]) -> _Command:
     """Reads `--config FILE`, `--config.KEY=VALUE` or `--config.KEY VALUE`, `--distributed[=WHERE]` and `--help`."""
-    config, distributed, help = None, None, False
+    config = None
+    distributed = None
+    help = False
     changes: dict[str, str] = {}
     rest = iter(words)
     for word in rest:
@@ -225,7 +233,10 @@ def _help(path: str, config: Config) -> str:
     """Usage, and every config key with its default; a parameter of a whitening or a training with its help text."""
     program = sys.modules["__main__"]
     name = getattr(program.__spec__, "name", None)
-    usage = f"python -m {name}" if name else sys.argv[0]
+    if name:
+        usage = f"python -m {name}"
+    else:
+        usage = sys.argv[0]
     parser = Parser(
         prog=usage,
         usage=f"{usage} [--config FILE] [--config.KEY=VALUE ...] [--distributed[=ADDRESS:PORT,INDEX,COUNT]]",

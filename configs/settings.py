@@ -82,7 +82,8 @@ def keys(config: Config) -> dict[str, Key]:
     """The values of a config by their keys, such as `"data.name"`, with sections such as `"data"`."""
     found = {}
     for field in dataclasses.fields(config):
-        value, help = getattr(config, field.name), field.metadata.get("help", "")
+        value = getattr(config, field.name)
+        help = field.metadata.get("help", "")
         found[field.name] = Key(config, field.name, value, str(field.type).partition("[")[0], help)
         if isinstance(value, Config):
             found |= {f"{field.name}.{key}": inner for key, inner in keys(value).items()}
@@ -100,7 +101,9 @@ def _boolean(text: str) -> bool:
 
 def _tuple(text: str) -> tuple[Any, ...]:
     value = ast.literal_eval(text)
-    return tuple(value) if isinstance(value, tuple | list) else (value,)
+    if isinstance(value, tuple | list):
+        return tuple(value)
+    return (value,)
 
 
 # By the type of a field; `Sequence` as TrainingOptions has it.
@@ -311,7 +314,10 @@ def _options(name: str, without: Collection[str] = ()) -> type[Config]:
     for field in dataclasses.fields(TrainingOptions):
         if field.name in without or field.name == "held_out":
             continue
-        default = {} if field.default is dataclasses.MISSING else field.default
+        if field.default is dataclasses.MISSING:
+            default = {}
+        else:
+            default = field.default
         kind = "dict" if default == {} else field.type
         fields.append((field.name, kind, setting(default, field.metadata["help"])))
     return dataclasses.make_dataclass(name, fields, bases=(Config,), slots=True)

@@ -25,7 +25,8 @@ from jaxwhiten import Encoder, evaluate, io, records, scoring
 from jaxwhiten.datasets import RetrievalData, read_own
 from jaxwhiten.encoding import EmbeddingStore
 
-BYTES, PCA = (24, 48, 96), 128
+BYTES = (24, 48, 96)
+PCA = 128
 Rows = list[dict[str, Any]]  # what `records.to_json` makes of a `jaxwhiten.scoring.Row`, with further fields
 
 
@@ -54,12 +55,16 @@ def by_sentence_transformers(model: str, data: RetrievalData) -> float:
     import pytrec_eval
     from sentence_transformers import SentenceTransformer
 
-    encoder, data = SentenceTransformer(model), data.with_gold()
+    encoder = SentenceTransformer(model)
+    data = data.with_gold()
     documents = encoder.encode_document(data.documents, normalize_embeddings=True)
     scores = encoder.encode_query(data.queries, normalize_embeddings=True) @ documents.T
     judged = {}
     for query, (start, end) in enumerate(zip(data.gold.indptr[:-1], data.gold.indptr[1:], strict=True)):
-        grades = np.ones(end - start) if data.gold.grades is None else data.gold.grades[start:end]
+        if data.gold.grades is None:
+            grades = np.ones(end - start)
+        else:
+            grades = data.gold.grades[start:end]
         judged[f"{query}"] = {f"{i}": int(grade) for i, grade in zip(data.gold.ids[start:end], grades, strict=True)}
     best = data.others(scoring.best(scores, min(101, len(documents))))
     run = {f"{query}": {f"{i}": float(scores[query, i]) for i in ids} for query, ids in enumerate(best)}
@@ -72,16 +77,30 @@ def scores_table(run: Run) -> Table:
 
     The means over several data sets count as MTEB's leaderboard does: parts of a folder such as cqadupstack are one.
     """
-    cells, known = [], {row.setting["model"]: row.figures for row in published.read("tasks")}
+    cells = []
+    known = {row.setting["model"]: row.figures for row in published.read("tasks")}
     forms: dict[tuple[str, ...], dict[str, list[float]]] = {}
     for row in run.rows:
-        words, change, scores = row.get("bytes", 0) is None, row.get("versus_raw"), row["scores"]
-        encoder, model = ("words", row["name"]) if words else (row["encoder"], row["encoder"].partition(",")[0])
+        words = row.get("bytes", 0) is None
+        change = row.get("versus_raw")
+        scores = row["scores"]
+        if words:
+            encoder = "words"
+            model = row["name"]
+        else:
+            encoder = row["encoder"]
+            model = row["encoder"].partition(",")[0]
         what = [encoder, row["name"], f"{row['bytes']:,}" if row.get("bytes") else ""]
         measure, score = next(iter(scores.items()))
         forms.setdefault((measure, *what), {}).setdefault(row["data"].partition("/")[0], []).append(score)
-        there = known.get(model, {}).get(row["data"], "") if words or row["name"] == "raw" else ""
-        ends = "{:+.1f} to {:+.1f}".format(*change[1]) if change and None not in change[1] and not words else ""
+        if words or row["name"] == "raw":
+            there = known.get(model, {}).get(row["data"], "")
+        else:
+            there = ""
+        if change and None not in change[1] and not words:
+            ends = "{:+.1f} to {:+.1f}".format(*change[1])
+        else:
+            ends = ""
         figures = [f"{value:.1f}" if value else "" for value in (scores.get("recall_at_100"), row.get("theirs"))]
         line = [row["data"], *what, f"{score:.1f}", ends, *figures, f"{there}"]
         cells += [line] if line not in cells else []

@@ -63,7 +63,8 @@ def correct(x: np.ndarray, task: PairTask) -> np.ndarray:
     spread = features[:n].std(axis=0)
     features = (features - features[:n].mean(axis=0)) / np.where(spread > 0, spread, 1)
     held = np.arange(n) % HELD_OUT == 0
-    own, other = np.flatnonzero(~held), np.flatnonzero(held)
+    own = np.flatnonzero(~held)
+    other = np.flatnonzero(held)
 
     def accuracy(penalty: float) -> float:
         weights = fit(features[own], task.label[own], penalty)

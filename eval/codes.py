@@ -44,7 +44,8 @@ from jaxwhiten.whitening import choose_gamma
 
 TRAINED = COMPARATORS
 RAW = "float32"
-FIRST, DEEP = 10, 100
+FIRST = 10
+DEEP = 100
 AGGREGATE = "wmean"  # of STS tasks
 # Of a row that is compared with others; differences are x 100, and None where there is nothing to compare with.
 COMPARED = (
@@ -109,22 +110,33 @@ def evaluator(config: Codes) -> Iterator[Run]:
     names = tuple(sorted(names, key=lambda name: name != "spectrum"))  # the others are compared with it
     sizes = sorted(integers("bytes", config.bytes))
     lsq_sizes = sorted(set(sizes) & set(integers("lsq_bytes", config.lsq_bytes)))
-    tasks = choices("tasks", config.tasks, STS_TASKS) if config.tasks else ()
-    classify = choices("classify", config.classify, classification.TASKS) if config.classify else ()
+    if config.tasks:
+        tasks = choices("tasks", config.tasks, STS_TASKS)
+    else:
+        tasks = ()
+    if config.classify:
+        classify = choices("classify", config.classify, classification.TASKS)
+    else:
+        classify = ()
     make_folder(Path(config.out))
     data = load_search(config.dataset, config.data_dir or None)
     encoder = load_encoder(config, config.pooling).without_code()
     gammas = whitenings(config.gamma, encoder.tuned)
-    outside = first_sentences(config.outside, config.outside_rows) if config.outside else []
+    if config.outside:
+        outside = first_sentences(config.outside, config.outside_rows)
+    else:
+        outside = []
 
-    store, encoding = EmbeddingStore(config.cache or None), time.perf_counter()
+    store = EmbeddingStore(config.cache or None)
+    encoding = time.perf_counter()
     searched = encode(config, encoder, store, data, tasks, classify)
     say(f"{data.name}: {len(searched.documents):,} documents, {len(searched.queries):,} queries")
     fitted_on = {"documents": searched.documents}
     if outside:
         fitted_on["outside"] = store.encode(encoder, outside)
     encoded = (searched.documents, searched.queries, searched.sentences, searched.pairs, outside)
-    took, texts = time.perf_counter() - encoding, sum(map(len, encoded))
+    took = time.perf_counter() - encoding
+    texts = sum(map(len, encoded))
     encoded_in = common.encoding(took, texts, note="what is in the cache is read")
 
     run = Run(make_header(config, encoder, searched, encoded_in, len(outside)))
@@ -142,8 +154,14 @@ def evaluator(config: Codes) -> Iterator[Run]:
             of_spectrum = spectra.setdefault((fit.name, fit.gamma), {})
             if name == "spectrum":
                 of_spectrum[row["bytes"]] = scored.ranks
-            peer = None if name in ("spectrum", RAW) else at_equal_bytes(row["bytes"], of_spectrum)
-            estimates = intervals(scored, raw, peer, searched.tasks, config) if config.bootstrap else {}
+            if name in ("spectrum", RAW):
+                peer = None
+            else:
+                peer = at_equal_bytes(row["bytes"], of_spectrum)
+            if config.bootstrap:
+                estimates = intervals(scored, raw, peer, searched.tasks, config)
+            else:
+                estimates = {}
             run.rows.append(Record(dict.fromkeys(COMPARED) | row | estimates))
             say(f"{fit.name}, {name}, {row['bytes']} bytes: MRR@10 {row['mrr_at_10']:.4f}")
             yield run
@@ -181,7 +199,10 @@ def first_sentences(where: str, rows: int) -> list[str]:
 
 def whitenings(value: Any, tuned: bool) -> tuple[float | None, ...]:
     """The γ of each whitening before the codes; None for none, which `auto` takes for a fine-tuned encoder."""
-    auto = None if tuned else choose_gamma(Moments(), tuned).gamma
+    if tuned:
+        auto = None
+    else:
+        auto = choose_gamma(Moments(), tuned).gamma
     named = {"none": None, "auto": auto}
     listed = (named[word] if word in named else fractions("gamma", word)[0] for word in words("gamma", value))
     return tuple(dict.fromkeys(listed))
@@ -238,10 +259,19 @@ def measured(
         index, queries, _ = coded(name, size, fit, searched, seed)
         found.append(first(index, queries, searched))
     ranks = np.mean([metrics.reciprocal_ranks(ids, searched.gold, FIRST) for ids in found], axis=0)
-    again = rescored(ids[:, : config.rescore], searched) if config.rescore and name != RAW else None
-    once_more = None if again is None else metrics.reciprocal_ranks(again, searched.gold, FIRST)
+    if config.rescore and name != RAW:
+        again = rescored(ids[:, : config.rescore], searched)
+    else:
+        again = None
+    if again is None:
+        once_more = None
+    else:
+        once_more = metrics.reciprocal_ranks(again, searched.gold, FIRST)
     scored = Scored(ids, ranks, once_more, {}, {})
-    nearest = None if raw is None else list(raw.ids[:, :FIRST])
+    if raw is None:
+        nearest = None
+    else:
+        nearest = list(raw.ids[:, :FIRST])
     if searched.tasks and name not in TRAINED:
         x = both_sides(name, size, fit, searched.sentences)
         scored = replace(scored, cosines={task.name: task.similarity(x) for task in searched.tasks})
@@ -284,7 +314,8 @@ def coded(
     name: str, size: int, fit: Fit, searched: Searched, seed: int = 0
 ) -> tuple[Index | Comparator, np.ndarray, int]:
     """An exact index of the coded documents, the queries for it, and the bytes per document."""
-    documents, queries = searched.documents, searched.queries
+    documents = searched.documents
+    queries = searched.queries
     if name == RAW:
         index = build_index(documents, "faiss-flat")
         return index, index.prepare(queries), documents.shape[1] * 4
@@ -332,7 +363,9 @@ def both_sides(name: str, size: int, fit: Fit, vectors: np.ndarray) -> np.ndarra
 def at_equal_bytes(size: int, of_spectrum: Mapping[int, np.ndarray]) -> np.ndarray | None:
     """Scores of queries by the spectrum code with as many bytes, or the next more; None if there is no such code."""
     enough = [held for held in of_spectrum if held >= size]
-    return of_spectrum[min(enough)] if enough else None
+    if enough:
+        return of_spectrum[min(enough)]
+    return None
 
 
 def intervals(
@@ -348,8 +381,14 @@ def intervals(
     }
     if scored is not raw:
         found["versus_raw"] = points(scored.ranks - raw.ranks)
-        found["rescored_versus_raw"] = None if scored.rescored is None else points(scored.rescored - raw.ranks)
-        found["versus_spectrum"] = None if spectrum is None else points(scored.ranks - spectrum)
+        if scored.rescored is None:
+            found["rescored_versus_raw"] = None
+        else:
+            found["rescored_versus_raw"] = points(scored.rescored - raw.ranks)
+        if spectrum is None:
+            found["versus_spectrum"] = None
+        else:
+            found["versus_spectrum"] = points(scored.ranks - spectrum)
         changed = {name: points(right - raw.correct[name]) for name, right in scored.correct.items()}
         found["accuracy_versus_raw"] = Record(changed) or None
         if scored.cosines:
@@ -367,7 +406,8 @@ def make_header(
     outside: int,
 ) -> Record:
     """The header of the run; `outside` is the number of sentences of other text."""
-    data, queries = searched.data, len(searched.queries)
+    data = searched.data
+    queries = len(searched.queries)
     return common.make_header(
         "eval.codes",
         f"Codes on {data.name}: {encoder.name}",

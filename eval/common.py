@@ -45,8 +45,14 @@ class Settings:
         """The settings, checked; makes the folder for results, before anything slow. `more` are further whitenings."""
         if config.bootstrap < 0:
             raise InputError(f"config.bootstrap: {config.bootstrap} resamples; 0 is none.")
-        baselines = choices("baselines", config.baselines, BASELINES) if config.baselines else ()
-        layer0 = (LAYER0,) if "layer0" in baselines else ()
+        if config.baselines:
+            baselines = choices("baselines", config.baselines, BASELINES)
+        else:
+            baselines = ()
+        if "layer0" in baselines:
+            layer0 = (LAYER0,)
+        else:
+            layer0 = ()
         settings = cls(
             tuple(dict.fromkeys((*pooling_names(config.poolings), *layer0))),
             choices("whitening", config.whitening, (*WHITENINGS, *more)),
@@ -73,11 +79,15 @@ class Settings:
     @property
     def protocol(self) -> dict[str, dict[str, str]]:
         """What the header of a run says about them."""
-        return {"words": {name: WORDS[name] for name in self.words}} if self.words else {}
+        if self.words:
+            return {"words": {name: WORDS[name] for name in self.words}}
+        return {}
 
     def load_nli(self) -> NLIRows | None:
         """The NLI rows, or None where no whitening is fitted on them."""
-        return load_nli(self.data_dir, two_way="keep") if "nli" in self.whitenings else None
+        if "nli" in self.whitenings:
+            return load_nli(self.data_dir, two_way="keep")
+        return None
 
     def dimensions(self, encoder: Encoder, pooling: str) -> list[int]:
         """The dimensions asked for, 0 read as the full one, largest first."""
@@ -141,7 +151,9 @@ def say(text: str) -> None:
 def python() -> str:
     """The Python command to type in this folder."""
     found = Path(sys.executable)
-    return str(found.relative_to(Path.cwd())) if found.is_relative_to(Path.cwd()) else "python"
+    if found.is_relative_to(Path.cwd()):
+        return str(found.relative_to(Path.cwd()))
+    return "python"
 
 
 def make_folder(folder: Path) -> None:
@@ -187,5 +199,6 @@ def encoding(seconds: float, sentences: int, nli_rows: int = 0, note: str = "") 
 
 def dataset(data: RetrievalData, queries: int) -> Record:
     """The data that is searched, with statistics from reading it."""
-    counts, conflicts = Record(data.counts), list(data.conflicts)
+    counts = Record(data.counts)
+    conflicts = list(data.conflicts)
     return Record(name=data.name, documents=len(data.documents), queries=queries, counts=counts, conflicts=conflicts)

@@ -56,10 +56,21 @@ def factory(name: str, size: int, k: int) -> tuple[str, int, int]:
     one, more, most = _FACTORS[name]
     least = 2 if name == "turbovec" else 1
     bits = next((b for b in range(most, least, -1) if -(-k * b // 8) + more <= size), least)
-    columns = k if bits > least else min(k, 8 * (size - one) // least)
-    columns = max(64, columns) if name == "rabitqlib" else columns - columns % 8 if name == "turbovec" else columns
+    if bits > least:
+        columns = k
+    else:
+        columns = min(k, 8 * (size - one) // least)
+    if name == "rabitqlib":
+        columns = max(64, columns)
+    elif name == "turbovec":
+        columns = columns - columns % 8
+    else:
+        columns = columns
     kind = {"rabitq": "RaBitQ", "eden": "EDEN"}.get(name, "")
-    found = f"RR{columns},{kind}{bits if bits > 1 else ''}" if kind else str(bits)
+    if kind:
+        found = f"RR{columns},{kind}{bits if bits > 1 else ''}"
+    else:
+        found = str(bits)
     used = -(-columns * bits // 8) + (more if bits > least else one)
     if columns < 1:
         raise InputError(f"it needs more than {size} bytes")
@@ -154,13 +165,15 @@ class _Scalar:
     def __init__(self, columns: int, size: int) -> None:
         import faiss
 
-        self._bits, self._index = 8 * size, faiss.IndexFlatL2(columns)
+        self._bits = 8 * size
+        self._index = faiss.IndexFlatL2(columns)
 
     def train(self, x: np.ndarray) -> None:
         from scipy.special import ndtri
 
         normal = ndtri((np.arange(1 << 13) + 0.5) / (1 << 13))
-        levels, errors = [], []
+        levels = []
+        errors = []
         for count in 2 ** np.arange(9):
             values = normal[(2 * np.arange(count) + 1) * len(normal) // (2 * count)] * 3**0.5  # by Panter and Dite
             for _ in range(20):
@@ -214,7 +227,8 @@ class Comparator:
         more = max(0, columns - len(bias))
         matrix = np.pad(weight, ((0, 0), (0, more)))[:, :columns]
         linear = _linear(matrix, np.pad(bias, (0, more))[:columns])
-        self._chain, self.size = (linear, faiss.NormalizationTransform(columns, 2.0)), len(documents)
+        self._chain = (linear, faiss.NormalizationTransform(columns, 2.0))
+        self.size = len(documents)
         if name in _OF_AXES:
             self._chain = self._with_lengths(name, linear, whitening)
         if name == "scalar":
@@ -247,9 +261,13 @@ class Comparator:
         weight, bias = whitening.kernel
         unit = faiss.NormalizationTransform(len(weight), 2.0)
         if whitening.gamma == 0:  # turned, and nothing else
-            return (unit,) if name == "turboquant_pro" else (unit, linear)
+            if name == "turboquant_pro":
+                return (unit,)
+            return (unit, linear)
         whitened = (_linear(weight, bias), faiss.NormalizationTransform(len(bias), 2.0))
-        return whitened if name == "turboquant_pro" else (*whitened, _linear(np.eye(len(bias), linear.d_out)))
+        if name == "turboquant_pro":
+            return whitened
+        return (*whitened, _linear(np.eye(len(bias), linear.d_out)))
 
     def prepare(self, x: np.ndarray) -> np.ndarray:
         """Raw vectors in the form that is coded and searched."""

@@ -13,7 +13,9 @@ from jaxwhiten.whitening import is_spread
 _CODE = "spectrum"
 _LITTLE = 0.5  # points
 # Of a normal distribution: 95% of one side and of both, and the power of 80% that a detectable loss is found with.
-_ONE, _BOTH, _POWER = 1.645, 1.96, 0.842
+_ONE = 1.645
+_BOTH = 1.96
+_POWER = 0.842
 
 
 def tasks_table(*runs: Run) -> Table:
@@ -53,11 +55,15 @@ def tasks_table(*runs: Run) -> Table:
 
 
 def _of_gamma(gamma: float | None) -> str:
-    return "none" if gamma is None else f"{gamma:g}"
+    if gamma is None:
+        return "none"
+    return f"{gamma:g}"
 
 
 def _recall(row: Record) -> str:
-    return "" if row.float32_recall_at_10 is None else f" {row.float32_recall_at_10:.3f}"
+    if row.float32_recall_at_10 is None:
+        return ""
+    return f" {row.float32_recall_at_10:.3f}"
 
 
 def _enough(found: dict[int, Record | None]) -> str:
@@ -65,10 +71,14 @@ def _enough(found: dict[int, Record | None]) -> str:
     known = {size: estimate for size, estimate in found.items() if estimate}
     enough = [size for size, e in known.items() if e.value - (e.value - e.low) * _ONE / _BOTH > -_LITTLE]
     if enough or not known:
-        return f"{min(enough)}" if enough else ""
+        if enough:
+            return f"{min(enough)}"
+        return ""
     last = known[max(known)]
     detected = (_ONE + _POWER) * (last.high - last.low) / (2 * _BOTH)
-    return f"cannot tell below {detected:.1f}" if last.high > -_LITTLE else "none"
+    if last.high > -_LITTLE:
+        return f"cannot tell below {detected:.1f}"
+    return "none"
 
 
 def rivals_table(*runs: Run, fit: str = "documents") -> Table:
@@ -112,7 +122,9 @@ _MARKS = {1: "↑", 0: "", -1: "↓"}
 
 def _lines(cells: Sequence[str]) -> str:
     """One cell of a Markdown table with a line for each size."""
-    return "<br>".join(cell or "–" for cell in cells) if any(cells) else ""
+    if any(cells):
+        return "<br>".join(cell or "–" for cell in cells)
+    return ""
 
 
 def _mean(rows: Sequence[Record | None]) -> str:
@@ -127,7 +139,8 @@ def _mean(rows: Sequence[Record | None]) -> str:
 def _beside(row: Record | None) -> str:
     if row is None or row.versus_raw is None:
         return ""
-    difference, versus = row.versus_raw, row.versus_spectrum
+    difference = row.versus_raw
+    versus = row.versus_spectrum
     if row.code == _CODE:
         return f"{difference.value:+.2f}±{(difference.high - difference.low) / 2:.2f}{_recall(row)}"
     mark = _MARKS[0 if versus is None else int(versus.low > 0) - int(versus.high < 0)]
@@ -135,7 +148,9 @@ def _beside(row: Record | None) -> str:
 
 
 def _lost(row: Record) -> str:
-    return "" if row.distortion is None else f"{100 * row.distortion:.1f}/{100 * (row.bound or 0.0):.1f}"
+    if row.distortion is None:
+        return ""
+    return f"{100 * row.distortion:.1f}/{100 * (row.bound or 0.0):.1f}"
 
 
 GAMMAS = (None, 0.0, 0.25, 0.5, 1.0)  # of the whitening before a code; None: unchanged vectors

@@ -28,7 +28,9 @@ from jaxwhiten.datasets import read_own
 from jaxwhiten.encoding import EmbeddingStore
 
 Compress = Callable[[np.ndarray], np.ndarray]  # vectors to what a method keeps of them, as numbers
-BYTES, BITS, HASHES = (24, 48, 96), (2, 4, 8), (1024, 2048)
+BYTES = (24, 48, 96)
+BITS = (2, 4, 8)
+HASHES = (1024, 2048)
 
 
 def methods(documents: np.ndarray) -> Iterator[tuple[str, float, Compress]]:

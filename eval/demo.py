@@ -29,7 +29,8 @@ from jaxwhiten.plots import COLOURS, new_figure
 from jaxwhiten.search import Index
 from jaxwhiten.whitening import WhiteningWarning
 
-TUNED, SIZES = "sentence-transformers/all-MiniLM-L6-v2", (96, 48, 24)
+TUNED = "sentence-transformers/all-MiniLM-L6-v2"
+SIZES = (96, 48, 24)
 QUESTIONS = (
     "wait until another thread is done",
     "pick a random element",
@@ -55,7 +56,8 @@ def compared(encoder: Encoder, data: RetrievalData) -> tuple[list[Line], Index]:
         return vectors[role]
 
     found = jaxwhiten.evaluate(encoder, data, bytes=SIZES, resamples=1000, encode=encode)
-    documents, queries = vectors["document"], vectors["query"]
+    documents = vectors["document"]
+    queries = vectors["query"]
     asked = queries[:1000]  # whose time is taken
     indexes = {"float32": encoder.index(data.documents, vectors=documents)}
     for size in SIZES:
@@ -71,7 +73,8 @@ def compared(encoder: Encoder, data: RetrievalData) -> tuple[list[Line], Index]:
     counts = scoring.count([*data.documents, *data.queries])
     for row in (row for row in rest if row.bytes is None):
         words, stored = scoring.weigh(row.name, counts, counts[: len(documents)])
-        words, stored = words[len(documents) :], stored[: len(documents)]
+        words = words[len(documents) :]
+        stored = stored[: len(documents)]
         size = stored.data.nbytes + stored.indices.nbytes + stored.indptr.nbytes
         took = _milliseconds(lambda words=words, stored=stored: scoring.nearest(words, stored, 10), len(queries))
         lines.append(Line(row.name, row, size / len(documents), took))
@@ -103,7 +106,8 @@ def draw(lines: Sequence[Line], path: Path) -> None:
     with new_figure(path, 6.4, 3.6) as figure:
         axis = figure.subplots()
         for group, colour in zip(groups, COLOURS, strict=False):
-            x, y = ([line.megabytes for line in group], [line.scores.scores["ndcg_at_10"] for line in group])
+            x = [line.megabytes for line in group]
+            y = [line.scores.scores["ndcg_at_10"] for line in group]
             ends = np.array([line.scores.intervals["ndcg_at_10"] for line in group]).T
             axis.errorbar(x, y, np.abs(ends - y), color=colour, marker="o", ms=5, lw=1.5, capsize=2)
             for line, *at in zip(group, x, y, strict=True):

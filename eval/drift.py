@@ -33,7 +33,10 @@ def trials(vectors: dict[str, np.ndarray], kind: str, count: int) -> Iterator[tu
     rng = np.random.default_rng(0)
     for trial in range(count):
         size = SIZES[trial % len(SIZES)]
-        pair = rng.choice(list(vectors), 2, replace=False) if kind == PAIRS else [kind, kind]
+        if kind == PAIRS:
+            pair = rng.choice(list(vectors), 2, replace=False)
+        else:
+            pair = [kind, kind]
         old, new = (rng.permutation(len(vectors[name])) for name in pair)
         yield (
             size,
@@ -48,7 +51,8 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=100, help="of each kind; default: 100")
     parser.add_argument("-o", "--output", required=True, help="the .jsonl file to write")
     args = parser.parse_args()
-    vectors, rows = {path.stem: np.load(path) for path in args.vectors}, list[Record]()
+    vectors = {path.stem: np.load(path) for path in args.vectors}
+    rows = list[Record]()
     for kind in [*(name for name, x in vectors.items() if len(x) >= 2 * SIZES[-1]), PAIRS]:
         for fit, fitted in FITS.items():
             found = [

@@ -26,7 +26,9 @@ def driven(
     """
 
     def main(config: Scored) -> None:
-        started, out, run = time.perf_counter(), Path(config.out), None
+        started = time.perf_counter()
+        out = Path(config.out)
+        run = None
         for run in evaluator(config):
             if not run.rows:
                 remove_views(out)

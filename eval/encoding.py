@@ -60,8 +60,12 @@ def encode(
     `batch_size` is not used where vectors are looked up and kept in a `store`.
     """
     distributed.check_same("model and sentences", [encoder.fingerprint, text_fingerprint(sentences)])
-    own, options = distributed.share(sentences), {"pooling": tuple(poolings), "show_progress": show_progress()}
-    found = store.encode(encoder, own, **options) if store else encoder.encode(own, batch_size=batch_size, **options)
+    own = distributed.share(sentences)
+    options = {"pooling": tuple(poolings), "show_progress": show_progress()}
+    if store:
+        found = store.encode(encoder, own, **options)
+    else:
+        found = encoder.encode(own, batch_size=batch_size, **options)
     return {pooling: distributed.gather_rows(as_floats(vectors)) for pooling, vectors in found.items()}
 
 
@@ -79,9 +83,11 @@ def nli_moments(
     share; all have the moments of the whole.
     """
     counts = Counter(text if text.strip() else EMPTY for text in itertools.chain(nli.premise, nli.hypothesis))
-    sentences, repeats = list(counts), np.fromiter(counts.values(), np.int64)
+    sentences = list(counts)
+    repeats = np.fromiter(counts.values(), np.int64)
     distributed.check_same("the NLI rows", [text_fingerprint(sentences), int(repeats.sum())])
-    sentences, repeats = distributed.share(sentences), distributed.share(repeats)
+    sentences = distributed.share(sentences)
+    repeats = distributed.share(repeats)
     moments = {pooling: Moments() for pooling in poolings}
     start = 0
     stream = encoder.encode_stream(

@@ -32,9 +32,11 @@ def add_spectrum(run: Run, encoded: Encoded, fits: Fits) -> Run:
 def add_heat_map(run: Run, encoded: Encoded, fits: Fits, tasks: Sequence[STSTask], k: int) -> Run:
     """The run with the similarities of a few pairs, before and after whitening."""
     place = shown_task(encoded.tasks)
-    task, test = encoded.tasks[place], tasks[place].splits["test"]
+    task = encoded.tasks[place]
+    test = tasks[place].splits["test"]
     chosen = _legible_pairs(test.sentence1, test.sentence2, test.score)
-    a, b = encoded.x[task.left[chosen]], encoded.x[task.right[chosen]]
+    a = encoded.x[task.left[chosen]]
+    b = encoded.x[task.right[chosen]]
     whitening = with_params(fits.by_task[task.name], n_components=k, beta=1.0, gamma=1.0)
     run.figures["similarity/before"] = _cosines(a, b)
     run.figures["similarity/after"] = _cosines(whitening.transform(a), whitening.transform(b))

@@ -162,7 +162,9 @@ def hubness(x: Shaped[np.ndarray, "n d"], k: int = 10) -> float:
     counts = k_occurrence(x, k)
     centred = counts - counts.mean()
     deviation = math.sqrt(float((centred**2).mean()))
-    return float((centred**3).mean()) / deviation**3 if deviation > 0 else 0.0
+    if deviation > 0:
+        return float((centred**3).mean()) / deviation**3
+    return 0.0
 
 
 def average_cosine(x: Shaped[np.ndarray, "n d"]) -> float:
@@ -196,9 +198,11 @@ def partner_ranks(
     References:
       Wang et al. 2022, "Just Rank: Rethinking Evaluation with Word and Sentence Similarities", section 4 (EvalRank).
     """
-    query, partner = np.concatenate([left, right]), np.concatenate([right, left])
+    query = np.concatenate([left, right])
+    partner = np.concatenate([right, left])
     query, partner = query[query != partner], partner[query != partner]
-    unit, ranks = normalize(x), np.full(len(x), len(x))
+    unit = normalize(x)
+    ranks = np.full(len(x), len(x))
     for start in range(0, len(query), 1024):
         rows = query[start : start + 1024]
         similarity = unit[rows] @ unit.T
@@ -237,7 +241,8 @@ def _similarities(
 ) -> tuple[jax.Array, jax.Array]:
     """Inner products of `rows` rows with all rows, and a mask of pairs of two different rows of the first n."""
     block = lax.dynamic_slice_in_dim(unit, start, rows)
-    mine, other = start + jnp.arange(rows)[:, None], jnp.arange(len(unit))[None, :]
+    mine = start + jnp.arange(rows)[:, None]
+    other = jnp.arange(len(unit))[None, :]
     products = jnp.matmul(block, unit.T, precision=lax.Precision.HIGHEST)
     return products, (mine != other) & (mine < n) & (other < n)
 

@@ -28,7 +28,8 @@ IMAGES = {
 
 def main() -> None:
     for name, (of, function) in IMAGES.items():
-        path, run = FOLDER / f"{name}.png", runs.find(of)
+        path = FOLDER / f"{name}.png"
+        run = runs.find(of)
         drawn = run is not None and getattr(runs.module(run), function)(run, path)
         say(f"{path}: " + ("drawn" if drawn else f"left as it was, the run {of} is not there"))
     found = {title: runs.find(of) for title, of in QUALITY.items()}

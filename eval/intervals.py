@@ -74,9 +74,11 @@ def with_intervals(rows: Sequence[Record], samples: Mapping[str, np.ndarray], ag
         """The interval of a row, or of its difference to another row."""
         found = {}
         for name, drawn in samples.items():
-            value, of_row = scores[number][name], drawn[number]
+            value = scores[number][name]
+            of_row = drawn[number]
             if base is not None:
-                value, of_row = value - scores[base][name], of_row - drawn[base]
+                value = value - scores[base][name]
+                of_row = of_row - drawn[base]
             found[name] = with_ends(value, of_row)
         return found
 
@@ -84,7 +86,8 @@ def with_intervals(rows: Sequence[Record], samples: Mapping[str, np.ndarray], ag
     words = {row.whitening: number for number, row in enumerate(rows) if row.pooling == TFIDF}
     complete = []
     for number, row in enumerate(rows):
-        of, bases = estimates(number), (raw.get(row.pooling), beside(words, row.whitening))
+        of = estimates(number)
+        bases = (raw.get(row.pooling), beside(words, row.whitening))
         versus, versus_words = (None if base in (None, number) else estimates(number, base) for base in bases)
         tasks = {name: task.but(low=of[name].low, high=of[name].high) for name, task in row.tasks.items()}
         intervals = {"average_interval": of["average"], "versus_raw": versus, "versus_words": versus_words}

@@ -21,7 +21,9 @@ _TOKENIZER_THREADS = "TOKENIZERS_PARALLELISM"
 
 def sample_rows(n: int, wanted: int) -> np.ndarray:
     """At most `wanted` row numbers (0: all), spread evenly over n rows."""
-    return np.arange(n) if not wanted or wanted >= n else np.linspace(0, n - 1, wanted).astype(np.int64)
+    if not wanted or wanted >= n:
+        return np.arange(n)
+    return np.linspace(0, n - 1, wanted).astype(np.int64)
 
 
 def asked(data: RetrievalData, wanted: int) -> tuple[np.ndarray, list[str], metrics.Gold]:
@@ -55,7 +57,8 @@ class Exact:
     """Exact neighbours of prepared queries in stored (whitened, normalised) vectors, as the reference for indexes."""
 
     def __init__(self, documents: np.ndarray, queries: np.ndarray, k: int, backend: str):
-        self.documents, self.queries = documents, queries
+        self.documents = documents
+        self.queries = queries
         scores, self.ids = build_index(documents, backend, normalize=False).search(queries, k, prepared=True)
         self.last = scores[:, -1]
 

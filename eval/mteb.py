@@ -21,9 +21,12 @@ from eval.classification import fit, predict
 from jaxwhiten import Encoder, Moments, Whitening, metrics
 from jaxwhiten.export.mteb import MTEBEncoder
 
-BANKING, STS = "Banking77Classification", "STSB"
+BANKING = "Banking77Classification"
+STS = "STSB"
 GAMMAS = (0.25, 1.0)
-DRAWS, SHOTS = 10, 8  # MTEB's: training sets, and rows of each class in them
+# MTEB's: training sets, and rows of each class in them
+DRAWS = 10
+SHOTS = 8
 _PENALTY = 1.0  # of scikit-learn's logistic regression, over all rows
 Splits = dict[str, dict[str, list[Any]]]  # the columns of each split, as MTEB names them
 
@@ -58,7 +61,8 @@ def theirs(model: MTEBEncoder, name: str, splits: Splits) -> float:
 def accuracy(train: np.ndarray, test: np.ndarray, splits: Splits) -> float:
     """Percent right by logistic regression on few rows of each class, the mean over draws."""
     label, gold = (np.array(splits[split]["label"]) for split in ("train", "test"))
-    rng, right = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    right = []
     for _ in range(DRAWS):
         rows = np.concatenate([rng.permutation(np.flatnonzero(label == of))[:SHOTS] for of in range(label.max() + 1)])
         weights = fit(train[rows].astype(np.float64), label[rows], _PENALTY / len(rows))
@@ -73,13 +77,18 @@ def tasks(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterator[t
             model, engine=encoder.engine, dtype=encoder.dtype, default_prompt_name="query"
         )
     for task, splits in read(folder):
-        sides = (
-            [splits["test"][f"sentence{n}"] for n in (1, 2)] if task == STS else [of["text"] for of in splits.values()]
-        )
-        raw, rows = [stored(encoder, side) for side in sides], Rows()
+        if task == STS:
+            sides = [splits["test"][f"sentence{n}"] for n in (1, 2)]
+        else:
+            sides = [of["text"] for of in splits.values()]
+        raw = [stored(encoder, side) for side in sides]
+        rows = Rows()
         moments = Moments().update(np.concatenate(raw) if task == STS else raw[0])
         for gamma in (None, *GAMMAS):
-            whitening = None if gamma is None else Whitening.from_moments(moments, gamma=gamma)
+            if gamma is None:
+                whitening = None
+            else:
+                whitening = Whitening.from_moments(moments, gamma=gamma)
             x = [side if whitening is None else whitening.transform(side) for side in raw]
             if task == STS:
                 scores = {

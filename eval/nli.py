@@ -23,8 +23,13 @@ from jaxwhiten.io import PathLike, cache_dir, content_key
 
 URL = "https://sbert.net/datasets/AllNLI.tsv.gz"
 URL_VARIABLE = "JAXWHITEN_ALLNLI_URL"  # for mirrors
-_TWO_CLASSES, _NO_CLASS, _UNKNOWN = -1, -2, -3  # of `label_codes`
-_PREMISE, _HYPOTHESIS, _LABEL = ("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label")
+# of `label_codes`
+_TWO_CLASSES = -1
+_NO_CLASS = -2
+_UNKNOWN = -3
+_PREMISE = ("premise", "sentence1")
+_HYPOTHESIS = ("hypothesis", "sentence2")
+_LABEL = ("label", "gold_label")
 _OFFICIAL = re.compile(r"(allnli|snli|multinli)", re.IGNORECASE)
 _SPLIT = re.compile(r"(?:^|[^a-z])(train|dev|test|val|valid|validation|trial)(?:[^a-z]|$)", re.IGNORECASE)
 _MAX_DEPTH = 3
@@ -138,7 +143,10 @@ def _overlap(path: Path) -> np.ndarray:
 
 def _split_of(text: str) -> str:
     found = _SPLIT.search(text)
-    name = found[1].lower() if found else ""
+    if found:
+        name = found[1].lower()
+    else:
+        name = ""
     return name if name in ("", "train", "test") else "dev"
 
 
@@ -146,10 +154,12 @@ def _read_source(
     name: str, path: Path, columns: Mapping[str, str], rules: Mapping[str, Any]
 ) -> tuple[NLISource, list[str], list[str], np.ndarray]:
     """Reads a file: its summary, and the premises, hypotheses and labels that pass the rules (see `load_nli`)."""
-    skip_bad_rows, splits = rules.get("skip_bad_rows", False), rules.get("splits")
+    skip_bad_rows = rules.get("skip_bad_rows", False)
+    splits = rules.get("splits")
     table = read_table(path, columns, skip_bad_rows=skip_bad_rows)
     codes = label_codes(table, table["label"], skip_bad_rows)
-    premise, hypothesis = table["premise"], table["hypothesis"]
+    premise = table["premise"]
+    hypothesis = table["hypothesis"]
     empty = [not str(p).strip() or not str(h).strip() for p, h in zip(premise, hypothesis, strict=True)]
     # A row that several reasons apply to is counted for the first.
     reasons: dict[str, np.ndarray] = {}
@@ -165,7 +175,10 @@ def _read_source(
     if rules.get("exclude_overlap"):
         reasons["overlapping an evaluation set"] = np.isin(table.lines, _overlap(path))
     keep = np.ones(len(codes), dtype=bool)
-    dropped = {"invalid row": table.skipped} if table.skipped else {}
+    if table.skipped:
+        dropped = {"invalid row": table.skipped}
+    else:
+        dropped = {}
     for reason, mask in reasons.items():
         if count := int(np.count_nonzero(mask & keep)):
             dropped[reason] = count
@@ -233,8 +246,10 @@ def load_nli(
       DataNotFoundError: There are no files, and the download fails.
       DataError: A file is bad; the message names file and line.
     """
-    sources = [sources] if isinstance(sources, str) else sources
-    splits = [splits] if isinstance(splits, str) else splits
+    if isinstance(sources, str):
+        sources = [sources]
+    if isinstance(splits, str):
+        splits = [splits]
     if sources is not None and not sources:
         raise InputError("sources is empty: specify at least one NLI source, or omit it to read all.")
     for split in splits or ():
@@ -247,7 +262,10 @@ def load_nli(
             " unset both and connect to the network to download AllNLI."
         )
     rules = {"splits": splits, "two_way": two_way, "exclude_overlap": exclude_overlap, "skip_bad_rows": skip_bad_rows}
-    rows = read_nli(folder, sources, **rules) if folder else None
+    if folder:
+        rows = read_nli(folder, sources, **rules)
+    else:
+        rows = None
     if rows is None:
         try:
             rows = read_nli(_downloaded(), sources, **rules)

@@ -52,7 +52,8 @@ class Ditto(Pooling):
     key: Any = array()
 
     def __call__(self, states: States) -> Any:
-        xp, hidden = states.np, states.output.hidden_states
+        xp = states.np
+        hidden = states.output.hidden_states
         x = hidden[self.layer].astype(np.float32)
         query, key = (xp.matmul(x, part[:-1], precision="highest") + part[-1] for part in (self.query, self.key))
         scores = xp.matmul(query, key.swapaxes(1, 2), precision="highest") / math.sqrt(self.query.shape[1])
@@ -78,7 +79,10 @@ class MaskToken(Pooling):
         here = (states.ids == self.mask_id) & (states.mask > 0)
         last = here.shape[1] - 1 - here[:, ::-1].argmax(axis=1)
         is_last = self.template.index("{text}") < self.template.index("{mask}")
-        place = last if is_last else here.argmax(axis=1)
+        if is_last:
+            place = last
+        else:
+            place = here.argmax(axis=1)
         return xp.take_along_axis(x, place[:, None, None], axis=1)[:, 0].astype(np.float32)
 
     @property
@@ -96,7 +100,8 @@ def ditto(parameters: str | None) -> tuple[str, Maker]:
         raise InputError(
             f"Pooling ditto:{parameters or ''}: expected ditto:LAYER+HEAD, such as ditto:0+9 for bert-base."
         )
-    layer, head = int(found[1]), int(found[2])
+    layer = int(found[1])
+    head = int(found[2])
 
     def steps(source: Any) -> tuple[Step, ...]:
         if source is None:
@@ -125,7 +130,10 @@ def _of_head(linear: Any, head: int, size: int) -> np.ndarray:
     """The map of one head, with the bias as the last row."""
     columns = slice(head * size, (head + 1) * size)
     kernel = np.asarray(linear.kernel[...], np.float32)[:, columns]
-    bias = np.zeros(size, np.float32) if linear.bias is None else np.asarray(linear.bias[...], np.float32)[columns]
+    if linear.bias is None:
+        bias = np.zeros(size, np.float32)
+    else:
+        bias = np.asarray(linear.bias[...], np.float32)[columns]
     return np.concatenate([kernel, bias[None]])
 
 

@@ -72,7 +72,8 @@ def _rows_of(subsets: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _swapped(data_dir: str | None) -> Pairs:
-    pairs, rng = _sts(data_dir), np.random.default_rng(0)
+    pairs = _sts(data_dir)
+    rng = np.random.default_rng(0)
     changed = {
         i: text
         for i in np.flatnonzero(pairs.score >= _SAME)

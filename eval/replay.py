@@ -82,7 +82,10 @@ def _compared(before: Any, now: Any, place: str, key: str) -> Iterator[Differenc
         return
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         ends: list[Any] = [before.get(end) for end in _ENDS]
-        width = 0.0 if None in ends else float(ends[1]) - float(ends[0])
+        if None in ends:
+            width = 0.0
+        else:
+            width = float(ends[1]) - float(ends[0])
         for inner in {**before, **now}:
             for found in _compared(before.get(inner), now.get(inner), f"{place}.{inner}", inner):
                 yield found._replace(allowed=width / 10) if inner in _ENDS else found
@@ -104,7 +107,10 @@ def listed() -> str:
     lines = [f"{'run':<36}{'seconds':>8}  {'program':<15} pages"]
     for name, run in found.items():
         seconds = run.header.get("seconds")
-        took = "" if seconds is None else f"{seconds:,.0f}"
+        if seconds is None:
+            took = ""
+        else:
+            took = f"{seconds:,.0f}"
         lines.append(f"{name:<36}{took:>8}  {run.header.program:<15} {', '.join(shown[name])}")
     return "\n".join(lines)
 
@@ -129,12 +135,18 @@ def main() -> None:
     found = list(differences(before, now))
     off = [each for each in found if each.points > max(args.points, each.allowed)]
     for each in off[:20]:
-        far = f", {each.points:.2f} points" if math.isfinite(each.points) else ""
+        if math.isfinite(each.points):
+            far = f", {each.points:.2f} points"
+        else:
+            far = ""
         print(f"{each.place}: recorded {each.before}, now {each.now}{far}")
     if off:
         versions = [(name, old, now.header.versions.get(name)) for name, old in before.header.versions.items()]
         changed = [f"{name} {old}, now {new}" for name, old, new in versions if old != new]
-        because = f" Recorded with {'; '.join(changed)}." if changed else ""
+        if changed:
+            because = f" Recorded with {'; '.join(changed)}."
+        else:
+            because = ""
         raise JaxwhitenError(
             f"{args.run}: does not hold: {len(off)} of {len(found)} values differ by more than {args.points:g} points."
             + because

@@ -42,7 +42,9 @@ from jaxwhiten.scoring import nearest
 from jaxwhiten.search import BACKENDS, Index, build_index, search_text
 
 DOCUMENTS = "documents"  # a fit that sees no query, as an index is built
-FIRST, DEEP = 10, 100  # results of the timed search, and of the one that quality is measured on
+# results of the timed search, and of the one that quality is measured on
+FIRST = 10
+DEEP = 100
 UNCOMPARED = dict.fromkeys(("mrr_interval", "versus_raw", "versus_words"))  # of a row without bootstrap or bases
 _UNTIMED = ("time_with_whitening_ms", "single_p50_ms", "single_p99_ms", "single_text_p50_ms", "single_text_p99_ms")
 
@@ -94,7 +96,10 @@ def evaluator(config: Retrieval) -> Iterator[Run]:
     data = load_search(config.dataset, settings.data_dir)
     nli = settings.load_nli()
     encoder = load_encoder(config, first_plain(settings.poolings))
-    other = Encoder.from_pretrained(config.versus, max_length=config.max_length or None) if config.versus else None
+    if config.versus:
+        other = Encoder.from_pretrained(config.versus, max_length=config.max_length or None)
+    else:
+        other = None
     poolings = expand_poolings(settings.poolings, encoder, [*data.documents, *data.queries])
     ks = {pooling: settings.dimensions(encoder, pooling) for pooling in poolings}
     searches = Searches.read(config, data)
@@ -105,8 +110,12 @@ def evaluator(config: Retrieval) -> Iterator[Run]:
     number = {text: i for i, text in enumerate(dict.fromkeys(itertools.chain(data.documents, data.queries)))}
     store = EmbeddingStore(config.cache or None)
     raw = encode(encoder, list(number), poolings, store=store)
-    moments = nli_moments(encoder, nli, poolings, config.batch_size or None) if nli is not None else {}
-    took, note = time.perf_counter() - encoding, "what is in the cache is not encoded again"
+    if nli is not None:
+        moments = nli_moments(encoder, nli, poolings, config.batch_size or None)
+    else:
+        moments = {}
+    took = time.perf_counter() - encoding
+    note = "what is in the cache is not encoded again"
     encoded_in = common.encoding(took, len(number), 0 if nli is None else len(nli), note)
     if not distributed.is_writer():
         return
@@ -114,7 +123,8 @@ def evaluator(config: Retrieval) -> Iterator[Run]:
     run = Run(make_header(config, encoder, searches, encoded_in, settings))
     yield run
     documents, queries = ([number[text] for text in texts] for texts in (data.documents, data.queries))
-    texts, bases = [*number, *(() if nli is None else (*nli.premise, *nli.hypothesis))], Bases(config)
+    texts = [*number, *(() if nli is None else (*nli.premise, *nli.hypothesis))]
+    bases = Bases(config)
     for row, ranks in word_rows(settings, texts, len(number), documents, queries, encoder, data):
         run.rows.append(bases.compared(row, ranks))
     if other is not None:
@@ -122,7 +132,9 @@ def evaluator(config: Retrieval) -> Iterator[Run]:
         _, ids = build_index(found[documents], "jax").search(found[queries], min(FIRST + 1, len(documents)))
         ranks = metrics.reciprocal_ranks(data.others(ids), data.gold, FIRST)
         bases.raw = dict.fromkeys(itertools.product(poolings, searches.options), ranks)
-    notes, kept = Notes(), dict[bool, tuple[Record, Index]]()  # the best raw and the best whitened index
+    # the best raw and the best whitened index
+    notes = Notes()
+    kept = dict[bool, tuple[Record, Index]]()
     for pooling in poolings:
         vectors = Vectors(encoder.name, pooling, raw[pooling][documents], raw[pooling][queries])
         for whitening in (*settings.whitenings, *[CENTRED] * ("centred" in settings.baselines)):
@@ -151,7 +163,10 @@ class Bases:
     def compared(self, row: Record, ranks: np.ndarray) -> Record:
         """The row with the interval of its MRR and its paired differences; a raw row and TF-IDF become bases."""
         key = row.pooling, row.backend
-        base = None if row.pooling == TFIDF else beside(self.words, row.whitening)
+        if row.pooling == TFIDF:
+            base = None
+        else:
+            base = beside(self.words, row.whitening)
         found = intervals(ranks, self.raw.get(key), self.config.bootstrap, self.config.seed, base)
         if row.pooling == TFIDF:
             self.words[row.whitening] = ranks
@@ -198,7 +213,10 @@ def whitened(
         yield setting | fields, inside
         return
     with notes.of(whitening, vectors.pooling):
-        fitted_on = nli if whitening == "nli" else Moments().update(vectors.documents)
+        if whitening == "nli":
+            fitted_on = nli
+        else:
+            fitted_on = Moments().update(vectors.documents)
         if whitening == "target":
             fitted_on.update(vectors.queries)
         gamma = max(parameters["gamma"] for parameters in settings.parameters)
@@ -213,8 +231,10 @@ def score(
     setting: Mapping[str, Any], whitening: Whitening | None, vectors: Vectors, encoder: Encoder, searches: Searches
 ) -> Iterator[tuple[Record, Index, np.ndarray]]:
     """For each backend a row of results, its index, and the reciprocal rank of each query with gold."""
-    data, most = searches.data, len(searches.data.documents)
-    first, deep = min(FIRST, most), min(max(DEEP, searches.depth) + (data.own is not None), most)
+    data = searches.data
+    most = len(searches.data.documents)
+    first = min(FIRST, most)
+    deep = min(max(DEEP, searches.depth) + (data.own is not None), most)
     exact: dict[str, measure.Exact] = {}
     for backend, options in searches.options.items():
         index = build_index(
@@ -279,10 +299,12 @@ def score_words(
     for whitening, rows in fitted_on.items():
         started = time.perf_counter()
         as_queries, as_documents = weigh(name, counts, counts[rows])
-        stored, asked = as_documents[documents], as_queries[queries]
+        stored = as_documents[documents]
+        asked = as_queries[queries]
         built = time.perf_counter()
         ids = data.others(nearest(asked, stored, min(DEEP + 1, len(documents))))[:, :DEEP]
-        seconds, size = time.perf_counter() - built, stored.data.nbytes + stored.indices.nbytes + stored.indptr.nbytes
+        seconds = time.perf_counter() - built
+        size = stored.data.nbytes + stored.indices.nbytes + stored.indptr.nbytes
         ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
         row = Record(
             model="words",
@@ -322,7 +344,8 @@ def quality(ids: np.ndarray, ranks: np.ndarray, gold: metrics.Gold) -> dict[str,
 def rerank(ids: np.ndarray, searches: Searches) -> Record:
     """The first results of queries with gold, in their order and in the cross-encoder's order."""
     scored, queries, gold = measure.asked(searches.data, searches.reranked)
-    found, documents = ids[scored, : searches.depth], searches.data.documents
+    found = ids[scored, : searches.depth]
+    documents = searches.data.documents
     searches.reranker.rerank(queries[:20], documents, found[:20])  # nothing is compiled while the clock runs
     began = time.perf_counter()
     _, ordered = searches.reranker.rerank(queries, documents, found)

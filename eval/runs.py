@@ -41,8 +41,11 @@ from jaxwhiten.runtime import hardware
 
 FORMAT = 3
 ROOT = Path(jaxwhiten.__file__).parents[1]
-MADE, KEPT = Path("runs"), Path("docs/runs")
-FILE, FIGURES, OLD = "run.jsonl", "figures.safetensors", "run.json"
+MADE = Path("runs")
+KEPT = Path("docs/runs")
+FILE = "run.jsonl"
+FIGURES = "figures.safetensors"
+OLD = "run.json"
 SOURCES = ("jaxwhiten", "train", "eval", "configs", "benchmarks")
 _DATA = "JAXWHITEN_DATA_DIR"
 _SENTENCES: dict[str, Any] = {"examples": (), "similarity": None}  # what a kept header has instead of sentences
@@ -72,7 +75,11 @@ _FLAGS = frozenset(
 )
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS")
 _OUTPUTS = ("-o", "--output")
-_LOAD = os.getloadavg()[0] if hasattr(os, "getloadavg") else None  # of the machine, before a program adds its own
+# of the machine, before a program adds its own
+if hasattr(os, "getloadavg"):
+    _LOAD = os.getloadavg()[0]
+else:
+    _LOAD = None
 
 
 class Record(dict[str, Any]):
@@ -129,7 +136,8 @@ class Run:
         Raises:
           FormatError: It is missing, damaged, or of another format.
         """
-        folder, path = Path(path), Path(path)
+        folder = Path(path)
+        path = Path(path)
         if path.suffix != ".jsonl":
             path = path / FILE
         remedy = "Run the program again."
@@ -145,7 +153,9 @@ class Run:
 def _records(value: Any) -> Any:
     if isinstance(value, dict):
         return Record({key: _records(item) for key, item in value.items()})
-    return [_records(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_records(item) for item in value]
+    return value
 
 
 def header(program: str, arguments: Mapping[str, Any], **more: Any) -> Record:
@@ -218,7 +228,10 @@ def versions() -> dict[str, str]:
 def machine() -> dict[str, Any]:
     """Where a program runs, and the peak memory of its process so far."""
     path = Path("/proc/cpuinfo")
-    lines = [line.partition(":") for line in path.read_text().splitlines()] if path.exists() else []
+    if path.exists():
+        lines = [line.partition(":") for line in path.read_text().splitlines()]
+    else:
+        lines = []
     about = {name.strip(): value.strip() for name, _, value in reversed(lines)}
     return {
         "cpu": about.get("model name") or platform.processor() or platform.machine(),
@@ -270,15 +283,22 @@ def find(name: str) -> Run | None:
     """
     if "*" in name:
         same = sorted({*names(MADE, name), *names(KEPT, name)})
-        return over_seeds([run for found in same if (run := find(found))], name.partition("-*")[0]) if same else None
+        if same:
+            return over_seeds([run for found in same if (run := find(found))], name.partition("-*")[0])
+        return None
     path = KEPT / f"{name}.jsonl"
     made = next((at for at in (MADE / name / FILE, MADE / f"{name}.jsonl") if at.is_file()), None)
     if made is not None:
         run = Run.load(made)
-        return keep(run, path) if run.header.complete else run
+        if run.header.complete:
+            return keep(run, path)
+        return run
     if path.is_file():
         return Run.load(path)
-    return Run.load(MADE / name) if (MADE / name / OLD).is_file() else None  # which says that the format is older
+    # which says that the format is older
+    if (MADE / name / OLD).is_file():
+        return Run.load(MADE / name)
+    return None
 
 
 def names(folder: Path = KEPT, pattern: str = "**/*") -> list[str]:
@@ -306,4 +326,6 @@ def _joined(values: Sequence[Any], of: Any = fmean) -> Any:
     if isinstance(first, dict):
         ends = {"low": min, "high": max}
         return Record({key: _joined([value[key] for value in values], ends.get(key, fmean)) for key in first})
-    return of(values) if isinstance(first, float) else first
+    if isinstance(first, float):
+        return of(values)
+    return first

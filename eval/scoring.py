@@ -113,17 +113,23 @@ def score(
     similar pairs.
     """
     raw = fits.whitening == "none"
-    widths = [encoded.x.shape[1]] if raw else ks
+    if raw:
+        widths = [encoded.x.shape[1]]
+    else:
+        widths = ks
     for setting in [RAW] if raw else parameters:
         tallies = {k: _Tally(fits.seconds) for k in widths}
         for task in encoded.tasks:
             started = time.perf_counter()
             own = task.test_sentences()
-            left, right = np.searchsorted(own, task.left), np.searchsorted(own, task.right)
-            x, n_fit = encoded.x[own], 0
+            left = np.searchsorted(own, task.left)
+            right = np.searchsorted(own, task.right)
+            x = encoded.x[own]
+            n_fit = 0
             if not raw:
                 whitening = with_params(fits.by_task[task.name], n_components=max(ks), **setting)
-                x, n_fit = whitening.transform(x), int(whitening.n_samples_seen_)
+                x = whitening.transform(x)
+                n_fit = int(whitening.n_samples_seen_)
             shared = time.perf_counter() - started
             for k, tally in tallies.items():
                 started = time.perf_counter()
@@ -132,7 +138,10 @@ def score(
                 tally.seconds += shared + time.perf_counter() - started
                 if task is measured:
                     tally.geometry = measure(x[:, :k], task, seed)
-        size = 0 if raw else _file_bytes(fits.by_task[encoded.tasks[-1].name])
+        if raw:
+            size = 0
+        else:
+            size = _file_bytes(fits.by_task[encoded.tasks[-1].name])
         for k, tally in tallies.items():
             fields = row_fields(setting)
             yield tally.row(encoded, fits.whitening, k=k, fit_seconds=fits.seconds, bytes=size, **fields)
@@ -146,9 +155,13 @@ def score_method(
     It is fitted on the same sentences as `target`, task by task. `measured` is as in `score`.
     """
     known = make_method(name).get_params()
-    fixed = {"seed": seed} if "seed" in known else {}
+    if "seed" in known:
+        fixed = {"seed": seed}
+    else:
+        fixed = {}
     for params in [fixed | {"n_components": k} for k in ks] if "n_components" in known else [fixed]:
-        tally, fit_seconds = _Tally(), 0.0
+        tally = _Tally()
+        fit_seconds = 0.0
         for task in encoded.tasks:
             started = time.perf_counter()
             method = make_method(name, **params)
@@ -175,7 +188,8 @@ def score_words(
     sentences that `target` is fitted on, task by task.
     """
     for whitening, rows in fits.items():
-        tally, fit_seconds = _Tally(), 0.0
+        tally = _Tally()
+        fit_seconds = 0.0
         for task in tasks:
             started = time.perf_counter()
             fit_on = counts[task.fit if rows is None else rows]
@@ -199,7 +213,10 @@ def rank(x: np.ndarray, task: TaskIndex) -> Record:
 def measure(x: np.ndarray, task: TaskIndex, seed: int) -> Record:
     """The geometry of the vectors of `task.test_sentences()`, and the alignment of its positive pairs."""
     left, right = _positive(task)
-    alignment = geometry.alignment(x[left], x[right]) if len(left) else math.nan
+    if len(left):
+        alignment = geometry.alignment(x[left], x[right])
+    else:
+        alignment = math.nan
     found = geometry.geometry(x, max_rows=GEOMETRY_ROWS, seed=seed)
     return Record(task=task.name, **found, alignment=alignment)
 

@@ -73,7 +73,10 @@ def load_search(name: str, data_dir: str | None) -> RetrievalData:
 def _quora(data_dir: str | None) -> RetrievalData:
     """299,364 documents and 290,654 queries, from a folder, or downloaded once and kept in the cache."""
     root = data_folder(data_dir)
-    places = [root / at / (QUORA_FILE + suffix) for at in _QUORA_FOLDERS for suffix in ("", ".gz")] if root else []
+    if root:
+        places = [root / at / (QUORA_FILE + suffix) for at in _QUORA_FOLDERS for suffix in ("", ".gz")]
+    else:
+        places = []
     path = next((path for path in places if path.is_file()), None)
     if path is None and data_dir:
         raise DataNotFoundError(
@@ -89,7 +92,10 @@ def _quora(data_dir: str | None) -> RetrievalData:
 
 def _wikipedia(count: int, data_dir: str | None) -> RetrievalData:
     root = data_folder(data_dir)
-    found = [root / place for place in _WIKIPEDIA if (root / place).is_dir()] if root else []
+    if root:
+        found = [root / place for place in _WIKIPEDIA if (root / place).is_dir()]
+    else:
+        found = []
     if not found:
         raise DataNotFoundError(
             f"wikipedia-{count}: no folder {_WIKIPEDIA[0]} in {root or 'a data folder'}. Set config.data_dir or"

@@ -17,9 +17,12 @@ RAW = {"beta": 0.0, "gamma": 0.0}  # the parameters of raw vectors
 
 def words(key: str, value: Any) -> tuple[str, ...]:
     """The items of a comma-separated string or a sequence, at least one, without repeats."""
-    items = (
-        value.strip("()[] ").split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else [value]
-    )
+    if isinstance(value, str):
+        items = value.strip("()[] ").split(",")
+    elif isinstance(value, Iterable):
+        items = value
+    else:
+        items = [value]
     found = tuple(dict.fromkeys(text for item in items if (text := str(item).strip(" '\""))))
     if not found:
         raise InputError(f"config.{key} is empty; give at least one, separated by commas.")

@@ -17,7 +17,8 @@ from eval.report import Table, number
 from eval.runs import KEPT, Record, Run, header
 from jaxwhiten.plots import COLOURS, new_figure
 
-TEST, DEV = "STS-B test", "STS-B dev"
+TEST = "STS-B test"
+DEV = "STS-B dev"
 NAMES = {"nli": "NLI", "both": "NLI, then STS-B", "alone": "STS-B alone"}
 
 
@@ -42,7 +43,10 @@ def stages_table(run: Run) -> Table:
     rows = [["jaxwhiten-tiny", "", number(start[DEV]), number(start[TEST]), ""]]
     for name, shown in NAMES.items():
         dev, test = ([row.after[split] for row in run.rows if row.kind == name] for split in (DEV, TEST))
-        ends = f"{min(test):.2f}–{max(test):.2f}" if len(test) > 1 else ""
+        if len(test) > 1:
+            ends = f"{min(test):.2f}–{max(test):.2f}"
+        else:
+            ends = ""
         rows.append([shown, str(len(test)), number(fmean(dev)), number(fmean(test)), ends])
     return Table(["trained on", "seeds", "dev", "test", "lowest to highest"], rows)
 
@@ -53,7 +57,10 @@ def draw_curves(run: Run, path: Path) -> Path:
         axis = figure.subplots()
         for name, colour in zip(("both", "alone"), COLOURS, strict=False):
             for place, row in enumerate(row for row in run.rows if row.kind == name):
-                label = None if place else NAMES[name]
+                if place:
+                    label = None
+                else:
+                    label = NAMES[name]
                 axis.plot(
                     [int(step) for step in row.curve],
                     [*row.curve.values()],

@@ -58,7 +58,9 @@ def file_of(module: str) -> Path | None:
 @functools.cache
 def rooms(program: str) -> frozenset[str]:
     """The rooms of the library that a program imports, itself or through other programs."""
-    seen, waiting, found = set(), [program], set()
+    seen = set()
+    waiting = [program]
+    found = set()
     while waiting:
         module = waiting.pop()
         file = file_of(module)
@@ -90,7 +92,10 @@ def since(header: Record) -> tuple[float, str]:
     commit = header.commit or header.get("committed")
     if header.program is None or file_of(header.program) is None:
         return math.inf, "its program is not here"
-    found = changed(commit) if commit else None
+    if commit:
+        found = changed(commit)
+    else:
+        found = None
     if found is None:
         return math.inf, "its commit is not here"
     parts = tuple(sorted(found & {header.program, *rooms(header.program)}))
@@ -101,7 +106,9 @@ def since(header: Record) -> tuple[float, str]:
 def commits(commit: str, parts: tuple[str, ...]) -> int:
     """The number of commits since one that changed some programs and rooms."""
     paths = [str(file_of(part)) if "." in part else f"{LIBRARY}/{part}" for part in parts]
-    return int(runs.git("rev-list", "--count", f"{commit}..HEAD", "--", *paths) or 0) if parts else 0
+    if parts:
+        return int(runs.git("rev-list", "--count", f"{commit}..HEAD", "--", *paths) or 0)
+    return 0
 
 
 def cited() -> dict[str, list[str]]:
@@ -132,13 +139,17 @@ def cited() -> dict[str, list[str]]:
 
 def report() -> Iterator[str]:
     """A line for each stale run, the oldest first, and for each that nothing cites; the last line counts them."""
-    pages, stale = cited(), []
+    pages = cited()
+    stale = []
     for name, where in pages.items():
         header = runs.Run.load(runs.KEPT / f"{name}.jsonl").header
         count, what = since(header)
         if what:
             commit = (header.commit or header.get("committed") or "unknown")[:8] + ", committed" * (not header.commit)
-            much = f"{count:,.0f} commits to " if math.isfinite(count) else ""
+            if math.isfinite(count):
+                much = f"{count:,.0f} commits to "
+            else:
+                much = ""
             line = f"{name} ({header.program}, {commit}): {much}{what}; {', '.join(where) or 'cited nowhere'}"
             stale.append((-count, line))
     alone = [name for name, where in pages.items() if not where]

@@ -41,10 +41,13 @@ from jaxwhiten.models import StaticEncoder, resolve_folder
 from jaxwhiten.search import build_index
 
 SAMPLE = "sts_sample"
-TEACHER, PEER, PEER_OF_TEACHER = "teacher", "model2vec", "sentence-transformers"
+TEACHER = "teacher"
+PEER = "model2vec"
+PEER_OF_TEACHER = "sentence-transformers"
 # Settings of `distil`: without a corpus, without the teacher's sentences, and with them.
 OURS = {"zipf": {}, "whitened": {}, "rows": {"fit": True}}
-BASE, BEST = "whitened", "rows"
+BASE = "whitened"
+BEST = "rows"
 # Each changes one step of `BASE`.
 STEPS: dict[str, dict[str, Any]] = {
     "uniform weights": {"weighted": False},
@@ -55,7 +58,8 @@ STEPS: dict[str, dict[str, Any]] = {
 }
 CODES = ("float16", "int8", "48 bytes")
 PARTS = (TEACHER, PEER_OF_TEACHER, PEER, *OURS, "codes", "steps")
-_REPEATS, _FIRST = 3, 10
+_REPEATS = 3
+_FIRST = 10
 
 
 @dataclass(frozen=True)
@@ -87,12 +91,16 @@ class Setting:
 
 def evaluator(config: Static) -> Iterator[Run]:
     """The run after each setting."""
-    models, poolings = words("models", config.models), words("poolings", config.poolings)
+    models = words("models", config.models)
+    poolings = words("poolings", config.poolings)
     if len(models) != len(poolings):
         raise InputError(f"config.poolings: give one for each of {len(models)} teachers.")
     ks = integers("ks", config.ks)
     tasks = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE))
-    dev = choices("dev", config.dev, STS_TASKS) if config.dev else ()
+    if config.dev:
+        dev = choices("dev", config.dev, STS_TASKS)
+    else:
+        dev = ()
     choices("parts", config.parts, PARTS)
     make_folder(Path(config.out))
     if not config.corpus:
@@ -122,7 +130,10 @@ def evaluator(config: Static) -> Iterator[Run]:
 def sentences_of(where: str, passages: int) -> Iterator[str]:
     """The sentences of this many passages, evenly spaced; 0 for all."""
     every = itertools.chain.from_iterable(Corpus(corpus_files(where)).blocks(4096))
-    step = max(1, sum(1 for _ in every) // passages) if passages else 1
+    if passages:
+        step = max(1, sum(1 for _ in every) // passages)
+    else:
+        step = 1
     every = itertools.chain.from_iterable(Corpus(corpus_files(where)).blocks(4096))
     for passage in itertools.islice(every, 0, passages * step or None, step):
         yield from (sentence for sentence in passage.split(". ") if sentence.strip())
@@ -151,12 +162,21 @@ def settings(config: Static, name: str, teacher: Encoder, ks: Sequence[int], tex
     for k in ks if PEER in parts else ():
         yield peer(name, k)
     read = Vocabulary.read(teacher, text, sentences=config.sentences, seed=config.seed)
-    best = {k: distil(read, k, **OURS[BEST]) for k in ks} if not {BEST, "codes"}.isdisjoint(parts) else {}
+    if not {BEST, "codes"}.isdisjoint(parts):
+        best = {k: distil(read, k, **OURS[BEST]) for k in ks}
+    else:
+        best = {}
     for k in ks:
         for method, fit in OURS.items():
             if method in parts:
-                of = read.without_corpus() if method == "zipf" else read
-                static = best[k] if method == BEST else distil(of, k, **fit)
+                if method == "zipf":
+                    of = read.without_corpus()
+                else:
+                    of = read
+                if method == BEST:
+                    static = best[k]
+                else:
+                    static = distil(of, k, **fit)
                 yield ours(name, method, k, static)
     for code in CODES if "codes" in parts else ():
         yield coded(name, code, best[ks[0]])
@@ -191,16 +211,19 @@ def coded(name: str, code: str, static: Encoder) -> Setting:
     table = np.asarray(static.model().embedding[...])
     rows, k = table.shape
     if code == "float16":
-        decoded, size = table.astype(np.float16), 2 * k
+        decoded = table.astype(np.float16)
+        size = 2 * k
     elif code == "int8":
         scale = np.abs(table).max() / 127
-        decoded, size = np.rint(table / scale) * scale, k
+        decoded = np.rint(table / scale) * scale
+        size = k
     else:  # a spectrum code of the direction, and the length in float16
         lengths = np.linalg.norm(table, axis=1, keepdims=True)
         count = min(int(code.split()[0]), k // 2)
         directions = normalize(table)
         fitted = SpectrumCode(bytes=count).fit(directions[lengths[:, 0] > 0])
-        decoded, size = normalize(fitted.decode(fitted.encode(directions))) * lengths.astype(np.float16), count + 2
+        decoded = normalize(fitted.decode(fitted.encode(directions))) * lengths.astype(np.float16)
+        size = count + 2
     folder = static.tokenizer.folder
     encoder = Encoder(StaticEncoder(decoded.astype(np.float32)), folder, max_length=static.max_length)
     return Setting(name, f"rows, {code}", k, encoder.encode, 1e-6 * rows * size, base="rows")
@@ -211,7 +234,10 @@ def score(setting: Setting, scored: Scored) -> tuple[Record, dict[str, np.ndarra
     x = setting.encode(scored.sentences)
     similarities = {task.name: task.similarity(x) for task in scored.tasks}
     tasks = {task.name: task.score(similarities[task.name]) for task in scored.tasks}
-    d = setting.encode(scored.dev_sentences) if scored.dev else x
+    if scored.dev:
+        d = setting.encode(scored.dev_sentences)
+    else:
+        d = x
     dev = [task.score(task.similarity(d)) for task in scored.dev]
     row = Record(
         model=setting.model,
@@ -244,7 +270,8 @@ def search(setting: Setting, scored: Scored) -> float:
 
 def speed(setting: Setting, texts: list[str]) -> float:
     """Sentences per second, text to vectors: the best of some repeats, after one that compiles."""
-    texts = texts[:1000] if setting.method.startswith(TEACHER) else texts
+    if setting.method.startswith(TEACHER):
+        texts = texts[:1000]
     times = []
     for _ in range(_REPEATS + 1):
         start = time.perf_counter()

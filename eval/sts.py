@@ -42,7 +42,10 @@ def evaluator(config: STS) -> Iterator[Run]:
     whitenings = settings.whitenings
     task_names = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE, *PROBES))
     (aggregate,) = choices("aggregate", [config.aggregate], AGGREGATES)
-    methods = choices("methods", config.methods, tuple(METHODS)) if config.methods else ()
+    if config.methods:
+        methods = choices("methods", config.methods, tuple(METHODS))
+    else:
+        methods = ()
     if "centred" in settings.baselines:
         methods = tuple(dict.fromkeys((CENTRED, *methods)))
 
@@ -68,8 +71,12 @@ def evaluator(config: STS) -> Iterator[Run]:
 
     run = Run(make_header(config, encoder, task_names, aggregate, nli, encoded_in, settings))
     yield run
-    notes, similarities = Notes(), []
-    measured = indices[shown_task(indices)] if config.geometry else None
+    notes = Notes()
+    similarities = []
+    if config.geometry:
+        measured = indices[shown_task(indices)]
+    else:
+        measured = None
     for name in settings.words:
         counts = count(name, [*sentences, *(() if nli is None else (*nli.premise, *nli.hypothesis))], encoder)
         fitted_on = fits(whitenings, {"target": None}, len(sentences), counts.shape[0])

@@ -47,7 +47,9 @@ def table_of(of: Sequence[Run], view: str, conditions: Sequence[str]) -> Table |
         of = [Run(of[0].header, _chosen(of[0].rows, set(conditions) - set(shown)), of[0].figures)]
         conditions = shown
     table: Table | None = tables[view](*of)
-    return cut(table, conditions) if table is not None and table.rows else None
+    if table is not None and table.rows:
+        return cut(table, conditions)
+    return None
 
 
 def _chosen(rows: Sequence[runs.Record], conditions: set[str]) -> list[runs.Record]:
@@ -60,7 +62,9 @@ def _chosen(rows: Sequence[runs.Record], conditions: set[str]) -> list[runs.Reco
 
 
 def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
 
 
 def joined(tables: Sequence[Table]) -> Table:

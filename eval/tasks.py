@@ -58,7 +58,10 @@ def index_sentences(tasks: Sequence[STSTask], test_only: bool = False) -> tuple[
 
     indices = []
     for task in tasks:
-        splits = {"test": task.splits["test"]} if test_only else task.splits
+        if test_only:
+            splits = {"test": task.splits["test"]}
+        else:
+            splits = task.splits
         sides = {name: (numbers(pairs.sentence1), numbers(pairs.sentence2)) for name, pairs in splits.items()}
         test = task.splits["test"]
         fit_on = np.concatenate([side for both in sides.values() for side in both])

@@ -44,17 +44,21 @@ class Compared:
     """The scores of all pairs of two sides that may reach a threshold, and which of them are of equal questions."""
 
     def __init__(self, first: np.ndarray, second: np.ndarray, group: tuple[np.ndarray, np.ndarray]) -> None:
-        scores, same = [np.empty(0, np.float32)], [np.empty(0, bool)]
+        scores = [np.empty(0, np.float32)]
+        same = [np.empty(0, bool)]
         self.same = 0  # pairs of equal questions, also below `_LEAST`
         for part in blocks(len(first), _ROWS):
-            product, equal = first[part] @ second.T, group[0][part, None] == group[1]
+            product = first[part] @ second.T
+            equal = group[0][part, None] == group[1]
             found = product >= _LEAST
             self.same += int(equal.sum())
             scores.append(product[found])
             same.append(equal[found])
-        scores, same = np.concatenate(scores), np.concatenate(same)
+        scores = np.concatenate(scores)
+        same = np.concatenate(same)
         order = np.argsort(-scores, kind="stable")
-        self.scores, self.right = scores[order], np.cumsum(same[order])
+        self.scores = scores[order]
+        self.right = np.cumsum(same[order])
 
     def threshold(self, precision: float) -> float:
         """The least score such that a share `precision` of the pairs with at least this score are of equal questions.
@@ -69,7 +73,10 @@ class Compared:
     def judged(self, least: float) -> dict[str, float]:
         """Precision and recall of the pairs with at least this score."""
         count = int(np.searchsorted(-self.scores, -least, side="right"))
-        right = float(self.right[count - 1]) if count else 0.0
+        if count:
+            right = float(self.right[count - 1])
+        else:
+            right = 0.0
         return {"precision": right / max(1, count), "recall": right / self.same}
 
 
@@ -77,7 +84,8 @@ def compared(
     first: np.ndarray, second: np.ndarray, group: tuple[np.ndarray, np.ndarray], sizes: list[int], precision: float
 ) -> list[Record]:
     """A threshold for vectors of equal questions, and what it finds in float32 and in codes of each size."""
-    asked, exact = normalize(first), normalize(second)
+    asked = normalize(first)
+    exact = normalize(second)
     rng = np.random.default_rng(_SEED)
     chooses = rng.permutation(len(asked)) % 2 == 0
     other = rng.permutation(len(exact))
@@ -102,7 +110,10 @@ def thresholds_table(run: Run) -> Table:
     """How far scores are from float32's cosines, and what float32's threshold finds, by bytes."""
     rows = []
     for row in run.rows:
-        size = "float32" if row["bytes"] is None else f"{row['bytes']} B"
+        if row["bytes"] is None:
+            size = "float32"
+        else:
+            size = f"{row['bytes']} B"
         off = [
             "" if row["bytes"] is None else f"{number(row[f'{name}_median'], 3)}, {number(row[f'{name}_99'], 3)}"
             for name in ("equal", "random")

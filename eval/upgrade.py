@@ -42,7 +42,11 @@ from jaxwhiten.space import VectorSpace
 PEER = "isotrieve-ridge"
 FIRST = 10
 ENOUGH = 0.995  # of the MRR@10 of everything
-STAY, MAP, FUSE, ON_READ, EVERYTHING = "stay", "map", "fuse", "on read", "everything"
+STAY = "stay"
+MAP = "map"
+FUSE = "fuse"
+ON_READ = "on read"
+EVERYTHING = "everything"
 
 
 @dataclass(frozen=True)
@@ -85,12 +89,14 @@ class Recorded:
 
 def evaluator(config: Upgrade) -> Iterator[Run]:
     """The run after each pair of encoders."""
-    kinds, counts = choices("kinds", config.kinds, (*MAP_KINDS, PEER)), integers("pairs", config.pairs)
+    kinds = choices("kinds", config.kinds, (*MAP_KINDS, PEER))
+    counts = integers("pairs", config.pairs)
     candidates = integers("candidates", config.candidates)
     make_folder(Path(config.out))
     data = load_search(config.dataset, config.data_dir or None)
     _, asked, gold = measure.asked(data, config.queries)
-    store, encoding = EmbeddingStore(config.cache or None), time.perf_counter()
+    store = EmbeddingStore(config.cache or None)
+    encoding = time.perf_counter()
     sides = [encoded(said, config, store, data.documents, asked) for said in words("encoders", config.encoders)]
     if len(sides) < 2:
         raise InputError("config.encoders: names one encoder; an upgrade is from one to another.")
@@ -203,7 +209,8 @@ def measured(
 
 def mapped(kind: str, old: Side, new: Side, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Old documents and new queries in one space, at unit length, by a map fitted on some of the documents."""
-    x, y = old.documents[pairs], new.documents[pairs]
+    x = old.documents[pairs]
+    y = new.documents[pairs]
     if kind == PEER:
         peer = optional("isotrieve.mapping.linear", "bench-more", f"The map {kind}", package="isotrieve").RidgeMapping()
         return jaxwhiten.normalize(peer.fit(x, y).transform(old.documents).astype(np.float32)), new.queries
@@ -232,11 +239,15 @@ def standard(scores: np.ndarray) -> np.ndarray:
 
 def advice(rows: Sequence[Record]) -> str:
     """The advice, in a sentence."""
-    everything, reads = rows[-1], [row for row in rows if row.method == ON_READ]
+    everything = rows[-1]
+    reads = [row for row in rows if row.method == ON_READ]
     gain = everything.versus_stay
     if gain is None or gain.low <= 0:
         return "Stay: re-embedding everything brings no significant gain."
-    best = reads[-1] if reads else None
+    if reads:
+        best = reads[-1]
+    else:
+        best = None
     for read in reads:
         if read.mrr_at_10 >= ENOUGH * everything.mrr_at_10:
             return f"Embed on read, {read.candidates} candidates: as good as everything ({gain.value:+.1f} points)."
@@ -263,7 +274,8 @@ def _points(row: Record) -> str:
 
 def upgrade_table(*runs: Run) -> Table:
     """Each way from one encoder to another, with maps from the most pairs; the old index's recall, and advice."""
-    cells, heads = [], list[str]()
+    cells = []
+    heads = list[str]()
     for data, pair, rows in _pairs(runs):
         most = max(row.n_fit for row in rows)
         ways = {row.method: row for row in rows if row.n_fit in (0, most) and not row.candidates}

@@ -21,7 +21,9 @@ WORDS = {
     "tfidf-pieces": "the same of the encoder's own tokens, cut where the encoder cuts",
     "bm25": "the words of tfidf, k1 = 1.5, b = 0.75",
 }
-LAYER0, CENTRED = "layers:0", "centre"  # the pooling and the method of eval.methods behind two baselines
+# the pooling and the method of eval.methods behind two baselines
+LAYER0 = "layers:0"
+CENTRED = "centre"
 BASELINES = (*WORDS, "layer0", "centred")
 
 

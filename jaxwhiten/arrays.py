@@ -69,7 +69,9 @@ def resolution(dtype: np.dtype) -> float:
 
 def device_block(block: np.ndarray) -> np.ndarray:
     """The block in a dtype that JAX takes; integers and foreign byte orders are copied to `work_dtype`."""
-    return block if block.dtype in _DEVICE_DTYPES else block.astype(work_dtype(block.dtype))
+    if block.dtype in _DEVICE_DTYPES:
+        return block
+    return block.astype(work_dtype(block.dtype))
 
 
 def release_pages(block: np.ndarray) -> None:
@@ -85,7 +87,8 @@ def release_pages(block: np.ndarray) -> None:
     if not read_only or not hasattr(mmap, "MADV_DONTNEED"):
         return
     begin = block.ctypes.data - np.frombuffer(owner, np.uint8).ctypes.data
-    first, last = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, (begin + block.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    first = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
+    last = (begin + block.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
     if last > first:
         owner.madvise(mmap.MADV_DONTNEED, first, last - first)
 
@@ -95,7 +98,9 @@ def first_nonfinite_row(block: np.ndarray) -> int | None:
     if block.dtype.kind in "iub":
         return None
     bad = ~np.isfinite(block).all(axis=1)
-    return int(np.argmax(bad)) if bad.any() else None
+    if bad.any():
+        return int(np.argmax(bad))
+    return None
 
 
 def check_finite(X: np.ndarray, first: int = 0, what: str = "input") -> None:
@@ -110,14 +115,19 @@ def row_bucket(n: int, full: int, multiple: int = 1) -> int:
     """n rounded up to one of few sizes (2^i and 3·2^i), so that few programs are compiled."""
     size = 8
     while size < n:
-        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+        if size & (size - 1) == 0:
+            size = size * 3 // 2
+        else:
+            size = size * 4 // 3
     return -(-min(size, max(full, n)) // multiple) * multiple
 
 
 def pad_rows(block: np.ndarray, rows: int) -> np.ndarray:
     """The block, padded with rows of zeros to `rows` rows."""
     missing = rows - len(block)
-    return np.concatenate([block, np.zeros((missing, *block.shape[1:]), block.dtype)]) if missing else block
+    if missing:
+        return np.concatenate([block, np.zeros((missing, *block.shape[1:]), block.dtype)])
+    return block
 
 
 def blocks(n: int, size: int) -> Iterator[slice]:
@@ -207,4 +217,6 @@ def column_of(vectors: np.ndarray, there: np.ndarray | None = None) -> Any:
         made = pa.FixedSizeBinaryArray.from_buffers(pa.binary(vectors.shape[1]), len(vectors), buffers)
     else:
         made = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(vectors).reshape(-1)), vectors.shape[1])
-    return made if there is None else made.take(pa.array(np.cumsum(there) - 1, mask=~there))
+    if there is None:
+        return made
+    return made.take(pa.array(np.cumsum(there) - 1, mask=~there))

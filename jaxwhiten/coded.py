@@ -57,7 +57,9 @@ class CodedArray(MarkedArray):
         """`space`; if `judged`, with the encoder's answer whether it is fine-tuned for similarity."""
         origin = self.origin
         width = None if origin is None else self.code.n_features_in_
-        return None if origin is None else dataclasses.replace(origin.space(judged), dimension=width)
+        if origin is None:
+            return None
+        return dataclasses.replace(origin.space(judged), dimension=width)
 
     def _holds(self, dtype: np.dtype) -> bool:
         return dtype in _BYTES
@@ -72,14 +74,19 @@ class CodedArray(MarkedArray):
 
     def astype(self, *args: Any, **kwargs: Any) -> Any:
         result = np.ndarray.astype(self, *args, **kwargs)
-        return self._pass_on(result) if result.dtype == self.dtype else result
+        if result.dtype == self.dtype:
+            return self._pass_on(result)
+        return result
 
     def view(self, *args: Any, **kwargs: Any) -> Any:
         result = super().view(*args, **kwargs)
-        return self._pass_on(result) if result.shape == self.shape else result
+        if result.shape == self.shape:
+            return self._pass_on(result)
+        return result
 
     def __reduce__(self) -> Any:
-        plain, mark = np.array(self), self.mark
+        plain = np.array(self)
+        mark = self.mark
         if mark is None:
             return plain.__reduce__()
         return with_code, (plain, *mark) if mark.origin is not None else (plain, mark.code)
@@ -87,12 +94,16 @@ class CodedArray(MarkedArray):
     def decode(self) -> Float[np.ndarray, "*n d"]:
         """The vectors that the codes represent, see `Code.decode`."""
         decoded: np.ndarray = self.code.decode(self.reshape(-1, self.shape[-1]))
-        return decoded if self.ndim == 2 else decoded.reshape(*self.shape[:-1], -1)
+        if self.ndim == 2:
+            return decoded
+        return decoded.reshape(*self.shape[:-1], -1)
 
 
 def with_code(array: np.ndarray, code: Any, origin: Origin | None = None) -> np.ndarray:
     """A view of an array of bytes that knows its code, and the origin of its vectors; the array if the code is None."""
-    return array if code is None else marked(array, CodedArray, _Mark(code, origin))
+    if code is None:
+        return array
+    return marked(array, CodedArray, _Mark(code, origin))
 
 
 def check_collected(x: Any) -> None:
@@ -109,9 +120,10 @@ def _of_arrow(x: Any) -> Any:
     if not isinstance(x, pa.Array | pa.ChunkedArray) or not pa.types.is_nested(x.type):
         return x
     if x.null_count:
-        row = (
-            x.is_null().to_numpy(zero_copy_only=False).argmax() if isinstance(x, pa.Array) else x.is_null().index(True)
-        )
+        if isinstance(x, pa.Array):
+            row = x.is_null().to_numpy(zero_copy_only=False).argmax()
+        else:
+            row = x.is_null().index(True)
         raise NonFiniteError(f"Row {row} is missing: remove or fill it.")
     return vectors_of(x)
 
@@ -133,7 +145,8 @@ def as_floats(x: Any) -> np.ndarray:
     check_collected(x)
     if hasattr(x, "detach") and hasattr(x, "cpu"):  # of torch, where NumPy has no bfloat16
         x = x.detach().cpu()
-        x = x.float() if str(x.dtype) == "torch.bfloat16" else x
+        if str(x.dtype) == "torch.bfloat16":
+            x = x.float()
     if "pyarrow" in sys.modules and hasattr(x, "null_count"):
         x = _of_arrow(x)
     with turning(InputError, f"Expected rows of numbers, all of one length: {REASON}", ValueError):
@@ -157,7 +170,8 @@ def vectors_of(column: Any) -> np.ndarray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
     column = (column.storage if isinstance(column, pa.ExtensionArray) else column).drop_null()
     if pa.types.is_fixed_size_binary(column.type):
         return np.frombuffer(b"".join(column.to_pylist()), np.uint8).reshape(len(column), -1 if len(column) else 0)
@@ -190,7 +204,8 @@ def _refused(array: np.ndarray, error: Exception) -> InputError:
     row, value = first
     if str(value) in ("<NA>", "NaT"):
         return NonFiniteError(f"Row {row} contains the missing value {value!r}: remove or fill it.")
-    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        value = value.item()
     what = f"got the {type(value).__name__} {value!r:.60} in row {row}"
     return _NotANumberError(f"Expected rows of numbers, {what}: convert or drop it ({error}).")
 
@@ -219,6 +234,7 @@ def check_comparable(a: Any, b: Any) -> None:
 
 def _origin_of(x: Any) -> Origin | None:
     """Where vectors come from; of codes that do not know it, where those of the fit come from."""
-    origin, code = origin_of(x), getattr(x, "code", None)
+    origin = origin_of(x)
+    code = getattr(x, "code", None)
     fitted_on: Origin | None = None if code is None else code.origin
     return fitted_on if origin is None else origin

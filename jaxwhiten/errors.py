@@ -61,8 +61,14 @@ class NonFiniteError(InputError):
     @classmethod
     def of_texts(cls, rows: Sequence[int], texts: Sequence[Any] = (), first: int = 0) -> NonFiniteError:
         """The error for an encoder's vectors of `rows`, counted from the first text, whose own number is `first`."""
-        begins = f", {texts[rows[0]]!r:.60}," if len(texts) else ""
-        more = f", as do those of {len(rows) - 1:,} more" if len(rows) > 1 else ""
+        if len(texts):
+            begins = f", {texts[rows[0]]!r:.60},"
+        else:
+            begins = ""
+        if len(rows) > 1:
+            more = f", as do those of {len(rows) - 1:,} more"
+        else:
+            more = ""
         error = cls(
             f"The vector of text {first + rows[0]}{begins} contains NaN or inf{more}. Check the model with `jaxwhiten"
             " verify`, use dtype='float32', or remove the text."
@@ -203,8 +209,14 @@ def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:
     choices = sorted(valid)
     bare = {choice.lstrip("-"): choice for choice in choices}  # shared dashes would make all names similar
     near = difflib.get_close_matches(str(name).lstrip("-"), bare, n=3, cutoff=0.5)
-    hint = f" Did you mean {' or '.join(repr(bare[n]) for n in near)}?" if near else ""
-    known = f"Valid: {', '.join(choices)}." if choices else "There is none."
+    if near:
+        hint = f" Did you mean {' or '.join(repr(bare[n]) for n in near)}?"
+    else:
+        hint = ""
+    if choices:
+        known = f"Valid: {', '.join(choices)}."
+    else:
+        known = "There is none."
     return InputError(f"Unknown {what} {name!r}.{hint} {known}")
 
 
@@ -261,7 +273,10 @@ class Bounds(NamedTuple):
         if self.high is not None and not self.above and not self.below:
             limits = f"from {low} to {high}"
         else:
-            limits = f"above {low}" if self.above else f"of at least {low}"
+            if self.above:
+                limits = f"above {low}"
+            else:
+                limits = f"of at least {low}"
             limits += "" if self.high is None else f", below {high}" if self.below else f", at most {high}"
         noun = self.noun or ("an integer" if self.kind is int else "a number")
         return " or ".join((*map(repr, self.names), f"{noun} {limits}"))
@@ -280,14 +295,19 @@ class Bounds(NamedTuple):
     def check(self, name: str, value: Any, error: type[JaxwhitenError] = InputError) -> None:
         """Raises an error unless the value is valid: InputError for a parameter, others for an entry of a file."""
         if not self.hold(value):
-            joints = ("=", ":") if error is InputError else (" is ", ";")
+            if error is InputError:
+                joints = ("=", ":")
+            else:
+                joints = (" is ", ";")
             raise error(f"{name}{joints[0]}{value!r:.80}{joints[1]} expected {self.words}.")
 
     def __call__(self, text: str) -> Any:
         """The value that a text stands for; ValueError if it is no such value, whatever its size."""
         if self.none and text == "none":
             return None
-        return text if text in self.names else self.kind(text)
+        if text in self.names:
+            return text
+        return self.kind(text)
 
 
 def check_share(name: str, value: Any) -> None:
@@ -360,9 +380,11 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     >>> str(caught[0].message)
     'Use more rows.'
     """
-    frame, level = sys._getframe(1), 2
+    frame = sys._getframe(1)
+    level = 2
     while frame.f_back is not None and (frame.f_globals.get("__name__") or _OURS[0]).partition(".")[0] in _OURS:
-        frame, level = frame.f_back, level + 1
+        frame = frame.f_back
+        level = level + 1
     warnings.warn(message, category, stacklevel=level)
 
 

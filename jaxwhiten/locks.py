@@ -19,7 +19,9 @@ class SharedLock:
     """Many readers or one writer at a time, in order of arrival; a thread must not take it twice."""
 
     def __init__(self) -> None:
-        self._turn, self._left, self._readers = threading.Lock(), threading.Condition(), 0
+        self._turn = threading.Lock()
+        self._left = threading.Condition()
+        self._readers = 0
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:

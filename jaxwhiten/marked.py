@@ -61,7 +61,10 @@ class MarkedArray(np.ndarray):
         """A result that consists of whole rows of this array, marked like them; `copied` if they are in new memory."""
         mark = self.mark
         if mark is not None and result is not self and type(result) is type(self) and self._holds(result.dtype):
-            result._memory = _Memory(mark) if copied or result.base is None else self._memory
+            if copied or result.base is None:
+                result._memory = _Memory(mark)
+            else:
+                result._memory = self._memory
             result._layout = _layout(result)
         return result
 
@@ -74,7 +77,10 @@ class MarkedArray(np.ndarray):
         result = super().__getitem__(key)
         if not _takes_rows(key, self.ndim):
             return result
-        parts = key if isinstance(key, tuple) else (key,)
+        if isinstance(key, tuple):
+            parts = key
+        else:
+            parts = (key,)
         return self._pass_on(result, copied=any(isinstance(part, list | np.ndarray) for part in parts))
 
     def copy(self: M, order: Any = "C") -> M:
@@ -93,16 +99,22 @@ class MarkedArray(np.ndarray):
     def reshape(self, *shape: Any, order: Any = "C", **kwargs: Any) -> Any:
         result = super().reshape(*shape, order=order, **kwargs)
         same = order == "C" and result.shape[-1:] == self.shape[-1:]
-        return self._pass_on(result) if same else result
+        if same:
+            return self._pass_on(result)
+        return result
 
     def repeat(self, repeats: Any, axis: Any = None) -> Any:
         result = super().repeat(repeats, axis)
-        return self._pass_on(result) if axis == 0 and self.ndim > 1 else result
+        if axis == 0 and self.ndim > 1:
+            return self._pass_on(result)
+        return result
 
     def take(self, indices: Any, axis: Any = None, out: Any = None, mode: Any = "raise") -> Any:
         _forget_all(out)
         result = super().take(indices, axis, out, mode)
-        return self._pass_on(result) if axis == 0 and self.ndim > 1 and out is None else result
+        if axis == 0 and self.ndim > 1 and out is None:
+            return self._pass_on(result)
+        return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._forget()
@@ -129,9 +141,14 @@ class MarkedArray(np.ndarray):
         result = getattr(ufunc, method)(*map(_plain, inputs), **kwargs)
         if not out:
             return result
-        results = result if isinstance(result, tuple) else (result,)
+        if isinstance(result, tuple):
+            results = result
+        else:
+            results = (result,)
         results = tuple(new if given is None else given for new, given in zip(results, out, strict=True))
-        return results if isinstance(result, tuple) else results[0]
+        if isinstance(result, tuple):
+            return results
+        return results[0]
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         _forget_all(kwargs.get("out"))
@@ -152,7 +169,8 @@ class MarkedArray(np.ndarray):
         return result
 
     def _is_like(self, other: MarkedArray) -> bool:
-        mark, others = self.mark, other.mark
+        mark = self.mark
+        others = other.mark
         return mark is not None and others is not None and (mark is others or self._equal(mark, others))
 
 
@@ -184,7 +202,9 @@ def _layout(array: np.ndarray) -> tuple[Any, ...]:
 
 
 def _plain(x: Any) -> Any:
-    return x.view(np.ndarray) if isinstance(x, MarkedArray) else x
+    if isinstance(x, MarkedArray):
+        return x.view(np.ndarray)
+    return x
 
 
 def _forget_all(arrays: Any) -> None:
@@ -197,7 +217,10 @@ def _takes_rows(key: Any, ndim: int) -> bool:
     """Whether an index of an array with so many axes leaves the last axis whole and last."""
     if ndim > 1 and type(key) in (int, slice):
         return True
-    parts = key if isinstance(key, tuple) else (key,)
+    if isinstance(key, tuple):
+        parts = key
+    else:
+        parts = (key,)
     counts = [_axes(part) for part in parts]
     if not parts or any(count is None for count in counts):
         return not parts

@@ -69,7 +69,9 @@ WHITENING = tuple(
 )
 DEFAULTS = {parameter.name: parameter.default for parameter in WHITENING}
 
-DECAYS, OPTIMIZERS, DTYPES = ("linear", "cosine", "constant"), ("adamw", "adam"), ("float32", "bfloat16")
+DECAYS = ("linear", "cosine", "constant")
+OPTIMIZERS = ("adamw", "adam")
+DTYPES = ("float32", "bfloat16")
 
 
 def _setting(default: Any, help: str, *, shown_only: bool = False) -> Any:

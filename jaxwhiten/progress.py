@@ -21,7 +21,8 @@ _printed = 0.0  # when something was last printed
 def quiet(wanted: bool = True) -> Iterator[None]:
     """Neither notes nor progress in the block, if `wanted`."""
     global silent
-    before, silent = silent, wanted
+    before = silent
+    silent = wanted
     try:
         yield
     finally:
@@ -43,7 +44,8 @@ def counted(number: int, things: str) -> str:
 def naming(spell: Callable[[str], str]) -> Iterator[None]:
     """Lines in the block name parameters as `spell` does, such as by the flags of a command."""
     global _named
-    before, _named = _named, spell
+    before = _named
+    _named = spell
     try:
         yield
     finally:
@@ -75,7 +77,8 @@ def watched() -> Iterator[None]:
 def begin(work: str) -> None:
     """Names the work that begins now, for `watched`."""
     global _doing, _since
-    _doing, _since = work, time.monotonic()
+    _doing = work
+    _since = time.monotonic()
 
 
 def printed() -> None:

@@ -114,7 +114,9 @@ def from_json(
     if kind is Any:
         return value
     if kind is float and (value is None or type(value) is float or (type(value) is int and abs(value) < 2**1023)):
-        return math.nan if value is None else float(value)
+        if value is None:
+            return math.nan
+        return float(value)
     inner = functools.partial(from_json, remedy=remedy, error=error, others=others)
     if typing.is_typeddict(kind) or dataclasses.is_dataclass(kind):
         if isinstance(value, dict):

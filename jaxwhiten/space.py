@@ -75,7 +75,9 @@ class VectorSpace:
         if None not in (self.head, other.head):  # other heads may be all that is different in a fingerprint
             names = ["head"] if self.head != other.head and self.model == other.model else ["fingerprint", "head"]
         names += ["max_length", "dimension", *(["prompts"] if role == "query" else ["prompt", "code"])]
-        needed = ("fingerprint", "pooling", "max_length") if strict else ()
+        needed: tuple[str, ...] = ()
+        if strict:
+            needed = ("fingerprint", "pooling", "max_length")
         pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
         return [name for name, (a, b) in pairs.items() if a != b and (None not in (a, b) or name in needed)]
 
@@ -99,13 +101,16 @@ def check_space(
     cannot be encoded as expected, such as "rebuild the index". `role` and `strict` are as in
     `VectorSpace.differences`. Fields that are `tolerated` only cause a warning if no other field differs.
     """
-    expected, got = VectorSpace.of(expected), VectorSpace.of(got)
+    expected = VectorSpace.of(expected)
+    got = VectorSpace.of(got)
     if not (names := expected.differences(got, role=role, strict=strict)):
         return
-    said, use = dict[str, None](), dict[str, None]()
+    said = dict[str, None]()
+    use = dict[str, None]()
     for name in names:
         shown = _SHOWN.get(name, name)
-        was, now = getattr(expected, shown), getattr(got, shown)
+        was = getattr(expected, shown)
+        now = getattr(got, shown)
         said[f"expected {shown}={was!r}, got {now!r}" if was != now else f"expected {_UNSEEN[name]}"] = None
         if name != "dimension" or len(names) == 1:  # it follows from the others
             use[f"{shown}={was!r}" if was != now else f"the files of {expected.model!r} that were used there"] = None
@@ -123,7 +128,10 @@ def merged(where: object, facts: Mapping[str, Any], more: Mapping[str, Any]) -> 
     check_space(where, more, facts, "omit it")
     result = {**more, **facts}
     if ("fingerprint" in facts) != ("fingerprint" in more):
-        unknown = where if "fingerprint" in facts else f"what {where} is merged into"
+        if "fingerprint" in facts:
+            unknown = where
+        else:
+            unknown = f"what {where} is merged into"
         warn(f"no encoder is recorded for {unknown}, so the result records none.", SpaceWarning)
         for name in VectorSpace.__dataclass_fields__:
             result.pop(name, None)
@@ -172,7 +180,9 @@ class Known(Origin):
     def of(cls, record: Record) -> Known | None:
         """The origin that a record describes; None if it says nothing of a space."""
         space = dataclasses.replace(VectorSpace.of(record), dimension=None)
-        return cls(space) if any(getattr(space, name) is not None for name in (*_OF_VECTORS, "model")) else None
+        if any(getattr(space, name) is not None for name in (*_OF_VECTORS, "model")):
+            return cls(space)
+        return None
 
     def space(self, judged: bool = False) -> VectorSpace:
         return self.known
@@ -202,7 +212,9 @@ class EncodedArray(MarkedArray):
     def known_space(self, judged: bool = False) -> VectorSpace | None:
         """`space`; if `judged`, with the encoder's answer whether it is fine-tuned for similarity."""
         origin = self.origin
-        return None if origin is None else dataclasses.replace(origin.space(judged), dimension=self.shape[-1])
+        if origin is None:
+            return None
+        return dataclasses.replace(origin.space(judged), dimension=self.shape[-1])
 
     def _holds(self, dtype: np.dtype) -> bool:
         return dtype.kind == "f" or dtype.name == "bfloat16"
@@ -218,7 +230,9 @@ class EncodedArray(MarkedArray):
 
 def with_space(vectors: np.ndarray, origin: Origin | None) -> np.ndarray:
     """A view of vectors that knows where they come from; the vectors themselves if that is None."""
-    return vectors if origin is None else marked(vectors, EncodedArray, origin)
+    if origin is None:
+        return vectors
+    return marked(vectors, EncodedArray, origin)
 
 
 def origin_of(vectors: Any) -> Origin | None:
@@ -236,7 +250,9 @@ def origin_of(vectors: Any) -> Origin | None:
     known = [origin for origin in origins if origin is not None]
     for other in known[1:]:
         check_origin("the first vectors", known[0], other, "compare vectors of one encoder")
-    return known[0] if len(known) == len(origins) else None
+    if len(known) == len(origins):
+        return known[0]
+    return None
 
 
 def check_origin(

@@ -52,7 +52,8 @@ class Bottleneck(VectorStep):
 
     def to_folder(self, target: Target) -> list[Module]:
         """Two Dense layers. Since x = relu(x) − relu(−x), the first one can pass the residual on to the second."""
-        eye, zeros = np.eye(target.width, dtype=np.float32), np.zeros(2 * target.width, np.float32)
+        eye = np.eye(target.width, dtype=np.float32)
+        zeros = np.zeros(2 * target.width, np.float32)
         first = Dense(np.hstack([self.down, eye, -eye]).T, np.concatenate([self.bias, zeros]), None, "ReLU")
         second = Dense(np.vstack([self.up, eye, -eye]).T, None, None, "Identity")
         return [*first.to_folder(target), *second.to_folder(target)]
@@ -62,8 +63,12 @@ def _plan(objective: Objective, loss: Loss, setup: Setup, *, kind: str, rank: in
     """A plan that trains one step after the pooling, `params["steps"]`, on vectors computed once."""
     # The adapter precedes unit length at the end of the head, which it would undo.
     whole = setup.start.head.steps
-    last = whole[-1:] if isinstance(whole[-1], Normalize) else ()
-    plan, frozen = plan_sentences(objective, loss, setup), whole[: len(whole) - len(last)]
+    if isinstance(whole[-1], Normalize):
+        last = whole[-1:]
+    else:
+        last = ()
+    plan = plan_sentences(objective, loss, setup)
+    frozen = whole[: len(whole) - len(last)]
     encoder = setup.start.trained(setup.model, frozen)
     width = encoder.dimension
     adapter: VectorStep = Dense(jnp.eye(width), jnp.zeros(width), None, "Identity")

@@ -63,7 +63,9 @@ def write_results(
     began: float,
 ) -> None:
     """Writes and prints the results of a finished run; `began` is a time of `time.perf_counter`."""
-    output, before, after = Path(config.output), scores["before"], scores["after"]
+    output = Path(config.output)
+    before = scores["before"]
+    after = scores["after"]
     facts = {**facts, "seed": config.seed, "seconds": round(time.perf_counter() - began, 1)}
     if distributed.is_writer():
         io.write_json(output / "results.json", records.to_json({**scores, "hardware": hardware.describe(), **facts}))

@@ -26,7 +26,8 @@ from jaxwhiten.text import BulkTokenizer
 PART_PASSAGES = 1 << 16
 _BLOCK_PASSAGES = 1 << 11
 _NO_LIMIT = 1 << 40
-_SIDES, _PART = ("train", "held_out"), "{}-{:06d}.npy"
+_SIDES = ("train", "held_out")
+_PART = "{}-{:06d}.npy"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +45,9 @@ class TokenStream:
 
     def __len__(self) -> int:
         """Number of whole blocks; the incomplete block at the end of each part is dropped."""
-        return int(self._ends[-1]) if len(self.parts) else 0
+        if len(self.parts):
+            return int(self._ends[-1])
+        return 0
 
     @property
     def tokens(self) -> int:

@@ -57,7 +57,11 @@ def main(config: Cross) -> None:
     print(f"{batches.per_epoch} batches per epoch, {options.steps} steps")
     # The model by its name, rows by their content.
     named = {name: getattr(config, name) for name in ("model", "max_length", "labels", "dev")}
-    recipe, best = {**named, **options.record(), "rows": table.key}, f"{config.dev} dev" if config.dev else None
+    recipe = {**named, **options.record(), "rows": table.key}
+    if config.dev:
+        best = f"{config.dev} dev"
+    else:
+        best = None
     trained = training.run_plan(
         config.output, plan, batches, options, recipe, evaluate=scorers.get(best or ""), best=best
     )
@@ -91,7 +95,8 @@ def load_examples(config: Cross, held_out: dict[str, Examples]) -> Examples:
     objective = training.OBJECTIVES[LABELS[config.labels]]
     examples = sources.load_examples(config.data, objective)
     objective.check(list(examples.columns), examples.label_kind)
-    examples = examples.take(config.data.limit, config.seed) if config.data.limit else examples
+    if config.data.limit:
+        examples = examples.take(config.data.limit, config.seed)
     if len(examples.columns) != 2:
         raise InputError(f"A cross-encoder takes rows of two sentences; these have {', '.join(examples.columns)}.")
     seen = [column for rows in held_out.values() for column in rows.columns.values()]
@@ -102,17 +107,19 @@ def load_examples(config: Cross, held_out: dict[str, Examples]) -> Examples:
     shared = len(examples) - len(kept)
     print(f"{len(kept)} rows of {' / '.join(kept.columns)}; {shared} share a text with test data")
     first, second = kept.columns.values()
-    label = np.ones(len(kept), np.float32) if kept.label is None else kept.label
+    if kept.label is None:
+        label = np.ones(len(kept), np.float32)
+    else:
+        label = kept.label
     if config.negatives:
         together = np.flatnonzero(label >= 0.5).tolist()
-        miner, sides = (
-            Encoder.from_pretrained(config.miner),
-            [[side[row] for row in together] for side in (first, second)],
-        )
+        miner = Encoder.from_pretrained(config.miner)
+        sides = [[side[row] for row in together] for side in (first, second)]
         drawn = {"count": config.negatives, "depth": config.depth, "seed": config.seed}
         owners, negatives = training.mine_negatives(miner, *sides, **drawn)
         print(f"{len(owners):,} negatives mined by {config.miner}")
-        first, second = first + owners, second + negatives
+        first = first + owners
+        second = second + negatives
         label = np.concatenate([label, np.zeros(len(owners), np.float32)])
     return Examples({"first": first, "second": second}, label, examples.classes)
 

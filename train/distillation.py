@@ -41,7 +41,8 @@ def listwise_distillation(u: Float[Array, "b d"], teacher: Float[Array, "b 1 e"]
         itself = jnp.eye(len(x), dtype=bool)
         return jax.nn.log_softmax(jnp.where(itself, jnp.finfo(x.dtype).min, scale * cosines), axis=-1)
 
-    wanted, found = log_shares(teacher[:, 0]), log_shares(u)
+    wanted = log_shares(teacher[:, 0])
+    found = log_shares(u)
     return jnp.mean(jnp.sum(jnp.exp(wanted) * (wanted - found), axis=-1))
 
 

@@ -16,7 +16,8 @@ from jaxwhiten.datasets import NLI_LABELS, Examples, Pairs, load_sts, nli_triple
 
 def load_examples(data: Data, objective: training.Objective) -> Examples:
     """The rows that `config.data` names, in the form that the objective takes."""
-    alone, labeled = objective.columns == (1, 1), objective.label in ("class", "score")
+    alone = objective.columns == (1, 1)
+    labeled = objective.label in ("class", "score")
     if data.file and not data.columns and is_text(data.file):
         return text_examples(data.file, split=data.split_sentences, skip_bad_rows=data.skip_bad_rows)
     if data.file:
@@ -39,11 +40,13 @@ def load_examples(data: Data, objective: training.Objective) -> Examples:
         print(rows.summary())
         if alone:
             return distinct(rows.premise, rows.hypothesis)
-        return (
-            nli_pairs(rows) if objective.columns == (2, 2) else nli_triplets(rows.premise, rows.hypothesis, rows.label)
-        )
+        if objective.columns == (2, 2):
+            return nli_pairs(rows)
+        return nli_triplets(rows.premise, rows.hypothesis, rows.label)
     pairs = load_sts(data.name, data.folder or None).splits["train"]
-    return distinct(pairs.sentence1, pairs.sentence2) if alone else sts_pairs(pairs, *data.score_range)
+    if alone:
+        return distinct(pairs.sentence1, pairs.sentence2)
+    return sts_pairs(pairs, *data.score_range)
 
 
 def is_text(file: str) -> bool:

@@ -64,7 +64,8 @@ def mask_rules(tokenizer_folder: PathLike, share: float = 0.15, masked: float = 
     tokenizer = BulkTokenizer(Path(tokenizer_folder), 1 << 20)
     if tokenizer.mask_token_id is None:
         raise ModelError(f"{tokenizer_folder}: its tokenizer has no mask token; masked training needs one.")
-    model, names = json.loads(tokenizer.to_json())["model"], tokenizer.vocabulary
+    model = json.loads(tokenizer.to_json())["model"]
+    names = tokenizer.vocabulary
     kind = model["type"]
     maskable = np.array([name != "" for name in names])
     maskable[list(tokenizer.special_ids)] = False
@@ -85,7 +86,8 @@ def mask_blocks(ids: Int[np.ndarray, "b length"], rules: MaskRules, rng: np.rand
     each [b, places] with `places = rules.places(length)`.
     """
     b, length = ids.shape
-    places, column = rules.places(length), np.arange(length)
+    places = rules.places(length)
+    column = np.arange(length)
     maskable = rules.maskable[ids]
     begins = maskable & ~rules.continues[ids]
     begins[:, 1:] |= maskable[:, 1:] & ~maskable[:, :-1]
@@ -122,7 +124,8 @@ def masked_batches(stream: TokenStream, rules: MaskRules, *, batch_size: int, se
         del length
         return mask_blocks(stream.blocks(rows), rules, rng)
 
-    lengths, ladder = np.full(len(stream), stream.length), np.array([stream.length])
+    lengths = np.full(len(stream), stream.length)
+    ladder = np.array([stream.length])
     return Batches(lengths, collate, batch_size=batch_size, ladder=ladder, buckets=1, seed=seed)
 
 

@@ -100,16 +100,24 @@ def load(config: MLM, text: Corpus) -> tuple[MaskedLM, Path]:
 def median_rate(folder: Path) -> float:
     """Median tokens per second over a run's log, so that pauses and evaluations do not count; 0.0 without rates."""
     rates = [float(rate) for row in read_metrics(folder) if (rate := row.get("tokens_per_second"))]
-    return statistics.median(rates) if rates else 0.0
+    if rates:
+        return statistics.median(rates)
+    return 0.0
 
 
 def finish(config: MLM, model: MaskedLM, tokenizer: Path, recipe: dict[str, Any], scores: dict[str, float]) -> None:
     """Writes the finished model's folder with its card, and the results."""
     if not distributed.is_writer():
         return
-    output, steps = Path(config.output), recipe["steps"]
-    tokens, rate = steps * config.batch_size * config.block_length, median_rate(output)
-    hours, machine = tokens / rate / 3600 if rate else 0.0, hardware.describe()
+    output = Path(config.output)
+    steps = recipe["steps"]
+    tokens = steps * config.batch_size * config.block_length
+    rate = median_rate(output)
+    if rate:
+        hours = tokens / rate / 3600
+    else:
+        hours = 0.0
+    machine = hardware.describe()
     facts = {
         "parameters": f"{count(nnx.state(model, nnx.Param)):,}",
         "tokens seen": f"{tokens:,}",

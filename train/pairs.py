@@ -52,12 +52,16 @@ def pair_evaluator(
     rebuild: Rebuild, tokenizer_folder: Path, name: str, examples: Examples, max_length: int
 ) -> Evaluate:
     """An `evaluate` for the loop: accuracy × 100 for classes, Spearman's correlation × 100 for scores."""
-    pairs, gold = list(zip(*examples.columns.values(), strict=True)), np.asarray(examples.label)
+    pairs = list(zip(*examples.columns.values(), strict=True))
+    gold = np.asarray(examples.label)
 
     def evaluate(params: Params) -> dict[str, float]:
         model = CrossEncoder(rebuild(params["encoder"]), tokenizer_folder, max_length=max_length)
         scores = gather_rows(model.predict(share(pairs), show_progress=False))
-        found = float((scores.argmax(axis=1) == gold).mean()) if examples.classes else spearman(scores, gold)
+        if examples.classes:
+            found = float((scores.argmax(axis=1) == gold).mean())
+        else:
+            found = spearman(scores, gold)
         return {name: 100 * found}
 
     return evaluate

@@ -26,7 +26,10 @@ from train.examples import load_examples
 
 def main(config: SBERT | Stages) -> None:
     """Trains as the config specifies: one run, or several stages one after the other."""
-    runs = config.runs() if isinstance(config, Stages) else [config]
+    if isinstance(config, Stages):
+        runs = config.runs()
+    else:
+        runs = [config]
     for run in runs:
         options_of(run)
     for run in runs:
@@ -36,15 +39,19 @@ def main(config: SBERT | Stages) -> None:
 
 def train_sentences(config: SBERT) -> bool:
     """Runs one training, from its start or its latest checkpoint to the exported model; False if asked to stop."""
-    began, output = time.perf_counter(), Path(config.output)
+    began = time.perf_counter()
+    output = Path(config.output)
     io.check_folder(output / "model")  # before the work of training it
-    objective, options = objectives.find_objective(config.objective), options_of(config)
+    objective = objectives.find_objective(config.objective)
+    options = options_of(config)
     encoder = training.load_bare(config.model, config.pooling, config.max_length or None)
-    examples, held_out = load_examples(config.data, objective), None
+    examples = load_examples(config.data, objective)
+    held_out = None
     if config.data.held_out:
         objective.check(list(examples.columns), examples.label_kind)
         examples, held_out = examples.hold_out(config.data.held_out)
-    examples = examples.take(config.data.limit, config.seed) if config.data.limit else examples
+    if config.data.limit:
+        examples = examples.take(config.data.limit, config.seed)
     options, unused = objectives.own_settings(objective, options)
     for name in unused:
         print(f"settings.{name} is not used by objective {objective.name}: ignored")

@@ -42,7 +42,8 @@ def plan_ct(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     steps = setup.start.head.steps
 
     def of_both(params: Params, batch: Batch, key: jax.Array) -> Any:
-        ids, lengths = batch["input_ids"][:, 0], batch["lengths"][:, 0]
+        ids = batch["input_ids"][:, 0]
+        lengths = batch["lengths"][:, 0]
         parts = zip((params["encoder"], params["head"]), jax.random.split(key), strict=True)
         vectors = [noisy_vectors(rebuild(part), ids, lengths, steps, nnx.Rngs(dropout=k)) for part, k in parts]
         return loss(vectors, None, {}), {}

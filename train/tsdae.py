@@ -48,14 +48,16 @@ class Decoder(nnx.Module):
         rngs: nnx.Rngs,
     ) -> Float[Array, "batch length vocab"]:
         """Logits of the next token at each position, with dropout; `model` provides the embeddings."""
-        length, config = input_ids.shape[1], model.config
+        length = input_ids.shape[1]
+        config = model.config
         causal = jnp.tril(jnp.ones((1, 1, length, length), bool))
         turns = rotary(length, config.head_size, config.rotary_theta)
         x = model.embeddings(input_ids, None, deterministic=False, rngs=rngs)
         for layer, memory in zip(self.layers, self.memory, strict=True):
             x = x + memory(vectors.astype(x.dtype))[:, None]
             x = layer(x, Context(causal, rotary=turns), deterministic=False, rngs=rngs)
-        x = x if model.final_norm is None else model.final_norm(x)
+        if model.final_norm is not None:
+            x = model.final_norm(x)
         return self.head(x, jnp.asarray(model.embeddings.word.embedding[...]))
 
 
@@ -67,7 +69,8 @@ def delete_tokens(
     The first and the last token, [CLS] and [SEP], and at least one more are kept.
     """
     length = input_ids.shape[1]
-    place, inner = jnp.arange(length), (lengths - 2)[:, None]
+    place = jnp.arange(length)
+    inner = (lengths - 2)[:, None]
     tokens = np.arange(length - 1)
     left = np.clip(np.round((1 - share) * tokens), 1, tokens).astype(np.int32)  # tokens kept, by number of tokens
     room = int(left[-1]) + 2
@@ -84,7 +87,8 @@ def plan_tsdae(objective: Objective, loss: Loss, setup: Setup, *, deletion: floa
     The loss is the mean cross-entropy of every token given the tokens before it. Only the encoder is exported.
     """
     del objective, loss  # they are on vectors, not on tokens
-    model, steps = setup.model, setup.start.head.steps
+    model = setup.model
+    steps = setup.start.head.steps
     if not 0 <= deletion < 1:
         raise InputError(f"deletion is {deletion}; expected a fraction of the tokens from 0 to below 1.")
     if not 1 <= layers <= len(getattr(model, "layers", ())):
@@ -101,8 +105,10 @@ def plan_tsdae(objective: Objective, loss: Loss, setup: Setup, *, deletion: floa
 
     def restoring(params: Params, batch: Batch, key: jax.Array) -> Any:
         noise, dropout = jax.random.split(key)
-        rngs, model = nnx.Rngs(dropout=dropout), rebuild(params["encoder"])
-        ids, lengths = batch["input_ids"][:, 0], batch["lengths"][:, 0]
+        rngs = nnx.Rngs(dropout=dropout)
+        model = rebuild(params["encoder"])
+        ids = batch["input_ids"][:, 0]
+        lengths = batch["lengths"][:, 0]
         noised, left = delete_tokens(ids, lengths, deletion, noise)
         vectors = noisy_vectors(model, noised, left, steps, rngs)
         scores = nnx.merge(graph, params["head"])(model, ids[:, :-1], vectors, rngs=rngs)

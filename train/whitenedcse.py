@@ -29,14 +29,18 @@ def inverse_sqrt(covariance: Float[Array, "*b g g"]) -> Float[Array, "*b g g"]:
 
 def _inverse_sqrt(covariance: Array) -> tuple[Array, tuple[Array, Array]]:
     # One matrix at a time: on a CPU, batched decompositions of several steps in flight wait for each other's threads.
-    values, vectors = jax.lax.map(jnp.linalg.eigh, covariance) if covariance.ndim == 3 else jnp.linalg.eigh(covariance)
+    if covariance.ndim == 3:
+        values, vectors = jax.lax.map(jnp.linalg.eigh, covariance)
+    else:
+        values, vectors = jnp.linalg.eigh(covariance)
     roots = jnp.sqrt(jnp.maximum(values, jnp.finfo(values.dtype).tiny))
     return jnp.matmul(vectors / roots[..., None, :], vectors.mT, precision="highest"), (roots, vectors)
 
 
 def _inverse_sqrt_backward(kept: tuple[Array, Array], change: Array) -> tuple[Array]:
     roots, vectors = kept
-    rows, columns = roots[..., :, None], roots[..., None, :]
+    rows = roots[..., :, None]
+    columns = roots[..., None, :]
     turned = jnp.einsum("...ji,...jk,...kl->...il", vectors, (change + change.mT) / 2, vectors, precision="highest")
     turned = -turned / (rows * columns * (rows + columns))
     return (jnp.einsum("...ij,...jk,...lk->...il", vectors, turned, vectors, precision="highest"),)

@@ -19,7 +19,9 @@ from jaxwhiten.whitening.estimator import parameters, stamp
 
 MAP_KINDS = ("ridge", "procrustes", "cca")
 STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-_HELD_OUT, _MOST = 5, 1000  # every fifth pair, at most 1,000 of them, is held out to choose the strength
+# every fifth pair, at most 1,000 of them, is held out to choose the strength
+_HELD_OUT = 5
+_MOST = 1000
 
 
 @dataclass(eq=False)
@@ -31,7 +33,8 @@ class CrossMoments:
 
     def update(self, X: Any, Y: Any) -> CrossMoments:
         """Adds pairs: row i of X and of Y are vectors of one text."""
-        X, Y = as_matrix(X, columns=self.columns), as_matrix(Y)
+        X = as_matrix(X, columns=self.columns)
+        Y = as_matrix(Y)
         if len(X) != len(Y):
             raise InputError(f"Pairs have as many rows on either side, not {len(X)} and {len(Y)}.")
         for part in blocks(len(X), block_rows(X.shape[1] + Y.shape[1], 8)):
@@ -45,14 +48,22 @@ class CrossMoments:
 
     def maps(self, kind: str, strength: float) -> tuple[Affine, Affine]:
         """The maps of x and of y into one space, where they are compared by cosine."""
-        d, mean, covariance = self.columns, self.joint.mean, self.joint.covariance()
-        xx, yy, xy = covariance[:d, :d], covariance[d:, d:], covariance[:d, d:]
+        d = self.columns
+        mean = self.joint.mean
+        covariance = self.joint.covariance()
+        xx = covariance[:d, :d]
+        yy = covariance[d:, d:]
+        xy = covariance[:d, d:]
         if kind == "cca":
-            a, b = _power(xx, strength, -0.5), _power(yy, strength, -0.5)
+            a = _power(xx, strength, -0.5)
+            b = _power(yy, strength, -0.5)
             u, weights, v = np.linalg.svd(a @ xy @ b, full_matrices=False)
             return Affine(mean[:d], a @ u * weights), Affine(mean[d:], b @ v.T * weights)
         u, _, v = np.linalg.svd(xy, full_matrices=False)
-        left = u @ v if kind == "procrustes" else _power(xx, strength, -1.0) @ xy
+        if kind == "procrustes":
+            left = u @ v
+        else:
+            left = _power(xx, strength, -1.0) @ xy
         return Affine(mean[:d], left), Affine(mean[d:], np.eye(len(yy)))
 
 
@@ -94,11 +105,15 @@ class EncoderMap(Method):
         started = time.perf_counter()
         self._check_params(0)
         if isinstance(X, CrossMoments):
-            moments, strength = X, 0.1 if self.strength is None else self.strength
+            moments = X
+            strength = 0.1 if self.strength is None else self.strength
         else:
             X = as_matrix(X, type(self).__name__, min_rows=1)
             moments = CrossMoments(X.shape[1]).update(X, self._learn(X) if y is None else y)
-            strength = self._chosen(X, np.asarray(y)) if self.strength is None else self.strength
+            if self.strength is None:
+                strength = self._chosen(X, np.asarray(y))
+            else:
+                strength = self.strength
         self._state = _State(moments, float(strength), *moments.maps(self.kind, strength))
         return self._fitted_on(moments.joint.n, moments.columns, stamp(time.perf_counter() - started))
 
@@ -122,7 +137,9 @@ class EncoderMap(Method):
             cosines = normalize(target(Y[held])) @ normalize(source(X[held])).T
             return float((1 / (cosines >= cosines.diagonal()[:, None]).sum(axis=1)).mean())
 
-        return 0.0 if self.kind == "procrustes" else max(STRENGTHS, key=found)
+        if self.kind == "procrustes":
+            return 0.0
+        return max(STRENGTHS, key=found)
 
     def _check_params(self, d: int) -> None:
         check_name("kind of map", self.kind, MAP_KINDS)
@@ -139,5 +156,6 @@ class EncoderMap(Method):
         joint = Moments.of_tensors(tensors)
         if not 1 <= d < len(joint.mean):
             raise ValueError(f"pairs of {len(joint.mean)} columns, {d} of them of the first")
-        moments, strength = CrossMoments(d, joint), float(tensors["strength"].item())
+        moments = CrossMoments(d, joint)
+        strength = float(tensors["strength"].item())
         self._state = _State(moments, strength, *moments.maps(self.kind, strength))

@@ -67,7 +67,9 @@ class ZScore(_ColumnMethod):
     def _scale(self, state: Moments) -> np.ndarray:
         variance = np.diagonal(state.M2) / state.n
         floor = max(self.variance_floor, np.finfo(np.float64).eps) * variance.max()
-        return np.maximum(variance, floor) ** -0.5 if floor > 0 else np.ones_like(variance)
+        if floor > 0:
+            return np.maximum(variance, floor) ** -0.5
+        return np.ones_like(variance)
 
 
 class Identity(Method):

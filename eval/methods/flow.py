@@ -121,10 +121,12 @@ class BertFlow(Method):
     def _learn(self, X: np.ndarray) -> FlowState:
         check_finite(X)
         sizes = (int(self.levels), int(self.depth), int(self.width))
-        functions, rng = self._compiled(X.shape[1], sizes), np.random.default_rng([self.seed, 0])
+        functions = self._compiled(X.shape[1], sizes)
+        rng = np.random.default_rng([self.seed, 0])
         first = np.sort(rng.permutation(len(X))[:_INIT_ROWS])
         params = functions.initialise(functions.create(self.seed), X[first].astype(np.float32))
-        opt_state, found = functions.start(params), [np.zeros(0, np.float32)]
+        opt_state = functions.start(params)
+        found = [np.zeros(0, np.float32)]
         for rows, steps in self._chunks(X, rng):
             params, opt_state, bits = functions.train(params, opt_state, rows, steps)
             found.append(np.asarray(bits)[:steps])
@@ -161,13 +163,18 @@ class BertFlow(Method):
 
     def _map(self, state: FlowState, X: np.ndarray) -> np.ndarray:
         check_finite(X)
-        forward, full = self._compiled(X.shape[1], state.sizes).forward, block_rows(X.shape[1], 4)
+        forward = self._compiled(X.shape[1], state.sizes).forward
+        full = block_rows(X.shape[1], 4)
 
         def dispatch(part: slice) -> tuple[int, jax.Array]:
             block = X[part].astype(np.float32)
             return len(block), forward(state.params, pad_rows(block, row_bucket(len(block), full)))
 
-        parts = blocks(len(X), full) if len(X) else [slice(0, 0)]  # an empty input has a result of k columns, too
+        # an empty input has a result of k columns, too
+        if len(X):
+            parts = blocks(len(X), full)
+        else:
+            parts = [slice(0, 0)]
         return np.concatenate([np.asarray(found)[:n] for n, found in one_ahead(map(dispatch, parts))])
 
     def _pack(self, state: FlowState) -> dict[str, np.ndarray]:

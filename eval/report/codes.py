@@ -40,7 +40,8 @@ def _raw(run: Run) -> Record | None:
 
 
 def _caption(run: Run) -> str:
-    data, protocol = run.header.dataset, run.header.protocol
+    data = run.header.dataset
+    protocol = run.header.protocol
     outside = f"; outside: on {protocol['outside']}, the documents never seen"
     return (
         f"{data.name}: {data.documents:,} documents, {protocol['quality']}. {run.header.model}, at most"
@@ -70,7 +71,8 @@ def plot_codes(run: Run, path: Path) -> Path | None:
     The scale is linear near the best codes and logarithmic farther away, so that good codes stand apart. A fit whose
     codes all have the same size makes no panel; None where no panel is left.
     """
-    raw, rows = _raw(run), sorted((row for row in run.rows if row.versus_raw is not None), key=attrgetter("bytes"))
+    raw = _raw(run)
+    rows = sorted((row for row in run.rows if row.versus_raw is not None), key=attrgetter("bytes"))
     name = _code_name(run)
     codes, fits = (list(dict.fromkeys(map(of, rows))) for of in (name, attrgetter("whitening")))
     by_fit = {fit: [row for row in rows if row.whitening == fit] for fit in fits}
@@ -92,7 +94,8 @@ def plot_codes(run: Run, path: Path) -> Path | None:
             scale_amounts(axis)
         ends_of = [end for row in rows if row.versus_raw for end in (row.versus_raw.low, row.versus_raw.high)]
         best = round(max(row.versus_raw.value for row in rows if row.versus_raw))
-        low, high = min(0, *ends_of) - 0.5, max(0, *ends_of) + 0.1
+        low = min(0, *ends_of) - 0.5
+        high = max(0, *ends_of) + 0.1
         apart = (lambda y: np.arcsinh((y - best) / 0.2), lambda y: best + 0.2 * np.sinh(y))
         axes[0].set_yscale("function", functions=apart)
         axes[0].set_ylim(low, high)
@@ -129,7 +132,8 @@ def promise_table(*runs: Run) -> Table:
     cells = list[list[str]]()
     for (code, size), (name, index) in _STORED.items():
         rows = [row for run in tasks for row in run.rows if (row.code, row.bytes) == (code, size)]
-        same, lost = "1.00", "0.0"
+        same = "1.00"
+        lost = "0.0"
         if code != "float32":
             same = number(float(np.mean([row.float32_recall_at_10 for row in rows])))
             lost = number(float(np.mean([row.versus_raw.value for row in rows])), 1)

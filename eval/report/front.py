@@ -19,7 +19,8 @@ _CODES = {
     "int8": ("int8", "#666666", "#aaaaaa"),
 }
 _HEIGHTS = {"spectrum": 3, "opq": -9, "pq": -12}  # of names at the ends of lines, in points, so that they stand apart
-_LIGHT_INK, _DARK_INK = "#333333", "#dddddd"
+_LIGHT_INK = "#333333"
+_DARK_INK = "#dddddd"
 _DARK: dict[Any, Any] = {
     **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _DARK_INK),
@@ -42,12 +43,14 @@ def _draw(axis: Any, run: Run, dark: bool) -> None:
     for row in sorted((row for row in run.rows if row.whitening in ("none", "documents")), key=attrgetter("bytes")):
         of_code.setdefault(row.code, []).append(row)
     (raw,) = of_code["float32"]
-    level, ink = 100 * raw.mrr_at_10, _DARK_INK if dark else _LIGHT_INK
+    level = 100 * raw.mrr_at_10
+    ink = _DARK_INK if dark else _LIGHT_INK
     axis.axhline(level, ls=":", lw=1, color=ink)
     axis.plot([raw.bytes], [level], "s", ms=5, color=ink)
     _name(axis, "float32", (raw.bytes, level), ink, (-22, 6))
     for code, (name, *colours) in _CODES.items():
-        rows, colour = of_code[code], colours[dark]
+        rows = of_code[code]
+        colour = colours[dark]
         found = [(row.bytes, _at(level, row.versus_raw)) for row in rows if row.versus_raw is not None]
         if len(found) > 1:
             sizes, (centre, low, high) = [size for size, _ in found], zip(*(ends for _, ends in found), strict=True)

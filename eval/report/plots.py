@@ -49,7 +49,10 @@ def scale_amounts(axis: Any) -> None:
 
     axis.set_xscale("log")
     low, high = axis.get_xlim()
-    locator = ticker.LogLocator(subs=(1.0, 2.0, 5.0)) if high > 10 * low else ticker.MaxNLocator(6, steps=[1, 2, 5, 10])
+    if high > 10 * low:
+        locator = ticker.LogLocator(subs=(1.0, 2.0, 5.0))
+    else:
+        locator = ticker.MaxNLocator(6, steps=[1, 2, 5, 10])
     axis.xaxis.set_major_locator(locator)
     axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.xaxis.set_minor_locator(ticker.NullLocator())
@@ -64,7 +67,8 @@ def plot_scores(run: Run, path: Path) -> Path | None:
 
     A whitening at one k makes no panel; None where no panel is left.
     """
-    tasks, aggregate = run.header.tasks, run.header.aggregate
+    tasks = run.header.tasks
+    aggregate = run.header.aggregate
     raw = [row for row in run.rows if row.whitening == "none"]
     panels: dict[str, list[Record]] = {}
     for row in run.rows:
@@ -87,7 +91,10 @@ def plot_scores(run: Run, path: Path) -> Path | None:
             scale_k(axis, sorted({row.k for of_panel in panels.values() for row in of_panel}))
         for axis in axes[::2]:
             axis.set_ylabel(f"Spearman × 100 ({aggregate})")
-        averaged = tasks[0] if len(tasks) == 1 else f"average of {len(tasks)} tasks"
+        if len(tasks) == 1:
+            averaged = tasks[0]
+        else:
+            averaged = f"average of {len(tasks)} tasks"
         figure.suptitle(f"{run.header.model}\n{averaged}{_title_end(run)}", fontsize=10)
         handles = [Line2D([], [], color=colours[p], marker="o", ms=4, lw=1.6, label=p) for p in poolings]
         if raw:
@@ -118,7 +125,8 @@ def plot_similarity(run: Run, path: Path) -> Path | None:
     about = run.header.similarity
     if about is None:
         return None
-    before, after = run.figures["similarity/before"], run.figures["similarity/after"]
+    before = run.figures["similarity/before"]
+    after = run.figures["similarity/after"]
     n = len(before)
     off_diagonal = ~np.eye(n, dtype=bool)
     bare = {"axes.grid": False, "axes.spines.left": False, "axes.spines.bottom": False}

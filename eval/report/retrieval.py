@@ -71,7 +71,9 @@ def _table(run: Run, figures: Columns, caption: str, **options: Any) -> Table:
 
 def quality_table(run: Run) -> Table:
     """Quality: the paper's MRR@10 and other measures, and the index's recall of the exact results."""
-    header, data, protocol = run.header, run.header.dataset, run.header.protocol
+    header = run.header
+    data = run.header.dataset
+    protocol = run.header.protocol
     caption = (
         f"{data.name}: {data.documents:,} documents, {data.queries:,} queries, of which "
         f"{data.queries - data.counts['queries_without_gold']:,} have gold. {header.model}, at most "
@@ -98,7 +100,10 @@ def quality_table(run: Run) -> Table:
         )
     seen = {row.pooling for row in run.rows}
     caption += "".join(f" {name}: {text}." for name, text in protocol.get("words", {}).items() if name in seen)
-    notes = [TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []
+    if any(row.transductive for row in run.rows):
+        notes = [TRANSDUCTIVE_NOTE]
+    else:
+        notes = []
     best = {head: [row[name] for row in run.rows] for head, name in _QUALITY.items()}
     return _table(run, figures, caption, notes=[*notes, *header.warnings], best=best)
 
@@ -110,8 +115,13 @@ def encoder_table(run: Run) -> Table:
     """
 
     def beside(row: Record) -> str:
-        other = run.header.arguments.get("versus", "") if row.whitening == "none" else row.model
-        return model_name(other) if row.versus_raw else ""
+        if row.whitening == "none":
+            other = run.header.arguments.get("versus", "")
+        else:
+            other = row.model
+        if row.versus_raw:
+            return model_name(other)
+        return ""
 
     columns: Columns = {
         "encoder": lambda row: model_name(row.model),
@@ -162,7 +172,8 @@ def rerank_table(run: Run) -> Table | None:
 
 def published_table(run: Run) -> Table | None:
     """Published figures and this run's, or None if no row has the same setting."""
-    matches, cells = run.header.published, []
+    matches = run.header.published
+    cells = []
     for match in matches:
         for setting, source, figures in ((match.setting, match.source, match.published), ("", "this run", match.ours)):
             numbers = (number(figures[name], 4) for name in ("mrr_at_10", "time_ms", "memory_gib"))
@@ -202,7 +213,8 @@ def plot_quality(
             of_line = sorted(
                 (row for row in rows if (line_of(row), row.backend) == (line, backend)), key=lambda row: x(row)[0]
             )
-            places, up = [x(row)[0] for row in of_line], [row.mrr_at_10 for row in of_line]
+            places = [x(row)[0] for row in of_line]
+            up = [row.mrr_at_10 for row in of_line]
             ends_of = [row.mrr_interval or Record.fromkeys(("value", "low", "high"), row.mrr_at_10) for row in of_line]
             bars = [[e.value - e.low for e in ends_of], [e.high - e.value for e in ends_of]]
             reach = [[0.0] * len(of_line), [x(row)[-1] - x(row)[0] for row in of_line]]
@@ -243,7 +255,10 @@ def examples_text(run: Run) -> str:
     for query in dict.fromkeys(example.query for example in examples):
         lines += ["", f"“{query}”"]
         for example in (example for example in examples if example.query == query):
-            how = "not whitened" if example.whitening == "none" else f"whitened ({example.whitening})"
+            if example.whitening == "none":
+                how = "not whitened"
+            else:
+                how = f"whitened ({example.whitening})"
             lines.append(f"  {how}, k={example.k}:")
             lines += [f"    {hit.score:.3f}  {shorten(hit.text or str(hit.id), 100)}" for hit in example.hits]
     return "\n".join(lines).strip("\n")

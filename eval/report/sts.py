@@ -56,11 +56,14 @@ def scored(header: Record) -> list[str]:
 
 def _difference(match: Record, task: str) -> float | None:
     """A run's score minus the published one, to two digits."""
-    return round(match.ours[task] - match.published[task], 2) if task in match.published else None
+    if task in match.published:
+        return round(match.ours[task] - match.published[task], 2)
+    return None
 
 
 def _caption(run: Run) -> str:
-    header, parameters = run.header, combinations(run.rows)
+    header = run.header
+    parameters = combinations(run.rows)
     parts = [
         f"{'Sample, not a benchmark. ' if header.sample else ''}Spearman × 100, {AGGREGATE_NAMES[header.aggregate]}.",
         f"{header.model}, {header.dtype} by {header.arguments.get('engine', 'jax')},"
@@ -84,7 +87,8 @@ def sts_table(run: Run) -> Table:
     notes += header.warnings
     settings = views.setting_columns(run)
     figures = {name: lambda row, name=name: number(scores_of(row, header.aggregate)[name]) for name in shown}
-    columns, options = {**settings, **figures}, {"notes": notes, "key_columns": len(settings)}
+    columns = {**settings, **figures}
+    options = {"notes": notes, "key_columns": len(settings)}
     return table(run.rows, columns, 2, _caption(run), group=["pooling"], best=scores, **options)
 
 
@@ -160,7 +164,8 @@ def words_table(run: Run) -> Table | None:
 
 
 def _differences(run: Run, field: str, other: str) -> Table | None:
-    header, rows = run.header, [row for row in run.rows if row[field] is not None]
+    header = run.header
+    rows = [row for row in run.rows if row[field] is not None]
     if not rows:
         return None
     caption = (
@@ -180,7 +185,9 @@ def _differences(run: Run, field: str, other: str) -> Table | None:
 
 def published_table(run: Run) -> Table | None:
     """Published scores and the differences of this run to them, or None if nothing published matches a row."""
-    tasks, matches, cells = run.header.tasks, run.header.published, []
+    tasks = run.header.tasks
+    matches = run.header.published
+    cells = []
     for match in matches:
         label = f"{match.setting} ({match.note})"
         cells.append([label, match.source, "published", *(number(match.published.get(task)) for task in tasks)])

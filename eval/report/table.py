@@ -36,7 +36,9 @@ def mark(estimate: Record | None) -> str:
 
 def change(estimate: Record | None, digits: int = 2) -> str:
     """A difference as a cell, with its mark; empty if there is none."""
-    return number(estimate.value, digits, signed=True) + mark(estimate) if estimate else ""
+    if estimate:
+        return number(estimate.value, digits, signed=True) + mark(estimate)
+    return ""
 
 
 def ends(estimate: Record | None, digits: int = 2, signed: bool = False) -> str:
@@ -48,7 +50,9 @@ def ends(estimate: Record | None, digits: int = 2, signed: bool = False) -> str:
 
 def shorten(text: str, length: int) -> str:
     """The text, shortened to a length."""
-    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+    if len(text) <= length:
+        return text
+    return text[: length - 1].rstrip() + "…"
 
 
 def model_name(model: str) -> str:
@@ -83,14 +87,20 @@ class Table:
             if parts[-1] and sum(widths[i] for i in [*names, *parts[-1], c]) - 2 > width:
                 parts.append([])
             parts[-1].append(c)
-        lines = [textwrap.fill(self.caption, width), ""] if self.caption else []
+        if self.caption:
+            lines = [textwrap.fill(self.caption, width), ""]
+        else:
+            lines = []
         lines += [common, ""] if common else []
         lines.append("\n\n".join(self._lines([*names, *numbers], widths) for numbers in parts))
         return "\n".join([*lines, *(textwrap.fill(note, width) for note in self.notes)])
 
     def _shared(self) -> tuple[set[int], str]:
         """The text columns, except the last, that are equal in all rows, and a line that names their values."""
-        words = range(self.text_columns) if len(self.rows) > 1 else ()
+        if len(self.rows) > 1:
+            words = range(self.text_columns)
+        else:
+            words = ()
         same = [c for c in words if len({row[c] for row in self.rows}) == 1][: len(self.columns) - 1]
         told = ", ".join(f"{self.columns[c]} {self.rows[0][c]}" for c in same if self.rows[0][c])
         return set(same), f"all rows: {told}" if told else ""
@@ -158,11 +168,18 @@ def table(
     cells = [
         [str(getattr(row, cell)) if isinstance(cell, str) else cell(row) for cell in columns.values()] for row in rows
     ]
-    groups, heads = list(map(attrgetter(*group), rows)) if group else (), list(columns)
+    if group:
+        groups = list(map(attrgetter(*group), rows))
+    else:
+        groups = ()
+    heads = list(columns)
     marked = set()
     for head, values in best.items():
         known = [value for value in values if value is not None and math.isfinite(value)]
-        highest = max(known, default=None) if len(rows) > 1 else None
+        if len(rows) > 1:
+            highest = max(known, default=None)
+        else:
+            highest = None
         if highest is not None:
             marked |= {(row, heads.index(head)) for row, value in enumerate(values) if value == highest}
     return Table(heads, cells, text_columns, caption, groups=groups, best=frozenset(marked), **options)
@@ -179,7 +196,8 @@ def cut(table: Table, conditions: Sequence[str]) -> Table:
     Raises:
       InputError: A condition names no column.
     """
-    heads, shown = list(table.columns), ""
+    heads = list(table.columns)
+    shown = ""
     for condition in set(conditions) - {"plain"}:
         column, equals, pattern = condition.replace("_", " ").partition("=")
         if column == "columns":
@@ -196,4 +214,6 @@ def cut(table: Table, conditions: Sequence[str]) -> Table:
     best = frozenset((row, kept.index(at)) for row, at in table.best if at in kept)
     columns = [heads[at] for at in kept]
     table = dataclasses.replace(table, columns=columns, rows=rows, text_columns=words, best=best, key_columns=None)
-    return dataclasses.replace(table, caption="", notes=()) if "plain" in conditions else table
+    if "plain" in conditions:
+        return dataclasses.replace(table, caption="", notes=())
+    return table

@@ -42,7 +42,8 @@ class Views:
         Returns:
           The files written, `results.md` first.
         """
-        header, folder = run.header, Path(folder)
+        header = run.header
+        folder = Path(folder)
         drawn = [(path, caption) for name, (draw, caption) in self.plots.items() if (path := draw(run, folder / name))]
         texts = {section: text(run) for section, text in self.texts.items()}
         markdown = [f"# {header.title}", *(table.markdown() for view in self.tables.values() if (table := view(run)))]
@@ -71,7 +72,9 @@ def remove_views(folder: io.PathLike) -> None:
 
 def _provenance(header: Record) -> str:
     """When, where and with which versions the run was made, for the end of `results.md`."""
-    encoding, machine, memory = header.encoding, header.machine, header.machine.peak_gb
+    encoding = header.encoding
+    machine = header.machine
+    memory = header.machine.peak_gb
     of = f"{encoding.sentences:,} unique sentences"
     of += f" and those of {encoding.nli_rows:,} NLI rows" if encoding.nli_rows else ""
     of += f"; {encoding.note}" if encoding.note else ""

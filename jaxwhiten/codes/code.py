@@ -114,7 +114,8 @@ class Quantiser:
         """
         centroids = self.centroids
         if self.bits == 4:
-            low, high = centroids[::2], centroids[1::2]
+            low = centroids[::2]
+            high = centroids[1::2]
             shape = (len(low), 16, 16, centroids.shape[2])
             halves = np.broadcast_to(low[:, None], shape), np.broadcast_to(high[:, :, None], shape)
             centroids = np.concatenate(halves, axis=3).reshape(len(low), 256, -1)
@@ -179,7 +180,9 @@ class Quantiser:
         """The products of queries with the coordinates of each value of each byte, the high half first."""
         count, _, width = self.centroids.shape
         products: np.ndarray = np.matmul(self.centroids, asked.reshape(-1, count, width, 1))[..., 0]
-        return products if self.bits == 8 else products[:, 1::2, :, None] + products[:, ::2, None]
+        if self.bits == 8:
+            return products
+        return products[:, 1::2, :, None] + products[:, ::2, None]
 
     def empty_pq(self) -> Any:
         """An empty `faiss.IndexPQ` over the coordinates under the Euclidean distance; it needs no training."""
@@ -197,12 +200,16 @@ class Quantiser:
 
 def packed(groups: UInt8[Any, "n groups"], bits: int) -> Any:
     """The bytes of groups of 8 or 4 bits, of which the first of two is the low half of a byte; also in JAX."""
-    return groups if bits == 8 else groups[:, ::2] | groups[:, 1::2] << 4
+    if bits == 8:
+        return groups
+    return groups[:, ::2] | groups[:, 1::2] << 4
 
 
 def unpacked(codes: UInt8[np.ndarray, "n bytes"], bits: int) -> UInt8[np.ndarray, "n groups"]:
     """The reverse of `packed`."""
-    return codes if bits == 8 else np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), 2 * codes.shape[1])
+    if bits == 8:
+        return codes
+    return np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), 2 * codes.shape[1])
 
 
 class Code(Estimator):
@@ -275,14 +282,16 @@ class Code(Estimator):
 
     def _quantized(self, x: np.ndarray) -> UInt8[np.ndarray, "n bytes"]:
         """The codes of checked rows, block by block."""
-        plan, codes = self.plan, np.empty((len(x), self.nbytes), np.uint8)
+        plan = self.plan
+        codes = np.empty((len(x), self.nbytes), np.uint8)
         for part in blocks(len(x), block_rows(x.shape[1], 4, _BLOCK_BYTES)):
             codes[part] = self.quantise(plan.affine(x[part]), plan.constants)
         return codes
 
     def _represented(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n d"]:
         """The vectors that checked bytes represent: the mean plus the decoded columns, rotated back."""
-        columns, affine = self._decode(codes), self.plan.affine
+        columns = self._decode(codes)
+        affine = self.plan.affine
         if affine.matrix is None:
             return columns
         shift, matrix, _ = affine.parts
@@ -365,16 +374,19 @@ class Code(Estimator):
 
     def quantiser(self) -> Quantiser:
         """This code as a product quantizer, which FAISS and the JAX index search."""
-        plan, count = self.plan, self.nbytes
+        plan = self.plan
+        count = self.nbytes
         group = byte = plan.byte
         decoded = self._decode(np.tile(np.arange(256, dtype=np.uint8)[:, None], count))
         if plan.high is not None:
-            group, count = np.where(byte >= 0, 2 * byte + plan.high, -1), 2 * count
+            group = np.where(byte >= 0, 2 * byte + plan.high, -1)
+            count = 2 * count
             decoded = np.where(plan.high, decoded[::16], decoded[:16])
         used = np.flatnonzero(group >= 0)
         used = used[np.argsort(group[used], kind="stable")]
         counts = np.bincount(group[used], minlength=count)
-        starts, some = np.cumsum(counts) - counts, counts > 0
+        starts = np.cumsum(counts) - counts
+        some = counts > 0
         differ = np.logical_or.reduceat(np.diff(decoded[:, used], axis=0) != 0, starts[some], axis=1)
         repeats = np.ones(count, bool)  # where not every bit has a column, `apart` needs a coordinate
         repeats[some] = ~differ.all(axis=0)
@@ -486,7 +498,8 @@ def import_faiss(purpose: str = "Searching codes with FAISS", on: str = "cpu") -
 
 def transforms(affine: Affine) -> list[Any]:
     """An affine map as FAISS vector transforms: centering and a linear map unless it is the identity, unit length."""
-    faiss, steps = import_faiss(), list[Any]()
+    faiss = import_faiss()
+    steps = list[Any]()
     if affine.matrix is not None:
         shift, weight, bias = affine.parts
         centering = faiss.CenteringTransform(len(shift))

@@ -81,7 +81,8 @@ def drift(fitted: Whitening | SpectrumCode, new: Any) -> Drift:
       Efron, Tibshirani 1993, "An Introduction to the Bootstrap", chapter 11 (jackknife).
     """
     whitening = fitted.axes if isinstance(fitted, SpectrumCode) else fitted
-    known, n = whitening.unseen_variances_, whitening.n_samples_seen_
+    known = whitening.unseen_variances_
+    n = whitening.n_samples_seen_
     k = min(whitening.n_components or len(known), whitening.rank_)
 
     some = slice(min(k, n // 2))  # axes of so small a variance that n rows do not determine it are left out
@@ -127,7 +128,8 @@ def drift(fitted: Whitening | SpectrumCode, new: Any) -> Drift:
 
 def _sums(fitted: Whitening | SpectrumCode, whitening: Whitening, new: Any) -> Float64[np.ndarray, "3 groups d"]:
     """Counts, sums and sums of squares along the axes; row i belongs to group i modulo their number."""
-    sums, m = np.zeros((3, _GROUPS, whitening.n_features_in_)), 0
+    sums = np.zeros((3, _GROUPS, whitening.n_features_in_))
+    m = 0
     in_blocks = not hasattr(new, "__len__") or not len(new) or np.ndim(next(iter(new))) == 2
     for block in new if in_blocks else [new]:
         x = fitted.rows(block, "drift")

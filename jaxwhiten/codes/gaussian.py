@@ -15,7 +15,10 @@ import numpy as np
 from jaxwhiten.runtime import hardware
 from jaxwhiten.shapes import Float, Float32, Float64, Int, UInt8
 
-_SAMPLES, _STEPS, _STEPS_AFTER = 1 << 14, 12, 3  # normal vectors; steps of Lloyd's algorithm from scratch, and after
+# normal vectors; steps of Lloyd's algorithm from scratch, and after
+_SAMPLES = 1 << 14
+_STEPS = 12
+_STEPS_AFTER = 3
 _ROWS = 512  # rows at a time: their scores stay in the cache
 # With a bit per axis or more, the squared error along an axis counts with this power of its variance. Scores are
 # products with queries, which vary like the vectors, so that an error along an axis of much variance changes more
@@ -40,10 +43,16 @@ class Design(NamedTuple):
 def rates(variances: Float64[np.ndarray, " k"], bits: int, most: int | None = None) -> Float64[np.ndarray, " k"]:
     """Shannon's bits of each axis at a total of `bits`, at most `most` each: reverse water-filling."""
     logs = np.log2(np.maximum(variances, np.finfo(float).tiny)) / 2
-    low, high = logs.min() - (bits if most is None else most) - 1, logs.max()
+    low = logs.min() - (bits if most is None else most) - 1
+    high = logs.max()
     for _ in range(100):
         level = (low + high) / 2
-        low, high = (level, high) if np.clip(logs - level, 0, most).sum() > bits else (low, level)
+        if np.clip(logs - level, 0, most).sum() > bits:
+            low = level
+            high = high
+        else:
+            low = low
+            high = level
     return np.clip(logs - high, 0, most)
 
 
@@ -58,10 +67,14 @@ def deal(variances: Float64[np.ndarray, " d"], groups: int, bits: int) -> Int[np
     `variances` fall, and there are at least as many as groups. The axis of the next highest rate goes to the group with
     the least rate so far.
     """
-    rate, load = rates(variances, groups * bits, bits), np.zeros(groups)
+    rate = rates(variances, groups * bits, bits)
+    load = np.zeros(groups)
     group = np.arange(max(groups, int(np.count_nonzero(rate > 0))))
     for axis in group:
-        group[axis] = axis if axis < groups else load.argmin()
+        if axis < groups:
+            group[axis] = axis
+        else:
+            group[axis] = load.argmin()
         load[group[axis]] += rate[axis]
     return group
 
@@ -80,7 +93,8 @@ def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: i
     scales = scales[: len(group)].astype(np.float32)
     normalized = variances[: len(group)] / variances[: len(group)].sum()
     spread = np.sqrt(normalized).astype(np.float32)
-    widths, points = np.bincount(group), 2 ** (bits - 1)
+    widths = np.bincount(group)
+    points = 2 ** (bits - 1)
     width = int(widths.max())
     centroids = np.zeros((groups, 2 * points, width), np.float32)
     generator = np.random.default_rng(seed)
@@ -88,7 +102,8 @@ def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: i
     first = generator.choice(_SAMPLES, points, replace=False)
 
     def make(numbers: Int[np.ndarray, " n"]) -> float:
-        lost, before = 0.0, np.zeros((points, 0), np.float32)
+        lost = 0.0
+        before = np.zeros((points, 0), np.float32)
         for number in numbers:
             w = widths[number]
             axes = group == number
@@ -98,7 +113,10 @@ def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: i
             if before.shape[1] == w:
                 book = lloyd(x, before * own, _STEPS_AFTER)
             else:  # the density of many points is that of N(0, λ (w + 2) / w)
-                start = x[first] if w > 1 else own * ndtri((np.arange(points) + 0.5) / (2 * points))[:, None]
+                if w > 1:
+                    start = x[first]
+                else:
+                    start = own * ndtri((np.arange(points) + 0.5) / (2 * points))[:, None]
                 book = lloyd(x, start * np.sqrt(1 + 2 / w), _STEPS)
             before = book / own
             book = mirrored(book / scales[axes])
@@ -122,9 +140,12 @@ def lloyd(x: Float[np.ndarray, "n w"], start: Float[np.ndarray, "half w"], steps
     half = len(centroids)
     for _ in range(steps):
         chosen = nearest(x, mirrored(centroids)[None])[:, 0]
-        turned, chosen = np.where(chosen[:, None] < half, x, -x), chosen % half
-        order, counts = np.argsort(chosen, kind="stable"), np.bincount(chosen, minlength=half)
-        some, starts = counts > 0, np.cumsum(counts) - counts
+        turned = np.where(chosen[:, None] < half, x, -x)
+        chosen = chosen % half
+        order = np.argsort(chosen, kind="stable")
+        counts = np.bincount(chosen, minlength=half)
+        some = counts > 0
+        starts = np.cumsum(counts) - counts
         sums = np.add.reduceat(turned[order], starts[some], axis=0)
         centroids[some] = sums / counts[some, None]
     return centroids
@@ -141,8 +162,10 @@ def nearest(
     pairs = np.array_equal(centroids[:, points // 2 :], -centroids[:, : points // 2])
     if pairs:
         centroids = centroids[:, : points // 2]
-    tables, halves = np.ascontiguousarray(centroids.transpose(0, 2, 1)), (centroids**2).sum(axis=2) / 2
-    out, products = np.empty((len(x), groups), np.uint8), np.empty((2, _ROWS, centroids.shape[1]), np.float32)
+    tables = np.ascontiguousarray(centroids.transpose(0, 2, 1))
+    halves = (centroids**2).sum(axis=2) / 2
+    out = np.empty((len(x), groups), np.uint8)
+    products = np.empty((2, _ROWS, centroids.shape[1]), np.float32)
     for first in range(0, len(x), _ROWS):
         rows = x[first : first + _ROWS]
         product, score = products[:, : len(rows)]

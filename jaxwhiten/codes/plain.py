@@ -41,7 +41,12 @@ class PlainCode(Code):
             return self._fit_rows(X, more=False)
         if self.needs_rows:
             raise InputError(f"The code {self.name} needs the columns' ranges, which moments do not have: fit rows.")
-        n, mean = (X.nonempty().n, X.mean) if isinstance(X, Moments) else (X.n_samples_seen_, X.mean_)
+        if isinstance(X, Moments):
+            n = X.nonempty().n
+            mean = X.mean
+        else:
+            n = X.n_samples_seen_
+            mean = X.mean_
         self.low_ = self.high_ = mean
         if isinstance(X, Moments):
             return self._fitted_on(n, len(mean), {**X.provenance, **stamp()})
@@ -49,8 +54,13 @@ class PlainCode(Code):
 
     def _add_rows(self, X: np.ndarray, more: bool, origin: Origin | None) -> None:
         check_finite(X)
-        low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
-        self.low_, self.high_ = (np.minimum(self.low_, low), np.maximum(self.high_, high)) if more else (low, high)
+        low = X.min(axis=0).astype(np.float64)
+        high = X.max(axis=0).astype(np.float64)
+        if more:
+            self.low_, self.high_ = (np.minimum(self.low_, low), np.maximum(self.high_, high))
+        else:
+            self.low_ = low
+            self.high_ = high
 
     @property
     def ranges_(self) -> Float32[np.ndarray, "2 d"]:
@@ -131,7 +141,8 @@ class Int8(ScalarCode):
     """
 
     name = "int8"
-    dtype, flip = np.int8, np.uint8(128)
+    dtype = np.int8
+    flip = np.uint8(128)
 
 
 class UInt8(ScalarCode):
@@ -152,7 +163,8 @@ class Binary(BinaryCode):
     """
 
     name = "binary"
-    dtype, flip = np.int8, np.uint8(128)
+    dtype = np.int8
+    flip = np.uint8(128)
 
 
 class UBinary(BinaryCode):

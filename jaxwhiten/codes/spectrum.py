@@ -21,7 +21,9 @@ from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import INVALID, parameters
 
 _SAMPLES = 512  # of a normal distribution, for expectations under it
-_BITS, _POINTS = 4, 16  # of a group: half a byte
+# of a group: half a byte
+_BITS = 4
+_POINTS = 16
 _POINTS_OF_A_BYTE = 256  # which were those of version 0.1
 
 S = TypeVar("S", bound="SpectrumCode")
@@ -40,7 +42,10 @@ def _variances(axes: Whitening, least: int) -> np.ndarray:
     Few vectors vary along few axes, but other ones will vary along the rest: they get the least variance.
     """
     variances: np.ndarray = axes.eigenvalues_[: axes.rank_]
-    more = max(0, least - len(variances)) if len(variances) else 0
+    if len(variances):
+        more = max(0, least - len(variances))
+    else:
+        more = 0
     return np.concatenate([variances, np.repeat(variances[-1:], more)])
 
 
@@ -52,7 +57,10 @@ def _design(shares: tuple[float, ...], groups: int, bits: int, seed: int) -> Des
 def _plan(axes: Whitening, made: Design) -> Plan:
     """The operations of a code with this quantiser, whose centroids are in units of the root of the variance."""
     k, (groups, points, width) = len(made.group), made.centroids.shape
-    variances = axes.eigenvalues_ if points == _POINTS_OF_A_BYTE else _variances(axes, k)
+    if points == _POINTS_OF_A_BYTE:
+        variances = axes.eigenvalues_
+    else:
+        variances = _variances(axes, k)
     variance = float(variances[:k].sum())
     columns = np.zeros(groups * width, np.int32)  # where a group has no more columns, its centroids are 0
     columns[made.used] = np.argsort(made.group, kind="stable")
@@ -104,16 +112,20 @@ class SpectrumCode(Code):
         whitened = isinstance(X, Whitening)
         if whitened and mean is not None:
             raise InputError("A whitening has its mean inside: pass whitening.with_mean(mean), and omit mean.")
-        axes: Whitening = (
-            X if whitened else Whitening.from_moments(X if isinstance(X, Moments) else Moments.of(X), gamma=0)
-        )
+        axes: Whitening
+        if whitened:
+            axes = X
+        else:
+            axes = Whitening.from_moments(X if isinstance(X, Moments) else Moments.of(X), gamma=0)
         if isinstance(mean, Moments):
             check_origin("the axes", axes.origin, Known.of(mean.provenance), "use a mean of vectors of their encoder")
         if mean is not None:
             axes = axes.with_mean(mean.mean if isinstance(mean, Moments) else mean)
-        about, origin = axes._told(), axes._origin
+        about = axes._told()
+        origin = axes._origin
         if whitened:
-            axes, origin = unit_length(axes), None
+            axes = unit_length(axes)
+            origin = None
             kept = ("corpus", "date", "version", "fit_seconds")
             about = {name: value for name, value in about.items() if name in kept} | {"whitening": X.affine.hash()}
         self._check_params(axes.n_features_in_)
@@ -176,9 +188,13 @@ class SpectrumCode(Code):
 
     @classmethod
     def quantise(cls, x: Any, constants: Constants) -> Any:
-        centroids, columns = constants["centroids"], constants["columns"]
+        centroids = constants["centroids"]
+        columns = constants["columns"]
         x = x[:, columns]
-        groups = nearest_on_cores(x, centroids) if isinstance(x, np.ndarray) else nearest_on_device(x, centroids)
+        if isinstance(x, np.ndarray):
+            groups = nearest_on_cores(x, centroids)
+        else:
+            groups = nearest_on_device(x, centroids)
         return packed(groups, centroids.shape[1].bit_length() - 1)
 
     @classmethod
@@ -191,7 +207,10 @@ class SpectrumCode(Code):
         halves = graph.constant(f"{x}.halves", (centroids**2).sum(axis=2)[:, None] / 2)
         scores = graph.op("Sub", graph.op("MatMul", parts, table), halves)
         levels = graph.op("Cast", graph.op("ArgMax", scores, axis=-1, keepdims=0), to=1)
-        places = np.kron(np.eye(groups), [[1]]) if points == 256 else np.kron(np.eye(groups // 2), [[1], [16]])
+        if points == 256:
+            places = np.kron(np.eye(groups), [[1]])
+        else:
+            places = np.kron(np.eye(groups // 2), [[1], [16]])
         levels = graph.op("Reshape", levels, graph.integers(-1, groups))
         return str(graph.op("MatMul", levels, graph.constant(f"{x}.places", places.astype(np.float32))))
 
@@ -232,8 +251,11 @@ class SpectrumCode(Code):
         return super()._restored(tensors, provenance)
 
     def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
-        group, centroids, lost = tensors["group"], tensors["centroids"], float(tensors["lost"].item())
-        groups, width = 2 * self.bytes, _checked(group, centroids, lost, d)
+        group = tensors["group"]
+        centroids = tensors["centroids"]
+        lost = float(tensors["lost"].item())
+        groups = 2 * self.bytes
+        width = _checked(group, centroids, lost, d)
         if centroids.shape not in (
             (groups, _POINTS, width),
             (self.bytes, _POINTS_OF_A_BYTE, width),
@@ -267,9 +289,13 @@ def load_first_version(path: PathLike) -> tuple[Whitening, SpectrumCode] | None:
 
 def _of_first_version(tensors: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> tuple[Whitening, SpectrumCode]:
     gamma, shrinkage, floor, count, lost = map(float, tensors["settings"])
-    gamma = float(facts["gamma"]) if gamma < 0 else gamma
-    group, centroids = tensors["group"], tensors["centroids"]
-    k, n, size = len(group), int(facts["n"]), int(facts["params"]["bytes"])
+    if gamma < 0:
+        gamma = float(facts["gamma"])
+    group = tensors["group"]
+    centroids = tensors["centroids"]
+    k = len(group)
+    n = int(facts["n"])
+    size = int(facts["params"]["bytes"])
     within("γ", gamma, 0.0, 1.0)
     within("axes", count, k, facts["dimension"])
     same("columns of the points", centroids.shape[2], _checked(group, centroids, lost, k))
@@ -287,7 +313,8 @@ def _of_first_version(tensors: Mapping[str, np.ndarray], facts: Mapping[str, Any
 
 def unit_length(whitening: Whitening) -> Whitening:
     """Mean, axes and variances of the vectors that a whitening gives, scaled to unit length, if they are normal."""
-    scales, affine = whitening.scales_, whitening.affine
+    scales = whitening.scales_
+    affine = whitening.affine
     variances = whitening.eigenvalues_[: len(scales)] * scales**2
     assert affine.matrix is not None
     mean = (whitening.mean_ - affine.shift) @ affine.matrix

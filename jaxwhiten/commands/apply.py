@@ -33,10 +33,14 @@ def run(args: argparse.Namespace) -> Report | None:
     code = fitted if isinstance(fitted, Code) else None
     if code is not None and args.normalize:
         raise InputError(f"{args.whitening}: contains a code, which cannot be scaled: omit `normalize`.")
-    n, d = len(vectors), as_matrix(vectors[:1]).shape[1]
+    n = len(vectors)
+    d = as_matrix(vectors[:1]).shape[1]
     check_width(f"fit in {args.whitening}", fitted.n_features_in_, d, args.vectors)
     dtype = work_dtype(vectors.dtype)
-    width = fitted.nbytes if isinstance(fitted, Code) else fitted.n_components or d
+    if isinstance(fitted, Code):
+        width = fitted.nbytes
+    else:
+        width = fitted.n_components or d
     function: Any = fitted.encode if isinstance(fitted, Code) else fitted.transform
     rows = max(1, _BLOCK_BYTES // (d * dtype.itemsize))
     progress = Progress(total=n, desc="apply", unit="row", delay=1, leave=False)

@@ -85,7 +85,9 @@ def _restored(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(_restored, value))
     marked = isinstance(value, str) and value.startswith(_NO_OPTION)
-    return type(value)(value.removeprefix(_NO_OPTION)) if marked else value
+    if marked:
+        return type(value)(value.removeprefix(_NO_OPTION))
+    return value
 
 
 class Source(str):
@@ -140,7 +142,10 @@ def check_places(args: argparse.Namespace) -> None:
             read = os.path.realpath(value)
             inside = os.path.exists(read) and os.path.commonpath([real, read])
             if real == read or (inside and (inside == real or (inside == read and os.path.exists(real)))):
-                what = f"{other}={str(value)!r}" if other not in ("input", "inputs") else f"the input {value}"
+                if other not in ("input", "inputs"):
+                    what = f"{other}={str(value)!r}"
+                else:
+                    what = f"the input {value}"
                 raise InputError(f"{place}: would replace {what}. Specify a different `{name}`.")
         named.append((name, place))
 
@@ -227,7 +232,10 @@ def add(parser: argparse.ArgumentParser, names: str, help: str, **settings: Any)
 def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_MODEL) -> None:
     """Adds --model and the options of encoding; without a default if a file records how its vectors were made."""
     defaults = (default, "auto (from the model folder)", "from the model folder", engines.FASTEST, "float32")
-    model, pooling, length, engine, dtype = defaults if default else ["as recorded in the file"] * 5
+    if default:
+        model, pooling, length, engine, dtype = defaults
+    else:
+        model, pooling, length, engine, dtype = ["as recorded in the file"] * 5
     add(parser, "--model MODEL", f"Hugging Face model ID or folder; default: {model}", type=Source, default=default)
     add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: {pooling}", default=default and "auto")
     add(parser, "--max-length TOKENS", f"tokens per text; default: {length}", type=tokens)
@@ -259,7 +267,13 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False, dimensi
         add(parser, "-k --dimension K", what, dest="n_components", type=int)
     for knob in WHITENING:
         if knob.name != "n_components":
-            default = ("none" if knob.default is None else f"{knob.default:g}") if fitting else "from the file"
+            if fitting:
+                if knob.default is None:
+                    default = "none"
+                else:
+                    default = f"{knob.default:g}"
+            else:
+                default = "from the file"
             if fitting and knob.name == "gamma":
                 default = "0.25, or 1 for an encoder not fine-tuned for similarity"
             flag = f"--{knob.name.replace('_', '-')}"
@@ -346,7 +360,10 @@ def encode_view(
     fitted = view.head.whitening or code
     if not args.no_cache:
         raw = cached = view.raw
-        provenance = {} if fitted is None else fitted.provenance
+        if fitted is None:
+            provenance = {}
+        else:
+            provenance = fitted.provenance
         pooling = provenance.get("pooling")
         if pooling not in (None, raw.head.name):  # cached under the name at the time of the fit
             with contextlib.suppress(InputError):  # a pooling that cannot be named here
@@ -374,7 +391,9 @@ def load_whitening(path: str, args: argparse.Namespace, encoder: Encoder | None 
         encoder.check_whitening(fitted, path, "document")
     changes = knobs(args)
     if isinstance(fitted, Whitening):
-        return fitted.with_params(**changes) if changes else fitted
+        if changes:
+            return fitted.with_params(**changes)
+        return fitted
     if changes:
         omit = ", ".join(f"`{name}`" for name in changes)
         raise InputError(f"{path}: contains a code, whose settings are fixed: omit {omit}, or refit it.")
@@ -397,7 +416,8 @@ def whitened_encoder(args: argparse.Namespace, *, normalize: bool = True) -> Enc
         return load_encoder(args)
     from jaxwhiten.whitening import Whitening
 
-    fitted, encoder = load_whitening(args.whitening, args), load_encoder(args)
+    fitted = load_whitening(args.whitening, args)
+    encoder = load_encoder(args)
     if isinstance(fitted, Whitening):
         return encoder.with_whitening(fitted, normalize=normalize, where=args.whitening)
     encoder.view.floats.check_fitted(fitted, args.whitening)

@@ -43,7 +43,10 @@ def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.progress import note
 
     pairs = load_sts("sts_sample").splits["test"]
-    texts = list(nonempty(sentences(args.input), args.input)) if args.input else [*pairs.sentence1, *pairs.sentence2]
+    if args.input:
+        texts = list(nonempty(sentences(args.input), args.input))
+    else:
+        texts = [*pairs.sentence1, *pairs.sentence2]
     folder = resolve_folder(args.model)
     queries = texts[: _QUERIES // _ROUNDS]
     pooling = own_pooling(folder)
@@ -63,7 +66,10 @@ def run(args: argparse.Namespace) -> Report:
     for number in range(_ROUNDS + 1):  # the first is for programs to be compiled
         for how, view in views.items():
             found = [_seconds(view, text) for text in queries]
-            calls[how] = calls[how] + found if number else []
+            if number:
+                calls[how] = calls[how] + found
+            else:
+                calls[how] = []
             seconds[how] = min(seconds.get(how, 1e9), _seconds(view, texts))
     usual = chosen("auto", folder), "float32"
     rows: list[dict[str, Any]] = [

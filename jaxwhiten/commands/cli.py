@@ -95,10 +95,16 @@ def _module(command: str) -> ModuleType:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, or the exit code of an error, which is reported in one line on stderr."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    command = arguments[0] if arguments and not arguments[0].startswith("-") else None
+    if arguments and not arguments[0].startswith("-"):
+        command = arguments[0]
+    else:
+        command = None
     if command == "help":  # `help` and `help COMMAND`
         arguments = [*arguments[1:2], "--help"]
-        command = arguments[0] if len(arguments) > 1 else None
+        if len(arguments) > 1:
+            command = arguments[0]
+        else:
+            command = None
     if command in _ALIASES:
         arguments[arguments.index(command)] = command = _ALIASES[command]
     flags: dict[str, str] = {}
@@ -149,7 +155,10 @@ def show(found: Report | Iterable[Report] | None, as_json: bool) -> None:
 
     for text, facts in [found] if isinstance(found, Report) else found or ():
         if as_json:
-            text = "" if facts is None else json.dumps(to_json(facts), ensure_ascii=False)
+            if facts is None:
+                text = ""
+            else:
+                text = json.dumps(to_json(facts), ensure_ascii=False)
         if text:
             print(text, flush=True)
             printed()
@@ -179,7 +188,9 @@ def _say_of(where: str | bytes, error: OSError) -> int:
 def _cut() -> dict[tuple[int, str], int]:
     """How many texts were cut, since this was last cleared."""
     text = sys.modules.get("jaxwhiten.text.tokenization")
-    return text.COUNTS if text else {}
+    if text:
+        return text.COUNTS
+    return {}
 
 
 def say_cut() -> None:

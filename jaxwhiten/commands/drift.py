@@ -60,7 +60,10 @@ def run(args: argparse.Namespace) -> Report:
         f"{m.name:<26} {m.value:7.3f} ({m.low:.3f} to {m.high:.3f})  before {m.before:.3f}  {m.verdict}"
         for m in found.measures
     ]
-    advice = _UNFITTED if what == "documents" and found.verdict != "fine" else ADVICE[found.verdict]
+    if what == "documents" and found.verdict != "fine":
+        advice = _UNFITTED
+    else:
+        advice = ADVICE[found.verdict]
     lines.append(f"{found.n:,} new texts, compared with {compared}: {found.verdict}: {advice}")
     facts = {"n": found.n, "compared_with": compared, "verdict": found.verdict, "measures": rows}
     return Report("\n".join(lines), facts)

@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> Report:
     size = encoder.dimension * np.dtype(parts.plan.dtype).itemsize
     if done["dead"]:
         note(f"{done['dead']:,} invalid rows skipped, see {args.output}/dead-letters.jsonl")
-    what = (
-        f"codes of {size} bytes" if encoder.head.code else f"{encoder.dimension}-dimensional vectors, {size} bytes each"
-    )
+    if encoder.head.code:
+        what = f"codes of {size} bytes"
+    else:
+        what = f"{encoder.dimension}-dimensional vectors, {size} bytes each"
     return Report(f"{args.output}: {done['rows']:,} {what}", {"output": args.output, **done, "bytes": size})

@@ -84,7 +84,10 @@ def run(args: argparse.Namespace) -> Report:
         whitening = load_plain_whitening(args.whitening, args) if args.whitening else load_encoder(args).head.whitening
         if whitening is None:
             raise InputError(f"{args.model}: contains no whitening; pass --whitening FILE.")
-        changes = {} if args.whitening else knobs(args)
+        if args.whitening:
+            changes = {}
+        else:
+            changes = knobs(args)
         export.save_faiss(args.output, whitening.with_params(**changes) if changes else whitening)
         what = "centering.vt, linear.vt (transforms) and index.faiss (an empty index that whitens)"
     elif args.format == "onnx":
@@ -118,16 +121,25 @@ def _database(args: argparse.Namespace) -> Report:
     from jaxwhiten.export import databases
     from jaxwhiten.search import load_index
 
-    index = load_index(args.index) if args.index else None
+    if args.index:
+        index = load_index(args.index)
+    else:
+        index = None
     if index is not None and index.documents is None:
         raise InputError(f"{args.index}: stores no documents: build it with `jaxwhiten index`.")
     encoder = load_encoder(args)
     if args.whitening:
         encoder = encoder.before_whitening().with_whitening(load_plain_whitening(args.whitening, args))
-    kept = None if index is None or index.metadata is None else list(index.metadata)
+    if index is None or index.metadata is None:
+        kept = None
+    else:
+        kept = list(index.metadata)
     whether = kept is not None
     made = databases.save_database(args.output, encoder, args.format, args.bytes, gamma=args.gamma, metadata=whether)
-    scaled = f"γ = {made['gamma']:g}, " if "gamma" in made else ""
+    if "gamma" in made:
+        scaled = f"γ = {made['gamma']:g}, "
+    else:
+        scaled = ""
     columns = f"{made['columns']} columns, {scaled}{made['quantiser']}"
     lines = [f"{args.output}: {columns}; recipe.py opens the database, model/ computes the vectors"]
     facts = {"output": args.output, "format": args.format, **made}
@@ -148,7 +160,10 @@ def _database(args: argparse.Namespace) -> Report:
                 said = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "***", said)
             raise OutputError(f"{place}: the database could not be filled ({said}).") from None
         same = index.size - changes.added - changes.changed
-        others = "" if args.keep else f"{changes.changed:,} changed, {changes.removed:,} removed, "
+        if args.keep:
+            others = ""
+        else:
+            others = f"{changes.changed:,} changed, {changes.removed:,} removed, "
         lines.append(f"{place}: {counted(changes.added, 'texts')} added, {others}{same:,} already there")
         facts |= {"database": place, **changes._asdict()}
     return Report("\n".join(lines), facts)

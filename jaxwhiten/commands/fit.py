@@ -103,7 +103,10 @@ def run(args: argparse.Namespace) -> Report:
 
         parts = Parts(args.input)
         made = parts.plan.encoding
-        encoder = encoder_of(made) if args.output else None
+        if args.output:
+            encoder = encoder_of(made)
+        else:
+            encoder = None
         if encoder is not None:
             check_space(args.input, made, encoder.documents.space, "embed the texts again")
         moments = parts.moments()
@@ -112,13 +115,22 @@ def run(args: argparse.Namespace) -> Report:
         texts = nonempty(filled, args.input)
         encoder = load_encoder(args)
         check_sizes(args, encoder.dimension)
-        first = [] if args.no_cache else list(itertools.islice(texts, _KEPT + 1))
+        if args.no_cache:
+            first = []
+        else:
+            first = list(itertools.islice(texts, _KEPT + 1))
         if args.no_cache or len(first) > _KEPT:
             moments = encoder.documents.moments(itertools.chain(first, texts))
         else:
             moments = Moments().update(encode(args, encoder, first, "document"))
-    corpus = Path(args.input).name if args.input != STDIN else "stdin"
-    told = encoder.documents.record() if encoder and not parts else {}
+    if args.input != STDIN:
+        corpus = Path(args.input).name
+    else:
+        corpus = "stdin"
+    if encoder and not parts:
+        told = encoder.documents.record()
+    else:
+        told = {}
     return write_outputs(args, moments, {"corpus": corpus, **told}, encoder)
 
 
@@ -169,8 +181,12 @@ def write_outputs(
         else:
             from jaxwhiten.export import export_sentence_transformer
 
-            small = encoder if whitening is None else encoder.with_whitening(whitening)
-            small = small if code is None else small.with_code(code)
+            if whitening is None:
+                small = encoder
+            else:
+                small = encoder.with_whitening(whitening)
+            if code is not None:
+                small = small.with_code(code)
             export_sentence_transformer(args.output, small)
             what = f"{encoder.name} with {what}"
         lines.append(f"{args.output}: {what}, fitted on {counted(moments.n, 'rows')}")
@@ -188,7 +204,10 @@ def _described(whitening: Whitening | None, code: SpectrumCode | None) -> str:
     words = []
     if whitening is not None:
         k = whitening.n_components or whitening.n_features_in_
-        beta = f"β={whitening.beta:g}, " if whitening.beta != 1 else ""
+        if whitening.beta != 1:
+            beta = f"β={whitening.beta:g}, "
+        else:
+            beta = ""
         words.append(f"a whitening from {whitening.n_features_in_} to {k} dimensions ({beta}γ={whitening.gamma:g})")
     if code is not None:
         words.append(f"a code of {code.nbytes} bytes")

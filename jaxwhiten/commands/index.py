@@ -131,14 +131,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     usual = {"backend": DEFAULT_BACKEND, "model": DEFAULT_MODEL}
     given = {name: None if usual.get(name) == value else value for name, value in vars(args).items()}
-    first = args.input[0] if args.input else ""
+    if args.input:
+        first = args.input[0]
+    else:
+        first = ""
     of_codes = first.lower().endswith(".npy") and args.format is None
     check_options(_RULES, {**given, "vectors": of_codes, "parts": is_parts(first)})
     if args.compact or args.merge:
         return _rewrite(args)
     if not args.remove:
         if len(args.input) != 1:
-            listed = f"{len(args.input)}: {' '.join(args.input)[:200]}" if args.input else "none"
+            if args.input:
+                listed = f"{len(args.input)}: {' '.join(args.input)[:200]}"
+            else:
+                listed = "none"
             raise InputError(f"Expected one input, got {listed}.")
         (args.input,) = args.input
     if any(getattr(args, change) for change in _CHANGES):
@@ -179,7 +185,10 @@ def _fitted(args: argparse.Namespace, encoder: Encoder | None = None) -> tuple[W
     """The whitening to put inside the index, and its codes; --whitening may name either."""
     from jaxwhiten.whitening import Whitening
 
-    fitted = load_whitening(args.whitening, args, encoder) if args.whitening else None
+    if args.whitening:
+        fitted = load_whitening(args.whitening, args, encoder)
+    else:
+        fitted = None
     if fitted is None or isinstance(fitted, Whitening):
         return fitted, args.codes
     if args.codes:
@@ -192,7 +201,10 @@ def _whitening(moments: Moments, args: argparse.Namespace) -> Whitening:
     from jaxwhiten.codes.fit import fit_whitening
     from jaxwhiten.progress import note
 
-    params = {} if args.gamma is None else {"gamma": args.gamma}
+    if args.gamma is None:
+        params = {}
+    else:
+        params = {"gamma": args.gamma}
     whitening, why = fit_whitening(moments, tuned=args.tuned, n_components=args.n_components, **params)
     if why:
         note(why)
@@ -224,7 +236,8 @@ def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
         whitening = _whitening(parts.moments(), args)
     ids, vectors = parts.all()
     part = _part(args, len(ids))
-    ids, vectors = ids[part], vectors[part]
+    ids = ids[part]
+    vectors = vectors[part]
     if (code := getattr(vectors, "code", None)) is not None:
         raise InputError(f"{args.input}: contains codes of {code.nbytes} bytes; expected shards of vectors.")
     how: dict[str, Any] = {"codes": codes, "bytes": args.bytes, "rescore": args.rescore, "tuned": args.tuned, **options}
@@ -298,7 +311,12 @@ def _change(args: argparse.Namespace) -> Report:
         index = load_index(args.output)
         change = Change("remove", as_stored(_ids(args), index))
     else:
-        name, done = ("add", "added") if args.add else ("update", "replaced")
+        if args.add:
+            name = "add"
+            done = "added"
+        else:
+            name = "update"
+            done = "replaced"
         ids, texts, metadata, skipped = _texts(args)
         index = load_index(args.output, model=None if args.model == DEFAULT_MODEL else args.model)
         assert index.views is not None
@@ -328,7 +346,10 @@ def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], list[
     )
     nonempty(iter(texts), args.input)
     advice = "`encode` keeps them: to align the two, remove them from the file"
-    skipped = f" ({counted(blank, 'blank texts')} skipped; {advice})" if blank else ""
+    if blank:
+        skipped = f" ({counted(blank, 'blank texts')} skipped; {advice})"
+    else:
+        skipped = ""
     return ids, texts, metadata, skipped
 
 
@@ -372,4 +393,6 @@ def _value(text: str) -> bool | int | float:
     if text.isalpha():  # nan and inf
         raise ValueError(text)
     number = float(text)
-    return int(number) if number.is_integer() and "." not in text else number
+    if number.is_integer() and "." not in text:
+        return int(number)
+    return number

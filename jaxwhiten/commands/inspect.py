@@ -34,12 +34,24 @@ def run(args: argparse.Namespace) -> Report:
         raise InputError(f"{args.file}: is not an index, whose files --check compares; other files are always checked.")
     if args.plot is not None:
         optional("matplotlib", "eval", "Drawing a plot")
-    kind, fitted = ("", None) if os.path.isdir(args.file) else load_fitted(args.file)
+    if os.path.isdir(args.file):
+        kind = ""
+        fitted = None
+    else:
+        kind, fitted = load_fitted(args.file)
     if fitted is None or isinstance(fitted, Code):
-        told = _code(fitted) if fitted else _index(args.file, check=args.check) if is_index else _model(Path(args.file))
+        if fitted:
+            told = _code(fitted)
+        elif is_index:
+            told = _index(args.file, check=args.check)
+        else:
+            told = _model(Path(args.file))
         lines = []
         for name, value in told.items():
-            shown = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else value
+            if isinstance(value, dict):
+                shown = ", ".join(f"{key} {item}" for key, item in value.items())
+            else:
+                shown = value
             lines.append(f"  {name:<12}{shown if shown not in (None, '') else 'none'}")
         return Report("\n".join(lines), {"file": args.file, **told})
     whitening = fitted
@@ -86,7 +98,8 @@ def _index(folder: str, *, check: bool) -> dict[str, Any]:
     told["codes"] = header.codes and {name: header.codes[name] for name in ("name", "bytes")}
     if header.codes and (file := header.files.get(FITTED)):
         fitted = load_fitted(str(verified(Path(folder), file)))[1]
-        told["codes"] = _design(fitted) if isinstance(fitted, Code) else told["codes"]
+        if isinstance(fitted, Code):
+            told["codes"] = _design(fitted)
     told |= {"ids": "own" if header.own_ids else "numbers", "texts": DOCUMENTS in header.files}
     if header.segments or header.removed:
         told["segments"] = len(header.segments)
@@ -103,7 +116,8 @@ def _index(folder: str, *, check: bool) -> dict[str, Any]:
 
 def _design(code: Code) -> dict[str, Any]:
     """The name and size of a code; of a spectrum code also the distortion, and the least one of any such code."""
-    facts, told = code.provenance, {"name": code.name, "bytes": code.nbytes}
+    facts = code.provenance
+    told = {"name": code.name, "bytes": code.nbytes}
     if "distortion" in facts:
         told |= {"axes": code.affine.outputs}
         told |= {"distortion": round(facts["distortion"], 4), "bound": round(facts["bound"], 4)}
@@ -142,7 +156,10 @@ def _lines(report: dict[str, Any]) -> list[str]:
     if made:
         lines.append(f"  source      {', '.join(made)}")
     if values := report["params"]:
-        shrinkage = f", shrinkage={values['shrinkage']}" if values["shrinkage"] is not None else ""
+        if values["shrinkage"] is not None:
+            shrinkage = f", shrinkage={values['shrinkage']}"
+        else:
+            shrinkage = ""
         k = values["n_components"] or report["dimension"]
         lines.append(f"  settings    k={k}, β={values['beta']:g}, γ={values['gamma']:g}{shrinkage}")
     lines.append(f"  rank        {report['rank']}, largest over smallest variance {report['condition']:.3g}")

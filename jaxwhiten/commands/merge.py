@@ -18,7 +18,8 @@ def run(args: argparse.Namespace) -> Report:
     check_outputs(args)
     from jaxwhiten.whitening import Moments
 
-    total, corpora = Moments(), list[str]()
+    total = Moments()
+    corpora = list[str]()
     seen = dict[tuple[int, bytes, bytes], str]()
     for path in args.files:
         part = Moments.load(path)

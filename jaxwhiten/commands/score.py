@@ -74,8 +74,14 @@ def run(args: argparse.Namespace) -> Report:
         ks = ks or (() if args.bytes else (0,))
     elif ks or settings:
         raise InputError(f"{args.model}: already includes a whitening, scored unchanged: omit the whitening options.")
-    versus = Encoder.from_pretrained(args.versus, max_length=args.max_length) if args.versus else None
-    corpus = None if args.corpus is None else sentences(args.corpus)
+    if args.versus:
+        versus = Encoder.from_pretrained(args.versus, max_length=args.max_length)
+    else:
+        versus = None
+    if args.corpus is None:
+        corpus = None
+    else:
+        corpus = sentences(args.corpus)
     options = {"bytes": args.bytes, "k": ks, "versus": versus, "corpus": corpus}
     result = evaluate(encoder, data, encode=functools.partial(encode, args), **options, **settings)
     result = dataclasses.replace(result, data=args.data)

@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Iterator[Report]:
-    args.query = [] if args.query == ["-"] else args.query
+    if args.query == ["-"]:
+        args.query = []
     if not all(query.strip() for query in args.query):
         raise InputError("The query is empty: pass a sentence to search for.")
 
@@ -42,7 +43,10 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
     index = load_index(args.index, model=args.model, engine=args.engine)
     old = index.views
     assert old is not None
-    among = None if args.among is None else as_stored(ids_in(args.among), index)
+    if args.among is None:
+        among = None
+    else:
+        among = as_stored(ids_in(args.among), index)
     find: Any = index.search
     if upgrade := read_upgrade(args.index, index.encoding):
         try:
@@ -61,12 +65,18 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
     for query in args.query or filter(None, map(str.strip, stdin_lines())):
         query.encode()  # UnicodeEncodeError: bytes of an argument that are not UTF-8
         (hits,) = find([query], k, among=among)
-        hits = rerank_hits(reranker, query, hits)[: args.k] if reranker else hits
+        if reranker:
+            hits = rerank_hits(reranker, query, hits)[: args.k]
         lines = [f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}{_metadata(hit)}" for hit in hits]
-        head = [f"> {printable(query)}"] if len(args.query) != 1 else []
+        if len(args.query) != 1:
+            head = [f"> {printable(query)}"]
+        else:
+            head = []
         yield Report("\n".join(head + lines), {"query": query, "hits": [hit.record() for hit in hits]})
 
 
 def _metadata(hit: Hit) -> str:
     """The metadata as one more column."""
-    return "" if hit.metadata is None else "\t" + printable(json.dumps(hit.metadata, ensure_ascii=False))
+    if hit.metadata is None:
+        return ""
+    return "\t" + printable(json.dumps(hit.metadata, ensure_ascii=False))

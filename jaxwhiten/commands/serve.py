@@ -60,7 +60,10 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
             warn(f"{url} is open to the network: set {KEY}, an access key.")
         encoder = Encoder.from_pretrained(args.model, engine=args.engine)
         # A web page that points its own name at this machine has no key.
-        hosts = [args.host, *args.allow_host] if args.allow_host or key is None else None
+        if args.allow_host or key is None:
+            hosts = [args.host, *args.allow_host]
+        else:
+            hosts = None
         how = {"name": args.name, "index": args.index, "writable": args.writable, "origins": args.allow_origin}
         if args.access_log:
             lines = logging.StreamHandler()

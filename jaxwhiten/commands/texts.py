@@ -131,7 +131,8 @@ def sources(
 
     paths = [str(path) for word in words for path in corpus_files(word, tuple(KNOWN))]
     root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
-    found, chosen = [], dict[str, None]()
+    found = []
+    chosen = dict[str, None]()
     for path in paths:
         kind = format_of(path, format)
         check_columns(path, kind, columns, ids, keep)
@@ -159,7 +160,10 @@ def format_of(path: str, format: str | None = None) -> str:
     from jaxwhiten.datasets.textfile import split_name
 
     if format is None:
-        format = "txt" if split_name(path)[1] == ".txt" else table_format(path) or "txt"
+        if split_name(path)[1] == ".txt":
+            format = "txt"
+        else:
+            format = table_format(path) or "txt"
     check_name("format", format, FORMATS)
     return format
 

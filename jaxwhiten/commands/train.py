@@ -62,7 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     fields = {field.name: field for field in dataclasses.fields(TrainingOptions)}
     for name, flag in _FLAGS.items():
         default = fields[name].default
-        what = f"{fields[name].metadata['help']}; default: {default}" if default else fields[name].metadata["help"]
+        if default:
+            what = f"{fields[name].metadata['help']}; default: {default}"
+        else:
+            what = fields[name].metadata["help"]
         add(parser, flag, what, dest=name, type=Source if flag.endswith(" MODEL") else type(default))
 
 
@@ -117,16 +120,26 @@ def run(args: argparse.Namespace) -> Report | None:
 
 
 def table(figures: dict[str, Figure], held_out: HeldOut) -> str:
-    rows, units = len(held_out.examples), int(held_out.units.max()) + 1
-    groups = f" in {units:,} groups without a common sentence" if units < len(held_out.units) else ""
+    rows = len(held_out.examples)
+    units = int(held_out.units.max()) + 1
+    if units < len(held_out.units):
+        groups = f" in {units:,} groups without a common sentence"
+    else:
+        groups = ""
     lines = [f"{rows:,} held-out rows{groups}; {held_out.name} × 100", ""]
     lines.append(f"{'':8}{held_out.name:>10}{'95% CI':>16}{'vs. before':>27}")
     for name, figure in figures.items():
         if math.isnan(figure.value):
             lines.append(f"{name:8}{'undefined':>10}, all similarities are equal")
             continue
-        gain = "" if name == "before" else str(figure.change)
-        ends = "" if math.isnan(figure.interval.low) else "{:.2f}–{:.2f}".format(*figure.interval)
+        if name == "before":
+            gain = ""
+        else:
+            gain = str(figure.change)
+        if math.isnan(figure.interval.low):
+            ends = ""
+        else:
+            ends = "{:.2f}–{:.2f}".format(*figure.interval)
         lines.append(f"{name:8}{figure.value:10.2f}{ends:>16}{gain:>27}".rstrip())
     return "\n".join(lines)
 
@@ -136,7 +149,8 @@ def verdict(figures: dict[str, Figure], measure: str, checkpoints: int = 1) -> s
 
     Of several checkpoints, the best was chosen on the same rows; the interval allows for that.
     """
-    after, words = figures["after"], figures["TF-IDF"]
+    after = figures["after"]
+    words = figures["TF-IDF"]
     gain, (low, high) = after.change
     choice = f", which allows for choosing the best of {checkpoints} checkpoints on the same rows"
     changed = f"{measure} {gain:+.2f}, 95% CI {low:+.2f} to {high:+.2f}{choice if checkpoints > 1 else ''}"
@@ -148,4 +162,6 @@ def verdict(figures: dict[str, Figure], measure: str, checkpoints: int = 1) -> s
         text = f"Training made the model worse ({changed}): keep the old one, or use a lower learning rate or more rows"
     else:
         text = f"Training made no significant difference ({changed}): use more rows"
-    return f"{text}; TF-IDF is ahead by {words.value - after.value:.2f}." if words.value > after.value else f"{text}."
+    if words.value > after.value:
+        return f"{text}; TF-IDF is ahead by {words.value - after.value:.2f}."
+    return f"{text}."

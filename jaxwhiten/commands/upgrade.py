@@ -31,8 +31,14 @@ def run(args: argparse.Namespace) -> Report:
     told = read_upgrade(args.index, index.encoding) or {"new": {"model": args.model}, "candidates": 100}
     if told["new"]["model"] is None:
         raise InputError(f"{args.index}: no upgrade in progress: specify the new encoder with --model.")
-    candidates = told["candidates"] if args.candidates is None else args.candidates
-    new = told["new"] if args.model else located(told["new"], args.index)
+    if args.candidates is None:
+        candidates = told["candidates"]
+    else:
+        candidates = args.candidates
+    if args.model:
+        new = told["new"]
+    else:
+        new = located(told["new"], args.index)
     encoder = load_encoder(args, new)
     upgraded = Upgraded(index, old, encoder, candidates, folder=args.index)
     with Progress(total=args.fill, desc="embed", unit="text") as bar:

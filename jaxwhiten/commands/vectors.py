@@ -21,7 +21,9 @@ from jaxwhiten.coded import with_code
 from jaxwhiten.commands.arguments import STDOUT, Report
 from jaxwhiten.errors import REASON, DataError, optional, turning
 
-_CODE, _CHECKSUM = ".code.safetensors", "codes_sha256"  # ending of a code's file; its entry for the codes' checksum
+# ending of a code's file; its entry for the codes' checksum
+_CODE = ".code.safetensors"
+_CHECKSUM = "codes_sha256"
 
 # Takes the sentences of a block (None if there are none) and their vectors.
 Write = Callable[[Sequence[str] | None, np.ndarray], None]
@@ -53,7 +55,10 @@ def written(path: str, rows: int, width: int, code: Any = None) -> Report | None
     """The report of a file of vectors or codes; None for stdout, which has the vectors themselves."""
     if path == STDOUT:
         return None
-    what = f"{width}-dimensional vectors" if code is None else f"codes of {width} bytes"
+    if code is None:
+        what = f"{width}-dimensional vectors"
+    else:
+        what = f"codes of {width} bytes"
     facts = {"output": path, "rows": rows, "dimensions" if code is None else "bytes": width}
     return Report(f"{path}: {rows:,} {what}", facts)
 
@@ -67,7 +72,8 @@ def _npy(file: BufferedIOBase, dimension: int, dtype: np.dtype) -> Iterator[Writ
         np.lib.format.write_array_header_1_0(file, shape)
         return file.tell()
 
-    rows, start = 0, header(0)
+    rows = 0
+    start = header(0)
 
     def write(texts: Sequence[str] | None, block: np.ndarray) -> None:
         nonlocal rows
@@ -98,7 +104,11 @@ def _parquet(path: Path, dimension: int, dtype: np.dtype) -> Iterator[Write]:
 def _json_lines(file: Any) -> Write:
     def write(texts: Sequence[str] | None, block: np.ndarray) -> None:
         for number, vector in enumerate(block.tolist()):
-            row: dict[str, Any] = {} if texts is None else {"text": texts[number]}
+            row: dict[str, Any]
+            if texts is None:
+                row = {}
+            else:
+                row = {"text": texts[number]}
             file.write(json.dumps({**row, "embedding": vector}, ensure_ascii=False) + "\n")
         file.flush()
 

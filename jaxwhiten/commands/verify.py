@@ -45,7 +45,10 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
         raise InputError(f"--texts requires --against: pass --against {_PEER}.")
     if args.against:
         check_installed("sentence_transformers", "parity", "The comparison", _PEER)
-    texts = list(sentences(args.texts)) if args.texts else []
+    if args.texts:
+        texts = list(sentences(args.texts))
+    else:
+        texts = []
     if args.path:
         yield Report(f"     {'check':<34}{'max diff':>9}{'limit':>9}  what")
     found = []
@@ -99,7 +102,11 @@ def _of_paths(paths: list[str], against: bool, texts: list[str]) -> Iterator[Fin
     from jaxwhiten.runtime.checks import finding
 
     for name in paths:
-        path, prefix = Path(name), f"{name}: " if len(paths) > 1 else ""
+        path = Path(name)
+        if len(paths) > 1:
+            prefix = f"{name}: "
+        else:
+            prefix = ""
         if path.is_file() or path.suffix in _FILES:
             yield finding(name, _vectors if path.suffix == ".npy" else _fitted, name)
         elif (path / "header.json").is_file():
@@ -144,7 +151,8 @@ def _vectors(name: str) -> str:
     from jaxwhiten.coded import as_floats
     from jaxwhiten.commands.vectors import open_vectors
 
-    x, differ = open_vectors(name), False
+    x = open_vectors(name)
+    differ = False
     for part in blocks(len(x), 65_536):
         rows = as_floats(x[part])
         check_finite(rows, part.start, "vectors")
@@ -174,7 +182,8 @@ def _data(folder: Path) -> str:
     """Reads and counts the STS tasks of a SentEval-style folder."""
     from jaxwhiten.datasets import STS_TASKS, load_sts
 
-    found, missing = [], []
+    found = []
+    missing = []
     for task in STS_TASKS:
         try:
             splits = load_sts(task, folder).splits

@@ -21,8 +21,12 @@ MAX_TEXT = 1 << 20  # characters; a longer text is a file in the wrong place
 def problem(value: Any) -> str | None:
     """Why a value cannot be embedded; None for a text."""
     if not isinstance(value, str):
-        return f"not UTF-8: {value[:40]!r}" if isinstance(value, bytes) else f"{value!r:.80} is not text"
-    return f"longer than {MAX_TEXT} characters" if len(value) > MAX_TEXT else None
+        if isinstance(value, bytes):
+            return f"not UTF-8: {value[:40]!r}"
+        return f"{value!r:.80} is not text"
+    if len(value) > MAX_TEXT:
+        return f"longer than {MAX_TEXT} characters"
+    return None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +81,10 @@ class Chunk(NamedTuple):
 
     def record(self) -> dict[str, Any]:
         """The chunk without its texts; `dead` are the lines of bad rows and the reasons."""
-        end = self.rows[-1].end if self.rows else self.start
+        if self.rows:
+            end = self.rows[-1].end
+        else:
+            end = self.start
         record = {"part": self.number, "file": self.source.path, "column": self.source.column, "stat": self.stat}
         record |= {"start": self.start, "end": end, "last": self.last}
         return {**record, "dead": [(row.end.line, row.error) for row in self.rows if row.text is None]}
@@ -92,7 +99,8 @@ class _Kept(BadRows):
         self.rows.append(Row(None, "", reason, Position(line, self.tell())))
 
     def taken(self) -> list[Row]:
-        taken, self.rows = self.rows, []
+        taken = self.rows
+        self.rows = []
         return taken
 
 
@@ -112,7 +120,8 @@ def rows(
 
     A text file is read from `begin` on, a table as a whole.
     """
-    bad, name = _Kept(source.path, skip_bad), source.name or Path(source.path).name
+    bad = _Kept(source.path, skip_bad)
+    name = source.name or Path(source.path).name
     if source.format == "txt":
         found: Any = ((line, (text,)) for line, text in numbered_lines(source.path, bad, start=begin))
     else:
@@ -121,7 +130,10 @@ def rows(
         yield from (row for row in bad.taken() if row.end.line > start.line)
         if line <= start.line or (not blank and isinstance(text, str) and not text.strip()):
             continue
-        id = whole_id(ids[0]) if ids else f"{name}:{line}"
+        if ids:
+            id = whole_id(ids[0])
+        else:
+            id = f"{name}:{line}"
         if why := problem(text):
             bad(line, f"{source.column}: {why}" if source.column else why)
         elif not isinstance(id, str | int):
@@ -136,7 +148,9 @@ def whole_id(id: Any) -> Any:
 
     From 2^53 on, numbers in floating point stay what they are: they may be other integers, rounded.
     """
-    return int(id) if isinstance(id, float) and id.is_integer() and abs(id) < 2**53 else id
+    if isinstance(id, float) and id.is_integer() and abs(id) < 2**53:
+        return int(id)
+    return id
 
 
 def _id_advice(id: Any) -> str:
@@ -168,7 +182,10 @@ def chunks(
     known = by_source(done.values())
     unused = (number for number in itertools.count() if number not in done)
     for source in inputs:
-        key, position, ended, stat = source.key, Position(), False, source.stat()
+        key = source.key
+        position = Position()
+        ended = False
+        stat = source.stat()
         begin = position
         if key in known and all(part["stat"] != stat for part in known[key]):
             changed(source)
@@ -176,12 +193,19 @@ def chunks(
             if part := parts.pop((*key, position.line), None):
                 position = Position(*part["end"])
                 ended = part["last"] and part["stat"] == stat and (*key, position.line) not in parts
-                begin = Position() if part["last"] else position  # the last line may have had no line break
+                # the last line may have had no line break
+                if part["last"]:
+                    begin = Position()
+                else:
+                    begin = position
                 continue
             with contextlib.closing(rows(source, position, skip_bad, begin)) as found:
                 upcoming = next(found, None)
                 while not ended and (*key, position.line) not in parts:
-                    chunk = [upcoming, *itertools.islice(found, size - 1)] if upcoming else []
+                    if upcoming:
+                        chunk = [upcoming, *itertools.islice(found, size - 1)]
+                    else:
+                        chunk = []
                     upcoming = next(found, None)
                     ended = upcoming is None
                     if (now := source.stat()) != stat:

@@ -15,7 +15,13 @@ from typing import NamedTuple
 from jaxwhiten.datasets.tables import Column, parts_of
 from jaxwhiten.errors import InputError
 
-FIRST, SECOND, NEGATIVE, TEXT, SCORE, CLASS, OTHER = "first", "second", "negative", "text", "score", "class", "other"
+FIRST = "first"
+SECOND = "second"
+NEGATIVE = "negative"
+TEXT = "text"
+SCORE = "score"
+CLASS = "class"
+OTHER = "other"
 _LABELS = (SCORE, CLASS)
 _UNKNOWN = 2  # columns of sentences, at most, that are taken by their order
 _SHOWN = 400  # characters of a list of names
@@ -41,7 +47,8 @@ _ROLES = {name: role for role, names in _USUAL.items() for name in names}
 # Names with a mark, as `sentence1` and `sentence2`, or `text_a` and `text_b`.
 _MARKED = ("sentence", "sent", "s", "question", "q", "query", "text", "phrase", "document", "doc", "passage", "title")
 _MARKS = (("1", "2"), ("0", "1"), ("a", "b"))
-_NEGATIVE, _MEASURES = ("negative", "negatives", "neg"), ("score", "scores", "similarity", "label")
+_NEGATIVE = ("negative", "negatives", "neg")
+_MEASURES = ("score", "scores", "similarity", "label")
 # Last words of names of columns without sentences, as `pair_id` and `publish_date`; `Unnamed: 0` is pandas' index.
 _OTHER = (
     *("id", "ids", "idx", "index", "guid", "uuid", "qid", "did", "pid", "docid", "queryid", "pairid", "unnamed"),
@@ -63,7 +70,9 @@ class Kind:
 
     @property
     def label_noun(self) -> str:
-        return "classes" if self.label == "class" else f"{self.label}s"
+        if self.label == "class":
+            return "classes"
+        return f"{self.label}s"
 
     def noun(self, place: int) -> str:
         return self.nouns[min(place, len(self.nouns) - 1)]
@@ -92,8 +101,14 @@ class Columns(NamedTuple):
         groups = itertools.groupby(places, lambda place: kind.noun(place[0]))
         taken = ", ".join(f"{noun} from {shown(name for _, name in group)}" for noun, group in groups)
         every = "; every row matches" if kind.label == "grade" else ""
-        label = f"; {kind.label_noun} from {self.label}" if self.label else every
-        unused = f"; not used: {shown(self.unused)}" if self.unused else ""
+        if self.label:
+            label = f"; {kind.label_noun} from {self.label}"
+        else:
+            label = every
+        if self.unused:
+            unused = f"; not used: {shown(self.unused)}"
+        else:
+            unused = ""
         return taken + label + unused
 
 
@@ -119,7 +134,9 @@ def roles(header: Iterable[str]) -> dict[str, str]:
 
 def _words(name: str) -> list[str]:
     words = re.findall(r"[^\W\d_]+|\d+", re.sub("(?<=[a-z0-9])(?=[A-Z])", " ", name).lower())
-    return words[:-1] if len(words) > 1 and words[-1] == "text" else words
+    if len(words) > 1 and words[-1] == "text":
+        return words[:-1]
+    return words
 
 
 def _role(words: Sequence[str]) -> str | None:
@@ -164,27 +181,34 @@ def guess(
     names = list(dict.fromkeys(header))
     if kind.most == len(names) == 1 and not columns:
         return Columns((names[0],))
-    given, usual = {label, *(part for column in columns for part in parts_of(column, names))}, roles(names)
+    given = {label, *(part for column in columns for part in parts_of(column, names))}
+    usual = roles(names)
     left = {name: usual.get(name, "") for name in names if name not in given and usual.get(name) != OTHER}
     if label is None:
         label = _label(left, kind, where)
         left.pop(label or "", None)
-    wanted, bare = label is None and kind.label in _LABELS, all(map(_BARE.fullmatch, left))
+    wanted = label is None and kind.label in _LABELS
+    bare = all(map(_BARE.fullmatch, left))
     sentences: list[Column | None] = [*columns] or _sentences(left, kind, where, bare, wanted)
-    gaps, unknown = sentences.count(None), [name for name, role in left.items() if role in ("", TEXT)]
+    gaps = sentences.count(None)
+    unknown = [name for name, role in left.items() if role in ("", TEXT)]
     by_name = not (columns or bare)  # the name of a label has to be a usual one
     if (gaps or wanted) and (len(unknown) != gaps + wanted or (by_name and (wanted or gaps > _UNKNOWN))):
         alone = wanted and (not gaps or len(unknown) == gaps)
         raise _refusal(kind.label_remedy if alone else kind.remedy, where, names)
     rest = iter(unknown)
     filled = tuple(next(rest) if name is None else name for name in sentences)
-    label = next(rest) if wanted else label
+    if wanted:
+        label = next(rest)
     return Columns(filled, label, () if columns else tuple(name for name in names if name not in {*filled, label}))
 
 
 def _label(left: Mapping[str, str], kind: Kind, where: object) -> str | None:
     """The column of the label by its name."""
-    order = _LABELS[::-1] if kind.label == "class" else _LABELS
+    if kind.label == "class":
+        order = _LABELS[::-1]
+    else:
+        order = _LABELS
     remedy = kind.label_remedy or kind.remedy
     names = (_one(left, role, kind.label_noun, remedy, where) for role in order if kind.label)
     return next(filter(None, names), None)
@@ -197,11 +221,17 @@ def _sentences(left: dict[str, str], kind: Kind, where: object, bare: bool, want
         left |= {name: "" for name, role in left.items() if role not in _LABELS}  # any of them may be the texts
         return [next((texts[usual] for usual in _USUAL[TEXT] if usual in texts), None)]
     if bare:
-        count = kind.least if wanted else min(len(left), kind.most or kind.least + 1)
+        if wanted:
+            count = kind.least
+        else:
+            count = min(len(left), kind.most or kind.least + 1)
         return [None] * max(count, kind.least)
     sides = [_one(left, role, kind.noun(place), kind.remedy, where) for place, role in enumerate((FIRST, SECOND))]
     negatives = [name for name, role in left.items() if role == NEGATIVE]
-    room = len(negatives) if kind.most is None else kind.most - 2
+    if kind.most is None:
+        room = len(negatives)
+    else:
+        room = kind.most - 2
     if room and len(negatives) > room:
         raise _refusal(f"expected {room} of {shown(negatives)}: {kind.remedy}", where, left)
     return [*sides, *negatives[:room], *[None] * (kind.least - 2 - len(negatives))]
@@ -212,7 +242,9 @@ def _one(left: Mapping[str, str], role: str, noun: str, remedy: str, where: obje
     names = [name for name, of in left.items() if of == role]
     if len(names) > 1:
         raise _refusal(f"{shown(names)} are all usual names of the {noun}: {remedy}", where, left)
-    return names[0] if names else None
+    if names:
+        return names[0]
+    return None
 
 
 def _refusal(remedy: str, where: object, names: Iterable[str]) -> InputError:

@@ -47,7 +47,11 @@ class Examples:
     @property
     def label_kind(self) -> str | None:
         """`"class"`, `"score"` or None."""
-        return None if self.label is None else "class" if self.classes else "score"
+        if self.label is None:
+            return None
+        if self.classes:
+            return "class"
+        return "score"
 
     def take(self, count: int, seed: int = 0) -> Examples:
         """At most `count` rows, drawn without replacement and kept in their order."""
@@ -166,7 +170,9 @@ def examples_of(
     Raises:
       DataError: An empty sentence, an unknown class, an invalid score, or no rows; the message names file and line.
     """
-    bad, keep, values = BadRows(table.path, skip_bad_rows), [], []
+    bad = BadRows(table.path, skip_bad_rows)
+    keep = []
+    values = []
     codes = {name: code for code, name in enumerate(classes)}
     without = 0
     for row, line in enumerate(table.lines.tolist()):
@@ -185,7 +191,10 @@ def examples_of(
     if not keep:
         raise DataError(f"{table.path}: no valid row to train on ({bad.count + table.skipped + without} invalid).")
     kept = {name: [str(table[name][row]) for row in keep] for name in columns}
-    labels = np.asarray(values, np.int32 if classes else np.float32) if label else None
+    if label:
+        labels = np.asarray(values, np.int32 if classes else np.float32)
+    else:
+        labels = None
     return Examples(kept, labels, tuple(classes), table.skipped + bad.count + without)
 
 

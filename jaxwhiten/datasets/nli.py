@@ -18,7 +18,9 @@ from jaxwhiten.shapes import Int8
 LABELS = ("entailment", "neutral", "contradiction")
 
 # Integer labels follow the order of the hub's data sets, which is the order of LABELS.
-_TWO_CLASSES, NO_CLASS, _UNKNOWN = -1, -2, -3
+_TWO_CLASSES = -1
+NO_CLASS = -2
+_UNKNOWN = -3
 _CODES: dict[Any, int] = {name: code for code, name in enumerate(LABELS)}
 _CODES |= dict.fromkeys(("not_entailment", "non_entailment", "not entailment", "non-entailment"), _TWO_CLASSES)
 _CODES |= {name.capitalize(): code for name, code in _CODES.items()}
@@ -50,4 +52,6 @@ def no_class(labels: Collection[str]) -> set[str]:
     absent = {label for label, code in _CODES.items() if code == NO_CLASS and isinstance(label, str)}
     classes = set(labels) - absent
     numbered = not classes.isdisjoint(("0", "1"))  # two of which may be any classes
-    return absent if classes and classes <= _CODES.keys() and (not numbered or "2" in classes) else set()
+    if classes and classes <= _CODES.keys() and (not numbered or "2" in classes):
+        return absent
+    return set()

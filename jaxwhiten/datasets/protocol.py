@@ -133,4 +133,6 @@ def data_folder(data_dir: PathLike | None) -> Path | None:
     'data'
     """
     folder = data_dir or os.environ.get("JAXWHITEN_DATA_DIR")
-    return Path(folder) if folder else None
+    if folder:
+        return Path(folder)
+    return None

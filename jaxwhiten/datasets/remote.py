@@ -27,7 +27,8 @@ SENTEVAL_URL_VARIABLE = "JAXWHITEN_SENTEVAL_URL"  # for mirrors
 MAX_DOWNLOAD = 1 << 30
 MAX_FILE = 16 << 20
 MAX_MEMBERS = 100_000
-_CONNECT_SECONDS, _READ_SECONDS = 5.0, 30.0
+_CONNECT_SECONDS = 5.0
+_READ_SECONDS = 30.0
 _CHUNK = 1 << 18
 
 _log = logging.getLogger(__name__)
@@ -89,7 +90,9 @@ def extract(archive: PathLike, folder: PathLike, wanted: Iterable[str]) -> None:
 
     A member matches a wanted relative path if its own path equals it or ends with it.
     """
-    archive, folder, missing = Path(archive), Path(folder), set(wanted)
+    archive = Path(archive)
+    folder = Path(folder)
+    missing = set(wanted)
     try:
         # Mode "r:" accepts no compression, so no member can unpack to more than the archive's own size. Damaged headers
         # raise many types: TarError, ValueError, OverflowError.

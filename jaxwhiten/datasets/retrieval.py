@@ -66,7 +66,9 @@ class RetrievalData:
     @property
     def own_documents(self) -> int:
         """The number of queries whose own document is left out of their results (`others`)."""
-        return 0 if self.own is None else int((self.own >= 0).sum())
+        if self.own is None:
+            return 0
+        return int((self.own >= 0).sum())
 
     def with_gold(self) -> RetrievalData:
         """These documents with the queries that have relevant ones among them."""
@@ -79,7 +81,8 @@ class RetrievalData:
         >>> pets.with_corpus(["Rain.", "A dog runs."]).documents
         ['A dog runs.', 'Rain.']
         """
-        known, ids = set(self.documents), set(self.document_ids)
+        known = set(self.documents)
+        ids = set(self.document_ids)
         more = [text or "." for text in dict.fromkeys(as_texts(texts, "document")) if (text or ".") not in known]
         numbers = (f"corpus-{number}" for number in itertools.count())
         more_ids = itertools.islice((key for key in numbers if key not in ids), len(more))
@@ -94,7 +97,10 @@ class RetrievalData:
     def of(self, rows: Int[np.ndarray, " r"]) -> RetrievalData:
         """These documents with some of the queries, by their numbers."""
         texts, ids = ([side[row] for row in rows] for side in (self.queries, self.query_ids))
-        own = None if self.own is None else self.own[rows]
+        if self.own is None:
+            own = None
+        else:
+            own = self.own[rows]
         return dataclasses.replace(self, queries=texts, query_ids=ids, gold=self.gold.of(rows), own=own)
 
     def others(self, ids: Int[np.ndarray, "q k"]) -> Int[np.ndarray, "q m"]:
@@ -141,10 +147,12 @@ def from_pairs(
     >>> from_pairs("pets", rows).documents
     ['A dog runs.', 'It rains.']
     """
-    queries, documents = _Side("query"), _Side("document")
+    queries = _Side("query")
+    documents = _Side("document")
     for key, text in corpus:
         documents.add(key, text)
-    total, grades = 0, dict[tuple[int, int], float]()
+    total = 0
+    grades = dict[tuple[int, int], float]()
     for query_id, document_id, query, document, grade in rows:
         total += 1
         if not math.isfinite(grade):
@@ -202,7 +210,10 @@ def read_pairs_file(path: PathLike, name: str | None = None) -> RetrievalData:
     places = [header.index(column) for column in COLUMNS[1:]]
     rows: list[Row] = []
     for number, cells in tsv_cells(lines, bad, len(header), quora=True):
-        fields = [cells[place].strip() for place in places] if len(cells) == len(header) else [""] * len(places)
+        if len(cells) == len(header):
+            fields = [cells[place].strip() for place in places]
+        else:
+            fields = [""] * len(places)
         query_id, document_id, query, document, label = fields
         if query_id and document_id and label in ("0", "1"):
             rows.append((query_id, document_id, query, document, label == "1"))
@@ -229,7 +240,10 @@ def read_own(source: PathLike | Table) -> RetrievalData:
     if not isinstance(source, Table) and Path(source).is_dir():
         return _read_beir(Path(source))
     where = source.path if isinstance(source, Table) else source
-    header = read_header(source) if isinstance(source, Table) or table_format(source) else []
+    if isinstance(source, Table) or table_format(source):
+        header = read_header(source)
+    else:
+        header = []
     if not is_search(header):
         if not isinstance(source, Table) and (table_format(source) or "tsv") == "tsv":
             found = read_pairs_file(str(source))
@@ -240,7 +254,10 @@ def read_own(source: PathLike | Table) -> RetrievalData:
         taken = guess(header, SEARCHES, where)
         columns = dict(zip(("query", "document", "label"), (*taken.sentences, taken.label), strict=True))
         table = read_table(source, {name: column for name, column in columns.items() if column})
-        grades = table.numbers("label") if "label" in table else np.ones(len(table.lines))
+        if "label" in table:
+            grades = table.numbers("label")
+        else:
+            grades = np.ones(len(table.lines))
         pairs = zip(table.texts("query"), table.texts("document"), grades.tolist(), strict=True)
         rows = ((query, document, query, document, gain) for query, document, gain in pairs)
         found = from_pairs(table.path.name, rows)
@@ -259,10 +276,15 @@ def _quora_table(source: PathLike | Table) -> RetrievalData:
 
 def _read_beir(folder: Path) -> RetrievalData:
     found = sorted((folder / "qrels").glob("*.tsv"))
-    path = found[0] if len(found) == 1 else folder / "qrels" / "test.tsv"
+    if len(found) == 1:
+        path = found[0]
+    else:
+        path = folder / "qrels" / "test.tsv"
     judged = read_table(path, {"query": "query-id", "document": "corpus-id", "score": "score"})
-    queries, documents = _by_id(folder / "queries.jsonl"), _by_id(folder / "corpus.jsonl")
-    grades, rows = judged.numbers("score").tolist(), list[Row]()
+    queries = _by_id(folder / "queries.jsonl")
+    documents = _by_id(folder / "corpus.jsonl")
+    grades = judged.numbers("score").tolist()
+    rows = list[Row]()
     for row, (query, document) in enumerate(zip(judged["query"], judged["document"], strict=True)):
         if query not in queries:
             raise DataError(f"{judged.where(row)}: the query {query!r:.80} is not in {folder / 'queries.jsonl'}.")

@@ -57,8 +57,10 @@ def _check_count(path: Path, found: int, expected: int) -> None:
 
 
 def _read_semeval(spec: TaskSpec, folder: Path, subset: str, count: Count) -> list[Row]:
-    sentences_path, gold_path = folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt"
-    sentences, gold = read_lines(sentences_path, limit=_LIMIT), read_lines(gold_path, limit=_LIMIT)
+    sentences_path = folder / f"STS.input.{subset}.txt"
+    gold_path = folder / f"STS.gs.{subset}.txt"
+    sentences = read_lines(sentences_path, limit=_LIMIT)
+    gold = read_lines(gold_path, limit=_LIMIT)
     if len(sentences) != len(gold):
         raise DataError(
             f"{sentences_path} has {len(sentences)} lines but {gold_path} has {len(gold)}: they are shifted from"
@@ -83,12 +85,21 @@ def _read_table(spec: TaskSpec, path: Path, count: Count) -> list[Row]:
     """The rows of STS-B, which has no header and some extra columns at the end, or of SICK."""
     lines = read_lines(path, limit=_LIMIT)
     if spec.layout == "stsb":
-        places, least, most, start = list(_STSB_PLACES), max(_STSB_PLACES) + 1, sys.maxsize, 0
+        places = list(_STSB_PLACES)
+        least = max(_STSB_PLACES) + 1
+        most = sys.maxsize
+        start = 0
     else:
-        header = lines[0].split("\t") if lines else []
+        if lines:
+            header = lines[0].split("\t")
+        else:
+            header = []
         if missing := [name for name in _SICK_COLUMNS if name not in header]:
             raise DataError(f"{path}, line 1: no column {', '.join(missing)} in the header.")
-        places, least, most, start = [header.index(name) for name in _SICK_COLUMNS], len(header), len(header), 1
+        places = [header.index(name) for name in _SICK_COLUMNS]
+        least = len(header)
+        most = len(header)
+        start = 1
     rows = []
     for line, text in enumerate(lines[start:], start + 1):
         fields = text.split("\t")  # no quoting: some sentences hold an unpaired quote

@@ -34,7 +34,10 @@ def sentence_key(text: str) -> str:
     >>> sentence_key("A  Dog") == sentence_key("\\uff41 dog")
     True
     """
-    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    if text.isascii():
+        plain = text
+    else:
+        plain = unicodedata.normalize("NFKC", text)
     return " ".join(plain.casefold().split())
 
 
@@ -86,7 +89,9 @@ def independent(columns: Iterable[Sequence[str]]) -> Int[np.ndarray, " n"]:
     array([0, 0, 1, 2])
     """
     groups = row_groups(columns)
-    return groups if 2 * np.bincount(groups).max(initial=0) <= len(groups) else np.arange(len(groups))
+    if 2 * np.bincount(groups).max(initial=0) <= len(groups):
+        return groups
+    return np.arange(len(groups))
 
 
 def split(columns: Collection[Sequence[str]], share: float, seed: int = 0) -> Split:
@@ -103,10 +108,12 @@ def split(columns: Collection[Sequence[str]], share: float, seed: int = 0) -> Sp
       InputError: One side would be empty, or half of the rows would be lost.
     """
     texts = numbered(columns)
-    n, wanted = texts.shape[1], max(1, round(share * texts.shape[1]))
+    n = texts.shape[1]
+    wanted = max(1, round(share * texts.shape[1]))
     often = np.bincount(texts.ravel())
     of_row = often[texts].max(axis=0)  # rows of the most frequent sentence of each row
-    limit, out = int(often.max()), np.zeros(n, bool)
+    limit = int(often.max())
+    out = np.zeros(n, bool)
     while limit and not out.any():
         free = np.flatnonzero(of_row <= limit)
         if len(free):
@@ -124,7 +131,8 @@ def split(columns: Collection[Sequence[str]], share: float, seed: int = 0) -> Sp
 
 def _drawn(sizes: Int[np.ndarray, " g"], wanted: int, seed: int) -> Bool[np.ndarray, " g"]:
     """The groups drawn to have about so many rows; none if only larger ones would suffice."""
-    order, drawn = np.argsort(np.random.default_rng(seed).random(len(sizes))), np.zeros(len(sizes), bool)
+    order = np.argsort(np.random.default_rng(seed).random(len(sizes)))
+    drawn = np.zeros(len(sizes), bool)
     for parts in _PARTS:
         small = order[sizes[order] <= max(1, wanted // parts)]
         reached = np.cumsum(sizes[small])
@@ -137,10 +145,14 @@ def _drawn(sizes: Int[np.ndarray, " g"], wanted: int, seed: int) -> Bool[np.ndar
 def _connected(
     columns: Collection[Sequence[str]], texts: Int[np.ndarray, "c n"], often: Int[np.ndarray, " t"], wanted: int
 ) -> InputError:
-    n, largest = texts.shape[1], int(np.bincount(linked_groups(texts)[texts[0]]).max())
+    n = texts.shape[1]
+    largest = int(np.bincount(linked_groups(texts)[texts[0]]).max())
     column, row = np.argwhere(texts == often.argmax())[0]
     text = list(columns)[column][row]
-    where = f"{often.max():,} of them have {text[:60]!r}" if often.max() > 1 else "they have no sentence in common"
+    if often.max() > 1:
+        where = f"{often.max():,} of them have {text[:60]!r}"
+    else:
+        where = "they have no sentence in common"
     return InputError(
         f"Cannot hold out {wanted:,} of {n:,} rows without leaving out too many: {largest:,} are connected by shared"
         f" sentences ({where}), and no sentence may be both trained on and scored. {_ADVICE}"

@@ -41,7 +41,8 @@ from jaxwhiten.io import Identity, PathLike, existing, identity
 
 FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
-_BATCH, _BATCH_BYTES = 65_536, 64 << 20
+_BATCH = 65_536
+_BATCH_BYTES = 64 << 20
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _HELP = "Specify the column names of this file."
 # A quotation mark is stray if all lines that follow it within its quotes read as rows, with more separators than these.
@@ -103,7 +104,9 @@ def parts_of(column: Column, header: Collection[str]) -> list[str]:
     if not isinstance(column, str):
         return list(column)
     parts = column.split("+")
-    return parts if len(parts) > 1 and column not in header and set(parts) <= set(header) else [column]
+    if len(parts) > 1 and column not in header and set(parts) <= set(header):
+        return parts
+    return [column]
 
 
 def check_columns(path: Path, header: Sequence[str], names: Sequence[str]) -> None:
@@ -154,7 +157,8 @@ class _Quotes:
     def row(self, line: _Line) -> list[str] | str:
         """The cells of the row that begins in a line, or what is wrong with its quotes."""
         self.again.appendleft(line)
-        self.used, self._alike = [], 0
+        self.used = []
+        self._alike = 0
         try:
             return next(self._reader, [])
         except csv.Error as error:
@@ -171,7 +175,9 @@ class _Quotes:
             return line[1]
         self._alike += line[1].count(self.mark) == self.width - 1
         stray = self._alike == len(used) - 1 and self._alike * max(1, self.width - 1) > _STRAY_AFTER
-        return None if stray else f"\n{line[1]}"
+        if stray:
+            return None
+        return f"\n{line[1]}"
 
     def give_back(self) -> None:
         """Gives back the lines of the latest row but its first."""
@@ -201,17 +207,26 @@ def _csv_cells(lines: Iterator[_Line], bad: BadRows, mark: str, width: int) -> R
                     yield number, cells
                 else:
                     yield from _long_row(cells, quotes, bad)
-            line = quotes.again.popleft() if quotes.again else None
+            if quotes.again:
+                line = quotes.again.popleft()
+            else:
+                line = None
 
 
 def _long_row(cells: list[str] | str, quotes: _Quotes, bad: BadRows) -> Rows:
     """The cells of a row of several lines, unless its quotes are stray."""
     (number, _), *inner = quotes.used
-    end = inner.pop()[0] if inner else number
+    if inner:
+        end = inner.pop()[0]
+    else:
+        end = number
     if isinstance(cells, list) and (len(cells) <= quotes.width or not inner or not quotes.hold_rows(inner)):
         yield end, cells
         return
-    why = cells if isinstance(cells, str) else f"its quotes hold {len(inner):,} rows"
+    if isinstance(cells, str):
+        why = cells
+    else:
+        why = f"its quotes hold {len(inner):,} rows"
     bad(number, f"not valid CSV ({why})")
     quotes.give_back()
 
@@ -233,14 +248,18 @@ def tsv_cells(lines: Iterator[_Line], bad: BadRows, width: int, *, quora: bool =
                     yield number, text.split("\t")
             else:
                 yield from _tsv_row(quotes.row(line), line, quotes, bad, quora)
-            line = quotes.again.popleft() if quotes.again else None
+            if quotes.again:
+                line = quotes.again.popleft()
+            else:
+                line = None
 
 
 def _tsv_row(cells: list[str] | str, line: _Line, quotes: _Quotes, bad: BadRows, quora: bool) -> Rows:
     """The cells of a row, one of which begins with a quotation mark."""
     (number, text), width, used = line, quotes.width, quotes.used
     plain = text.split("\t")
-    alone, whole = len(plain) == width, isinstance(cells, list) and len(cells) == width
+    alone = len(plain) == width
+    whole = isinstance(cells, list) and len(cells) == width
     if isinstance(cells, list) and len(used) == 1 and len(cells) == len(plain):
         yield number, cells if quora else list(map(_unquoted, plain, cells))
     elif whole and not (alone and (len(used) == 1 or quotes.hold_rows(used[1:]))):
@@ -261,16 +280,21 @@ def _unquoted(plain: str, cell: str) -> str:
 
 
 def _delimited(path: Path, bad: BadRows, format: str, names: Sequence[str] = ()) -> _Opened:
-    skipped, numbered = bad.count, numbered_lines(path, bad)
+    skipped = bad.count
+    numbered = numbered_lines(path, bad)
     head = next((line for line in numbered if line[1]), None)
     if head is None or bad.count > skipped:
         raise DataError(f"{path}, line 1: {'not readable' if head else 'the file is empty'}; expected a header line.")
-    mark = "\t" if format == "tsv" else _separator(head[1])
+    if format == "tsv":
+        mark = "\t"
+    else:
+        mark = _separator(head[1])
     header = head[1].split(mark)
     quoted = format == "csv" or (not names and any(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in header))
     lines = numbered
     if names:  # the first line is a row
-        lines, header = itertools.chain([head], numbered), list(names)
+        lines = itertools.chain([head], numbered)
+        header = list(names)
     elif quoted:
         cells = _Quotes(numbered, mark, 0).row(head)
         if isinstance(cells, str):
@@ -288,7 +312,10 @@ def _delimited(path: Path, bad: BadRows, format: str, names: Sequence[str] = ())
             if least <= len(row) <= width:
                 yield number, taken(row)
             else:
-                lacks = f", so {header[least - 1]!r} is missing" if len(row) < least else ""
+                if len(row) < least:
+                    lacks = f", so {header[least - 1]!r} is missing"
+                else:
+                    lacks = ""
                 bad(number, f"{len(row)} columns, expected {width}{lacks}")
 
     return _Opened(header, rows, lambda: header)
@@ -362,7 +389,9 @@ def _text(data: bytes | None) -> str:
     if len(data) > MAX_LINE_BYTES:
         return _Bad(f"is longer than {MAX_LINE_BYTES} bytes")
     try:
-        return _Bad("contains a NUL byte") if b"\0" in data else data.decode()
+        if b"\0" in data:
+            return _Bad("contains a NUL byte")
+        return data.decode()
     except UnicodeDecodeError as error:
         return _Bad(f"is not UTF-8 (byte 0x{data[error.start]:02x} at position {error.start})")
 
@@ -468,7 +497,9 @@ def _open(source: PathLike | Table, bad: BadRows, format: str | None = None, nam
     existing(path, DataError)
     if format == "parquet":
         return _parquet(path, bad)
-    return _jsonl(path, bad) if format == "jsonl" else _delimited(path, bad, format, names)
+    if format == "jsonl":
+        return _jsonl(path, bad)
+    return _delimited(path, bad, format, names)
 
 
 def _folder(path: Path, bad: BadRows, format: str | None) -> _Opened:
@@ -509,7 +540,10 @@ def table_rows(
     opened = _open(source, bad or _bad_rows(source), format)
     rows = opened.rows
     joined = any(isinstance(column, str) and "+" in column for column in columns)
-    header = opened.names() if joined else opened.first
+    if joined:
+        header = opened.names()
+    else:
+        header = opened.first
     groups = [parts_of(column, header) for column in columns]
     names = list(dict.fromkeys(itertools.chain(*groups)))
     if groups == [[name] for name in names]:
@@ -556,7 +590,9 @@ def _as_json(value: Any) -> Any:
         return [_as_json(item) for item in value]
     if isinstance(value, dict):
         return {str(name): _as_json(item) for name, item in value.items()}
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return str(value)
 
 
 def _joined(values: Sequence[Any]) -> str:
@@ -594,11 +630,15 @@ def read_table(
     if header:
         found = list(_open(source, bad, names=header).rows(header))
     else:
-        columns = {name: name for name in read_header(source)} if columns is None else columns
+        if columns is None:
+            columns = {name: name for name in read_header(source)}
         found = list(table_rows(source, list(columns.values()), bad=bad))
         header = list(columns)
     values = {name: [row[i] for _, row in found] for i, name in enumerate(header)}
-    path = source.path if isinstance(source, Table) else Path(source)
+    if isinstance(source, Table):
+        path = source.path
+    else:
+        path = Path(source)
     return Table(values, path, np.fromiter((line for line, _ in found), np.int64, len(found)), bad.count)
 
 
@@ -614,7 +654,9 @@ def as_table(rows: Any) -> Table | PathLike:
     if isinstance(rows, Table):
         return rows
     if isinstance(rows, str | os.PathLike):
-        return spooled(rows) if is_pipe(rows) else rows
+        if is_pipe(rows):
+            return spooled(rows)
+        return rows
     check_collected(rows)
     gaps = set[str]()
     names = list(rows) if isinstance(rows, Mapping) else getattr(rows, "column_names", getattr(rows, "columns", None))
@@ -659,7 +701,10 @@ def _columns_of(rows: Sequence[Any]) -> tuple[dict[str, list[Any]], set[str]]:
 
 def _columns_by_place(rows: Sequence[Any]) -> dict[str, list[Any]]:
     """The columns of tuples, which have no names."""
-    width = len(rows[0]) if rows and isinstance(rows[0], Sequence) else 0
+    if rows and isinstance(rows[0], Sequence):
+        width = len(rows[0])
+    else:
+        width = 0
     for number, row in enumerate(rows):
         if not isinstance(row, Sequence) or len(row) != width:
             raise InputError(f"Row {number}: expected a tuple of {width} items, got {row!r:.60}.")

@@ -32,7 +32,8 @@ PACKED = (".gz", ".bz2", ".xz", ".zst")
 MAX_LINE_BYTES = 16 << 20
 MAX_SMALL_BYTES = 256 << 20
 # A compressed file may not unpack to more than both limits: these bytes, and this ratio (text packs 3 to 20 times).
-MAX_UNPACKED, MAX_RATIO = 256 << 20, 200
+MAX_UNPACKED = 256 << 20
+MAX_RATIO = 200
 _MAX_SMALL_LINE = 1 << 20
 # Compressed files by their first bytes; zstd is in Python from 3.14 on.
 _OPENERS: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
@@ -87,7 +88,10 @@ def numbered_lines(
         with open(path, "rb") as plain:
             begins = plain.peek(8)
             opener = next((opener for first, opener in _OPENERS.items() if begins.startswith(first)), None)
-            most = max(MAX_UNPACKED, MAX_RATIO * os.stat(path).st_size) if opener else sys.maxsize
+            if opener:
+                most = max(MAX_UNPACKED, MAX_RATIO * os.stat(path).st_size)
+            else:
+                most = sys.maxsize
             with opener(plain) if opener else contextlib.nullcontext(plain) as file:
                 if start[1]:
                     file.seek(start[1])
@@ -118,9 +122,12 @@ def lines_of(
     A byte-order mark is dropped. A line that is too long is read in parts, which are discarded. `before` is the number
     of lines before these. DataError for a file whose lines end with a carriage return alone.
     """
-    number, total, rest = before, 0, False
+    number = before
+    total = 0
+    rest = False
     while part := readline(max_line + 1):
-        number, total = number + (not rest), total + len(part)
+        number = number + (not rest)
+        total = total + len(part)
         if total > most:
             raise DataError(
                 f"{bad.path}, line {number}: unpacks to more than {most} bytes, over {MAX_RATIO} times its size,"
@@ -131,7 +138,8 @@ def lines_of(
                 f"{bad.path}, line 1: its lines end with a carriage return alone, expected \\n or \\r\\n: convert the"
                 " file, as with `tr '\\r' '\\n'`."
             )
-        begun, rest = rest, len(part) > max_line and not part.endswith(b"\n")
+        begun = rest
+        rest = len(part) > max_line and not part.endswith(b"\n")
         if rest:
             continue
         line = part.removesuffix(b"\n").removeprefix(_BOM if number == 1 else b"")
@@ -182,7 +190,8 @@ def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Pa
     Raises:
       DataNotFoundError: There is no such file.
     """
-    text, path = os.fspath(where), Path(where).expanduser()
+    text = os.fspath(where)
+    path = Path(where).expanduser()
     with turning(DataError, f"{path}: cannot be read ({REASON}): check its permissions.", PermissionError):
         if text and (path.is_file() or is_pipe(path)):
             return [path]
@@ -190,8 +199,14 @@ def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Pa
         found = [file for file in _files_below(path) if split_name(file)[1] in endings]
         wanted = f"{path}: no file that ends in {' or '.join(endings)}"
     else:
-        found = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()] if text else []
-        wanted = f"{text}: no such file or folder" if text else "No text was specified"
+        if text:
+            found = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]
+        else:
+            found = []
+        if text:
+            wanted = f"{text}: no such file or folder"
+        else:
+            wanted = "No text was specified"
     if not found:
         raise DataNotFoundError(f"{wanted}. Specify a file, a folder or a pattern of text files, one passage per line.")
     return sorted(found)

@@ -58,12 +58,16 @@ def _column(batch: Any, name: str) -> Any:
     rows = isinstance(batch, list)
     if name not in (names := list(dict.fromkeys(key for row in batch for key in row)) if rows else batch.schema.names):
         raise DataError(f"The rows have no column {name!r}; the columns are {', '.join(map(str, names))[:400]}.")
-    return [row.get(name) for row in batch] if rows else batch[name]
+    if rows:
+        return [row.get(name) for row in batch]
+    return batch[name]
 
 
 def _decoded(value: bytes | None) -> str | bytes | None:
     try:
-        return value if value is None else value.decode()
+        if value is None:
+            return value
+        return value.decode()
     except UnicodeDecodeError:
         return value
 
@@ -87,7 +91,8 @@ def embedded(encoder: Encoder, texts: Sequence[Any], beside: Mapping[str, Any], 
             for row in error.rows:
                 errors[good[row]] = "its vector contains NaN or inf"
     with np.errstate(over="ignore"):
-        vectors = vectors if coded else np.asarray(vectors, dtype)
+        if not coded:
+            vectors = np.asarray(vectors, dtype)
     if not coded and not (fits := np.isfinite(vectors).all(axis=1)).all():
         for row in np.flatnonzero(~fits).tolist():
             errors[good[row]] = f"its vector exceeds the range of {vectors.dtype}"

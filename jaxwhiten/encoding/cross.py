@@ -136,7 +136,9 @@ class CrossEncoder:
         scores = _ACTIVATIONS[self.activation][1](logits)
         if self.labels == 1:
             return scores[:, 0]
-        return np.asarray(jax.nn.softmax(scores, axis=-1)) if apply_softmax else scores
+        if apply_softmax:
+            return np.asarray(jax.nn.softmax(scores, axis=-1))
+        return scores
 
     def rank(self, query: str, documents: Texts, top_k: int | None = None) -> list[dict[str, Any]]:
         """Ranks documents for a query: at most `top_k` dicts of `corpus_id` and `score`, best first."""

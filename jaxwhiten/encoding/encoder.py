@@ -329,7 +329,9 @@ class Encoder:
         `judged` is whether it records `tuned` even if the sentences must be encoded for that.
         """
         view = self._view_of(pooling, prompt)
-        return VectorSpace.of(view.record()) if judged else view.space
+        if judged:
+            return VectorSpace.of(view.record())
+        return view.space
 
     def origin(self, pooling: str | None = None, prompt: str | None = None) -> Origin:
         """Where vectors with this pooling and prompt come from; of codes, the vectors that they represent."""
@@ -478,7 +480,9 @@ class Encoder:
             }
         if alone:
             results = {name: x[0] for name, x in results.items()}
-        return next(iter(results.values())) if single else results
+        if single:
+            return next(iter(results.values()))
+        return results
 
     def encode_query(
         self, sentences: str | Texts, *, pooling: str | None = None, **options: Unpack[EncodeOptions]

@@ -57,7 +57,10 @@ class EmbeddingStore:
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, shard_rows: int = SHARD_ROWS):
         check_integer("shard_rows", shard_rows, least=1)
-        self.folder = Path(folder) if folder is not None else io.cache_dir("embeddings")
+        if folder is not None:
+            self.folder = Path(folder)
+        else:
+            self.folder = io.cache_dir("embeddings")
         self.shard_rows = shard_rows
 
     def encode(
@@ -123,7 +126,9 @@ class EmbeddingStore:
             missing = {name: entry for name, entry in missing.items() if found[name] is None}
         interrupts.kept = ""
         found = {name: with_code(array, views[name].code) for name, array in found.items()}
-        return found[names[0]] if single else found
+        if single:
+            return found[names[0]]
+        return found
 
 
 def _count_cut(view: View, sentences: list[str]) -> None:
@@ -190,7 +195,8 @@ class _Shards:
 
     def save(self) -> None:
         """Writes what was taken since the last time."""
-        new, self._new = self._new, []
+        new = self._new
+        self._new = []
         self._last = time.monotonic()
         if new:
             rows = np.concatenate([rows for rows, _ in new])
@@ -243,7 +249,9 @@ class _Entry:
     def _shard(self, number: int, digest: str = "*") -> Path:
         """The path of a shard, whose name holds a digest of its bytes; of the shard that is there, without a digest."""
         name = f"shard-{self.shard_rows}-{number:06d}-{digest}.npy"
-        return next(self.folder.glob(name), self.folder / name) if digest == "*" else self.folder / name
+        if digest == "*":
+            return next(self.folder.glob(name), self.folder / name)
+        return self.folder / name
 
     def open(self) -> np.ndarray | None:
         """The finished array if it is there and intact; a damaged one is reported and made again."""

@@ -84,7 +84,10 @@ class Subject:
         if not says_head(self.folder):
             raise Skipped("the folder specifies no pooling")
         file = self.folder / "modules.json"
-        rows = json.loads(file.read_text("utf-8")) if file.is_file() else [{"type": "Pooling", "path": "1_Pooling"}]
+        if file.is_file():
+            rows = json.loads(file.read_text("utf-8"))
+        else:
+            rows = [{"type": "Pooling", "path": "1_Pooling"}]
         places = [(row["type"].rpartition(".")[2], self.folder / row["path"]) for row in rows]
         return [(kind, read_optional(place / "config.json"), place) for kind, place in places]
 
@@ -123,7 +126,10 @@ class Subject:
         pooling = said.get("Pooling", {})
         skipped = pooling.get("include_prompt") is False
         lower_case = self.encoder.head.form.lower_case
-        start = self.encoder.tokenizer.prompt_length(prompt, lower_case) if prompt and skipped else 0
+        if prompt and skipped:
+            start = self.encoder.tokenizer.prompt_length(prompt, lower_case)
+        else:
+            start = 0
         x = np.asarray(_states(self.encoder.model(), jnp.asarray([ids])), np.float64)[0, start:]
         place = np.arange(start, len(ids)) + 1
         vectors = {
@@ -149,7 +155,10 @@ class Subject:
                 name = str(config.get("activation_function", ".Tanh")).rpartition(".")[2]
                 y: Any = jnp.asarray(tensors["linear.weight"] @ x + tensors.get("linear.bias", 0.0))
                 y = np.asarray(activated(name, y))
-                x = y + tensors.get("residual.weight", np.eye(len(y))) @ x if config.get("use_residual") else y
+                if config.get("use_residual"):
+                    x = y + tensors.get("residual.weight", np.eye(len(y))) @ x
+                else:
+                    x = y
         return x[: Settings.read(self.folder).truncate_dim]
 
 
@@ -283,7 +292,10 @@ def codes(subject: Subject) -> Measured:
     apart = list[float]()
     name = str(added.name)
     for encoder in subject.loaded:
-        coded = encoder.then(Quantise.of(added)) if encoder.head.code is None else encoder
+        if encoder.head.code is None:
+            coded = encoder.then(Quantise.of(added))
+        else:
+            coded = encoder
         found = coded.encode(TEXTS)
         vectors = coded.view.floats(TEXTS)
         apart.append(float((np.asarray(found) != coded.head.steps[-1](vectors)).mean()))

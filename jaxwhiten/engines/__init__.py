@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__ = exports(__name__)
 
-FASTEST, DEFAULT, INT8 = "auto", "jax", "openvino"  # the choice, the reference, and the engine of int8 weights
+# the choice, the reference, and the engine of int8 weights
+FASTEST = "auto"
+DEFAULT = "jax"
+INT8 = "openvino"
 ENGINES = {DEFAULT: "forward.JAXEngine", INT8: "openvino.OpenVINOEngine"}
 """Engines by name: the file and the class, which is imported when first used."""
 HELP = f"{FASTEST} (the fastest here), {DEFAULT}, or {INT8} on CPUs"

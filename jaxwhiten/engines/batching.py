@@ -126,7 +126,8 @@ class Layout:
         if not (segments and self.share_rows):
             yield from self._packed(lengths, np.arange(len(lengths)), max_rows)
             return
-        short, long = np.flatnonzero(lengths <= ROW), np.flatnonzero(lengths > ROW)
+        short = np.flatnonzero(lengths <= ROW)
+        long = np.flatnonzero(lengths > ROW)
         if self.long_rows:
             yield from self._shared(lengths, long, -(-self.max_length // ROW) * ROW, max_rows)
         else:
@@ -155,7 +156,10 @@ class Layout:
         """Batches of rows of one length that the chosen sentences share."""
         if not len(chosen):
             return
-        most = self.token_budget // length if max_rows is None else min(self.token_budget // length, max_rows // SLOTS)
+        if max_rows is None:
+            most = self.token_budget // length
+        else:
+            most = min(self.token_budget // length, max_rows // SLOTS)
         height = max(most // self.devices, 1) * self.devices
         order, row, slot = fill_rows(lengths[chosen], length)
         count = int(row[-1]) + 1
@@ -186,10 +190,12 @@ def length_ladder(max_length: int) -> Int[np.ndarray, " rungs"]:
     array([ 8, 16, 24, 32, 40, 48, 56, 64])
     """
     rungs: list[int] = []
-    step, top = 8, 64
+    step = 8
+    top = 64
     while not rungs or rungs[-1] < max_length:
         if rungs and rungs[-1] >= top:
-            step, top = 2 * step, 2 * top
+            step = 2 * step
+            top = 2 * top
         rungs.append((rungs[-1] if rungs else 0) + step)
     rungs[-1] = max_length
     ladder = np.asarray(rungs)
@@ -223,12 +229,15 @@ def fill_rows(
     taken: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     rows = 0
     while counts.any():
-        pattern, left, free = [], room, slots
+        pattern = []
+        left = room
+        free = slots
         for length in np.flatnonzero(counts)[::-1].tolist():
             many = min(int(counts[length]), left // length, free)
             if many:
                 pattern.append((length, many, slots - free))
-                left, free = left - many * length, free - many
+                left = left - many * length
+                free = free - many
             if not left or not free:
                 break
         alike = min(int(counts[length]) // many for length, many, _ in pattern)

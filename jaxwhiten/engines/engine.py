@@ -76,7 +76,10 @@ def chosen(name: str, folder: Path, dtype: str | None = None, device: Any = None
     If that is JAX because OpenVINO does not take it, a warning says why.
     """
     if name == FASTEST:
-        name = INT8 if dtype == "int8" else os.environ.get("JAXWHITEN_ENGINE") or FASTEST
+        if dtype == "int8":
+            name = INT8
+        else:
+            name = os.environ.get("JAXWHITEN_ENGINE") or FASTEST
     if name != FASTEST:
         return name
     if (reason := engine_class(INT8).why_not(folder, dtype, device)) is None:
@@ -88,7 +91,9 @@ def chosen(name: str, folder: Path, dtype: str | None = None, device: Any = None
 
 def recorded(encoding: Mapping[str, Any]) -> str:
     """The engine for further vectors of recorded ones: any in float32, whose vectors are equal; else the recorded."""
-    return FASTEST if encoding.get("dtype") in (None, "float32") else encoding.get("engine") or DEFAULT
+    if encoding.get("dtype") in (None, "float32"):
+        return FASTEST
+    return encoding.get("engine") or DEFAULT
 
 
 def engine_class(name: str) -> Any:

@@ -58,7 +58,9 @@ def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
     platform, _, number = device.partition(":")
     with contextlib.suppress(RuntimeError, ValueError, IndexError):
         found = jax.local_devices(backend=platform)
-        return [found[int(number)]] if number else found
+        if number:
+            return [found[int(number)]]
+        return found
     platforms = dict.fromkeys((jax.default_backend(), "cpu"))
     here = [f"{name}:{i}" for name in platforms for i in range(len(jax.local_devices(backend=name)))]
     raise unknown_name("device", device, here)
@@ -84,10 +86,16 @@ class JAXEngine:
     ):
         keep_compiled()
         devices = np.asarray(local_devices(device))
-        platform, self.devices, self.mesh = devices[0].platform, len(devices), Mesh(devices, ("data",))
-        self.config, self.dtype = model.config, jnp.dtype(model.dtype).name
+        platform = devices[0].platform
+        self.devices = len(devices)
+        self.mesh = Mesh(devices, ("data",))
+        self.config = model.config
+        self.dtype = jnp.dtype(model.dtype).name
         self._dealt, self._everywhere = NamedSharding(self.mesh, _DEALT), NamedSharding(self.mesh, PartitionSpec())
-        side_by_side = min(cores(), _CPU_BATCHES) if platform == "cpu" and self.devices == 1 else 1
+        if platform == "cpu" and self.devices == 1:
+            side_by_side = min(cores(), _CPU_BATCHES)
+        else:
+            side_by_side = 1
         self._threads = ThreadPoolExecutor(side_by_side, "batch") if side_by_side > 1 else None
         self.in_flight = side_by_side + 2
         self.kernel = kernel_for(devices[0], self.dtype, self.config.head_size) if max_length > BLOCK else None
@@ -154,7 +162,9 @@ class JAXEngine:
         return digest((self.config, self._state), self._kept, tokenizer, after, self.dtype)
 
     def once(self, name: str, make: Callable[[], str]) -> str:
-        return make() if self._kept is None else self._kept.text(name, make)
+        if self._kept is None:
+            return make()
+        return self._kept.text(name, make)
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         """Encodes one short sentence on a CPU directly: its batch needs no plan."""
@@ -183,14 +193,19 @@ class JAXEngine:
         devices; `tokens` is the room for tokens on all of them together (`batching`).
         """
         rows = ids.reshape(-1, self.devices, ids.shape[1]), lengths.reshape(-1, self.devices, *lengths.shape[1:])
-        each = tokens // self.devices if tokens < ids.size else None
+        if tokens < ids.size:
+            each = tokens // self.devices
+        else:
+            each = None
         if not self._one_cpu:  # which takes them in the call, and begins sooner than after a copy
             rows = jax.device_put(rows, self._dealt)
         numbers = [str(number) for number in range(len(heads))]  # programs do not know the names
         arguments = (self._weights, *rows, dict(zip(numbers, heads.values(), strict=True)))
         found = self._compile((*ids.shape, *lengths.shape[1:]), each, arguments)(*arguments)
         found = {name: found[number] for name, number in zip(heads, numbers, strict=True)}
-        return found if self._threads is None else jax.block_until_ready(found)
+        if self._threads is None:
+            return found
+        return jax.block_until_ready(found)
 
     def _compile(self, shape: tuple[int, ...], tokens: int | None, arguments: tuple[Any, ...]) -> Any:
         """The program for a shape. The first batch of a shape compiles it; others of that shape wait."""
@@ -211,7 +226,8 @@ class JAXEngine:
 
     def _kept_program(self, key: Any, arguments: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """The program of a key, from an earlier process or kept for later ones."""
-        heads, device = arguments[-1], self.mesh.devices.item()
+        heads = arguments[-1]
+        device = self.mesh.devices.item()
         shapes = [f"{leaf.dtype}{leaf.shape}" for leaf in jax.tree.leaves(arguments)]
         trees = jax.tree.structure((arguments, {})), jax.tree.structure(dict.fromkeys(heads, Found(0, 0)))
         return program(
@@ -250,8 +266,12 @@ def forward(
     from flax import nnx
 
     def on_device(weights: Any, ids: jax.Array, lengths: jax.Array, heads: Any) -> dict[str, Found]:
-        ids, lengths = ids[:, 0], lengths[:, 0]
-        segments = Segments.of(lengths, ids.shape[1]) if lengths.ndim == 2 else None
+        ids = ids[:, 0]
+        lengths = lengths[:, 0]
+        if lengths.ndim == 2:
+            segments = Segments.of(lengths, ids.shape[1])
+        else:
+            segments = None
         tokens_of_row = lengths[:, None] if segments is None else jnp.sum(lengths, axis=1, keepdims=True)
         mask = (jnp.arange(ids.shape[1]) < tokens_of_row).astype(jnp.int32)
         model = nnx.merge(graph[0], jax.tree.unflatten(graph[1], weights))

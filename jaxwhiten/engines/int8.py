@@ -130,7 +130,8 @@ class _Work:
         self.longest = min(encoder.config.longest_input, max(encoder.max_length, _LONGEST))
         self.forward = OpenVINOEngine(encoder.model(), self.longest)
         self._graph, self._states = self.forward.uncompiled([at_pooling(encoder.head.steps)[0]])
-        tokens, pad = encoder.tokenizer(texts, encoder.head.form), encoder.config.pad_token_id
+        tokens = encoder.tokenizer(texts, encoder.head.form)
+        pad = encoder.config.pad_token_id
         batches = list(_batches(tokens, pad))
         chosen = np.random.default_rng(1).permutation(len(batches))
         quarter = max(len(batches) // 4, 1)
@@ -153,7 +154,8 @@ class _Work:
 
     def choose(self, cosine: float) -> tuple[list[str], float]:
         """The groups not to quantise, the most harmful first, and the mean cosine reached."""
-        full, kept = self.quantise([]), list[str]()
+        full = self.quantise([])
+        kept = list[str]()
         reached = self._cosine(full)
         if reached >= cosine:
             return kept, reached

@@ -35,8 +35,12 @@ from jaxwhiten.text import BulkTokenizer
 MOST = 4e9  # bytes
 _LOG = logging.getLogger(__name__)
 _LEAST = "jax_persistent_cache_min_compile_time_secs"
-_TEXT, _GRAPH, _WEIGHTS, _BLOB = "text.txt", "graph.xml", "graph.bin", "graph.blob"
-_JAX, _PROGRAM = "jax", "program"
+_TEXT = "text.txt"
+_GRAPH = "graph.xml"
+_WEIGHTS = "graph.bin"
+_BLOB = "graph.blob"
+_JAX = "jax"
+_PROGRAM = "program"
 _CODE = (".", "models", "head", "engines", "codes", "whitening")  # rooms whose code decides what is kept
 
 
@@ -47,7 +51,8 @@ class Kept:
     """
 
     def __init__(self, *parts: Any, files: io.Files | None = None):
-        self.folder, self.files = io.cache_dir("compiled", io.content_key(*parts)), files or io.Files({})
+        self.folder = io.cache_dir("compiled", io.content_key(*parts))
+        self.files = files or io.Files({})
         with contextlib.suppress(OSError):
             os.utime(self.folder)  # used last
 
@@ -76,7 +81,9 @@ class Kept:
 
         The graph is kept once, and its compiled form for each kind of CPU and each set of hints.
         """
-        folder, how = self.folder / key, {**hints, "CACHE_MODE": "OPTIMIZE_SIZE"}  # weights stay in the graph's file
+        # weights stay in the graph's file
+        folder = self.folder / key
+        how = {**hints, "CACHE_MODE": "OPTIMIZE_SIZE"}
         cpu = [core.get_property("CPU", name) for name in ("FULL_DEVICE_NAME", "OPTIMIZATION_CAPABILITIES")]
 
         def blob_of(graph: Path) -> Path:
@@ -102,7 +109,10 @@ class Kept:
             (whole / _BLOB).write_bytes(stream.getbuffer())
 
         result: Any = io.recall(folder, compiled)
-        model = make() if result is None else None
+        if result is None:
+            model = make()
+        else:
+            model = None
         with contextlib.suppress(OSError, RuntimeError, InputError):
             if result is None:
                 io.keep(folder, write, RuntimeError)
@@ -110,7 +120,9 @@ class Kept:
                 result = compiled(folder)
             if result is not None and not (blob := blob_of(folder)).exists():
                 io.keep(blob, write_blob, RuntimeError)
-        return core.compile_model(model, "CPU", hints) if result is None else result
+        if result is None:
+            return core.compile_model(model, "CPU", hints)
+        return result
 
 
 def program(
@@ -147,7 +159,9 @@ def program(
 class _OnlyHere:
     """What is compiled in the block is not written to JAX's own cache: what is read from there cannot be kept again."""
 
-    _lock, _blocks, _before = threading.Lock(), 0, 0.0
+    _lock = threading.Lock()
+    _blocks = 0
+    _before = 0.0
 
     def __enter__(self) -> None:
         import jax
@@ -192,10 +206,16 @@ class Unread:
       kept: The cache of its files.
     """
 
-    module, pools, special_tokens = "Transformer", False, True
+    module = "Transformer"
+    pools = False
+    special_tokens = True
 
     def __init__(self, folder: Path, config: EncoderConfig, dtype: str, shapes: Mapping[Place, Shape], kept: Kept):
-        self._folder, self.config, self.dtype, self._shapes, self.kept = folder, config, dtype, shapes, kept
+        self._folder = folder
+        self.config = config
+        self.dtype = dtype
+        self._shapes = shapes
+        self.kept = kept
 
     @property
     def was_read(self) -> bool:
@@ -210,7 +230,8 @@ class Unread:
 
     def leaves(self) -> list[np.ndarray]:
         """The weights in the order of the module's state, read without the module."""
-        where, family = folders.transformer_folder(self._folder), FAMILIES[self.config.model_type]
+        where = folders.transformer_folder(self._folder)
+        family = FAMILIES[self.config.model_type]
         dtype = np.float32 if self.dtype == "float32" else bfloat16
         leaves = list(checkpoint.load_parameters(where, family, self._shapes, dtype).values())
         self.kept.files.check()
@@ -258,12 +279,18 @@ def digest(
     def make() -> str:
         from jaxwhiten.models.loading import contents
 
-        before = b"" if tokenizer is None else tokenizer.to_json().encode()
+        if tokenizer is None:
+            before = b""
+        else:
+            before = tokenizer.to_json().encode()
         return folders.hashed(itertools.chain([before], contents(model[0], model[1]()), after))
 
     if kept is None:
         return make()
-    before = b"" if tokenizer is None else tokenizer.to_str().encode()
+    if tokenizer is None:
+        before = b""
+    else:
+        before = tokenizer.to_str().encode()
     return kept.text(
         folders.hashed([dtype.encode(), before, *(folders.hashed([part]).encode() for part in after)]), make
     )

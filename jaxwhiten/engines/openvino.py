@@ -148,9 +148,13 @@ class OpenVINOEngine:
     ):
         if getattr(device, "platform", device) not in (None, "cpu"):
             raise unknown_name("device of the engine openvino", device, ("cpu",))
-        self.config, self.dtype, self.layout = model.config, dtype, Layout.on("cpu", 1, max_length)
+        self.config = model.config
+        self.dtype = dtype
+        self.layout = Layout.on("cpu", 1, max_length)
         self.in_flight = cores() + 2
-        self._given, self._max_length, self._kept = model, max_length, getattr(model, "kept", None)
+        self._given = model
+        self._max_length = max_length
+        self._kept = getattr(model, "kept", None)
         self._quantised = Quantised.read(folder, self.weights_digest(), max_length) if dtype == "int8" else None
         self._programs: dict[Any, Any] = {}
         self._latest: tuple[tuple[Any, ...], _Program | None] = ((), None)
@@ -199,7 +203,10 @@ class OpenVINOEngine:
 
     def digest(self, tokenizer: BulkTokenizer, after: Sequence[bytes]) -> str:
         """In float32 that of JAX, whose vectors are equal."""
-        own = [] if self.dtype == "float32" else [f"openvino {self.dtype}".encode()]
+        if self.dtype == "float32":
+            own = []
+        else:
+            own = [f"openvino {self.dtype}".encode()]
         own += [] if self._quantised is None else [self._quantised.digest.encode()]
         return self.weights_digest(tokenizer, (*own, *after))
 
@@ -214,7 +221,9 @@ class OpenVINOEngine:
         return digest((self.config, state), self._kept, tokenizer, after)
 
     def once(self, name: str, make: Callable[[], str]) -> str:
-        return make() if self._kept is None else self._kept.text(name, make)
+        if self._kept is None:
+            return make()
+        return self._kept.text(name, make)
 
     def save_beside(self, folder: Path) -> None:
         if self._quantised is not None:
@@ -267,9 +276,11 @@ class OpenVINOEngine:
                 pooled, rest = at_pooling(steps)
                 rest, code = before_code(rest)
                 if self.dtype == "float32" and not list(leaves(rest)):  # such as unit length: nothing is left to do
-                    pooled, rest = (*pooled, *rest), ()
+                    pooled = (*pooled, *rest)
+                    rest = ()
                 poolings.setdefault(_Key.of(pooled), pooled)
-                number, width = list(poolings).index(_Key.of(pooled)), _width(pooled, self.config.hidden_size)
+                number = list(poolings).index(_Key.of(pooled))
+                width = _width(pooled, self.config.hidden_size)
                 tail = self._once(("tail", _Key.of(rest), width), self._tail, rest, width) if rest else None
                 parts[name] = _Head(number, tail, code)
             compiled = self._once(("poolings", alone, *poolings), self._encoder, list(poolings.values()), alone)
@@ -317,7 +328,8 @@ class OpenVINOEngine:
         self, key: Sequence[Any], made: Callable[[], Any], hints: Mapping[str, Any], files: io.Files | None = None
     ) -> _Compiled:
         """A compiled graph, kept where the model is from a folder; ModelError if `files` changed before it was made."""
-        here, files = core(), files or io.Files({})
+        here = core()
+        files = files or io.Files({})
         lasts = lasting(tuple(key))
         if self._kept is None or lasts is None:
             graph = here.compile_model(made(), "CPU", hints)
@@ -335,7 +347,8 @@ class OpenVINOEngine:
         except Exception as error:
             if self._quantised is None or isinstance(error, JaxwhitenError) or self.is_out_of_memory(error):
                 raise
-            where, reason = self._quantised.folder / GRAPH, " ".join(str(error).split())[-200:]
+            where = self._quantised.folder / GRAPH
+            reason = " ".join(str(error).split())[-200:]
             raise ModelError(f"{where}: not the int8 weights of this model ({reason}): export them again.") from error
 
     def uncompiled(self, poolings: list[tuple[Step, ...]]) -> tuple[Any, list[str]]:

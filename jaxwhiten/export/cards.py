@@ -30,7 +30,10 @@ def card(name: str, text: str, base_model: str, header: Mapping[str, str], *tags
     >>> card("small", "Text.", "bert-base-uncased", {"license": "apache-2.0"}, "bert").splitlines()[1]
     'license: apache-2.0'
     """
-    base = f"base_model: {json.dumps(base_model, ensure_ascii=False)}\n" if base_model else ""
+    if base_model:
+        base = f"base_model: {json.dumps(base_model, ensure_ascii=False)}\n"
+    else:
+        base = ""
     lines = "".join(f"{key}: {value}\n" for key, value in header.items())
     listed = "\n".join(f"- {tag}" for tag in (*tags, "feature-extraction", "jaxwhiten"))
     return filled("card", header=lines, base=base, tags=listed, name=name, text=text)
@@ -42,7 +45,9 @@ def _rows(rows: Iterable[tuple[str, object]]) -> str:
 
 def _scores(scores: Mapping[str, float], measure: str = "Spearman × 100") -> str:
     rows = _rows((task, f"{score:.2f}") for task, score in scores.items())
-    return f"| task | {measure} |\n|---|---|\n{rows}" if scores else "No task was scored."
+    if scores:
+        return f"| task | {measure} |\n|---|---|\n{rows}"
+    return "No task was scored."
 
 
 def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
@@ -54,7 +59,10 @@ def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
     >>> "up to 64 tokens" in head_card("small", encoder, {"STS-B": 70.0})
     True
     """
-    base = Path(encoder.name).resolve().name if Path(encoder.name).is_dir() else encoder.name
+    if Path(encoder.name).is_dir():
+        base = Path(encoder.name).resolve().name
+    else:
+        base = encoder.name
     code = encoder.head.code
     dimension = encoder.view.floats.dimension
     whitening = encoder.head.whitening

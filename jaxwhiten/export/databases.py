@@ -54,7 +54,9 @@ class Database(NamedTuple):
         if not self.bits:
             return most // size * size
         count = 8 * (size - self.beside) // self.bits
-        return count if self.bits == 1 else min(count, most)
+        if self.bits == 1:
+            return count
+        return min(count, most)
 
 
 _SIGNS = "one bit per column, compared by Hamming distance"
@@ -78,7 +80,10 @@ def code_of(database: str, columns: int, size: int, *, metadata: bool = False) -
     >>> "import psycopg" in code_of("pgvector", columns=384, size=48)
     True
     """
-    index = filled("lancedb_trained", bytes=size) if database == LANCEDB else ""
+    if database == LANCEDB:
+        index = filled("lancedb_trained", bytes=size)
+    else:
+        index = ""
     return _rows(metadata) + filled(database, columns=columns, bytes=size, index=index)
 
 
@@ -164,7 +169,8 @@ def save_database(
         raise InputError(
             f"{encoder.name}: contains no whitening: add one with `jaxwhiten fit TEXTS --model MODEL -o DIR/`."
         )
-    gamma = choose_gamma(whitening, raw.tuned).gamma if gamma is None else gamma
+    if gamma is None:
+        gamma = choose_gamma(whitening, raw.tuned).gamma
     small = raw.then(front(whitening, database, size, gamma), Normalize())
     settings = {"database": database, "quantiser": kind.quantiser, "bytes": size, "columns": small.dimension}
     settings |= {"beta": 1.0, "gamma": float(gamma), "unit_length": True, "rotated_at_random": kind.bits == 1}
@@ -285,10 +291,19 @@ def fill(
     db = code["connect"](place, check)
     columns = [as_texts(texts), *([] if metadata is None else [metadata])]
     wanted = dict(zip(map(str, ids), zip(*columns, strict=True), strict=True))
-    there = dict.fromkeys(code["known"](db)) if keep else {id: tuple(row) for id, *row in code["rows"](db)}
+    if keep:
+        there = dict.fromkeys(code["known"](db))
+    else:
+        there = {id: tuple(row) for id, *row in code["rows"](db)}
     missing = [id for id in wanted if id not in there]
-    changed = [] if keep else [id for id, row in wanted.items() if there.get(id, row) != row]
-    removed = [] if keep else [id for id in there if id not in wanted]
+    if keep:
+        changed = []
+    else:
+        changed = [id for id, row in wanted.items() if there.get(id, row) != row]
+    if keep:
+        removed = []
+    else:
+        removed = [id for id in there if id not in wanted]
     for part in _blocks([*missing, *changed]):
         new, *more = map(list, zip(*(wanted[id] for id in part), strict=True))
         code["add"](db, part, new, encode(new), *more)

@@ -79,7 +79,9 @@ class MTEBEncoder:
         )
 
     def _whitened(self, vectors: np.ndarray) -> np.ndarray:
-        return as_floats(vectors) if self.whitening is None else self.whitening.transform(vectors)
+        if self.whitening is None:
+            return as_floats(vectors)
+        return self.whitening.transform(vectors)
 
     def encode(
         self, inputs: Iterable[Mapping[str, Any]], *, show_progress_bar: bool = False, **about: Any
@@ -91,7 +93,10 @@ class MTEBEncoder:
         """
         texts = [text for batch in inputs for text in as_texts(batch["text"])]
         role = str(getattr(kind := about.get("prompt_type"), "value", kind or ""))
-        encoder = self.encoder.without_code() if role == "query" else self.encoder
+        if role == "query":
+            encoder = self.encoder.without_code()
+        else:
+            encoder = self.encoder
         options: dict[str, Any] = {"prompt_name": self._prompt_name(about.get("task_metadata"), role)}
         options |= {"batch_size": self.batch_size, "show_progress": show_progress_bar}
         if role in ROLES:
@@ -156,4 +161,6 @@ class CodeWrapper:
 def _organised(name: str) -> str:
     """`ORGANISATION/MODEL` from a hub id or a folder."""
     parts = [part for part in Path(name).parts if part not in ("/", ".", "..")]
-    return name if len(parts) == 2 and not Path(name).is_absolute() else f"local/{parts[-1] if parts else 'model'}"
+    if len(parts) == 2 and not Path(name).is_absolute():
+        return name
+    return f"local/{parts[-1] if parts else 'model'}"

@@ -61,7 +61,8 @@ class Settings:
         file = folder / SETTINGS_FILE
         raw = read_optional(file)
         prompts, default, similarity, columns, tuned = (raw.get(field.name) for field in dataclasses.fields(cls))
-        prompts = {} if prompts is None else prompts
+        if prompts is None:
+            prompts = {}
         of_texts = isinstance(prompts, dict) and all(isinstance(text, str | None) for text in prompts.values())
         for name, value, good, expected in (
             ("prompts", prompts, of_texts, "texts by name"),
@@ -80,7 +81,9 @@ class Settings:
     @property
     def default_prompt(self) -> str:
         """The prompt used if none is named; `InputError` if the default name has no prompt."""
-        return prompt_named(self.prompts, self.default_prompt_name) if self.default_prompt_name else ""
+        if self.default_prompt_name:
+            return prompt_named(self.prompts, self.default_prompt_name)
+        return ""
 
     def write(self, folder: Path) -> None:
         """Writes the file that `read` and sentence-transformers read."""
@@ -144,10 +147,17 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
     if (kinds[0], kinds.count("Pooling")) not in (("Transformer", 1), (STATIC, 0)):
         raise ModelError(f"{where}: lists {', '.join(kinds)}; expected one Transformer, then one Pooling.")
     static = kinds[0] == STATIC
-    first = listed[0][1] if static else folders.transformer_folder(folder)
+    if static:
+        first = listed[0][1]
+    else:
+        first = folders.transformer_folder(folder)
     given = TransformerSettings.read(first)
     given.check_text_encoder()
-    steps: list[Step] = [Mean()] if static else []
+    steps: list[Step]
+    if static:
+        steps = [Mean()]
+    else:
+        steps = []
     width = config.hidden_size
     for kind, place in listed[1:]:
         classes = STEPS.get(kind, ())
@@ -164,7 +174,10 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
     if (folder / CODE_FILE).is_file():
         with folders.naming(folder / CODE_FILE):
             first_version = load_first_version(folder / CODE_FILE)
-            code = load_code(folder / CODE_FILE) if first_version is None else first_version[1]
+            if first_version is None:
+                code = load_code(folder / CODE_FILE)
+            else:
+                code = first_version[1]
             steps.append(Quantise.of(code))
             steps[-1].output_width(width)
     return Head.of(tuple(steps), _text_form(folder, given.lower_case))
@@ -208,7 +221,8 @@ def modules_of(head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer) 
     """
     config = model.config
     head.width(config)
-    width, found = config.hidden_size, list[Module]()
+    width = config.hidden_size
+    found = list[Module]()
     if model.pools and not isinstance(head.steps[0], Mean):
         raise InputError(f"{head.summary}: a static encoder supports only the mean of its tokens.")
     for step in head.steps:

@@ -107,7 +107,10 @@ POOLINGS: dict[str, Reader] = {
 def parse(name: str) -> tuple[str, Maker]:
     """The canonical name of a pooling or alias, and a function that makes its steps."""
     kind, colon, parameters = ALIASES.get(name, name).partition(":")
-    found = POOLINGS[kind](parameters if colon else None) if kind in POOLINGS else None
+    if kind in POOLINGS:
+        found = POOLINGS[kind](parameters if colon else None)
+    else:
+        found = None
     if found is None and kind in _MOVED:
         raise InputError(
             f"Pooling {name!r} is one of research, which eval.poolings of the repository has: import it, or use another"
@@ -126,7 +129,11 @@ def canonical(name: str) -> str:
     'mean'
     """
     first, colon, rest = name.partition(":")
-    return name if name == AUTO else f"{AUTO}:{parse(rest)[0]}" if first == AUTO and colon else parse(name)[0]
+    if name == AUTO:
+        return name
+    if first == AUTO and colon:
+        return f"{AUTO}:{parse(rest)[0]}"
+    return parse(name)[0]
 
 
 def pooling_names(pooling: str | Sequence[str] | None, own: str) -> tuple[Sequence[str], bool]:
@@ -171,7 +178,9 @@ class Head:
     @property
     def code(self) -> Code | None:
         """The code that turns vectors into bytes in the last step, if there is one."""
-        return self.steps[-1].code if isinstance(self.steps[-1], Quantise) else None
+        if isinstance(self.steps[-1], Quantise):
+            return self.steps[-1].code
+        return None
 
     @property
     def dtype(self) -> type[np.generic]:
@@ -185,12 +194,16 @@ class Head:
 
     def without_code(self) -> Head:
         """This head without its code; it encodes queries for coded documents."""
-        return self if self.code is None else Head.of(self.steps[:-1], self.form)
+        if self.code is None:
+            return self
+        return Head.of(self.steps[:-1], self.form)
 
     def before_whitening(self) -> Head:
         """The steps before the last known whitening, or else before the code; they give the vectors of its fit."""
         places = [i for i, step in enumerate(self.steps) if isinstance(step, Whiten) and step.whitening is not None]
-        return Head.of(self.steps[: places[-1]], self.form) if places else self.without_code()
+        if places:
+            return Head.of(self.steps[: places[-1]], self.form)
+        return self.without_code()
 
     def unfitted(self) -> Head:
         """This head without the whitenings and the code fitted on its vectors; unit length at the end stays."""
@@ -198,7 +211,9 @@ class Head:
         places = [i for i, step in enumerate(steps) if isinstance(step, Whiten)]
         if len(steps) == len(self.steps) and not places:
             return self
-        steps, unit = steps[: places[0]] if places else steps, isinstance(self.without_code().steps[-1], Normalize)
+        if places:
+            steps = steps[: places[0]]
+        unit = isinstance(self.without_code().steps[-1], Normalize)
         return Head.of((*steps, *[Normalize()] * (unit and not isinstance(steps[-1], Normalize))), self.form)
 
     def finished(self, vectors: Float[np.ndarray, "n d"], begun: Head) -> Shaped[np.ndarray, "n k"]:
@@ -234,7 +249,9 @@ class Head:
             after = tuple(s for s, last in zip(after, lasts, strict=False) if {type(s), type(last)} != {Normalize})
         if not after and pooling == named.steps and form == named.form:
             return named
-        return self if same else Head(f"{AUTO}:{named.name}", pooling + after, form)
+        if same:
+            return self
+        return Head(f"{AUTO}:{named.name}", pooling + after, form)
 
     def then(self, *steps: Step) -> Head:
         """This head with further steps at the end."""
@@ -243,7 +260,9 @@ class Head:
     def with_prompt(self, text: str) -> Head:
         """This head with another text in front of every sentence, or with none if the text is empty."""
         form = self.form.with_prompt(text)
-        return self if form == self.form else dataclasses.replace(self, name=AUTO, form=form)
+        if form == self.form:
+            return self
+        return dataclasses.replace(self, name=AUTO, form=form)
 
     def width(self, config: EncoderConfig) -> int:
         """The width of the vectors; checks every step against the model, and that steps can be compared."""
@@ -259,7 +278,10 @@ class Head:
     @functools.cached_property
     def summary(self) -> str:
         """The steps as text, which differs between heads unless they differ only in parameters."""
-        form = [repr(self.form)] if self.form not in (PLAIN, _pooling(self.steps).form) else []
+        if self.form not in (PLAIN, _pooling(self.steps).form):
+            form = [repr(self.form)]
+        else:
+            form = []
         return " > ".join([*(step.words() for step in self.steps), *form])
 
     @property
@@ -302,7 +324,9 @@ def _facts(pooling: Steps, config: EncoderConfig) -> list[Any]:
 
 def before_code(steps: Steps) -> tuple[Steps, Quantise | None]:
     """The steps that give vectors, and the code that rounds them, or None."""
-    return (steps[:-1], steps[-1]) if steps and isinstance(steps[-1], Quantise) else (steps, None)
+    if steps and isinstance(steps[-1], Quantise):
+        return (steps[:-1], steps[-1])
+    return (steps, None)
 
 
 def _pooling(steps: Steps) -> Pooling:
@@ -329,7 +353,10 @@ def run(
     """
     if segments is not None:
         mask = segments.members().astype(mask.dtype)
-        ids = None if ids is None else ids[:, None]
+        if ids is None:
+            ids = None
+        else:
+            ids = ids[:, None]
     x: Any = States(output, mask, mask.astype(np.float32), ids, segments=segments)
     for step in steps:
         x = step(x)

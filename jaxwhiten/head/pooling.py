@@ -54,7 +54,9 @@ class Pooling(Step):
     @property
     def modes(self) -> tuple[str, ...]:
         """Equivalent modes of sentence-transformers' Pooling module, in its order; empty if there are none."""
-        return () if self.mode is None else (self.mode,)
+        if self.mode is None:
+            return ()
+        return (self.mode,)
 
     def to_folder(self, target: Target) -> list[Module]:
         if not self.modes:
@@ -149,15 +151,23 @@ class _Weighted(Pooling):
     root: ClassVar[bool] = False  # whether to divide by the square root of the sum of the weights
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
-        weights = states.weights * (states.positions + 1) if self.by_position else states.weights
+        if self.by_position:
+            weights = states.weights * (states.positions + 1)
+        else:
+            weights = states.weights
         total = weights.sum(axis=-1, keepdims=True)
-        total = states.np.sqrt(total) if self.root else total
+        if self.root:
+            total = states.np.sqrt(total)
         return _weighted_sum(x, weights) / states.np.where(total > 0, total, 1.0)
 
     def to_onnx(self, graph: Any, x: States) -> str:
-        weights = graph.op("Mul", _onnx_places(graph), x.weights) if self.by_position else x.weights
+        if self.by_position:
+            weights = graph.op("Mul", _onnx_places(graph), x.weights)
+        else:
+            weights = x.weights
         total = graph.op("ReduceSum", weights, graph.integers(1), keepdims=1)
-        total = graph.op("Sqrt", total) if self.root else total
+        if self.root:
+            total = graph.op("Sqrt", total)
         some = graph.op("Greater", total, graph.number(0.0))
         over = graph.op("Where", some, total, graph.number(1.0))
         return graph.op("Div", _onnx_sum(graph, x.mixed(graph), weights), over)
@@ -243,7 +253,9 @@ class Concat(Pooling):
     @property
     def modes(self) -> tuple[str, ...]:
         modes = tuple(str(part.mode) for part in self.parts)
-        return modes if list(modes) == [mode for mode in MODES if mode in modes] else ()
+        if list(modes) == [mode for mode in MODES if mode in modes]:
+            return modes
+        return ()
 
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:
@@ -252,15 +264,21 @@ class Concat(Pooling):
         modes = raw.get("pooling_mode")
         if modes is None:
             modes = [mode for mode, key in _OLDER_KEYS.items() if raw.get(key)] or ["mean"]
-        modes = [modes] if isinstance(modes, str) else modes
+        if isinstance(modes, str):
+            modes = [modes]
         if not isinstance(modes, list) or not modes or not all(isinstance(m, str) and m in MODES for m in modes):
             raise ModelError(f"{found.file}: pooling {modes!r} is not supported. Supported: {', '.join(MODES)}.")
         declared = raw.get("embedding_dimension", raw.get("word_embedding_dimension", found.width))
         if declared != found.width:
             raise ModelError(f"{found.file}: expected {found.width} dimensions, got {declared!r}.")
         parts = tuple(MODES[mode]() for mode in modes)
-        pooling = parts[0] if len(parts) == 1 else cls(parts)
-        return AfterPrompt(pooling, np.int32(0)) if raw.get("include_prompt") is False else pooling
+        if len(parts) == 1:
+            pooling = parts[0]
+        else:
+            pooling = cls(parts)
+        if raw.get("include_prompt") is False:
+            return AfterPrompt(pooling, np.int32(0))
+        return pooling
 
     def to_onnx(self, graph: Any, x: States) -> str:
         return graph.op("Concat", *(part.to_onnx(graph, x) for part in self.parts), axis=-1)

@@ -48,7 +48,9 @@ class LayerMix(StateStep):
         for layer, weight in zip(self.layers, np.asarray(self.weights).tolist(), strict=True):
             place = layer % (last + 1)
             weights[place] = weights.get(place, 0.0) + weight
-        return {} if set(weights) == {last} else dict(sorted(weights.items()))
+        if set(weights) == {last}:
+            return {}
+        return dict(sorted(weights.items()))
 
     def to_folder(self, target: Target) -> list[Module]:
         last = target.config.num_layers
@@ -65,7 +67,8 @@ class LayerMix(StateStep):
     def from_folder(cls, found: Found) -> Step | None:
         if folders.config_json(found.transformer).get("output_hidden_states") is not True:
             return None  # sentence-transformers then takes the last layer
-        first, last = found.read(*_OF_LAYERS).get("layer_start", 4), found.config.num_layers
+        first = found.read(*_OF_LAYERS).get("layer_start", 4)
+        last = found.config.num_layers
         if not isinstance(first, int) or not 0 <= first <= last:
             raise ModelError(f"{found.file}: layer_start is {first!r}; this model has hidden states 0 to {last}.")
         tensors, where = checkpoint.open_weights(found.folder)

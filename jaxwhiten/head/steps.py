@@ -22,7 +22,8 @@ from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.text.settings import check_values, refuse_unknown
 
 # Files at the top of the folder that other libraries ignore: the whitening behind a Dense layer, and the code.
-WHITENING_FILE, CODE_FILE = "whitening.safetensors", "code.safetensors"
+WHITENING_FILE = "whitening.safetensors"
+CODE_FILE = "code.safetensors"
 
 # Arrays of JAX, which is imported by those who run the steps; a folder's steps are read without it.
 Vectors = Float[Any, "batch d"]
@@ -72,7 +73,9 @@ class States:
     @property
     def positions(self) -> Int[Any, "*rows length"]:
         """Position of each token in its sentence."""
-        return self.np.arange(self.mask.shape[-1]) if self.segments is None else self.segments.position[:, None]
+        if self.segments is None:
+            return self.np.arange(self.mask.shape[-1])
+        return self.segments.position[:, None]
 
     def place(self, position: Any) -> Int[Any, "*batch"]:
         """Index in the row of each sentence's token at a position."""
@@ -84,7 +87,9 @@ class States:
         """Name of the mixed hidden state in a graph."""
         hidden = self.output.hidden_states
         parts = [graph.op("Mul", hidden[layer], graph.number(float(share))) for layer, share in self.mix]
-        return parts[0] if len(parts) == 1 else str(graph.op("Sum", *parts))
+        if len(parts) == 1:
+            return parts[0]
+        return str(graph.op("Sum", *parts))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +140,10 @@ class Found:
 
     def read(self, *understood: str, optional: bool = False) -> dict[str, Any]:
         """The configuration; `ModelError` if a key is not understood, or maps something else than sentence vectors."""
-        raw = {} if optional and not self.file.is_file() else folders.read_json(self.file)
+        if optional and not self.file.is_file():
+            raw = {}
+        else:
+            raw = folders.read_json(self.file)
         check_values(self.file, raw, _NAMES)
         refuse_unknown(self.file, raw, {*understood, *_NAMES})
         return raw
@@ -143,7 +151,9 @@ class Found:
 
 def read_optional(file: Path) -> dict[str, Any]:
     """The contents of a JSON file; empty if the file is missing."""
-    return folders.read_json(file) if file.is_file() else {}
+    if file.is_file():
+        return folders.read_json(file)
+    return {}
 
 
 class Step:
@@ -190,7 +200,11 @@ class Step:
 
     def words(self) -> str:
         """A short description of the step, which differs between steps unless they differ only in parameters."""
-        static: dict[str, Any] = _fields(self, None) if dataclasses.is_dataclass(self) else {}
+        static: dict[str, Any]
+        if dataclasses.is_dataclass(self):
+            static = _fields(self, None)
+        else:
+            static = {}
         values = [f"{name} {lasting(value) or type(value).__name__}" for name, value in static.items()]
         return " ".join([type(self).__name__.lower(), *values])
 
@@ -249,7 +263,8 @@ def facts(steps: Any) -> Any:
             try:
                 hash(value)
             except TypeError:
-                where, kind = f"{type(steps).__name__}.{name}", type(value).__name__
+                where = f"{type(steps).__name__}.{name}"
+                kind = type(value).__name__
                 message = f"{where}: expected a hashable value, got {kind}: use a tuple, or array() for the field."
                 raise InputError(message) from None
         arrays = {name: facts(value) for name, value in _fields(steps, "array").items()}
@@ -258,7 +273,9 @@ def facts(steps: Any) -> Any:
         return tuple((key, facts(value)) for key, value in sorted(steps.items()))
     if isinstance(steps, tuple | list):
         return tuple(map(facts, steps))
-    return None if steps is None else (str(getattr(steps, "dtype", None) or np.result_type(steps)), np.shape(steps))
+    if steps is None:
+        return None
+    return (str(getattr(steps, "dtype", None) or np.result_type(steps)), np.shape(steps))
 
 
 def lasting(values: Any) -> str | None:
@@ -272,12 +289,18 @@ def lasting(values: Any) -> str | None:
     """
     if isinstance(values, tuple):
         texts = [lasting(value) for value in values]
-        return None if None in texts else f"({', '.join(map(str, texts))})"
+        if None in texts:
+            return None
+        return f"({', '.join(map(str, texts))})"
     if isinstance(values, type):
         inside = values.__module__.partition(".")[0] == __package__.partition(".")[0]
-        return f"{values.__module__}.{values.__qualname__}" if inside and "<" not in values.__qualname__ else None
+        if inside and "<" not in values.__qualname__:
+            return f"{values.__module__}.{values.__qualname__}"
+        return None
     plain = values is None or type(values) in (bool, int, float, str) or isinstance(values, np.generic)
-    return repr(values) if plain else None
+    if plain:
+        return repr(values)
+    return None
 
 
 STEPS: dict[str, list[type[Step]]] = {}

@@ -39,8 +39,12 @@ def activated(name: str, x: Float[Any, "*batch d"]) -> Float[Any, "*batch d"]:
     import jax
 
     if name in ("Identity", "Tanh"):
-        return x if name == "Identity" else jax.numpy.tanh(x)
-    return jax.nn.gelu(x, approximate=False) if name == "GELU" else getattr(jax.nn, name.lower())(x)
+        if name == "Identity":
+            return x
+        return jax.numpy.tanh(x)
+    if name == "GELU":
+        return jax.nn.gelu(x, approximate=False)
+    return getattr(jax.nn, name.lower())(x)
 
 
 def dense_module(weight: Float[np.ndarray, "d k"], bias: Float[np.ndarray, " k"] | None = None) -> Module:
@@ -49,7 +53,10 @@ def dense_module(weight: Float[np.ndarray, "d k"], bias: Float[np.ndarray, " k"]
     >>> dense_module(np.eye(4, 2, dtype=np.float32)).kind
     'Dense'
     """
-    offset = np.zeros(weight.shape[1]) if bias is None else bias
+    if bias is None:
+        offset = np.zeros(weight.shape[1])
+    else:
+        offset = bias
     return Dense(weight.T.astype(np.float32), offset.astype(np.float32), None, "Identity").module()
 
 
@@ -148,8 +155,11 @@ class Dense(VectorStep):
 
     @classmethod
     def from_folder(cls, found: Found) -> Dense | Whiten:
-        raw, width, file = found.read(*_OF_DENSE), found.width, found.file
-        inputs, outputs = raw.get("in_features"), raw.get("out_features")
+        raw = found.read(*_OF_DENSE)
+        width = found.width
+        file = found.file
+        inputs = raw.get("in_features")
+        outputs = raw.get("out_features")
         if inputs != width or not isinstance(outputs, int):
             raise ModelError(f"{file}: maps {inputs!r} to {outputs!r} features; what comes before has {width}.")
         activation = str(raw.get("activation_function", "torch.nn.modules.activation.Tanh"))
@@ -177,16 +187,22 @@ class Dense(VectorStep):
             return None
         with turning(ModelError, REASON, FormatError):
             whitening = Whitening.load(file)
-        weight, bias = np.ascontiguousarray(self.weight.T), self.bias
+        weight = np.ascontiguousarray(self.weight.T)
+        bias = self.bias
         own = whitening.kernel
         same = own[0].shape == weight.shape and all(map(np.allclose, own, (weight, bias)))
-        return Whiten(weight, bias, whitening) if same else None
+        if same:
+            return Whiten(weight, bias, whitening)
+        return None
 
     def to_onnx(self, graph: Any, x: str) -> str:
         y = graph.activation(self.activation, _onnx_linear(graph, x, "", self.weight.T, self.bias))
         if not self.residual:
             return y
-        more = x if self.residual_weight is None else _onnx_linear(graph, x, "residual.", self.residual_weight.T, None)
+        if self.residual_weight is None:
+            more = x
+        else:
+            more = _onnx_linear(graph, x, "residual.", self.residual_weight.T, None)
         return graph.op("Add", y, more)
 
     def words(self) -> str:

@@ -188,9 +188,15 @@ def check_file(path: PathLike, kind: str = "") -> Path:
         start = _BEGINNINGS.get(real.suffix.lower(), b"")
         with open(real, "rb") as file:
             begins = file.read(8)
-            other = _kind_of(begins, file) if kind else ""
+            if kind:
+                other = _kind_of(begins, file)
+            else:
+                other = ""
     if (other != kind) if kind else not begins.startswith(start):
-        what = f"contains a {other!r}, not a {kind!r}" if other else "is not a file that jaxwhiten wrote"
+        if other:
+            what = f"contains a {other!r}, not a {kind!r}"
+        else:
+            what = "is not a file that jaxwhiten wrote"
         raise InputError(f"{path}: {what}; nothing was written. Specify a different output.")
     return real
 
@@ -251,7 +257,10 @@ def put_back(folder: Path) -> Path:
 
 def _exchange(new: Path, old: Path) -> None:
     """Replaces a folder by another, in one step if the system can; the old one may end up under the new one's name."""
-    swap = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    if sys.platform == "linux":
+        swap = getattr(ctypes.CDLL(None), "renameat2", None)
+    else:
+        swap = None
     if swap is not None and swap(-100, os.fsencode(new), -100, os.fsencode(old), 2) == 0:  # RENAME_EXCHANGE
         return
     aside = old.with_name(f".{old.name}.replaced")
@@ -276,7 +285,10 @@ def below(folder: Path, name: str, error: type[JaxwhitenError] = FormatError) ->
     if {"", ".", ".."} & set(name.replace("\\", "/").split("/")) or not name.isprintable():
         raise error(f"{folder}: {name!r:.80} is not a valid file or folder name in it.")
     root, target = (Path(os.path.realpath(path)) for path in (folder, folder / name))
-    blobs = root.parents[1] / "blobs" if root.parent.name == "snapshots" else root
+    if root.parent.name == "snapshots":
+        blobs = root.parents[1] / "blobs"
+    else:
+        blobs = root
     if not (target.is_relative_to(root) or target.is_relative_to(blobs)):
         raise error(f"{folder / name}: a link that leaves the folder; put a copy in its location.")
     return folder / name

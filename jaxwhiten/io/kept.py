@@ -45,7 +45,8 @@ def sha256_once(path: Path) -> str:
     >>> sha256_once(Path("texts.txt")) == sha256_file("texts.txt")
     True
     """
-    begun, before = time.time_ns(), identity(path)
+    begun = time.time_ns()
+    before = identity(path)
     cached = cache_dir("hashes", content_key(os.fspath(path.resolve()), before))
     with contextlib.suppress(OSError, ValueError):
         if len(digest := cached.read_text(encoding="ascii")) == 64:  # else damaged
@@ -107,7 +108,10 @@ def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
         check_seal(CHECKSUMS, checksums)
         for name in checksums.keys() - {"checksum"}:
             file = folder / name
-            digest = sha256_file(file) if file.stat().st_size <= _SMALL else sha256_once(file)
+            if file.stat().st_size <= _SMALL:
+                digest = sha256_file(file)
+            else:
+                digest = sha256_once(file)
             if digest != checksums[name]:
                 raise ValueError(f"{name}: checksum does not match")
         return read(folder)

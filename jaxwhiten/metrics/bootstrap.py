@@ -44,7 +44,8 @@ def draws(groups: Shaped[np.ndarray, " n"], n_resamples: int, seed: int) -> Iter
     References:
       Efron & Tibshirani 1993, chapters 6 and 13.
     """
-    n, rng = len(groups), np.random.default_rng(seed)
+    n = len(groups)
+    rng = np.random.default_rng(seed)
     if not n or n_resamples < 1:
         raise InputError(f"Nothing to resample: {n} items, {n_resamples} resamples.")
     parts = [np.flatnonzero(groups == group) for group in np.unique(groups)]
@@ -75,7 +76,8 @@ def _ranks(values: Real[np.ndarray, " n"]) -> Callable[[Counts], Counts]:
     """A function from counts to every item's average rank in each resample, minus the mean rank."""
     order = np.argsort(values, kind="stable")
     starts = np.flatnonzero(np.diff(values[order], prepend=np.nan) != 0)  # of the runs of ties
-    ends, run = np.append(starts[1:], len(values)), np.empty(len(values), np.int64)
+    ends = np.append(starts[1:], len(values))
+    run = np.empty(len(values), np.int64)
     run[order] = np.repeat(np.arange(len(starts)), ends - starts)
 
     def ranks(counts: Counts) -> Counts:
@@ -95,7 +97,8 @@ def correlations(
     >>> correlations(np.array([[1.0, 2.0, 3.0]]), np.array([1.0, 3.0, 2.0]))(np.ones((3, 1), np.float32))
     array([[50.]])
     """
-    of_gold, of_rows = _ranks(gold), [_ranks(row) for row in similarity]
+    of_gold = _ranks(gold)
+    of_rows = [_ranks(row) for row in similarity]
 
     def correlate(counts: Counts) -> Float[np.ndarray, "m b"]:
         ranks = of_gold(counts)
@@ -125,7 +128,9 @@ def spearman_resamples(
     >>> spearman_resamples(np.array([[1.0, 2.0, 3.0]]), np.arange(3.0), n_resamples=10).shape
     (1, 10)
     """
-    correlate, units = correlations(similarity, gold), np.arange(len(gold)) if units is None else units
+    correlate = correlations(similarity, gold)
+    if units is None:
+        units = np.arange(len(gold))
     return np.concatenate([correlate(counts) for counts in unit_draws(units, n_resamples, seed)], axis=1)
 
 
@@ -140,7 +145,8 @@ def mean_resamples(
     >>> mean_resamples(np.array([[1.0, 2.0, 3.0]]), n_resamples=10).shape
     (1, 10)
     """
-    units = np.arange(values.shape[1]) if units is None else units
+    if units is None:
+        units = np.arange(values.shape[1])
     blocks = [values @ counts / counts.sum(axis=0) for counts in unit_draws(units, n_resamples, seed)]
     return np.concatenate(blocks, axis=1)
 
@@ -181,12 +187,15 @@ def chosen_intervals(samples: Real[np.ndarray, "m r"], units: int | None = None)
     found = [Interval(math.nan, math.nan)] * len(samples)
     if not defined.size or (units is not None and units < LEAST):
         return found
-    low, high = (1 - _LEVEL) / 2, (1 + _LEVEL) / 2
+    low = (1 - _LEVEL) / 2
+    high = (1 + _LEVEL) / 2
     if len(defined) > 1:
         places = np.stack([_places(row) for row in defined])
-        low, high = np.quantile(places.min(axis=0), low), np.quantile(places.max(axis=0), high)
+        low = np.quantile(places.min(axis=0), low)
+        high = np.quantile(places.max(axis=0), high)
     if units is not None:
-        low, high = _widened(low, units), 1 - _widened(1 - high, units)
+        low = _widened(low, units)
+        high = 1 - _widened(1 - high, units)
     for row, ends in zip(np.flatnonzero(known), np.quantile(defined, [low, high], axis=1).T, strict=True):
         found[row] = Interval(*ends.tolist())
     return found

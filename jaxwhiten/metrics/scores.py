@@ -47,14 +47,20 @@ class Gold(NamedTuple):
         sizes = np.bincount(queries, minlength=n_queries)
         if len(sizes) > n_queries:
             raise InputError(f"Query number {int(queries.max())} in the gold, but there are {n_queries} queries.")
-        grades = None if grades is None else grades[order]
+        if grades is None:
+            grades = None
+        else:
+            grades = grades[order]
         return cls(np.concatenate([[0], np.cumsum(sizes)]), np.asarray(ids)[order].astype(np.int64), grades)
 
     def of(self, queries: Int[np.ndarray, " r"]) -> Gold:
         """The relevant ids of some queries, by their numbers."""
         parts = [np.arange(*self.indptr[query : query + 2]) for query in queries]
         at = np.concatenate([np.zeros(0, np.int64), *parts])
-        grades = None if self.grades is None else self.grades[at]
+        if self.grades is None:
+            grades = None
+        else:
+            grades = self.grades[at]
         return Gold(np.cumsum([0, *map(len, parts)]), self.ids[at], grades)
 
 
@@ -76,7 +82,9 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
     middle = (len(x) + 1) / 2
     rx, ry = (rankdata(v).astype(np.float64) - middle for v in (x, y))  # SciPy 1.18 ranks float32 in float32
     scale = math.sqrt(float(rx @ rx) * float(ry @ ry))
-    return float(rx @ ry) / scale if scale > 0 else math.nan
+    if scale > 0:
+        return float(rx @ ry) / scale
+    return math.nan
 
 
 def binary_scores(
@@ -95,10 +103,13 @@ def binary_scores(
     """
     order = np.argsort(-similarity, kind="stable")
     starts = np.flatnonzero(np.diff(similarity[order], prepend=np.inf))
-    counts, of_two = counts[order].astype(np.float64), labels[order, None] > labels.min()
+    counts = counts[order].astype(np.float64)
+    of_two = labels[order, None] > labels.min()
     positive, every = (np.add.reduceat(x, starts) for x in (counts * of_two, counts))
-    found, seen = positive.cumsum(axis=0), every.cumsum(axis=0)
-    negative, total = every - positive, found[-1]
+    found = positive.cumsum(axis=0)
+    seen = every.cumsum(axis=0)
+    negative = every - positive
+    total = found[-1]
     below = (seen - found)[-1] - (seen - found) + negative / 2
     precision = (positive * found / np.maximum(seen, 1)).sum(axis=0) / total
     return precision, (positive * below).sum(axis=0) / (total * (seen[-1] - total))
@@ -121,7 +132,8 @@ def _gains(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.n
 
     And the row and the grade of every relevant id, by rising row.
     """
-    gold = gold if isinstance(gold, Gold) else Gold.from_lists(gold)
+    if not isinstance(gold, Gold):
+        gold = Gold.from_lists(gold)
     check_integer("k", k, 1)
     n = len(ranked)
     check_counts("rows of results", n, "queries of the gold", len(gold.indptr) - 1)
@@ -134,7 +146,10 @@ def _gains(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.n
     names, numbers = np.unique(np.concatenate([gold.ids, top.ravel()]), return_inverse=True)
     owners = np.repeat(np.arange(n), np.diff(gold.indptr))
     keys, first = np.unique(owners * len(names) + numbers[: len(gold.ids)], return_index=True)
-    grades = np.ones(len(keys)) if gold.grades is None else gold.grades[first]
+    if gold.grades is None:
+        grades = np.ones(len(keys))
+    else:
+        grades = gold.grades[first]
     used, rows = np.unique(owners[first], return_inverse=True)
     wanted = used[:, None] * len(names) + numbers[len(gold.ids) :].reshape(top.shape)[used]
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

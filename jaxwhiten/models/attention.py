@@ -28,7 +28,8 @@ BLOCK = 128  # lengths must be a multiple of it; at this length plain attention 
 
 # Scores that stay in a CPU's cache while they are made, scaled and multiplied. Compared with all scores at once this
 # takes half of the time at 512 tokens and 0.4 of it at 2,048, and memory grows linearly with the length.
-_SCORES, _STEP = 3 << 19, 16
+_SCORES = 3 << 19
+_STEP = 16
 
 Heads = Float[Array, "rows heads length head"]
 
@@ -48,7 +49,8 @@ class Splash:
         from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
         _, heads, length, head = query.shape
-        shape, reach = (length, length), (self.window, 0 if self.causal else self.window)
+        shape = (length, length)
+        reach = (self.window, 0 if self.causal else self.window)
         mask = masks.FullMask(shape) if reach == (None, None) else masks.LocalMask(shape, reach, 0)
         every = masks.MultiHeadMask([mask] * heads)
         attend = splash.make_splash_mha(every, head_shards=1, q_seq_shards=1, interpret=self.interpret)
@@ -110,7 +112,9 @@ def by_queries(
     def by_blocks(query: Array, mask: Array, bias: Array | None) -> Array:
         def block(first: Array) -> Array:
             def of(y: Array) -> Array:
-                return y if y.shape[2] == 1 else lax.dynamic_slice_in_dim(y, first, size, axis=2)
+                if y.shape[2] == 1:
+                    return y
+                return lax.dynamic_slice_in_dim(y, first, size, axis=2)
 
             return attend(of(query), of(mask), None if bias is None else of(bias))
 
@@ -131,4 +135,6 @@ def kernel_for(device: jax.Device, dtype: str, head: int) -> Kernel | None:
         return None
     if device.platform == "tpu":
         return Splash()
-    return Fused() if device.platform == "gpu" and Fused().runs_on(device, dtype, head) else None
+    if device.platform == "gpu" and Fused().runs_on(device, dtype, head):
+        return Fused()
+    return None

@@ -24,7 +24,9 @@ from jaxwhiten.errors import REASON, ModelError, turning
 from jaxwhiten.models.family import Family, Part
 from jaxwhiten.text.settings import ANEW, TransformerSettings
 
-SAFETENSORS, SAFETENSORS_INDEX, MSGPACK = "model.safetensors", "model.safetensors.index.json", "flax_model.msgpack"
+SAFETENSORS = "model.safetensors"
+SAFETENSORS_INDEX = "model.safetensors.index.json"
+MSGPACK = "flax_model.msgpack"
 STATIC = "StaticEmbedding"  # what sentence-transformers calls a static encoder
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt")
 
@@ -72,7 +74,8 @@ def load_parameters(
     arrays = {}
     for path, (source, shape) in found.items():
         rows = shape[0] // source.parts
-        part, turned = slice(rows * source.part, rows * (source.part + 1)), path[-1] == "kernel"
+        part = slice(rows * source.part, rows * (source.part + 1))
+        turned = path[-1] == "kernel"
         arrays[path] = read_tensor(tensors, source.name, shape, where, dtype, part, turned)
     return arrays
 
@@ -86,14 +89,18 @@ def match(folder: Path, family: Family, shapes: Mapping[Place, Shape]) -> tuple[
     tensors, where = open_weights(folder)
     words = f"{family.names['embeddings.word']}.weight"
     prefix = next((prefix for prefix in family.prefixes if prefix + words in tensors), family.prefixes[0])
-    missing, found = dict[Any, str](), Sources()
+    missing = dict[Any, str]()
+    found = Sources()
     for path, shape in shapes.items():
         sources = [source._replace(name=prefix + source.name) for source in _sources(path, family)]
         source = next((source for source in sources if source.name in tensors), None)
         if source is None:
             missing[path] = sources[0].name
             continue
-        expected = shape[::-1] if path[-1] == "kernel" else shape
+        if path[-1] == "kernel":
+            expected = shape[::-1]
+        else:
+            expected = shape
         expected = (expected[0] * source.parts, *expected[1:])
         _check_shape(tensors, source.name, expected, where)
         found[path] = (source, expected)
@@ -135,7 +142,10 @@ def shapes_of(state: Any) -> dict[Place, Shape]:
 
 
 def _missing(names: list[str], where: Path) -> ModelError:
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    if len(names) > 1:
+        more = f" and {len(names) - 1} more"
+    else:
+        more = ""
     return ModelError(f"{where}: tensor {names[0]!r}{more} is missing; the file is not complete for its config.json.")
 
 
@@ -181,7 +191,10 @@ def _sources(path: tuple[Any, ...], family: Family) -> Iterator[Part]:
     number = next((part for part in parts if part.isdigit()), "")
     places = family.names[".".join("*" if part.isdigit() else part for part in parts[:-1])]
     for place in (places,) if isinstance(places, str | Part) else places:
-        part = Part(place, 0, 1) if isinstance(place, str) else place
+        if isinstance(place, str):
+            part = Part(place, 0, 1)
+        else:
+            part = place
         for leaf in _LEAVES[parts[-1]]:
             yield part._replace(name=f"{part.name.replace('*', number)}.{leaf}")
 
@@ -204,14 +217,19 @@ def first_module(folder: Path, kind: str) -> Path | None:
         return None  # no list of modules, or one that `head.folder` refuses
     if first["type"].rpartition(".")[2] != kind:
         return None
-    return folder if first["path"] in ("", ".") else io.below(folder, first["path"], ModelError)
+    if first["path"] in ("", "."):
+        return folder
+    return io.below(folder, first["path"], ModelError)
 
 
 def weight_files(folder: Path) -> list[Path]:
     """The files that `open_weights` reads, and that which replaces keys of `config.json`, if one does."""
     _, file = open_weights(folder)
     given = TransformerSettings.read(folder)
-    shards = _shards(file) if file.name == SAFETENSORS_INDEX else []
+    if file.name == SAFETENSORS_INDEX:
+        shards = _shards(file)
+    else:
+        shards = []
     return [file, *shards, *([given.file] if given.config else [])]
 
 
@@ -296,7 +314,8 @@ def _open_msgpack(path: Path) -> Tensors:
     for name, array in arrays.items():
         stem, _, leaf = name.rpartition(".")
         if leaf == "kernel":
-            array, leaf = array.T, "weight"
+            array = array.T
+            leaf = "weight"
         elif leaf in ("scale", "embedding"):
             leaf = "weight"
         tensors[f"{stem}.{leaf}"] = (tuple(array.shape), lambda array=array: array)

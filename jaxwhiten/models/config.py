@@ -12,7 +12,8 @@ from jaxwhiten.parameters import bounded, check_bounds
 
 MAX_LAYERS = 512
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")  # in `layers`
-_MOST_THETA, _MOST_FACTOR = 1e30, 1e6
+_MOST_THETA = 1e30
+_MOST_FACTOR = 1e6
 _MAX_PARAMETERS = 40_000_000_000
 
 
@@ -122,7 +123,8 @@ class EncoderConfig:
             object.__setattr__(self, name, getattr(self, name) or meant)
         if self.embedding_size != self.hidden_size:
             object.__setattr__(self, "embedding_projection", True)
-        kinds, widths = dict.fromkeys(self.attention), {self.head_size, self.local_head_size}
+        kinds = dict.fromkeys(self.attention)
+        widths = {self.head_size, self.local_head_size}
         faults = (
             (any(heads % kind.kv_heads for kind in kinds), f"{heads} heads do not share {self.num_kv_heads} evenly"),
             (self.rotary_theta and any(w % 2 for w in widths), f"heads of {widths} are odd; rotary ones must be even"),
@@ -139,10 +141,8 @@ class EncoderConfig:
     @property
     def attention(self) -> tuple[Attention, ...]:
         """The attention of each layer."""
-        rotary, local_rotary = (
-            (self.rotary_theta, self.rotary_scaling),
-            (self.local_rotary_theta, self.local_rotary_scaling),
-        )
+        rotary = (self.rotary_theta, self.rotary_scaling)
+        local_rotary = (self.local_rotary_theta, self.local_rotary_scaling)
         everywhere = Attention(None, *rotary, self.causal, self.head_size, self.num_kv_heads)
         nearby = Attention(self.local_window, *local_rotary, self.causal, self.local_head_size, self.local_kv_heads)
         return tuple(nearby if layer in self.local_layers else everywhere for layer in range(self.num_layers))
@@ -178,7 +178,9 @@ def typed(value: Any, kind: str, key: str, least: int | None = None) -> Any:
     if least is not None:
         Bounds(least).check(key, value, ModelError)
     with turning(ModelError, f"{key} is a whole number too large for a float.", OverflowError):
-        return float(value) if kind == "float" else value
+        if kind == "float":
+            return float(value)
+        return value
 
 
 def read_fields(
@@ -190,7 +192,8 @@ def read_fields(
     """
     fields = dict(defaults)
     for name, alternatives in keys.items():
-        alternatives = (alternatives,) if isinstance(alternatives, str) else alternatives
+        if isinstance(alternatives, str):
+            alternatives = (alternatives,)
         key = next((key for key in alternatives if raw.get(key) is not None), None)
         if key is not None:
             fields[name] = typed(raw[key], str(_FIELDS[name].type), key)
@@ -219,11 +222,13 @@ def read_rotary(
     `kind` is the entry of `rope_parameters` to read, or None if it is not nested. `types` are the accepted scalings.
     `prefix` is put before the names of the two fields.
     """
-    parameters, older = raw.get("rope_parameters") or {}, raw.get("rope_scaling") or {}
+    parameters = raw.get("rope_parameters") or {}
+    older = raw.get("rope_scaling") or {}
     if kind is not None and isinstance(parameters, Mapping):
         parameters = parameters.get(kind) or {}
     if isinstance(parameters, Mapping) and isinstance(older, Mapping):
-        said, parameters = older or parameters, {**parameters, **older}
+        said = older or parameters
+        parameters = {**parameters, **older}
         name = said.get("rope_type", said.get("type", None if older else "default"))
     else:
         name = None
@@ -234,7 +239,10 @@ def read_rotary(
     value = next((v for v in (parameters.get("rope_theta"), raw.get(older_key)) if v is not None), default)
     theta: float = typed(value, "float", "rope_theta")
     Bounds(float(name == "yarn"), _MOST_THETA, above=True, below=True).check("rope_theta", theta, ModelError)
-    scaling = None if name == "default" else _read_scaling(parameters, name == "yarn")
+    if name == "default":
+        scaling = None
+    else:
+        scaling = _read_scaling(parameters, name == "yarn")
     return {f"{prefix}rotary_theta": theta, f"{prefix}rotary_scaling": scaling}
 
 
@@ -250,12 +258,18 @@ def _read_scaling(parameters: Mapping[str, Any], yarn: bool) -> RotaryScaling:
     if not yarn:
         return RotaryScaling(factor)
     check_supported(parameters, {"truncate": True})
-    scale, of_all, grown = number("mscale"), number("mscale_all_dim"), 0.1 * math.log(factor)
-    attention = (grown * scale + 1) / (grown * of_all + 1) if scale and of_all else grown + 1
+    scale = number("mscale")
+    of_all = number("mscale_all_dim")
+    grown = 0.1 * math.log(factor)
+    if scale and of_all:
+        attention = (grown * scale + 1) / (grown * of_all + 1)
+    else:
+        attention = grown + 1
     original = typed(parameters.get(key := "original_max_position_embeddings"), "int", key)
     Bounds(1, (1 << 31) - 1).check(key, original, ModelError)
     turns = number("beta_fast") or 32.0, number("beta_slow") or 1.0
-    attention, growth = number("attention_factor", attention), number("llama_4_scaling_beta")
+    attention = number("attention_factor", attention)
+    growth = number("llama_4_scaling_beta")
     return RotaryScaling(factor, original, *turns, attention, growth)
 
 
@@ -289,7 +303,9 @@ def rotary_json(theta: float, scaling: RotaryScaling | None = None) -> dict[str,
     }
 
 
-FULL, LOCAL = "full_attention", "sliding_attention"  # values in `layer_types`
+# values in `layer_types`
+FULL = "full_attention"
+LOCAL = "sliding_attention"
 
 
 def read_local_layers(

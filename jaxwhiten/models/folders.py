@@ -158,7 +158,10 @@ def _parsed(folder: Path, raw: Mapping[str, Any]) -> EncoderConfig:
             raise ModelError("no model_type; is this the config.json of a Hugging Face model?")
         if model_type not in FAMILIES:
             own = raw.get("auto_map")
-            code = f" It needs custom code, {own!r:.80}, which is never run." if own else ""
+            if own:
+                code = f" It needs custom code, {own!r:.80}, which is never run."
+            else:
+                code = ""
             raise ModelError(f"model_type {model_type!r} is not supported.{code} Supported: {', '.join(FAMILIES)}.")
         config = FAMILIES[model_type].parse_config(raw)
         check_name("hidden_act", config.hidden_act, ACTIVATIONS)

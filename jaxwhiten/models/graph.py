@@ -150,7 +150,9 @@ class EncoderGraph:
     """
 
     def __init__(self, graph: Graph, model: TransformerEncoder, longest: int):
-        self.graph, self.model, self._longest = graph, model, longest
+        self.graph = graph
+        self.model = model
+        self._longest = longest
         self._names = {id(part): ".".join(map(str, path)) for path, part in nnx.iter_modules(model)}
         self._length = graph.op("Shape", "input_ids", start=1, end=2)
         x = self._embedded()
@@ -181,7 +183,8 @@ class EncoderGraph:
         if norm is None:
             return x
         if isinstance(norm, RootNorm):
-            op, weight = self.graph.op, norm.offset + _array(norm.scale)
+            op = self.graph.op
+            weight = norm.offset + _array(norm.scale)
             square = op("ReduceMean", op("Mul", x, x), axes=[-1], keepdims=1)
             x = op("Div", x, op("Sqrt", op("Add", square, self.graph.number(norm.epsilon))))
             return op("Mul", x, self.graph.constant(f"{self._names[id(norm)]}.weight", weight))
@@ -201,7 +204,9 @@ class EncoderGraph:
         return cut
 
     def _embedded(self) -> str:
-        graph, parts, first = self.graph, self.model.embeddings, self.model.config.position_offset
+        graph = self.graph
+        parts = self.model.embeddings
+        first = self.model.config.position_offset
         x = graph.op("Gather", graph.constant("embeddings.word", _array(parts.word.embedding)), "input_ids")
         if parts.scale != 1:
             x = graph.op("Mul", x, graph.number(parts.scale))
@@ -214,14 +219,17 @@ class EncoderGraph:
 
     def _counted(self, rows: np.ndarray, offset: int) -> str:
         """Position embeddings of `positions.embedding_rows`."""
-        op, pad = self.graph.op, self.graph.constant("padding", np.int64(offset - 1))
+        op = self.graph.op
+        pad = self.graph.constant("padding", np.int64(offset - 1))
         counted = op("Cast", op("Not", op("Equal", "input_ids", pad)), to=7)  # int64
         count = op("CumSum", counted, self.graph.constant("along", np.int64(1)))
         place = op("Add", op("Mul", count, counted), pad)
         return op("Gather", self.graph.constant("embeddings.position", rows), place)
 
     def _context(self, seen: str, kind: Attention) -> _Context:
-        config, longest, bias = self.model.config, self._longest, None
+        config = self.model.config
+        longest = self._longest
+        bias = None
         if (near := visible(longest, kind)) is not None:
             seen = self.graph.op("And", seen, self._table(f"visible.{kind.window}.{kind.causal}", near, 0, 1))
         if self.model.relative_bias is not None:
@@ -237,7 +245,9 @@ class EncoderGraph:
 
     def _layer(self, x: str, layer: TransformerLayer, context: _Context) -> str:
         def normed(y: str, norm: Norm | None, before: bool) -> str:
-            return y if layer.pre_norm != before else self._norm(y, norm)
+            if layer.pre_norm != before:
+                return y
+            return self._norm(y, norm)
 
         attended = self._attention(normed(x, layer.attention_norm, before=True), layer.attention, context)
         attended = self._norm(attended, layer.attention_output_norm)
@@ -247,7 +257,10 @@ class EncoderGraph:
         return normed(self.graph.op("Add", x, inner), layer.feed_forward_norm, before=False)
 
     def _attention(self, x: str, part: SelfAttention, context: _Context) -> str:
-        graph, op, count, width = self.graph, self.graph.op, part.config.num_heads, part.head_size
+        graph = self.graph
+        op = self.graph.op
+        count = part.config.num_heads
+        width = part.head_size
 
         def heads(layer: nnx.Linear, norm: Norm | None = None) -> str:
             y = op("Reshape", self._linear(x, layer), graph.integers(0, 0, -1, width))
@@ -255,13 +268,19 @@ class EncoderGraph:
 
         def shaped(y: str, heads: int, last: int) -> str:
             """Reshapes so that heads that share keys and values make one product, and back; 0 keeps a dimension."""
-            return y if part.kv_heads == count else op("Reshape", y, graph.integers(0, heads, -1, last))
+            if part.kv_heads == count:
+                return y
+            return op("Reshape", y, graph.integers(0, heads, -1, last))
 
-        query, key, value = heads(part.query, part.query_norm), heads(part.key, part.key_norm), heads(part.value)
+        query = heads(part.query, part.query_norm)
+        key = heads(part.key, part.key_norm)
+        value = heads(part.value)
         if context.rotary is not None:
             cos, sin, *growth = context.rotary
-            query, key = self._turned(query, width, cos, sin), self._turned(key, width, cos, sin)
-            query = op("Mul", query, growth[0]) if growth else query
+            query = self._turned(query, width, cos, sin)
+            key = self._turned(key, width, cos, sin)
+            if growth:
+                query = op("Mul", query, growth[0])
         scores = op("MatMul", shaped(query, part.kv_heads, width), op("Transpose", key, perm=[0, 1, 3, 2]))
         scores = op("Div", shaped(scores, count, 0), graph.number(math.sqrt(part.query_scalar)))
         if context.bias is not None:
@@ -274,7 +293,8 @@ class EncoderGraph:
 
     def _turned(self, x: str, width: int, cos: str, sin: str) -> str:
         """Queries or keys, rotated by the angles of their positions."""
-        op, half = self.graph.op, self.graph.integers(width // 2)
+        op = self.graph.op
+        half = self.graph.integers(width // 2)
         first = op("Slice", x, self.graph.integers(0), half, self.graph.integers(3))
         second = op("Slice", x, half, self.graph.integers(width), self.graph.integers(3))
         left = op("Sub", op("Mul", first, cos), op("Mul", second, sin))

@@ -113,7 +113,8 @@ def load_masked_lm(
     encoder.pooler = None  # not trained by masked language modelling
     encoder.config = dataclasses.replace(config, pooler=False)
     masked = MaskedLM(encoder, rngs=nnx.Rngs(seed))
-    form, file = head_form(config, "masked"), folder / "config.json"
+    form = head_form(config, "masked")
+    file = folder / "config.json"
     if f"{form.dense}.weight" not in checkpoint.open_weights(folder)[0]:
         return masked, folder, False
     raw = read_json(file)
@@ -145,12 +146,17 @@ class PairClassifier(nnx.Module):
     special_tokens = True
 
     def __init__(self, encoder: TransformerEncoder, labels: int, *, rngs: nnx.Rngs):
-        config, dtype, width = encoder.config, encoder.dtype, encoder.config.hidden_size
+        config = encoder.config
+        dtype = encoder.dtype
+        width = encoder.config.hidden_size
         form = head_form(config, "pairs")
         if form.dense or encoder.pooler is None:
             encoder.pooler = nnx.data(None if form.dense else linear(width, width, config, dtype, rngs))
         encoder.config = self.config = dataclasses.replace(config, pooler=not form.dense)
-        self.encoder, self.dtype, self.labels, self.activation = encoder, dtype, labels, activation(form.activation)
+        self.encoder = encoder
+        self.dtype = dtype
+        self.labels = labels
+        self.activation = activation(form.activation)
         self.dropout = nnx.Dropout(config.dropout)
         self.dense = linear(width, width, config, dtype, rngs) if form.dense else None
         self.classifier = linear(width, labels, config, dtype, rngs)
@@ -219,5 +225,6 @@ def save_pair_classifier(
     >>> save_pair_classifier(load_pair_classifier("cross")[0], "pairs", ["score"], {})
     """
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
-    head, form = nnx.state(model, _HEAD), head_form(model.config, "pairs")
+    head = nnx.state(model, _HEAD)
+    form = head_form(model.config, "pairs")
     save_with_head(model.encoder, folder, "ForSequenceClassification", head, form, {**labels, **more}, dtype)

@@ -159,7 +159,9 @@ class RootNorm(nnx.Module):
     """
 
     def __init__(self, width: int, epsilon: float, offset: float, dtype: DTypeLike):
-        self.epsilon, self.offset, self.dtype = epsilon, offset, dtype
+        self.epsilon = epsilon
+        self.offset = offset
+        self.dtype = dtype
         self.scale = nnx.Param(jnp.full(width, 1 - offset, jnp.float32))
 
     def __call__(self, x: Float[Array, "*rows d"]) -> Float[Array, "*rows d"]:
@@ -194,7 +196,8 @@ class Embeddings(nnx.Module):
         def table(rows: int) -> nnx.Embed:
             return embedding(rows, width, config, dtype, rngs)
 
-        self.position_offset, self.scale = config.position_offset, config.embedding_scale
+        self.position_offset = config.position_offset
+        self.scale = config.embedding_scale
         self.word = table(config.vocab_size)
         self.position = table(config.max_positions) if config.learned_positions else None
         self.token_type = table(config.type_vocab_size) if config.type_vocab_size else None
@@ -213,7 +216,8 @@ class Embeddings(nnx.Module):
         positions: Int[Array, "batch length"] | None = None,
     ) -> Float[Array, "batch length d"]:
         x = self.word(input_ids)
-        x = x if self.scale == 1 else x * jnp.asarray(self.scale, x.dtype)
+        if self.scale != 1:
+            x = x * jnp.asarray(self.scale, x.dtype)
         if self.position is not None:
             if self.position_offset:
                 positions = embedding_rows(input_ids, positions, self.position_offset)
@@ -226,7 +230,9 @@ class Embeddings(nnx.Module):
             first_type = self.token_type.embedding[0].astype(x.dtype)
             x = x + (first_type if token_type_ids is None else self.token_type(token_type_ids))
         x = self.dropout(x if self.norm is None else self.norm(x), deterministic=deterministic, rngs=rngs)
-        return x if self.projection is None else self.projection(x)
+        if self.projection is None:
+            return x
+        return self.projection(x)
 
 
 class SelfAttention(nnx.Module):
@@ -241,14 +247,17 @@ class SelfAttention(nnx.Module):
     """
 
     def __init__(self, config: EncoderConfig, kind: Attention, *, dtype: DTypeLike, rngs: nnx.Rngs):
-        self.config, self.head_size, self.kv_heads = config, kind.head_size, kind.kv_heads
+        self.config = config
+        self.head_size = kind.head_size
+        self.kv_heads = kind.kv_heads
         self.query_scalar = config.query_scalar or kind.head_size
         self.precision = matmul_precision(dtype)
 
         def project(inputs: int, outputs: int) -> nnx.Linear:
             return linear(inputs, outputs, config, dtype, rngs, config.attention_bias)
 
-        width, shared = config.num_heads * kind.head_size, kind.kv_heads * kind.head_size
+        width = config.num_heads * kind.head_size
+        shared = kind.kv_heads * kind.head_size
         self.query = project(config.hidden_size, width)
         self.key = project(config.hidden_size, shared)
         self.value = project(config.hidden_size, shared)
@@ -267,9 +276,11 @@ class SelfAttention(nnx.Module):
         batch, length, _ = projected[0].shape
         query, key, value = (y.reshape(batch, length, -1, self.head_size) for y in projected)
         if self.query_norm is not None and self.key_norm is not None:
-            query, key = self.query_norm(query), self.key_norm(key)
+            query = self.query_norm(query)
+            key = self.key_norm(key)
         if context.rotary is not None:
-            query, key = context.rotary.rotate(query), context.rotary.rotate(key)
+            query = context.rotary.rotate(query)
+            key = context.rotary.rotate(key)
             if (growth := context.rotary.growth) is not None:
                 query = query * growth[..., None, None].astype(query.dtype)
         # Heads before tokens makes both products plain batched ones, which are several times faster on CPU.
@@ -285,7 +296,8 @@ class SelfAttention(nnx.Module):
             """The result of a block of queries."""
             rows = query.shape[2]
             # Queries that share keys and values are stacked, so that one product serves them.
-            shared, whole = (batch, self.kv_heads, -1), (batch, self.config.num_heads, rows, -1)
+            shared = (batch, self.kv_heads, -1)
+            whole = (batch, self.config.num_heads, rows, -1)
             query = query.reshape(*shared, self.head_size)
             scores = jnp.matmul(query, key.swapaxes(2, 3), precision=self.precision).astype(jnp.float32)
             scores = scores.reshape(whole) / math.sqrt(self.query_scalar)
@@ -315,7 +327,8 @@ class FeedForward(nnx.Module):
     """
 
     def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
-        inner, bias = config.intermediate_size, config.feed_forward_bias
+        inner = config.intermediate_size
+        bias = config.feed_forward_bias
         self.activation = activation(config.hidden_act)
         self.up = linear(config.hidden_size, inner, config, dtype, rngs, bias)
         self.gate = linear(config.hidden_size, inner, config, dtype, rngs, bias) if config.gated else None
@@ -337,7 +350,8 @@ class Experts(nnx.Module):
     """
 
     def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
-        self.config, self.activation = config, activation(config.hidden_act)
+        self.config = config
+        self.activation = activation(config.hidden_act)
         rows = config.experts * config.intermediate_size
         init = nnx.initializers.normal(config.initializer_range)
         self.router = linear(config.hidden_size, config.experts, config, dtype, rngs, bias=False)
@@ -367,7 +381,8 @@ class TransformerLayer(nnx.Module):
         self.pre_norm = config.pre_norm
         self.attention = SelfAttention(config, config.attention[index], dtype=dtype, rngs=rngs)
         normed = index == 0 and config.pre_norm and config.embedding_norm
-        width, outputs = config.hidden_size, config.output_norms
+        width = config.hidden_size
+        outputs = config.output_norms
         self.attention_norm = None if normed else norm(width, config, dtype, rngs)
         self.attention_output_norm = norm(width, config, dtype, rngs) if outputs else None
         inner = Experts if index in config.expert_layers else FeedForward

@@ -102,7 +102,10 @@ def init_model(
     >>> len(model.layers)
     4
     """
-    rngs = seed if isinstance(seed, nnx.Rngs) else nnx.Rngs(seed)
+    if isinstance(seed, nnx.Rngs):
+        rngs = seed
+    else:
+        rngs = nnx.Rngs(seed)
     return TransformerEncoder(config, dtype=_dtype(dtype), remat=remat, rngs=rngs)
 
 

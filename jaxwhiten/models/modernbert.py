@@ -57,7 +57,8 @@ def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write(config: EncoderConfig) -> dict[str, Any]:
-    dropout, window = config.dropout, 2 * config.local_window
+    dropout = config.dropout
+    window = 2 * config.local_window
     return {**write_kinds(config), "embedding_dropout": dropout, "local_attention": window}
 
 

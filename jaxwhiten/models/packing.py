@@ -26,7 +26,8 @@ class Packing(NamedTuple):
         rows, length = mask.shape
         lengths = jnp.sum(mask, axis=1)
         ends = jnp.cumsum(lengths)
-        starts, here = ends - lengths, jnp.arange(tokens)
+        starts = ends - lengths
+        here = jnp.arange(tokens)
         row = jnp.minimum(jnp.searchsorted(ends, here, side="right"), rows - 1)
         source = row * length + jnp.minimum(here - starts[row], length - 1)
         return cls(jnp.minimum(starts[:, None] + jnp.arange(length), tokens - 1), source)
@@ -50,7 +51,8 @@ class Segments(NamedTuple):
     @classmethod
     def of(cls, lengths: Int[Array, "rows sentences"], length: int) -> Segments:
         """The segments of rows of `length`. A length of 0 means no sentence, and no sentence may follow it."""
-        ends, here = jnp.cumsum(lengths, axis=1), jnp.arange(length)
+        ends = jnp.cumsum(lengths, axis=1)
+        here = jnp.arange(length)
         first = ends - lengths
         number = jnp.sum(here >= ends[:, :, None], axis=1)
         start = jnp.max(jnp.where(first[:, :, None] <= here, first[:, :, None], 0), axis=1)

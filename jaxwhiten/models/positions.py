@@ -39,12 +39,16 @@ class Rotary(NamedTuple):
     def rotate(self, x: Float[Array, "batch length heads head"]) -> Float[Array, "batch length heads head"]:
         """Rotates queries or keys by the angles of their positions, in float32."""
         first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-        cos, sin = self.cos[..., None, :], self.sin[..., None, :]
+        cos = self.cos[..., None, :]
+        sin = self.sin[..., None, :]
         return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
 
     def at(self, position: Int[Array, "rows length"]) -> Rotary:
         """The entries for tokens at the given positions."""
-        growth = None if self.growth is None else jnp.take(self.growth, position, mode="clip")
+        if self.growth is None:
+            growth = None
+        else:
+            growth = jnp.take(self.growth, position, mode="clip")
         cos, sin = (jnp.take(angles, position, axis=0, mode="clip") for angles in self[:2])
         return Rotary(cos, sin, growth)
 
@@ -83,7 +87,8 @@ def _stretch(head_size: int, theta: float, scaling: RotaryScaling) -> Float[np.n
         """The coordinate that makes this many turns within the inputs of the pretraining."""
         return head_size * math.log(scaling.original / (turns * 2 * math.pi)) / (2 * math.log(theta))
 
-    first, last = max(math.floor(turning(scaling.fast)), 0), min(math.ceil(turning(scaling.slow)), head_size - 1)
+    first = max(math.floor(turning(scaling.fast)), 0)
+    last = min(math.ceil(turning(scaling.slow)), head_size - 1)
     slow = np.clip((np.arange(head_size // 2, dtype=np.float32) - first) / (last - first or 0.001), 0, 1)
     return (slow / scaling.factor + (1 - slow)).astype(np.float32)
 
@@ -111,7 +116,9 @@ def relative_buckets(length: int, buckets: int, max_distance: int) -> Int[np.nda
 def visible(length: int, attention: Attention) -> Bool[np.ndarray, "length length"] | None:
     """A mask of the keys that each query sees; None if it sees all."""
     everything = attention.window is None and not attention.causal
-    return None if everything else neighbours(length, attention.window, attention.causal)
+    if everything:
+        return None
+    return neighbours(length, attention.window, attention.causal)
 
 
 def neighbours(length: int, window: int | None, causal: bool) -> Bool[np.ndarray, "length length"]:

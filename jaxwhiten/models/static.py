@@ -31,7 +31,9 @@ class StaticEncoder(TransformerEncoder):
     4
     """
 
-    module, pools, special_tokens = checkpoint.STATIC, True, False
+    module = checkpoint.STATIC
+    pools = True
+    special_tokens = False
 
     def __init__(self, table: Float[np.ndarray, "vocab d"], dtype: DTypeLike = jnp.float32):
         rows, width = table.shape

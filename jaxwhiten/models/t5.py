@@ -18,7 +18,8 @@ from jaxwhiten.models import llama
 from jaxwhiten.models.config import EncoderConfig, check_supported
 from jaxwhiten.models.family import Family, Names
 
-_ATTENTION, _INNER = "encoder.block.*.layer.0.SelfAttention", "encoder.block.*.layer.1.DenseReluDense"
+_ATTENTION = "encoder.block.*.layer.0.SelfAttention"
+_INNER = "encoder.block.*.layer.1.DenseReluDense"
 NAMES: Names = {
     "embeddings.word": "shared",
     "relative_bias": "encoder.block.0.layer.0.SelfAttention.relative_attention_bias",
@@ -60,14 +61,24 @@ DEFAULTS = llama.DEFAULTS | {
 def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """The activation and the gate, both named by `feed_forward_proj`; its "gated-gelu" is the GELU by tanh."""
     said: str = fields["hidden_act"]
-    name, gated = "gelu_new" if said == "gated-gelu" else said.removeprefix("gated-"), said.startswith("gated-")
+    if said == "gated-gelu":
+        name = "gelu_new"
+    else:
+        name = said.removeprefix("gated-")
+    gated = said.startswith("gated-")
     check_supported(raw, {"dense_act_fn": name, "is_gated_act": gated})  # transformers lets these override the key
-    kind = "t5" if not gated else "mt5" if raw["model_type"] == "mt5" else "t5_v1_1"
+    if not gated:
+        kind = "t5"
+    elif raw["model_type"] == "mt5":
+        kind = "mt5"
+    else:
+        kind = "t5_v1_1"
     return {"model_type": kind, "gated": gated, "hidden_act": name}
 
 
 def _write_gated(config: EncoderConfig) -> dict[str, Any]:
-    kind, name = config.model_type.removesuffix("_v1_1"), config.hidden_act.removesuffix("_new")
+    kind = config.model_type.removesuffix("_v1_1")
+    name = config.hidden_act.removesuffix("_new")
     return {"model_type": kind, "feed_forward_proj": f"gated-{name}"}
 
 

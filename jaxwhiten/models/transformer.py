@@ -83,11 +83,15 @@ class TransformerEncoder(nnx.Module):
         """
         if token_type_ids is not None and not self.config.type_vocab_size:
             raise InputError(f"{self.config.model_type} has no token types: omit token_type_ids.")
-        packing = None if tokens is None else Packing.of(attention_mask, tokens)
+        if tokens is None:
+            packing = None
+        else:
+            packing = Packing.of(attention_mask, tokens)
         contexts = self._contexts(attention_mask, segments, packing, kernel)
         positions = None if segments is None else segments.position
         x = self.embeddings(input_ids, token_type_ids, deterministic=deterministic, rngs=rngs, positions=positions)
-        x = x if packing is None else packing.pack(x)
+        if packing is not None:
+            x = packing.pack(x)
         hidden_states = [x]
         for layer, kind in self.stack():
             x = _run_layer(layer, x, contexts[kind], deterministic, rngs, self.remat)
@@ -97,8 +101,14 @@ class TransformerEncoder(nnx.Module):
         if packing is not None:
             hidden_states = [packing.pad(h) for h in hidden_states]
         last = hidden_states[-1]
-        first = last[:, 0] if segments is None else segments.firsts(last)
-        pooled = None if self.pooler is None else jnp.tanh(self.pooler(first))
+        if segments is None:
+            first = last[:, 0]
+        else:
+            first = segments.firsts(last)
+        if self.pooler is None:
+            pooled = None
+        else:
+            pooled = jnp.tanh(self.pooler(first))
         return EncoderOutput(tuple(hidden_states), pooled)
 
     def stack(self) -> Iterator[tuple[TransformerLayer, Attention]]:
@@ -139,4 +149,6 @@ def _run_layer(layer: Any, x: Array, context: Context, deterministic: bool, rngs
     def call(layer: Any, x: Array, context: Context, rngs: nnx.Rngs | None) -> Any:
         return layer(x, context, deterministic=deterministic, rngs=rngs)
 
-    return nnx.remat(call)(layer, x, context, rngs) if remat else call(layer, x, context, rngs)
+    if remat:
+        return nnx.remat(call)(layer, x, context, rngs)
+    return call(layer, x, context, rngs)

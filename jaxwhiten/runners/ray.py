@@ -47,7 +47,9 @@ def write_parts(parts: Any, encoder: Encoder, missing: Iterator[Chunk], workers:
 def _share(ray: Any, actors: int, others: int = 0) -> float:
     """The CPUs to ask for an actor: 1, or less, as fine as Ray takes it, where all would leave less than `others`."""
     there = max(ray.cluster_resources().get("CPU", 0) - others, 0)
-    return 1 if actors <= there else int(there / actors * 10_000) / 10_000
+    if actors <= there:
+        return 1
+    return int(there / actors * 10_000) / 10_000
 
 
 class _Worker:
@@ -123,5 +125,8 @@ def fit(dataset: Any, column: str = "vector", by: str | None = None) -> Any:
             return grouped.merged_bytes(total, other)
 
     found = dataset.select_columns([column, by] if by else [column]).aggregate(FitMoments())  # None for no rows
-    packed = found["moments"] if found else None
+    if found:
+        packed = found["moments"]
+    else:
+        packed = None
     return grouped.result(grouped.from_bytes(packed) if packed else {}, by)

@@ -45,7 +45,10 @@ def embed(
     """
     told = tuple({"model": model, **how}.items())
     names = arrow.kept(id_column, keep)
-    result = {"vector": "array<float>"} if _encoder(told).head.code is None else {"code": "binary"}
+    if _encoder(told).head.code is None:
+        result = {"vector": "array<float>"}
+    else:
+        result = {"code": "binary"}
     kinds = {name: frame.schema[source].dataType.simpleString() for name, source in names.items()}
     ddl = _ddl({**kinds, **result, "error": "string"})
 
@@ -97,7 +100,10 @@ def whiten(frame: Any, whitening: Whitening, column: str = "vector") -> Any:
         for batch in partition:
             table = pa.Table.from_batches([batch])
             there = batch[column].is_valid().to_numpy(zero_copy_only=False)
-            rows = vectors_of(batch[column]) if there.any() else np.zeros((0, whitening.n_features_in_))
+            if there.any():
+                rows = vectors_of(batch[column])
+            else:
+                rows = np.zeros((0, whitening.n_features_in_))
             whitened = column_of(whitening.transform(rows).astype(np.float32), there)
             whitened = whitened.cast(pa.list_(pa.float32()))
             yield from table.set_column(table.column_names.index(column), column, whitened).to_batches()

@@ -49,7 +49,10 @@ def finding(name: str, check: Callable[..., str | Measured], *args: Any) -> Find
     except Skipped as reason:
         return Finding(name, None, str(reason))
     except Exception as error:  # whatever fails is the result
-        kind = "" if isinstance(error, JaxwhitenError) else f"{type(error).__name__}: "
+        if isinstance(error, JaxwhitenError):
+            kind = ""
+        else:
+            kind = f"{type(error).__name__}: "
         return Finding(name, False, f"{kind}{error}")
     if isinstance(found, str):
         return Finding(name, True, found)
@@ -118,7 +121,10 @@ def _faiss() -> str:
     if len(names) > 1:
         raise InputError(f"{' and '.join(names)} are installed together: uninstall one of them")
     build = "GPU build" if hasattr(faiss, "StandardGpuResources") else "CPU build"
-    gpus = f", {faiss.get_num_gpus()} GPUs" if build == "GPU build" else ""
+    if build == "GPU build":
+        gpus = f", {faiss.get_num_gpus()} GPUs"
+    else:
+        gpus = ""
     return f"{faiss.__version__}, {build}{gpus}, {faiss.get_compile_options().strip()}"
 
 

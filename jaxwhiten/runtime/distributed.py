@@ -107,10 +107,12 @@ def gather(value: Any) -> list[Any]:
 def _gather_bytes(data: UInt8[np.ndarray, " n"]) -> tuple[UInt8[np.ndarray, " total"], Int64[np.ndarray, " processes"]]:
     """The concatenated bytes of all processes, and the number of bytes of each."""
     sizes = _gather(np.array([len(data)], np.int64).view(np.uint32)).view(np.int64).ravel()
-    total, first = np.empty(int(sizes.sum()), np.uint8), np.cumsum(sizes) - sizes
+    total = np.empty(int(sizes.sum()), np.uint8)
+    first = np.cumsum(sizes) - sizes
     each = min(_CHUNK_BYTES, -(-int(sizes.max()) // 4) * 4)
     for begin in range(0, int(sizes.max()), max(1, each)):
-        padded, own = np.zeros(each, np.uint8), data[begin : begin + each]
+        padded = np.zeros(each, np.uint8)
+        own = data[begin : begin + each]
         padded[: len(own)] = own
         for part, start, n in zip(_gather(padded.view(np.uint32)), first, np.clip(sizes - begin, 0, each), strict=True):
             total[start + begin : start + begin + n] = part.view(np.uint8)[:n]

@@ -31,9 +31,14 @@ _process: int | None = None  # the process that first used devices; a forked pro
 
 def cores() -> int:
     """The cores this process may use, possibly fewer than the machine has; `NPROC` limits them, as it limits XLA's."""
-    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        found = len(os.sched_getaffinity(0))
+    else:
+        found = os.cpu_count() or 1
     limit = os.environ.get("NPROC", "")
-    return max(1, min(found, int(limit))) if limit.isdecimal() else found
+    if limit.isdecimal():
+        return max(1, min(found, int(limit)))
+    return found
 
 
 def check_process() -> None:
@@ -76,22 +81,30 @@ def describe() -> str:
     import jax
 
     kind = jax.devices()[0].device_kind
-    return f"{cores()} CPU cores" if kind == "cpu" else f"{jax.device_count()} × {kind}"
+    if kind == "cpu":
+        return f"{cores()} CPU cores"
+    return f"{jax.device_count()} × {kind}"
 
 
 def cpu_features() -> str:
     """What the first CPU is and can do, as the system says."""
     info = Path("/proc/cpuinfo")
-    first = info.read_text().partition("\n\n")[0] if info.is_file() else ""
+    if info.is_file():
+        first = info.read_text().partition("\n\n")[0]
+    else:
+        first = ""
     told = [line for line in first.splitlines() if line.startswith(("flags", "Features", "model name", "CPU part"))]
-    return "\n".join(told) if told else f"{machine()} {processor()}"
+    if told:
+        return "\n".join(told)
+    return f"{machine()} {processor()}"
 
 
 def free_memory() -> float:
     """The bytes free on the first local device, or in main memory for a CPU; infinite if that is not known."""
     import jax
 
-    stats, meminfo = jax.local_devices()[0].memory_stats() or {}, Path("/proc/meminfo")
+    stats = jax.local_devices()[0].memory_stats() or {}
+    meminfo = Path("/proc/meminfo")
     if "bytes_limit" in stats:
         return float(stats["bytes_limit"] - stats["bytes_in_use"])
     lines = meminfo.read_text().splitlines() if meminfo.is_file() else ()

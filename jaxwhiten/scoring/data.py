@@ -47,7 +47,8 @@ def read(data: Any, columns: Sequence[Column] = ()) -> Pairs | RetrievalData | S
       InputError: There are fewer than two different scores, an item is not a sentence, or the names of a table do not
         settle the roles of its columns.
     """
-    data = list(data) if isinstance(data, Iterator) else data
+    if isinstance(data, Iterator):
+        data = list(data)
     rows = isinstance(data, list) and data and isinstance(data[0], Mapping)
     if rows or isinstance(data, str | os.PathLike | Mapping) or _has_columns(data):
         table = as_table(data)
@@ -55,13 +56,22 @@ def read(data: Any, columns: Sequence[Column] = ()) -> Pairs | RetrievalData | S
             return read_own(table)
         names = [name.strip('"') for name in read_header(table)]
         searches = not columns and (is_search(names) or set(names).issuperset(QUORA[1:]))
-        data = read_own(table) if searches else read_pairs(table, columns)
-    return data if isinstance(data, RetrievalData) else _checked(data)
+        if searches:
+            data = read_own(table)
+        else:
+            data = read_pairs(table, columns)
+    if isinstance(data, RetrievalData):
+        return data
+    return _checked(data)
 
 
 @no_type_check  # at run time: invalid rows get a message of their own
 def _checked(data: Any) -> Pairs | ScoredPairs:
-    sides: Any = (data.sentence1, data.sentence2, data.score) if isinstance(data, Pairs) else data
+    sides: Any
+    if isinstance(data, Pairs):
+        sides = (data.sentence1, data.sentence2, data.score)
+    else:
+        sides = data
     if not isinstance(sides, tuple) or len(sides) != 3 or isinstance(next(iter(sides[2]), None), str):
         sides = as_rows(sides, 3, "two sentences and a score")
     first, second, gold = sides

@@ -129,9 +129,15 @@ def evaluate(
         forms.append((Path(versus.name).name, *_size(versus), compared(versus, given, encode)))
     forms += by_words(scored.data)
     own = max((i for i, (_, way) in enumerate(ways) if way.head is encoder.head), default=0)
-    other = len(ways) if versus else None
+    if versus:
+        other = len(ways)
+    else:
+        other = None
     rows = _rows(forms, *scored.measured(forms, resamples, seed), own, other)
-    fitted = f"fitted on {scored.fitted_on}" if len(ways) > 1 + own else ""
+    if len(ways) > 1 + own:
+        fitted = f"fitted on {scored.fitted_on}"
+    else:
+        fitted = ""
     only_relevant = isinstance(given, RetrievalData) and given.only_relevant
     return Evaluation(scored.name, scored.counts, rows, own, fitted, *about, other, only_relevant)
 
@@ -156,7 +162,9 @@ def compared(encoder: Encoder, data: Pairs | RetrievalData, encode: Encode = enc
 
 
 def _scored(data: Pairs | RetrievalData, raw: Encoder, encode: Encode) -> _Pairs | _Search:
-    return _Search(data, raw, encode) if isinstance(data, RetrievalData) else _Pairs(data, raw, encode)
+    if isinstance(data, RetrievalData):
+        return _Search(data, raw, encode)
+    return _Pairs(data, raw, encode)
 
 
 def by_words(data: Pairs | RetrievalData) -> Iterator[Form]:
@@ -282,7 +290,10 @@ def _ways(
         moments.update(np.asarray(vectors))
     before = own
     if own is None and (ks or sizes):  # one decomposition, of which the rows must allow the widest form
-        widest = None if sizes or 0 in ks else max(ks)
+        if sizes or 0 in ks:
+            widest = None
+        else:
+            widest = max(ks)
         before, _ = fit_whitening(moments, n_components=widest, **whitening)
     for k in ks:
         assert before is not None
@@ -368,7 +379,10 @@ def _rows(
         for family in chosen_from:
             others = [number for number in family if number != base]
             samples = [drawn[number][first] - drawn[base][first] for number in others]
-            intervals = chosen_intervals(np.stack(samples), units) if others else []
+            if others:
+                intervals = chosen_intervals(np.stack(samples), units)
+            else:
+                intervals = []
             for number, interval in zip(others, intervals, strict=True):
                 found[number] = Change(values[number][first] - values[base][first], interval)
         return found

@@ -115,7 +115,10 @@ class Evaluation:
         raw, *others = self.rows
         if math.isnan(raw.scores[self.measure]):
             return f"{_head(self.measure)} {UNDEFINED}."
-        other = None if self.versus is None else self.rows[self.versus]
+        if self.versus is None:
+            other = None
+        else:
+            other = self.rows[self.versus]
         forms = [row for row in others if row.bytes is not None and row is not other]
         words = max(
             (row for row in others if row.bytes is None), key=lambda row: row.scores[self.measure], default=None
@@ -151,14 +154,18 @@ class Evaluation:
     def __str__(self) -> str:
         names = list(self.rows[0].scores)
         heads = ["", "dims", "bytes", HEADS[names[0]], "95% CI", *map(HEADS.__getitem__, names[1:]), "vs. raw"]
-        heads[3:] = [head.removesuffix(" × 100") for head in heads[3:]] if len(names) > 2 else heads[3:]
+        if len(names) > 2:
+            heads[3:] = [head.removesuffix(" × 100") for head in heads[3:]]
         cells = [heads, *(self._cells(row) for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [
             "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in cells
         ]
         counts = ", ".join(counted(count, what) for what, count in self.counts.items())
-        fitted = f"; {self.fitted_on}" if self.fitted_on else ""
+        if self.fitted_on:
+            fitted = f"; {self.fitted_on}"
+        else:
+            fitted = ""
         unit = ". Scores × 100" if len(names) > 2 else ""
         made = "{model}, {dtype} by {engine}".format(**self.encoding)
         about = f"{self.data + ': ' if self.data else ''}{counts}; {made}{fitted}{unit}"
@@ -166,12 +173,23 @@ class Evaluation:
 
     def _cells(self, row: Row) -> list[str]:
         def shown(name: str) -> str:
-            return "undefined" if math.isnan(row.scores[name]) else f"{row.scores[name]:.2f}"
+            if math.isnan(row.scores[name]):
+                return "undefined"
+            return f"{row.scores[name]:.2f}"
 
         (low, high), (first, *rest) = row.intervals[self.measure], row.scores
-        ends = "" if math.isnan(low) else f"{low:.2f}–{high:.2f}"
-        change = str(row.versus_raw) if row.versus_raw and not math.isnan(row.versus_raw.value) else ""
-        size = f"{row.bytes:,}" if row.bytes is not None else "–"
+        if math.isnan(low):
+            ends = ""
+        else:
+            ends = f"{low:.2f}–{high:.2f}"
+        if row.versus_raw and not math.isnan(row.versus_raw.value):
+            change = str(row.versus_raw)
+        else:
+            change = ""
+        if row.bytes is not None:
+            size = f"{row.bytes:,}"
+        else:
+            size = "–"
         return [row.name, str(row.dimensions), size, shown(first), ends, *map(shown, rest), change]
 
 
@@ -188,8 +206,14 @@ def _against(own: str, other: Row | None, n: int, what: str, advice: str = "") -
         return f"{own} beat {other.name} by {-value:.2f} ({-high:.2f} to {-low:.2f})"
     if low > 0:
         return f"{other.name} beats {own} by {value:.2f} ({low:.2f} to {high:.2f}){advice}"
-    needed = n * ((high - low) / 2 / value) ** 2 if value else math.inf
-    decide = f", about {float(f'{needed:.2g}'):,.0f} would decide {abs(value):.2f}" if needed < _MANY else ""
+    if value:
+        needed = n * ((high - low) / 2 / value) ** 2
+    else:
+        needed = math.inf
+    if needed < _MANY:
+        decide = f", about {float(f'{needed:.2g}'):,.0f} would decide {abs(value):.2f}"
+    else:
+        decide = ""
     return f"{own} and {other.name} do not differ significantly: {other.versus_own} on {counted(n, what)}{decide}"
 
 
@@ -201,7 +225,10 @@ def _forms(forms: list[Row], raw: Row) -> str:
     known = [(row, row.versus_raw) for row in forms if row.versus_raw and not math.isnan(row.versus_raw.value)]
     if not known or not raw.bytes:
         return ""
-    choice = f", which allows for choosing among {len(known)} forms on the same data" if len(known) > 1 else ""
+    if len(known) > 1:
+        choice = f", which allows for choosing among {len(known)} forms on the same data"
+    else:
+        choice = ""
     smaller = [(row.bytes, row, change) for row, change in known if row.bytes and row.bytes < raw.bytes]
     if not smaller:
         row, change = max(known, key=lambda one: one[1].value)

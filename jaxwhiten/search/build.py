@@ -128,8 +128,14 @@ def build_index(
     codes = "spectrum" if codes is None and (bytes is not None or backend in CODED) else codes
     judged = isinstance(codes, str) and codes == "spectrum" and whitening is None
     encoding = _encoding_of(vectors, encoding, judged=judged, codes=codes)
-    stored = np.asarray(vectors) if coded else None
-    vectors = check_vectors("document vectors", vectors) if stored is None else check_codes("codes", vectors)
+    if coded:
+        stored = np.asarray(vectors)
+    else:
+        stored = None
+    if stored is None:
+        vectors = check_vectors("document vectors", vectors)
+    else:
+        vectors = check_codes("codes", vectors)
     documents = texts_of(documents, vectors)
     rows = rows_of(metadata, vectors)
     table = Ids.of(ids, len(vectors))
@@ -143,7 +149,10 @@ def build_index(
 
     # The stored vectors.
     compared = coding.prepare.in_float32(unit_length=normalize)
-    rescoring = None if rescore is None else Rescoring.of(rescore, vectors, compared)
+    if rescore is None:
+        rescoring = None
+    else:
+        rescoring = Rescoring.of(rescore, vectors, compared)
     store = kind.build(vectors, chosen, coding, None if stored is None else stored.view(np.uint8))
 
     # The description.
@@ -201,9 +210,15 @@ def _encoding_of(
     """How vectors were encoded: as given, completed by what vectors of `Encoder.encode` know, which must agree."""
     code = getattr(vectors, "code", None)
     if code is not None and code is codes:  # stored unchanged: queries are raw vectors
-        space = None if code.origin is None else dataclasses.replace(code.origin.space(), dimension=code.n_features_in_)
+        if code.origin is None:
+            space = None
+        else:
+            space = dataclasses.replace(code.origin.space(), dimension=code.n_features_in_)
     else:
-        space = vectors.known_space(judged) if isinstance(vectors, EncodedArray | CodedArray) else None
+        if isinstance(vectors, EncodedArray | CodedArray):
+            space = vectors.known_space(judged)
+        else:
+            space = None
     if space is None:
         return encoding
     given = dataclasses.replace(VectorSpace.of(encoding), dimension=space.dimension)
@@ -233,4 +248,6 @@ def _inside(source: Any, prepare: Affine, encoding: Mapping[str, Any] | None) ->
 def with_folder(encoding: Mapping[str, Any]) -> dict[str, Any]:
     """The encoding of documents, with the absolute path of a model that is a local folder."""
     folder = Path(str(encoding.get("model")))
-    return {**encoding, "folder": str(folder.resolve())} if folder.is_dir() else dict(encoding)
+    if folder.is_dir():
+        return {**encoding, "folder": str(folder.resolve())}
+    return dict(encoding)

@@ -25,7 +25,9 @@ from jaxwhiten.whitening.affine import Affine
 
 TRANSFORM = "transform.safetensors"
 NPY_HEADER = 128  # bytes of a `.npy` file before its values
-WIDER, LEAST = 4, 64  # candidates of a scan for each result, and at least
+# candidates of a scan for each result, and at least
+WIDER = 4
+LEAST = 64
 _ROTATION = ("mean", "rotation", "offset")  # of a code
 _EXACT_BYTES = 32 << 20  # decoded rows at a time
 _TABLE_BYTES = 1 << 20  # of queries' tables at a time, which stay in the cache
@@ -136,8 +138,14 @@ class CodedStore(Store):
         notes: Sequence[str] = (),
         alone: Any = contextlib.nullcontext,
     ) -> None:
-        self.options, self.prepare, self.notes = options, prepare, notes
-        self.quantiser, self.codes, self.scan, self.exact, self._alone = quantiser, codes, scan, exact, alone
+        self.options = options
+        self.prepare = prepare
+        self.notes = notes
+        self.quantiser = quantiser
+        self.codes = codes
+        self.scan = scan
+        self.exact = exact
+        self._alone = alone
 
     def add(self, vectors: np.ndarray) -> None:
         codes = coded(vectors, self.prepare, self.quantiser)
@@ -184,14 +192,18 @@ class CodedStore(Store):
     def _search_first_version(self, asked: np.ndarray, k: int, among: Any) -> tuple[np.ndarray, np.ndarray]:
         assert self.scan is not None
         length = self.quantiser.length
-        count = k if among is None else len(self.codes)
+        if among is None:
+            count = k
+        else:
+            count = len(self.codes)
         distances, rows = self.scan.search(stretched(asked, length), count)
         if among is not None:
             outside = ~np.isin(rows, among)
             distances[outside], rows[outside] = np.inf, -1
             order = np.argsort(distances, axis=1, kind="stable")[:, :k]
             each = np.arange(len(order))[:, None]
-            distances, rows = distances[each, order], rows[each, order]
+            distances = distances[each, order]
+            rows = rows[each, order]
         return cosines(distances, length), rows
 
     def _asked(self, queries: np.ndarray, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -206,7 +218,8 @@ class CodedStore(Store):
         """The k candidates of each query with the highest cosines; ties go to the lower row."""
         if len(asked) == 1:
             return self._ordered(asked, products, candidates, k)
-        scores, rows = np.empty((len(asked), k), np.float32), np.empty((len(asked), k), np.int64)
+        scores = np.empty((len(asked), k), np.float32)
+        rows = np.empty((len(asked), k), np.int64)
         block = max(1, _TABLE_BYTES // (4 * 256 * self.quantiser.nbytes))
 
         def fill(share: slice) -> None:
@@ -214,7 +227,10 @@ class CodedStore(Store):
                 part = slice(start, min(start + block, share.stop))
                 scores[part], rows[part] = self._ordered(asked[part], products[part], candidates[part], k)
 
-        threads = hardware.cores() if len(asked) >= _ON_CORES else 1
+        if len(asked) >= _ON_CORES:
+            threads = hardware.cores()
+        else:
+            threads = 1
         hardware.on_threads(fill, list(blocks(len(asked), -(-len(asked) // threads))))
         return scores, rows
 
@@ -233,7 +249,8 @@ class CodedStore(Store):
         self, asked: np.ndarray, products: np.ndarray, among: Int64[np.ndarray, " m"], k: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k rows of a set, in ascending order, with the highest cosines."""
-        scores, rows = np.full((len(asked), k), -np.inf, np.float32), np.full((len(asked), k), -1, np.int64)
+        scores = np.full((len(asked), k), -np.inf, np.float32)
+        rows = np.full((len(asked), k), -1, np.int64)
         for part in blocks(len(among), max(1, _EXACT_BYTES // (4 * max(len(asked), self.quantiser.width)))):
             found = self.quantiser.cosines(asked, products, self.codes[among[part]])
             numbers = np.broadcast_to(among[part], found.shape)

@@ -70,16 +70,27 @@ class Faiss(Backend):
     _owner: Any = None  # the index that was read; it owns, and frees, the parts used here
 
     def __init__(self, options: Any, prepare: Affine, chain: list[Any], inner: Any, notes: Sequence[str] = ()) -> None:
-        self.options, self.prepare, self.notes = options, prepare, notes
-        self._faiss, self._chain, self._inner, self._index = import_faiss(), chain, inner, behind(chain, inner)
+        self.options = options
+        self.prepare = prepare
+        self.notes = notes
+        self._faiss = import_faiss()
+        self._chain = chain
+        self._inner = inner
+        self._index = behind(chain, inner)
 
     @classmethod
     def build(cls, vectors: Rows, options: Any, coding: Coding, stored: np.ndarray | None) -> Store:
-        faiss, n, d, notes = cls._import(), len(vectors), coding.prepare.outputs, list[str]()
+        faiss = cls._import()
+        n = len(vectors)
+        d = coding.prepare.outputs
+        notes = list[str]()
         if coding.centers is None:
             cls._fit_options(options, n, notes)
         if coding.quantiser is not None:
-            codes = coded(vectors, coding.prepare, coding.quantiser) if stored is None else np.array(stored)
+            if stored is None:
+                codes = coded(vectors, coding.prepare, coding.quantiser)
+            else:
+                codes = np.array(stored)
             scan = cls._scan(faiss, coding, codes, options)
             alone = functools.partial(_one_thread, faiss)
             return CodedStore(options, coding.prepare, coding.quantiser, codes, scan, notes=notes, alone=alone)
@@ -106,7 +117,10 @@ class Faiss(Backend):
                 prepare, quantiser, codes, scan_of_file = _first_version(faiss, files[OF_FAISS], options, header)
             else:
                 prepare, quantiser, codes = read_codes(files, header)
-            scan = cls._read_scan(faiss, quantiser, codes, options, files) if scan_of_file is None else scan_of_file
+            if scan_of_file is None:
+                scan = cls._read_scan(faiss, quantiser, codes, options, files)
+            else:
+                scan = scan_of_file
             how: Any = {"exact": not is_first_version(header), "alone": functools.partial(_one_thread, faiss)}
             return CodedStore(options, prepare, quantiser, codes, scan, **how)
         store = cls._of_file(faiss, files, 0, options, header)
@@ -144,7 +158,10 @@ class Faiss(Backend):
                 folder = part[OF_FAISS].parent
                 raise MismatchError(f"{files.folder} and {folder} cannot be searched as one: the second has {unlike}.")
         kept = store._kept_rows(store._inner.ntotal)  # no rows: names, types and shapes
-        arrays = {name: files.in_part(name, number) for name in kept} if other is None else other._kept_rows(0)
+        if other is None:
+            arrays = {name: files.in_part(name, number) for name in kept}
+        else:
+            arrays = other._kept_rows(0)
         for name, array in kept.items():
             take(arrays, str(array.dtype), finite=False, **{name: (len(arrays[VECTORS]), *array.shape[1:])})
         for block in blocks(len(arrays[VECTORS]), BLOCK_ROWS):
@@ -165,7 +182,9 @@ class Faiss(Backend):
         return OF_FAISS in names
 
     def rows(self, first: int = 0) -> Mapping[str, np.ndarray]:
-        return self._kept_rows(first) if first else {}
+        if first:
+            return self._kept_rows(first)
+        return {}
 
     def _kept_rows(self, first: int) -> dict[str, np.ndarray]:
         """What is kept of documents from `first` on."""
@@ -192,7 +211,10 @@ class Faiss(Backend):
         with _one_thread(self._faiss) if len(queries) == 1 else contextlib.nullcontext():
             if among is None:
                 return (self._inner if prepared else self._index).search(queries, k)
-            mapped = queries if prepared else _through(self._chain, queries)
+            if prepared:
+                mapped = queries
+            else:
+                mapped = _through(self._chain, queries)
             return self._search_among(mapped, k, self._faiss.IDSelectorBatch(among))
 
     def _search_among(self, mapped: np.ndarray, k: int, selector: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -208,7 +230,9 @@ class Faiss(Backend):
         return sum(sizes)
 
     def _on_cpu(self) -> Any:
-        return behind(self._chain, self._on_host()) if self.on_gpu else self._index
+        if self.on_gpu:
+            return behind(self._chain, self._on_host())
+        return self._index
 
     def _on_host(self) -> Any:
         """The index behind the map, in memory of the host."""
@@ -232,7 +256,9 @@ class Faiss(Backend):
     @classmethod
     def _on_device(cls, faiss: Any, inner: Any, options: Any) -> Any:
         """The index itself, or its copy on a GPU."""
-        return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, inner) if cls.on_gpu else inner
+        if cls.on_gpu:
+            return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, inner)
+        return inner
 
     @classmethod
     def _fit_options(cls, options: Any, n: int, notes: list[str]) -> None:
@@ -263,14 +289,18 @@ class Faiss(Backend):
 class FaissFlat(Faiss):
     """Exact search."""
 
-    name, factory = "faiss-flat", "Flat"
+    name = "faiss-flat"
+    factory = "Flat"
     removes = codes = True
 
 
 class FaissHnsw(Faiss):
     """A graph, which every new vector changes, so that its file is always written as a whole."""
 
-    name, factory, floats, Options = "faiss-hnsw", "HNSW{m}", "IndexHNSW", HnswOptions
+    name = "faiss-hnsw"
+    factory = "HNSW{m}"
+    floats = "IndexHNSW"
+    Options = HnswOptions
 
     def extends(self, names: Collection[str]) -> bool:
         return False
@@ -293,7 +323,10 @@ class FaissHnsw(Faiss):
 class FaissIvf(Faiss):
     """Inverted lists."""
 
-    name, factory, floats, Options = "faiss-ivf", "IVF{nlist},Flat", "IndexIVFFlat", IvfOptions
+    name = "faiss-ivf"
+    factory = "IVF{nlist},Flat"
+    floats = "IndexIVFFlat"
+    Options = IvfOptions
     removes = codes = True
 
     @classmethod
@@ -358,7 +391,8 @@ class FaissIvf(Faiss):
         if coding.centers is not None:
             return ListScan(faiss, quantiser, codes, coding.centers, None, options.nprobe)
         params = faiss.ClusteringParameters()
-        params.seed, params.max_points_per_centroid = options.seed, options.max_points_per_centroid
+        params.seed = options.seed
+        params.max_points_per_centroid = options.max_points_per_centroid
         sample = cls._sample(len(codes), options)
         centers = faiss.IndexFlatL2(quantiser.width)
         with matrix_products(faiss):
@@ -371,7 +405,11 @@ class FaissIvf(Faiss):
     def _read_scan(cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Files) -> Scan:
         tensors = load_tensors(files[TRANSFORM], kind=KIND)[0]
         [centers] = take(tensors, "float32", centers=(options.nlist, quantiser.width))
-        lists = tensors["lists"] if "lists" in tensors else files.array(LISTS)  # a tensor in format version 2
+        # a tensor in format version 2
+        if "lists" in tensors:
+            lists = tensors["lists"]
+        else:
+            lists = files.array(LISTS)
         [numbers] = take({"lists": lists}, "int32", lists=(len(codes),))
         within("lists of documents", numbers, 0, options.nlist - 1)
         return ListScan(faiss, quantiser, codes, centers, numbers, options.nprobe)
@@ -413,14 +451,16 @@ class FaissIvf(Faiss):
 class FaissGpuFlat(FaissFlat):
     """Exact search on the first GPU; it needs faiss-gpu."""
 
-    name, on_gpu = "faiss-gpu-flat", True
+    name = "faiss-gpu-flat"
+    on_gpu = True
     removes = codes = False
 
 
 class FaissGpuIvf(FaissIvf):
     """Inverted lists on the first GPU; it needs faiss-gpu."""
 
-    name, on_gpu = "faiss-gpu-ivf", True
+    name = "faiss-gpu-ivf"
+    on_gpu = True
     removes = codes = False
 
 
@@ -449,7 +489,10 @@ def _choose_nprobe(store: Store, probes: Any, vectors: Rows, options: Any) -> st
         shared = [
             len({*a} & {*b} - {row, -1}) / max(1, k - 1) for a, b, row in zip(found, expected, sample, strict=True)
         ]
-        recall = float(np.mean(shared)) if k > 1 else 1.0
+        if k > 1:
+            recall = float(np.mean(shared))
+        else:
+            recall = 1.0
         if recall >= RECALL or count == options.nlist:
             break
     options.nprobe = count
@@ -513,7 +556,8 @@ def _first_version(faiss: Any, path: Path, options: Any, header: Header) -> tupl
     if isinstance(inner, faiss.IndexPQFastScan):
         codes = quantiser.quantise(inner.reconstruct_n(0, header.size))
         return prepare, quantiser, codes, FlatScan(faiss, quantiser, codes)
-    codes, numbers = np.empty((header.size, quantiser.nbytes), np.uint8), np.empty(header.size, np.int32)
+    codes = np.empty((header.size, quantiser.nbytes), np.uint8)
+    numbers = np.empty(header.size, np.int32)
     for number in range(inner.nlist):
         rows, listed = _listed(faiss, inner.invlists, number, quantiser.nbytes)
         codes[rows] = listed

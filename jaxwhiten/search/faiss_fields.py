@@ -120,7 +120,8 @@ def _check_vectors(faiss: Any, where: str, index: Any, d: int, size: int, metric
 
 def _check_quantizer(pq: Any, bits: int, header: Header) -> None:
     assert header.codes is not None
-    groups, values = 8 * header.codes["bytes"] // bits, 1 << bits
+    groups = 8 * header.codes["bytes"] // bits
+    values = 1 << bits
     shape = (header.dimension, groups, header.dimension // groups, bits, values, header.codes["bytes"])
     _same("codes", "shape", (pq.d, pq.M, pq.dsub, pq.nbits, pq.ksub, pq.code_size), shape)
     _same("codes", "columns", pq.M * pq.dsub, header.dimension)
@@ -131,13 +132,15 @@ def _check_pq_codes(faiss: Any, index: Any, options: Any, header: Header) -> Non
     _check_quantizer(index.pq, 8, header)
     _same("codes", "code_size", index.code_size, index.pq.code_size)
     _same("codes", "size", index.codes.size(), header.size * index.code_size)
-    index.search_type, index.encode_signs = faiss.IndexPQ.ST_PQ, False
+    index.search_type = faiss.IndexPQ.ST_PQ
+    index.encode_signs = False
 
 
 def _check_fast_codes(faiss: Any, index: Any, options: Any, header: Header) -> None:
     _check_quantizer(index.pq, 4, header)
     block = 32  # codes that are scanned together
-    rows, groups = -(-header.size // block) * block, -(-index.pq.M // 2) * 2
+    rows = -(-header.size // block) * block
+    groups = -(-index.pq.M // 2) * 2
     fields = (index.M, index.M2, index.nbits, index.ksub, index.code_size, index.bbs, index.ntotal2)
     _same("codes", "shape", fields, (index.pq.M, groups, 4, 16, index.pq.code_size, block, rows))
     _same("codes", "size", index.codes.size(), rows * groups // 2)
@@ -146,18 +149,22 @@ def _check_fast_codes(faiss: Any, index: Any, options: Any, header: Header) -> N
 
 def _check_lists(faiss: Any, index: Any, options: Any, header: Header) -> None:
     """Inverted lists: each document in exactly one of them."""
-    nlist, code_size = options.nlist, 4 * header.dimension
+    nlist = options.nlist
+    code_size = 4 * header.dimension
     if header.codes is not None:
         _check_quantizer(index.pq, 8, header)
         _same("lists", "by_residual", bool(index.by_residual), False)
-        code_size, index.polysemous_ht, index.scan_table_threshold = index.pq.code_size, 0, 0
+        code_size = index.pq.code_size
+        index.polysemous_ht = 0
+        index.scan_table_threshold = 0
     lists = faiss.downcast_InvertedLists(index.invlists)
     check_kind("lists", lists, faiss.ArrayInvertedLists)
     fields = (index.nlist, lists.nlist, index.code_size, lists.code_size, index.direct_map.type)
     _same("lists", "shape", fields, (nlist, nlist, code_size, code_size, faiss.DirectMap.NoMap))
     _check_vectors(faiss, "quantizer", faiss.downcast_index(index.quantizer), index.d, nlist, index.metric_type)
     _same("lists", "size", lists.compute_ntotal(), header.size)
-    seen, codes = np.zeros(header.size, bool), lists.codes
+    seen = np.zeros(header.size, bool)
+    codes = lists.codes
     for number in range(nlist):
         size = lists.list_size(number)
         _same("lists", f"size of list {number}", codes.at(number).size(), size * code_size)
@@ -166,12 +173,16 @@ def _check_lists(faiss: Any, index: Any, options: Any, header: Header) -> None:
             within("rows of the lists in the FAISS file", ids, 0, header.size - 1)
             seen[ids] = True
     _same("lists", "number of documents", int(seen.sum()), header.size)  # each is in one list
-    index.nprobe, index.max_codes, index.parallel_mode = options.nprobe, 0, 0
+    index.nprobe = options.nprobe
+    index.max_codes = 0
+    index.parallel_mode = 0
 
 
 def _check_graph(faiss: Any, index: Any, options: Any, header: Header) -> None:
     """A graph: levels, and neighbors that are documents on the same level."""
-    n, graph, fresh = header.size, index.hnsw, faiss.HNSW(options.m)
+    n = header.size
+    graph = index.hnsw
+    fresh = faiss.HNSW(options.m)
     _check_vectors(faiss, "vectors", faiss.downcast_index(index.storage), index.d, n, index.metric_type)
     for name in ("cum_nneighbor_per_level", "assign_probas"):
         value, expected = (faiss.vector_to_array(getattr(each, name)) for each in (graph, fresh))
@@ -193,4 +204,5 @@ def _check_graph(faiss: Any, index: Any, options: Any, header: Header) -> None:
     _same("graph", "max_level", graph.max_level, top - 1)
     within("entry point of the graph in the FAISS file", graph.entry_point, 0, n - 1)
     _same("graph", "level of the entry point", int(levels[graph.entry_point]), top)
-    graph.efConstruction, graph.efSearch = options.ef_construction, options.ef_search
+    graph.efConstruction = options.ef_construction
+    graph.efSearch = options.ef_search

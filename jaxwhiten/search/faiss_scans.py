@@ -27,13 +27,16 @@ class FlatScan:
     selects = False
 
     def __init__(self, faiss: Any, quantiser: Quantiser, codes: UInt8[np.ndarray, "n bytes"]) -> None:
-        self._faiss, self._quantiser = faiss, quantiser
+        self._faiss = faiss
+        self._quantiser = quantiser
         self._index = self._of(codes)
 
     def _of(self, codes: np.ndarray) -> Any:
         index = self._quantiser.empty_pq()
         index.add_sa_codes(np.ascontiguousarray(codes))
-        return _fast(self._faiss, index) if self._quantiser.bits == 4 else index
+        if self._quantiser.bits == 4:
+            return _fast(self._faiss, index)
+        return index
 
     def search(self, points: np.ndarray, k: int, among: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         distances, rows = self._index.search(points, k)
@@ -71,10 +74,15 @@ class ListScan:
         nprobe: int,
     ) -> None:
         """`numbers` are the lists of codes; None finds them."""
-        self._faiss, self._quantiser, self._nprobe = faiss, quantiser, nprobe
+        self._faiss = faiss
+        self._quantiser = quantiser
+        self._nprobe = nprobe
         self._centers = faiss.IndexFlatL2(centers.shape[1])
         self._centers.add(centers)
-        self._numbers = self._nearest(codes) if numbers is None else numbers
+        if numbers is None:
+            self._numbers = self._nearest(codes)
+        else:
+            self._numbers = numbers
         self._index = self._of(codes, self._numbers)
 
     def _nearest(self, codes: np.ndarray) -> Int[np.ndarray, " n"]:
@@ -86,7 +94,8 @@ class ListScan:
         return numbers
 
     def _of(self, codes: np.ndarray, numbers: np.ndarray) -> Any:
-        faiss, nlist = self._faiss, self._centers.ntotal
+        faiss = self._faiss
+        nlist = self._centers.ntotal
         count, _, width = self._quantiser.centroids.shape
         index = faiss.IndexIVFPQ(self._centers, count * width, nlist, count, self._quantiser.bits, faiss.METRIC_L2)
         index.by_residual = False
@@ -99,7 +108,8 @@ class ListScan:
                 listed = np.ascontiguousarray(codes[rows])
                 index.invlists.add_entries(number, len(rows), faiss.swig_ptr(rows), faiss.swig_ptr(listed))
         index.ntotal = len(codes)
-        index = faiss.IndexIVFPQFastScan(index) if self._quantiser.bits == 4 else index
+        if self._quantiser.bits == 4:
+            index = faiss.IndexIVFPQFastScan(index)
         index.nprobe = self._nprobe
         return index
 
@@ -154,7 +164,10 @@ def _fast(faiss: Any, index: Any) -> Any:
     Of FAISS 1.15's own choice, 32 codes and up to 4 queries, one query takes .87 of the time in blocks of 64 codes, and
     many .77, but with AVX-512 alone. With AVX2, many take .8 by twos. FAISS merges and removes blocks of 32 only.
     """
-    level = faiss.SIMDConfig.get_level_name() if hasattr(faiss, "SIMDConfig") else ""
+    if hasattr(faiss, "SIMDConfig"):
+        level = faiss.SIMDConfig.get_level_name()
+    else:
+        level = ""
     fast = faiss.IndexPQFastScan(index, 64 if level.startswith("AVX512") else 32)
     if level == "AVX2":
         fast.qbs = 0x2222

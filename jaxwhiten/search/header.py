@@ -24,14 +24,22 @@ from jaxwhiten.search.strings import Lines, Strings
 from jaxwhiten.shapes import Int64
 from jaxwhiten.space import VectorSpace
 
-HEADER, FITTED = "header.json", "fitted.safetensors"
-DOCUMENTS, ENDS = "documents.jsonl", "documents_ends.npy"
-METADATA, METADATA_ENDS = "metadata.jsonl", "metadata_ends.npy"
-NUMBERS, STRINGS, ID_ENDS = "ids.npy", "ids.jsonl", "ids_ends.npy"
+HEADER = "header.json"
+FITTED = "fitted.safetensors"
+DOCUMENTS = "documents.jsonl"
+ENDS = "documents_ends.npy"
+METADATA = "metadata.jsonl"
+METADATA_ENDS = "metadata_ends.npy"
+NUMBERS = "ids.npy"
+STRINGS = "ids.jsonl"
+ID_ENDS = "ids_ends.npy"
 EARLIER = "ids.json"  # IDs of both kinds, in folders of format version 2
 REMOVED = "removed.npy"
 # What backends keep of each document: codes, their inverted lists, vectors, and a copy to rescore by.
-CODES, LISTS, VECTORS, COPY = "codes.npy", "lists.npy", "vectors.npy", "rescore.npy"
+CODES = "codes.npy"
+LISTS = "lists.npy"
+VECTORS = "vectors.npy"
+COPY = "rescore.npy"
 OF_FAISS = "index.faiss"  # vectors or a graph, in FAISS's own format; codes until version 0.1
 KIND = "index"
 # Earlier versions read folders of version 2: those without parts and without ids of their own.
@@ -122,7 +130,9 @@ class Header(About):
     def entries(self) -> list[File]:
         """Every file of the index."""
         files = [file for part in self.parts for file in part["files"].values()]
-        return files if self.removed is None else [*files, self.removed]
+        if self.removed is None:
+            return files
+        return [*files, self.removed]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +175,8 @@ class Files(Mapping[str, Path]):
         parts = [part for files in several for part in files.parts]
         if all(files.places is None for files in several):
             return cls(several[0].folder, parts, several=True)
-        places, start = list[np.ndarray](), 0
+        places = list[np.ndarray]()
+        start = 0
         for files in several:
             rows = sum(rows for _, rows in files.parts)
             places.append(start + (np.arange(rows) if files.places is None else files.places))
@@ -190,7 +201,9 @@ class Files(Mapping[str, Path]):
         first = arrays[0]
         for array in arrays:
             io.same(name, (array.dtype, array.shape[1:]), (first.dtype, first.shape[1:]))
-        return first if len(arrays) == 1 else np.concatenate(arrays)
+        if len(arrays) == 1:
+            return first
+        return np.concatenate(arrays)
 
     def in_part(self, name: str, number: int) -> np.ndarray:
         """`array` of one part."""
@@ -198,7 +211,9 @@ class Files(Mapping[str, Path]):
         array = io.map_array(files[name])
         io.same(f"rows of {name}", array.shape[:1], (rows,))
         keep = self.kept(number)
-        return array if keep is None else array[keep]
+        if keep is None:
+            return array
+        return array[keep]
 
     def kept(self, number: int) -> Int64[np.ndarray, " n"] | None:
         """The rows of a part that the index has; None if it has all."""
@@ -207,7 +222,9 @@ class Files(Mapping[str, Path]):
         if self.places is None:
             return None
         first, last = np.searchsorted(self.places, [start, start + rows])
-        return None if last - first == rows else self.places[first:last] - start
+        if last - first == rows:
+            return None
+        return self.places[first:last] - start
 
     def strings(self, name: str, ends: str, kind: Any = str) -> Strings | None:
         """The lines in files of this name, read when they are needed; None if there are no such files."""
@@ -224,7 +241,10 @@ def check_index_folder(path: os.PathLike[str] | str) -> Path:
     str(folder).encode()  # UnicodeEncodeError: FAISS opens only names in UTF-8
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{path}: is a file; an index is a folder.")
-    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    if folder.is_dir():
+        names = [entry.name for entry in folder.iterdir()]
+    else:
+        names = []
     ours = HEADER in names or all(map(LEFTOVER.fullmatch, names))
     with contextlib.suppress(FormatError):  # there is none, or it is damaged
         ours = records.read(folder / HEADER, dict[str, Any]).get("kind") == KIND
@@ -301,7 +321,10 @@ def joined(folders: Sequence[Path], headers: Sequence[Header]) -> Header:
 
 def _unlike(one: Header, other: Header) -> str | None:
     """The name of a file that is there once and not the same in two folders."""
-    of_rows = _OF_ROWS if one.codes else {*_OF_ROWS, OF_FAISS}
+    if one.codes:
+        of_rows = _OF_ROWS
+    else:
+        of_rows = {*_OF_ROWS, OF_FAISS}
     for name in sorted({*one.files, *other.files} - of_rows):
         entries = [header.files.get(name) for header in (one, other)]
         if None in entries or len({entry["sha256"] for entry in entries if entry}) > 1:

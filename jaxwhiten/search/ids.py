@@ -42,7 +42,9 @@ class Ids:
     @classmethod
     def of(cls, ids: Any, n: int) -> Ids:
         """Ids for n documents: their own, or numbers if `ids` is None."""
-        return cls(range(n), n) if ids is None else cls(_kept(unique_ids(ids, n)), None)
+        if ids is None:
+            return cls(range(n), n)
+        return cls(_kept(unique_ids(ids, n)), None)
 
     @property
     def strings(self) -> bool:
@@ -93,7 +95,8 @@ class Ids:
         """These ids and those of n more rows."""
         check_options(_RULES, {"ids": ids, "numbered": self.next is not None, "documents": True})
         if self.next is not None:
-            new, end = range(self.next, self.next + n), self.next + n
+            new = range(self.next, self.next + n)
+            end = self.next + n
             return Ids(range(end) if isinstance(self.kept, range) else np.concatenate([self.array, new]), end)
         wanted = unique_ids(ids, n)
         if isinstance(wanted[0], str) != self.strings:
@@ -104,14 +107,20 @@ class Ids:
         more = self.kept.plus(wanted) if isinstance(self.kept, Strings) else np.concatenate([self.array, _kept(wanted)])
         result = Ids(more, None)
         numbers = range(len(self.kept), len(self.kept) + n)
-        row_of = dict(self._row) if isinstance(self._row, Mapping) else {}
+        if isinstance(self._row, Mapping):
+            row_of = dict(self._row)
+        else:
+            row_of = {}
         vars(result)["_row"] = row_of | dict(zip(wanted, numbers, strict=True))  # not read again from a file
         return result
 
     def write(self, folder: Path, first: int = 0) -> None:
         """Writes the ids of the rows from `first` on; there is no file while ids equal rows."""
         if isinstance(self.kept, Strings):
-            rows = self.kept if first == 0 else self.kept[first:]
+            if first == 0:
+                rows = self.kept
+            else:
+                rows = self.kept[first:]
             write_lines(folder / STRINGS, rows, folder / ID_ENDS)
         elif isinstance(self.kept, np.ndarray):
             np.save(folder / NUMBERS, self.kept[first:])
@@ -139,9 +148,13 @@ class Ids:
         if all(isinstance(ids, range) for ids in parts) and files.places is None:
             return cls(range(size), size)
         kept = np.concatenate([np.asarray(ids, np.int64) for ids in parts])
-        kept = kept if files.places is None else kept[files.places]
+        if files.places is not None:
+            kept = kept[files.places]
         ascends = bool((np.diff(kept) > 0).all())
-        different = size if ascends else len(np.unique(kept))
+        if ascends:
+            different = size
+        else:
+            different = len(np.unique(kept))
         if files.several and different < size:
             raise MismatchError("An ID is in more than one of these indexes.")
         with turning(FormatError, f"{where} ({REASON}). {_REMEDY}", ValueError):
@@ -176,7 +189,9 @@ def unique_ids(ids: Any, n: int) -> list[Any]:
 
 
 def _kept(ids: list[Any]) -> Int64[np.ndarray, " n"] | Strings:
-    return Strings([ids]) if ids and isinstance(ids[0], str) else np.array(ids, np.int64)
+    if ids and isinstance(ids[0], str):
+        return Strings([ids])
+    return np.array(ids, np.int64)
 
 
 def _of_part(part: Mapping[str, Path], rows: int, otherwise: range) -> tuple[Any, int | None]:

@@ -136,11 +136,15 @@ class Index(About):
 
     def text_of(self, id: int | str) -> str | None:
         """The text of a document; None if the index keeps no texts. InputError if it does not have the id."""
-        return None if self.documents is None else self.documents[int(self.table.rows([id])[0])]
+        if self.documents is None:
+            return None
+        return self.documents[int(self.table.rows([id])[0])]
 
     def metadata_of(self, id: int | str) -> dict[str, Any] | None:
         """The metadata of a document; None if the index keeps none. InputError if it does not have the id."""
-        return None if self.metadata is None else dict(self.metadata[int(self.table.rows([id])[0])])
+        if self.metadata is None:
+            return None
+        return dict(self.metadata[int(self.table.rows([id])[0])])
 
     @property
     def prepare(self) -> Affine:
@@ -224,7 +228,10 @@ class Index(About):
 
     def _append(self, vectors: np.ndarray, kept: Mapping[str, Any]) -> None:
         """Appends checked vectors, texts and metadata, or raises and changes nothing."""
-        rescoring = None if self.rescoring is None else self.rescoring.plus(vectors)
+        if self.rescoring is None:
+            rescoring = None
+        else:
+            rescoring = self.rescoring.plus(vectors)
         self.store.add(vectors)
         self.size += len(vectors)
         self.rescoring = rescoring
@@ -283,8 +290,13 @@ class Index(About):
         self.check_k(k)
         if self.views is None:
             raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
-        hits = self.hits(self.views.queries(texts), k, among) if texts else []
-        return hits[0] if isinstance(queries, str) else hits
+        if texts:
+            hits = self.hits(self.views.queries(texts), k, among)
+        else:
+            hits = []
+        if isinstance(queries, str):
+            return hits[0]
+        return hits
 
     def hits(self, queries: Any, k: int, among: Any = None) -> list[list[Hit]]:
         """`search` with results as `Hit`s, which include the texts."""
@@ -305,7 +317,10 @@ class Index(About):
     def _search(self, queries: Any, k: int, prepared: bool = False, among: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Scores and rows."""
         self.check_k(k)
-        chosen = None if among is None else np.unique(self.table.rows(among))
+        if among is None:
+            chosen = None
+        else:
+            chosen = np.unique(self.table.rows(among))
         if chosen is not None and not len(chosen):
             raise InputError("`among` contains no IDs: omit it to search all documents.")
         self._check_space(queries, "query")
@@ -394,7 +409,10 @@ class Index(About):
                 about["next_id"] = self.table.next
             seen = None if saved is None else saved.header.checksum
             header = replace_files(folder, about, functools.partial(self._write_files, tail), seen, tail)
-            self._saved[folder.resolve()] = Saved.whole(header) if saved is None else saved.after(header, tail)
+            if saved is None:
+                self._saved[folder.resolve()] = Saved.whole(header)
+            else:
+                self._saved[folder.resolve()] = saved.after(header, tail)
 
     def _write_files(self, tail: Tail | None, folder: Path) -> None:
         """Writes everything except the header to an empty folder, or what does not stay in the folder of the index."""
@@ -412,7 +430,10 @@ class Index(About):
         if first == self.size:
             return
         self.table.write(folder, first)
-        copy = {} if self.rescoring is None else {COPY: self.rescoring.rows[first:]}
+        if self.rescoring is None:
+            copy = {}
+        else:
+            copy = {COPY: self.rescoring.rows[first:]}
         for name, array in {**self.store.rows(first), **copy}.items():
             np.save(folder / name, array)
         lines = {DOCUMENTS: (self.documents, ENDS), METADATA: (self.metadata, METADATA_ENDS)}
@@ -446,7 +467,10 @@ def load_index(path: PathLike | Sequence[PathLike], *, model: str | None = None,
       MismatchError: Several folders cannot become one index.
       MissingDependencyError: The backend's package or device is missing.
     """
-    paths = [Path(path)] if isinstance(path, str | os.PathLike) else [Path(one) for one in path]
+    if isinstance(path, str | os.PathLike):
+        paths = [Path(path)]
+    else:
+        paths = [Path(one) for one in path]
     if not paths:
         raise InputError("Expected at least one index folder, got none.")
     headers = [read_header(folder) for folder in paths]
@@ -465,7 +489,10 @@ def load_index(path: PathLike | Sequence[PathLike], *, model: str | None = None,
 def _load(folders: list[Path], headers: list[Header]) -> Index:
     """The index of one or more headers; FormatError or OSError if a writer has replaced its files meanwhile."""
     folder = folders[0]
-    header = headers[0] if len(headers) == 1 else joined(folders, headers)
+    if len(headers) == 1:
+        header = headers[0]
+    else:
+        header = joined(folders, headers)
     header.backend = CODED.get(header.backend, header.backend)
     if header.backend not in BACKENDS:
         raise FormatError(
@@ -480,7 +507,10 @@ def _load(folders: list[Path], headers: list[Header]) -> Index:
     fitted = rescoring = None
     if FITTED in files:
         first_version = load_first_version(files[FITTED])
-        fitted = load_fitted(files[FITTED], (Whitening, Code)) if first_version is None else first_version[0]
+        if first_version is None:
+            fitted = load_fitted(files[FITTED], (Whitening, Code))
+        else:
+            fitted = first_version[0]
     kinds = (LookupError, ArithmeticError, OSError, EOFError, ValueError, TypeError, RuntimeError)
     with turning(FormatError, f"{folder}: the index cannot be read ({REASON}). Rebuild it.", *kinds):
         if header.rescore is not None:
@@ -498,7 +528,10 @@ def _load(folders: list[Path], headers: list[Header]) -> Index:
 
 def _are_rows(items: Sequence[Any]) -> bool:
     """Whether the items of a list are vectors."""
-    first = items[0] if len(items) else ""
+    if len(items):
+        first = items[0]
+    else:
+        first = ""
     listed = isinstance(first, list | tuple) and len(first) > 0 and isinstance(first[0], int | float)
     return listed or getattr(first, "ndim", 0) == 1
 

@@ -34,7 +34,9 @@ from jaxwhiten.shapes import Int64
 from jaxwhiten.whitening.affine import Affine
 
 _SCORE_BYTES = 128 << 20  # of scores kept at a time on one device
-_CPU_BATCH, _CPU_SCORE_BYTES = 512, 16 << 20  # of a block on a CPU, so that scores stay in its cache
+# of a block on a CPU, so that scores stay in its cache
+_CPU_BATCH = 512
+_CPU_SCORE_BYTES = 16 << 20
 _MAX_BATCH = 1024
 _AGAIN = 1 / 64  # at most this share of the documents is scored again
 
@@ -51,7 +53,8 @@ class JaxOptions:
 class JaxFlat(Backend):
     """Inner-product search by matrix product; on unit vectors the inner product is the cosine."""
 
-    name, Options = "jax", JaxOptions
+    name = "jax"
+    Options = JaxOptions
     removes = codes = True
 
     def __init__(
@@ -84,7 +87,10 @@ class JaxFlat(Backend):
         quantiser = coding.quantiser
         if quantiser is None:
             return cls(options, coding.prepare, _stored(vectors, coding.prepare, None), None)
-        codes = coded(vectors, coding.prepare, quantiser) if stored is None else np.array(stored)
+        if stored is None:
+            codes = coded(vectors, coding.prepare, quantiser)
+        else:
+            codes = np.array(stored)
         return JaxCodes(options, coding.prepare, quantiser, codes)
 
     def add(self, vectors: np.ndarray) -> None:
@@ -103,14 +109,19 @@ class JaxFlat(Backend):
         if among is not None:
             subset = copy.copy(self)
             subset._place(self._on_host()[among])
-            scores, rows = np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64)
+            scores = np.full((len(queries), k), -np.inf, np.float32)
+            rows = np.full((len(queries), k), -1, np.int64)
             count = min(k, len(among))
             scores[:, :count], places = subset.search(queries, count, prepared)
             rows[:, :count] = among[places]
             return scores, rows
         batch, block = self._batch_and_block(len(queries), k)
-        queries = queries if prepared else np.asarray(self.prepare(queries), np.float32)
-        recall_target = float(self.options.recall_target) if self.options.approximate else None
+        if not prepared:
+            queries = np.asarray(self.prepare(queries), np.float32)
+        if self.options.approximate:
+            recall_target = float(self.options.recall_target)
+        else:
+            recall_target = None
         run = self._kernels.searcher(self._mesh, k, block, recall_target)
         scores = np.empty((len(queries), k), np.float32)
         ids = np.empty((len(queries), k), np.int64)
@@ -126,7 +137,12 @@ class JaxFlat(Backend):
     def _batch_and_block(self, n: int, k: int) -> tuple[int, int]:
         """The number of queries per batch, out of n, and of documents per block; a block may be all documents."""
         on_cpu = self._platform == "cpu"
-        most, score_bytes = (_CPU_BATCH, _CPU_SCORE_BYTES) if on_cpu else (_MAX_BATCH, _SCORE_BYTES)
+        if on_cpu:
+            most = _CPU_BATCH
+            score_bytes = _CPU_SCORE_BYTES
+        else:
+            most = _MAX_BATCH
+            score_bytes = _SCORE_BYTES
         batch = min(most, _power_of_two(2 * n - 1))
         block = max(self._kernels.TILE, block_rows(batch, 4, score_bytes))
         if block < self._rows and k * self._kernels.AGAIN_TILE <= _AGAIN * self._rows and not self.options.approximate:
@@ -199,7 +215,8 @@ class JaxCodes(CodedStore):
         asked, products = self._asked(queries, prepared)
         if among is not None:
             return self._best_of(asked, products, among, k)
-        scores, rows = np.empty((len(asked), k), np.float32), np.empty((len(asked), k), np.int64)
+        scores = np.empty((len(asked), k), np.float32)
+        rows = np.empty((len(asked), k), np.int64)
         certain = np.empty(len(asked), bool)
         for part, found in self._batches(self._kernels.search_codes, asked, products, k):
             scores[part], rows[part], certain[part] = found
@@ -223,9 +240,16 @@ class JaxCodes(CodedStore):
 def _stored(vectors: Rows, prepare: Affine, centroids: np.ndarray | None) -> np.ndarray:
     """The stored form of raw vectors: whitened vectors, or their codes."""
     columns, dtype = (prepare.outputs, np.float32) if centroids is None else (len(centroids), np.uint8)
-    out, coder = np.empty((len(vectors), columns), dtype), None if centroids is None else apart(centroids)
+    out = np.empty((len(vectors), columns), dtype)
+    if centroids is None:
+        coder = None
+    else:
+        coder = apart(centroids)
     for part, x in prepared(vectors, prepare):
-        out[part] = x if coder is None else nearest_on_cores(x, coder)
+        if coder is None:
+            out[part] = x
+        else:
+            out[part] = nearest_on_cores(x, coder)
     return out
 
 

@@ -176,11 +176,15 @@ def top_k_by_blocks(
 # Codes, searched by the exact cosine of the query and the decoded document.
 
 _CODED_TILE = 8  # documents whose highest score is kept
-_LEAST_TILES, _TILES_PER_RESULT = 40, 2  # that are scored again
+# that are scored again
+_LEAST_TILES = 40
+_TILES_PER_RESULT = 2
 _BFLOAT16 = 2.0**-8  # what a product of two numbers is off by, as a share, if they are rounded to bfloat16
 _FLOAT32 = 1e-5  # what a cosine is off by in float32
 _AGAIN_DECODED = 512 << 20
-_BLOCK_SCORES, _MOST_ROWS = 1 << 26, 1 << 17  # of a block that is decoded
+# of a block that is decoded
+_BLOCK_SCORES = 1 << 26
+_MOST_ROWS = 1 << 17
 _TABLE_QUERIES = 4  # up to this many, a GPU looks scores up in tables instead of decoding documents
 _STEPS = 32767  # of a table of int16
 
@@ -220,7 +224,10 @@ def points_of(
     groups, points, width = centroids.shape
     columns = centroids.transpose(0, 2, 1).reshape(groups * width, points)
     used = np.flatnonzero(columns.any(axis=1)).astype(np.int32)
-    mean = np.zeros(groups * width, np.float32) if mean is None else np.asarray(mean, np.float32)
+    if mean is None:
+        mean = np.zeros(groups * width, np.float32)
+    else:
+        mean = np.asarray(mean, np.float32)
     values = np.ascontiguousarray(columns[used], np.float32)
     return Points(values, used // width, used, mean[used], np.asarray(mean_square, np.float32))
 
@@ -295,7 +302,11 @@ def _way(mesh: jax.sharding.Mesh, points: Points, queries: int) -> str:
     sixteen = points.values.shape[1] == 16
     match _platform(mesh):
         case "cpu":
-            return "passes" if sixteen else ("bytes" if queries <= _FEW_QUERIES else "gather")
+            if sixteen:
+                return "passes"
+            if queries <= _FEW_QUERIES:
+                return "bytes"
+            return "gather"
         case "tpu":
             return "selects" if sixteen else "gather"
     return "bytes" if queries <= _TABLE_QUERIES else "gather"
@@ -325,11 +336,13 @@ def coded_searcher(
             if way == "passes":
                 highest, error = _by_passes(*given, mirrored)
             else:
-                highest, error = _by_blocks(*given, dtype, way), jnp.ones(len(queries))
+                highest = _by_blocks(*given, dtype, way)
+                error = jnp.ones(len(queries))
             tiles, others = _best_tiles(highest, count)
         else:
             tiles = jnp.broadcast_to(jnp.arange(rows // _CODED_TILE), (len(queries), rows // _CODED_TILE))
-            others, error = jnp.full(len(queries), -jnp.inf), jnp.zeros(len(queries))
+            others = jnp.full(len(queries), -jnp.inf)
+            error = jnp.zeros(len(queries))
         again = way if way == "selects" else "gather"
         values, ids = _rescored(queries, offsets, codes, points, size - first, tiles, min(k, rows), transposed, again)
         return values, first + ids, others[:, None], error[:, None]
@@ -339,7 +352,10 @@ def coded_searcher(
     ) -> Any:
         queries = jnp.take(queries, points.column, axis=1, mode="clip")
         by_query = P(None, _AXIS)
-        dealt = by_query if transposed else P(_AXIS)
+        if transposed:
+            dealt = by_query
+        else:
+            dealt = P(_AXIS)
         on_devices = jax.shard_map(
             local, mesh=mesh, in_specs=(P(), P(), dealt, P(_AXIS), P(), P()), out_specs=(by_query,) * 4, check_vma=False
         )
@@ -362,7 +378,8 @@ def _chosen(codes: UInt8[Array, "n bytes"], points: Points) -> UInt8[Array, "n g
 
 def _decoded(codes: UInt8[Array, "n bytes"], points: Points, dtype: Any, way: str) -> Float[Array, "n columns"]:
     """The columns of ẑ that vary."""
-    values, numbers = points.values.astype(dtype), _chosen(codes, points)
+    values = points.values.astype(dtype)
+    numbers = _chosen(codes, points)
     if way != "selects":
         numbers = jnp.take(numbers, points.group, axis=1, mode="clip")
         return values.at[jnp.arange(len(values)), numbers].get(mode="promise_in_bounds")
@@ -425,10 +442,15 @@ def _by_blocks(
     way: str,
 ) -> Float32[Array, "q tiles"]:
     """The highest score of every tile; documents from `size` on are padding."""
-    n, few = len(codes), len(queries)
+    n = len(codes)
+    few = len(queries)
     blocks = -(-n // min(_MOST_ROWS, max(TILE, _BLOCK_SCORES // few)))
-    block = n if blocks == 1 else -(-n // (blocks * TILE)) * TILE
-    sixteen, width = points.values.shape[1] == 16, codes.shape[1]
+    if blocks == 1:
+        block = n
+    else:
+        block = -(-n // (blocks * TILE)) * TILE
+    sixteen = points.values.shape[1] == 16
+    width = codes.shape[1]
     if way == "bytes":
         tables = _tables(queries, points, 2 * width if sixteen else width)
         if sixteen:  # one table for both halves of a byte

@@ -88,7 +88,8 @@ def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
     if not odd.any():
         return
     row = int(np.argmax(odd))
-    where, square = f"Row {first + row} of the {what}", squares[row]
+    where = f"Row {first + row} of the {what}"
+    square = squares[row]
     check_finite(x[row : row + 1], first + row, what)
     if not square:
         raise InputError(f"{where} is a zero vector: it has no direction and thus no nearest neighbors. Remove it.")
@@ -127,7 +128,10 @@ def prepared(
 
 def write_map(file: Path, prepare: Affine, more: Mapping[str, np.ndarray] = {}) -> None:
     """Writes the map's parts, and the arrays `more`, to a file of an index, if there are any."""
-    parts = {} if prepare.matrix is None else dict(zip(_PARTS, prepare.parts, strict=True))
+    if prepare.matrix is None:
+        parts = {}
+    else:
+        parts = dict(zip(_PARTS, prepare.parts, strict=True))
     if parts or more:
         save_tensors(file, {**parts, **more}, kind=KIND, header={})
 
@@ -139,7 +143,10 @@ def read_map(
 
     ValueError if a number is not finite, or if it maps to another dimension than `outputs`.
     """
-    tensors = {} if file is None else load_tensors(file, kind=KIND)[0]
+    if file is None:
+        tensors = {}
+    else:
+        tensors = load_tensors(file, kind=KIND)[0]
     finite_numbers(tensors)
     prepare = preparation(None, dimension, normalize)
     if "weight" in tensors:
@@ -162,7 +169,9 @@ class Coding(NamedTuple):
     def record(self) -> Codes | None:
         """The code in the header of an index."""
         q = self.quantiser
-        return None if q is None else {"name": q.name, "bytes": q.nbytes, "length": q.length, "coordinates": q.width}
+        if q is None:
+            return None
+        return {"name": q.name, "bytes": q.nbytes, "length": q.length, "coordinates": q.width}
 
 
 def choose(
@@ -212,7 +221,8 @@ def choose(
         coding = Coding(prepare, code.quantiser())
     assert coding.quantiser is not None
     if size not in (None, coding.quantiser.nbytes):
-        name, nbytes = coding.quantiser.name, coding.quantiser.nbytes
+        name = coding.quantiser.name
+        nbytes = coding.quantiser.nbytes
         raise InputError(f"The code {name} has {nbytes} bytes per vector: expected {size}.")
     return coding
 

@@ -19,7 +19,8 @@ from jaxwhiten.whitening.affine import Affine
 
 COPIES = ("float16", "int8")
 WIDER = 4  # candidates for each result wanted
-_CODE, _MAP = "rescore_code.safetensors", "rescore_map.safetensors"
+_CODE = "rescore_code.safetensors"
+_MAP = "rescore_map.safetensors"
 
 
 class Rescoring:
@@ -29,7 +30,9 @@ class Rescoring:
     """
 
     def __init__(self, prepare: Affine, rows: Shaped[np.ndarray, "n k"], code: Code | None):
-        self.prepare, self.rows, self.code = prepare, rows, code
+        self.prepare = prepare
+        self.rows = rows
+        self.code = code
 
     @classmethod
     def of(cls, copy: str, vectors: np.ndarray, prepare: Affine) -> Rescoring:
@@ -52,7 +55,8 @@ class Rescoring:
     def _kept(self, x: np.ndarray) -> Shaped[np.ndarray, "n k"]:
         if self.code is not None:
             return np.asarray(self.code.encode(x))
-        largest, limits = np.abs(x).max(axis=1), np.finfo(np.float16)
+        largest = np.abs(x).max(axis=1)
+        limits = np.finfo(np.float16)
         if not ((largest >= limits.tiny) & (largest <= limits.max)).all():  # only without unit length
             size = f"{limits.tiny:.0e} to {limits.max:.0f}, the range of float16"
             raise InputError(f"A vector's largest entry is outside {size}: use rescore='int8'.")
@@ -63,10 +67,14 @@ class Rescoring:
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
         """The k best candidates of each raw query; candidate −1 is missing, and ties go to the lower id."""
         asked = self.prepare(queries)
-        scores, ids = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+        scores = np.empty((len(queries), k), np.float32)
+        ids = np.empty((len(queries), k), np.int64)
         for row, (query, rows_of_query) in enumerate(zip(asked, np.sort(candidates, axis=1), strict=True)):
             rows = self.rows[np.maximum(rows_of_query, 0)]
-            vectors = rows.astype(np.float32) if self.code is None else self.code.decode(rows)
+            if self.code is None:
+                vectors = rows.astype(np.float32)
+            else:
+                vectors = self.code.decode(rows)
             cosines = np.where(rows_of_query >= 0, vectors @ query, -np.inf)
             order = np.argsort(-cosines, kind="stable")[:k]
             scores[row], ids[row] = cosines[order], rows_of_query[order]
@@ -84,7 +92,10 @@ class Rescoring:
         unit_length = header.normalize or header.codes is not None  # of codes, the copy alone has unit length
         prepare, _ = read_map(files.get(_MAP), header.input_dimension, unit_length)
         rows = files.array(COPY)
-        code = load_code(files[_CODE]) if header.rescore == "int8" else None
+        if header.rescore == "int8":
+            code = load_code(files[_CODE])
+        else:
+            code = None
         kind = "float16" if code is None else "uint8"
         width = prepare.outputs if code is None else code.nbytes
         check_name("copy to rescore by", header.rescore, COPIES)

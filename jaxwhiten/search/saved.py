@@ -36,7 +36,10 @@ class Saved:
         """Follows an index that keeps these rows, in ascending order."""
         rows = rows[: np.searchsorted(rows, self.count)]
         if len(rows) < self.count:
-            self.places = rows if self.places is None else self.places[rows]
+            if self.places is None:
+                self.places = rows
+            else:
+                self.places = self.places[rows]
             self.count = len(rows)
 
     def tail(self, folder: Path, size: int) -> Tail | None:
@@ -50,7 +53,10 @@ class Saved:
         first = self.count
         while len(parts) > 1 and parts[-1]["rows"] <= 2 * (size - first):
             end -= parts.pop()["rows"]
-            first = self.count if self.places is None else int(np.searchsorted(self.places, end))
+            if self.places is None:
+                first = self.count
+            else:
+                first = int(np.searchsorted(self.places, end))
             first = min(first, end)
         if end <= _FEW or max(end - first, size - first) > _MOST * end:
             return None
@@ -66,7 +72,10 @@ class Saved:
         if tail is None or header.removed is None:
             return Saved.whole(header)
         end = tail.first + len(tail.removed)
-        old = np.arange(tail.first) if self.places is None else self.places[: tail.first]
+        if self.places is None:
+            old = np.arange(tail.first)
+        else:
+            old = self.places[: tail.first]
         new = np.arange(end, end + header.size - tail.first)
         return Saved.whole(header, np.concatenate([old, new]))
 

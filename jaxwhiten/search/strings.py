@@ -44,7 +44,10 @@ class Lines(Sequence[Any]):
             empty = path.stat().st_size == 0
             self._data: Any = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         with turning(FormatError, f"{ends}: not readable as the ends of lines ({REASON}). {_REMEDY}", ValueError):
-            found = _line_ends(self._data) if ends is None else np.asarray(map_array(ends))
+            if ends is None:
+                found = _line_ends(self._data)
+            else:
+                found = np.asarray(map_array(ends))
         unlike = f"{path}: does not contain {size} lines, one per vector ({REASON}). {_REMEDY}"
         with turning(FormatError, unlike, ValueError, IndexError):
             take({"ends": found}, "int64", ends=(size,))
@@ -58,12 +61,18 @@ class Lines(Sequence[Any]):
     def __getitem__(self, row: int | slice) -> Any:
         if isinstance(row, slice):
             return [self[number] for number in range(*row.indices(len(self)))]
-        start = self._ends[row - 1] if row else 0
+        if row:
+            start = self._ends[row - 1]
+        else:
+            start = 0
         return parse(self._data[start : self._ends[row]], self._kind, f"{self._path}, line {row + 1}", _REMEDY)
 
     def __iter__(self) -> Iterator[Any]:
         for part in blocks(len(self), _BLOCK):
-            start = self._ends[part.start - 1] if part.start else 0
+            if part.start:
+                start = self._ends[part.start - 1]
+            else:
+                start = 0
             lines = self._data[start : self._ends[part.stop - 1]].rstrip(b"\n").replace(b"\n", b",")
             yield from parse(b"[" + lines + b"]", types.GenericAlias(list, (self._kind,)), self._path, _REMEDY)
 
@@ -82,13 +91,18 @@ class Strings(Sequence[Any]):
         self._starts = [0, *itertools.accumulate(map(len, self._parts))]
 
     def __len__(self) -> int:
-        return self._starts[-1] if self._places is None else len(self._places)
+        if self._places is None:
+            return self._starts[-1]
+        return len(self._places)
 
     def __getitem__(self, row: int | slice) -> Any:
         rows = range(len(self))[row]  # IndexError for a row that is not there
         if isinstance(rows, range):
             return [self[number] for number in rows]
-        place = rows if self._places is None else int(self._places[rows])
+        if self._places is None:
+            place = rows
+        else:
+            place = int(self._places[rows])
         part = bisect.bisect_right(self._starts, place) - 1
         return self._parts[part][place - self._starts[part]]
 
@@ -132,7 +146,8 @@ class Strings(Sequence[Any]):
 
 def write_lines(path: Path, strings: Iterable[Any], ends: Path | None = None) -> None:
     """Writes strings, or objects, as JSON lines, and the end of each line to another file."""
-    start, written = 0, list[np.ndarray]()
+    start = 0
+    written = list[np.ndarray]()
     items = iter(strings)
     with open(path, "wb") as file:
         while block := list(itertools.islice(items, _BLOCK)):

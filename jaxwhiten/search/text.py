@@ -86,8 +86,14 @@ def without_blank(
         if values is not None:
             check_counts(what, len(values), "documents", len(texts))
     texts = [text.strip() for text in texts]
-    ids = None if ids is None else list(itertools.compress(ids, texts))
-    metadata = None if metadata is None else list(itertools.compress(metadata, texts))
+    if ids is None:
+        ids = None
+    else:
+        ids = list(itertools.compress(ids, texts))
+    if metadata is None:
+        metadata = None
+    else:
+        metadata = list(itertools.compress(metadata, texts))
     kept = list(filter(None, texts))
     return kept, ids, metadata, len(texts) - len(kept)
 
@@ -176,9 +182,14 @@ def document_vectors(
 
     `encode` computes the vectors with a view, such as from a cache.
     """
-    _ = index.table.rows(ids) if replace else index.table.plus(ids, len(texts))
+    if replace:
+        _ = index.table.rows(ids)
+    else:
+        _ = index.table.plus(ids, len(texts))
     view = view_for(index, encoder, "document")
-    return encode(view, texts) if encode else view(texts)
+    if encode:
+        return encode(view, texts)
+    return view(texts)
 
 
 def view_for(index: Index, encoder: Encodes, role: str = "query") -> View:
@@ -259,4 +270,6 @@ def search_text(index: Index, encoder: Encodes, queries: Texts, k: int = 10, *, 
     queries = as_texts(queries, "query")
     index.check_k(k)
     view = view_for(index, encoder)
-    return index.hits(view(queries), k, among) if queries else []
+    if queries:
+        return index.hits(view(queries), k, among)
+    return []

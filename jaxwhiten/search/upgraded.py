@@ -45,7 +45,10 @@ _AT_ONCE = 64
 def read_upgrade(folder: PathLike, encoding: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The header of an upgrade in an index folder: `old` and `new` encoding and `candidates`; None if there is none."""
     path = Path(folder) / _FOLDER / _HEADER
-    upgrade = load_tensors(path, kind="upgrade")[1] if path.is_file() else None
+    if path.is_file():
+        upgrade = load_tensors(path, kind="upgrade")[1]
+    else:
+        upgrade = None
     return None if upgrade is None or _same(upgrade["new"], encoding) else upgrade  # a kill may leave a finished one
 
 
@@ -106,7 +109,10 @@ class Vectors:
         end = len(self.slots) + len(new)
         if end > len(self._rows):
             room = np.empty((max(end - size, size), rows.shape[1]), rows.dtype)
-            self._rows = np.concatenate([self._rows[:size], room]) if size else room
+            if size:
+                self._rows = np.concatenate([self._rows[:size], room])
+            else:
+                self._rows = room
         self._rows[size:end] = rows[list(new.values())]
         self.slots.update(zip(new, range(size, end), strict=True))
         self.near.update(key for key in near if key not in self.slots)
@@ -231,7 +237,10 @@ class Upgraded:
         """Embeds `count` more texts, or all, most used first, and returns how many; searches may run meanwhile."""
         done = 0
         while self._pending() and (count is None or done < count):
-            most = _AT_ONCE if count is None else min(_AT_ONCE, count - done)
+            if count is None:
+                most = _AT_ONCE
+            else:
+                most = min(_AT_ONCE, count - done)
             with self._turn:
                 used = [key for key, _ in self.vectors.near.most_common(most) if key in self._left]
                 keys = list(dict.fromkeys([*used, *itertools.islice(self._left, most)]))[:most]

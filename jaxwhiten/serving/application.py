@@ -53,8 +53,15 @@ class Service:
         coded = kind == "code" or (kind == "float" and role == "document")
         view = self.encoder.view if coded else self.encoder.view.floats
         rows, tokens, cut = await self.batcher.encode(view.in_role(role), asked.input)
-        rows = np.asarray(rows) if kind == "code" else self.leading(rows, asked.dimensions)
-        decode: Any = {"code": "/v1/code"} if kind == "code" else {"dimensions": rows.shape[1]}
+        if kind == "code":
+            rows = np.asarray(rows)
+        else:
+            rows = self.leading(rows, asked.dimensions)
+        decode: Any
+        if kind == "code":
+            decode = {"code": "/v1/code"}
+        else:
+            decode = {"dimensions": rows.shape[1]}
         if kind == "ubinary":
             rows = UBinary.quantise(rows, {})
         elif kind == "int8":
@@ -80,11 +87,17 @@ class Service:
 
     def leading(self, rows: np.ndarray, width: int | None) -> np.ndarray:
         """The leading columns, which like decoded codes have unit length."""
-        rows = normalize(rows.decode()) if isinstance(rows, CodedArray) else rows
+        if isinstance(rows, CodedArray):
+            rows = normalize(rows.decode())
         if width not in (None, rows.shape[1], *self.widths):
-            reason = f"use one of {self.widths}" if self.widths else "the model has no whitening: omit `dimensions`"
+            if self.widths:
+                reason = f"use one of {self.widths}"
+            else:
+                reason = "the model has no whitening: omit `dimensions`"
             raise Refused(422, f"dimensions={width}: vectors have {rows.shape[1]}; {reason}.", "dimensions")
-        return rows if width in (None, rows.shape[1]) else normalize(rows[:, :width])
+        if width in (None, rows.shape[1]):
+            return rows
+        return normalize(rows[:, :width])
 
     def role(self, model: str) -> str:
         """The role of texts for a name of the model; refused for other names."""

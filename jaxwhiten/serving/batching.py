@@ -62,7 +62,8 @@ class Batcher:
 
     async def encode(self, view: View, texts: str | list[str]) -> tuple[np.ndarray, int, int]:
         """Vectors, the number of tokens, and that of truncated texts; refused if the queue is full."""
-        texts = [texts] if isinstance(texts, str) else texts
+        if isinstance(texts, str):
+            texts = [texts]
         if self._queue and self._queue + len(texts) > self._limit:
             raise Refused(429, "The queue is full: retry later.", wait=1 + self._queue // 100)
         vectors = list[np.ndarray]()

@@ -92,7 +92,10 @@ class Gate:
 
     def _knows(self, host: str) -> bool:
         """Whether requests may call the server by the name in a `Host` header. No web page's name is an IP address."""
-        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        if host.startswith("["):
+            name = host[1:].partition("]")[0]
+        else:
+            name = host.partition(":")[0]
         with contextlib.suppress(ValueError):
             ipaddress.ip_address(name)
             return True
@@ -137,10 +140,16 @@ async def _body(request: Request, hold: Callable[[int], None]) -> bytearray:
         advice = "compress the body with gzip, or not at all"
         raise Refused(415, f"Content-Encoding {coding!r:.80}: {advice}.", headers={"Accept-Encoding": "gzip"})
     body = bytearray()
-    inflate = zlib.decompressobj(_GZIP) if coding == "gzip" else None
+    if coding == "gzip":
+        inflate = zlib.decompressobj(_GZIP)
+    else:
+        inflate = None
     try:
         async for chunk in request.stream():
-            more = inflate.decompress(chunk, _BODY + 1) if inflate else chunk
+            if inflate:
+                more = inflate.decompress(chunk, _BODY + 1)
+            else:
+                more = chunk
             if inflate and inflate.unused_data:
                 raise zlib.error("more bytes after its end")
             hold(len(more))

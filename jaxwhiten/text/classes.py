@@ -33,7 +33,10 @@ _AS_IN_FILE = ("modernbert", "ministral3")  # models for which transformers take
 def tokenizer_settings(folder: Path) -> Rules:
     """The keys of `tokenizer_config.json`, with those that sentence-transformers' file puts in their place."""
     file = folder / TOKENIZER_SETTINGS
-    settings = read_object(file) if file.is_file() else {}
+    if file.is_file():
+        settings = read_object(file)
+    else:
+        settings = {}
     given = TransformerSettings.read(folder)
     for where, keys in ((file, settings), (given.file, given.tokenizer)):
         check_values(where, keys, {"split_special_tokens": (False,)})
@@ -47,14 +50,19 @@ def with_settings(tokenizer: Any, folder: Path, settings: Mapping[str, Any]) -> 
         rules = _like_bert(settings)
     elif name in _PREFIXED:
         prefix = settings.get("add_prefix_space")
-        prefix = _PREFIXED[name] if prefix is None else bool(prefix)
+        if prefix is None:
+            prefix = _PREFIXED[name]
+        else:
+            prefix = bool(prefix)
         rules = {"pre_tokenizer": _prefixed(_state(tokenizer.pre_tokenizer), prefix)}
     elif name in _GENERIC or _agrees(tokenizer, {**_DEFAULTS.get(name, {}), **settings}):
         return tokenizer
     else:
         return _of_transformers(folder, settings, name)
     same = all(_state(getattr(tokenizer, part)) == rule for part, rule in rules.items())
-    return tokenizer if same else _replaced(tokenizer, rules)
+    if same:
+        return tokenizer
+    return _replaced(tokenizer, rules)
 
 
 def lower_cased(tokenizer: Any) -> Any:
@@ -64,7 +72,12 @@ def lower_cased(tokenizer: Any) -> Any:
     result = Tokenizer.from_str(tokenizer.to_str())
     before: Any = tokenizer.normalizer
     several = isinstance(before, normalizers.Sequence)
-    parts = [] if before is None else list(before) if several else [before]
+    if before is None:
+        parts = []
+    elif several:
+        parts = list(before)
+    else:
+        parts = [before]
     if not any(isinstance(part, normalizers.Lowercase) for part in parts):
         result.normalizer = normalizers.Sequence([normalizers.Lowercase(), *parts])
     return result
@@ -73,7 +86,10 @@ def lower_cased(tokenizer: Any) -> Any:
 def _class_name(folder: Path, settings: Mapping[str, Any]) -> str:
     """The name of the class that transformers chooses, without "Fast" at its end."""
     file = folder / "config.json"
-    config = read_object(file) if file.is_file() else {}
+    if file.is_file():
+        config = read_object(file)
+    else:
+        config = {}
     model = config.get("model_type")
     if model in _AS_IN_FILE:
         return _GENERIC[0]
@@ -82,7 +98,9 @@ def _class_name(folder: Path, settings: Mapping[str, Any]) -> str:
 
 
 def _state(part: Any) -> Rules | None:
-    return None if part is None else json.loads(part.__getstate__())
+    if part is None:
+        return None
+    return json.loads(part.__getstate__())
 
 
 def _like_bert(settings: Mapping[str, Any]) -> Rules:
@@ -120,7 +138,8 @@ def _agrees(tokenizer: Any, settings: Mapping[str, Any]) -> bool:
     given = {key: settings[key] for key in CHANGING if settings.get(key) is not None}
     if not given:
         return True
-    steps, words = list(_steps(_state(tokenizer.normalizer))), _state(tokenizer.pre_tokenizer)
+    steps = list(_steps(_state(tokenizer.normalizer)))
+    words = _state(tokenizer.pre_tokenizer)
     kinds = {step["type"] for step in steps}
     bert = next((step for step in steps if step["type"] == "BertNormalizer"), {})
     does = {

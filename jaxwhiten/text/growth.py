@@ -41,7 +41,9 @@ def _factor(step: dict[str, Any]) -> int:
     """The characters that a step can make from one."""
     match step:
         case {"type": "Replace", "pattern": {"String": pattern}, "content": content}:
-            return -(-_size(content) // len(pattern)) if pattern else 1 + _size(content)
+            if pattern:
+                return -(-_size(content) // len(pattern))
+            return 1 + _size(content)
         case {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}:
             return _size(content) + bool(_MAY_BE_EMPTY.search(pattern))
         case {"type": "Prepend", "prepend": content}:
@@ -55,4 +57,6 @@ def _factor(step: dict[str, Any]) -> int:
 
 def _size(text: str) -> int:
     """The length in characters after full decomposition: Unicode's normal forms do not lengthen that any more."""
-    return len(unicodedata.normalize("NFKD", text)) if len(text) <= LIMIT else len(text)
+    if len(text) <= LIMIT:
+        return len(unicodedata.normalize("NFKD", text))
+    return len(text)

@@ -109,7 +109,10 @@ class TransformerSettings:
         modalities = self.raw.get("modality_config")
         if modalities is None:
             return
-        text = modalities.get("text") if isinstance(modalities, Mapping) else None
+        if isinstance(modalities, Mapping):
+            text = modalities.get("text")
+        else:
+            text = None
         if not isinstance(text, Mapping) or any(text.get(key) not in (v, [v]) for key, v in _TEXT.items()):
             raise _unsupported(self.file, "modality_config", modalities, f"expected 'text' with {_TEXT}")
         if "message" in modalities:
@@ -127,7 +130,10 @@ def refuse_unknown(file: Path, raw: Mapping[str, Any], understood: Collection[st
     """
     for key, value in raw.items():
         if key not in understood and value not in (None, {}, []):
-            name = f"{within}.{key}" if within else key
+            if within:
+                name = f"{within}.{key}"
+            else:
+                name = key
             raise _unsupported(file, name, value, "it could change vectors, and is not understood")
 
 
@@ -135,7 +141,10 @@ def check_values(file: Path, raw: Mapping[str, Any], accepted: Mapping[str, Sequ
     """Raises `ModelError` for a key of a file that is there and has none of the values accepted."""
     for key, values in accepted.items():
         if raw.get(key) is not None and raw[key] not in values:
-            advice = f"only {values[0]!r} is supported" if values else "remove the key, or use another model"
+            if values:
+                advice = f"only {values[0]!r} is supported"
+            else:
+                advice = "remove the key, or use another model"
             raise _unsupported(file, f"{within}.{key}" if within else key, raw[key], advice)
 
 
@@ -151,7 +160,10 @@ def _name(raw: Mapping[str, Any], names: Sequence[str]) -> str:
 def _nested(file: Path, raw: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     """The object under one of the names of a key; empty if there is none."""
     name = _name(raw, names)
-    value = {} if raw.get(name) is None else raw[name]
+    if raw.get(name) is None:
+        value = {}
+    else:
+        value = raw[name]
     if not isinstance(value, Mapping):
         raise _unsupported(file, name, value, "expected an object")
     return value

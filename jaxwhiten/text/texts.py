@@ -73,7 +73,8 @@ def as_rows(rows: Any, width: int, what: str) -> list[tuple[Any, ...]]:
 
 def _items(texts: Any, what: str, dimensions: int = 1) -> Iterator[Any]:
     """Iterates over a container in its order; InputError for other objects."""
-    kind, wanted = type(texts), f"Expected a list, one item per {what}"
+    kind = type(texts)
+    wanted = f"Expected a list, one item per {what}"
     if hasattr(kind, "columns") or hasattr(kind, "column_names"):  # iterated, a table gives the names of its columns
         raise InputError(f"{wanted}, got a {kind.__name__}: pass its columns, such as table['text'].")
     if isinstance(texts, str | bytes | bytearray | Mapping | set | frozenset) or not isinstance(texts, Iterable):

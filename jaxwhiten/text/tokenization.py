@@ -26,7 +26,9 @@ OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "
 _COMPANIONS = ("tokenizer.json", TOKENIZER_SETTINGS, "special_tokens_map.json", "added_tokens.json", "merges.txt")
 MASK_TOKENS = ("[MASK]", "<mask>")
 _LONG = 5_000  # characters of one text that is tokenized in another thread, while Python goes on
-_CHARACTERS, _MOST_CHARACTERS = 64, 1 << 20  # of a text for each token that the model reads, and in all
+# of a text for each token that the model reads, and in all
+_CHARACTERS = 64
+_MOST_CHARACTERS = 1 << 20
 COUNTS: Counter[tuple[int, str]] = Counter()
 """Texts that this process has tokenized, and the `"cut"` ones of `"all"`, by maximum length in tokens."""
 
@@ -83,13 +85,17 @@ def prompt_of_role(prompts: Mapping[str, str], role: str) -> str:
 def in_role(prompts: Mapping[str, str], role: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of `Encoder.encode` with the prompt of a role, unless they have a `prompt_name` or a `prompt`."""
     given = any(options.get(name) is not None for name in ("prompt_name", "prompt"))
-    return {**options} if given else {**options, "prompt": prompt_of_role(prompts, role)}
+    if given:
+        return {**options}
+    return {**options, "prompt": prompt_of_role(prompts, role)}
 
 
 def prompt_for(prompts: Mapping[str, str], role: str) -> str | None:
     """The prompt of a role; None, which means the default prompt, if neither queries nor documents have one."""
     apart = any(prompts.get(name) for names in ROLES.values() for name in names)
-    return prompt_of_role(prompts, role) if apart else None
+    if apart:
+        return prompt_of_role(prompts, role)
+    return None
 
 
 class BulkTokenizer:
@@ -100,9 +106,14 @@ class BulkTokenizer:
     """
 
     def __init__(self, folder: Path, max_length: int, model_vocab: int | None = None, *, special_tokens: bool = True):
-        self.folder, self._model_vocab, self._special_tokens = folder, model_vocab, special_tokens
+        self.folder = folder
+        self._model_vocab = model_vocab
+        self._special_tokens = special_tokens
         # Of a static encoder, sentence-transformers reads tokenizer.json alone.
-        self._settings = tokenizer_settings(folder) if special_tokens else _settings(folder)
+        if special_tokens:
+            self._settings = tokenizer_settings(folder)
+        else:
+            self._settings = _settings(folder)
         self._tokenizer = _load(folder, self._settings if special_tokens else None)
         with _refusing(folder, "is damaged"):
             if not special_tokens:
@@ -198,7 +209,8 @@ class BulkTokenizer:
             tokenizer.no_truncation()
             parts = [tokenizer.encode(part, add_special_tokens=False).ids for part in template.split("{text}")]
             before, after = self.around
-            left, right = [*before, *parts[0]], [*parts[1], *after]
+            left = [*before, *parts[0]]
+            right = [*parts[1], *after]
             if len(left) + len(right) > self.max_length:
                 size = len(left) + len(right)
                 raise InputError(f"max_length is {self.max_length}, but the template {template!r} has {size} tokens.")
@@ -211,7 +223,9 @@ class BulkTokenizer:
                 ],
             )
             tokenizer.enable_truncation(**self._truncation)
-            return lower_cased(tokenizer) if lower_case else tokenizer
+            if lower_case:
+                return lower_cased(tokenizer)
+            return tokenizer
 
     def _checked(self, ids: list[list[int]], cut: int = 0) -> TokenIds:
         """The ids as arrays. Beyond the last row of an embedding, JAX would return NaN or another token's row."""
@@ -261,7 +275,9 @@ class BulkTokenizer:
     @property
     def mask_token_id(self) -> int | None:
         """The id of the mask token, or None."""
-        return None if self.mask_token is None else self._tokenizer.token_to_id(self.mask_token)
+        if self.mask_token is None:
+            return None
+        return self._tokenizer.token_to_id(self.mask_token)
 
     @property
     def vocab_size(self) -> int:
@@ -290,7 +306,10 @@ class BulkTokenizer:
 
         A template becomes part of the special tokens; a prompt is left to the caller.
         """
-        tokenizer = self._tokenizer if form.prompt is not None else self._around(form.template)
+        if form.prompt is not None:
+            tokenizer = self._tokenizer
+        else:
+            tokenizer = self._around(form.template)
         if self._special_tokens:
             copy_tokenizer(self.folder, folder)
             settings = {**self._settings, "model_max_length": self.max_length}
@@ -327,7 +346,9 @@ def _refusing(folder: Path, fault: str) -> Iterator[None]:
 def _settings(folder: Path) -> dict[str, Any]:
     """The contents of `tokenizer_config.json`; empty if it is missing."""
     file = folder / TOKENIZER_SETTINGS
-    return read_object(file) if file.is_file() else {}
+    if file.is_file():
+        return read_object(file)
+    return {}
 
 
 def _load(folder: Path, settings: Mapping[str, Any] | None) -> Any:
@@ -344,7 +365,9 @@ def _load(folder: Path, settings: Mapping[str, Any] | None) -> Any:
             raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
         check_growth(file, text)
         tokenizer = Tokenizer.from_str(text)
-        return tokenizer if settings is None else with_settings(tokenizer, folder, settings)
+        if settings is None:
+            return tokenizer
+        return with_settings(tokenizer, folder, settings)
 
 
 def copy_tokenizer(source: io.PathLike, target: io.PathLike) -> None:

@@ -85,7 +85,8 @@ class _Characters(dict[str, str]):
 
     def __init__(self, tokenizer: Any):
         super().__init__()
-        self._normalized, self._cut = tokenizer.normalizer.normalize_str, tokenizer.pre_tokenizer.pre_tokenize_str
+        self._normalized = tokenizer.normalizer.normalize_str
+        self._cut = tokenizer.pre_tokenizer.pre_tokenize_str
 
     def __missing__(self, character: str) -> str:
         found = self._normalized(character)
@@ -108,7 +109,9 @@ class WordTable:
 
     def __init__(self, tokenizer: Any, encode: Callable[[list[str]], TokenIds], longest: int, lower: bool):
         self._characters = _Characters(tokenizer)
-        self._encode, self._longest, self._lower = encode, longest, lower
+        self._encode = encode
+        self._longest = longest
+        self._lower = lower
         self._lock = threading.Lock()
         self._clear()
 
@@ -137,7 +140,8 @@ class WordTable:
                     plain = [is_plain and _ODD not in next(lines) for is_plain in plain]
                     text = "".join(line for line in text.splitlines(keepends=True) if _ODD not in line)
             found = self._tokens(text.lower() if self._lower else text)
-        cut, chosen = int((found.lengths > self._longest).sum()), np.array(plain, bool)
+        cut = int((found.lengths > self._longest).sum())
+        chosen = np.array(plain, bool)
         others = self._encode([s for s, is_plain in zip(sentences, plain, strict=True) if not is_plain])
         starts, lengths = np.empty((2, len(sentences)), np.int64)
         starts[chosen], lengths[chosen] = found.starts, np.minimum(found.lengths, self._longest)
@@ -149,7 +153,8 @@ class WordTable:
         numbers = np.fromiter(map(self._numbers.__getitem__, _WORDS(text)), np.int64)
         if self._numbers.new:
             more = self._encode(self._numbers.new)
-            flat, lengths = np.append(self._known.flat, more.flat), np.append(self._known.lengths, more.lengths)
+            flat = np.append(self._known.flat, more.flat)
+            lengths = np.append(self._known.lengths, more.lengths)
             self._known = TokenIds(flat, lengths)
             self._bytes += more.flat.nbytes + sum(_OF_ENTRY + sys.getsizeof(word) for word in self._numbers.new)
             self._numbers.new = []
@@ -161,7 +166,8 @@ class WordTable:
         return TokenIds(flat, np.diff(ends, prepend=0))
 
     def _clear(self) -> None:
-        self._numbers, self._bytes = _Numbers(), 0
+        self._numbers = _Numbers()
+        self._bytes = 0
         self._known = TokenIds(np.zeros(0, np.int32), np.zeros(1, np.int64))
 
 

@@ -33,7 +33,8 @@ class Checkpoints:
         from orbax.checkpoint.checkpoint_managers import preservation_policy as policy
 
         self.folder = Path(folder).resolve()
-        self._ocp, self._best = ocp, best
+        self._ocp = ocp
+        self._best = best
         score = (lambda scores: scores[best]) if best else None
         policies = [policy.LatestN(keep), *([policy.BestN(get_metric_fn=score, n=1)] if best else [])]
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -75,11 +76,15 @@ class Checkpoints:
 
         The state is copied before this returns, so that the next step may donate it.
         """
-        step, args = int(state.step), self._ocp.args
+        step = int(state.step)
+        args = self._ocp.args
         if step == self.latest:
             return
         score = (scores or {}).get(self._best or "", math.nan)
-        metrics = {self._best: score if math.isfinite(score) else -math.inf} if self._best else None
+        if self._best:
+            metrics = {self._best: score if math.isfinite(score) else -math.inf}
+        else:
+            metrics = None
         rest = {"position": dict(position), "checksums": _checksums(state)}
         items = args.Composite(state=args.StandardSave(_flatten(state)), rest=args.JsonSave(rest))
         with self._writing():
@@ -106,12 +111,16 @@ class Checkpoints:
         `template` is a state with the same shapes and shardings. FormatError if the checkpoint is damaged or has
         others.
         """
-        step, args = self.latest if step is None else step, self._ocp.args
+        step = self.latest if step is None else step
+        args = self._ocp.args
         names = _flatten(template)
         shapes = {k: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding) for k, x in names.items()}
         items = args.Composite(state=args.StandardRestore(shapes), rest=args.JsonRestore())
         others = [s for s in self._manager.all_steps() if s != step]
-        advice = f"Remove that folder to resume from step {max(others)}" if others else "Use a new output folder"
+        if others:
+            advice = f"Remove that folder to resume from step {max(others)}"
+        else:
+            advice = "Use a new output folder"
         folder = self.folder / "checkpoints" / str(step)
         # tensorstore, orbax and json raise different types.
         with turning(FormatError, f"{folder}: not a readable checkpoint ({REASON}). {advice}."):

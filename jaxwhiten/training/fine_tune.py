@@ -138,7 +138,8 @@ def fine_tune(
             f"batch_size={options.batch_size}, accumulate={options.accumulate}: {objective.name!r} compares the rows of"
             f" a batch, and a row alone trains nothing: set batch_size={2 * options.accumulate} or more."
         )
-    examples = mined(examples, options, say) if options.negatives else examples
+    if options.negatives:
+        examples = mined(examples, options, say)
     say(f"{counted(len(examples), 'rows')} of {' / '.join(examples.columns)}; {examples.skipped:,} skipped")
     if objective.in_batch and options.accumulate > 1:
         say(f"accumulate={options.accumulate}: in-batch negatives come from {part} rows, not {options.batch_size}")
@@ -156,14 +157,20 @@ def fine_tune(
     say(f"{per_epoch} per epoch, padded to {lengths} tokens; {counted(options.steps, 'steps')}")
 
     scores = dict(scores or {})
-    watched = None if best is None else scores[best]
+    if best is None:
+        watched = None
+    else:
+        watched = scores[best]
     evaluations = None
     if held_out is not None:
         evaluations = Evaluations(held_out, Path(folder))
         best = f"held-out {held_out.name}"
         watched = evaluations.score
     # Rows, models and labels by their content, not their names.
-    labels = "" if examples.label is None else hashlib.sha256(examples.label.tobytes()).hexdigest()[:24]
+    if examples.label is None:
+        labels = ""
+    else:
+        labels = hashlib.sha256(examples.label.tobytes()).hexdigest()[:24]
     known = {"model": encoder.fingerprint, "teacher": plan.teacher, "labels": labels}
     recipe = {
         **(record or {}),
@@ -185,7 +192,10 @@ def fine_tune(
             values[when] = held_out.values(one)
             found[when][best] = held_out.score_of(values[when])
         found[when] |= {name: score(one) for name, score in scores.items()}
-    checkpoints = evaluations.checkpoints() if evaluations is not None and is_writer() else []
+    if evaluations is not None and is_writer():
+        checkpoints = evaluations.checkpoints()
+    else:
+        checkpoints = []
     return Tuned(tuned, found["before"], found["after"], result.step, recipe, result.finished, values, checkpoints)
 
 
@@ -225,10 +235,17 @@ def fit_options(encoder: Encoder) -> str:
     """The options of `jaxwhiten fit` that refit the whitening or the code of an encoder."""
     code = encoder.head.code
     whitening = encoder.head.whitening
-    options = "" if whitening is None and code is not None else f" -k {encoder.view.floats.dimension}"
+    if whitening is None and code is not None:
+        options = ""
+    else:
+        options = f" -k {encoder.view.floats.dimension}"
     options += "" if code is None else f" --bytes {code.nbytes}"
     usual: dict[str, Any] = {"beta": (DEFAULTS["beta"],), "shrinkage": (DEFAULTS["shrinkage"],)}
-    usual["gamma"] = (0.25, 1.0) if code is None else ()  # without it, vectors may be coded unchanged
+    # without it, vectors may be coded unchanged
+    if code is None:
+        usual["gamma"] = (0.25, 1.0)
+    else:
+        usual["gamma"] = ()
     for name in ("beta", "gamma", "shrinkage") if whitening is not None else ():
         if (value := getattr(whitening, name)) not in usual[name]:
             options += f" --{name} {value}"

@@ -30,7 +30,8 @@ from jaxwhiten.scoring import by_words, compared, encoded
 from jaxwhiten.scoring.result import Change
 from jaxwhiten.shapes import Float, Int
 
-RESAMPLES, _LEAST_RESAMPLES = 10_000, 4_000
+RESAMPLES = 10_000
+_LEAST_RESAMPLES = 4_000
 _RESAMPLED = 2 * 10**8  # values in all resamples, above which there are fewer of them
 _MOST = 50  # checkpoints whose choice an interval allows for; of more, as many at even distances
 
@@ -94,7 +95,9 @@ class HeldOut:
         return self._values(next(by_words(self._data))[-1])
 
     def _values(self, found: np.ndarray) -> Float[np.ndarray, " n"]:
-        return reciprocal_ranks(found, self._data.gold) if isinstance(self._data, RetrievalData) else found
+        if isinstance(self._data, RetrievalData):
+            return reciprocal_ranks(found, self._data.gold)
+        return found
 
     @functools.cached_property
     def units(self) -> Int[np.ndarray, " n"]:
@@ -113,13 +116,16 @@ class HeldOut:
         The second one may be the best of several checkpoints by their values on the same rows: the interval of its
         difference allows for this choice.
         """
-        rows, label, units = np.stack([*values.values(), *checkpoints]), self.examples.label, self.units
+        rows = np.stack([*values.values(), *checkpoints])
+        label = self.examples.label
+        units = self.units
         resamples = int(np.clip(_RESAMPLED // rows.size, _LEAST_RESAMPLES, RESAMPLES))
         if label is None:
             drawn = 100 * mean_resamples(rows, resamples, units=units)
         else:
             drawn = spearman_resamples(rows, label, resamples, units=units)
-        count, scores = int(units.max()) + 1, list(map(self.score_of, rows[: len(values)]))
+        count = int(units.max()) + 1
+        scores = list(map(self.score_of, rows[: len(values)]))
         changes = [percentile_interval(sample - drawn[0], count) for sample in drawn[: len(values)]]
         if len(checkpoints):
             changes[1] = chosen_intervals(np.delete(drawn - drawn[0], [0, *range(2, len(values))], axis=0), count)[0]
@@ -146,7 +152,8 @@ class Evaluations:
     """
 
     def __init__(self, held_out: HeldOut, folder: Path):
-        self._held_out, self._folder = held_out, folder / "held_out"
+        self._held_out = held_out
+        self._folder = folder / "held_out"
         self._last: np.ndarray = np.zeros(0)
 
     def score(self, encoder: Encoder) -> float:

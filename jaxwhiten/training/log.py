@@ -19,7 +19,8 @@ from jaxwhiten.lazy import hidden
 from jaxwhiten.progress import say
 from jaxwhiten.runtime.distributed import is_writer
 
-METRICS_FILE, PLOT_FILE = "metrics.jsonl", "loss.png"
+METRICS_FILE = "metrics.jsonl"
+PLOT_FILE = "loss.png"
 _PLOTTING = ("train", "Plotting a training run")
 
 
@@ -31,7 +32,8 @@ class Log:
     """
 
     def __init__(self, folder: Path, total: int, *, start: int, per_step: int, unit: str, progress: bool | None):
-        self._per_step, self._unit = per_step, unit
+        self._per_step = per_step
+        self._unit = unit
         shown = progress if is_writer() else False
         self._bar = Progress(shown, total=total, initial=start, unit="step", desc="train")
         self._file: Any = None
@@ -45,7 +47,8 @@ class Log:
             io.write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
             self._file = path.open("a", encoding="utf-8")
             self._events = summary_writer(str(Path(folder) / "tensorboard"), purge_step=start + 1)
-        self._clock, self._last = time.perf_counter(), start
+        self._clock = time.perf_counter()
+        self._last = start
 
     def steps(self, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
         """Logs finished steps, at least one, given as (number, metrics)."""
@@ -56,7 +59,8 @@ class Log:
             self._write({"step": step, **values})
         self._bar.set_postfix_str(f"loss {float(latest['loss']):.4f}, {rate:.0f} {self._unit}/s", refresh=False)
         self._bar.update(last - self._last)
-        self._clock, self._last = now, last
+        self._clock = now
+        self._last = last
 
     def scores(self, step: int, scores: Mapping[str, float]) -> None:
         """Logs an evaluation; its time does not count towards the rate."""
@@ -126,7 +130,11 @@ def plot_run(folder: io.PathLike) -> Path | None:
     axes = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
     for axis, (kind, shown) in zip(axes, sorted(panels.items(), reverse=True), strict=True):
         for name in shown:
-            points, window = curves[name], len(curves[name]) // 20 if name == "loss" else 0
+            points = curves[name]
+            if name == "loss":
+                window = len(curves[name]) // 20
+            else:
+                window = 0
             style = {"lw": 0.8, "alpha": 0.4} if name == "loss" else {"marker": "o", "ms": 4}
             axis.plot(*points.T, color=f"C{list(curves).index(name)}", label=name, **style)
             if window > 2:

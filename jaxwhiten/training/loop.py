@@ -84,7 +84,8 @@ def run_plan(
     """
     check_same("the recipe of the run", dict(recipe))
     keep_compiled()
-    mesh, steps = data_mesh(options), options.steps
+    mesh = data_mesh(options)
+    steps = options.steps
     Path(folder).mkdir(parents=True, exist_ok=True)
     with locked(folder, 0) if is_writer() else contextlib.nullcontext():
         checkpoints = Checkpoints(Path(folder), recipe, best=best, keep=options.keep)
@@ -118,7 +119,8 @@ def run_plan(
                     number += 1
                     waiting.append((number, metrics))
 
-                    last, scores = number == steps, None
+                    last = number == steps
+                    scores = None
                     # Several processes agree on whether to stop.
                     if jax.process_count() == 1 or number % max(options.log_every, 1) == 0:
                         stopped = set().union(*gather(sorted(seen)))
@@ -174,7 +176,10 @@ def _is_finite(row: tuple[int, Mapping[str, Any]]) -> bool:
 def _not_finite(row: tuple[int, Mapping[str, Any]], checkpoints: Checkpoints) -> NonFiniteError:
     (number, metrics), last = row, checkpoints.latest
     place = checkpoints.folder / "checkpoints" / str(last)
-    kept = "No checkpoint was written." if last is None else f"The last good checkpoint is {place}."
+    if last is None:
+        kept = "No checkpoint was written."
+    else:
+        kept = f"The last good checkpoint is {place}."
     return NonFiniteError(
         f"The loss is {metrics['loss']:g} and the norm of its gradient {metrics['grad_norm']:g} at step {number}, with"
         f" a learning rate of {metrics['learning_rate']:g}. {kept} Use a lower learning rate and a new output folder,"

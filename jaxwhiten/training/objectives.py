@@ -154,7 +154,9 @@ def _settings(function: Callable[..., Any]) -> list[str]:
 def _bound(function: Callable[..., Any], settings: Mapping[str, Any]) -> Callable[..., Any]:
     """The function with the settings that it accepts bound to it."""
     own = {name: settings[name] for name in _settings(function) if name in settings}
-    return functools.partial(function, **own) if own else function
+    if own:
+        return functools.partial(function, **own)
+    return function
 
 
 def settings_of(objective: Objective) -> list[str]:
@@ -187,7 +189,9 @@ def objective_loss(
         value: Scalar = function(*columns, *([] if kind.label is None else [labels]), **head)
         return value
 
-    return losses.matryoshka(loss, dims, weights or None) if dims else loss
+    if dims:
+        return losses.matryoshka(loss, dims, weights or None)
+    return loss
 
 
 def make_plan(objective: str | Objective, setup: Setup) -> Plan:
@@ -200,4 +204,6 @@ def make_plan(objective: str | Objective, setup: Setup) -> Plan:
     kind = find_objective(objective)
     loss = objective_loss(kind, options.dims, options.weights, **options.settings)
     kind = dataclasses.replace(kind, plan=_bound(kind.plan, options.settings))
-    return plan_lora(kind, loss, setup) if options.lora else kind.plan(kind, loss, setup)
+    if options.lora:
+        return plan_lora(kind, loss, setup)
+    return kind.plan(kind, loss, setup)

@@ -121,7 +121,10 @@ class Objective:
         """Raises InputError if it cannot train on rows with these columns and `"class"`, `"score"` or no labels."""
         least, most = self.columns
         if len(columns) < least or (most is not None and len(columns) > most):
-            wanted = f"{least}" if most == least else f"at least {least}"
+            if most == least:
+                wanted = f"{least}"
+            else:
+                wanted = f"at least {least}"
             raise InputError(
                 f"The objective {self.name!r} expects {wanted} sentences per row, got {', '.join(columns)}."
             )

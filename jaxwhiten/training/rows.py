@@ -94,13 +94,21 @@ def read_rows(
         classes = classes or (LABELS[::-1] if ordered else found)
     elif objective.label == "score" and score_range is None:
         numbers = table.numbers(label or "")
-        score_range = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
+        if len(numbers):
+            score_range = (float(numbers.min()), float(numbers.max()))
+        else:
+            score_range = (0.0, 1.0)
         if not score_range[0] < score_range[1]:
             raise InputError("The scores of the rows are all equal: there is nothing to learn from them.")
-    of = classes if objective.label == "class" else ()
+    if objective.label == "class":
+        of = classes
+    else:
+        of = ()
     examples = examples_of(table, names, label, of, score_range or (0.0, 1.0), skip_bad_rows, absent)
     unlabeled = len(names) > 2 and examples.label is None
-    return examples.without_false_negatives() if unlabeled else examples
+    if unlabeled:
+        return examples.without_false_negatives()
+    return examples
 
 
 def _chosen(
@@ -124,7 +132,12 @@ def _kind(objective: Objective, label: str | None) -> Kind:
     """The roles of the rows that the objective takes."""
     least, most = objective.columns
     labeled = objective.label in ("class", "score")
-    what = str(objective.label) if labeled else "class" if label else ""
+    if labeled:
+        what = str(objective.label)
+    elif label:
+        what = "class"
+    else:
+        what = ""
     remedy = "specify the columns of sentences with `columns`"
     of_label = f"the column of the {what} with `label`"
     nouns: tuple[str, ...] = ("sentences",)

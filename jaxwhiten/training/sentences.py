@@ -75,7 +75,8 @@ def tokenize_columns(columns: Sequence[Texts], tokenizer: BulkTokenizer, forms: 
     texts = [as_texts(column) for column in columns]
     if not texts or len({len(column) for column in texts}) != 1 or not texts[0]:
         raise InputError(f"Expected columns of one length, at least one row: got {[len(c) for c in texts]} rows.")
-    forms, length = forms or [PLAIN] * len(texts), tokenizer.max_length
+    forms = forms or [PLAIN] * len(texts)
+    length = tokenizer.max_length
     written = [*map(text_fingerprint, texts), *map(dataclasses.astuple, forms)]
     key = io.content_key("tokens", 4, written, length, tokenizer.to_json())
 
@@ -151,7 +152,8 @@ def sentence_loss(
     def loss_fn(params: Params, batch: dict[str, jax.Array], key: jax.Array) -> Any:
         ids, lengths = (jnp.concatenate([batch[name]] * passes, axis=1) for name in ("input_ids", "lengths"))
         rows, columns, length = ids.shape
-        model, rngs = rebuild(params["encoder"]), nnx.Rngs(dropout=key)
+        model = rebuild(params["encoder"])
+        rngs = nnx.Rngs(dropout=key)
         skips = np.resize(np.array(skipped or 0, np.int32), rows * columns)
         own = [AfterPrompt(step.pooling, skips) if isinstance(step, AfterPrompt) else step for step in steps]
         own += params.get("steps", ())

@@ -29,11 +29,14 @@ Evaluate = Callable[[Params], dict[str, float]]
 
 def schedule(options: TrainingOptions) -> optax.Schedule:
     """Learning rate by step, counted from 0; with a warm-up the first rate is 0, as in transformers' schedules."""
-    rising, peak = math.ceil(options.steps * options.warmup), options.learning_rate
+    rising = math.ceil(options.steps * options.warmup)
+    peak = options.learning_rate
     falling = max(options.steps - rising, 1)
     decays = {"linear": optax.linear_schedule(peak, 0.0, falling), "cosine": optax.cosine_decay_schedule(peak, falling)}
     after = decays.get(options.decay, optax.constant_schedule(peak))
-    return optax.join_schedules([optax.linear_schedule(0.0, peak, rising), after], [rising]) if rising else after
+    if rising:
+        return optax.join_schedules([optax.linear_schedule(0.0, peak, rising), after], [rising])
+    return after
 
 
 def transformation(options: TrainingOptions) -> optax.GradientTransformation:
@@ -43,7 +46,9 @@ def transformation(options: TrainingOptions) -> optax.GradientTransformation:
         matrices = functools.partial(jax.tree.map, lambda leaf: leaf.ndim > 1)
         decay = {"weight_decay": options.weight_decay, "mask": matrices}
         rule = optax.adamw(schedule(options), b2=options.b2, eps=options.eps, **decay)
-    return optax.chain(optax.clip_by_global_norm(options.clip_norm), rule) if options.clip_norm > 0 else rule
+    if options.clip_norm > 0:
+        return optax.chain(optax.clip_by_global_norm(options.clip_norm), rule)
+    return rule
 
 
 def data_mesh(options: TrainingOptions) -> Mesh:
@@ -76,7 +81,8 @@ def create_state(params: Params, options: TrainingOptions, mesh: Mesh) -> TrainS
     >>> int(create_state({"w": jnp.zeros(1)}, options, data_mesh(options)).step)
     0
     """
-    everywhere, init = NamedSharding(mesh, PartitionSpec()), transformation(options).init
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    init = transformation(options).init
     make = jax.jit(lambda p: TrainState(jnp.int32(0), p, init(p)), out_shardings=everywhere, keep_unused=True)
     return make(jax.tree.map(np.asarray, params))
 
@@ -115,8 +121,11 @@ def make_step(loss_fn: LossFn, options: TrainingOptions, mesh: Mesh, frozen: Par
     Returns:
       `(state, batch) -> (state, metrics)`; metrics are `loss`, `learning_rate`, `grad_norm` and the means of `loss_fn`.
     """
-    accumulate, optimizer, rate = options.accumulate, transformation(options), schedule(options)
-    everywhere, by_row = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
+    accumulate = options.accumulate
+    optimizer = transformation(options)
+    rate = schedule(options)
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    by_row = NamedSharding(mesh, PartitionSpec("data"))
 
     def mean_gradient(params: Params, batch: Batch, key: Key[Array, ""], frozen: Params | None) -> Any:
         def loss(params: Params, batch: Batch, key: Key[Array, ""]) -> tuple[Scalar, Metrics]:
@@ -149,7 +158,8 @@ def make_step(loss_fn: LossFn, options: TrainingOptions, mesh: Mesh, frozen: Par
         return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
 
     placed = jax.jit(lambda x: x, out_shardings=everywhere)(jax.tree.map(np.asarray, frozen))
-    given, made = (everywhere, everywhere, by_row), (everywhere, everywhere)
+    given = (everywhere, everywhere, by_row)
+    made = (everywhere, everywhere)
     return functools.partial(jax.jit(step, donate_argnums=1, in_shardings=given, out_shardings=made), placed)
 
 

@@ -80,7 +80,8 @@ def _read_again(source: Callable[[], Core], known: Mapping[str, Any], fingerprin
 def tokenizer_for(model: Any, folder: Path, max_length: int | None = None) -> BulkTokenizer:
     """A model's tokenizer, checked against the model; its length is by default the folder's."""
     config = model.config
-    max_length = longest_text(folder, config) if max_length is None else max_length
+    if max_length is None:
+        max_length = longest_text(folder, config)
     if not 3 <= max_length <= config.longest_input:
         raise InputError(f"max_length={max_length}: this model reads 3 to {config.longest_input} tokens.")
     tokenizer = BulkTokenizer(folder, max_length, config.vocab_size, special_tokens=model.special_tokens)

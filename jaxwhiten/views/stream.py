@@ -50,7 +50,9 @@ class Output(NamedTuple):
             bad.update(rows[~finite].tolist())
             return self.empty(len(rows))
         x = found.vectors[places, : self.truncate]
-        return normalize(x) if self.unit else x
+        if self.unit:
+            return normalize(x)
+        return x
 
 
 Outputs = Mapping[str, Output]
@@ -69,10 +71,19 @@ def output_of(
 
     The compiled function takes the prompt's length as an argument.
     """
-    form = head.form if prompt is None else head.form.with_prompt(prompt)
-    steps = engine.place(head.steps) if placed is None else placed
+    if prompt is None:
+        form = head.form
+    else:
+        form = head.form.with_prompt(prompt)
+    if placed is None:
+        steps = engine.place(head.steps)
+    else:
+        steps = placed
     if any(isinstance(step, AfterPrompt) for step in steps):
-        length = tokenizer.prompt_length(form.prompt, form.lower_case) if form.prompt else 0
+        if form.prompt:
+            length = tokenizer.prompt_length(form.prompt, form.lower_case)
+        else:
+            length = 0
         length = engine.place(np.int32(length))
         steps = tuple(AfterPrompt(s.pooling, length) if isinstance(s, AfterPrompt) else s for s in steps)
     return Output(form, steps, width, head.dtype, head.by_segment)
@@ -147,7 +158,8 @@ def _finished(
 ) -> Iterator[tuple[Batch, dict[str, Found]]]:
     """A batch with its results, or smaller batches if it did not fit into the devices' memory."""
     try:
-        handle = engine.start(batch, tokens, steps) if handle is None else handle
+        if handle is None:
+            handle = engine.start(batch, tokens, steps)
         found = engine.fetch(handle)
     except _FAILURES as error:
         for part in _smaller(engine, batch, tokens, error):
@@ -232,7 +244,9 @@ class Run:
     def _next(self, texts: Iterator[list[str]]) -> tuple[list[str], list[TokenIds]] | None:
         """The next block, and its tokens in every form; None after the last block."""
         block = next(texts, None)
-        return None if block is None else (block, self.tokens(block))
+        if block is None:
+            return None
+        return (block, self.tokens(block))
 
     def tokens(self, texts: list[str]) -> list[TokenIds]:
         """The token ids of texts, in every form."""
@@ -268,7 +282,10 @@ class _NoBar(contextlib.nullcontext[Any]):
 
 def progress(sentences: Any = (), show: bool | None = None) -> Any:
     """A progress bar over sentences; None shows it on a terminal after a second, unless there are only a few."""
-    total = len(sentences) if isinstance(sentences, Sized) else None
+    if isinstance(sentences, Sized):
+        total = len(sentences)
+    else:
+        total = None
     if show is False or (show is None and total is not None and total <= _FEW):
         return _NoBar()
     from jaxwhiten.bars import Progress  # tqdm's import takes longer than a few sentences

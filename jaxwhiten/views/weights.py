@@ -61,7 +61,9 @@ class Weights:
 
     def _engine_again(self) -> Engine | None:
         engine = self._engine
-        return engine if engine is not None or self.read is None else self.read()
+        if engine is not None or self.read is None:
+            return engine
+        return self.read()
 
     def known_fingerprint(self, head: Head | None) -> str:
         """The fingerprint if it was asked for before, else a name for it in this process."""
@@ -102,7 +104,9 @@ class Weights:
 
 
 def _key(head: Head | None) -> str:
-    return "" if head is None else hashed(head.contents())
+    if head is None:
+        return ""
+    return hashed(head.contents())
 
 
 def unnamed(head: Head) -> Head | None:

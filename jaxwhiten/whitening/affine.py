@@ -24,9 +24,14 @@ def linear(
     x: Float[Any, "*batch d"], weight: Float[Any, "d k"], bias: Float[Any, " k"] | None = None
 ) -> Float[Any, "*batch k"]:
     """x W + b in JAX, with float32 products on every device, or in NumPy; also inside compiled functions."""
-    exact = {} if isinstance(x, np.ndarray) else {"precision": "highest"}
+    if isinstance(x, np.ndarray):
+        exact = {}
+    else:
+        exact = {"precision": "highest"}
     product = x.__array_namespace__().matmul(x, weight, **exact)
-    return product if bias is None else product + bias
+    if bias is None:
+        return product
+    return product + bias
 
 
 @functools.cache
@@ -60,10 +65,22 @@ class Affine:
         *,
         unit_length: bool = False,
     ) -> None:
-        self.shift, self.matrix, self.unit_length = shift, matrix, unit_length
-        self.inputs, self.outputs = len(shift), len(shift) if matrix is None else matrix.shape[1]
-        self.offset = np.zeros(self.outputs, shift.dtype) if offset is None else offset
-        size = 1.0 if matrix is None else float(np.abs(matrix).max(initial=0.0))
+        self.shift = shift
+        self.matrix = matrix
+        self.unit_length = unit_length
+        self.inputs = len(shift)
+        if matrix is None:
+            self.outputs = len(shift)
+        else:
+            self.outputs = matrix.shape[1]
+        if offset is None:
+            self.offset = np.zeros(self.outputs, shift.dtype)
+        else:
+            self.offset = offset
+        if matrix is None:
+            size = 1.0
+        else:
+            size = float(np.abs(matrix).max(initial=0.0))
         self._extreme = size > _MOST or 0 < size < 1 / _MOST
         self._constants: dict[Any, tuple[Any, ...]] = {}
 
@@ -92,7 +109,10 @@ class Affine:
 
     def times(self, B: Float[np.ndarray, "k m"]) -> Affine:
         """This map, then a linear map of its results before they are scaled to unit length; in float32."""
-        matrix = B if self.matrix is None else self.matrix @ B
+        if self.matrix is None:
+            matrix = B
+        else:
+            matrix = self.matrix @ B
         return Affine(self.shift, matrix, self.offset @ B).in_float32(unit_length=self.unit_length)
 
     def hash(self) -> str | None:
@@ -100,7 +120,11 @@ class Affine:
         if self.matrix is None:
             return None
         shift, weight, bias = self.parts
-        moved = shift.tobytes() if shift.any() else b""  # indexes of older versions have no shift
+        # indexes of older versions have no shift
+        if shift.any():
+            moved = shift.tobytes()
+        else:
+            moved = b""
         return hashlib.sha256(f"{weight.shape}".encode() + weight.tobytes() + bias.tobytes() + moved).hexdigest()
 
     def on_device(self, x: Float[Any, "n d"]) -> Float[Any, "n k"]:
@@ -108,7 +132,9 @@ class Affine:
         if self.matrix is not None:
             shift, matrix, offset = self.parts
             x = linear(x.astype(np.float32) - shift, matrix, offset)
-        return arrays.normalize_on_device(x) if self.unit_length else x
+        if self.unit_length:
+            return arrays.normalize_on_device(x)
+        return x
 
     def __call__(self, X: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """Maps rows that `arrays.as_matrix` has checked, to float32 or float64.
@@ -124,13 +150,21 @@ class Affine:
             mapped = np.asarray(X, out_dtype)
         else:
             mapped = self._mapped(X, out_dtype)
-        return arrays.normalize(mapped) if self.unit_length else mapped
+        if self.unit_length:
+            return arrays.normalize(mapped)
+        return mapped
 
     def _mapped(self, X: np.ndarray, out_dtype: np.dtype) -> np.ndarray:
-        dtype = np.dtype(np.float64) if self._extreme else out_dtype
+        if self._extreme:
+            dtype = np.dtype(np.float64)
+        else:
+            dtype = out_dtype
         out = np.empty((len(X), self.outputs), out_dtype)
         on_host = dtype == np.float64 or len(X) <= _FEW_ROWS or hardware.platform() == "cpu"
-        doubtful = self._map_on_host(X, out, dtype) if on_host else self._map_on_device(X, out)
+        if on_host:
+            doubtful = self._map_on_host(X, out, dtype)
+        else:
+            doubtful = self._map_on_device(X, out)
         for part in doubtful:
             arrays.check_finite(X[part], part.start)
             row = arrays.first_nonfinite_row(out[part])
@@ -169,7 +203,8 @@ class Affine:
         full = arrays.block_rows(max(d, out.shape[1]), out.dtype.itemsize, _BLOCK_BYTES)
         if "device" not in self._constants:
             self._constants["device"] = tuple(jax.device_put(a) for a in self._in(out.dtype))
-        constants, doubtful = self._constants["device"], []
+        constants = self._constants["device"]
+        doubtful = []
 
         def dispatch(part: slice) -> tuple[slice, Any, Any]:
             block = arrays.device_block(X[part])
@@ -186,9 +221,11 @@ def _map_chunks(
     X: np.ndarray, out: np.ndarray, shift: np.ndarray, matrix: np.ndarray, offset: np.ndarray, chunks: list[slice]
 ) -> list[slice]:
     """Maps chunks of rows, the largest first; returns the chunks whose results may not be finite."""
-    doubtful, most = [], chunks[0].stop - chunks[0].start
+    doubtful = []
+    most = chunks[0].stop - chunks[0].start
     # Intermediate results stay in the core's cache; `out`, whose pages may be new, is touched only once.
-    shifted, product = np.empty((most, X.shape[1]), shift.dtype), np.empty((most, len(offset)), shift.dtype)
+    shifted = np.empty((most, X.shape[1]), shift.dtype)
+    product = np.empty((most, len(offset)), shift.dtype)
     with np.errstate(all="ignore"):
         for chunk in chunks:
             rows = chunk.stop - chunk.start

@@ -108,14 +108,18 @@ class Estimator(Saved):
 
     def _fitted_on(self: E, n: int, d: int, record: Mapping[str, Any], origin: Origin | None = None) -> E:
         """Completes a fit on n rows of d columns; `record` is the provenance that is not computed."""
-        self.n_samples_seen_, self.n_features_in_ = n, d
-        self._record, self._origin = record, origin
+        self.n_samples_seen_ = n
+        self.n_features_in_ = d
+        self._record = record
+        self._origin = origin
         return self
 
     @property
     def origin(self) -> Origin | None:
         """Where the rows of the fit come from, if that is known."""
-        return Known.of(self._record) if self._origin is None else self._origin
+        if self._origin is None:
+            return Known.of(self._record)
+        return self._origin
 
     def in_space(self: E, record: Mapping[str, Any]) -> E:
         """A copy that records another space of the rows of the fit, such as that of an encoder whose head it ends."""
@@ -124,8 +128,16 @@ class Estimator(Saved):
 
     def _fit_rows(self: E, X: Any, more: bool) -> E:
         """Learns from rows, with `more` in addition to those of the fit, if there is one."""
-        started, more = time.perf_counter(), more and self.__sklearn_is_fitted__()
-        d, n, record = (self.n_features_in_, self.n_samples_seen_, self._record) if more else (None, 0, {})
+        started = time.perf_counter()
+        more = more and self.__sklearn_is_fitted__()
+        if more:
+            d = self.n_features_in_
+            n = self.n_samples_seen_
+            record = self._record
+        else:
+            d = None
+            n = 0
+            record = {}
         origin = origin_of(X)
         X = as_matrix(X, type(self).__name__, columns=d, min_rows=int(d is None))
         self._check_params(X.shape[1])
@@ -164,7 +176,10 @@ class Estimator(Saved):
         If the rows knew their space, it is recorded, with the answer whether their encoder is fine-tuned for
         similarity.
         """
-        space = {} if self._origin is None else self._origin.space(judged=True).record()
+        if self._origin is None:
+            space = {}
+        else:
+            space = self._origin.space(judged=True).record()
         return {"model": None, "pooling": None, **space, **self._told()}
 
     def _told(self) -> dict[str, Any]:
@@ -182,7 +197,8 @@ class Estimator(Saved):
     @classmethod
     def _restored(cls: type[E], tensors: Mapping[str, np.ndarray], provenance: dict[str, Any]) -> E:
         result = cls().set_params(**provenance["params"])
-        n, d = int(provenance["n"]), int(provenance["dimension"])
+        n = int(provenance["n"])
+        d = int(provenance["dimension"])
         provenance["fit_seconds"] = float(provenance["fit_seconds"])
         io.within("rows and columns", (n, d), 1)
         io.finite_numbers(tensors)
@@ -229,7 +245,8 @@ class Estimator(Saved):
 
         Messages about their shape name the `caller`, by default this class.
         """
-        name, origin = type(self).__name__, origin_of(X)
+        name = type(self).__name__
+        origin = origin_of(X)
         matrix = as_matrix(X, name if caller is None else caller, columns=self.n_features_in_)
         if origin is not None:
             check_origin(f"the {name}", self.origin, origin, "fit another one", tolerated=("max_length",))
@@ -246,8 +263,12 @@ class Estimator(Saved):
           NonFiniteError: A row holds NaN or an infinity; the message names the row.
           MismatchError: The rows are of another space than those of the fit, and both are known.
         """
-        mapped, sklearn = self._mapped(X), sys.modules.get("sklearn")
-        usual = sklearn.get_config()["transform_output"] if sklearn else "default"
+        mapped = self._mapped(X)
+        sklearn = sys.modules.get("sklearn")
+        if sklearn:
+            usual = sklearn.get_config()["transform_output"]
+        else:
+            usual = "default"
         kind = self._sklearn_output_config.get("transform", usual)
         if kind == "default":
             return mapped

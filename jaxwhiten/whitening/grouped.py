@@ -20,7 +20,10 @@ Groups = dict[Any, Moments]
 def sums(vectors: np.ndarray) -> Moments:
     """The moments of a block, in float64, so that parts merge to the moments of the corpus to the last digits."""
     floats = as_floats(vectors)
-    moments = Moments().update(floats.astype(np.float64)) if len(vectors) else Moments()
+    if len(vectors):
+        moments = Moments().update(floats.astype(np.float64))
+    else:
+        moments = Moments()
     moments.eps = max(moments.eps, resolution(floats.dtype))
     return moments
 
@@ -32,7 +35,8 @@ def moments_of(batch: Any, column: str = "vector", by: str | None = None) -> Gro
     if by is None:
         return {None: sums(vectors_of(batch[column]))}
     keys = batch[by].dictionary_encode(null_encoding="encode")
-    keys = keys.combine_chunks() if hasattr(keys, "chunks") else keys
+    if hasattr(keys, "chunks"):
+        keys = keys.combine_chunks()
     parts = (batch[column].filter(pc.equal(keys.indices, number)) for number in range(len(keys.dictionary)))
     return {key: sums(vectors_of(part)) for key, part in zip(keys.dictionary.to_pylist(), parts, strict=True)}
 
@@ -65,4 +69,6 @@ def merged_bytes(*parts: bytes) -> bytes:
 
 def result(groups: Groups, by: str | None) -> Moments | Groups:
     """The moments, or with `by` those of each group."""
-    return groups if by is not None else groups.get(None, Moments())
+    if by is not None:
+        return groups
+    return groups.get(None, Moments())

@@ -117,8 +117,12 @@ class Moments(Saved):
         if other.n:
             if self.n:
                 check_width("sum", len(self.mean), len(other.mean), where)
-            mine, theirs = self.provenance, other.provenance
-            self.provenance = merged(where, mine, theirs) if self.n else {**theirs, **mine}
+            mine = self.provenance
+            theirs = other.provenance
+            if self.n:
+                self.provenance = merged(where, mine, theirs)
+            else:
+                self.provenance = {**theirs, **mine}
         return self._merge(other)
 
     def _merge(self, other: Moments) -> Moments:
@@ -126,12 +130,16 @@ class Moments(Saved):
             return self
         self.eps = max(self.eps, other.eps)
         if self.n == 0:
-            self.n, self.mean, self.M2 = other.n, other.mean.copy(), other.M2.copy()
+            self.n = other.n
+            self.mean = other.mean.copy()
+            self.M2 = other.M2.copy()
             return self
-        delta, share = other.mean - self.mean, other.n / (self.n + other.n)
+        delta = other.mean - self.mean
+        share = other.n / (self.n + other.n)
         self.M2 += other.M2
         self.M2 += np.outer(root := delta * np.sqrt(self.n * share), root)
-        self.n, self.mean = self.n + other.n, self.mean + delta * share
+        self.n = self.n + other.n
+        self.mean = self.mean + delta * share
         return self
 
     def nonempty(self) -> Moments:
@@ -238,7 +246,10 @@ def center_and_scale(block: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, fl
     with np.errstate(all="ignore"):
         center = sample.mean(axis=0).astype(dtype)
         spread = float(np.max(np.abs(sample - center)))
-    exponent = np.frexp(spread)[1] if np.isfinite(spread) else 0
+    if np.isfinite(spread):
+        exponent = np.frexp(spread)[1]
+    else:
+        exponent = 0
     return center, 1.0 if abs(exponent) <= 16 else float(np.ldexp(1.0, -int(np.clip(exponent, -120, 120))))
 
 
@@ -260,9 +271,14 @@ def sums_on_host(block: np.ndarray, center: np.ndarray, scale: float) -> Sums:
 
 def _sums_of_chunks(block: np.ndarray, center: np.ndarray, scale: float, chunks: Sequence[slice]) -> Sums:
     """The sums of several chunks of rows, the largest first."""
-    d, dtype, longest = len(center), center.dtype, chunks[0].stop - chunks[0].start
-    product_sum, total = np.zeros((d, d)), np.zeros(d)
-    centered, product, ones = np.empty((longest, d), dtype), np.empty((d, d), dtype), np.ones(_FILL_ROWS, dtype)
+    d = len(center)
+    dtype = center.dtype
+    longest = chunks[0].stop - chunks[0].start
+    product_sum = np.zeros((d, d))
+    total = np.zeros(d)
+    centered = np.empty((longest, d), dtype)
+    product = np.empty((d, d), dtype)
+    ones = np.ones(_FILL_ROWS, dtype)
     with np.errstate(all="ignore"):
         for chunk in chunks:
             Y = centered[: chunk.stop - chunk.start]
@@ -299,10 +315,14 @@ def sums_on_devices(block: np.ndarray, center: np.ndarray, scale: float, devices
     x = arrays.device_block(block)
     no_double = center.dtype == np.float64 and devices[0].platform not in _DOUBLE_PLATFORMS
     if no_double or scale > 2.0**90:  # rows so small that XLA would flush some to zero
-        dtype = np.dtype(np.float32) if no_double else center.dtype
+        if no_double:
+            dtype = np.dtype(np.float32)
+        else:
+            dtype = center.dtype
         with np.errstate(all="ignore"):
             x = ((x - center) * scale).astype(dtype)
-        center, scale = np.zeros(d, dtype), 1.0
+        center = np.zeros(d, dtype)
+        scale = 1.0
     rows = arrays.row_bucket(n, full, len(devices))
     each = rows // len(devices)
     with jax.enable_x64(center.dtype == np.float64):
@@ -349,7 +369,10 @@ def merge_moments(moments: Moments) -> Moments:
     if set(widths) - {0, d}:
         raise MismatchError(f"The processes have moments of different dimensions: {', '.join(map(str, widths))}.")
     total = Moments()
-    packed = moments.packed() if moments.n else np.zeros(2 + d + d * d)
+    if moments.n:
+        packed = moments.packed()
+    else:
+        packed = np.zeros(2 + d + d * d)
     for source in range(len(widths)):
         total.merge(Moments.unpacked(distributed.broadcast(packed, source)))
     return total

@@ -16,9 +16,14 @@ from jaxwhiten.space import VectorSpace
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
 
-TUNED_GAMMA, UNTUNED_GAMMA = 0.25, 1.0
-_SPREAD, _NARROW = 50.0, 4  # the least participation ratio of a fine-tuned encoder, but a fourth of few dimensions
-_DOUBTFUL, _ROWS = 0.4, 100  # part of that ratio below which vectors alone give doubt, if there are this many
+TUNED_GAMMA = 0.25
+UNTUNED_GAMMA = 1.0
+# the least participation ratio of a fine-tuned encoder, but a fourth of few dimensions
+_SPREAD = 50.0
+_NARROW = 4
+# part of that ratio below which vectors alone give doubt, if there are this many
+_DOUBTFUL = 0.4
+_ROWS = 100
 
 
 class Choice(NamedTuple):
@@ -38,11 +43,14 @@ def participation_ratio(fitted: Moments | Whitening | Float64[np.ndarray, " d"])
     2.0
     """
     if isinstance(fitted, Moments):
-        sigma, total = fitted.M2, fitted.M2.trace()
+        sigma = fitted.M2
+        total = fitted.M2.trace()
     else:
         sigma = fitted if isinstance(fitted, np.ndarray) else fitted.variances_
         total = sigma.sum()
-    return float(1 / ((sigma / total) ** 2).sum()) if total > 0 else math.nan
+    if total > 0:
+        return float(1 / ((sigma / total) ** 2).sum())
+    return math.nan
 
 
 def is_spread(ratio: float, dimension: int) -> bool:
@@ -69,14 +77,21 @@ def choose_gamma(fitted: Moments | Whitening, tuned: bool | None = None) -> Choi
       tuned: Overrides the record.
     """
     record = VectorSpace.of(fitted.provenance)
-    known, ratio = record.tuned, record.participation_ratio
+    known = record.tuned
+    ratio = record.participation_ratio
     how = "as recorded" if ratio is None else "judged by its vectors"
     if tuned is not None:
-        known, how = tuned, "as specified"
+        known = tuned
+        how = "as specified"
     gamma = UNTUNED_GAMMA if known is False else TUNED_GAMMA
     if known is not None:
         return Choice(gamma, f"the encoder is {'' if known else 'not '}fine-tuned for similarity ({how})")
-    n, mean = (fitted.n, fitted.mean) if isinstance(fitted, Moments) else (fitted.n_samples_seen_, fitted.mean_)
+    if isinstance(fitted, Moments):
+        n = fitted.n
+        mean = fitted.mean
+    else:
+        n = fitted.n_samples_seen_
+        mean = fitted.mean_
     own = participation_ratio(fitted)
     if n >= _ROWS and not is_spread(own / _DOUBTFUL, len(mean)):
         warn(
@@ -89,8 +104,12 @@ def choose_gamma(fitted: Moments | Whitening, tuned: bool | None = None) -> Choi
 
 def _isotropy(mean: np.ndarray, variances: np.ndarray) -> dict[str, float]:
     """How evenly vectors point into all directions; the mean cosine is that of rows of one length."""
-    square, total = float(mean @ mean), float(variances.sum())
-    cosine = square / (square + total) if square + total > 0 else math.nan
+    square = float(mean @ mean)
+    total = float(variances.sum())
+    if square + total > 0:
+        cosine = square / (square + total)
+    else:
+        cosine = math.nan
     return {"mean_cosine": cosine, "participation_ratio": participation_ratio(variances)}
 
 
@@ -105,9 +124,14 @@ def spectrum(whitening: Whitening) -> dict[str, Any]:
     8
     """
     values = whitening.with_params(shrinkage=None, n_components=None).eigenvalues_
-    d, rank, total = len(values), whitening.rank_, float(values.sum())
+    d = len(values)
+    rank = whitening.rank_
+    total = float(values.sum())
     ks = [*(2**i for i in range(3, d.bit_length()) if 2**i < d), d]
-    shares = np.cumsum(values) / total if total > 0 else np.full(d, math.nan)
+    if total > 0:
+        shares = np.cumsum(values) / total
+    else:
+        shares = np.full(d, math.nan)
     scales = np.linalg.norm(whitening.kernel[0].astype(np.float64), axis=0)  # Λ^(−γ/2): the columns of U have length 1
     k = len(scales)
     mean = whitening.mean_ @ whitening.components_

@@ -27,7 +27,8 @@ from jaxwhiten.whitening.moments import Moments
 # Measured on vectors of a tuned and an un-tuned encoder, fitted on 300 to 6,000 rows: with this many rows, the
 # variances of fresh rows along the kept columns are within a third of the fitted ones. The second limit is for flat
 # spectra.
-_ROWS_PER_COLUMN, _ROWS_PER_EFFECTIVE = 10, 5
+_ROWS_PER_COLUMN = 10
+_ROWS_PER_EFFECTIVE = 5
 _DECOMPOSED = ("mean_", "components_", "variances_", "noise_")
 
 
@@ -112,20 +113,26 @@ class Whitening(Estimator, WhiteningParameters):
           provenance: Facts to save with the whitening, such as model and pooling, added to the facts of the moments.
           **params: Arguments of the constructor.
         """
-        result, d = cls().set_params(**params), len(moments.nonempty().mean)
+        result = cls().set_params(**params)
+        d = len(moments.nonempty().mean)
         result._check_params(d)
         result._decompose(moments)
         return result._fitted_on(moments.n, d, {**stamp(), **moments.provenance, **(provenance or {})})
 
     def _decompose(self, moments: Moments) -> None:
         """Sets what the eigendecomposition of the covariance gives, and warns of data that it cannot scale well."""
-        n, mean = moments.n, moments.mean.copy()
+        n = moments.n
+        mean = moments.mean.copy()
         if 0 < np.abs(mean).max() < np.sqrt(np.finfo(np.float64).tiny):
             raise InputError(f"The rows are near {mean[0]:.0e}, whose squares underflow float64: rescale them.")
         variances, components, noise = eigen(moments)
         self._maps = {}
-        self.mean_, self.components_, self.variances_, self.noise_ = mean, components, variances, noise
-        self._pending, self.n_samples_seen_ = None, n
+        self.mean_ = mean
+        self.components_ = components
+        self.variances_ = variances
+        self.noise_ = noise
+        self._pending = None
+        self.n_samples_seen_ = n
         if self.gamma:  # at 0 nothing is scaled
             _warn_of_few_rows(variances, n, int(self.n_components or len(mean)))
         self._warn_of_rank()
@@ -144,7 +151,9 @@ class Whitening(Estimator, WhiteningParameters):
             # The first use after `partial_fit`. Threads that race here compute the same arrays.
             if name in _DECOMPOSED and (pending := vars(self).get("_pending")) is not None:
                 self._decompose(pending)
-            return vars(self)[name] if name in vars(self) else super().__getattr__(name)
+            if name in vars(self):
+                return vars(self)[name]
+            return super().__getattr__(name)
 
     def _moments(self) -> Moments:
         """New moments of the rows of the fit."""
@@ -162,23 +171,28 @@ class Whitening(Estimator, WhiteningParameters):
 
     def with_mean(self, mean: Float[np.ndarray, " d"]) -> Whitening:
         """A whitening with the axes and scales of this fit, centered at the mean of another corpus."""
-        d, mean = self.n_features_in_, np.array(mean, np.float64)
+        d = self.n_features_in_
+        mean = np.array(mean, np.float64)
         if mean.shape != (d,) or not np.isfinite(mean).all():
             raise InputError(f"Expected a mean of {d} finite numbers, got an array of shape {mean.shape}.")
         return self._about(mean)
 
     def _about(self, mean: np.ndarray) -> Whitening:
         result = copy.copy(self)
-        result.mean_, result._maps = mean, {}
+        result.mean_ = mean
+        result._maps = {}
         return result
 
     def _map(self, inverse: bool = False) -> Affine:
         """The map for the current parameters, or its inverse; kept until they change."""
-        mean, components, params = self.mean_, self.components_, tuple(self.get_params().values())
+        mean = self.mean_
+        components = self.components_
+        params = tuple(self.get_params().values())
         made_for, affine = self._maps.get(inverse, (None, None))
         if affine is None or made_for != params:
             self._check_params(len(mean))
-            scales, shift = self.scales_, self.beta * mean
+            scales = self.scales_
+            shift = self.beta * mean
             axes = components[:, : len(scales)]
             if inverse:
                 affine = Affine(np.zeros(len(scales)), (axes / scales).T, shift)
@@ -210,11 +224,9 @@ class Whitening(Estimator, WhiteningParameters):
     @property
     def shrinkage_(self) -> float:
         """The shrinkage coefficient in use; 0 without shrinkage."""
-        return (
-            oas(self.variances_, self.n_samples_seen_)
-            if isinstance(self.shrinkage, str)
-            else float(self.shrinkage or 0.0)
-        )
+        if isinstance(self.shrinkage, str):
+            return oas(self.variances_, self.n_samples_seen_)
+        return float(self.shrinkage or 0.0)
 
     @property
     def eigenvalues_(self) -> Float64[np.ndarray, " d"]:
@@ -227,7 +239,9 @@ class Whitening(Estimator, WhiteningParameters):
         values = self.eigenvalues_
         floor = _floor(values, float(self.eigenvalue_floor))
         kept = np.maximum(values, np.maximum(floor, self.noise_))[: self.n_components]
-        return kept ** (-float(self.gamma) / 2) if floor > 0 else np.ones_like(kept)
+        if floor > 0:
+            return kept ** (-float(self.gamma) / 2)
+        return np.ones_like(kept)
 
     @property
     def rank_(self) -> int:
@@ -250,11 +264,16 @@ class Whitening(Estimator, WhiteningParameters):
           2017, "Cleaning large correlation matrices: tools from random matrix theory", for the smoothing. Ledoit, Wolf
           2020, "Analytical nonlinear shrinkage of large-dimensional covariance matrices", for n < d.
         """
-        n, unseen = self.n_samples_seen_, np.zeros(self.n_features_in_)
+        n = self.n_samples_seen_
+        unseen = np.zeros(self.n_features_in_)
         if not (rank := self._rank(0.0)):
             return unseen
         values = self.variances_[:rank] * n / (n - 1)
-        d = rank if rank < n - 1 else len(unseen)  # rows of lower rank than they could have never leave its axes
+        # rows of lower rank than they could have never leave its axes
+        if rank < n - 1:
+            d = rank
+        else:
+            d = len(unseen)
         g = (1 / (values[:, None] - values * (1 + 1j / np.sqrt(n - 1)))).sum(axis=1) / d + (d - rank) / (d * values)
         unseen[:rank] = values / np.abs(1 + d / (n - 1) * (values * g - 1)) ** 2
         if d > rank:
@@ -282,8 +301,12 @@ class Whitening(Estimator, WhiteningParameters):
             raise ValueError("eigenvalues: not descending")
         squares = np.einsum("ij,ij->j", components, components)
         io.within("squared lengths of the components", squares, 1 - 1e-6, 1 + 1e-6)
-        self.mean_, self.components_, self.variances_, self.noise_ = mean, components, variances, noise
-        self._pending, self._maps = None, {}
+        self.mean_ = mean
+        self.components_ = components
+        self.variances_ = variances
+        self.noise_ = noise
+        self._pending = None
+        self._maps = {}
         self._fitted_on(n, d, {})
 
     def _check_params(self, d: int) -> None:
@@ -292,17 +315,25 @@ class Whitening(Estimator, WhiteningParameters):
         check_bounds(self, n_components=d)
 
     def _warn_of_rank(self) -> None:
-        k, d, rank = self.n_components, len(self.mean_), self.rank_
+        k = self.n_components
+        d = len(self.mean_)
+        rank = self.rank_
         if self.shrinkage_:
             return
         if self.gamma and 4 * rank < min(d, self.n_samples_seen_ - 1):
             what = f"{d - rank} of {d} directions vary too little to be whitened: the rank of the data is {rank}"
-            most = f", or use n_components={rank}" if rank else ""
+            if rank:
+                most = f", or use n_components={rank}"
+            else:
+                most = ""
             warn(
                 f"{what}. Remove rows that are much longer than the others, and repeated rows{most}.", WhiteningWarning
             )
         elif k is not None and k > rank:
-            last = f"{k - rank} columns carry" if k - rank > 1 else "column carries"
+            if k - rank > 1:
+                last = f"{k - rank} columns carry"
+            else:
+                last = "column carries"
             warn(
                 f"n_components={k!r} is more than the rank of the data, {rank}: the last {last} no"
                 " information. Use fewer.",
@@ -319,7 +350,8 @@ def eigen(moments: Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     import jax
     import jax.numpy as jnp
 
-    sigma, noise = moments.M2 / moments.n, np.square(moments.eps * moments.mean)
+    sigma = moments.M2 / moments.n
+    noise = np.square(moments.eps * moments.mean)
     constant = np.diagonal(sigma) < noise
     sigma[constant], sigma[:, constant] = 0.0, 0.0
     try:
@@ -331,16 +363,22 @@ def eigen(moments: Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     noise = noise @ np.square(vectors)
     values = np.where(values < noise, 0.0, np.maximum(values, 0.0))
     order = np.argsort(values, kind="stable")[::-1]
-    values, vectors, noise = values[order], vectors[:, order], noise[order]
+    values = values[order]
+    vectors = vectors[:, order]
+    noise = noise[order]
     largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(len(values))]
     return values, np.ascontiguousarray(vectors * np.where(largest < 0, -1.0, 1.0)), noise
 
 
 def oas(variances: Float64[np.ndarray, " d"], n: int) -> float:
     """The shrinkage coefficient of the Oracle Approximating Shrinkage estimator, from the eigenvalues and n."""
-    d, squares, square = len(variances), float(variances @ variances), float(variances.sum()) ** 2
+    d = len(variances)
+    squares = float(variances @ variances)
+    square = float(variances.sum()) ** 2
     distance = (n + 1 - 2 / d) * (squares - square / d)
-    return min(((1 - 2 / d) * squares + square) / distance, 1.0) if distance > 0 else 1.0
+    if distance > 0:
+        return min(((1 - 2 / d) * squares + square) / distance, 1.0)
+    return 1.0
 
 
 def effective_dimensions(variances: Float64[np.ndarray, " d"]) -> Float64[np.ndarray, " d"]:
@@ -348,7 +386,8 @@ def effective_dimensions(variances: Float64[np.ndarray, " d"]) -> Float64[np.nda
 
     It is d if all variances are equal, and near k if the variances after k are small.
     """
-    rest, kept = variances.sum() - np.cumsum(variances), np.arange(1, len(variances) + 1)
+    rest = variances.sum() - np.cumsum(variances)
+    kept = np.arange(1, len(variances) + 1)
     return kept + np.divide(rest, variances, out=np.zeros_like(rest), where=variances > 0)
 
 
@@ -359,7 +398,8 @@ def _floor(values: np.ndarray, relative: float) -> float:
 
 def _warn_of_few_rows(variances: np.ndarray, n: int, k: int) -> None:
     """Warns if a whitening to k columns was fitted on too few rows to estimate their variances."""
-    d, effective = len(variances), effective_dimensions(variances)
+    d = len(variances)
+    effective = effective_dimensions(variances)
     needed = np.maximum(_ROWS_PER_COLUMN * np.arange(1, d + 1), np.ceil(_ROWS_PER_EFFECTIVE * effective))
     if n >= needed[k - 1]:
         return
@@ -367,7 +407,10 @@ def _warn_of_few_rows(variances: np.ndarray, n: int, k: int) -> None:
     if n >= _ROWS_PER_COLUMN * k:
         few = f"{_ROWS_PER_EFFECTIVE} for each of the {effective[k - 1]:.0f} columns of about that variance"
     most = int(np.count_nonzero(needed <= n))
-    fewer = f", or keep at most {counted(most, 'columns')}: n_components={most}" if most else ""
+    if most:
+        fewer = f", or keep at most {counted(most, 'columns')}: n_components={most}"
+    else:
+        fewer = ""
     what = f"A whitening {'of' if k == d else f'to {k} of'} {d} columns"
     warn(
         f"{what} was fitted on {counted(n, 'rows')}, fewer than {few}:"
