@@ -13,6 +13,7 @@ import numpy as np
 from jaxwhiten.coded import CodedArray, as_floats, numbers_of
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.shapes import Float
+from jaxwhiten.typing import RowsLike
 
 BLOCK_BYTES = 64 << 20
 _DEVICE_DTYPES = tuple(np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64))
@@ -20,7 +21,7 @@ _DEVICE_DTYPES = tuple(np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.
 T = TypeVar("T")
 
 
-def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_rows: int = 0) -> np.ndarray:
+def as_matrix(X: RowsLike, caller: str = "Moments", columns: int | None = None, min_rows: int = 0) -> np.ndarray:
     """Views [n, d] array-like input as a real matrix, without copying arrays and memory maps or reading their values.
 
     Coded vectors are decoded. Raises InputError, which names the `caller`, for sparse, complex or non-numeric input,
@@ -154,7 +155,7 @@ def block_rows(d: int, itemsize: int, budget: int = BLOCK_BYTES) -> int:
     return max(8, 1 << (max(1, budget // (d * itemsize)).bit_length() - 1))
 
 
-def normalize(x: Any) -> Float[np.ndarray, "*batch d"]:
+def normalize(x: RowsLike) -> Float[np.ndarray, "*batch d"]:
     """Scales vectors [..., d] to unit length, in float32 or float64; zeros stay zero, codes are decoded.
 
     >>> normalize(np.array([[3.0, 4.0]]))
@@ -183,7 +184,7 @@ def normalize(x: Any) -> Float[np.ndarray, "*batch d"]:
     return (rows / np.sqrt(squares)[:, None]).reshape(x.shape)
 
 
-def is_of_jax(x: Any) -> bool:
+def is_of_jax(x: RowsLike) -> bool:
     """Whether x is an array of JAX, also inside a compiled function; JAX is not imported for this."""
     jax = sys.modules.get("jax")
     return jax is not None and isinstance(x, jax.Array)

@@ -16,6 +16,7 @@ from jaxwhiten.errors import REASON, InputError, NonFiniteError, turning
 from jaxwhiten.marked import MarkedArray, marked
 from jaxwhiten.shapes import Float
 from jaxwhiten.space import Origin, VectorSpace, check_origin, origin_of
+from jaxwhiten.typing import RowsLike
 
 _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
@@ -106,14 +107,14 @@ def with_code(array: np.ndarray, code: Any, origin: Origin | None = None) -> np.
     return marked(array, CodedArray, _Mark(code, origin))
 
 
-def check_collected(x: Any) -> None:
+def check_collected(x: RowsLike) -> None:
     """Raises InputError for a table that is not computed yet, such as a LazyFrame of polars."""
     if hasattr(x, "collect") and (hasattr(x, "collect_schema") or hasattr(x, "columns")):
         kind = type(x).__name__
         raise InputError(f"Expected values, got a {kind}, which is not computed yet: pass the result of its collect().")
 
 
-def _of_arrow(x: Any) -> Any:
+def _of_arrow(x: RowsLike) -> Any:
     """The rows of an Arrow column of lists; other objects unchanged."""
     import pyarrow as pa
 
@@ -128,7 +129,7 @@ def _of_arrow(x: Any) -> Any:
     return vectors_of(x)
 
 
-def as_floats(x: Any) -> np.ndarray:
+def as_floats(x: RowsLike) -> np.ndarray:
     """Array-like vectors as numbers: coded vectors are decoded, other numbers kept.
 
     InputError for bytes alone, masks, missing values, dates, and other objects that are no numbers; MismatchError for a
@@ -232,7 +233,7 @@ def check_comparable(a: Any, b: Any) -> None:
     check_origin("the first vectors", _origin_of(a), _origin_of(b), "compare vectors of one encoder")
 
 
-def _origin_of(x: Any) -> Origin | None:
+def _origin_of(x: RowsLike) -> Origin | None:
     """Where vectors come from; of codes that do not know it, where those of the fit come from."""
     origin = origin_of(x)
     code = getattr(x, "code", None)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from jaxwhiten.errors import InputError
+from jaxwhiten.typing import Fields
 
 
 class Rule(NamedTuple):
@@ -24,7 +25,7 @@ class Rule(NamedTuple):
     most: int = 0
 
 
-def check_options(rules: Iterable[Rule], options: Mapping[str, Any]) -> None:
+def check_options(rules: Iterable[Rule], options: Fields) -> None:
     """Raises InputError with the message of the first rule that options break.
 
     An option is specified unless it is None, False, or an empty text or list.

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from jaxwhiten.typing import RowsLike
+
 M = TypeVar("M", bound="MarkedArray")
 
 _WRITERS = {np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal}
@@ -201,7 +203,7 @@ def _layout(array: np.ndarray) -> tuple[Any, ...]:
     return array.shape[-1:], array.dtype, array.strides[-1:]
 
 
-def _plain(x: Any) -> Any:
+def _plain(x: RowsLike) -> Any:
     if isinstance(x, MarkedArray):
         return x.view(np.ndarray)
     return x

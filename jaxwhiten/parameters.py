@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jaxwhiten.errors import Bounds, InputError, JaxwhitenError, check_name
+from jaxwhiten.typing import Fields, Json
 
 SHRINKAGES = ("oas",)
 
@@ -107,7 +108,7 @@ class TrainingOptions:
     dtype: str = _setting("float32", "float32 or bfloat16 for matrix products; parameters stay float32")
     remat: bool = _setting(False, "recompute activations in the backward pass: less memory, more time")
 
-    settings: Mapping[str, Any] = dataclasses.field(
+    settings: Fields = dataclasses.field(
         default_factory=dict, metadata={"help": "settings of the objective, such as scale or temperature"}
     )
     dims: Sequence[int] = _setting((), "prefixes of the vectors to train too (Matryoshka)")
@@ -144,7 +145,7 @@ class TrainingOptions:
         every = self.evaluate_every or math.ceil(steps / 10)
         return dataclasses.replace(self, steps=steps, evaluate_every=every)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Json:
         """The values that determine the result, by name, as JSON."""
         shown = {field.name for field in dataclasses.fields(self) if field.metadata.get("shown_only")}
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in shown}

@@ -15,11 +15,12 @@ import numpy as np
 
 from jaxwhiten.errors import MismatchError, warn
 from jaxwhiten.marked import MarkedArray, marked
+from jaxwhiten.typing import Fields, Json, RowsLike
 
 # Fingerprints are shown by a name if the names differ, or described.
 _SHOWN = {"fingerprint": "model", "head": "pooling"}
 _UNSEEN = {"fingerprint": "other weights, tokenizer or head", "head": "another head, such as another whitening"}
-_TYPES: dict[str, Any] = {"prompts": dict, "max_length": int, "dimension": int}  # other fields are texts
+_TYPES: Json = {"prompts": dict, "max_length": int, "dimension": int}  # other fields are texts
 _TYPES |= {"tuned": bool, "participation_ratio": float}
 _OF_VECTORS = ("fingerprint", "head", "pooling", "max_length", "prompt", "prompts", "code")  # on which they depend
 JUDGED = ("tuned", "participation_ratio")  # fields that vectors do not depend on
@@ -53,7 +54,7 @@ class VectorSpace:
         """The space that a record describes, such as the encoding of an index or the provenance of a whitening."""
         if isinstance(record, VectorSpace):
             return record
-        known: dict[str, Any] = {name: (record or {}).get(name) for name in cls.__dataclass_fields__}
+        known: Json = {name: (record or {}).get(name) for name in cls.__dataclass_fields__}
         return cls(**{name: value for name, value in known.items() if isinstance(value, _TYPES.get(name, str))})
 
     @property
@@ -61,7 +62,7 @@ class VectorSpace:
         """Whether vectors are known to be pooled and nothing else, such as whitened."""
         return self.pooling is not None and not self.pooling.startswith("auto")
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Json:
         """The known fields, JSON-representable."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
@@ -120,7 +121,7 @@ def check_space(
     raise MismatchError(f"{message} Encode with {' and '.join(use)}, or {otherwise}.")
 
 
-def merged(where: object, facts: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def merged(where: object, facts: Fields, more: Fields) -> Json:
     """The facts of vectors of two origins. If one origin is unknown, a warning names it, and no space is kept.
 
     Raises MismatchError if the spaces differ; `where` names the second origin.
@@ -235,7 +236,7 @@ def with_space(vectors: np.ndarray, origin: Origin | None) -> np.ndarray:
     return marked(vectors, EncodedArray, origin)
 
 
-def origin_of(vectors: Any) -> Origin | None:
+def origin_of(vectors: RowsLike) -> Origin | None:
     """Where vectors come from: an array that `Encoder.encode` returned, or a list of its rows; None if not known.
 
     Raises:

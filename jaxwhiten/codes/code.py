@@ -27,6 +27,7 @@ from jaxwhiten.errors import InputError, MismatchError, check_name, optional
 from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.shapes import Bool, Float, Float32, Int, Integer, UInt8
 from jaxwhiten.space import Record, VectorSpace, check_origin, origin_of
+from jaxwhiten.typing import Json, RowsLike
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator
@@ -241,7 +242,7 @@ class Code(Estimator):
 
     @classmethod
     @abstractmethod
-    def quantise(cls, x: Any, constants: Constants) -> Any:
+    def quantise(cls, x: RowsLike, constants: Constants) -> Any:
         """Quantizes mapped rows to uint8 [n, bytes], in NumPy, or in JAX for a JAX array, also under `jit`."""
 
     @classmethod
@@ -266,11 +267,11 @@ class Code(Estimator):
         """Bytes of a vector's code."""
         return int(self.plan.byte.max()) + 1
 
-    def partial_fit(self: C, X: Any, y: Any = None) -> C:
+    def partial_fit(self: C, X: RowsLike, y: object = None) -> C:
         """Adds rows to those of the fit; a decomposition is postponed to its first use."""
         return self._fit_rows(X, more=True)
 
-    def rows(self, X: Any, caller: str | None = None) -> np.ndarray:
+    def rows(self, X: RowsLike, caller: str | None = None) -> np.ndarray:
         matrix = super().rows(X, caller)
         origin = origin_of(X)
         if origin is not None and self.provenance.get("whitening") is not None:
@@ -297,7 +298,7 @@ class Code(Estimator):
         shift, matrix, _ = affine.parts
         return columns @ matrix.T + shift
 
-    def encode(self, x: Any) -> UInt8[Any, "n bytes"]:
+    def encode(self, x: RowsLike) -> UInt8[Any, "n bytes"]:
         """The codes of vectors: a `CodedArray`, or a JAX array of bytes for a JAX array. Bits without a column are 0.
 
         Args:
@@ -330,7 +331,7 @@ class Code(Estimator):
             raise InputError(f"Codes are uint8 [n, {self.nbytes}]; got {codes.dtype} of shape {codes.shape}.")
         return codes.view(np.uint8)
 
-    def scores(self, queries: Any, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "q n"]:
+    def scores(self, queries: RowsLike, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "q n"]:
         """The cosines of queries with the vectors that codes represent.
 
         Queries are [q, d] vectors like those of the fit, or codes. MismatchError if both sides know their spaces, and
@@ -346,7 +347,7 @@ class Code(Estimator):
         return out
 
     def tables(
-        self, queries: Any
+        self, queries: RowsLike
     ) -> tuple[Float32[np.ndarray, "q groups points"], Float32[np.ndarray, "groups points"]]:
         """What each value of each byte, or half byte, adds to the score of a document, for databases.
 
@@ -473,7 +474,7 @@ def load_fitted(path: PathLike, kinds: tuple[type[Any], ...] = (Moments, Whiteni
     Raises:
       FormatError: The file is missing, damaged, of another kind, or of a code that this version does not know.
     """
-    classes: dict[str, Any] = {Moments.name: Moments, Whitening.name: Whitening, **CODES}
+    classes: Json = {Moments.name: Moments, Whitening.name: Whitening, **CODES}
     known = {name: cls for name, cls in classes.items() if issubclass(cls, kinds)}
     tensors, header = load_tensors(path, kind=tuple(known))
     return known[header["kind"]].from_tensors(path, tensors, header)

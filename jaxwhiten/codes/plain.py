@@ -19,6 +19,7 @@ from jaxwhiten.io import take
 from jaxwhiten.shapes import Float32
 from jaxwhiten.shapes import UInt8 as Bytes
 from jaxwhiten.space import Origin
+from jaxwhiten.typing import RowsLike
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import stamp
@@ -35,7 +36,7 @@ class PlainCode(Code):
 
     needs_rows: ClassVar[bool] = False  # whether moments are not enough to fit the code
 
-    def fit(self: P, X: Any, y: Any = None) -> P:
+    def fit(self: P, X: RowsLike, y: object = None) -> P:
         """Learns from [n, d] rows, or from `Moments` or a `Whitening` if the code needs no ranges."""
         if not isinstance(X, Moments | Whitening):
             return self._fit_rows(X, more=False)
@@ -87,7 +88,7 @@ class ScalarCode(PlainCode):
         return Plan(Affine(np.zeros(len(columns))), constants, columns)
 
     @classmethod
-    def quantise(cls, x: Any, constants: Constants) -> Any:
+    def quantise(cls, x: RowsLike, constants: Constants) -> Any:
         xp = x.__array_namespace__()
         steps = xp.floor((x - constants["starts"]) / constants["steps"])
         return xp.clip(steps, 0, 255).astype(xp.uint8) ^ cls.flip
@@ -118,7 +119,7 @@ class BinaryCode(PlainCode):
         return Plan(Affine(np.zeros(d)), {"places": places}, columns // 8)
 
     @classmethod
-    def quantise(cls, x: Any, constants: Constants) -> Any:
+    def quantise(cls, x: RowsLike, constants: Constants) -> Any:
         xp = x.__array_namespace__()
         return xp.packbits(x > 0, axis=-1) ^ cls.flip
 

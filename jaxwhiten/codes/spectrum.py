@@ -16,6 +16,7 @@ from jaxwhiten.io import PathLike, load_tensors, same, within
 from jaxwhiten.parameters import bounded
 from jaxwhiten.shapes import Float32, Float64, UInt8
 from jaxwhiten.space import Known, Origin, check_origin
+from jaxwhiten.typing import Fields, Json, RowsLike
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import INVALID, parameters
@@ -100,7 +101,7 @@ class SpectrumCode(Code):
 
     bytes: int = bounded(48, 1)
 
-    def fit(self: S, X: Any, y: Any = None, *, mean: Any = None) -> S:
+    def fit(self: S, X: RowsLike, y: object = None, *, mean: Any = None) -> S:
         """Learns from moments, from a whitening, or from rows, and forgets earlier ones.
 
         Args:
@@ -187,7 +188,7 @@ class SpectrumCode(Code):
         return bound(self._shares, 8 * self.bytes)
 
     @classmethod
-    def quantise(cls, x: Any, constants: Constants) -> Any:
+    def quantise(cls, x: RowsLike, constants: Constants) -> Any:
         centroids = constants["centroids"]
         columns = constants["columns"]
         x = x[:, columns]
@@ -234,7 +235,7 @@ class SpectrumCode(Code):
         z = self._decode(self.quantise(x.astype(np.float32), self.plan.constants))
         return float((((x - z) ** 2)[:, some]).sum() / (x**2).sum())
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> Json:
         return super()._facts() | {"distortion": self.distortion_, "bound": self.bound_}
 
     def tensors(self) -> dict[str, np.ndarray]:
@@ -243,7 +244,7 @@ class SpectrumCode(Code):
         return {**self._state.axes.tensors(), "group": made.group, "centroids": made.centroids, "lost": lost}
 
     @classmethod
-    def _restored(cls: type[S], tensors: Mapping[str, np.ndarray], provenance: dict[str, Any]) -> S:
+    def _restored(cls: type[S], tensors: Mapping[str, np.ndarray], provenance: Json) -> S:
         if "settings" in tensors:
             raise ValueError(
                 "it was written by version 0.1, whose codes whitened vectors: fit it again with `jaxwhiten fit`"
@@ -287,7 +288,7 @@ def load_first_version(path: PathLike) -> tuple[Whitening, SpectrumCode] | None:
         return _of_first_version(tensors, header["provenance"])
 
 
-def _of_first_version(tensors: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> tuple[Whitening, SpectrumCode]:
+def _of_first_version(tensors: Mapping[str, np.ndarray], facts: Fields) -> tuple[Whitening, SpectrumCode]:
     gamma, shrinkage, floor, count, lost = map(float, tensors["settings"])
     if gamma < 0:
         gamma = float(facts["gamma"])

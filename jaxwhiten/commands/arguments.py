@@ -16,6 +16,7 @@ from jaxwhiten import engines
 from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.errors import Bounds, InputError, OutputError, check_name, unknown_name, warn
 from jaxwhiten.parameters import DEFAULTS, WHITENING
+from jaxwhiten.typing import Fields, Json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +78,7 @@ class Report(NamedTuple):
     """What a command found or did: the text, and the facts for --json. Several texts may share the facts of one."""
 
     text: str
-    facts: Mapping[str, Any] | None = None
+    facts: Fields | None = None
 
 
 def _restored(value: Any) -> Any:
@@ -280,7 +281,7 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False, dimensi
             add(parser, f"{flag} {knob.name.upper()}", f"{knob.help}; default: {default}", type=knob.bounds)
 
 
-def knobs(args: argparse.Namespace) -> dict[str, Any]:
+def knobs(args: argparse.Namespace) -> Json:
     """The parameters of a whitening that were given on the command line."""
     values = {knob.name: getattr(args, knob.name, None) for knob in WHITENING}
     return {name: value for name, value in values.items() if value is not None}
@@ -292,7 +293,7 @@ def check_sizes(args: argparse.Namespace, dimension: int) -> None:
         Bounds(1, dimension, none=True).check(name, getattr(args, name, None))
 
 
-def values_of(option: str, words: list[str], read: Callable[[str], Any], expected: str) -> dict[str, Any]:
+def values_of(option: str, words: list[str], read: Callable[[str], Any], expected: str) -> Json:
     """The NAME=VALUE words of an option that may be repeated."""
     values = {}
     for word in words:
@@ -331,7 +332,7 @@ def say_gamma(encoder: Encoder) -> None:
     note(choose_gamma(Moments(provenance=encoder.encoding())))
 
 
-def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None) -> Encoder:
+def load_encoder(args: argparse.Namespace, told: Fields | None = None) -> Encoder:
     """The encoder that `add_model`'s arguments name; `told` supplies values that the arguments omit."""
     given = {name: getattr(args, name) for name in ("model", "pooling", "max_length", "dtype")}
     given["tuned"] = getattr(args, "tuned", None)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.errors import JaxwhitenError
+from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> Report:
                 calls[how] = []
             seconds[how] = min(seconds.get(how, 1e9), _seconds(view, texts))
     usual = chosen("auto", folder), "float32"
-    rows: list[dict[str, Any]] = [
+    rows: list[Json] = [
         {
             "engine": how[0],
             "dtype": how[1],

@@ -6,7 +6,7 @@ import argparse
 import itertools
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands.arguments import (
@@ -26,6 +26,7 @@ from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.parameters import DEFAULTS
 from jaxwhiten.progress import counted
 from jaxwhiten.space import check_space
+from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.codes import SpectrumCode
@@ -151,7 +152,7 @@ def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
 
 
 def write_outputs(
-    args: argparse.Namespace, moments: Moments, provenance: dict[str, Any], encoder: Encoder | None = None
+    args: argparse.Namespace, moments: Moments, provenance: Json, encoder: Encoder | None = None
 ) -> Report:
     """Writes the moments, the whitening, or both."""
     lines = []

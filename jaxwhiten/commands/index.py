@@ -27,6 +27,7 @@ from jaxwhiten.commands.arguments import (
 from jaxwhiten.commands.texts import add_texts, as_stored, ids_in, is_parts, nonempty, records
 from jaxwhiten.errors import InputError
 from jaxwhiten.progress import counted
+from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -211,7 +212,7 @@ def _whitening(moments: Moments, args: argparse.Namespace) -> Whitening:
     return whitening
 
 
-def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
+def _of_codes(args: argparse.Namespace, options: Json) -> Index:
     """The index of a file of codes; the provenance of their code defines how queries are encoded."""
     from jaxwhiten.commands.vectors import open_vectors
     from jaxwhiten.search import build_index
@@ -225,7 +226,7 @@ def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     return build_index(vectors, args.backend, encoding=known, codes=code, rescore=args.rescore, **options)
 
 
-def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
+def _of_parts(args: argparse.Namespace, options: Json) -> Index:
     """The index of a folder of `jaxwhiten embed`, with its ids, whitened by the moments of all parts."""
     from jaxwhiten.runners import Parts
     from jaxwhiten.search import build_index
@@ -240,7 +241,7 @@ def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     vectors = vectors[part]
     if (code := getattr(vectors, "code", None)) is not None:
         raise InputError(f"{args.input}: contains codes of {code.nbytes} bytes; expected shards of vectors.")
-    how: dict[str, Any] = {"codes": codes, "bytes": args.bytes, "rescore": args.rescore, "tuned": args.tuned, **options}
+    how: Json = {"codes": codes, "bytes": args.bytes, "rescore": args.rescore, "tuned": args.tuned, **options}
     return build_index(vectors, args.backend, whitening=whitening, encoding=parts.plan.encoding, ids=ids, **how)
 
 
@@ -281,7 +282,7 @@ def _save(args: argparse.Namespace, index: Index, skipped: str) -> Report:
     return Report(f'{made}\nNext: jaxwhiten search {shlex.quote(args.output)} "a query"', _facts(args, index))
 
 
-def _facts(args: argparse.Namespace, index: Index, **more: int) -> dict[str, Any]:
+def _facts(args: argparse.Namespace, index: Index, **more: int) -> Json:
     return {"output": args.output, "texts": index.size, "dimensions": index.dimension, "bytes": index.nbytes, **more}
 
 

@@ -6,11 +6,12 @@ import argparse
 import os
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import Place, Report, Source, add
 from jaxwhiten.errors import InputError, optional
 from jaxwhiten.progress import counted
+from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.codes import Code
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> Report:
         draw_spectra(args.plot, {counted(facts["n"], "rows"): values}, [], args.file)
         note(f"{args.plot}: plot of the spectrum")
     provenance = {key: value for key, value in whitening.provenance.items() if value is not None}
-    report: dict[str, Any] = {
+    report: Json = {
         "file": args.file,
         "kind": kind,
         "params": whitening.get_params() if kind == "whitening" else None,
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> Report:
     return Report("\n".join(_lines(report)), {**report, "eigenvalues": whitening.eigenvalues_.tolist()})
 
 
-def _model(folder: Path) -> dict[str, Any]:
+def _model(folder: Path) -> Json:
     """The facts of a model, and the modules in its files that no vector depends on, with their numbers of tensors."""
     from jaxwhiten.head import longest_text, own_pooling
     from jaxwhiten.models.loading import look_at
@@ -87,7 +88,7 @@ def _model(folder: Path) -> dict[str, Any]:
     return {"kind": "model", **told, "unused": unused}
 
 
-def _index(folder: str, *, check: bool) -> dict[str, Any]:
+def _index(folder: str, *, check: bool) -> Json:
     """The header of an index."""
     from jaxwhiten.codes import Code
     from jaxwhiten.search.header import DOCUMENTS, FITTED, read_header, verified
@@ -114,7 +115,7 @@ def _index(folder: str, *, check: bool) -> dict[str, Any]:
     return {"kind": "index", **told}
 
 
-def _design(code: Code) -> dict[str, Any]:
+def _design(code: Code) -> Json:
     """The name and size of a code; of a spectrum code also the distortion, and the least one of any such code."""
     facts = code.provenance
     told = {"name": code.name, "bytes": code.nbytes}
@@ -124,7 +125,7 @@ def _design(code: Code) -> dict[str, Any]:
     return told
 
 
-def _code(code: Code) -> dict[str, Any]:
+def _code(code: Code) -> Json:
     """The facts of a code."""
     facts = code.provenance
     told = {"kind": "code", **_design(code), "rows": facts["n"], "dimension": facts["dimension"]}
@@ -147,7 +148,7 @@ def load_fitted(path: str) -> tuple[str, Whitening | Code]:
         return "moments", Whitening.from_moments(fitted)
 
 
-def _lines(report: dict[str, Any]) -> list[str]:
+def _lines(report: Json) -> list[str]:
     facts = report["provenance"]
     lines = [
         f"{report['file']}: {report['kind']} of {counted(report['n'], 'rows')} of {report['dimension']} dimensions"

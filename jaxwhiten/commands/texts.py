@@ -15,6 +15,7 @@ from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands import arguments
 from jaxwhiten.commands.arguments import add
 from jaxwhiten.errors import REASON, DataError, InputError, check_name, turning
+from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.datasets.chunks import Source
@@ -65,7 +66,7 @@ class Record(NamedTuple):
 
     id: Any
     text: str
-    metadata: dict[str, Any] | None = None
+    metadata: Json | None = None
 
 
 def records(

@@ -6,10 +6,11 @@ import argparse
 import dataclasses
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import DEFAULT_MODEL, POOLINGS, Place, Report, Source, add, tokens, values_of
 from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.training import Figure, HeldOut
@@ -97,13 +98,13 @@ def run(args: argparse.Namespace) -> Report | None:
         kept = training.beside(kept, held_out)
     output = Path(args.output)
     folder = output.with_name(f"{output.name}.training")
-    how: dict[str, Any] = {"held_out": held_out, "model_folder": args.output, "say": say}
+    how: Json = {"held_out": held_out, "model_folder": args.output, "say": say}
     tuned = training.fine_tune(
         encoder, kept, objective, options, folder, record={"model": args.model, "dev": args.dev}, **how
     )
     if not tuned.finished:
         return None
-    results: dict[str, Any] = {"recipe": tuned.recipe, "scores": tuned.after, "before": tuned.before}
+    results: Json = {"recipe": tuned.recipe, "scores": tuned.after, "before": tuned.before}
     save_trained(output, tuned.encoder, base_model=encoder.name, **results)
     note(f"{args.output}: model of step {tuned.step}; logs and checkpoints are in {folder}")
     facts = {"output": args.output, "step": tuned.step, **results}

@@ -20,6 +20,7 @@ from jaxwhiten.arrays import column_of
 from jaxwhiten.coded import with_code
 from jaxwhiten.commands.arguments import STDOUT, Report
 from jaxwhiten.errors import REASON, DataError, optional, turning
+from jaxwhiten.typing import Json
 
 # ending of a code's file; its entry for the codes' checksum
 _CODE = ".code.safetensors"
@@ -104,7 +105,7 @@ def _parquet(path: Path, dimension: int, dtype: np.dtype) -> Iterator[Write]:
 def _json_lines(file: Any) -> Write:
     def write(texts: Sequence[str] | None, block: np.ndarray) -> None:
         for number, vector in enumerate(block.tolist()):
-            row: dict[str, Any]
+            row: Json
             if texts is None:
                 row = {}
             else:

@@ -23,6 +23,7 @@ from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask
 from jaxwhiten.datasets.senteval import load_sample, read_task
 from jaxwhiten.errors import REASON, DataError, JaxwhitenError, optional, turning
 from jaxwhiten.io import PathLike
+from jaxwhiten.typing import Json
 
 optional("tensorflow_datasets", "data", "Downloading and preparing data", "tensorflow-datasets")
 import tensorflow_datasets as tfds  # noqa: E402
@@ -57,11 +58,11 @@ class STSBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
             shutil.rmtree(folder, ignore_errors=True)  # the next run then downloads it again
             raise
 
-    def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
+    def _split_generators(self, dl_manager: Any) -> Json:
         task = self._read(dl_manager)
         return {split: self._generate_examples(pairs) for split, pairs in task.splits.items()}
 
-    def _generate_examples(self, pairs: Pairs) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(self, pairs: Pairs) -> Iterator[tuple[int, Json]]:
         rows = zip(pairs.sentence1, pairs.sentence2, pairs.score, pairs.subset, strict=True)
         for i, (sentence1, sentence2, score, subset) in enumerate(rows):
             yield i, {"sentence1": sentence1, "sentence2": sentence2, "score": score, "subset": subset}

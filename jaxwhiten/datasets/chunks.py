@@ -14,6 +14,7 @@ from jaxwhiten import io
 from jaxwhiten.datasets.tables import table_rows
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import REASON, DataError, turning
+from jaxwhiten.typing import Fields, Json
 
 MAX_TEXT = 1 << 20  # characters; a longer text is a file in the wrong place
 
@@ -79,7 +80,7 @@ class Chunk(NamedTuple):
     last: bool
     stat: list[int]
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Json:
         """The chunk without its texts; `dead` are the lines of bad rows and the reasons."""
         if self.rows:
             end = self.rows[-1].end
@@ -158,7 +159,7 @@ def _id_advice(id: Any) -> str:
     return ": floating point rounds integers of this size, write them as integers or text" if rounded else ""
 
 
-def by_source(records: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str | None], list[Mapping[str, Any]]]:
+def by_source(records: Iterable[Fields]) -> dict[tuple[str, str | None], list[Fields]]:
     """Records by the `key` of their source."""
     found = dict[tuple[str, str | None], list[Mapping[str, Any]]]()
     for record in records:
@@ -170,7 +171,7 @@ def chunks(
     inputs: Iterable[Source],
     size: int,
     skip_bad: bool,
-    done: Mapping[int, Mapping[str, Any]],
+    done: Mapping[int, Fields],
     changed: Callable[[Source], None] = lambda source: None,
 ) -> Iterator[Chunk]:
     """The chunks of sources, without those `done`: `record` by number.

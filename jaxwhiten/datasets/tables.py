@@ -38,6 +38,7 @@ from jaxwhiten.datasets.textfile import (
 )
 from jaxwhiten.errors import REASON, DataError, InputError, optional, turning, unknown_name
 from jaxwhiten.io import Identity, PathLike, existing, identity
+from jaxwhiten.typing import Json
 
 FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
@@ -321,7 +322,7 @@ def _delimited(path: Path, bad: BadRows, format: str, names: Sequence[str] = ())
     return _Opened(header, rows, lambda: header)
 
 
-def _objects(path: Path, bad: BadRows) -> Iterator[tuple[int, dict[str, Any], bool]]:
+def _objects(path: Path, bad: BadRows) -> Iterator[tuple[int, Json, bool]]:
     """The objects of JSON lines, each with the number of its line, and whether the line has escapes."""
     for number, line in numbered_lines(path, bad):
         if not line.strip():
@@ -364,7 +365,7 @@ def _keys(path: Path, state: Identity) -> list[str]:
     return list(keys)
 
 
-def _json_problem(value: dict[str, Any], name: str) -> str | None:
+def _json_problem(value: Json, name: str) -> str | None:
     if name not in value:
         return f"no key {name!r}; the keys are {', '.join(value)[:400]}"
     item = value[name]
@@ -554,7 +555,7 @@ def table_rows(
         yield number, [_joined([row[at] for at in of]) if len(of) > 1 else row[of[0]] for of in places]
 
 
-def metadata_rows(path: PathLike, format: str, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def metadata_rows(path: PathLike, format: str, names: Sequence[str]) -> Iterator[tuple[int, Json]]:
     """Yields each row's line in the file and its values in columns, as JSON has them; None where there is no value.
 
     Dates and other values that JSON does not have are text.

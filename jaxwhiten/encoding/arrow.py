@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,12 @@ from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.engines import recorded
 from jaxwhiten.errors import DataError, NonFiniteError
 from jaxwhiten.space import check_space
+from jaxwhiten.typing import Fields
 
 _THREADS = "NPROC", "RAYON_NUM_THREADS"  # read by XLA and `hardware.cores`, and by the tokenizers
 
 
-def loaded(how: Mapping[str, Any]) -> Encoder:
+def loaded(how: Fields) -> Encoder:
     """The encoder of a worker, with as many threads as OMP_NUM_THREADS: Ray and Spark set it to a worker's CPUs."""
     limit = os.environ.get("OMP_NUM_THREADS", "")
     for name in _THREADS if limit.isdecimal() else ():
@@ -30,7 +31,7 @@ def loaded(how: Mapping[str, Any]) -> Encoder:
     return Encoder.from_pretrained(**how)
 
 
-def loaded_again(encoding: Mapping[str, Any]) -> Encoder:
+def loaded_again(encoding: Fields) -> Encoder:
     """The driver's encoder, read by its facts; MismatchError if a worker reads another one."""
     known = ("model", "pooling", "max_length", "dtype")
     how = {name: encoding[name] for name in known if name in encoding} | {"engine": recorded(encoding)}
@@ -72,7 +73,7 @@ def _decoded(value: bytes | None) -> str | bytes | None:
         return value
 
 
-def embedded(encoder: Encoder, texts: Sequence[Any], beside: Mapping[str, Any], dtype: Any = None, **told: Any) -> Any:
+def embedded(encoder: Encoder, texts: Sequence[Any], beside: Fields, dtype: Any = None, **told: Any) -> Any:
     """An Arrow table of the columns `beside`, the texts' `vector` or `code`, and `error`, which says why one has none.
 
     The schema's metadata say what the vectors, of a `dtype`, or codes are, and what is `told` of them.

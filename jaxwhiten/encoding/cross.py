@@ -26,6 +26,7 @@ from jaxwhiten.head.steps import read_optional
 from jaxwhiten.models import PairClassifier, load_pair_classifier, save_pair_classifier
 from jaxwhiten.shapes import Float32, Int
 from jaxwhiten.text import SIDES, Texts, as_rows, as_texts
+from jaxwhiten.typing import Json
 from jaxwhiten.views.core import tokenizer_for
 from jaxwhiten.views.stream import BLOCK, Output, progress, vectors
 
@@ -140,7 +141,7 @@ class CrossEncoder:
             return np.asarray(jax.nn.softmax(scores, axis=-1))
         return scores
 
-    def rank(self, query: str, documents: Texts, top_k: int | None = None) -> list[dict[str, Any]]:
+    def rank(self, query: str, documents: Texts, top_k: int | None = None) -> list[Json]:
         """Ranks documents for a query: at most `top_k` dicts of `corpus_id` and `score`, best first."""
         documents = as_texts(documents, "document")
         scores, ids = self.rerank([query], documents, np.arange(len(documents))[None], show_progress=False)

@@ -31,6 +31,7 @@ from jaxwhiten.models import EncoderConfig
 from jaxwhiten.shapes import Float, Float32
 from jaxwhiten.space import Origin, VectorSpace
 from jaxwhiten.text import BulkTokenizer, TextList, Texts, as_texts, in_role, prompt_for, prompt_named
+from jaxwhiten.typing import Fields, IdsLike, Json
 from jaxwhiten.views import View
 from jaxwhiten.views.loading import load_view, make_view, recorded_options
 from jaxwhiten.views.stream import BLOCK
@@ -337,7 +338,7 @@ class Encoder:
         """Where vectors with this pooling and prompt come from; of codes, the vectors that they represent."""
         return self._view_of(pooling, prompt).origin
 
-    def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
+    def encoding(self, pooling: str | None = None, prompt: str | None = None) -> Json:
         """The record of `space`, which an index or a whitening stores, and which must agree when it is used."""
         return self._view_of(pooling, prompt).record()
 
@@ -627,7 +628,7 @@ class Encoder:
             raise InputError(f"{folder}: is the model's own folder; use a different one.")
         io.check_folder(folder)
 
-    def index(self, texts: Texts, *, ids: Any = None, backend: str = "faiss-flat", **options: Any) -> Index:
+    def index(self, texts: Texts, *, ids: IdsLike = None, backend: str = "faiss-flat", **options: Any) -> Index:
         """A search index of texts, which knows this encoder: `index.search("a text", k=3)` gives hits.
 
         If the encoder ends with a code, documents are stored as codes, and queries are compared with them as floats.
@@ -672,7 +673,7 @@ def _at_precision(
     return view.with_code(code)(texts, **options).view(code.dtype)
 
 
-def encoder_of(encoding: Mapping[str, Any], *, bare: bool = True, engine: str | None = None) -> Encoder:
+def encoder_of(encoding: Fields, *, bare: bool = True, engine: str | None = None) -> Encoder:
     """The encoder of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling.
 
     By default the engine is one that gives the recorded vectors.

@@ -28,6 +28,7 @@ from jaxwhiten.head.head import pooling_names
 from jaxwhiten.progress import counted, note
 from jaxwhiten.space import JUDGED
 from jaxwhiten.text import Texts, as_texts, text_fingerprint
+from jaxwhiten.typing import Fields, Json
 from jaxwhiten.views import View
 from jaxwhiten.views.stream import BLOCK
 from jaxwhiten.views.view import together
@@ -98,7 +99,7 @@ class EmbeddingStore:
             name: _Entry(self.folder, entry_key(view, text, len(sentences)), self.shard_rows)
             for name, view in views.items()
         }
-        found: dict[str, Any] = {name: entry.open() for name, entry in entries.items()}
+        found: Json = {name: entry.open() for name, entry in entries.items()}
         missing = {name: entries[name] for name, array in found.items() if array is None}
         if not missing:
             _count_cut(views[names[0]], sentences)
@@ -137,7 +138,7 @@ def _count_cut(view: View, sentences: list[str]) -> None:
         view.tokens(sentences[part])
 
 
-def entry_key(view: View, text: str, rows: int) -> dict[str, Any]:
+def entry_key(view: View, text: str, rows: int) -> Json:
     """Everything that the vectors of an entry depend on; equal for equal vectors. `text` is the `text_fingerprint`."""
     record = view.space.record()
     dtype = np.dtype(view.head.dtype)
@@ -239,7 +240,7 @@ class _Shards:
 class _Entry:
     """One array, finished or being made."""
 
-    def __init__(self, root: Path, key: Mapping[str, Any], shard_rows: int):
+    def __init__(self, root: Path, key: Fields, shard_rows: int):
         self.key = dict(key)
         self.folder = root / io.content_key(self.key)
         self.shape = (key["rows"], key["dimension"])

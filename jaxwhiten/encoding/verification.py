@@ -12,7 +12,7 @@ import importlib
 import json
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from jaxwhiten.shapes import Array, Float, Int
 from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.text.classes import auto_tokenizer, lower_cased
 from jaxwhiten.text.settings import TransformerSettings
+from jaxwhiten.typing import Fields
 from jaxwhiten.views.core import tokenizer_for
 
 TEXTS = (
@@ -79,7 +80,7 @@ class Subject:
             ]
 
     @functools.cached_property
-    def modules(self) -> list[tuple[str, Mapping[str, Any], Path]]:
+    def modules(self) -> list[tuple[str, Fields, Path]]:
         """Name, configuration and folder of each module."""
         if not says_head(self.folder):
             raise Skipped("the folder specifies no pooling")

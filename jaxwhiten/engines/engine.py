@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -16,6 +16,7 @@ from jaxwhiten.lazy import uncollected
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import BulkTokenizer, TokenIds
+from jaxwhiten.typing import Fields
 
 
 @runtime_checkable
@@ -89,7 +90,7 @@ def chosen(name: str, folder: Path, dtype: str | None = None, device: Any = None
     return DEFAULT
 
 
-def recorded(encoding: Mapping[str, Any]) -> str:
+def recorded(encoding: Fields) -> str:
     """The engine for further vectors of recorded ones: any in float32, whose vectors are equal; else the recorded."""
     if encoding.get("dtype") in (None, "float32"):
         return FASTEST

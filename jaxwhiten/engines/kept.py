@@ -31,6 +31,7 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.models import FAMILIES, EncoderConfig, checkpoint, folders
 from jaxwhiten.models.checkpoint import Place, Shape
 from jaxwhiten.text import BulkTokenizer
+from jaxwhiten.typing import Fields
 
 MOST = 4e9  # bytes
 _LOG = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class Kept:
             io.keep(folder, lambda whole: io.write_text(whole / _TEXT, text))
         return text
 
-    def compiled(self, key: str, core: Any, make: Callable[[], Any], hints: Mapping[str, Any], files: io.Files) -> Any:
+    def compiled(self, key: str, core: Any, make: Callable[[], Any], hints: Fields, files: io.Files) -> Any:
         """A kept OpenVINO model, compiled; weights are mapped. `make` reads `files`, in addition to those of the model.
 
         The graph is kept once, and its compiled form for each kind of CPU and each set of hints.

@@ -13,7 +13,7 @@ import importlib
 import operator
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -41,6 +41,7 @@ from jaxwhiten.models.folders import hashed
 from jaxwhiten.runtime.hardware import check_process, cores, cpu_features, has_accelerator
 from jaxwhiten.shapes import Float32
 from jaxwhiten.text import BulkTokenizer, TokenIds
+from jaxwhiten.typing import Fields, Json
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -325,7 +326,7 @@ class OpenVINOEngine:
         return self._compiled(("tail", width, _Key.of(steps)), made, hints).run
 
     def _compiled(
-        self, key: Sequence[Any], made: Callable[[], Any], hints: Mapping[str, Any], files: io.Files | None = None
+        self, key: Sequence[Any], made: Callable[[], Any], hints: Fields, files: io.Files | None = None
     ) -> _Compiled:
         """A compiled graph, kept where the model is from a folder; ModelError if `files` changed before it was made."""
         here = core()
@@ -369,7 +370,7 @@ class OpenVINOEngine:
         """A graph compiled at this engine's precision."""
         return core().compile_model(model, "CPU", self._hints())
 
-    def _hints(self, alone: bool = False) -> dict[str, Any]:
+    def _hints(self, alone: bool = False) -> Json:
         """This engine's precision, with one stream per core, or one stream for a single batch.
 
         Threads may move between cores: where other processes are busy, one that is tied to its core waits for them.

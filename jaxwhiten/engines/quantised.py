@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from jaxwhiten import io, records
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, ModelError, turning
+from jaxwhiten.typing import Json
 
 GRAPH = "int8.xml"
 HEADER = "int8.json"
@@ -29,7 +30,7 @@ def hidden_state(number: int) -> str:
     return f"hidden.{number}"
 
 
-def outputs_by_name(model: Any) -> dict[str, Any]:
+def outputs_by_name(model: Any) -> Json:
     """All outputs of the operators of an OpenVINO model, by their names in ONNX."""
     return {name: output for op in model.get_ordered_ops() for output in op.outputs() for name in output.get_names()}
 
@@ -46,7 +47,7 @@ class Quantised(NamedTuple):
     """
 
     folder: Path
-    header: dict[str, Any]
+    header: Json
     files: io.Files = io.Files({})
 
     @classmethod
@@ -78,7 +79,7 @@ class Quantised(NamedTuple):
         return cls(file.parent, header, files)
 
     @classmethod
-    def write(cls, model: Path, graph: Any, header: dict[str, Any]) -> None:
+    def write(cls, model: Path, graph: Any, header: Json) -> None:
         """Writes an OpenVINO model with hidden states as outputs into a model's folder."""
         import openvino
 

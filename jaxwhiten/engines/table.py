@@ -17,6 +17,7 @@ from jaxwhiten.head.head import before_code
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.shapes import Float32
 from jaxwhiten.text import TokenIds
+from jaxwhiten.typing import RowsLike
 
 _LARGEST = 16_384  # maximum rows in a program for the steps after the mean
 
@@ -52,7 +53,7 @@ def _after_pooling(steps: tuple[Step, ...], means: Float32[np.ndarray, "n d"]) -
 
 
 @jax.jit
-def _applied(steps: tuple[Step, ...], code: Step | None, x: Any) -> Found:
+def _applied(steps: tuple[Step, ...], code: Step | None, x: RowsLike) -> Found:
     for step in steps:
         x = step(x)
     return Found(x if code is None else code(x), jnp.isfinite(x).all(axis=1, keepdims=True))

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from jaxwhiten._version import __version__
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.head import CODE_FILE, WHITENING_FILE
 from jaxwhiten.progress import counted
+from jaxwhiten.typing import Fields
 from jaxwhiten.whitening import Whitening
 
 _SENTENCES = {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
@@ -108,7 +108,7 @@ def model_card(
     encoder: Encoder,
     *,
     base_model: str,
-    recipe: Mapping[str, Any],
+    recipe: Fields,
     scores: Mapping[str, float],
     before: Mapping[str, float],
 ) -> str:

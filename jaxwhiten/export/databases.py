@@ -11,7 +11,7 @@ import dataclasses
 import json
 import re
 import runpy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from jaxwhiten.head import Normalize, Whiten
 from jaxwhiten.shapes import Float64
 from jaxwhiten.space import check_space
 from jaxwhiten.text import Texts, as_texts
+from jaxwhiten.typing import Fields, Json
 from jaxwhiten.whitening import Whitening, choose_gamma
 
 MODEL = "model"
@@ -134,7 +135,7 @@ def save_database(
     *,
     gamma: float | None = None,
     metadata: bool = False,
-) -> dict[str, Any]:
+) -> Json:
     """Writes a model folder for a database, and the code that opens the database, adds to it and queries it.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
@@ -181,9 +182,7 @@ def save_database(
     return _save(folder, small, raw, head, settings, code, metadata)
 
 
-def _save_code(
-    folder: str | Path, encoder: Encoder, code: SpectrumCode, size: int | None, metadata: bool
-) -> dict[str, Any]:
+def _save_code(folder: str | Path, encoder: Encoder, code: SpectrumCode, size: int | None, metadata: bool) -> Json:
     """`save_database` for a database that takes the points of a code: its vectors are Vᵀx, for unit vectors x.
 
     The database subtracts Vᵀμ, the center of its only partition, and codes the rest with the points of the code. Query
@@ -210,11 +209,11 @@ def _save(
     small: Encoder,
     raw: Encoder,
     head: str,
-    settings: dict[str, Any],
+    settings: Json,
     code: str,
     metadata: bool,
-    points: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    points: Fields | None = None,
+) -> Json:
     """Writes the folder of `save_database`, and returns the settings."""
     kind = DATABASES[settings["database"]]
     own: Any = {"head": head, "dimension": small.dimension, "dtype": None, "engine": None}
@@ -251,7 +250,7 @@ def fill(
     encode: Callable[[list[str]], np.ndarray],
     *,
     keep: bool = False,
-    metadata: Sequence[Mapping[str, Any]] | None = None,
+    metadata: Sequence[Fields] | None = None,
 ) -> Changes:
     """Brings a database level with texts, their ids and metadata, by the code in a folder of `save_database`.
 

@@ -10,7 +10,7 @@ mteb.evaluate(model, mteb.get_tasks(["STS12", "STS16"]))
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import MismatchError, optional
 from jaxwhiten.shapes import Float
 from jaxwhiten.text import ROLES, as_texts, in_role
+from jaxwhiten.typing import Fields, Json, RowsLike
 
 
 class MTEBEncoder:
@@ -53,7 +54,7 @@ class MTEBEncoder:
         named = {"pooling": encoder.pooling}
         if whitening is not None:
             takes = getattr(whitening, "n_features_in_", width)
-            params: Mapping[str, Any] = getattr(whitening, "get_params", dict)()
+            params: Fields = getattr(whitening, "get_params", dict)()
             if takes != width:
                 raise MismatchError(f"Expected {takes} dimensions for this whitening, got {width} from {encoder.name}.")
             shown = [f"{key}{value}" for key, value in params.items() if isinstance(value, int | float)]
@@ -84,7 +85,7 @@ class MTEBEncoder:
         return self.whitening.transform(vectors)
 
     def encode(
-        self, inputs: Iterable[Mapping[str, Any]], *, show_progress_bar: bool = False, **about: Any
+        self, inputs: Iterable[Fields], *, show_progress_bar: bool = False, **about: Any
     ) -> Float[np.ndarray, "n k"]:
         """Encodes the `text` of batches from MTEB's data loader: one vector per text, in order.
 
@@ -97,7 +98,7 @@ class MTEBEncoder:
             encoder = self.encoder.without_code()
         else:
             encoder = self.encoder
-        options: dict[str, Any] = {"prompt_name": self._prompt_name(about.get("task_metadata"), role)}
+        options: Json = {"prompt_name": self._prompt_name(about.get("task_metadata"), role)}
         options |= {"batch_size": self.batch_size, "show_progress": show_progress_bar}
         if role in ROLES:
             options = in_role(encoder.prompts, role, options)
@@ -109,11 +110,11 @@ class MTEBEncoder:
         names = [name for of_task in names for name in (f"{of_task}-{role}", of_task)]
         return next((name for name in names if name in self.encoder.prompts), None)
 
-    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
+    def similarity(self, embeddings1: RowsLike, embeddings2: RowsLike) -> Any:
         """Cosines of all rows of one array with all rows of another, as the tensor that MTEB expects."""
         return importlib.import_module("mteb.similarity_functions").cos_sim(embeddings1, embeddings2)
 
-    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+    def similarity_pairwise(self, embeddings1: RowsLike, embeddings2: RowsLike) -> Any:
         """Cosines of rows of one array with the same rows of another, as the tensor that MTEB expects."""
         return importlib.import_module("mteb.similarity_functions").pairwise_cos_sim(embeddings1, embeddings2)
 
@@ -149,11 +150,11 @@ class CodeWrapper:
         code = self._fitted[task]
         return code.decode(code.encode(normalize(vectors)))
 
-    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
+    def similarity(self, embeddings1: RowsLike, embeddings2: RowsLike) -> Any:
         """The model's similarity."""
         return self.model.similarity(embeddings1, embeddings2)
 
-    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+    def similarity_pairwise(self, embeddings1: RowsLike, embeddings2: RowsLike) -> Any:
         """The model's similarity of rows with the same rows of another array."""
         return self.model.similarity_pairwise(embeddings1, embeddings2)
 

@@ -6,12 +6,12 @@ import dataclasses
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, OutputError
 from jaxwhiten.export.cards import head_card, model_card
 from jaxwhiten.head import Head, Truncate, write_folder
+from jaxwhiten.typing import Fields
 
 
 def save_trained(
@@ -19,7 +19,7 @@ def save_trained(
     encoder: Encoder,
     *,
     base_model: str,
-    recipe: Mapping[str, Any],
+    recipe: Fields,
     scores: Mapping[str, float],
     before: Mapping[str, float],
     name: str | None = None,

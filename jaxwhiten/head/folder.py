@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import BulkTokenizer, TextForm, prompt_named
 from jaxwhiten.text.settings import SETTINGS_FILES, TOKENIZER_SETTINGS, TransformerSettings
+from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -87,7 +88,7 @@ class Settings:
 
     def write(self, folder: Path) -> None:
         """Writes the file that `read` and sentence-transformers read."""
-        entries: dict[str, Any] = {"__version__": {"jaxwhiten": __version__}, **dataclasses.asdict(self)}
+        entries: Json = {"__version__": {"jaxwhiten": __version__}, **dataclasses.asdict(self)}
         for name in ("truncate_dim", "tuned"):
             if entries[name] is None:
                 del entries[name]
@@ -268,7 +269,7 @@ def write_folder(
             save_model(model, whole, dtype=dtype)
         tokenizer.save(whole, head.form)
         listed = [_row(model.module, 0, "")]
-        changes: dict[str, Any] = {}
+        changes: Json = {}
         for number, module in enumerate(modules, start=1):
             place = whole / f"{number}_{module.kind}"
             listed.append(_row(module.kind, number, place.name))
@@ -297,5 +298,5 @@ def write_folder(
     return Path(folder)
 
 
-def _row(kind: str, number: int, path: str) -> dict[str, Any]:
+def _row(kind: str, number: int, path: str) -> Json:
     return {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}

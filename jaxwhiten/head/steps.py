@@ -20,6 +20,7 @@ from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.shapes import Float, Int
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.text.settings import check_values, refuse_unknown
+from jaxwhiten.typing import Fields, Json, RowsLike
 
 # Files at the top of the folder that other libraries ignore: the whitening behind a Dense layer, and the code.
 WHITENING_FILE = "whitening.safetensors"
@@ -101,10 +102,10 @@ class Module:
     """
 
     kind: str
-    config: Mapping[str, Any] | None = None
+    config: Fields | None = None
     tensors: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     # Entries that the module needs in the `config.json` of the Transformer.
-    transformer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    transformer: Fields = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +139,7 @@ class Found:
     def file(self) -> Path:
         return self.folder / "config.json"
 
-    def read(self, *understood: str, optional: bool = False) -> dict[str, Any]:
+    def read(self, *understood: str, optional: bool = False) -> Json:
         """The configuration; `ModelError` if a key is not understood, or maps something else than sentence vectors."""
         if optional and not self.file.is_file():
             raw = {}
@@ -149,7 +150,7 @@ class Found:
         return raw
 
 
-def read_optional(file: Path) -> dict[str, Any]:
+def read_optional(file: Path) -> Json:
     """The contents of a JSON file; empty if the file is missing."""
     if file.is_file():
         return folders.read_json(file)
@@ -167,7 +168,7 @@ class Step:
     dtype: ClassVar[type[np.generic]] = np.float32  # of the step's result
     instead: ClassVar[str] = ""  # advice at the end of error messages of `to_folder` and `to_onnx`
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: RowsLike) -> Any:
         raise NotImplementedError
 
     @property
@@ -194,13 +195,13 @@ class Step:
         """The step for a module; None if the module does nothing or another class reads it."""
         return None
 
-    def to_onnx(self, graph: Any, x: Any) -> Any:
+    def to_onnx(self, graph: Any, x: RowsLike) -> Any:
         """Adds the step's operators to a graph (`jaxwhiten.models.graph`) and returns the name of the result."""
         raise InputError(f"{self.words()}: cannot be exported to ONNX{self.instead}.")
 
     def words(self) -> str:
         """A short description of the step, which differs between steps unless they differ only in parameters."""
-        static: dict[str, Any]
+        static: Json
         if dataclasses.is_dataclass(self):
             static = _fields(self, None)
         else:
@@ -240,7 +241,7 @@ def leaves(steps: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, steps
 
 
-def _fields(step: Any, kind: str | None) -> dict[str, Any]:
+def _fields(step: Any, kind: str | None) -> Json:
     """The values of a step's fields of a kind: `"array"`, `"record"`, or None for static ones."""
     fields = (field.name for field in dataclasses.fields(step) if field.metadata.get("kind") == kind)
     return {name: getattr(step, name) for name in fields}

@@ -20,6 +20,7 @@ from jaxwhiten import records
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import REASON, Bounds, FormatError, turning
 from jaxwhiten.io.files import HEADER_KEY, PathLike, atomic_path, check_file, existing
+from jaxwhiten.typing import Fields, Json
 
 FORMAT_VERSION = 2
 
@@ -81,7 +82,7 @@ def _tensor_checksum(tensors: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def seal(header: Mapping[str, Any], content: str = "") -> dict[str, Any]:
+def seal(header: Fields, content: str = "") -> Json:
     """The header with a new checksum over itself and over `content`, the data that it describes.
 
     >>> sorted(seal({"rows": 2}))
@@ -92,7 +93,7 @@ def seal(header: Mapping[str, Any], content: str = "") -> dict[str, Any]:
     return {**rest, "checksum": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def check_seal(path: PathLike, header: Mapping[str, Any], content: str = "") -> None:
+def check_seal(path: PathLike, header: Fields, content: str = "") -> None:
     """Raises FormatError unless a header has the checksum that `seal` gave it.
 
     >>> check_seal("rows.json", seal({"rows": 2}))
@@ -101,7 +102,7 @@ def check_seal(path: PathLike, header: Mapping[str, Any], content: str = "") -> 
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
 
 
-def check_version(path: PathLike, header: Mapping[str, Any], latest: int = FORMAT_VERSION) -> None:
+def check_version(path: PathLike, header: Fields, latest: int = FORMAT_VERSION) -> None:
     """Raises FormatError for a header without a format version, or of an older or newer one than is read.
 
     >>> check_version("old.npz", {"format_version": 1})
@@ -143,7 +144,7 @@ def map_array(path: PathLike) -> np.ndarray:
         raise ValueError(f"not a readable .npy file ({type(error).__name__}: {str(error)[:200]})") from error
 
 
-def save_tensors(path: PathLike, tensors: Mapping[str, np.ndarray], *, kind: str, header: Mapping[str, Any]) -> None:
+def save_tensors(path: PathLike, tensors: Mapping[str, np.ndarray], *, kind: str, header: Fields) -> None:
     """Writes named arrays and a JSON header of provenance to one safetensors file, atomically.
 
     `kind` names the content, such as `"moments"`; `load_tensors` expects the same kind.
@@ -213,7 +214,7 @@ def same(name: str, value: Any, expected: Any) -> None:
         raise ValueError(f"{name}: {value!r:.80}, expected {expected!r:.80}")
 
 
-def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[str, np.ndarray], Json]:
     """Reads the arrays by name and the header of a file written by `save_tensors`.
 
     Raises FormatError if the file is missing, damaged, of another format version, or of another kind.

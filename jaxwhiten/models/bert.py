@@ -16,11 +16,11 @@ References:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 from jaxwhiten.models.config import RotaryScaling, check_supported, read_rotary, typed, write_rotary
 from jaxwhiten.models.family import Family, MaskedForm, Names, PairForm, fused
+from jaxwhiten.typing import Fields, Json
 
 EMBEDDING_NAMES = {
     "embeddings.word": "embeddings.word_embeddings",
@@ -51,7 +51,7 @@ KEYS = {name: name for name in (*_SAME, "initializer_range", "pad_token_id")} | 
 UNTYPED_KEYS = {field: key for field, key in KEYS.items() if field != "type_vocab_size"}
 
 
-def _after_padding(_: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _after_padding(_: Any, fields: Fields) -> Json:
     """RoBERTa counts tokens from the padding id; with padding on the right, this count gives the position."""
     return {"position_offset": fields["pad_token_id"] + 1}
 
@@ -192,7 +192,7 @@ GTE_DEFAULTS = {
 }
 
 
-def _read_gte(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+def _read_gte(raw: Fields, fields: Fields) -> Json:
     """The rotary positions. Published files use NTK scaling: a larger base, and all angles divided alike."""
     turns = read_rotary(raw, None, "rope_theta", 160_000.0, ("default", "linear", "ntk"))
     theta, scaling = turns.values()

@@ -23,6 +23,7 @@ from jaxwhiten.arrays import blocks, release_pages
 from jaxwhiten.errors import REASON, ModelError, turning
 from jaxwhiten.models.family import Family, Part
 from jaxwhiten.text.settings import ANEW, TransformerSettings
+from jaxwhiten.typing import Fields
 
 SAFETENSORS = "model.safetensors"
 SAFETENSORS_INDEX = "model.safetensors.index.json"
@@ -335,9 +336,7 @@ def to_tensors(family: Family, state: Any, dtype: str, prefix: str = "") -> dict
     }
 
 
-def save_folder(
-    folder: str | Path, raw: Mapping[str, Any], tensors: Mapping[str, np.ndarray], dtype: str = "float32"
-) -> None:
+def save_folder(folder: str | Path, raw: Fields, tensors: Mapping[str, np.ndarray], dtype: str = "float32") -> None:
     """Writes `config.json` from `raw`, and `model.safetensors`, and replaces the folder as a whole."""
     from safetensors.numpy import save_file
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from jaxwhiten.errors import Bounds, ModelError, turning
 from jaxwhiten.parameters import bounded, check_bounds
+from jaxwhiten.typing import Fields, Json
 
 MAX_LAYERS = 512
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")  # in `layers`
@@ -167,7 +168,7 @@ class EncoderConfig:
         return embeddings + (self.layer_groups or self.num_layers) * self.layer_flops // 2
 
 
-_JSON_TYPES: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
+_JSON_TYPES: Json = {"int": int, "float": (int, float), "str": str, "bool": bool}
 _FIELDS = {field.name: field for field in dataclasses.fields(EncoderConfig)}
 
 
@@ -183,9 +184,7 @@ def typed(value: Any, kind: str, key: str, least: int | None = None) -> Any:
         return value
 
 
-def read_fields(
-    raw: Mapping[str, Any], keys: Mapping[str, str | tuple[str, ...]], defaults: Mapping[str, Any]
-) -> dict[str, Any]:
+def read_fields(raw: Fields, keys: Mapping[str, str | tuple[str, ...]], defaults: Fields) -> Json:
     """`EncoderConfig` fields from a parsed `config.json`, by a family's `keys` and `defaults`.
 
     Fields that are neither in the file nor in `defaults` are omitted.
@@ -202,7 +201,7 @@ def read_fields(
     return fields
 
 
-def check_supported(raw: Mapping[str, Any], supported: Mapping[str, Any]) -> None:
+def check_supported(raw: Fields, supported: Fields) -> None:
     """Raises ModelError for a key of a `config.json` that is neither null nor the only supported value."""
     for key, value in supported.items():
         if raw.get(key) is not None and raw[key] != value:
@@ -210,13 +209,13 @@ def check_supported(raw: Mapping[str, Any], supported: Mapping[str, Any]) -> Non
 
 
 def read_rotary(
-    raw: Mapping[str, Any],
+    raw: Fields,
     kind: str | None,
     older_key: str,
     default: float,
     types: Collection[str] = ("default",),
     prefix: str = "",
-) -> dict[str, Any]:
+) -> Json:
     """The base of a rotary position embedding and its scaling, from `rope_parameters` or the keys of older files.
 
     `kind` is the entry of `rope_parameters` to read, or None if it is not nested. `types` are the accepted scalings.
@@ -246,7 +245,7 @@ def read_rotary(
     return {f"{prefix}rotary_theta": theta, f"{prefix}rotary_scaling": scaling}
 
 
-def _read_scaling(parameters: Mapping[str, Any], yarn: bool) -> RotaryScaling:
+def _read_scaling(parameters: Fields, yarn: bool) -> RotaryScaling:
     def number(key: str, default: float = 0.0) -> float:
         value = parameters.get(key)
         found: float = typed(default if value is None else value, "float", key)
@@ -273,19 +272,19 @@ def _read_scaling(parameters: Mapping[str, Any], yarn: bool) -> RotaryScaling:
     return RotaryScaling(factor, original, *turns, attention, growth)
 
 
-def write_rotary(config: EncoderConfig) -> dict[str, Any]:
+def write_rotary(config: EncoderConfig) -> Json:
     """The inverse of `read_rotary` for one kind of layers: the key `rope_parameters`."""
     return {"rope_parameters": rotary_json(config.rotary_theta, config.rotary_scaling)}
 
 
-def write_kinds(config: EncoderConfig) -> dict[str, Any]:
+def write_kinds(config: EncoderConfig) -> Json:
     """The key `layer_types`, and `rope_parameters` for both kinds of layers."""
     full = rotary_json(config.rotary_theta, config.rotary_scaling)
     local = rotary_json(config.local_rotary_theta, config.local_rotary_scaling)
     return {"layer_types": layer_types(config), "rope_parameters": {FULL: full, LOCAL: local}}
 
 
-def rotary_json(theta: float, scaling: RotaryScaling | None = None) -> dict[str, Any]:
+def rotary_json(theta: float, scaling: RotaryScaling | None = None) -> Json:
     """The value of `rope_parameters` for layers of one kind."""
     if scaling is None:
         return {"rope_type": "default", "rope_theta": theta}
@@ -309,7 +308,7 @@ LOCAL = "sliding_attention"
 
 
 def read_local_layers(
-    raw: Mapping[str, Any], num_layers: int, is_local: Callable[[int], bool] = lambda _: False
+    raw: Fields, num_layers: int, is_local: Callable[[int], bool] = lambda _: False
 ) -> tuple[int, ...]:
     """The layers with local attention, from `layer_types`, or by a rule on layer numbers if the key is missing."""
     kinds = raw.get("layer_types")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxwhiten.models.config import EncoderConfig, check_supported, read_fields
+from jaxwhiten.typing import Fields, Json
 
 
 class Part(NamedTuple):
@@ -20,7 +21,7 @@ class Part(NamedTuple):
 
 QUERY_KEY_VALUE = ("attention.query", "attention.key", "attention.value")
 # `EncoderConfig` fields of encoders with rotary positions, a gate, and neither biases nor dropout as published.
-ROTARY: Mapping[str, Any] = {
+ROTARY: Fields = {
     "pooler": False,
     "learned_positions": False,
     "gated": True,
@@ -51,7 +52,7 @@ class MaskedForm(NamedTuple):
     activation: str = ""  # "" for the encoder's
     epsilon: float = 0.0  # of the layer norm; 0 for the encoder's
     dense_bias: bool = True
-    supported: Mapping[str, Any] = MappingProxyType({})  # keys of `config.json`, each with its only supported value
+    supported: Fields = MappingProxyType({})  # keys of `config.json`, each with its only supported value
 
     @property
     def names(self) -> Names:
@@ -82,20 +83,20 @@ class Family:
     masked: MaskedForm | None = None
     pairs: PairForm | None = None
     # `EncoderConfig` fields that `config.json` may omit or has no key for.
-    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    defaults: Fields = dataclasses.field(default_factory=dict)
     # Keys of `config.json` that may be missing or null, each with its only other supported value.
-    supported: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    supported: Fields = dataclasses.field(default_factory=dict)
     # Further fields from `config.json`: (parsed file, fields so far) -> fields.
-    read: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]] = lambda *_: {}
-    write: Callable[[EncoderConfig], dict[str, Any]] = lambda *_: {}  # further keys of `config.json`
+    read: Callable[[Fields, Fields], Json] = lambda *_: {}
+    write: Callable[[EncoderConfig], Json] = lambda *_: {}  # further keys of `config.json`
 
-    def parse_config(self, raw: Mapping[str, Any]) -> EncoderConfig:
+    def parse_config(self, raw: Fields) -> EncoderConfig:
         """The configuration in a parsed `config.json`."""
         check_supported(raw, {"position_embedding_type": "absolute", "is_decoder": False, **self.supported})
         fields = read_fields(raw, self.keys, self.defaults)
         return EncoderConfig(**{"model_type": raw["model_type"], **fields, **self.read(raw, fields)})
 
-    def config_json(self, config: EncoderConfig, task: str = "Model") -> dict[str, Any]:
+    def config_json(self, config: EncoderConfig, task: str = "Model") -> Json:
         """The inverse of `parse_config`; `task` is the end of the architecture's name."""
         raw = {"model_type": config.model_type, "architectures": [self.stem + task]}
         raw |= {key if isinstance(key, str) else key[0]: getattr(config, name) for name, key in self.keys.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from jaxwhiten.models.config import ACTIVATIONS, EncoderConfig
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.text.settings import TransformerSettings, read_object, refuse_unknown
 from jaxwhiten.text.tokenization import OLDER_TOKENIZER_FILES
+from jaxwhiten.typing import Fields, Json
 
 # Models that installed packages contain, so that nothing is downloaded: (module, folder in it, sha256 of the weights).
 _TINY = ("jaxwhiten", "weights/jaxwhiten-tiny", "88e0e570beb822e1349c0973d5602fbb6ca672a7a300428aa8e74e177f24ccc4")
@@ -110,7 +111,7 @@ def has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("tokenizer.json", *OLDER_TOKENIZER_FILES))
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> Json:
     """The JSON object in a file of a model folder."""
     return read_object(path)
 
@@ -118,7 +119,7 @@ def read_json(path: Path) -> dict[str, Any]:
 class _Noted(dict[str, Any]):
     """A JSON object that notes which of its keys are looked up."""
 
-    def __init__(self, raw: Mapping[str, Any]):
+    def __init__(self, raw: Fields):
         super().__init__(raw)
         self.seen = set[str]()
 
@@ -131,7 +132,7 @@ class _Noted(dict[str, Any]):
         return super().get(key, default)
 
 
-def config_json(folder: Path) -> dict[str, Any]:
+def config_json(folder: Path) -> Json:
     """The contents of `config.json`, with the keys that sentence-transformers' file puts in their place."""
     return {**read_json(folder / "config.json"), **TransformerSettings.read(folder).config}
 
@@ -151,7 +152,7 @@ def load_config(folder: Path) -> EncoderConfig:
     return config
 
 
-def _parsed(folder: Path, raw: Mapping[str, Any]) -> EncoderConfig:
+def _parsed(folder: Path, raw: Fields) -> EncoderConfig:
     with naming(folder / "config.json"):
         model_type = raw.get("model_type")
         if not isinstance(model_type, str):

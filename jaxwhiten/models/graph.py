@@ -19,6 +19,7 @@ from jaxwhiten.models.config import Attention
 from jaxwhiten.models.layers import Experts, FeedForward, Norm, RootNorm, SelfAttention, TransformerLayer
 from jaxwhiten.models.positions import relative_buckets, rotary, visible
 from jaxwhiten.models.transformer import TransformerEncoder
+from jaxwhiten.typing import Json
 
 _OPSET = 17
 _IR_VERSION = 8
@@ -33,7 +34,7 @@ class Graph:
     def __init__(self, purpose: str = "Exporting to ONNX", extra: str = "export"):
         self._onnx = optional("onnx", extra, purpose)
         self._nodes: list[Any] = []
-        self._constants: dict[str, Any] = {}
+        self._constants: Json = {}
         self.nbytes = 0
 
     def constant(self, name: str, value: Any) -> str:
@@ -115,7 +116,7 @@ def _silu(graph: Graph, x: str) -> str:
     return graph.op("Mul", x, graph.op("Sigmoid", x))
 
 
-_ACTIVATIONS: dict[str, Any] = {
+_ACTIVATIONS: Json = {
     "gelu": _gelu,
     "gelu_new": _gelu_tanh,
     "gelu_pytorch_tanh": _gelu_tanh,

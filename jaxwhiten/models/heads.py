@@ -11,7 +11,7 @@ References:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from jaxwhiten.models.packing import Segments
 from jaxwhiten.models.registry import head_form
 from jaxwhiten.models.transformer import TransformerEncoder
 from jaxwhiten.shapes import Array, Float, Int
+from jaxwhiten.typing import Fields
 
 _HEAD = nnx.Any(nnx.PathContains("dense"), nnx.PathContains("classifier"))
 
@@ -216,7 +217,7 @@ def load_pair_classifier(
 
 
 def save_pair_classifier(
-    model: PairClassifier, folder: str | Path, names: Sequence[str], more: Mapping[str, Any], dtype: str = "float32"
+    model: PairClassifier, folder: str | Path, names: Sequence[str], more: Fields, dtype: str = "float32"
 ) -> None:
     """Writes `config.json` and `model.safetensors` in the layout of transformers' `...ForSequenceClassification`.
 

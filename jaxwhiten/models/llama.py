@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from jaxwhiten.models.config import (
     FULL,
@@ -32,6 +31,7 @@ from jaxwhiten.models.config import (
     write_rotary,
 )
 from jaxwhiten.models.family import ROTARY, Family, Names
+from jaxwhiten.typing import Fields, Json
 
 # The files call the branch with the activation the gate.
 NAMES: Names = {
@@ -64,12 +64,12 @@ _SCALINGS = ("default", "linear", "yarn")
 
 
 def _read_decoder(
-    raw: Mapping[str, Any],
-    fields: Mapping[str, Any],
+    raw: Fields,
+    fields: Fields,
     theta: float,
     slides: bool,
     is_local: Callable[[int], bool] = lambda _: True,
-) -> dict[str, Any]:
+) -> Json:
     """Fields common to decoders: `is_causal`, rotary positions with default base `theta`, windows of some layers."""
     causal = typed(raw.get("is_causal", fields["causal"]), "bool", "is_causal")
     if slides:
@@ -89,7 +89,7 @@ def _read_decoder(
     }
 
 
-def _write_decoder(config: EncoderConfig) -> dict[str, Any]:
+def _write_decoder(config: EncoderConfig) -> Json:
     """The inverse of `_read_decoder`, without the list of local layers."""
     if config.local_layers:
         window = config.local_window + config.causal
@@ -98,13 +98,13 @@ def _write_decoder(config: EncoderConfig) -> dict[str, Any]:
     return {**write_rotary(config), "is_causal": config.causal, "sliding_window": window}
 
 
-def _read_qwen3(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+def _read_qwen3(raw: Fields, fields: Fields) -> Json:
     slides = bool(raw.get("use_sliding_window")) and raw.get("sliding_window") is not None
     first = typed(raw.get("max_window_layers", 28), "int", "max_window_layers")
     return {"model_type": "qwen3", **_read_decoder(raw, fields, 10_000.0, slides, lambda layer: layer >= first)}
 
 
-def _write_qwen3(config: EncoderConfig) -> dict[str, Any]:
+def _write_qwen3(config: EncoderConfig) -> Json:
     more = {"layer_types": layer_types(config), "use_sliding_window": bool(config.local_layers)}
     return {**_write_decoder(config), **more}
 
@@ -141,7 +141,7 @@ _YARN = {
 }
 
 
-def _read_ministral3(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+def _read_ministral3(raw: Fields, fields: Fields) -> Json:
     raw = {**raw, "rope_parameters": raw.get("rope_parameters") or _YARN, "layer_types": None}
     return _read_decoder(raw, fields, 1_000_000.0, raw.get("sliding_window") is not None)
 
@@ -166,7 +166,7 @@ _GEMMA3 = DEFAULTS | {
 }
 
 
-def _read_gemma3(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+def _read_gemma3(raw: Fields, fields: Fields) -> Json:
     bidirectional = typed(raw.get("use_bidirectional_attention") or False, "bool", "use_bidirectional_attention")
     causal = typed(raw.get("is_causal", True), "bool", "is_causal")
     least = 0 if bidirectional else 1  # with which a token still attends to itself
@@ -185,7 +185,7 @@ def _read_gemma3(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _write_gemma3(config: EncoderConfig) -> dict[str, Any]:
+def _write_gemma3(config: EncoderConfig) -> Json:
     whole = int(config.query_scalar)
     return {
         **write_kinds(config),

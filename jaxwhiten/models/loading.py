@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
 from jaxwhiten.parameters import DTYPES
 from jaxwhiten.runtime.hardware import check_devices
+from jaxwhiten.typing import Fields
 
 
 def load_model(
@@ -152,7 +153,7 @@ def save_with_head(
     task: str,
     head: nnx.State[Any, Any],
     form: MaskedForm | PairForm,
-    more: Mapping[str, Any],
+    more: Fields,
     dtype: str,
 ) -> None:
     """Writes an encoder with a head as transformers' architecture for `task`; `more` are further keys of the config."""

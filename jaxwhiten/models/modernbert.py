@@ -9,12 +9,10 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from jaxwhiten.models import bert
 from jaxwhiten.models.config import FULL, LOCAL, EncoderConfig, read_local_layers, read_rotary, typed, write_kinds
 from jaxwhiten.models.family import ROTARY, Family, MaskedForm, Names, fused
+from jaxwhiten.typing import Fields, Json
 
 NAMES: Names = {
     "embeddings.word": "embeddings.tok_embeddings",
@@ -40,7 +38,7 @@ _OWN = {"type_vocab_size": 0, "pre_norm": True, "layer_norm_eps": 1e-5, "pad_tok
 DEFAULTS = {**ROTARY, **_OWN, "hidden_act": "gelu"}
 
 
-def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+def _read(raw: Fields, fields: Fields) -> Json:
     """Local layers and rotary bases, from the current keys or the older ones."""
     window = typed(raw.get("local_attention", 128), "int", "local_attention", 0)
     every = raw.get("global_attn_every_n_layers", 3)
@@ -56,7 +54,7 @@ def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write(config: EncoderConfig) -> dict[str, Any]:
+def _write(config: EncoderConfig) -> Json:
     dropout = config.dropout
     window = 2 * config.local_window
     return {**write_kinds(config), "embedding_dropout": dropout, "local_attention": window}

@@ -13,13 +13,12 @@ References:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import bert
 from jaxwhiten.models.config import MAX_LAYERS, EncoderConfig, check_supported, read_rotary, typed, write_rotary
 from jaxwhiten.models.family import ROTARY, Family, Names, Part
+from jaxwhiten.typing import Fields, Json
 
 _LAYER = "encoder.layers.*"
 NAMES: Names = {
@@ -65,7 +64,7 @@ _SPARSE = {"activation_function": "gelu", "mlp_fc1_bias": True, "mlp_fc2_bias": 
 }
 
 
-def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+def _read(raw: Fields, fields: Fields) -> Json:
     head = raw.get("head_dim")
     if head is not None and typed(head, "int", "head_dim") * fields["num_heads"] != fields["hidden_size"]:
         raise ModelError(f"head_dim is {head}; expected hidden_size / num_attention_heads.")
@@ -100,7 +99,7 @@ NOMIC_BERT = Family(
 )
 
 
-def _write_sparse(config: EncoderConfig) -> dict[str, Any]:
+def _write_sparse(config: EncoderConfig) -> Json:
     first, second = (*config.expert_layers, 0, 0)[:2]
     if second:
         every = second - first

@@ -11,12 +11,11 @@ References:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 from jaxwhiten.models import llama
 from jaxwhiten.models.config import EncoderConfig, check_supported
 from jaxwhiten.models.family import Family, Names
+from jaxwhiten.typing import Fields, Json
 
 _ATTENTION = "encoder.block.*.layer.0.SelfAttention"
 _INNER = "encoder.block.*.layer.1.DenseReluDense"
@@ -58,7 +57,7 @@ DEFAULTS = llama.DEFAULTS | {
 }
 
 
-def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+def _read(raw: Fields, fields: Fields) -> Json:
     """The activation and the gate, both named by `feed_forward_proj`; its "gated-gelu" is the GELU by tanh."""
     said: str = fields["hidden_act"]
     if said == "gated-gelu":
@@ -76,7 +75,7 @@ def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     return {"model_type": kind, "gated": gated, "hidden_act": name}
 
 
-def _write_gated(config: EncoderConfig) -> dict[str, Any]:
+def _write_gated(config: EncoderConfig) -> Json:
     kind = config.model_type.removesuffix("_v1_1")
     name = config.hidden_act.removesuffix("_new")
     return {"model_type": kind, "feed_forward_proj": f"gated-{name}"}

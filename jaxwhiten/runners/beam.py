@@ -15,6 +15,7 @@ from typing import Any
 
 from jaxwhiten.encoding import arrow
 from jaxwhiten.errors import optional
+from jaxwhiten.typing import Json
 from jaxwhiten.whitening import grouped
 
 beam: Any = optional("apache_beam", "beam", "Running on Beam", "apache-beam")
@@ -45,7 +46,7 @@ class Embed(beam.PTransform):
 
 
 class _Embed(beam.DoFn):
-    def __init__(self, how: dict[str, Any], column: str, *beside: Any):
+    def __init__(self, how: Json, column: str, *beside: Any):
         super().__init__()
         self.how = how
         self.column = column

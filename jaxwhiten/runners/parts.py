@@ -13,7 +13,7 @@ import functools
 import itertools
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
@@ -27,6 +27,7 @@ from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_name, optional, turning
 from jaxwhiten.space import JUDGED, check_space
+from jaxwhiten.typing import Fields, Json
 from jaxwhiten.whitening import Moments, grouped
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ _PARQUET = "data", "A corpus in Parquet files", "pyarrow"
 class Plan:
     """Everything that parts depend on: `Encoder.encoding`, whose fingerprint includes the head, and the sources."""
 
-    encoding: dict[str, Any]
+    encoding: Json
     dimension: int
     dtype: str
     inputs: list[Source]
@@ -181,7 +182,7 @@ class Parts:
                             f" {self.folder}. Restore the file, or embed it into a new folder."
                         )
 
-    def _table(self, part: Mapping[str, Any], columns: list[str] | None = None) -> Any:
+    def _table(self, part: Fields, columns: list[str] | None = None) -> Any:
         """The table of a part's record, or some of its columns; FormatError if it cannot be read."""
         path = io.below(self.folder, self._file(part["part"], ".parquet").name)
         message = f"{path}: {REASON}. Delete it, and rerun `jaxwhiten embed`."
@@ -193,7 +194,7 @@ class Parts:
             io.same("plan and rows", (recorded.get("plan"), len(table)), (self.plan.hash, part["rows"]))
             return table
 
-    def write(self, encoder: Encoder, chunk: Chunk) -> dict[str, Any]:
+    def write(self, encoder: Encoder, chunk: Chunk) -> Json:
         """Embeds a chunk and writes its part: moments, vectors, and then the record, which is returned."""
         (self.folder / _FINISHED).unlink(missing_ok=True)
         good = [(row, row.text) for row in chunk.rows if row.text is not None]
@@ -221,7 +222,7 @@ class Parts:
         io.write_json(self._file(chunk.number, ".json"), record)
         return record
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> Json:
         """Writes the list of bad rows and then the manifest of all parts; returns the manifest's totals.
 
         Raises MismatchError for a text that has changed since it was embedded.
@@ -301,7 +302,7 @@ def embed_files(
     workers: int = 2,
     show_progress: bool | None = None,
     **how: Any,
-) -> dict[str, Any]:
+) -> Json:
     """Embeds files into parts; a killed run resumes with the missing parts.
 
     `runner` is `"local"` or `"ray"`; each of Ray's `workers` has a copy of the encoder. `how` are those of `Plan.of`.

@@ -15,10 +15,11 @@ from typing import Any
 from jaxwhiten.datasets.chunks import Chunk
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import optional
+from jaxwhiten.typing import Json
 from jaxwhiten.whitening import grouped
 
 
-def write_parts(parts: Any, encoder: Encoder, missing: Iterator[Chunk], workers: int) -> Iterator[dict[str, Any]]:
+def write_parts(parts: Any, encoder: Encoder, missing: Iterator[Chunk], workers: int) -> Iterator[Json]:
     """Writes parts by actors, each with its own encoder; at most two chunks wait for each actor."""
     ray = optional("ray", "ray", "Running on Ray")
     if not ray.is_initialized():
@@ -53,11 +54,11 @@ def _share(ray: Any, actors: int, others: int = 0) -> float:
 
 
 class _Worker:
-    def __init__(self, encoding: dict[str, Any], parts: Any):
+    def __init__(self, encoding: Json, parts: Any):
         self.encoder = arrow.loaded_again(encoding)
         self.parts = parts
 
-    def write(self, chunk: Chunk) -> dict[str, Any]:
+    def write(self, chunk: Chunk) -> Json:
         return self.parts.write(self.encoder, chunk)
 
 
@@ -70,7 +71,7 @@ def embed(
     keep: Sequence[str] = (),
     concurrency: int = 1,
     batch_size: int = 4096,
-    ray_options: dict[str, Any] | None = None,
+    ray_options: Json | None = None,
     **how: Any,
 ) -> Any:
     """Embeds a Ray Data set by actors, with one encoder each.
@@ -102,7 +103,7 @@ def embed(
 
 
 class _Embedder:
-    def __init__(self, how: dict[str, Any], *columns: Any):
+    def __init__(self, how: Json, *columns: Any):
         self.encoder = arrow.loaded(how)
         self.columns = columns
 

@@ -28,6 +28,7 @@ from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
 from jaxwhiten.scoring.words import BM25, TFIDF, cosines, count, nearest, weigh
 from jaxwhiten.search import build_index
 from jaxwhiten.shapes import Float, Int
+from jaxwhiten.typing import Json
 from jaxwhiten.whitening import Moments
 
 Encode = Callable[[Encoder, list[str], str | None], np.ndarray]
@@ -278,7 +279,7 @@ def _ways(
     vectors: Float[np.ndarray, "n d"],
     sizes: Sequence[int],
     ks: Sequence[int],
-    whitening: dict[str, Any],
+    whitening: Json,
 ) -> Iterator[tuple[str, Encoder]]:
     """The forms of an encoder's vectors by name; whitenings and codes are fitted on raw vectors."""
     yield RAW, raw

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxwhiten.metrics import UNDEFINED
 from jaxwhiten.metrics.bootstrap import LEAST, Interval
 from jaxwhiten.progress import counted
+from jaxwhiten.typing import Json
 
 RAW = "raw"
 _MANY = 1e7  # pairs that nobody labels
@@ -73,7 +74,7 @@ class Evaluation:
     own: int  # the row of the encoder with its own head
     fitted_on: str  # the texts that whitenings and codes were fitted on
     similarity: str  # its name, such as "cosine"
-    encoding: dict[str, Any]  # how the vectors were made (`Encoder.encoding`)
+    encoding: Json  # how the vectors were made (`Encoder.encoding`)
     resamples: int
     seed: int
     versus: int | None = None  # the row of another encoder

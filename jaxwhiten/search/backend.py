@@ -14,6 +14,7 @@ from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.search.header import Files, Header
 from jaxwhiten.search.prepare import Coding, Rows
 from jaxwhiten.shapes import Float, Float32, Int64, Shaped, UInt8
+from jaxwhiten.typing import Fields
 from jaxwhiten.whitening.affine import Affine
 
 BACKENDS: dict[str, type[Backend]] = {}
@@ -23,7 +24,7 @@ CODED = {"faiss-fast": "faiss-flat"}
 """Earlier names of backends, which stored nothing but codes, by today's."""
 
 
-def backend_with(name: str, options: Mapping[str, Any]) -> tuple[type[Backend], Any]:
+def backend_with(name: str, options: Fields) -> tuple[type[Backend], Any]:
     """A backend and its options; InputError for an unknown name, or for a number outside its range."""
     name = CODED.get(name, name)
     check_name("search backend", name, BACKENDS)

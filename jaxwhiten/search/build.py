@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from jaxwhiten.search.rescore import COPIES, Rescoring
 from jaxwhiten.search.strings import Strings
 from jaxwhiten.space import EncodedArray, VectorSpace, check_space
 from jaxwhiten.text import Texts
+from jaxwhiten.typing import Fields, IdsLike, Json, RowsLike
 from jaxwhiten.whitening.affine import Affine
 
 _RULES = (
@@ -42,7 +42,7 @@ _RULES = (
 
 
 def check_settings(
-    backend: str, options: Mapping[str, Any], codes: Any = None, rescore: str | None = None
+    backend: str, options: Fields, codes: Any = None, rescore: str | None = None
 ) -> tuple[type[Backend], Any]:
     """A backend and its options; InputError for an unknown name or option, before texts are encoded for an index."""
     if isinstance(codes, str):
@@ -53,14 +53,14 @@ def check_settings(
 
 
 def build_index(
-    vectors: Any,
+    vectors: RowsLike,
     backend: str = "faiss-flat",
     *,
     whitening: Any | None = None,
     normalize: bool = True,
-    encoding: Mapping[str, Any] | None = None,
+    encoding: Fields | None = None,
     documents: Texts | None = None,
-    ids: Any = None,
+    ids: IdsLike = None,
     metadata: Any = None,
     codes: str | Code | None = None,
     bytes: int | None = None,
@@ -178,7 +178,7 @@ def build_index(
 
 
 def _build_like(
-    like: Index, vectors: Any, encoding: Mapping[str, Any] | None, documents: Texts | None, ids: Any, metadata: Any
+    like: Index, vectors: RowsLike, encoding: Fields | None, documents: Texts | None, ids: IdsLike, metadata: Any
 ) -> Index:
     """`build_index` with what another index stores its documents by."""
     start = time.perf_counter()
@@ -204,9 +204,7 @@ def _build_like(
     )
 
 
-def _encoding_of(
-    vectors: Any, encoding: Mapping[str, Any] | None, *, judged: bool, codes: Any
-) -> Mapping[str, Any] | None:
+def _encoding_of(vectors: RowsLike, encoding: Fields | None, *, judged: bool, codes: Any) -> Fields | None:
     """How vectors were encoded: as given, completed by what vectors of `Encoder.encode` know, which must agree."""
     code = getattr(vectors, "code", None)
     if code is not None and code is codes:  # stored unchanged: queries are raw vectors
@@ -233,7 +231,7 @@ def _check_coding(kind: type[Backend], bytes: int | None) -> None:
         check_integer("bytes", bytes, least=1)
 
 
-def _inside(source: Any, prepare: Affine, encoding: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _inside(source: Any, prepare: Affine, encoding: Fields | None) -> Json | None:
     """The record of the whitening inside the index; MismatchError if it, or the code, was fitted in another space."""
     if source is None:
         return None
@@ -245,7 +243,7 @@ def _inside(source: Any, prepare: Affine, encoding: Mapping[str, Any] | None) ->
     return {"hash": prepare.hash(), "k": prepare.outputs, "provenance": provenance}
 
 
-def with_folder(encoding: Mapping[str, Any]) -> dict[str, Any]:
+def with_folder(encoding: Fields) -> Json:
     """The encoding of documents, with the absolute path of a model that is a local folder."""
     folder = Path(str(encoding.get("model")))
     if folder.is_dir():

@@ -21,6 +21,7 @@ from jaxwhiten.search.backend import Store
 from jaxwhiten.search.header import CODES, About, Files, Header
 from jaxwhiten.search.prepare import Coding, Rows, cosines, prepared, read_map, stretched, write_map
 from jaxwhiten.shapes import Float32, Int64, UInt8
+from jaxwhiten.typing import IdsLike
 from jaxwhiten.whitening.affine import Affine
 
 TRANSFORM = "transform.safetensors"
@@ -189,7 +190,7 @@ class CodedStore(Store):
                 scores[short], rows[short] = self._best_of(asked[short], products[short], among, k)
             return scores, rows
 
-    def _search_first_version(self, asked: np.ndarray, k: int, among: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _search_first_version(self, asked: np.ndarray, k: int, among: IdsLike) -> tuple[np.ndarray, np.ndarray]:
         assert self.scan is not None
         length = self.quantiser.length
         if among is None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from jaxwhiten.errors import MismatchError, ModelError
 from jaxwhiten.io import PathLike
+from jaxwhiten.typing import Fields, Json
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View, Views
@@ -33,7 +33,7 @@ class Location(NamedTuple):
     model: str | None = None
     engine: str | None = None
 
-    def views(self, encoding: Mapping[str, Any] | None) -> Views:
+    def views(self, encoding: Fields | None) -> Views:
         """The views of the model that the index records; MismatchError if it records none."""
         from jaxwhiten.views import Views  # not needed for vectors alone
         from jaxwhiten.views.loading import recorded_view
@@ -50,7 +50,7 @@ class Location(NamedTuple):
         return Views.of(view)
 
 
-def located(encoding: Mapping[str, Any], path: PathLike, model: str | None = None) -> dict[str, Any]:
+def located(encoding: Fields, path: PathLike, model: str | None = None) -> Json:
     """The encoding that an index in a folder records, with the present place of its model, or the `model` given."""
     if model:
         return {**encoding, "model": model}

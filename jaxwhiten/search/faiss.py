@@ -13,6 +13,7 @@ import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -132,7 +133,7 @@ class Faiss(Backend):
         return store
 
     @classmethod
-    def _of_file(cls, faiss: Any, files: Files, number: int, options: Any, header: Header) -> Faiss:
+    def _of_file(cls, faiss: ModuleType, files: Files, number: int, options: Any, header: Header) -> Faiss:
         """The index in the FAISS file of a part of a folder, without rows that were removed."""
         part, rows = files.parts[number]
         header = dataclasses.replace(header, size=rows)
@@ -147,7 +148,7 @@ class Faiss(Backend):
 
     @classmethod
     def _rows_of_part(
-        cls, faiss: Any, files: Files, number: int, options: Any, header: Header, store: Faiss
+        cls, faiss: ModuleType, files: Files, number: int, options: Any, header: Header, store: Faiss
     ) -> Iterator[list[np.ndarray]]:
         """What is kept of the documents in a later part, block by block: a segment, or another index."""
         part = files.parts[number][0]
@@ -254,7 +255,7 @@ class Faiss(Backend):
         return faiss
 
     @classmethod
-    def _on_device(cls, faiss: Any, inner: Any, options: Any) -> Any:
+    def _on_device(cls, faiss: ModuleType, inner: Any, options: Any) -> Any:
         """The index itself, or its copy on a GPU."""
         if cls.on_gpu:
             return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, inner)
@@ -270,18 +271,18 @@ class Faiss(Backend):
         return slice(None)
 
     @classmethod
-    def _empty(cls, faiss: Any, d: int, options: Any, centers: np.ndarray | None = None) -> Any:
+    def _empty(cls, faiss: ModuleType, d: int, options: Any, centers: np.ndarray | None = None) -> Any:
         """The empty index of float32 vectors."""
         return faiss.index_factory(d, cls.factory.format(**dataclasses.asdict(options)), faiss.METRIC_INNER_PRODUCT)
 
     @classmethod
-    def _scan(cls, faiss: Any, coding: Coding, codes: np.ndarray, options: Any) -> Scan:
+    def _scan(cls, faiss: ModuleType, coding: Coding, codes: np.ndarray, options: Any) -> Scan:
         """A new scan of codes."""
         assert coding.quantiser is not None
         return FlatScan(faiss, coding.quantiser, codes)
 
     @classmethod
-    def _read_scan(cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Files) -> Scan:
+    def _read_scan(cls, faiss: ModuleType, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Files) -> Scan:
         """The scan of codes that were read."""
         return FlatScan(faiss, quantiser, codes)
 
@@ -309,7 +310,7 @@ class FaissHnsw(Faiss):
         return "a graph of its own"
 
     @classmethod
-    def _empty(cls, faiss: Any, d: int, options: Any, centers: np.ndarray | None = None) -> Any:
+    def _empty(cls, faiss: ModuleType, d: int, options: Any, centers: np.ndarray | None = None) -> Any:
         index = super()._empty(faiss, d, options)
         index.hnsw.efConstruction, index.hnsw.efSearch = options.ef_construction, options.ef_search
         return index
@@ -385,7 +386,7 @@ class FaissIvf(Faiss):
         return scores, rows
 
     @classmethod
-    def _scan(cls, faiss: Any, coding: Coding, codes: np.ndarray, options: Any) -> Scan:
+    def _scan(cls, faiss: ModuleType, coding: Coding, codes: np.ndarray, options: Any) -> Scan:
         quantiser = coding.quantiser
         assert quantiser is not None
         if coding.centers is not None:
@@ -402,7 +403,7 @@ class FaissIvf(Faiss):
         return ListScan(faiss, quantiser, codes, found, None, options.nprobe)
 
     @classmethod
-    def _read_scan(cls, faiss: Any, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Files) -> Scan:
+    def _read_scan(cls, faiss: ModuleType, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Files) -> Scan:
         tensors = load_tensors(files[TRANSFORM], kind=KIND)[0]
         [centers] = take(tensors, "float32", centers=(options.nlist, quantiser.width))
         # a tensor in format version 2
@@ -433,13 +434,13 @@ class FaissIvf(Faiss):
             )
 
     @classmethod
-    def _on_device(cls, faiss: Any, inner: Any, options: Any) -> Any:
+    def _on_device(cls, faiss: ModuleType, inner: Any, options: Any) -> Any:
         inner = super()._on_device(faiss, inner, options)
         inner.cp.seed, inner.cp.max_points_per_centroid = options.seed, options.max_points_per_centroid
         return inner
 
     @classmethod
-    def _empty(cls, faiss: Any, d: int, options: Any, centers: np.ndarray | None = None) -> Any:
+    def _empty(cls, faiss: ModuleType, d: int, options: Any, centers: np.ndarray | None = None) -> Any:
         index = super()._empty(faiss, d, options)
         index.nprobe = options.nprobe
         if centers is not None:
@@ -499,7 +500,7 @@ def _choose_nprobe(store: Store, probes: Any, vectors: Rows, options: Any) -> st
     return f"nprobe={count} of {options.nlist} lists: recall@10 {recall:.3f} for {len(sample)} of the documents."
 
 
-def _listed(faiss: Any, lists: Any, number: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+def _listed(faiss: ModuleType, lists: Any, number: int, width: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows in an inverted list, and their codes of `width` bytes."""
     size = lists.list_size(number)
     if not size:
@@ -514,7 +515,7 @@ def _lower(options: Any, name: str, limit: int, n: int, reason: str, notes: list
         notes.append(f"{name} lowered from {wanted} to {limit} for {n} documents ({reason}).")
 
 
-def _affine_of(faiss: Any, chain: list[Any], dimension: int) -> Affine:
+def _affine_of(faiss: ModuleType, chain: list[Any], dimension: int) -> Affine:
     """The inverse of `transforms`."""
     shift = np.zeros(dimension, np.float32)
     result = Affine(shift)
@@ -531,7 +532,7 @@ def _affine_of(faiss: Any, chain: list[Any], dimension: int) -> Affine:
     return result
 
 
-def _read(faiss: Any, path: Path, kinds: str, options: Any, header: Header) -> tuple[Any, list[Any], Any]:
+def _read(faiss: ModuleType, path: Path, kinds: str, options: Any, header: Header) -> tuple[Any, list[Any], Any]:
     """An index in a file, the transforms in front of it, and the index behind them, checked."""
     index = read_index(faiss, path, header.input_dimension)
     check_kind("index", index, faiss.IndexPreTransform)
@@ -542,7 +543,9 @@ def _read(faiss: Any, path: Path, kinds: str, options: Any, header: Header) -> t
     return index, chain, inner
 
 
-def _first_version(faiss: Any, path: Path, options: Any, header: Header) -> tuple[Affine, Quantiser, np.ndarray, Scan]:
+def _first_version(
+    faiss: ModuleType, path: Path, options: Any, header: Header
+) -> tuple[Affine, Quantiser, np.ndarray, Scan]:
     """The codes of an index of version 0.1, which lie in a FAISS file."""
     assert header.codes is not None
     kinds = "IndexIVFPQ" if hasattr(options, "nlist") else "IndexPQ IndexPQFastScan"
@@ -567,7 +570,7 @@ def _first_version(faiss: Any, path: Path, options: Any, header: Header) -> tupl
 
 
 @contextlib.contextmanager
-def _one_thread(faiss: Any) -> Iterator[None]:
+def _one_thread(faiss: ModuleType) -> Iterator[None]:
     """Runs FAISS and its BLAS on the calling thread: a single query takes less time than waking other threads."""
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)  # OpenMP's setting is the calling thread's own

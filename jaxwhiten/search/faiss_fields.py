@@ -10,6 +10,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ _ROOM = 1 << 28  # FAISS bounds products of sizes, too, of which the file need n
 _reading = threading.Lock()
 
 
-def read_index(faiss: Any, path: Path, dimension: int) -> Any:
+def read_index(faiss: ModuleType, path: Path, dimension: int) -> Any:
     """The index of vectors of a dimension in a file; ValueError or RuntimeError if it claims more than the file has."""
     with _limited(faiss, path.stat().st_size + 4 * dimension**2 + _ROOM):
         try:
@@ -33,7 +34,7 @@ def read_index(faiss: Any, path: Path, dimension: int) -> Any:
 
 
 @contextlib.contextmanager
-def _limited(faiss: Any, size: int) -> Iterator[None]:
+def _limited(faiss: ModuleType, size: int) -> Iterator[None]:
     """Lets FAISS refuse vectors of more bytes, where its version can."""
     if not hasattr(faiss, f"set_{_LIMIT}"):
         yield
@@ -47,7 +48,7 @@ def _limited(faiss: Any, size: int) -> Iterator[None]:
             getattr(faiss, f"set_{_LIMIT}")(before)
 
 
-def check_fields(faiss: Any, index: Any, chain: list[Any], inner: Any, options: Any, header: Header) -> None:
+def check_fields(faiss: ModuleType, index: Any, chain: list[Any], inner: Any, options: Any, header: Header) -> None:
     """Raises ValueError at the first field of an index that contradicts the header; sets the options of searches."""
     metric = faiss.METRIC_INNER_PRODUCT if header.codes is None else faiss.METRIC_L2
     _check_common("index", index, header.input_dimension, header.size, metric)
@@ -82,7 +83,7 @@ def _check_common(where: str, index: Any, d: int, size: int, metric: int) -> Non
     _same(where, "is_trained", bool(index.is_trained), True)
 
 
-def _check_chain(faiss: Any, chain: list[Any], header: Header) -> None:
+def _check_chain(faiss: ModuleType, chain: list[Any], header: Header) -> None:
     """Centering, a linear map and unit length: each at most once, in this order, as `transforms` makes them."""
     kinds = (faiss.CenteringTransform, faiss.LinearTransform, faiss.NormalizationTransform)
     numbers = [next((n for n, kind in enumerate(kinds) if isinstance(step, kind)), -1) for step in chain]
@@ -105,11 +106,11 @@ def _check_chain(faiss: Any, chain: list[Any], header: Header) -> None:
     _same("transforms", "d_out", width, header.dimension)
 
 
-def _check_flat(faiss: Any, index: Any, options: Any, header: Header) -> None:
+def _check_flat(faiss: ModuleType, index: Any, options: Any, header: Header) -> None:
     _check_vectors(faiss, "vectors", index, header.dimension, header.size, index.metric_type)
 
 
-def _check_vectors(faiss: Any, where: str, index: Any, d: int, size: int, metric: int) -> None:
+def _check_vectors(faiss: ModuleType, where: str, index: Any, d: int, size: int, metric: int) -> None:
     """An index of floats, as a whole or inside another one."""
     if type(index) not in (faiss.IndexFlat, faiss.IndexFlatIP, faiss.IndexFlatL2):
         raise ValueError(f"{where}: a {type(index).__name__} in the FAISS file, expected an IndexFlat")
@@ -128,7 +129,7 @@ def _check_quantizer(pq: Any, bits: int, header: Header) -> None:
     _same("codes", "centroids", pq.centroids.size(), header.dimension * values)
 
 
-def _check_pq_codes(faiss: Any, index: Any, options: Any, header: Header) -> None:
+def _check_pq_codes(faiss: ModuleType, index: Any, options: Any, header: Header) -> None:
     _check_quantizer(index.pq, 8, header)
     _same("codes", "code_size", index.code_size, index.pq.code_size)
     _same("codes", "size", index.codes.size(), header.size * index.code_size)
@@ -136,7 +137,7 @@ def _check_pq_codes(faiss: Any, index: Any, options: Any, header: Header) -> Non
     index.encode_signs = False
 
 
-def _check_fast_codes(faiss: Any, index: Any, options: Any, header: Header) -> None:
+def _check_fast_codes(faiss: ModuleType, index: Any, options: Any, header: Header) -> None:
     _check_quantizer(index.pq, 4, header)
     block = 32  # codes that are scanned together
     rows = -(-header.size // block) * block
@@ -147,7 +148,7 @@ def _check_fast_codes(faiss: Any, index: Any, options: Any, header: Header) -> N
     index.implem = index.qbs = index.skip = 0
 
 
-def _check_lists(faiss: Any, index: Any, options: Any, header: Header) -> None:
+def _check_lists(faiss: ModuleType, index: Any, options: Any, header: Header) -> None:
     """Inverted lists: each document in exactly one of them."""
     nlist = options.nlist
     code_size = 4 * header.dimension
@@ -178,7 +179,7 @@ def _check_lists(faiss: Any, index: Any, options: Any, header: Header) -> None:
     index.parallel_mode = 0
 
 
-def _check_graph(faiss: Any, index: Any, options: Any, header: Header) -> None:
+def _check_graph(faiss: ModuleType, index: Any, options: Any, header: Header) -> None:
     """A graph: levels, and neighbors that are documents on the same level."""
     n = header.size
     graph = index.hnsw

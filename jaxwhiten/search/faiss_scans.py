@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ class FlatScan:
 
     selects = False
 
-    def __init__(self, faiss: Any, quantiser: Quantiser, codes: UInt8[np.ndarray, "n bytes"]) -> None:
+    def __init__(self, faiss: ModuleType, quantiser: Quantiser, codes: UInt8[np.ndarray, "n bytes"]) -> None:
         self._faiss = faiss
         self._quantiser = quantiser
         self._index = self._of(codes)
@@ -66,7 +67,7 @@ class ListScan:
 
     def __init__(
         self,
-        faiss: Any,
+        faiss: ModuleType,
         quantiser: Quantiser,
         codes: UInt8[np.ndarray, "n bytes"],
         centers: Float32[np.ndarray, "lists c"],
@@ -149,7 +150,7 @@ class ListScan:
         return {"centers": centers.reshape(size, -1)}
 
 
-def renumber(faiss: Any, index: Any, keep: np.ndarray) -> None:
+def renumber(faiss: ModuleType, index: Any, keep: np.ndarray) -> None:
     """Numbers the rows in inverted lists anew after a removal, which leaves them as they were before it."""
     lists = faiss.extract_index_ivf(index).invlists
     for number in range(lists.nlist):
@@ -158,7 +159,7 @@ def renumber(faiss: Any, index: Any, keep: np.ndarray) -> None:
             rows[:] = np.searchsorted(keep, rows)
 
 
-def _fast(faiss: Any, index: Any) -> Any:
+def _fast(faiss: ModuleType, index: Any) -> Any:
     """The fast scan of an `IndexPQ`, of so many codes and queries at a time as was measured to be fastest.
 
     Of FAISS 1.15's own choice, 32 codes and up to 4 queries, one query takes .87 of the time in blocks of 64 codes, and
@@ -175,7 +176,7 @@ def _fast(faiss: Any, index: Any) -> Any:
 
 
 @contextlib.contextmanager
-def matrix_products(faiss: Any) -> Iterator[None]:
+def matrix_products(faiss: ModuleType) -> Iterator[None]:
     """Computes distances by matrix products; below 128,000 values FAISS 1.15 avoids them, at ten times the time."""
     before = faiss.cvar.distance_compute_blas_threshold
     faiss.cvar.distance_compute_blas_threshold = min(20, before)

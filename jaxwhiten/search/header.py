@@ -23,6 +23,7 @@ from jaxwhiten.parameters import bounded
 from jaxwhiten.search.strings import Lines, Strings
 from jaxwhiten.shapes import Int64
 from jaxwhiten.space import VectorSpace
+from jaxwhiten.typing import Fields, Json
 
 HEADER = "header.json"
 FITTED = "fitted.safetensors"
@@ -88,12 +89,12 @@ class About:
     """The description of an index, in memory and in its header."""
 
     backend: str
-    options: dict[str, Any]  # of the backend, as used
+    options: Json  # of the backend, as used
     size: int = bounded(MISSING, 1)  # number of documents
     input_dimension: int = bounded(MISSING, 1)  # of a raw vector
     dimension: int = bounded(MISSING, 1)  # of a stored vector
-    encoding: dict[str, Any] | None  # of the documents (`Encoder.encoding`), or None if unknown
-    whitening: dict[str, Any] | None  # hash, dimension and provenance of the one inside the index
+    encoding: Json | None  # of the documents (`Encoder.encoding`), or None if unknown
+    whitening: Json | None  # hash, dimension and provenance of the one inside the index
     codes: Codes | None  # the code of the documents; None for float32
     rescore: str | None  # copy by which candidates of a search are scored again: "float16", "int8" or None
     notes: list[str]  # for the user: an option was lowered, a sample was taken
@@ -274,7 +275,7 @@ def _typed(record: Any, path: Path) -> Header:
         space = records.from_json(VectorSpace, header.encoding, f"{path}: encoding", _AGAIN, others=True)
         if lacking := [name for name in _NEEDED if getattr(space, name) is None]:
             raise FormatError(f"{path}: encoding: {lacking[0]}: missing. {_AGAIN}")
-    codes: Mapping[str, Any] = header.codes or {}
+    codes: Fields = header.codes or {}
     for name, bounds in _OF_CODES.items():
         if not bounds.hold(codes.get(name, 1)):
             raise FormatError(f"{path}: codes: {name}: expected {bounds.words}. {_AGAIN}")
@@ -347,7 +348,7 @@ class Tail(NamedTuple):
 
 def replace_files(
     folder: Path,
-    about: Mapping[str, Any],
+    about: Fields,
     write: Callable[[Path], None],
     seen: str | None = None,
     tail: Tail | None = None,
@@ -399,7 +400,7 @@ def replace_files(
     return replaced
 
 
-def _contents(files: dict[str, File], size: int, tail: Tail | None) -> dict[str, Any]:
+def _contents(files: dict[str, File], size: int, tail: Tail | None) -> Json:
     """The entries of a header that name its files, of which these are new."""
     if tail is None:
         return {"files": files}

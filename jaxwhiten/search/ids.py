@@ -19,6 +19,7 @@ from jaxwhiten.records import read
 from jaxwhiten.search.header import EARLIER, ID_ENDS, NUMBERS, STRINGS, Files
 from jaxwhiten.search.strings import Lines, Strings, write_lines
 from jaxwhiten.shapes import Int64, Shaped
+from jaxwhiten.typing import IdsLike
 
 _REMEDY = "Rebuild the index."
 _RULES = (
@@ -40,7 +41,7 @@ class Ids:
     next: int | None  # the number of the next document, or None if documents bring their own ids
 
     @classmethod
-    def of(cls, ids: Any, n: int) -> Ids:
+    def of(cls, ids: IdsLike, n: int) -> Ids:
         """Ids for n documents: their own, or numbers if `ids` is None."""
         if ids is None:
             return cls(range(n), n)
@@ -75,7 +76,7 @@ class Ids:
             return ids
         return np.where(rows < 0, -1, self.kept[rows])
 
-    def rows(self, ids: Any) -> Int64[np.ndarray, " m"]:
+    def rows(self, ids: IdsLike) -> Int64[np.ndarray, " m"]:
         """The rows of ids; InputError if an id is missing."""
         wanted = as_ids(ids)
         if (absent := next((id for id in wanted if id not in self._row), None)) is not None:
@@ -91,7 +92,7 @@ class Ids:
             return Ids(self.kept.taken(rows), self.next)
         return Ids(np.asarray(self.kept)[rows], self.next)
 
-    def plus(self, ids: Any, n: int) -> Ids:
+    def plus(self, ids: IdsLike, n: int) -> Ids:
         """These ids and those of n more rows."""
         check_options(_RULES, {"ids": ids, "numbered": self.next is not None, "documents": True})
         if self.next is not None:
@@ -165,7 +166,7 @@ class Ids:
         return cls(kept, next_number)
 
 
-def as_ids(ids: Any) -> list[Any]:
+def as_ids(ids: IdsLike) -> list[Any]:
     """Ids as strings or as integers; InputError for other types, mixed types, or a single string."""
     values = column_values(ids)
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
@@ -178,7 +179,7 @@ def as_ids(ids: Any) -> list[Any]:
     return values
 
 
-def unique_ids(ids: Any, n: int) -> list[Any]:
+def unique_ids(ids: IdsLike, n: int) -> list[Any]:
     """The ids of n documents; InputError if their number is wrong or an id is repeated."""
     values = as_ids(ids)
     check_counts("ids", len(values), "documents", n)

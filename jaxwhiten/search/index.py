@@ -54,6 +54,7 @@ from jaxwhiten.search.strings import Strings, write_lines
 from jaxwhiten.shapes import Float32, Int64, Shaped
 from jaxwhiten.space import EncodedArray, Origin, VectorSpace, check_space
 from jaxwhiten.text import TextList, Texts, as_texts
+from jaxwhiten.typing import Fields, IdsLike, Json, RowsLike
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
 
@@ -71,9 +72,9 @@ class Hit(NamedTuple):
     id: int | str
     score: float
     text: str | None
-    metadata: dict[str, Any] | None = None
+    metadata: Json | None = None
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Json:
         """The result as a dictionary, without metadata if the index keeps none."""
         record = self._asdict()
         if self.metadata is None:
@@ -140,7 +141,7 @@ class Index(About):
             return None
         return self.documents[int(self.table.rows([id])[0])]
 
-    def metadata_of(self, id: int | str) -> dict[str, Any] | None:
+    def metadata_of(self, id: int | str) -> Json | None:
         """The metadata of a document; None if the index keeps none. InputError if it does not have the id."""
         if self.metadata is None:
             return None
@@ -153,10 +154,10 @@ class Index(About):
 
     def add(
         self,
-        vectors: Any,
+        vectors: RowsLike,
         *,
         documents: Texts | None = None,
-        ids: Any = None,
+        ids: IdsLike = None,
         metadata: Any = None,
     ) -> None:
         """Adds raw vectors [n, d], encoded like the others, with texts and metadata if the index keeps them.
@@ -176,8 +177,8 @@ class Index(About):
 
     def update(
         self,
-        ids: Any,
-        vectors: Any,
+        ids: IdsLike,
+        vectors: RowsLike,
         *,
         documents: Texts | None = None,
         metadata: Any = None,
@@ -193,7 +194,7 @@ class Index(About):
             self._keep(np.concatenate([keep, np.arange(self.size - len(gone), self.size)]))
             self.table = table
 
-    def remove(self, ids: Any) -> None:
+    def remove(self, ids: IdsLike) -> None:
         """Removes the documents of a list of ids; the ids are not used again. At least one document must remain.
 
         Raises:
@@ -211,7 +212,7 @@ class Index(About):
     def _check_removes(self) -> None:
         check_able(self.backend, "removes", "remove documents")
 
-    def _check(self, vectors: Any, documents: Texts | None, metadata: Any) -> tuple[np.ndarray, dict[str, Any]]:
+    def _check(self, vectors: RowsLike, documents: Texts | None, metadata: Any) -> tuple[np.ndarray, Json]:
         """Vectors, and what the index keeps besides, by attribute."""
         self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
@@ -226,7 +227,7 @@ class Index(About):
             if value is not None and getattr(self, name) is None:
                 raise InputError(f"The index stores no {name}: omit `{name}`.")
 
-    def _append(self, vectors: np.ndarray, kept: Mapping[str, Any]) -> None:
+    def _append(self, vectors: np.ndarray, kept: Fields) -> None:
         """Appends checked vectors, texts and metadata, or raises and changes nothing."""
         if self.rescoring is None:
             rescoring = None
@@ -253,14 +254,16 @@ class Index(About):
             self.metadata = self.metadata.taken(rows)
 
     @overload
-    def search(self, queries: str, k: int = 10, *, among: Any = None) -> list[Hit]: ...
-    @overload
-    def search(self, queries: list[str] | tuple[str, ...], k: int = 10, *, among: Any = None) -> list[list[Hit]]: ...
+    def search(self, queries: str, k: int = 10, *, among: IdsLike = None) -> list[Hit]: ...
     @overload
     def search(
-        self, queries: Any, k: int = 10, *, prepared: bool = False, among: Any = None
+        self, queries: list[str] | tuple[str, ...], k: int = 10, *, among: IdsLike = None
+    ) -> list[list[Hit]]: ...
+    @overload
+    def search(
+        self, queries: RowsLike, k: int = 10, *, prepared: bool = False, among: IdsLike = None
     ) -> tuple[Float32[np.ndarray, "q k"], Shaped[np.ndarray, "q k"]]: ...
-    def search(self, queries: Any, k: int = 10, *, prepared: bool = False, among: Any = None) -> Any:
+    def search(self, queries: RowsLike, k: int = 10, *, prepared: bool = False, among: IdsLike = None) -> Any:
         """The k best documents of each query.
 
         Args:
@@ -285,7 +288,7 @@ class Index(About):
             scores, rows = self._search(queries, k, prepared, among)
             return scores, self.table.at(rows)
 
-    def _of_texts(self, queries: Any, k: int, among: Any) -> Any:
+    def _of_texts(self, queries: RowsLike, k: int, among: IdsLike) -> Any:
         texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
         self.check_k(k)
         if self.views is None:
@@ -298,7 +301,7 @@ class Index(About):
             return hits[0]
         return hits
 
-    def hits(self, queries: Any, k: int, among: Any = None) -> list[list[Hit]]:
+    def hits(self, queries: RowsLike, k: int, among: IdsLike = None) -> list[list[Hit]]:
         """`search` with results as `Hit`s, which include the texts."""
         with self._threads.reading():
             scores, rows = self._search(queries, k, among=among)
@@ -314,7 +317,9 @@ class Index(About):
             for columns in zip(ids.tolist(), scores.tolist(), rows.tolist(), strict=True)
         ]
 
-    def _search(self, queries: Any, k: int, prepared: bool = False, among: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    def _search(
+        self, queries: RowsLike, k: int, prepared: bool = False, among: IdsLike = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Scores and rows."""
         self.check_k(k)
         if among is None:
@@ -339,7 +344,7 @@ class Index(About):
             rows[tied] = np.take_along_axis(rows[tied], np.lexsort((rows[tied], -scores[tied])), axis=1)
         return scores, rows
 
-    def check_encoding(self, encoding: VectorSpace | Mapping[str, Any], role: str = "query") -> None:
+    def check_encoding(self, encoding: VectorSpace | Fields, role: str = "query") -> None:
         """Raises `MismatchError` unless a `"query"`, or another `"document"`, encoded this way fits the documents.
 
         Queries need the same set of prompts, other documents the same prompt (`VectorSpace.differences`).
@@ -351,13 +356,13 @@ class Index(About):
             )
         check_space("the index", self.encoding, encoding, "rebuild the index", role=role, strict=True)
 
-    def check_documents(self, vectors: Any, encoding: VectorSpace | Mapping[str, Any] | None = None) -> None:
+    def check_documents(self, vectors: RowsLike, encoding: VectorSpace | Fields | None = None) -> None:
         """Raises `MismatchError` unless vectors that know their space, or are encoded so, fit the documents."""
         self._check_space(vectors, "document")
         if encoding is not None:
             self.check_encoding(encoding, "document")
 
-    def _check_space(self, vectors: Any, role: str) -> None:
+    def _check_space(self, vectors: RowsLike, role: str) -> None:
         """`check_encoding` for vectors that know their space, which `Encoder.encode` returned."""
         if self.encoding is None or not isinstance(vectors, EncodedArray | CodedArray) or vectors.origin is None:
             return
@@ -519,7 +524,7 @@ def _load(folders: list[Path], headers: list[Header]) -> Index:
     if header.whitening is not None and store.prepare.hash() != header.whitening.get("hash"):
         raise FormatError(f"{folder}: the whitening inside the index differs from the one in its header.")
     about = {field.name: getattr(header, field.name) for field in dataclasses.fields(About)}
-    kept: dict[str, Any] = {"documents": documents, "metadata": metadata}
+    kept: Json = {"documents": documents, "metadata": metadata}
     index = Index(**about, **kept, store=store, table=table, fitted=fitted, rescoring=rescoring)
     if len(headers) == 1:
         index._saved[folder.resolve()] = Saved.whole(header, files.places)
@@ -545,7 +550,7 @@ def texts_of(documents: Texts | None, vectors: Rows) -> TextList | None:
     return texts
 
 
-def rows_of(metadata: Any, vectors: Rows) -> list[dict[str, Any]] | None:
+def rows_of(metadata: Any, vectors: Rows) -> list[Json] | None:
     """The metadata, one object of JSON per vector, or None; InputError for others, with the row."""
     if metadata is None:
         return None

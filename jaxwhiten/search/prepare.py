@@ -22,6 +22,7 @@ from jaxwhiten.errors import InputError, check_width
 from jaxwhiten.io import finite_numbers, load_tensors, same, save_tensors
 from jaxwhiten.search.header import Codes
 from jaxwhiten.shapes import Float, Float32
+from jaxwhiten.typing import Fields, RowsLike
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 
@@ -35,7 +36,7 @@ KIND = "index transform"
 _TAKES = ": pass raw vectors of its model, or pass sentences to jaxwhiten.search.search_text"
 
 
-def check_vectors(what: str, x: Any, dimension: int | None = None) -> Float[np.ndarray, "n d"]:
+def check_vectors(what: str, x: RowsLike, dimension: int | None = None) -> Float[np.ndarray, "n d"]:
     """Array-like rows as floats of NumPy [n, d], none of which is zero or not finite; `what` names them in messages."""
     x = as_matrix(x, "Index")
     if not np.issubdtype(x.dtype, np.floating) or not x.dtype.isnative:
@@ -180,7 +181,7 @@ def choose(
     vectors: Rows,
     whitening: Any,
     *,
-    encoding: Mapping[str, Any] | None = None,
+    encoding: Fields | None = None,
     tuned: bool | None = None,
 ) -> Coding:
     """The fitted coding of `size` bytes for the arguments of `build_index`; `encoding` is the record of the encoder.

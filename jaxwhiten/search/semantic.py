@@ -12,6 +12,7 @@ from jaxwhiten.errors import check_integer, check_name
 from jaxwhiten.search.build import build_index
 from jaxwhiten.search.index import Index
 from jaxwhiten.text import Texts, as_texts
+from jaxwhiten.typing import RowsLike
 
 _QUERIES = 8192  # queries searched before their pairs are merged
 _SCORES = ("cosine", "dot")
@@ -26,7 +27,7 @@ class SentenceEncoder(Protocol):
 
 
 def semantic_search(
-    query_embeddings: Any, corpus_embeddings: Any, top_k: int = 10, *, score_function: str = "cosine"
+    query_embeddings: RowsLike, corpus_embeddings: RowsLike, top_k: int = 10, *, score_function: str = "cosine"
 ) -> list[list[dict[str, int | float]]]:
     """The best vectors of a corpus for each query, by exact search on the device.
 
@@ -86,7 +87,7 @@ def paraphrase_mining(
 
 
 def paraphrase_mining_embeddings(
-    embeddings: Any, *, top_k: int = 100, max_pairs: int = 500_000, score_function: str = "cosine"
+    embeddings: RowsLike, *, top_k: int = 100, max_pairs: int = 500_000, score_function: str = "cosine"
 ) -> list[list[float | int]]:
     """`paraphrase_mining` for vectors [n, d]; MismatchError for a list of vectors in different spaces.
 
@@ -119,7 +120,7 @@ def paraphrase_mining_embeddings(
     return [list(pair) for pair in zip(best.tolist(), first.tolist(), second.tolist(), strict=True)]
 
 
-def _index(vectors: Any, score_function: str, top_k: int) -> Index:
+def _index(vectors: RowsLike, score_function: str, top_k: int) -> Index:
     check_integer("top_k", top_k, 1)
     check_name("score function", score_function, _SCORES)
     return build_index(np.asarray(vectors, np.float32), "jax", normalize=score_function == "cosine")

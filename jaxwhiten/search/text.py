@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -19,6 +19,7 @@ from jaxwhiten.search.index import Hit, Index, load_index
 from jaxwhiten.shapes import Float
 from jaxwhiten.space import VectorSpace
 from jaxwhiten.text import Texts, as_texts
+from jaxwhiten.typing import Fields, IdsLike, Json
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 class Ranks(Protocol):
     """What puts documents in order for a query, such as a `CrossEncoder`."""
 
-    def rank(self, query: str, documents: Texts) -> list[dict[str, Any]]:
+    def rank(self, query: str, documents: Texts) -> list[Json]:
         """Rows with `corpus_id` and `score`, best first."""
 
 
@@ -50,7 +51,7 @@ def add_text(
     index: Index,
     encoder: Encodes,
     texts: Texts,
-    ids: Any = None,
+    ids: IdsLike = None,
     *,
     replace: bool = False,
     metadata: Any = None,
@@ -105,7 +106,7 @@ class Change(NamedTuple):
     ids: Sequence[Any] | None = None
     texts: Sequence[str] = ()
     vectors: np.ndarray | None = None
-    encoding: VectorSpace | Mapping[str, Any] | None = None  # of the vectors
+    encoding: VectorSpace | Fields | None = None  # of the vectors
     metadata: Sequence[Any] | None = None
 
     def beyond(self, index: Index) -> Change:
@@ -173,7 +174,7 @@ def document_vectors(
     index: Index,
     encoder: Encodes,
     texts: Sequence[str],
-    ids: Any = None,
+    ids: IdsLike = None,
     *,
     replace: bool = False,
     encode: Callable[[View, Sequence[str]], np.ndarray] | None = None,
@@ -208,7 +209,7 @@ def index_of(
     texts: Sequence[str],
     vectors: np.ndarray | None = None,
     *,
-    ids: Any = None,
+    ids: IdsLike = None,
     metadata: Any = None,
     backend: str = "faiss-flat",
     codes: str | Code | None = None,
@@ -252,7 +253,9 @@ def index_of(
     return index
 
 
-def search_text(index: Index, encoder: Encodes, queries: Texts, k: int = 10, *, among: Any = None) -> list[list[Hit]]:
+def search_text(
+    index: Index, encoder: Encodes, queries: Texts, k: int = 10, *, among: IdsLike = None
+) -> list[list[Hit]]:
     """The k best documents for each sentence, best first.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")

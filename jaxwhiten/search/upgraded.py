@@ -14,7 +14,7 @@ import itertools
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from jaxwhiten.search.index import Hit, Index
 from jaxwhiten.search.text import search_text, view_for
 from jaxwhiten.space import VectorSpace, check_space
 from jaxwhiten.text import Texts, as_texts
+from jaxwhiten.typing import Fields, IdsLike, Json
 
 _FOLDER = "upgrade"
 _HEADER = "header.safetensors"
@@ -42,7 +43,7 @@ _MANY = 64
 _AT_ONCE = 64
 
 
-def read_upgrade(folder: PathLike, encoding: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def read_upgrade(folder: PathLike, encoding: Fields | None) -> Json | None:
     """The header of an upgrade in an index folder: `old` and `new` encoding and `candidates`; None if there is none."""
     path = Path(folder) / _FOLDER / _HEADER
     if path.is_file():
@@ -52,7 +53,7 @@ def read_upgrade(folder: PathLike, encoding: Mapping[str, Any] | None) -> dict[s
     return None if upgrade is None or _same(upgrade["new"], encoding) else upgrade  # a kill may leave a finished one
 
 
-def share_embedded(folder: PathLike, header: Header, upgrade: Mapping[str, Any]) -> float:
+def share_embedded(folder: PathLike, header: Header, upgrade: Fields) -> float:
     """`Upgraded.share` for an index in a folder, without loading the encoders."""
     texts = Files.of(Path(folder), header).strings(DOCUMENTS, ENDS) or ()
     there = Vectors(Path(folder) / _FOLDER, upgrade["new"]["fingerprint"]).slots
@@ -60,7 +61,7 @@ def share_embedded(folder: PathLike, header: Header, upgrade: Mapping[str, Any])
     return len(wanted & set(there)) / len(wanted)
 
 
-def _same(a: Mapping[str, Any], b: Mapping[str, Any] | None) -> bool:
+def _same(a: Fields, b: Fields | None) -> bool:
     return not VectorSpace.of(a).differences(VectorSpace.of(b), strict=True)
 
 
@@ -181,7 +182,7 @@ class Upgraded:
         self._documents: Sequence[str] | None = None
         self._finished: Index | None = None
 
-    def _begin(self, folder: Path, header: dict[str, Any]) -> None:
+    def _begin(self, folder: Path, header: Json) -> None:
         """Begins an upgrade in a folder, or resumes the one that is there."""
         told = read_upgrade(folder.parent, header["old"])
         if told is None:
@@ -213,7 +214,7 @@ class Upgraded:
         """The share of the corpus, in distinct texts, that the new encoder has embedded, 0 to 1."""
         return 1 - len(self._pending()) / len(self._texts)
 
-    def search(self, queries: Texts, k: int = 10, *, among: Any = None) -> list[list[Hit]]:
+    def search(self, queries: Texts, k: int = 10, *, among: IdsLike = None) -> list[list[Hit]]:
         """The k best documents of each sentence by the new encoder, like `search_text`; queries share candidates."""
         if (alone := self._alone()) is not None:
             return search_text(alone, self.new, queries, k, among=among)

@@ -29,6 +29,7 @@ from jaxwhiten.serving.documents import Documents
 from jaxwhiten.serving.gate import Gate, Route
 from jaxwhiten.serving.protocol import Embed, Embeddings, Refused, answer
 from jaxwhiten.text import prompt_named
+from jaxwhiten.typing import Json
 from jaxwhiten.views import View
 
 
@@ -132,7 +133,7 @@ class Service:
         return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-def _about(model: str) -> dict[str, Any]:
+def _about(model: str) -> Json:
     return {"id": model, "object": "model", "created": 0, "owned_by": "jaxwhiten"}
 
 
@@ -176,8 +177,8 @@ def application(
     batcher = Batcher(queue, registry)
     service = Service(encoder, name or Path(encoder.name).name, batcher, registry)
     views = dict.fromkeys([encoder.documents, encoder.view.floats.documents])
-    posts: dict[str, Any] = {"/v1/embeddings": service.embeddings, "/embed": service.embed, "/": service.embed}
-    gets: dict[str, Any] = {"/v1/models": service.list_models, "/v1/models/{model:path}": service.model}
+    posts: Json = {"/v1/embeddings": service.embeddings, "/embed": service.embed, "/": service.embed}
+    gets: Json = {"/v1/models": service.list_models, "/v1/models/{model:path}": service.model}
     gets |= {"/v1/code": service.code}
     gets |= {"/health": service.health, "/metrics": service.metrics}
     if index:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from jaxwhiten.errors import REASON, ModelError, turning
 from jaxwhiten.text.settings import CHANGING, TOKENIZER_SETTINGS, TransformerSettings, check_values, read_object
+from jaxwhiten.typing import Fields
 
 Rules = dict[str, Any]
 
@@ -43,7 +44,7 @@ def tokenizer_settings(folder: Path) -> Rules:
     return {**settings, **given.tokenizer}
 
 
-def with_settings(tokenizer: Any, folder: Path, settings: Mapping[str, Any]) -> Any:
+def with_settings(tokenizer: Any, folder: Path, settings: Fields) -> Any:
     """The tokenizer of a `tokenizer.json` as transformers makes it from the settings of its folder."""
     name = _class_name(folder, settings)
     if name in _LIKE_BERT and type(tokenizer.model).__name__ == "WordPiece":
@@ -83,7 +84,7 @@ def lower_cased(tokenizer: Any) -> Any:
     return result
 
 
-def _class_name(folder: Path, settings: Mapping[str, Any]) -> str:
+def _class_name(folder: Path, settings: Fields) -> str:
     """The name of the class that transformers chooses, without "Fast" at its end."""
     file = folder / "config.json"
     if file.is_file():
@@ -103,7 +104,7 @@ def _state(part: Any) -> Rules | None:
     return json.loads(part.__getstate__())
 
 
-def _like_bert(settings: Mapping[str, Any]) -> Rules:
+def _like_bert(settings: Fields) -> Rules:
     lower, chinese = (settings.get(key) for key in ("do_lower_case", "tokenize_chinese_chars"))
     normalizer = {
         "type": "BertNormalizer",
@@ -133,7 +134,7 @@ def _steps(rule: Rules | None) -> Iterator[Rules]:
             yield from _steps(step)
 
 
-def _agrees(tokenizer: Any, settings: Mapping[str, Any]) -> bool:
+def _agrees(tokenizer: Any, settings: Fields) -> bool:
     """Whether the rules of a tokenizer do what settings specify."""
     given = {key: settings[key] for key in CHANGING if settings.get(key) is not None}
     if not given:
@@ -159,7 +160,7 @@ def _replaced(tokenizer: Any, rules: Rules) -> Any:
     return Tokenizer.from_str(json.dumps({**json.loads(tokenizer.to_str()), **rules}))
 
 
-def _of_transformers(folder: Path, settings: Mapping[str, Any], name: str) -> Any:
+def _of_transformers(folder: Path, settings: Fields, name: str) -> Any:
     """The tokenizer that transformers itself makes, which takes a second to import."""
     given = {key: settings[key] for key in CHANGING if key in settings}
     message = (

@@ -7,9 +7,9 @@ import json
 import re
 import unicodedata
 from pathlib import Path
-from typing import Any
 
 from jaxwhiten.errors import ModelError
+from jaxwhiten.typing import Json
 
 LIMIT = 128  # output characters per input character; BERT's rules make up to 3, Qwen and RoBERTa 11, XLM-R 36
 _FACTORS = {"BertNormalizer": 3, "ByteLevel": 11, "Metaspace": 2}
@@ -37,7 +37,7 @@ def check_growth(file: Path, text: str) -> None:
             )
 
 
-def _factor(step: dict[str, Any]) -> int:
+def _factor(step: Json) -> int:
     """The characters that a step can make from one."""
     match step:
         case {"type": "Replace", "pattern": {"String": pattern}, "content": content}:

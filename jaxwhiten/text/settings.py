@@ -14,6 +14,7 @@ from typing import Any
 
 from jaxwhiten import records
 from jaxwhiten.errors import ModelError
+from jaxwhiten.typing import Fields, Json
 
 ANEW = "Download or save the model again."  # what to do about a damaged file of a model folder
 TOKENIZER_SETTINGS = "tokenizer_config.json"
@@ -67,9 +68,9 @@ class TransformerSettings:
     file: Path
     max_length: int | None = None
     lower_case: bool = False
-    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    tokenizer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    raw: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    config: Fields = dataclasses.field(default_factory=dict)
+    tokenizer: Fields = dataclasses.field(default_factory=dict)
+    raw: Fields = dataclasses.field(default_factory=dict, repr=False)
 
     @classmethod
     def read(cls, folder: Path) -> TransformerSettings:
@@ -123,7 +124,7 @@ class TransformerSettings:
             )
 
 
-def refuse_unknown(file: Path, raw: Mapping[str, Any], understood: Collection[str], within: str = "") -> None:
+def refuse_unknown(file: Path, raw: Fields, understood: Collection[str], within: str = "") -> None:
     """Raises `ModelError` for a key of a file, or of an object in it, that could change vectors.
 
     That is one that has a value and is not among those understood.
@@ -137,7 +138,7 @@ def refuse_unknown(file: Path, raw: Mapping[str, Any], understood: Collection[st
             raise _unsupported(file, name, value, "it could change vectors, and is not understood")
 
 
-def check_values(file: Path, raw: Mapping[str, Any], accepted: Mapping[str, Sequence[Any]], within: str = "") -> None:
+def check_values(file: Path, raw: Fields, accepted: Mapping[str, Sequence[Any]], within: str = "") -> None:
     """Raises `ModelError` for a key of a file that is there and has none of the values accepted."""
     for key, values in accepted.items():
         if raw.get(key) is not None and raw[key] not in values:
@@ -152,12 +153,12 @@ def _unsupported(file: Path, key: str, value: Any, advice: str) -> ModelError:
     return ModelError(f"{file}: {key} is {value!r:.80}; {advice}.")
 
 
-def _name(raw: Mapping[str, Any], names: Sequence[str]) -> str:
+def _name(raw: Fields, names: Sequence[str]) -> str:
     """The first of the names of a key that is there, or the last one."""
     return next((name for name in names if raw.get(name) is not None), names[-1])
 
 
-def _nested(file: Path, raw: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+def _nested(file: Path, raw: Fields, *names: str) -> Fields:
     """The object under one of the names of a key; empty if there is none."""
     name = _name(raw, names)
     if raw.get(name) is None:
@@ -169,6 +170,6 @@ def _nested(file: Path, raw: Mapping[str, Any], *names: str) -> Mapping[str, Any
     return value
 
 
-def read_object(file: Path) -> dict[str, Any]:
+def read_object(file: Path) -> Json:
     """The JSON object in a file of a model folder."""
     return records.read(file, dict[str, Any], ANEW, error=ModelError)

@@ -21,6 +21,7 @@ from jaxwhiten.text.classes import auto_tokenizer, lower_cased, tokenizer_settin
 from jaxwhiten.text.growth import check_growth
 from jaxwhiten.text.settings import TOKENIZER_SETTINGS, read_object
 from jaxwhiten.text.words import TokenIds, WordTable
+from jaxwhiten.typing import Fields, Json
 
 OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _COMPANIONS = ("tokenizer.json", TOKENIZER_SETTINGS, "special_tokens_map.json", "added_tokens.json", "merges.txt")
@@ -82,7 +83,7 @@ def prompt_of_role(prompts: Mapping[str, str], role: str) -> str:
     return next((prompts[name] for name in ROLES[role] if name in prompts), "")
 
 
-def in_role(prompts: Mapping[str, str], role: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def in_role(prompts: Mapping[str, str], role: str, options: Fields) -> Json:
     """Options of `Encoder.encode` with the prompt of a role, unless they have a `prompt_name` or a `prompt`."""
     given = any(options.get(name) is not None for name in ("prompt_name", "prompt"))
     if given:
@@ -119,7 +120,7 @@ class BulkTokenizer:
             if not special_tokens:
                 self._tokenizer.post_processor = None
             side = self._settings.get("truncation_side") or (self._tokenizer.truncation or {}).get("direction")
-            self._truncation: dict[str, Any] = {"max_length": max_length, "direction": side or "right"}
+            self._truncation: Json = {"max_length": max_length, "direction": side or "right"}
             self._tokenizer.enable_truncation(**self._truncation)
             self._tokenizer.no_padding()
         self.max_length = max_length
@@ -343,7 +344,7 @@ def _refusing(folder: Path, fault: str) -> Iterator[None]:
         raise ModelError(f"{folder}: its tokenizer {fault} ({error}).") from error
 
 
-def _settings(folder: Path) -> dict[str, Any]:
+def _settings(folder: Path) -> Json:
     """The contents of `tokenizer_config.json`; empty if it is missing."""
     file = folder / TOKENIZER_SETTINGS
     if file.is_file():
@@ -351,7 +352,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def _load(folder: Path, settings: Mapping[str, Any] | None) -> Any:
+def _load(folder: Path, settings: Fields | None) -> Any:
     """The tokenizer of a folder; with settings as transformers makes it from them, without as in `tokenizer.json`."""
     from tokenizers import Tokenizer
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxwhiten.errors import InputError, optional
 from jaxwhiten.shapes import Int
+from jaxwhiten.typing import Json
 
 Batch = dict[str, np.ndarray]
 Collate = Callable[[Int[np.ndarray, " b"], int, np.random.Generator], Batch]
@@ -117,9 +118,9 @@ class Batches:
     def __next__(self) -> Batch:
         return next(self._iterator)
 
-    def position(self) -> dict[str, Any]:
+    def position(self) -> Json:
         """The iterator's position as JSON; an iterator set to it continues with the same batches."""
         return self._iterator.get_state()
 
-    def set_position(self, position: dict[str, Any]) -> None:
+    def set_position(self, position: Json) -> None:
         self._iterator.set_state(position)

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jaxwhiten import io, records
 from jaxwhiten.errors import REASON, FormatError, JaxwhitenError, MismatchError, optional, turning
 from jaxwhiten.training.step import TrainState
+from jaxwhiten.typing import Fields, Json
 
 
 class Checkpoints:
@@ -28,7 +29,7 @@ class Checkpoints:
     with checkpoints of another recipe raises a MismatchError that names the differences.
     """
 
-    def __init__(self, folder: Path, recipe: Mapping[str, Any], *, best: str | None = None, keep: int = 1):
+    def __init__(self, folder: Path, recipe: Fields, *, best: str | None = None, keep: int = 1):
         ocp = optional("orbax.checkpoint", "train", "Training", "orbax-checkpoint")
         from orbax.checkpoint.checkpoint_managers import preservation_policy as policy
 
@@ -47,7 +48,7 @@ class Checkpoints:
         )
         self._check_recipe(json.loads(json.dumps(recipe)), self.folder / "recipe.json")
 
-    def _check_recipe(self, recipe: dict[str, Any], file: Path) -> None:
+    def _check_recipe(self, recipe: Json, file: Path) -> None:
         if self.latest is None:
             if jax.process_index() == 0:
                 io.write_json(file, recipe)
@@ -71,7 +72,7 @@ class Checkpoints:
         step = self._manager.best_step()
         return step if self._manager.metrics(step)[self._best] > -math.inf else self.latest
 
-    def save(self, state: TrainState, position: Mapping[str, Any], scores: Mapping[str, float] | None = None) -> None:
+    def save(self, state: TrainState, position: Fields, scores: Mapping[str, float] | None = None) -> None:
         """Starts writing a checkpoint in the background, after the previous one is written.
 
         The state is copied before this returns, so that the next step may donate it.
@@ -105,7 +106,7 @@ class Checkpoints:
                 f"steps {steps}. Free some space and run the same command to resume."
             ) from error
 
-    def restore(self, template: TrainState, step: int | None = None) -> tuple[TrainState, dict[str, Any]]:
+    def restore(self, template: TrainState, step: int | None = None) -> tuple[TrainState, Json]:
         """Reads the checkpoint of a step, by default the latest: the state and the position of the batches.
 
         `template` is a state with the same shapes and shardings. FormatError if the checkpoint is damaged or has

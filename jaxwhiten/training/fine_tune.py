@@ -29,6 +29,7 @@ from jaxwhiten.training.objectives import find_objective, make_plan
 from jaxwhiten.training.plan import Objective, Setup
 from jaxwhiten.training.rows import mine_negatives, read_rows, with_negatives
 from jaxwhiten.training.sentences import sentence_batches, tokenize_columns
+from jaxwhiten.typing import Fields, Json
 
 BARE_LENGTH = 128  # in tokens, of an encoder whose folder describes no head
 Score = Callable[[Encoder], float]
@@ -49,7 +50,7 @@ class Tuned:
     before: Mapping[str, float]
     after: Mapping[str, float]
     step: int  # of the checkpoint
-    recipe: Mapping[str, Any]
+    recipe: Fields
     finished: bool  # False if SIGTERM asked the run to stop; the same call resumes it
     held_out: Mapping[str, np.ndarray]  # `HeldOut.values` before and after, if rows were held out
     checkpoints: Sequence[np.ndarray] = ()  # and of the checkpoints, the best of which was chosen by its score on them
@@ -115,7 +116,7 @@ def fine_tune(
     held_out: HeldOut | None = None,
     scores: Mapping[str, Score] | None = None,
     best: str | None = None,
-    record: Mapping[str, Any] | None = None,
+    record: Fields | None = None,
     model_folder: PathLike = "FOLDER",
     say: Say = print,
 ) -> Tuned:
@@ -182,7 +183,7 @@ def fine_tune(
     evaluate = None if watched is None else lambda params: {str(best): watched(plan.encoder(params))}
     unit = ("sentences", table.sentences.shape[1])
     evaluated = None if evaluations is None else evaluations.keep
-    watching: dict[str, Any] = {"evaluate": evaluate, "evaluated": evaluated, "best": best}
+    watching: Json = {"evaluate": evaluate, "evaluated": evaluated, "best": best}
     result = run_plan(folder, plan, batches, options, recipe, unit=unit, **watching)
     tuned = plan.encoder(result.params).judged()
     found: dict[str, dict[str, float]] = {"before": {}, "after": {}}
@@ -240,7 +241,7 @@ def fit_options(encoder: Encoder) -> str:
     else:
         options = f" -k {encoder.view.floats.dimension}"
     options += "" if code is None else f" --bytes {code.nbytes}"
-    usual: dict[str, Any] = {"beta": (DEFAULTS["beta"],), "shrinkage": (DEFAULTS["shrinkage"],)}
+    usual: Json = {"beta": (DEFAULTS["beta"],), "shrinkage": (DEFAULTS["shrinkage"],)}
     # without it, vectors may be coded unchanged
     if code is None:
         usual["gamma"] = (0.25, 1.0)

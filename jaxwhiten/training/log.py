@@ -18,6 +18,7 @@ from jaxwhiten.errors import FormatError, optional
 from jaxwhiten.lazy import hidden
 from jaxwhiten.progress import say
 from jaxwhiten.runtime.distributed import is_writer
+from jaxwhiten.typing import Fields
 
 METRICS_FILE = "metrics.jsonl"
 PLOT_FILE = "loss.png"
@@ -50,7 +51,7 @@ class Log:
         self._clock = time.perf_counter()
         self._last = start
 
-    def steps(self, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
+    def steps(self, rows: Sequence[tuple[int, Fields]]) -> None:
         """Logs finished steps, at least one, given as (number, metrics)."""
         now, (last, latest) = time.perf_counter(), rows[-1]
         rate = (last - self._last) * self._per_step / max(now - self._clock, 1e-9)

@@ -7,7 +7,7 @@ import itertools
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, cast
@@ -34,6 +34,7 @@ from jaxwhiten.training.step import (
     place_batch,
     step_memory,
 )
+from jaxwhiten.typing import Fields, Json
 
 _SAFE_SHARE = 0.9  # of the free memory that a step may need before a note warns
 
@@ -51,7 +52,7 @@ def run_plan(
     plan: Plan,
     batches: Batches,
     options: TrainingOptions,
-    recipe: Mapping[str, Any],
+    recipe: Fields,
     *,
     evaluate: Evaluate | None = None,
     best: str | None = None,
@@ -95,7 +96,7 @@ def run_plan(
             batches.set_position(position)
         start = number = int(state.step)
         stopped: set[int] = set()  # signals that any process has received
-        rate: dict[str, Any] = {"unit": unit[0], "per_step": options.batch_size * unit[1]}
+        rate: Json = {"unit": unit[0], "per_step": options.batch_size * unit[1]}
         log = Log(Path(folder), steps, start=start, progress=options.progress, **rate)
 
         def scored(state: TrainState, number: int) -> dict[str, float]:
@@ -169,11 +170,11 @@ def _memory_note(needed: int) -> str:
     return said if needed > _SAFE_SHARE * free else ""
 
 
-def _is_finite(row: tuple[int, Mapping[str, Any]]) -> bool:
+def _is_finite(row: tuple[int, Fields]) -> bool:
     return math.isfinite(row[1]["loss"]) and math.isfinite(row[1]["grad_norm"])
 
 
-def _not_finite(row: tuple[int, Mapping[str, Any]], checkpoints: Checkpoints) -> NonFiniteError:
+def _not_finite(row: tuple[int, Fields], checkpoints: Checkpoints) -> NonFiniteError:
     (number, metrics), last = row, checkpoints.latest
     place = checkpoints.folder / "checkpoints" / str(last)
     if last is None:

@@ -24,6 +24,7 @@ from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.losses import Loss
 from jaxwhiten.shapes import Array, Float, Int, Scalar
 from jaxwhiten.training.plan import Objective, Plan, Setup, plan_lora, plan_sentences
+from jaxwhiten.typing import Fields
 from jaxwhiten.whitening import Moments, Whitening
 
 _SAMPLE = 4096
@@ -151,7 +152,7 @@ def _settings(function: Callable[..., Any]) -> list[str]:
     return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
 
 
-def _bound(function: Callable[..., Any], settings: Mapping[str, Any]) -> Callable[..., Any]:
+def _bound(function: Callable[..., Any], settings: Fields) -> Callable[..., Any]:
     """The function with the settings that it accepts bound to it."""
     own = {name: settings[name] for name in _settings(function) if name in settings}
     if own:

@@ -12,6 +12,7 @@ from jaxwhiten.errors import InputError, MismatchError, ModelError
 from jaxwhiten.head import longest_text
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import BulkTokenizer
+from jaxwhiten.typing import Fields
 from jaxwhiten.views.weights import Lease, Weights
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Core:
         return module
 
 
-def _read_again(source: Callable[[], Core], known: Mapping[str, Any], fingerprint: str) -> Core:
+def _read_again(source: Callable[[], Core], known: Fields, fingerprint: str) -> Core:
     """An unpickled core; MismatchError if its folder holds another model by now."""
     core = dataclasses.replace(source(), **known)
     if core.weights.fingerprint(None) != fingerprint:

@@ -26,6 +26,7 @@ from jaxwhiten.head import (
 from jaxwhiten.metrics.similarity import SIMILARITIES
 from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.text import prompt_named
+from jaxwhiten.typing import Fields, Json
 from jaxwhiten.views.core import Core, tokenizer_for
 from jaxwhiten.views.view import View
 from jaxwhiten.views.weights import reader
@@ -119,7 +120,7 @@ def load_core(model: str, *, max_length: int, dtype: str, revision: str | None, 
     return view.core
 
 
-def recorded_view(encoding: Mapping[str, Any], *, engine: str | None = None) -> View:
+def recorded_view(encoding: Fields, *, engine: str | None = None) -> View:
     """The view of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling.
 
     MismatchError if the model there cannot have made the record, because it reads shorter texts.
@@ -135,7 +136,7 @@ def recorded_view(encoding: Mapping[str, Any], *, engine: str | None = None) -> 
         ) from None
 
 
-def recorded_options(encoding: Mapping[str, Any], *, bare: bool = True, engine: str | None = None) -> dict[str, Any]:
+def recorded_options(encoding: Fields, *, bare: bool = True, engine: str | None = None) -> Json:
     """The arguments of `load_view` for the record of an encoding; by default the engine gives the recorded vectors."""
     options = {name: encoding.get(name) for name in ("max_length", "dtype", "tuned")}
     pooling = encoding.get("pooling") or AUTO

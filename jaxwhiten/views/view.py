@@ -22,6 +22,7 @@ from jaxwhiten.errors import REASON, InputError, MismatchError, ModelError, chec
 from jaxwhiten.head import AUTO, Head, Normalize, Quantise, Step, Truncate, Whiten, canonical
 from jaxwhiten.space import Origin, VectorSpace, check_space, with_space
 from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks, uncounted
+from jaxwhiten.typing import Json
 from jaxwhiten.views.core import Core
 from jaxwhiten.views.stream import BLOCK, Keep, Output, Run, output_of, progress
 from jaxwhiten.views.weights import ViewOrigin, unnamed
@@ -50,7 +51,7 @@ class View:
     truncate: int | None = None
     unit: bool = False
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Json:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @classmethod
@@ -148,7 +149,7 @@ class View:
         """The space of the vectors; after a code, of the vectors that it represents, with the code's name."""
         return self._space(judged=False)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Json:
         """The record of `space`, which an index or a whitening stores, and which must agree when it is used.
 
         It tells whether the model is fine-tuned for similarity, even if sentences must be encoded for that.

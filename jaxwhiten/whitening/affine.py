@@ -12,6 +12,7 @@ from jaxwhiten import arrays
 from jaxwhiten.errors import InputError
 from jaxwhiten.runtime import hardware
 from jaxwhiten.shapes import Float, Float32, Shaped
+from jaxwhiten.typing import Json, RowsLike
 
 _BLOCK_BYTES = 32 << 20
 _HOST_BLOCK_BYTES = 256 << 20
@@ -39,7 +40,7 @@ def map_block() -> Any:
     """The compiled map of a block of rows by shift, A and offset; also gives whether all results are finite."""
     import jax
 
-    def mapped(x: Any, shift: Any, matrix: Any, offset: Any) -> tuple[Any, Any]:
+    def mapped(x: RowsLike, shift: Any, matrix: Any, offset: Any) -> tuple[Any, Any]:
         y = linear(x.astype(shift.dtype) - shift, matrix, offset)
         return y, jax.numpy.isfinite(y).all()
 
@@ -84,7 +85,7 @@ class Affine:
         self._extreme = size > _MOST or 0 < size < 1 / _MOST
         self._constants: dict[Any, tuple[Any, ...]] = {}
 
-    def __getstate__(self) -> dict[str, Any]:  # copies make their own constants of devices
+    def __getstate__(self) -> Json:  # copies make their own constants of devices
         return vars(self) | {"_constants": {}}
 
     @functools.cached_property

@@ -24,6 +24,7 @@ from jaxwhiten.errors import REASON, FormatError, InputError, MissingDependencyE
 from jaxwhiten.parameters import check_bounds
 from jaxwhiten.shapes import Float, Shaped
 from jaxwhiten.space import Known, Origin, VectorSpace, check_origin, origin_of
+from jaxwhiten.typing import Fields, Json, RowsLike
 
 _OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
@@ -42,7 +43,7 @@ def parameters(cls: type[E]) -> type[E]:
 INVALID = (KeyError, TypeError, ValueError, OverflowError)  # what reading raises if numbers or facts are impossible
 
 
-def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:
+def stamp(fit_seconds: float = 0.0) -> Json:
     """Provenance of a fit made now by this version."""
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {"date": date, "version": __version__, "fit_seconds": fit_seconds}
@@ -58,7 +59,7 @@ class Saved:
         raise NotImplementedError
 
     @classmethod
-    def _restored(cls: type[S], tensors: Mapping[str, np.ndarray], provenance: dict[str, Any]) -> S:
+    def _restored(cls: type[S], tensors: Mapping[str, np.ndarray], provenance: Json) -> S:
         """The reverse of `tensors`; KeyError, TypeError or ValueError for a file that is not valid."""
         raise NotImplementedError
 
@@ -72,9 +73,7 @@ class Saved:
         return cls.from_tensors(path, *io.load_tensors(path, kind=cls.name))
 
     @classmethod
-    def from_tensors(
-        cls: type[S], path: io.PathLike, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]
-    ) -> S:
+    def from_tensors(cls: type[S], path: io.PathLike, tensors: Mapping[str, np.ndarray], header: Fields) -> S:
         """`load` from the tensors and the header of the file `path`."""
         message = f"{path}: not a valid {cls.name} file ({REASON}). Rewrite it."
         with turning(FormatError, message, *INVALID), np.errstate(all="ignore"):
@@ -86,11 +85,11 @@ class Estimator(Saved):
 
     n_features_in_: int
     n_samples_seen_: int
-    _record: Mapping[str, Any]
+    _record: Fields
     _origin: Origin | None = None  # of the first rows of the fit, if they know their space
     _sklearn_output_config: Mapping[str, str] = {}  # scikit-learn's `clone` copies an attribute of this name
 
-    def fit(self: E, X: Any, y: Any = None) -> E:
+    def fit(self: E, X: RowsLike, y: object = None) -> E:
         """Learns from rows and forgets earlier ones."""
         raise NotImplementedError
 
@@ -106,7 +105,7 @@ class Estimator(Saved):
         """The reverse of `tensors`; KeyError or ValueError if the arrays are not valid for d columns."""
         raise NotImplementedError
 
-    def _fitted_on(self: E, n: int, d: int, record: Mapping[str, Any], origin: Origin | None = None) -> E:
+    def _fitted_on(self: E, n: int, d: int, record: Fields, origin: Origin | None = None) -> E:
         """Completes a fit on n rows of d columns; `record` is the provenance that is not computed."""
         self.n_samples_seen_ = n
         self.n_features_in_ = d
@@ -121,12 +120,12 @@ class Estimator(Saved):
             return Known.of(self._record)
         return self._origin
 
-    def in_space(self: E, record: Mapping[str, Any]) -> E:
+    def in_space(self: E, record: Fields) -> E:
         """A copy that records another space of the rows of the fit, such as that of an encoder whose head it ends."""
         known = {name: value for name, value in self._record.items() if name not in VectorSpace.__dataclass_fields__}
         return copy.copy(self)._fitted_on(self.n_samples_seen_, self.n_features_in_, {**known, **record})
 
-    def _fit_rows(self: E, X: Any, more: bool) -> E:
+    def _fit_rows(self: E, X: RowsLike, more: bool) -> E:
         """Learns from rows, with `more` in addition to those of the fit, if there is one."""
         started = time.perf_counter()
         more = more and self.__sklearn_is_fitted__()
@@ -164,13 +163,13 @@ class Estimator(Saved):
                 raise not_fitted(self)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> Json:
         """The provenance that follows from the fit and the parameters, JSON-representable."""
         params = {name: getattr(value, "item", lambda v=value: v)() for name, value in self.get_params().items()}
         return {"method": self.name, "params": params, "n": self.n_samples_seen_, "dimension": self.n_features_in_}
 
     @property
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> Json:
         """A new dict: model, pooling, method, parameters, rows, dimension, date, version, and the caller's facts.
 
         If the rows knew their space, it is recorded, with the answer whether their encoder is fine-tuned for
@@ -182,11 +181,11 @@ class Estimator(Saved):
             space = self._origin.space(judged=True).record()
         return {"model": None, "pooling": None, **space, **self._told()}
 
-    def _told(self) -> dict[str, Any]:
+    def _told(self) -> Json:
         """The provenance without the space of `_origin`."""
         return {**self._record, **self._facts()}
 
-    def save(self, path: io.PathLike, provenance: Mapping[str, Any] | None = None) -> None:
+    def save(self, path: io.PathLike, provenance: Fields | None = None) -> None:
         """Writes a safetensors file with a JSON header, from which `load` makes an equal estimator.
 
         `provenance` adds JSON-representable facts, such as model and pooling.
@@ -195,7 +194,7 @@ class Estimator(Saved):
         io.save_tensors(path, self.tensors(), kind=self.name, header=header)
 
     @classmethod
-    def _restored(cls: type[E], tensors: Mapping[str, np.ndarray], provenance: dict[str, Any]) -> E:
+    def _restored(cls: type[E], tensors: Mapping[str, np.ndarray], provenance: Json) -> E:
         result = cls().set_params(**provenance["params"])
         n = int(provenance["n"])
         d = int(provenance["dimension"])
@@ -206,11 +205,11 @@ class Estimator(Saved):
         result.restore(tensors, d)
         return result._fitted_on(n, d, provenance)
 
-    def _defaults(self) -> dict[str, Any]:
-        fields: dict[str, Any] = getattr(type(self), "__dataclass_fields__", {})
+    def _defaults(self) -> Json:
+        fields: Json = getattr(type(self), "__dataclass_fields__", {})
         return {name: field.default for name, field in fields.items()}
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> Json:
         """Constructor arguments by name."""
         return {name: getattr(self, name) for name in self._defaults()}
 
@@ -236,11 +235,11 @@ class Estimator(Saved):
             transformer_tags=TransformerTags(preserves_dtype=["float64", "float32"]),
         )
 
-    def _mapped(self, X: Any) -> Float[np.ndarray, "n k"]:
+    def _mapped(self, X: RowsLike) -> Float[np.ndarray, "n k"]:
         """`transform` as an array, independent of `set_output`."""
         return self._apply(self.rows(X))
 
-    def rows(self, X: Any, caller: str | None = None) -> np.ndarray:
+    def rows(self, X: RowsLike, caller: str | None = None) -> np.ndarray:
         """Array-like rows [n, d] as a matrix; MismatchError if they know their space, and the fit was on another.
 
         Messages about their shape name the `caller`, by default this class.
@@ -252,7 +251,7 @@ class Estimator(Saved):
             check_origin(f"the {name}", self.origin, origin, "fit another one", tolerated=("max_length",))
         return matrix
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: RowsLike) -> Any:
         """Maps [n, d] rows.
 
         Returns:
@@ -280,7 +279,7 @@ class Estimator(Saved):
             return frames.DataFrame(mapped, schema=names, orient="row")
         return frames.DataFrame(mapped, X.index if isinstance(X, frames.DataFrame) else None, names)
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
+    def fit_transform(self, X: RowsLike, y: object = None) -> Any:
         """`fit`, then `transform` of the same rows."""
         return self.fit(X).transform(X)
 

@@ -16,6 +16,7 @@ from jaxwhiten.errors import InputError, MismatchError, check_width
 from jaxwhiten.runtime import hardware
 from jaxwhiten.shapes import Float64
 from jaxwhiten.space import Known, check_origin, merged, origin_of
+from jaxwhiten.typing import Fields, Json, RowsLike
 from jaxwhiten.whitening.estimator import Saved
 
 _CODED_ROWS = 1 << 18
@@ -62,7 +63,7 @@ class Moments(Saved):
     n: int = 0
     mean: np.ndarray = dataclasses.field(default_factory=functools.partial(np.zeros, 0))
     M2: np.ndarray = dataclasses.field(default_factory=functools.partial(np.zeros, (0, 0)))
-    provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
+    provenance: Json = dataclasses.field(default_factory=dict)
     eps: float = float(np.finfo(np.float64).eps)
 
     @classmethod
@@ -154,7 +155,7 @@ class Moments(Saved):
             raise InputError(f"A covariance with ddof={ddof} needs at least {ddof + 1} rows; {self.n} were seen.")
         return self.M2 / (self.n - ddof)
 
-    def save(self, path: io.PathLike, provenance: Mapping[str, Any] | None = None) -> None:
+    def save(self, path: io.PathLike, provenance: Fields | None = None) -> None:
         """Writes a safetensors file with a JSON header; `provenance` adds facts, such as model and pooling."""
         facts = {"n": self.n, "dimension": len(self.mean)}
         header = {"provenance": {**self.provenance, **(provenance or {}), **facts}}
@@ -175,7 +176,7 @@ class Moments(Saved):
         return result
 
     @classmethod
-    def _restored(cls, tensors: Mapping[str, np.ndarray], provenance: dict[str, Any]) -> Moments:
+    def _restored(cls, tensors: Mapping[str, np.ndarray], provenance: Json) -> Moments:
         return dataclasses.replace(cls.of_tensors(tensors), provenance=provenance)
 
     def packed(self) -> Float64[np.ndarray, " packed"]:
@@ -300,7 +301,7 @@ def device_sums(devices: tuple[Any, ...]) -> Callable[..., Sums]:
 
     times = functools.partial(jax.numpy.matmul, precision=jax.lax.Precision.HIGHEST)
 
-    def sums(x: Any, counts: Any, center: Any, scale: Any) -> Sums:
+    def sums(x: RowsLike, counts: Any, center: Any, scale: Any) -> Sums:
         y = (x.astype(center.dtype) - center) * (scale * counts)[:, None]
         return jax.lax.psum((times(y.T, y), times(counts, y)), "rows")
 

@@ -6,13 +6,14 @@ The rule for γ, the exponent of the scaling, holds wherever the caller gives no
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxwhiten.errors import warn
 from jaxwhiten.shapes import Float64
 from jaxwhiten.space import VectorSpace
+from jaxwhiten.typing import Json
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
 
@@ -113,7 +114,7 @@ def _isotropy(mean: np.ndarray, variances: np.ndarray) -> dict[str, float]:
     return {"mean_cosine": cosine, "participation_ratio": participation_ratio(variances)}
 
 
-def spectrum(whitening: Whitening) -> dict[str, Any]:
+def spectrum(whitening: Whitening) -> Json:
     """Summarizes a fitted whitening, without vectors.
 
     The condition is the largest eigenvalue over the smallest one above the floor. `explained` has the share of the

@@ -20,6 +20,7 @@ from jaxwhiten.parameters import SHRINKAGES, WhiteningParameters, check_bounds
 from jaxwhiten.progress import counted
 from jaxwhiten.shapes import Float, Float32, Float64
 from jaxwhiten.space import Origin, origin_of
+from jaxwhiten.typing import Fields, Json, RowsLike
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator, parameters, stamp
 from jaxwhiten.whitening.moments import Moments
@@ -74,7 +75,7 @@ class Whitening(Estimator, WhiteningParameters):
 
     name = "whitening"
 
-    def fit(self, X: Any, y: Any = None) -> Whitening:
+    def fit(self, X: RowsLike, y: object = None) -> Whitening:
         """Learns from rows and forgets earlier ones.
 
         Args:
@@ -90,7 +91,7 @@ class Whitening(Estimator, WhiteningParameters):
         self._decompose(Moments().update(X))
         return self._fitted_on(len(X), X.shape[1], stamp(time.perf_counter() - started), origin)
 
-    def partial_fit(self, X: Any, y: Any = None) -> Whitening:
+    def partial_fit(self, X: RowsLike, y: object = None) -> Whitening:
         """Adds rows to those seen by `fit` or `partial_fit`, also before `save`. Args and Raises as for `fit`.
 
         The decomposition is postponed to its first use, so that many small blocks are cheap. After the first rows, X
@@ -105,7 +106,7 @@ class Whitening(Estimator, WhiteningParameters):
             vars(self).pop(name, None)
 
     @classmethod
-    def from_moments(cls, moments: Moments, *, provenance: Mapping[str, Any] | None = None, **params: Any) -> Whitening:
+    def from_moments(cls, moments: Moments, *, provenance: Fields | None = None, **params: Any) -> Whitening:
         """Fits a whitening from moments, without the rows.
 
         Args:
@@ -282,7 +283,7 @@ class Whitening(Estimator, WhiteningParameters):
             unseen[rank:] = left / (d - rank)
         return unseen
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> Json:
         return super()._facts() | {"rank": self.rank_}
 
     def tensors(self) -> dict[str, np.ndarray]:
