@@ -23,8 +23,10 @@ BACKENDS: dict[str, type[Backend]] = {}
 CODED = {"faiss-fast": "faiss-flat"}
 """Earlier names of backends, which stored nothing but codes, by today's."""
 
+BackendOptions = Any  # the dataclass `Options` of the backend in question
 
-def backend_with(name: str, options: Fields) -> tuple[type[Backend], Any]:
+
+def backend_with(name: str, options: Fields) -> tuple[type[Backend], BackendOptions]:
     """A backend and its options; InputError for an unknown name, or for a number outside its range."""
     name = CODED.get(name, name)
     check_name("search backend", name, BACKENDS)
