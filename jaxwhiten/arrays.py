@@ -13,7 +13,7 @@ import numpy as np
 from jaxwhiten.coded import CodedArray, as_floats, numbers_of
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.shapes import Float
-from jaxwhiten.typing import RowsLike
+from jaxwhiten.typing import AnyArray, RowsLike
 
 BLOCK_BYTES = 64 << 20
 _DEVICE_DTYPES = tuple(np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64))
@@ -49,7 +49,7 @@ def as_matrix(X: RowsLike, caller: str = "Moments", columns: int | None = None, 
     return array
 
 
-def column_values(column: Any) -> Any:
+def column_values(column: RowsLike) -> Any:
     """The values of a column of NumPy, pandas, polars, Arrow or datasets as a list; other objects unchanged."""
     for name in ("tolist", "to_pylist", "to_list"):
         if hasattr(column, name):
@@ -190,7 +190,7 @@ def is_of_jax(x: RowsLike) -> bool:
     return jax is not None and isinstance(x, jax.Array)
 
 
-def normalize_on_device(x: Float[Any, "*batch d"]) -> Float[Any, "*batch d"]:
+def normalize_on_device(x: Float[AnyArray, "*batch d"]) -> Float[AnyArray, "*batch d"]:
     """`normalize` in JAX, usable inside a compiled function: zero vectors stay zero, with finite gradients.
 
     A row with a NaN or an infinity holds NaN afterwards, because a compiled function cannot raise.

@@ -38,7 +38,7 @@ class Progress(tqdm):
             self._first.start()
 
     @classmethod
-    def format_meter(cls, *args: Any, **options: Any) -> str:
+    def format_meter(cls, *args: object, **options: Any) -> str:
         """The line of tqdm, with a space between a number and its unit."""
         return str(super().format_meter(*args, **options)).replace("s/ ", " s/")
 

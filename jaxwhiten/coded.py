@@ -166,7 +166,7 @@ def as_floats(x: RowsLike) -> np.ndarray:
     return array
 
 
-def vectors_of(column: Any) -> np.ndarray:
+def vectors_of(column: RowsLike) -> np.ndarray:
     """The vectors [n, d] of an Arrow column of lists, or the uint8 codes of a column of bytes, without the nulls."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -219,7 +219,7 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def comparable(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
+def comparable(a: RowsLike, b: RowsLike) -> tuple[np.ndarray, np.ndarray]:
     """Two arrays of vectors as floats; codes are decoded, to vectors of the space that was coded.
 
     MismatchError if both sides know their spaces and these differ. Queries may be compared with documents.
@@ -228,7 +228,7 @@ def comparable(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
     return as_floats(a), as_floats(b)
 
 
-def check_comparable(a: Any, b: Any) -> None:
+def check_comparable(a: RowsLike, b: RowsLike) -> None:
     """Raises MismatchError if vectors or codes of both sides know their spaces and these differ."""
     check_origin("the first vectors", _origin_of(a), _origin_of(b), "compare vectors of one encoder")
 

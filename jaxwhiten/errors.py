@@ -231,7 +231,7 @@ def check_name(what: str, name: object, valid: Iterable[Any]) -> None:
         raise unknown_name(what, name, names)
 
 
-def is_number(value: Any, kind: Any = numbers.Real) -> bool:
+def is_number(value: object, kind: Any = numbers.Real) -> bool:
     """Whether a parameter is a finite number of the given kind; a boolean is no number here.
 
     >>> is_number(0.5), is_number(True), is_number(float("nan"))
@@ -292,7 +292,7 @@ class Bounds(NamedTuple):
             value < high if self.below else value <= high
         )
 
-    def check(self, name: str, value: Any, error: type[JaxwhitenError] = InputError) -> None:
+    def check(self, name: str, value: object, error: type[JaxwhitenError] = InputError) -> None:
         """Raises an error unless the value is valid: InputError for a parameter, others for an entry of a file."""
         if not self.hold(value):
             if error is InputError:
@@ -310,7 +310,7 @@ class Bounds(NamedTuple):
         return self.kind(text)
 
 
-def check_share(name: str, value: Any) -> None:
+def check_share(name: str, value: object) -> None:
     """Raises InputError unless a parameter is a number from 0 to 1.
 
     >>> check_share("beta", 0.5)
@@ -318,7 +318,7 @@ def check_share(name: str, value: Any) -> None:
     Bounds(0.0, 1.0).check(name, value)
 
 
-def check_integer(name: str, value: Any, least: int, most: int | None = None) -> None:
+def check_integer(name: str, value: object, least: int, most: int | None = None) -> None:
     """Raises InputError unless a parameter is an integer of at least `least`, and at most `most`.
 
     >>> check_integer("k", 64, least=1)
@@ -329,7 +329,7 @@ def check_integer(name: str, value: Any, least: int, most: int | None = None) ->
 def check_width(
     taker: str,
     expects: int,
-    width: Any,
+    width: object,
     giver: object = "the vectors",
     advice: str = "",
     error: type[JaxwhitenError] = MismatchError,

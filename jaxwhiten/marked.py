@@ -25,7 +25,7 @@ class _Memory:
 
     __slots__ = ("mark",)
 
-    def __init__(self, mark: Any):
+    def __init__(self, mark: object):
         self.mark = mark
 
 
@@ -39,7 +39,7 @@ class MarkedArray(np.ndarray):
     _memory: _Memory | None = None
     _layout: tuple[Any, ...] | None = None  # None in views of something else than whole rows
 
-    def __array_finalize__(self, source: Any) -> None:
+    def __array_finalize__(self, source: object) -> None:
         if isinstance(source, MarkedArray) and self.base is not None:
             self._memory = source._memory
 
@@ -92,7 +92,7 @@ class MarkedArray(np.ndarray):
     def __copy__(self: M) -> M:
         return self.copy()
 
-    def __deepcopy__(self: M, memo: Any) -> M:
+    def __deepcopy__(self: M, memo: object) -> M:
         return self.copy()
 
     def astype(self, *args: Any, **kwargs: Any) -> Any:
@@ -126,7 +126,7 @@ class MarkedArray(np.ndarray):
         self._forget()
         return np.asarray(self).flat
 
-    def _set_flat(self, value: Any) -> None:
+    def _set_flat(self, value: object) -> None:
         self._forget()
         np.asarray(self).flat[:] = value
 
@@ -191,7 +191,7 @@ for _name in ("sort", "partition", "fill", "put", "resize", "byteswap", "setfiel
     setattr(MarkedArray, _name, _writing(_name))
 
 
-def marked(array: np.ndarray, kind: type[M], mark: Any) -> M:
+def marked(array: np.ndarray, kind: type[M], mark: object) -> M:
     """A view of rows that carries a mark."""
     view = array.view(kind)
     view._memory = _Memory(mark)
@@ -215,7 +215,7 @@ def _forget_all(arrays: Any) -> None:
             array._forget()
 
 
-def _takes_rows(key: Any, ndim: int) -> bool:
+def _takes_rows(key: object, ndim: int) -> bool:
     """Whether an index of an array with so many axes leaves the last axis whole and last."""
     if ndim > 1 and type(key) in (int, slice):
         return True

@@ -18,7 +18,7 @@ T = TypeVar("T")
 _INVALID = (OSError, ValueError, RecursionError)
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> Any:
     """Converts dataclasses to dictionaries, and NaN and infinities, which JSON lacks, to None.
 
     A field that is None is omitted if None is its default.
@@ -89,7 +89,7 @@ def parse(
 
 def from_json(
     kind: Any,
-    value: Any,
+    value: object,
     where: object,
     remedy: str = "Rewrite it.",
     *,

@@ -159,7 +159,7 @@ class Origin(ABC):
     def __copy__(self) -> Origin:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Origin:
+    def __deepcopy__(self, memo: object) -> Origin:
         return self
 
     def is_like(self, other: Origin) -> bool:

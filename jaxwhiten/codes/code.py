@@ -16,6 +16,7 @@ import dataclasses
 import functools
 from abc import abstractmethod
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,7 +28,7 @@ from jaxwhiten.errors import InputError, MismatchError, check_name, optional
 from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.shapes import Bool, Float, Float32, Int, Integer, UInt8
 from jaxwhiten.space import Record, VectorSpace, check_origin, origin_of
-from jaxwhiten.typing import Json, RowsLike
+from jaxwhiten.typing import AnyArray, FaissObject, Json, OnnxGraph, RowsLike
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator
@@ -185,7 +186,7 @@ class Quantiser:
             return products
         return products[:, 1::2, :, None] + products[:, ::2, None]
 
-    def empty_pq(self) -> Any:
+    def empty_pq(self) -> FaissObject:
         """An empty `faiss.IndexPQ` over the coordinates under the Euclidean distance; it needs no training."""
         faiss = import_faiss()
         count, _, width = self.centroids.shape
@@ -194,12 +195,12 @@ class Quantiser:
         index.is_trained = True
         return index
 
-    def fill(self, pq: Any) -> None:
+    def fill(self, pq: FaissObject) -> None:
         """Copies the centroids, `apart`, into a `faiss.ProductQuantizer` of this shape."""
         import_faiss().copy_array_to_vector(np.ascontiguousarray(apart(self.centroids)).ravel(), pq.centroids)
 
 
-def packed(groups: UInt8[Any, "n groups"], bits: int) -> Any:
+def packed(groups: UInt8[AnyArray, "n groups"], bits: int) -> AnyArray:
     """The bytes of groups of 8 or 4 bits, of which the first of two is the low half of a byte; also in JAX."""
     if bits == 8:
         return groups
@@ -242,16 +243,16 @@ class Code(Estimator):
 
     @classmethod
     @abstractmethod
-    def quantise(cls, x: RowsLike, constants: Constants) -> Any:
+    def quantise(cls, x: RowsLike, constants: Constants) -> AnyArray:
         """Quantizes mapped rows to uint8 [n, bytes], in NumPy, or in JAX for a JAX array, also under `jit`."""
 
     @classmethod
     @abstractmethod
-    def quantise_onnx(cls, graph: Any, x: str, constants: Constants) -> str:
+    def quantise_onnx(cls, graph: OnnxGraph, x: str, constants: Constants) -> str:
         """`quantise` as operators of an ONNX graph (`jaxwhiten.models.graph`); bytes are whole numbers in float32."""
 
     @classmethod
-    def _flipped(cls, graph: Any, x: str) -> str:
+    def _flipped(cls, graph: OnnxGraph, x: str) -> str:
         """Bytes as whole numbers in a graph, with their highest bit flipped if `flip` is 128."""
         if not cls.flip:
             return x
@@ -298,7 +299,7 @@ class Code(Estimator):
         shift, matrix, _ = affine.parts
         return columns @ matrix.T + shift
 
-    def encode(self, x: RowsLike) -> UInt8[Any, "n bytes"]:
+    def encode(self, x: RowsLike) -> UInt8[AnyArray, "n bytes"]:
         """The codes of vectors: a `CodedArray`, or a JAX array of bytes for a JAX array. Bits without a column are 0.
 
         Args:
@@ -399,7 +400,7 @@ class Code(Estimator):
         affine = plan.affine.times(moves)
         return Quantiser(self.name, affine, np.ascontiguousarray(centroids, np.float32), plan.length)
 
-    def to_faiss(self) -> Any:
+    def to_faiss(self) -> FaissObject:
         """An empty FAISS index that codes added vectors as `encode` does, bits without a column too, untrained.
 
         An `IndexPreTransform` of a `CenteringTransform` and a `LinearTransform` in front of an `IndexPQ`. It searches
@@ -492,12 +493,12 @@ def load_code(path: PathLike) -> Code:
     return code
 
 
-def import_faiss(purpose: str = "Searching codes with FAISS", on: str = "cpu") -> Any:
+def import_faiss(purpose: str = "Searching codes with FAISS", on: str = "cpu") -> ModuleType:
     """Imports FAISS for `"cpu"` or `"gpu"`; MissingDependencyError if it is not installed."""
     return optional("faiss", "cuda" if on == "gpu" else on, purpose, f"faiss-{on}")
 
 
-def transforms(affine: Affine) -> list[Any]:
+def transforms(affine: Affine) -> list[FaissObject]:
     """An affine map as FAISS vector transforms: centering and a linear map unless it is the identity, unit length."""
     faiss = import_faiss()
     steps = list[Any]()
@@ -517,7 +518,7 @@ def transforms(affine: Affine) -> list[Any]:
     return steps
 
 
-def behind(chain: list[Any], inner: Any) -> Any:
+def behind(chain: list[FaissObject], inner: FaissObject) -> FaissObject:
     """A FAISS index with transforms in front of it. It only points to them: the caller keeps both alive."""
     index = import_faiss().IndexPreTransform(inner)
     for step in reversed(chain):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from jaxwhiten.arrays import check_finite
 from jaxwhiten.codes.spectrum import SpectrumCode
 from jaxwhiten.errors import InputError
 from jaxwhiten.shapes import Float64
+from jaxwhiten.typing import AnyArray
 from jaxwhiten.whitening import Whitening
 
 VERDICTS = ("fine", "refit soon", "refit now")
@@ -48,7 +49,7 @@ class Drift(NamedTuple):
         return max((measure.verdict for measure in self.measures), key=VERDICTS.index)
 
 
-def drift(fitted: Whitening | SpectrumCode, new: Any) -> Drift:
+def drift(fitted: Whitening | SpectrumCode, new: AnyArray) -> Drift:
     """Compares new vectors with a fit.
 
     There are four measures. Mean shift: the squared shift of the mean over the variance. Divergence of the axes: the
@@ -126,7 +127,7 @@ def drift(fitted: Whitening | SpectrumCode, new: Any) -> Drift:
     return Drift(m, tuple(measures))
 
 
-def _sums(fitted: Whitening | SpectrumCode, whitening: Whitening, new: Any) -> Float64[np.ndarray, "3 groups d"]:
+def _sums(fitted: Whitening | SpectrumCode, whitening: Whitening, new: AnyArray) -> Float64[np.ndarray, "3 groups d"]:
     """Counts, sums and sums of squares along the axes; row i belongs to group i modulo their number."""
     sums = np.zeros((3, _GROUPS, whitening.n_features_in_))
     m = 0

@@ -8,12 +8,13 @@ References:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxwhiten.runtime import hardware
 from jaxwhiten.shapes import Float, Float32, Float64, Int, UInt8
+from jaxwhiten.typing import AnyArray
 
 # normal vectors; steps of Lloyd's algorithm from scratch, and after
 _SAMPLES = 1 << 14
@@ -194,14 +195,18 @@ def nearest_on_cores(
     return out
 
 
-def nearest_on_device(x: Float[Any, "n columns"], centroids: Float32[Any, "groups points w"]) -> UInt8[Any, "n groups"]:
+def nearest_on_device(
+    x: Float[AnyArray, "n columns"], centroids: Float32[AnyArray, "groups points w"]
+) -> UInt8[AnyArray, "n groups"]:
     """`nearest` in JAX, also inside a compiled function."""
     import jax
     import jax.numpy as jnp
 
     points = jnp.arange(centroids.shape[1], dtype=jnp.int32)
 
-    def one(group: tuple[Any, Any]) -> Any:  # a CPU keeps one group's scores in its cache, and finds a maximum faster
+    def one(
+        group: tuple[AnyArray, AnyArray],
+    ) -> AnyArray:  # a CPU keeps one group's scores in its cache, and finds a maximum faster
         rows, book = group
         scores = jnp.matmul(rows, book.T, precision="highest") - (book**2).sum(axis=1) / 2
         best = scores >= scores.max(axis=1, keepdims=True)

@@ -8,7 +8,7 @@ every index, and in FAISS.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from jaxwhiten.io import take
 from jaxwhiten.shapes import Float32
 from jaxwhiten.shapes import UInt8 as Bytes
 from jaxwhiten.space import Origin
-from jaxwhiten.typing import RowsLike
+from jaxwhiten.typing import AnyArray, OnnxGraph, RowsLike
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import stamp
@@ -88,13 +88,13 @@ class ScalarCode(PlainCode):
         return Plan(Affine(np.zeros(len(columns))), constants, columns)
 
     @classmethod
-    def quantise(cls, x: RowsLike, constants: Constants) -> Any:
+    def quantise(cls, x: RowsLike, constants: Constants) -> AnyArray:
         xp = x.__array_namespace__()
         steps = xp.floor((x - constants["starts"]) / constants["steps"])
         return xp.clip(steps, 0, 255).astype(xp.uint8) ^ cls.flip
 
     @classmethod
-    def quantise_onnx(cls, graph: Any, x: str, constants: Constants) -> str:
+    def quantise_onnx(cls, graph: OnnxGraph, x: str, constants: Constants) -> str:
         starts, steps = (graph.constant(f"{x}.{name}", constants[name]) for name in ("starts", "steps"))
         whole = graph.op("Floor", graph.op("Div", graph.op("Sub", x, starts), steps))
         return cls._flipped(graph, graph.op("Clip", whole, graph.number(0.0), graph.number(255.0)))
@@ -119,12 +119,12 @@ class BinaryCode(PlainCode):
         return Plan(Affine(np.zeros(d)), {"places": places}, columns // 8)
 
     @classmethod
-    def quantise(cls, x: RowsLike, constants: Constants) -> Any:
+    def quantise(cls, x: RowsLike, constants: Constants) -> AnyArray:
         xp = x.__array_namespace__()
         return xp.packbits(x > 0, axis=-1) ^ cls.flip
 
     @classmethod
-    def quantise_onnx(cls, graph: Any, x: str, constants: Constants) -> str:
+    def quantise_onnx(cls, graph: OnnxGraph, x: str, constants: Constants) -> str:
         bits = graph.op("Cast", graph.op("Greater", x, graph.number(0.0)), to=1)
         return cls._flipped(graph, graph.op("MatMul", bits, graph.constant(f"{x}.places", constants["places"])))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from jaxwhiten.io import PathLike, load_tensors, same, within
 from jaxwhiten.parameters import bounded
 from jaxwhiten.shapes import Float32, Float64, UInt8
 from jaxwhiten.space import Known, Origin, check_origin
-from jaxwhiten.typing import Fields, Json, RowsLike
+from jaxwhiten.typing import AnyArray, Fields, Json, OnnxGraph, RowsLike
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import INVALID, parameters
@@ -101,7 +101,7 @@ class SpectrumCode(Code):
 
     bytes: int = bounded(48, 1)
 
-    def fit(self: S, X: RowsLike, y: object = None, *, mean: Any = None) -> S:
+    def fit(self: S, X: RowsLike, y: object = None, *, mean: AnyArray = None) -> S:
         """Learns from moments, from a whitening, or from rows, and forgets earlier ones.
 
         Args:
@@ -188,7 +188,7 @@ class SpectrumCode(Code):
         return bound(self._shares, 8 * self.bytes)
 
     @classmethod
-    def quantise(cls, x: RowsLike, constants: Constants) -> Any:
+    def quantise(cls, x: RowsLike, constants: Constants) -> AnyArray:
         centroids = constants["centroids"]
         columns = constants["columns"]
         x = x[:, columns]
@@ -199,7 +199,7 @@ class SpectrumCode(Code):
         return packed(groups, centroids.shape[1].bit_length() - 1)
 
     @classmethod
-    def quantise_onnx(cls, graph: Any, x: str, constants: Constants) -> str:
+    def quantise_onnx(cls, graph: OnnxGraph, x: str, constants: Constants) -> str:
         centroids = np.asarray(constants["centroids"])
         groups, points, width = centroids.shape
         columns = graph.constant(f"{x}.columns", np.asarray(constants["columns"], np.int64))

@@ -81,12 +81,11 @@ class Report(NamedTuple):
     facts: Fields | None = None
 
 
-def _restored(value: Any) -> Any:
+def _restored(value: object) -> Any:
     """The value of an argument without `_NO_OPTION`."""
     if isinstance(value, list):
         return list(map(_restored, value))
-    marked = isinstance(value, str) and value.startswith(_NO_OPTION)
-    if marked:
+    if isinstance(value, str) and value.startswith(_NO_OPTION):
         return type(value)(value.removeprefix(_NO_OPTION))
     return value
 

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
@@ -205,7 +205,7 @@ def say_cut() -> None:
 
 
 def show_warning(
-    message: Warning | str, *_: Any, flags: Mapping[str, str] = MappingProxyType({}), joint: str = " "
+    message: Warning | str, *_: object, flags: Mapping[str, str] = MappingProxyType({}), joint: str = " "
 ) -> None:
     """Prints a warning in one line on stderr, like `say`; replaces `warnings.showwarning`."""
     print(f"warning: {one_line(in_flags(message, flags, joint))}", file=sys.stderr)

@@ -19,7 +19,7 @@ from jaxwhiten.typing import Fields, Json
 MAX_TEXT = 1 << 20  # characters; a longer text is a file in the wrong place
 
 
-def problem(value: Any) -> str | None:
+def problem(value: object) -> str | None:
     """Why a value cannot be embedded; None for a text."""
     if not isinstance(value, str):
         if isinstance(value, bytes):
@@ -144,7 +144,7 @@ def rows(
     yield from (row for row in bad.taken() if row.end.line > start.line)
 
 
-def whole_id(id: Any) -> Any:
+def whole_id(id: object) -> Any:
     """An id, as an integer if it is a whole number in floating point, as libraries write integers with gaps.
 
     From 2^53 on, numbers in floating point stay what they are: they may be other integers, rounded.
@@ -154,7 +154,7 @@ def whole_id(id: Any) -> Any:
     return id
 
 
-def _id_advice(id: Any) -> str:
+def _id_advice(id: object) -> str:
     rounded = isinstance(id, float) and abs(id) >= 2**53
     return ": floating point rounds integers of this size, write them as integers or text" if rounded else ""
 

@@ -38,7 +38,7 @@ from jaxwhiten.datasets.textfile import (
 )
 from jaxwhiten.errors import REASON, DataError, InputError, optional, turning, unknown_name
 from jaxwhiten.io import Identity, PathLike, existing, identity
-from jaxwhiten.typing import Json
+from jaxwhiten.typing import Json, MetadataLike
 
 FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
@@ -412,7 +412,7 @@ def _cells(column: Any) -> list[Any]:
     return [_NULL if place is None else cells[place] for place in places.to_pylist()]
 
 
-def _rows_at_once(path: Path, metadata: Any) -> int:
+def _rows_at_once(path: Path, metadata: MetadataLike) -> int:
     """The rows of a batch of moderate size; DataError for a file that unpacks to far more than its own size."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     most = max(MAX_UNPACKED, MAX_RATIO * path.stat().st_size)
@@ -583,7 +583,7 @@ def metadata_rows(path: PathLike, format: str, names: Sequence[str]) -> Iterator
             yield number, dict(zip(names, row, strict=True))
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> Any:
     """A value of Arrow as JSON has it."""
     if isinstance(value, float) and math.isnan(value):
         return None

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from jaxwhiten import io
 from jaxwhiten.arrays import column_of
@@ -73,7 +74,9 @@ def _decoded(value: bytes | None) -> str | bytes | None:
         return value
 
 
-def embedded(encoder: Encoder, texts: Sequence[Any], beside: Fields, dtype: Any = None, **told: Any) -> Any:
+def embedded(
+    encoder: Encoder, texts: Sequence[Any], beside: Fields, dtype: DTypeLike | None = None, **told: Any
+) -> Any:
     """An Arrow table of the columns `beside`, the texts' `vector` or `code`, and `error`, which says why one has none.
 
     The schema's metadata say what the vectors, of a `dtype`, or codes are, and what is `told` of them.

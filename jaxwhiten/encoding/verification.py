@@ -35,7 +35,7 @@ from jaxwhiten.shapes import Array, Float, Int
 from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.text.classes import auto_tokenizer, lower_cased
 from jaxwhiten.text.settings import TransformerSettings
-from jaxwhiten.typing import Fields
+from jaxwhiten.typing import AnyArray, Fields
 from jaxwhiten.views.core import tokenizer_for
 
 TEXTS = (
@@ -168,7 +168,7 @@ def _states(model: TransformerEncoder, ids: Int[Array, "1 length"]) -> Float[Arr
     return model(ids, jnp.ones_like(ids)).hidden_states[-1]
 
 
-def _apart(found: Any, expected: Any, what: str, allowed: float = _FLOAT32) -> Measured:
+def _apart(found: AnyArray, expected: AnyArray, what: str, allowed: float = _FLOAT32) -> Measured:
     found = np.asarray(found)
     expected = np.asarray(expected)
     check_width("comparison", expected.shape[-1], found.shape[-1], f"the vectors {what}", error=InputError)

@@ -15,12 +15,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxwhiten.shapes import Int
 from jaxwhiten.text import TokenIds
+from jaxwhiten.typing import AnyArray
 
 ROW = 128  # the size for matrix units of TPUs and for attention kernels
 FEW_TOKENS = 64  # a single sentence of up to this many needs no plan
@@ -95,8 +96,8 @@ class RowBatch(Batch):
 class Found(NamedTuple):
     """Vectors or codes [..., d], and whether each vector was finite before a code rounded it, bool [..., 1]."""
 
-    vectors: Any
-    finite: Any
+    vectors: AnyArray
+    finite: AnyArray
 
 
 @dataclasses.dataclass

@@ -16,7 +16,7 @@ from jaxwhiten.lazy import uncollected
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import BulkTokenizer, TokenIds
-from jaxwhiten.typing import Fields
+from jaxwhiten.typing import Fields, PyTree
 
 
 @runtime_checkable
@@ -55,7 +55,7 @@ class Engine(Protocol):
     def is_out_of_memory(self, error: Exception) -> bool:
         """Whether an error of a batch means that it did not fit into memory."""
 
-    def place(self, tree: Any) -> Any:
+    def place(self, tree: PyTree) -> PyTree:
         """Converts parameters to the form that `start` takes."""
 
     def model(self) -> Any:

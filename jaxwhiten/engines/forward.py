@@ -32,6 +32,7 @@ from jaxwhiten.parameters import DTYPES
 from jaxwhiten.runtime import hardware
 from jaxwhiten.runtime.hardware import check_devices, check_process, cores, cpu_features, keep_compiled
 from jaxwhiten.text import BulkTokenizer, TokenIds
+from jaxwhiten.typing import PyTree
 
 if TYPE_CHECKING:  # Flax makes weights and traces; a program that an earlier process kept needs neither
     from flax import nnx
@@ -142,7 +143,7 @@ class JAXEngine:
     def is_out_of_memory(error: Exception) -> bool:
         return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
-    def place(self, tree: Any) -> Any:
+    def place(self, tree: PyTree) -> PyTree:
         """Copies parameters to all devices."""
         check_process()
         return jax.device_put(tree, self._everywhere)
@@ -152,7 +153,7 @@ class JAXEngine:
 
         return nnx.merge(self._graph[0], self._state())
 
-    def _state(self) -> Any:
+    def _state(self) -> PyTree:
         return jax.tree.unflatten(self._graph[1], self._weights)
 
     def save_beside(self, folder: Path) -> None:
@@ -224,7 +225,7 @@ class JAXEngine:
                 self._compiled[key] = compiled
             return self._compiled[key]
 
-    def _kept_program(self, key: Any, arguments: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    def _kept_program(self, key: object, arguments: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """The program of a key, from an earlier process or kept for later ones."""
         heads = arguments[-1]
         device = self.mesh.devices.item()
@@ -265,7 +266,7 @@ def forward(
     """Encoder and heads as one program: hidden states stay on their device, and unused ones are not computed."""
     from flax import nnx
 
-    def on_device(weights: Any, ids: jax.Array, lengths: jax.Array, heads: Any) -> dict[str, Found]:
+    def on_device(weights: PyTree, ids: jax.Array, lengths: jax.Array, heads: PyTree) -> dict[str, Found]:
         ids = ids[:, 0]
         lengths = lengths[:, 0]
         if lengths.ndim == 2:

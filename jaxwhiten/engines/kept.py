@@ -127,7 +127,7 @@ class Kept:
 
 
 def program(
-    key: Sequence[Any], device: Any, arguments: tuple[Any, ...], trees: tuple[Any, Any], make: Callable[[], Any]
+    key: Sequence[object], device: Any, arguments: tuple[Any, ...], trees: tuple[Any, Any], make: Callable[[], Any]
 ) -> Any:
     """A kept program of JAX by what decides it, or that of `make`; `trees` are those of arguments and results.
 

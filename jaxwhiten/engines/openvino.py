@@ -41,7 +41,7 @@ from jaxwhiten.models.folders import hashed
 from jaxwhiten.runtime.hardware import check_process, cores, cpu_features, has_accelerator
 from jaxwhiten.shapes import Float32
 from jaxwhiten.text import BulkTokenizer, TokenIds
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.typing import Fields, Json, PyTree
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -182,7 +182,7 @@ class OpenVINOEngine:
     def is_out_of_memory(error: Exception) -> bool:
         return isinstance(error, MemoryError) or any(s in str(error) for s in ("bad_alloc", "bad alloc", "allocate"))
 
-    def place(self, tree: Any) -> Any:
+    def place(self, tree: PyTree) -> PyTree:
         return tree  # parameters become constants of a graph
 
     @staticmethod
@@ -289,7 +289,7 @@ class OpenVINOEngine:
         program: _Program = self._programs[key]
         return program
 
-    def _once(self, key: Any, make: Callable[..., Any], *of: Any) -> Any:
+    def _once(self, key: object, make: Callable[..., Any], *of: Any) -> Any:
         if key not in self._programs:
             self._programs[key] = make(*of)
         return self._programs[key]
@@ -326,7 +326,7 @@ class OpenVINOEngine:
         return self._compiled(("tail", width, _Key.of(steps)), made, hints).run
 
     def _compiled(
-        self, key: Sequence[Any], made: Callable[[], Any], hints: Fields, files: io.Files | None = None
+        self, key: Sequence[object], made: Callable[[], Any], hints: Fields, files: io.Files | None = None
     ) -> _Compiled:
         """A compiled graph, kept where the model is from a folder; ModelError if `files` changed before it was made."""
         here = core()

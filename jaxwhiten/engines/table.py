@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from jaxwhiten.head.head import before_code
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.shapes import Float32
 from jaxwhiten.text import TokenIds
-from jaxwhiten.typing import RowsLike
+from jaxwhiten.typing import AnyArray, RowsLike
 
 _LARGEST = 16_384  # maximum rows in a program for the steps after the mean
 
@@ -59,7 +58,7 @@ def _applied(steps: tuple[Step, ...], code: Step | None, x: RowsLike) -> Found:
     return Found(x if code is None else code(x), jnp.isfinite(x).all(axis=1, keepdims=True))
 
 
-def mean_matrix(tokens: TokenIds, vocab: int) -> Any:
+def mean_matrix(tokens: TokenIds, vocab: int) -> AnyArray:
     """The sparse float32 [n, vocab] matrix whose product with a table is the mean of every sentence's rows."""
     from scipy.sparse import csr_array
 

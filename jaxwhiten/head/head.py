@@ -31,6 +31,7 @@ from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.shapes import Float, Int, Shaped
 from jaxwhiten.text import PLAIN, BulkTokenizer, TextForm
+from jaxwhiten.typing import AnyArray
 from jaxwhiten.whitening import Whitening
 
 if TYPE_CHECKING:
@@ -339,10 +340,10 @@ def _pooling(steps: Steps) -> Pooling:
 def run(
     steps: Steps,
     output: EncoderOutput,
-    mask: Int[Any, "batch length"],
-    ids: Int[Any, "batch length"] | None = None,
-    segments: Any = None,
-) -> Shaped[Any, "vectors k"]:
+    mask: Int[AnyArray, "batch length"],
+    ids: Int[AnyArray, "batch length"] | None = None,
+    segments: AnyArray = None,
+) -> Shaped[AnyArray, "vectors k"]:
     """Applies the steps of a head to the encoder's output, see `pool`: float32, or uint8 after a code.
 
     The result has one vector per row, or with segments one per sentence, row by row.

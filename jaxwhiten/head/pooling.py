@@ -18,6 +18,7 @@ from jaxwhiten.head.steps import Found, Module, States, Step, Target, array, ste
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.shapes import Bool, Float, Int
 from jaxwhiten.text import PLAIN, TextForm
+from jaxwhiten.typing import AnyArray, OnnxGraph
 
 Pooled = Float[Any, "*batch d"]
 HiddenState = Float[Any, "rows length d"]
@@ -68,31 +69,31 @@ class Pooling(Step):
         return self.mode or super().words()
 
 
-def _weighted_sum(x: HiddenState, weights: Float[Any, "*batch length"]) -> Pooled:
+def _weighted_sum(x: HiddenState, weights: Float[AnyArray, "*batch length"]) -> Pooled:
     x = x.astype(np.float32)
     if weights.ndim == 3:  # several sentences in a row
         return x.__array_namespace__().einsum("rsl,rld->rsd", weights, x, precision="highest")
     return (x * weights[:, :, None]).sum(axis=1)
 
 
-def _token(x: HiddenState, place: Int[Any, "*batch"]) -> Pooled:
+def _token(x: HiddenState, place: Int[AnyArray, "*batch"]) -> Pooled:
     """The tokens at the given positions of their rows."""
     found = x.__array_namespace__().take_along_axis(x, place.reshape(len(place), -1, 1), axis=1)
     return found.reshape(*place.shape, x.shape[-1]).astype(np.float32)
 
 
-def _onnx_sum(graph: Any, x: str, weights: str) -> str:
+def _onnx_sum(graph: OnnxGraph, x: str, weights: str) -> str:
     """`_weighted_sum` as operators of a graph."""
     column = graph.op("Unsqueeze", weights, graph.integers(2))
     return graph.op("ReduceSum", graph.op("Mul", x, column), graph.integers(1), keepdims=0)
 
 
-def _onnx_places(graph: Any) -> str:
+def _onnx_places(graph: OnnxGraph) -> str:
     """Positions of the tokens from 1, float32; padding has the position of the last token."""
     return graph.op("CumSum", graph.op("Cast", "attention_mask", to=1), graph.integers(1))
 
 
-def _onnx_pooled(graph: Any, x: States) -> str:
+def _onnx_pooled(graph: OnnxGraph, x: States) -> str:
     """A mask of the tokens to pool, bool [batch, length]."""
     tokens = graph.op("Cast", "attention_mask", to=9)
     if not x.start:
@@ -112,7 +113,7 @@ class Cls(Pooling):
             return x[:, states.start].astype(np.float32)
         return _token(x, states.place(states.start))
 
-    def to_onnx(self, graph: Any, x: States) -> str:
+    def to_onnx(self, graph: OnnxGraph, x: States) -> str:
         return graph.op("Gather", x.mixed(graph), graph.constant(f"token.{x.start}", np.int64(x.start)), axis=1)
 
 
@@ -128,7 +129,7 @@ class Max(Pooling):
         x: HiddenState = sum(share * hidden[layer].astype(np.float32) for layer, share in states.mix)
         pooled = (states.mask > 0) & (states.positions >= states.np.expand_dims(states.start, -1))
 
-        def largest(pooled: Bool[Any, "rows length"]) -> Float[Any, "rows d"]:
+        def largest(pooled: Bool[AnyArray, "rows length"]) -> Float[AnyArray, "rows d"]:
             return states.np.where(pooled[:, :, None], x, np.finfo(np.float32).min).max(axis=1)
 
         if states.segments is None:
@@ -137,7 +138,7 @@ class Max(Pooling):
 
         return jax.lax.map(largest, pooled.swapaxes(0, 1)).swapaxes(0, 1)
 
-    def to_onnx(self, graph: Any, x: States) -> str:
+    def to_onnx(self, graph: OnnxGraph, x: States) -> str:
         mask = graph.op("Unsqueeze", _onnx_pooled(graph, x), graph.integers(2))
         kept = graph.op("Where", mask, x.mixed(graph), graph.constant("lowest", np.finfo(np.float32).min))
         return graph.op("ReduceMax", kept, axes=[1], keepdims=0)
@@ -160,7 +161,7 @@ class _Weighted(Pooling):
             total = states.np.sqrt(total)
         return _weighted_sum(x, weights) / states.np.where(total > 0, total, 1.0)
 
-    def to_onnx(self, graph: Any, x: States) -> str:
+    def to_onnx(self, graph: OnnxGraph, x: States) -> str:
         if self.by_position:
             weights = graph.op("Mul", _onnx_places(graph), x.weights)
         else:
@@ -210,7 +211,7 @@ class LastToken(Pooling):
     def pool(self, x: HiddenState, states: States) -> Pooled:
         return _token(x, states.place((states.mask.sum(axis=-1) - 1).clip(0)))
 
-    def to_onnx(self, graph: Any, x: States) -> str:
+    def to_onnx(self, graph: OnnxGraph, x: States) -> str:
         length = graph.op("ReduceSum", "attention_mask", graph.integers(1), keepdims=1)
         return graph.op("GatherND", x.mixed(graph), graph.op("Sub", length, graph.integers(1)), batch_dims=1)
 
@@ -228,7 +229,7 @@ class Pooler(Pooling):
         if not config.pooler:
             raise ModelError("This model has no pooler: use a different pooling, such as 'cls' or 'mean'.")
 
-    def to_onnx(self, graph: Any, x: States) -> str:
+    def to_onnx(self, graph: OnnxGraph, x: States) -> str:
         return x.output.pooler()
 
 
@@ -280,7 +281,7 @@ class Concat(Pooling):
             return AfterPrompt(pooling, np.int32(0))
         return pooling
 
-    def to_onnx(self, graph: Any, x: States) -> str:
+    def to_onnx(self, graph: OnnxGraph, x: States) -> str:
         return graph.op("Concat", *(part.to_onnx(graph, x) for part in self.parts), axis=-1)
 
     def words(self) -> str:
@@ -295,8 +296,8 @@ class AfterPrompt(Pooling):
     'mean behind the prompt'
     """
 
-    pooling: Any = array()
-    length: Any = array()  # tokens of the prompt, including [CLS]; one number, or [batch]
+    pooling: AnyArray = array()
+    length: AnyArray = array()  # tokens of the prompt, including [CLS]; one number, or [batch]
 
     def __call__(self, states: States) -> Pooled:
         behind = states.positions >= states.np.expand_dims(self.length, -1)
@@ -313,7 +314,7 @@ class AfterPrompt(Pooling):
         (module,) = self.pooling.to_folder(target)
         return [dataclasses.replace(module, config={**module.config, "include_prompt": False})]
 
-    def to_onnx(self, graph: Any, x: States) -> str:
+    def to_onnx(self, graph: OnnxGraph, x: States) -> str:
         here = dataclasses.replace(x, start=int(self.length))
         kept = graph.op("Cast", _onnx_pooled(graph, here), to=1)
         return self.pooling.to_onnx(graph, dataclasses.replace(here, weights=graph.op("Mul", x.weights, kept)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from jaxwhiten.errors import REASON, InputError, ModelError, turning
 from jaxwhiten.head.steps import Found, Module, States, StateStep, Step, Target, array, step
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.shapes import Float
+from jaxwhiten.typing import AnyArray, OnnxGraph
 
 _OF_LAYERS = ("embedding_dimension", "word_embedding_dimension", "layer_start", "num_hidden_layers")
 
@@ -25,7 +25,7 @@ class LayerMix(StateStep):
     """
 
     layers: tuple[int, ...]
-    weights: Any = array()
+    weights: AnyArray = array()
 
     kinds = ("WeightedLayerPooling",)
     segmented = True
@@ -76,7 +76,7 @@ class LayerMix(StateStep):
         layers = np.flatnonzero(weights)
         return cls(tuple(int(first + i) for i in layers), weights[layers].astype(np.float32))
 
-    def to_onnx(self, graph: Any, x: States) -> States:
+    def to_onnx(self, graph: OnnxGraph, x: States) -> States:
         return self(x)
 
     def words(self) -> str:
@@ -93,7 +93,7 @@ class TokenWeights(StateStep):
     'weighted tokens'
     """
 
-    weights: Any = array()
+    weights: AnyArray = array()
     table: str = ""
 
     kinds = ("WordWeights",)
@@ -125,7 +125,7 @@ class TokenWeights(StateStep):
             raise ModelError(f"{found.file}: a weight of a token is below 0 or not finite.")
         return cls(weights)
 
-    def to_onnx(self, graph: Any, x: States) -> States:
+    def to_onnx(self, graph: OnnxGraph, x: States) -> States:
         table = graph.constant("head.token_weights", np.asarray(self.weights, np.float32))
         weights = graph.op("Mul", graph.op("Gather", table, "input_ids"), x.weights)
         total = graph.op("ReduceSum", weights, graph.integers(1), keepdims=1)

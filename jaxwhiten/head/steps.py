@@ -20,7 +20,7 @@ from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.shapes import Float, Int
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.text.settings import check_values, refuse_unknown
-from jaxwhiten.typing import Fields, Json, RowsLike
+from jaxwhiten.typing import AnyArray, Fields, Json, OnnxGraph, PyTree, RowsLike
 
 # Files at the top of the folder that other libraries ignore: the whitening behind a Dense layer, and the code.
 WHITENING_FILE = "whitening.safetensors"
@@ -31,7 +31,7 @@ Vectors = Float[Any, "batch d"]
 Mapped = Float[Any, "batch k"]
 
 
-def array(default: Any = dataclasses.MISSING) -> Any:
+def array(default: AnyArray = dataclasses.MISSING) -> Any:
     """A field of a step that holds parameters, a leaf of its pytree, not printed with it. Other fields are static.
 
     >>> array().metadata["kind"]
@@ -40,7 +40,7 @@ def array(default: Any = dataclasses.MISSING) -> Any:
     return dataclasses.field(default=default, metadata={"kind": "array"}, repr=False)
 
 
-def record(default: Any = None) -> Any:
+def record(default: AnyArray = None) -> Any:
     """A field of a step that the computation does not use; the compiled function does not see it."""
     return dataclasses.field(default=default, metadata={"kind": "record"}, compare=False)
 
@@ -58,13 +58,13 @@ class States:
     [0, 1, 2]
     """
 
-    output: Any  # `EncoderOutput`, or `EncoderGraph` in a graph
-    mask: Any  # int [*batch, length], 1 for tokens, 0 for padding
-    weights: Any  # float32 [*batch, length], the weight of each token: the mask, unless a step changes it
-    ids: Any = None  # int [*rows, length], or None if they are not available
+    output: AnyArray  # `EncoderOutput`, or `EncoderGraph` in a graph
+    mask: AnyArray  # int [*batch, length], 1 for tokens, 0 for padding
+    weights: AnyArray  # float32 [*batch, length], the weight of each token: the mask, unless a step changes it
+    ids: AnyArray = None  # int [*rows, length], or None if they are not available
     mix: tuple[tuple[int, Any], ...] = ((-1, 1.0),)  # numbers of hidden states and their shares, which sum to 1
-    start: Any = 0  # position of the first token to pool, after a prompt that is not pooled
-    segments: Any = None  # `jaxwhiten.models.packing.Segments`
+    start: AnyArray = 0  # position of the first token to pool, after a prompt that is not pooled
+    segments: AnyArray = None  # `jaxwhiten.models.packing.Segments`
 
     @property
     def np(self) -> Any:
@@ -72,19 +72,19 @@ class States:
         return self.mask.__array_namespace__()
 
     @property
-    def positions(self) -> Int[Any, "*rows length"]:
+    def positions(self) -> Int[AnyArray, "*rows length"]:
         """Position of each token in its sentence."""
         if self.segments is None:
             return self.np.arange(self.mask.shape[-1])
         return self.segments.position[:, None]
 
-    def place(self, position: Any) -> Int[Any, "*batch"]:
+    def place(self, position: AnyArray) -> Int[AnyArray, "*batch"]:
         """Index in the row of each sentence's token at a position."""
         if self.segments is None:
             return self.np.broadcast_to(position, self.mask.shape[:-1])
         return self.np.minimum(self.segments.first + position, self.mask.shape[-1] - 1)
 
-    def mixed(self, graph: Any) -> str:
+    def mixed(self, graph: OnnxGraph) -> str:
         """Name of the mixed hidden state in a graph."""
         hidden = self.output.hidden_states
         parts = [graph.op("Mul", hidden[layer], graph.number(float(share))) for layer, share in self.mix]
@@ -168,7 +168,7 @@ class Step:
     dtype: ClassVar[type[np.generic]] = np.float32  # of the step's result
     instead: ClassVar[str] = ""  # advice at the end of error messages of `to_folder` and `to_onnx`
 
-    def __call__(self, x: RowsLike) -> Any:
+    def __call__(self, x: RowsLike) -> AnyArray:
         raise NotImplementedError
 
     @property
@@ -195,7 +195,7 @@ class Step:
         """The step for a module; None if the module does nothing or another class reads it."""
         return None
 
-    def to_onnx(self, graph: Any, x: RowsLike) -> Any:
+    def to_onnx(self, graph: OnnxGraph, x: RowsLike) -> Any:
         """Adds the step's operators to a graph (`jaxwhiten.models.graph`) and returns the name of the result."""
         raise InputError(f"{self.words()}: cannot be exported to ONNX{self.instead}.")
 
@@ -224,7 +224,7 @@ class VectorStep(Step):
     segmented = True
 
 
-def leaves(steps: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(steps: PyTree, path: str = "") -> Iterator[tuple[str, Any]]:
     """The arrays of steps, each with its path as JAX writes it.
 
     >>> [path for path, _ in leaves(AfterPrompt(Mean(), np.int32(3)))]
@@ -241,13 +241,13 @@ def leaves(steps: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, steps
 
 
-def _fields(step: Any, kind: str | None) -> Json:
+def _fields(step: PyTree, kind: str | None) -> Json:
     """The values of a step's fields of a kind: `"array"`, `"record"`, or None for static ones."""
     fields = (field.name for field in dataclasses.fields(step) if field.metadata.get("kind") == kind)
     return {name: getattr(step, name) for name in fields}
 
 
-def facts(steps: Any) -> Any:
+def facts(steps: PyTree) -> Any:
     """What of steps decides a compiled program, by value: classes, static fields, and dtypes and shapes of arrays.
 
     Records are left out, so that steps that were placed on a device, which have none, are described like the originals.
@@ -279,7 +279,7 @@ def facts(steps: Any) -> Any:
     return (str(getattr(steps, "dtype", None) or np.result_type(steps)), np.shape(steps))
 
 
-def lasting(values: Any) -> str | None:
+def lasting(values: AnyArray) -> str | None:
     """Facts as text that means the same in every process, or None if there is none.
 
     There is none for a class outside this package, whose code may change between processes, and for objects whose text
@@ -351,11 +351,11 @@ def as_pytrees() -> None:
     # `register_dataclass` is not used: it makes tree structures of different classes compare equal, so that a cache
     # with these keys could return the program of another pooling.
     def register(made: type[Any], static: list[str], arrays: list[str]) -> None:
-        def flatten(step: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+        def flatten(step: PyTree) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
             keyed = [(jax.tree_util.GetAttrKey(name), getattr(step, name)) for name in arrays]
             return keyed, (made, *(getattr(step, name) for name in static))
 
-        def unflatten(fixed: tuple[Any, ...], leaves: Any) -> Any:
+        def unflatten(fixed: tuple[Any, ...], leaves: PyTree) -> PyTree:
             return made(**dict(zip((*static, *arrays), (*fixed[1:], *leaves), strict=True)))
 
         jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)

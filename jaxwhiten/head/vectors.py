@@ -26,6 +26,7 @@ from jaxwhiten.head.steps import (
 )
 from jaxwhiten.models import checkpoint
 from jaxwhiten.shapes import Float, UInt8
+from jaxwhiten.typing import AnyArray, OnnxGraph
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import linear
 
@@ -34,7 +35,7 @@ ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
 _OF_DENSE = ("in_features", "out_features", "bias", "activation_function", "use_residual")
 
 
-def activated(name: str, x: Float[Any, "*batch d"]) -> Float[Any, "*batch d"]:
+def activated(name: str, x: Float[AnyArray, "*batch d"]) -> Float[AnyArray, "*batch d"]:
     """An activation in `ACTIVATIONS`."""
     import jax
 
@@ -60,7 +61,7 @@ def dense_module(weight: Float[np.ndarray, "d k"], bias: Float[np.ndarray, " k"]
     return Dense(weight.T.astype(np.float32), offset.astype(np.float32), None, "Identity").module()
 
 
-def _onnx_linear(graph: Any, x: str, part: str, weight: Any, bias: Any) -> str:
+def _onnx_linear(graph: OnnxGraph, x: str, part: str, weight: AnyArray, bias: AnyArray) -> str:
     """`linear` in a graph; names of constants are made from x and `part`."""
     y = graph.op("MatMul", x, graph.constant(f"{x}.{part}weight", np.asarray(weight, np.float32)))
     if bias is None:
@@ -77,8 +78,8 @@ class Whiten(VectorStep):
     (8, 8)
     """
 
-    weight: Any = array()
-    bias: Any = array()
+    weight: AnyArray = array()
+    bias: AnyArray = array()
     whitening: Whitening | None = record()
 
     @classmethod
@@ -99,7 +100,7 @@ class Whiten(VectorStep):
         if self.whitening is not None:
             self.whitening.save(folder / WHITENING_FILE)
 
-    def to_onnx(self, graph: Any, x: str) -> str:
+    def to_onnx(self, graph: OnnxGraph, x: str) -> str:
         return _onnx_linear(graph, x, "", self.weight, self.bias)
 
     def words(self) -> str:
@@ -119,9 +120,9 @@ class Dense(VectorStep):
     64
     """
 
-    weight: Any = array()
-    bias: Any = array(None)
-    residual_weight: Any = array(None)
+    weight: AnyArray = array()
+    bias: AnyArray = array(None)
+    residual_weight: AnyArray = array(None)
     activation: str = "Tanh"
     residual: bool = False
 
@@ -195,7 +196,7 @@ class Dense(VectorStep):
             return Whiten(weight, bias, whitening)
         return None
 
-    def to_onnx(self, graph: Any, x: str) -> str:
+    def to_onnx(self, graph: OnnxGraph, x: str) -> str:
         y = graph.activation(self.activation, _onnx_linear(graph, x, "", self.weight.T, self.bias))
         if not self.residual:
             return y
@@ -234,7 +235,7 @@ class Truncate(VectorStep):
     def to_folder(self, target: Target) -> list[Module]:
         return [dense_module(np.eye(target.width, self.k))]
 
-    def to_onnx(self, graph: Any, x: str) -> str:
+    def to_onnx(self, graph: OnnxGraph, x: str) -> str:
         return graph.op("Slice", x, graph.integers(0), graph.integers(self.k), graph.integers(1))
 
     def words(self) -> str:
@@ -263,7 +264,7 @@ class Normalize(VectorStep):
         found.read(optional=True)
         return cls()
 
-    def to_onnx(self, graph: Any, x: str) -> str:
+    def to_onnx(self, graph: OnnxGraph, x: str) -> str:
         tiny = graph.number(float(np.finfo(np.float32).tiny))  # where all are zero; NaN stays in the numerator
         largest = graph.op("ReduceMax", graph.op("Abs", x), axes=[-1], keepdims=1)
         scaled = graph.op("Div", x, graph.op("Max", largest, tiny))
@@ -283,8 +284,8 @@ class Quantise(VectorStep):
     """
 
     kind: type[Code]
-    constants: Any = array()
-    rotation: Any = array(None)
+    constants: AnyArray = array()
+    rotation: AnyArray = array(None)
     code: Any = record()
 
     dtype = np.uint8
@@ -297,7 +298,7 @@ class Quantise(VectorStep):
         rotation = None if plan.affine.matrix is None else plan.affine.parts
         return cls(type(code), constants, rotation, code)
 
-    def __call__(self, x: Float[Any, "batch d"]) -> UInt8[Any, "batch bytes"]:
+    def __call__(self, x: Float[AnyArray, "batch d"]) -> UInt8[AnyArray, "batch bytes"]:
         """Codes computed in JAX, or in NumPy on the host for a NumPy array."""
         if self.rotation is not None:
             shift, matrix, offset = self.rotation
@@ -308,7 +309,7 @@ class Quantise(VectorStep):
         check_width("code", self.code.n_features_in_, width, "the head")
         return int(self.code.nbytes)
 
-    def to_onnx(self, graph: Any, x: str) -> str:
+    def to_onnx(self, graph: OnnxGraph, x: str) -> str:
         if self.rotation is not None:
             shift, matrix, offset = (graph.constant(f"{x}.rotation{i}", part) for i, part in enumerate(self.rotation))
             x = graph.op("Add", graph.op("MatMul", graph.op("Sub", x, shift), matrix), offset)

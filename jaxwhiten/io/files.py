@@ -374,7 +374,7 @@ def write_text(path: PathLike, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: PathLike, value: Any) -> None:
+def write_json(path: PathLike, value: object) -> None:
     """Writes JSON atomically, indented; NaN and infinities are refused because JSON has none.
 
     >>> write_json("rows.json", {"rows": 2})

@@ -51,7 +51,7 @@ def check_sha256(path: PathLike, expected: str | None) -> None:
         raise ValueError("checksum does not match, the file was damaged after it was written")
 
 
-def content_key(*parts: Any) -> str:
+def content_key(*parts: object) -> str:
     """A short key (24 hexadecimal digits) that changes whenever one of the JSON-representable parts does.
 
     >>> content_key("tokens", 64) == content_key("tokens", 128)
@@ -205,7 +205,7 @@ def within(
         raise ValueError(f"{name}: not in ascending order")
 
 
-def same(name: str, value: Any, expected: Any) -> None:
+def same(name: str, value: object, expected: object) -> None:
     """Raises ValueError unless a value of a file is the expected one.
 
     >>> same("rows", 3, 3)

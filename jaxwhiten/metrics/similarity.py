@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from jaxwhiten.coded import comparable
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.metrics import cosine_pairs
 from jaxwhiten.shapes import Float, Float32
+from jaxwhiten.typing import RowsLike
 
 Rows = Float[np.ndarray, "n d"]
 
@@ -36,7 +36,7 @@ def check_similarity(name: str) -> str:
     return name
 
 
-def similarity(a: Any, b: Any, name: str = "cosine") -> Float32[np.ndarray, "n m"]:
+def similarity(a: RowsLike, b: RowsLike, name: str = "cosine") -> Float32[np.ndarray, "n m"]:
     """Similarities of all rows of `a` with all rows of `b`, in any container; a single vector is one row.
 
     Codes see `comparable`.
@@ -44,7 +44,7 @@ def similarity(a: Any, b: Any, name: str = "cosine") -> Float32[np.ndarray, "n m
     return _ALL[check_similarity(name)](*_rows(a, b)).astype(np.float32)
 
 
-def similarity_pairwise(a: Any, b: Any, name: str = "cosine") -> Float32[np.ndarray, " n"]:
+def similarity_pairwise(a: RowsLike, b: RowsLike, name: str = "cosine") -> Float32[np.ndarray, " n"]:
     """Similarities of each row of `a` with the same row of `b`."""
     first, second = _rows(a, b)
     if len(first) != len(second):
@@ -58,7 +58,7 @@ def _distances(a: np.ndarray, b: np.ndarray, metric: str) -> np.ndarray:
     return cdist(a, b, metric)
 
 
-def _rows(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
+def _rows(a: RowsLike, b: RowsLike) -> tuple[np.ndarray, np.ndarray]:
     first, second = (np.atleast_2d(np.asarray(x, np.float32)) for x in comparable(a, b))
     if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1]:
         raise InputError(f"Arrays of shapes {np.shape(a)} and {np.shape(b)} do not have the same number of columns.")

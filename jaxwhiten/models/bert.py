@@ -16,7 +16,6 @@ References:
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from jaxwhiten.models.config import RotaryScaling, check_supported, read_rotary, typed, write_rotary
 from jaxwhiten.models.family import Family, MaskedForm, Names, PairForm, fused
@@ -51,7 +50,7 @@ KEYS = {name: name for name in (*_SAME, "initializer_range", "pad_token_id")} | 
 UNTYPED_KEYS = {field: key for field, key in KEYS.items() if field != "type_vocab_size"}
 
 
-def _after_padding(_: Any, fields: Fields) -> Json:
+def _after_padding(_: object, fields: Fields) -> Json:
     """RoBERTa counts tokens from the padding id; with padding on the right, this count gives the position."""
     return {"position_offset": fields["pad_token_id"] + 1}
 

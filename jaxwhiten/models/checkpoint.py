@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from jaxwhiten import io, records
 from jaxwhiten.arrays import blocks, release_pages
 from jaxwhiten.errors import REASON, ModelError, turning
 from jaxwhiten.models.family import Family, Part
 from jaxwhiten.text.settings import ANEW, TransformerSettings
-from jaxwhiten.typing import Fields
+from jaxwhiten.typing import Fields, PyTree
 
 SAFETENSORS = "model.safetensors"
 SAFETENSORS_INDEX = "model.safetensors.index.json"
@@ -68,7 +69,7 @@ class _Architectures(TypedDict):
 
 
 def load_parameters(
-    folder: Path, family: Family, shapes: Mapping[Place, Shape], dtype: Any = np.float32
+    folder: Path, family: Family, shapes: Mapping[Place, Shape], dtype: DTypeLike = np.float32
 ) -> dict[Place, np.ndarray]:
     """The weights of a folder as arrays of `dtype` by our parameter paths, see `match`; all must be finite."""
     tensors, where, found, _ = match(folder, family, shapes)
@@ -130,14 +131,14 @@ def match(folder: Path, family: Family, shapes: Mapping[Place, Shape]) -> tuple[
     return tensors, where, found, dict(Counter(module(name) for name in unused if module(name) not in own))
 
 
-def by_path(state: Any) -> dict[Place, Any]:
+def by_path(state: PyTree) -> dict[Place, Any]:
     """The leaves of a state of Flax, by their paths and in their order."""
     from flax import nnx
 
     return {path: leaf.get_value() for path, leaf in nnx.to_flat_state(state)}
 
 
-def shapes_of(state: Any) -> dict[Place, Shape]:
+def shapes_of(state: PyTree) -> dict[Place, Shape]:
     """The shapes of a state's leaves."""
     return {path: tuple(leaf.shape) for path, leaf in by_path(state).items()}
 
@@ -158,7 +159,13 @@ def _check_shape(tensors: Tensors, name: str, expected: Shape, where: Path) -> N
 
 
 def read_tensor(
-    tensors: Tensors, name: str, shape: Shape, where: Path, dtype: Any = np.float32, part: Any = ..., turn: bool = False
+    tensors: Tensors,
+    name: str,
+    shape: Shape,
+    where: Path,
+    dtype: DTypeLike = np.float32,
+    part: PyTree = ...,
+    turn: bool = False,
 ) -> np.ndarray:
     """Reads a tensor or a part of it; ModelError for another shape, a dtype without floats, NaN and infinities."""
     _check_shape(tensors, name, shape, where)
@@ -178,7 +185,7 @@ def read_tensor(
     return read
 
 
-def _aligned(shape: Shape, dtype: Any) -> np.ndarray:
+def _aligned(shape: Shape, dtype: DTypeLike) -> np.ndarray:
     """An empty array aligned to 64 bytes, which JAX on a CPU uses without a copy."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     room = np.empty(size + 64, np.uint8)
@@ -323,7 +330,7 @@ def _open_msgpack(path: Path) -> Tensors:
     return tensors
 
 
-def to_tensors(family: Family, state: Any, dtype: str, prefix: str = "") -> dict[str, np.ndarray]:
+def to_tensors(family: Family, state: PyTree, dtype: str, prefix: str = "") -> dict[str, np.ndarray]:
     """A state as tensors with their Hugging Face names; the inverse of `load_parameters`."""
     parts: dict[str, dict[int, np.ndarray]] = {}
     for path, leaf in by_path(state).items():

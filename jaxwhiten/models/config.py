@@ -172,7 +172,7 @@ _JSON_TYPES: Json = {"int": int, "float": (int, float), "str": str, "bool": bool
 _FIELDS = {field.name: field for field in dataclasses.fields(EncoderConfig)}
 
 
-def typed(value: Any, kind: str, key: str, least: int | None = None) -> Any:
+def typed(value: object, kind: str, key: str, least: int | None = None) -> Any:
     """The value of a key of `config.json` after a check of its type, as a float if `kind` is `"float"`."""
     if not isinstance(value, _JSON_TYPES[kind]) or isinstance(value, bool) != (kind == "bool"):
         raise ModelError(f"{key} is {value!r}; expected a value of type {kind}.")

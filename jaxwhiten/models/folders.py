@@ -127,7 +127,7 @@ class _Noted(dict[str, Any]):
         self.seen.add(key)
         return super().__getitem__(key)
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         self.seen.add(key)
         return super().get(key, default)
 

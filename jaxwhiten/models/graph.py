@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from flax import nnx
+from numpy.typing import DTypeLike
 
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import InputError, optional, unknown_name
@@ -19,7 +20,7 @@ from jaxwhiten.models.config import Attention
 from jaxwhiten.models.layers import Experts, FeedForward, Norm, RootNorm, SelfAttention, TransformerLayer
 from jaxwhiten.models.positions import relative_buckets, rotary, visible
 from jaxwhiten.models.transformer import TransformerEncoder
-from jaxwhiten.typing import Json
+from jaxwhiten.typing import AnyArray, Json
 
 _OPSET = 17
 _IR_VERSION = 8
@@ -37,7 +38,7 @@ class Graph:
         self._constants: Json = {}
         self.nbytes = 0
 
-    def constant(self, name: str, value: Any) -> str:
+    def constant(self, name: str, value: AnyArray) -> str:
         """Adds an array under a name, unless the name is already taken, and returns the name."""
         if name not in self._constants:
             array = np.ascontiguousarray(value)
@@ -68,7 +69,7 @@ class Graph:
         inputs: Mapping[str, int | str],
         outputs: Mapping[str, int],
         facts: Mapping[str, str],
-        dtype: Any = np.float32,
+        dtype: DTypeLike = np.float32,
         check: bool = True,
     ) -> Any:
         """The finished model, as an object of the package onnx, with `facts` as its properties.
@@ -129,7 +130,7 @@ _ACTIVATIONS: Json = {
 }
 
 
-def _array(parameter: Any) -> np.ndarray:
+def _array(parameter: AnyArray) -> np.ndarray:
     return np.asarray(parameter[...], np.float32)
 
 
@@ -197,7 +198,7 @@ class EncoderGraph:
         ]
         return self.graph.op("LayerNormalization", x, *inputs, axis=-1, epsilon=float(norm.epsilon))
 
-    def _table(self, name: str, table: Any, *axes: int) -> str:
+    def _table(self, name: str, table: AnyArray, *axes: int) -> str:
         """A constant for the longest input, cut to the current length along the axes."""
         cut = self.graph.constant(name, np.asarray(table))
         for axis in axes:

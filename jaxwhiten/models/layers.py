@@ -21,7 +21,7 @@ from jaxwhiten.models.config import ACTIVATIONS, Attention, EncoderConfig
 from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import Rotary, embedding_rows
 from jaxwhiten.shapes import Array, Bool, Float, Int
-from jaxwhiten.typing import Json
+from jaxwhiten.typing import Json, PyTree
 
 
 class EncoderOutput(NamedTuple):
@@ -148,7 +148,9 @@ def embedding(rows: int, width: int, config: EncoderConfig, dtype: DTypeLike, rn
     return Embedding(rows, width, dtype=dtype, embedding_init=init, promote_dtype=_as_they_are, rngs=rngs)
 
 
-def _as_they_are(arrays: Any, **_: Any) -> Any:  # one function for all tables, so that equal models share a program
+def _as_they_are(
+    arrays: PyTree, **_: Any
+) -> PyTree:  # one function for all tables, so that equal models share a program
     return arrays
 
 

@@ -23,7 +23,7 @@ from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
 from jaxwhiten.parameters import DTYPES
 from jaxwhiten.runtime.hardware import check_devices
-from jaxwhiten.typing import Fields
+from jaxwhiten.typing import Fields, PyTree
 
 
 def load_model(
@@ -138,7 +138,9 @@ def contents(config: EncoderConfig, state: nnx.State[Any, Any]) -> Iterator[byte
         yield np.asarray(leaf.get_value(), dtype=np.float32).tobytes()
 
 
-def load_head(module: nnx.Module, part: Any, form: MaskedForm | PairForm, config: EncoderConfig, folder: Path) -> None:
+def load_head(
+    module: nnx.Module, part: PyTree, form: MaskedForm | PairForm, config: EncoderConfig, folder: Path
+) -> None:
     """Reads a family's head from a folder into the part of a module that an nnx filter selects."""
     state = nnx.state(module, part)
     family = FAMILIES[config.model_type].head(form)

@@ -6,7 +6,6 @@ sentence-transformers (StaticEmbedding) and model2vec read a folder of one; both
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -53,7 +52,11 @@ class StaticEncoder(TransformerEncoder):
         self.embedding = nnx.Param(jnp.asarray(table, jnp.float32))
 
     def __call__(
-        self, input_ids: Int[Array, "batch length"], attention_mask: Int[Array, "batch length"], *_: Any, **__: Any
+        self,
+        input_ids: Int[Array, "batch length"],
+        attention_mask: Int[Array, "batch length"],
+        *_: object,
+        **__: object,
     ) -> EncoderOutput:
         """The rows of the tokens, as embedding output and as last hidden state.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 from flax import nnx
@@ -17,6 +17,7 @@ from jaxwhiten.models.layers import Context, Embeddings, EncoderOutput, Transfor
 from jaxwhiten.models.packing import Packing, Segments
 from jaxwhiten.models.positions import relative_buckets, rotary, visible
 from jaxwhiten.shapes import Array, Int
+from jaxwhiten.typing import AnyArray, PyTree
 
 
 class TransformerEncoder(nnx.Module):
@@ -145,8 +146,10 @@ class TransformerEncoder(nnx.Module):
         return {kind: context(kind) for kind in dict.fromkeys(config.attention)}
 
 
-def _run_layer(layer: Any, x: Array, context: Context, deterministic: bool, rngs: nnx.Rngs | None, remat: bool) -> Any:
-    def call(layer: Any, x: Array, context: Context, rngs: nnx.Rngs | None) -> Any:
+def _run_layer(
+    layer: PyTree, x: Array, context: Context, deterministic: bool, rngs: nnx.Rngs | None, remat: bool
+) -> AnyArray:
+    def call(layer: PyTree, x: Array, context: Context, rngs: nnx.Rngs | None) -> AnyArray:
         return layer(x, context, deterministic=deterministic, rngs=rngs)
 
     if remat:

@@ -9,7 +9,7 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxwhiten import progress
 from jaxwhiten._version import __version__
@@ -41,7 +41,7 @@ class Skipped(Exception):
     """There is nothing to check; the message gives the reason."""
 
 
-def finding(name: str, check: Callable[..., str | Measured], *args: Any) -> Finding:
+def finding(name: str, check: Callable[..., str | Measured], *args: object) -> Finding:
     """Runs a check, which returns a description or figures; its exception becomes the result."""
     progress.begin(f"checking {name}")
     try:

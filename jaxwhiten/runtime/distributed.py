@@ -97,7 +97,7 @@ def gather_rows(rows: Shaped[np.ndarray, "n ..."]) -> Shaped[np.ndarray, "total 
     return found.view(rows.dtype).reshape(sum(gather(len(rows))), *rows.shape[1:])
 
 
-def gather(value: Any) -> list[Any]:
+def gather(value: object) -> list[Any]:
     """The JSON values of all processes, in every process, in the order of the processes."""
     if jax.process_count() == 1:
         return [value]
@@ -125,7 +125,7 @@ def from_writer(value: T) -> T:
     return gather(value)[0]
 
 
-def check_same(what: str, value: Any) -> None:
+def check_same(what: str, value: object) -> None:
     """Raises MismatchError in every process if a JSON value differs between them; names those unlike process 0."""
     values = gather(value)
     odd = [str(index) for index, other in enumerate(values) if other != values[0]]

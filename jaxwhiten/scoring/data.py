@@ -17,9 +17,10 @@ from jaxwhiten.datasets.tables import Column, Table, as_table, read_header
 from jaxwhiten.errors import REASON, InputError, turning
 from jaxwhiten.shapes import Float, Real
 from jaxwhiten.text import SIDES, as_rows, as_texts
+from jaxwhiten.typing import RowsLike
 
 
-def _has_columns(data: Any) -> bool:
+def _has_columns(data: RowsLike) -> bool:
     return hasattr(type(data), "columns") or hasattr(type(data), "column_names")  # a LazyFrame warns of its own
 
 
@@ -36,7 +37,7 @@ class ScoredPairs(NamedTuple):
     gold: Real[np.ndarray, " n"]
 
 
-def read(data: Any, columns: Sequence[Column] = ()) -> Pairs | RetrievalData | ScoredPairs:
+def read(data: RowsLike, columns: Sequence[Column] = ()) -> Pairs | RetrievalData | ScoredPairs:
     """Data in any form of `evaluate`; `columns` are the names of both sentences and the score in a table of pairs.
 
     >>> read((["a dog", "rain"], ["A dog runs.", "A cat."], [5.0, 0.0])).score
@@ -66,7 +67,7 @@ def read(data: Any, columns: Sequence[Column] = ()) -> Pairs | RetrievalData | S
 
 
 @no_type_check  # at run time: invalid rows get a message of their own
-def _checked(data: Any) -> Pairs | ScoredPairs:
+def _checked(data: RowsLike) -> Pairs | ScoredPairs:
     sides: Any
     if isinstance(data, Pairs):
         sides = (data.sentence1, data.sentence2, data.score)

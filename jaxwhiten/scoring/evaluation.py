@@ -28,7 +28,7 @@ from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
 from jaxwhiten.scoring.words import BM25, TFIDF, cosines, count, nearest, weigh
 from jaxwhiten.search import build_index
 from jaxwhiten.shapes import Float, Int
-from jaxwhiten.typing import Json
+from jaxwhiten.typing import Json, RowsLike
 from jaxwhiten.whitening import Moments
 
 Encode = Callable[[Encoder, list[str], str | None], np.ndarray]
@@ -58,7 +58,7 @@ BACKEND = "jax" if importlib.util.find_spec("faiss") is None else "faiss-flat"  
 
 def evaluate(
     encoder: Encoder,
-    data: Any,
+    data: RowsLike,
     *,
     bytes: int | Sequence[int] = (),
     k: int | Sequence[int] = (),

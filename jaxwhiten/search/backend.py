@@ -54,7 +54,7 @@ class Store(ABC):
 
     removes: ClassVar[bool] = False  # whether it can remove documents
 
-    options: Any  # as used
+    options: BackendOptions  # as used
     prepare: Affine  # applied to a raw vector before it is stored or searched for
     notes: Sequence[str] = ()  # for the user: an option was lowered, a sample was taken
 
@@ -119,7 +119,7 @@ class Backend(Store):
     def build(
         cls,
         vectors: Rows,
-        options: Any,
+        options: BackendOptions,
         coding: Coding,
         stored: UInt8[np.ndarray, "n bytes"] | None,
     ) -> Store:
@@ -127,5 +127,5 @@ class Backend(Store):
 
     @classmethod
     @abstractmethod
-    def read(cls, files: Files, options: Any, header: Header) -> Store:
+    def read(cls, files: Files, options: BackendOptions, header: Header) -> Store:
         """Reads files by the names that `write` and `rows` gave them; ValueError if they contradict the header."""

@@ -25,7 +25,7 @@ from jaxwhiten.search.rescore import COPIES, Rescoring
 from jaxwhiten.search.strings import Strings
 from jaxwhiten.space import EncodedArray, VectorSpace, check_space
 from jaxwhiten.text import Texts
-from jaxwhiten.typing import Fields, IdsLike, Json, RowsLike
+from jaxwhiten.typing import Fields, IdsLike, Json, MetadataLike, RowsLike
 from jaxwhiten.whitening.affine import Affine
 
 _RULES = (
@@ -61,7 +61,7 @@ def build_index(
     encoding: Fields | None = None,
     documents: Texts | None = None,
     ids: IdsLike = None,
-    metadata: Any = None,
+    metadata: MetadataLike = None,
     codes: str | Code | None = None,
     bytes: int | None = None,
     rescore: str | None = None,
@@ -178,7 +178,12 @@ def build_index(
 
 
 def _build_like(
-    like: Index, vectors: RowsLike, encoding: Fields | None, documents: Texts | None, ids: IdsLike, metadata: Any
+    like: Index,
+    vectors: RowsLike,
+    encoding: Fields | None,
+    documents: Texts | None,
+    ids: IdsLike,
+    metadata: MetadataLike,
 ) -> Index:
     """`build_index` with what another index stores its documents by."""
     start = time.perf_counter()

@@ -17,7 +17,7 @@ from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.codes import Quantiser
 from jaxwhiten.io import same, take
 from jaxwhiten.runtime import hardware
-from jaxwhiten.search.backend import Store
+from jaxwhiten.search.backend import BackendOptions, Store
 from jaxwhiten.search.header import CODES, About, Files, Header
 from jaxwhiten.search.prepare import Coding, Rows, cosines, prepared, read_map, stretched, write_map
 from jaxwhiten.shapes import Float32, Int64, UInt8
@@ -129,7 +129,7 @@ class CodedStore(Store):
 
     def __init__(
         self,
-        options: Any,
+        options: BackendOptions,
         prepare: Affine,
         quantiser: Quantiser,
         codes: UInt8[np.ndarray, "n bytes"],

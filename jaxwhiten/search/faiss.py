@@ -24,13 +24,14 @@ from jaxwhiten.errors import InputError, MismatchError, MissingDependencyError, 
 from jaxwhiten.io import load_tensors, same, take, within
 from jaxwhiten.parameters import bounded
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.search.backend import Backend, Store
+from jaxwhiten.search.backend import Backend, BackendOptions, Store
 from jaxwhiten.search.codes import TRANSFORM, CodedStore, Scan, coded, is_first_version, read_codes
 from jaxwhiten.search.faiss_fields import check_fields, check_kind, read_index
 from jaxwhiten.search.faiss_scans import FlatScan, ListScan, matrix_products, renumber
 from jaxwhiten.search.header import LISTS, OF_FAISS, VECTORS, Files, Header
 from jaxwhiten.search.prepare import BLOCK_ROWS, KIND, Coding, Rows, prepared
 from jaxwhiten.shapes import Int64
+from jaxwhiten.typing import FaissObject
 from jaxwhiten.whitening.affine import Affine
 
 # k-means needs this many vectors per cluster; with fewer FAISS warns, with fewer vectors than clusters it fails.
@@ -68,9 +69,16 @@ class Faiss(Backend):
     factory: ClassVar[str]
     floats: ClassVar[str] = "IndexFlat"  # the class made by `factory`
     on_gpu: ClassVar[bool] = False
-    _owner: Any = None  # the index that was read; it owns, and frees, the parts used here
+    _owner: FaissObject = None  # the index that was read; it owns, and frees, the parts used here
 
-    def __init__(self, options: Any, prepare: Affine, chain: list[Any], inner: Any, notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        options: BackendOptions,
+        prepare: Affine,
+        chain: list[FaissObject],
+        inner: FaissObject,
+        notes: Sequence[str] = (),
+    ) -> None:
         self.options = options
         self.prepare = prepare
         self.notes = notes
@@ -80,7 +88,7 @@ class Faiss(Backend):
         self._index = behind(chain, inner)
 
     @classmethod
-    def build(cls, vectors: Rows, options: Any, coding: Coding, stored: np.ndarray | None) -> Store:
+    def build(cls, vectors: Rows, options: BackendOptions, coding: Coding, stored: np.ndarray | None) -> Store:
         faiss = cls._import()
         n = len(vectors)
         d = coding.prepare.outputs
@@ -106,7 +114,7 @@ class Faiss(Backend):
         return cls(options, coding.prepare, chain, inner, notes)
 
     @classmethod
-    def read(cls, files: Files, options: Any, header: Header) -> Store:
+    def read(cls, files: Files, options: BackendOptions, header: Header) -> Store:
         faiss = cls._import()
         if header.codes is not None and not cls.codes:
             raise ValueError(f"codes, which {cls.name} does not store")
@@ -133,7 +141,7 @@ class Faiss(Backend):
         return store
 
     @classmethod
-    def _of_file(cls, faiss: ModuleType, files: Files, number: int, options: Any, header: Header) -> Faiss:
+    def _of_file(cls, faiss: ModuleType, files: Files, number: int, options: BackendOptions, header: Header) -> Faiss:
         """The index in the FAISS file of a part of a folder, without rows that were removed."""
         part, rows = files.parts[number]
         header = dataclasses.replace(header, size=rows)
@@ -148,7 +156,7 @@ class Faiss(Backend):
 
     @classmethod
     def _rows_of_part(
-        cls, faiss: ModuleType, files: Files, number: int, options: Any, header: Header, store: Faiss
+        cls, faiss: ModuleType, files: Files, number: int, options: BackendOptions, header: Header, store: Faiss
     ) -> Iterator[list[np.ndarray]]:
         """What is kept of the documents in a later part, block by block: a segment, or another index."""
         part = files.parts[number][0]
@@ -218,7 +226,7 @@ class Faiss(Backend):
                 mapped = _through(self._chain, queries)
             return self._search_among(mapped, k, self._faiss.IDSelectorBatch(among))
 
-    def _search_among(self, mapped: np.ndarray, k: int, selector: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _search_among(self, mapped: np.ndarray, k: int, selector: FaissObject) -> tuple[np.ndarray, np.ndarray]:
         """`search` of the rows that a selector takes."""
         scores, rows = self._inner.search(mapped, k, params=self._faiss.SearchParameters(sel=selector))
         return scores, rows
@@ -230,12 +238,12 @@ class Faiss(Backend):
         self._faiss.write_index(self._on_cpu(), writer)
         return sum(sizes)
 
-    def _on_cpu(self) -> Any:
+    def _on_cpu(self) -> FaissObject:
         if self.on_gpu:
             return behind(self._chain, self._on_host())
         return self._index
 
-    def _on_host(self) -> Any:
+    def _on_host(self) -> FaissObject:
         """The index behind the map, in memory of the host."""
         if not (self.on_gpu and isinstance(self._inner, self._faiss.GpuIndex)):
             return self._inner
@@ -243,7 +251,7 @@ class Faiss(Backend):
         return self._cpu_inner
 
     @classmethod
-    def _import(cls) -> Any:
+    def _import(cls) -> ModuleType:
         faiss = import_faiss(cls.name, "gpu" if cls.on_gpu else "cpu")
         if cls.on_gpu and not hasattr(faiss, "StandardGpuResources"):
             raise MissingDependencyError(
@@ -255,34 +263,38 @@ class Faiss(Backend):
         return faiss
 
     @classmethod
-    def _on_device(cls, faiss: ModuleType, inner: Any, options: Any) -> Any:
+    def _on_device(cls, faiss: ModuleType, inner: FaissObject, options: BackendOptions) -> FaissObject:
         """The index itself, or its copy on a GPU."""
         if cls.on_gpu:
             return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, inner)
         return inner
 
     @classmethod
-    def _fit_options(cls, options: Any, n: int, notes: list[str]) -> None:
+    def _fit_options(cls, options: BackendOptions, n: int, notes: list[str]) -> None:
         """Lowers options that n vectors do not allow, and adds a note for each."""
 
     @classmethod
-    def _sample(cls, n: int, options: Any) -> Any:
+    def _sample(cls, n: int, options: BackendOptions) -> Any:
         """The vectors that an index is trained on."""
         return slice(None)
 
     @classmethod
-    def _empty(cls, faiss: ModuleType, d: int, options: Any, centers: np.ndarray | None = None) -> Any:
+    def _empty(
+        cls, faiss: ModuleType, d: int, options: BackendOptions, centers: np.ndarray | None = None
+    ) -> FaissObject:
         """The empty index of float32 vectors."""
         return faiss.index_factory(d, cls.factory.format(**dataclasses.asdict(options)), faiss.METRIC_INNER_PRODUCT)
 
     @classmethod
-    def _scan(cls, faiss: ModuleType, coding: Coding, codes: np.ndarray, options: Any) -> Scan:
+    def _scan(cls, faiss: ModuleType, coding: Coding, codes: np.ndarray, options: BackendOptions) -> Scan:
         """A new scan of codes."""
         assert coding.quantiser is not None
         return FlatScan(faiss, coding.quantiser, codes)
 
     @classmethod
-    def _read_scan(cls, faiss: ModuleType, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Files) -> Scan:
+    def _read_scan(
+        cls, faiss: ModuleType, quantiser: Quantiser, codes: np.ndarray, options: BackendOptions, files: Files
+    ) -> Scan:
         """The scan of codes that were read."""
         return FlatScan(faiss, quantiser, codes)
 
@@ -310,12 +322,14 @@ class FaissHnsw(Faiss):
         return "a graph of its own"
 
     @classmethod
-    def _empty(cls, faiss: ModuleType, d: int, options: Any, centers: np.ndarray | None = None) -> Any:
+    def _empty(
+        cls, faiss: ModuleType, d: int, options: BackendOptions, centers: np.ndarray | None = None
+    ) -> FaissObject:
         index = super()._empty(faiss, d, options)
         index.hnsw.efConstruction, index.hnsw.efSearch = options.ef_construction, options.ef_search
         return index
 
-    def _search_among(self, mapped: np.ndarray, k: int, selector: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _search_among(self, mapped: np.ndarray, k: int, selector: FaissObject) -> tuple[np.ndarray, np.ndarray]:
         vectors = self._faiss.downcast_index(self._inner.storage)
         scores, rows = vectors.search(mapped, k, params=self._faiss.SearchParameters(sel=selector))
         return scores, rows
@@ -331,7 +345,7 @@ class FaissIvf(Faiss):
     removes = codes = True
 
     @classmethod
-    def build(cls, vectors: Rows, options: Any, coding: Coding, stored: np.ndarray | None) -> Store:
+    def build(cls, vectors: Rows, options: BackendOptions, coding: Coding, stored: np.ndarray | None) -> Store:
         asked = options.nprobe
         store = super().build(vectors, options, coding, stored)
         if asked == 0:
@@ -380,13 +394,13 @@ class FaissIvf(Faiss):
             numbers[rows[new] - first] = number
         return {VECTORS: vectors, LISTS: numbers}
 
-    def _search_among(self, mapped: np.ndarray, k: int, selector: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _search_among(self, mapped: np.ndarray, k: int, selector: FaissObject) -> tuple[np.ndarray, np.ndarray]:
         params = self._faiss.SearchParametersIVF(sel=selector, nprobe=self._inner.nlist)
         scores, rows = self._inner.search(mapped, k, params=params)
         return scores, rows
 
     @classmethod
-    def _scan(cls, faiss: ModuleType, coding: Coding, codes: np.ndarray, options: Any) -> Scan:
+    def _scan(cls, faiss: ModuleType, coding: Coding, codes: np.ndarray, options: BackendOptions) -> Scan:
         quantiser = coding.quantiser
         assert quantiser is not None
         if coding.centers is not None:
@@ -403,7 +417,9 @@ class FaissIvf(Faiss):
         return ListScan(faiss, quantiser, codes, found, None, options.nprobe)
 
     @classmethod
-    def _read_scan(cls, faiss: ModuleType, quantiser: Quantiser, codes: np.ndarray, options: Any, files: Files) -> Scan:
+    def _read_scan(
+        cls, faiss: ModuleType, quantiser: Quantiser, codes: np.ndarray, options: BackendOptions, files: Files
+    ) -> Scan:
         tensors = load_tensors(files[TRANSFORM], kind=KIND)[0]
         [centers] = take(tensors, "float32", centers=(options.nlist, quantiser.width))
         # a tensor in format version 2
@@ -416,12 +432,12 @@ class FaissIvf(Faiss):
         return ListScan(faiss, quantiser, codes, centers, numbers, options.nprobe)
 
     @classmethod
-    def _sample(cls, n: int, options: Any) -> Any:
+    def _sample(cls, n: int, options: BackendOptions) -> Any:
         most = options.nlist * options.max_points_per_centroid
         return np.sort(np.random.default_rng(options.seed).permutation(n)[:most])
 
     @classmethod
-    def _fit_options(cls, options: Any, n: int, notes: list[str]) -> None:
+    def _fit_options(cls, options: BackendOptions, n: int, notes: list[str]) -> None:
         if options.nlist == 0:
             options.nlist = max(1, min(int(4 * n**0.5), n // _MIN_POINTS))
         _lower(options, "nlist", max(1, n // _MIN_POINTS), n, f"{_MIN_POINTS} vectors per list", notes)
@@ -434,13 +450,15 @@ class FaissIvf(Faiss):
             )
 
     @classmethod
-    def _on_device(cls, faiss: ModuleType, inner: Any, options: Any) -> Any:
+    def _on_device(cls, faiss: ModuleType, inner: FaissObject, options: BackendOptions) -> FaissObject:
         inner = super()._on_device(faiss, inner, options)
         inner.cp.seed, inner.cp.max_points_per_centroid = options.seed, options.max_points_per_centroid
         return inner
 
     @classmethod
-    def _empty(cls, faiss: ModuleType, d: int, options: Any, centers: np.ndarray | None = None) -> Any:
+    def _empty(
+        cls, faiss: ModuleType, d: int, options: BackendOptions, centers: np.ndarray | None = None
+    ) -> FaissObject:
         index = super()._empty(faiss, d, options)
         index.nprobe = options.nprobe
         if centers is not None:
@@ -465,7 +483,7 @@ class FaissGpuIvf(FaissIvf):
     removes = codes = False
 
 
-def _through(chain: list[Any], x: np.ndarray) -> np.ndarray:
+def _through(chain: list[FaissObject], x: np.ndarray) -> np.ndarray:
     """Rows mapped by FAISS's own transforms, so that documents equal queries, which FAISS maps, to the last digit."""
     x = np.ascontiguousarray(x, np.float32)
     for step in chain:
@@ -473,7 +491,7 @@ def _through(chain: list[Any], x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _choose_nprobe(store: Store, probes: Any, vectors: Rows, options: Any) -> str:
+def _choose_nprobe(store: Store, probes: FaissObject, vectors: Rows, options: BackendOptions) -> str:
     """Sets the fewest lists with which a sample of the documents finds its neighbors; a note for the user."""
     n = len(vectors)
     sample = np.sort(np.random.default_rng(options.seed).permutation(n)[:_SAMPLE])
@@ -500,7 +518,7 @@ def _choose_nprobe(store: Store, probes: Any, vectors: Rows, options: Any) -> st
     return f"nprobe={count} of {options.nlist} lists: recall@10 {recall:.3f} for {len(sample)} of the documents."
 
 
-def _listed(faiss: ModuleType, lists: Any, number: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+def _listed(faiss: ModuleType, lists: FaissObject, number: int, width: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows in an inverted list, and their codes of `width` bytes."""
     size = lists.list_size(number)
     if not size:
@@ -509,13 +527,13 @@ def _listed(faiss: ModuleType, lists: Any, number: int, width: int) -> tuple[np.
     return faiss.rev_swig_ptr(lists.get_ids(number), size), codes.reshape(size, width)
 
 
-def _lower(options: Any, name: str, limit: int, n: int, reason: str, notes: list[str]) -> None:
+def _lower(options: BackendOptions, name: str, limit: int, n: int, reason: str, notes: list[str]) -> None:
     if (wanted := getattr(options, name)) > limit:
         setattr(options, name, limit)
         notes.append(f"{name} lowered from {wanted} to {limit} for {n} documents ({reason}).")
 
 
-def _affine_of(faiss: ModuleType, chain: list[Any], dimension: int) -> Affine:
+def _affine_of(faiss: ModuleType, chain: list[FaissObject], dimension: int) -> Affine:
     """The inverse of `transforms`."""
     shift = np.zeros(dimension, np.float32)
     result = Affine(shift)
@@ -532,19 +550,21 @@ def _affine_of(faiss: ModuleType, chain: list[Any], dimension: int) -> Affine:
     return result
 
 
-def _read(faiss: ModuleType, path: Path, kinds: str, options: Any, header: Header) -> tuple[Any, list[Any], Any]:
+def _read(
+    faiss: ModuleType, path: Path, kinds: str, options: BackendOptions, header: Header
+) -> tuple[FaissObject, list[FaissObject], FaissObject]:
     """An index in a file, the transforms in front of it, and the index behind them, checked."""
     index = read_index(faiss, path, header.input_dimension)
     check_kind("index", index, faiss.IndexPreTransform)
     chain = [faiss.downcast_VectorTransform(index.chain.at(i)) for i in range(index.chain.size())]
-    inner: Any = faiss.downcast_index(index.index)
+    inner: FaissObject = faiss.downcast_index(index.index)
     check_kind("index behind the transforms", inner, *(getattr(faiss, kind) for kind in kinds.split()))
     check_fields(faiss, index, chain, inner, options, header)
     return index, chain, inner
 
 
 def _first_version(
-    faiss: ModuleType, path: Path, options: Any, header: Header
+    faiss: ModuleType, path: Path, options: BackendOptions, header: Header
 ) -> tuple[Affine, Quantiser, np.ndarray, Scan]:
     """The codes of an index of version 0.1, which lie in a FAISS file."""
     assert header.codes is not None

@@ -16,14 +16,16 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.io import same, within
+from jaxwhiten.search.backend import BackendOptions
 from jaxwhiten.search.header import Header
+from jaxwhiten.typing import FaissObject
 
 _LIMIT = "deserialization_vector_byte_limit"
 _ROOM = 1 << 28  # FAISS bounds products of sizes, too, of which the file need not have as many bytes
 _reading = threading.Lock()
 
 
-def read_index(faiss: ModuleType, path: Path, dimension: int) -> Any:
+def read_index(faiss: ModuleType, path: Path, dimension: int) -> FaissObject:
     """The index of vectors of a dimension in a file; ValueError or RuntimeError if it claims more than the file has."""
     with _limited(faiss, path.stat().st_size + 4 * dimension**2 + _ROOM):
         try:
@@ -48,7 +50,14 @@ def _limited(faiss: ModuleType, size: int) -> Iterator[None]:
             getattr(faiss, f"set_{_LIMIT}")(before)
 
 
-def check_fields(faiss: ModuleType, index: Any, chain: list[Any], inner: Any, options: Any, header: Header) -> None:
+def check_fields(
+    faiss: ModuleType,
+    index: FaissObject,
+    chain: list[FaissObject],
+    inner: FaissObject,
+    options: BackendOptions,
+    header: Header,
+) -> None:
     """Raises ValueError at the first field of an index that contradicts the header; sets the options of searches."""
     metric = faiss.METRIC_INNER_PRODUCT if header.codes is None else faiss.METRIC_L2
     _check_common("index", index, header.input_dimension, header.size, metric)
@@ -65,25 +74,25 @@ def check_fields(faiss: ModuleType, index: Any, chain: list[Any], inner: Any, op
     next(each for kind, each in check.items() if isinstance(inner, kind))(faiss, inner, options, header)
 
 
-def _same(where: str, name: str, value: Any, expected: Any) -> None:
+def _same(where: str, name: str, value: object, expected: object) -> None:
     same(f"{name} of the {where} in the FAISS file", value, expected)
 
 
-def check_kind(where: str, index: Any, *kinds: Any) -> None:
+def check_kind(where: str, index: FaissObject, *kinds: Any) -> None:
     """Raises ValueError unless an object of FAISS is of one of these classes."""
     if not isinstance(index, kinds):
         expected = " or ".join(kind.__name__ for kind in kinds)
         raise ValueError(f"{where}: a {type(index).__name__} in the FAISS file, expected an {expected}")
 
 
-def _check_common(where: str, index: Any, d: int, size: int, metric: int) -> None:
+def _check_common(where: str, index: FaissObject, d: int, size: int, metric: int) -> None:
     _same(where, "d", index.d, d)
     _same(where, "ntotal", index.ntotal, size)
     _same(where, "metric", index.metric_type, metric)
     _same(where, "is_trained", bool(index.is_trained), True)
 
 
-def _check_chain(faiss: ModuleType, chain: list[Any], header: Header) -> None:
+def _check_chain(faiss: ModuleType, chain: list[FaissObject], header: Header) -> None:
     """Centering, a linear map and unit length: each at most once, in this order, as `transforms` makes them."""
     kinds = (faiss.CenteringTransform, faiss.LinearTransform, faiss.NormalizationTransform)
     numbers = [next((n for n, kind in enumerate(kinds) if isinstance(step, kind)), -1) for step in chain]
@@ -106,11 +115,11 @@ def _check_chain(faiss: ModuleType, chain: list[Any], header: Header) -> None:
     _same("transforms", "d_out", width, header.dimension)
 
 
-def _check_flat(faiss: ModuleType, index: Any, options: Any, header: Header) -> None:
+def _check_flat(faiss: ModuleType, index: FaissObject, options: BackendOptions, header: Header) -> None:
     _check_vectors(faiss, "vectors", index, header.dimension, header.size, index.metric_type)
 
 
-def _check_vectors(faiss: ModuleType, where: str, index: Any, d: int, size: int, metric: int) -> None:
+def _check_vectors(faiss: ModuleType, where: str, index: FaissObject, d: int, size: int, metric: int) -> None:
     """An index of floats, as a whole or inside another one."""
     if type(index) not in (faiss.IndexFlat, faiss.IndexFlatIP, faiss.IndexFlatL2):
         raise ValueError(f"{where}: a {type(index).__name__} in the FAISS file, expected an IndexFlat")
@@ -119,7 +128,7 @@ def _check_vectors(faiss: ModuleType, where: str, index: Any, d: int, size: int,
     _same(where, "size", index.codes.size(), 4 * d * size)
 
 
-def _check_quantizer(pq: Any, bits: int, header: Header) -> None:
+def _check_quantizer(pq: FaissObject, bits: int, header: Header) -> None:
     assert header.codes is not None
     groups = 8 * header.codes["bytes"] // bits
     values = 1 << bits
@@ -129,7 +138,7 @@ def _check_quantizer(pq: Any, bits: int, header: Header) -> None:
     _same("codes", "centroids", pq.centroids.size(), header.dimension * values)
 
 
-def _check_pq_codes(faiss: ModuleType, index: Any, options: Any, header: Header) -> None:
+def _check_pq_codes(faiss: ModuleType, index: FaissObject, options: BackendOptions, header: Header) -> None:
     _check_quantizer(index.pq, 8, header)
     _same("codes", "code_size", index.code_size, index.pq.code_size)
     _same("codes", "size", index.codes.size(), header.size * index.code_size)
@@ -137,7 +146,7 @@ def _check_pq_codes(faiss: ModuleType, index: Any, options: Any, header: Header)
     index.encode_signs = False
 
 
-def _check_fast_codes(faiss: ModuleType, index: Any, options: Any, header: Header) -> None:
+def _check_fast_codes(faiss: ModuleType, index: FaissObject, options: BackendOptions, header: Header) -> None:
     _check_quantizer(index.pq, 4, header)
     block = 32  # codes that are scanned together
     rows = -(-header.size // block) * block
@@ -148,7 +157,7 @@ def _check_fast_codes(faiss: ModuleType, index: Any, options: Any, header: Heade
     index.implem = index.qbs = index.skip = 0
 
 
-def _check_lists(faiss: ModuleType, index: Any, options: Any, header: Header) -> None:
+def _check_lists(faiss: ModuleType, index: FaissObject, options: BackendOptions, header: Header) -> None:
     """Inverted lists: each document in exactly one of them."""
     nlist = options.nlist
     code_size = 4 * header.dimension
@@ -179,7 +188,7 @@ def _check_lists(faiss: ModuleType, index: Any, options: Any, header: Header) ->
     index.parallel_mode = 0
 
 
-def _check_graph(faiss: ModuleType, index: Any, options: Any, header: Header) -> None:
+def _check_graph(faiss: ModuleType, index: FaissObject, options: BackendOptions, header: Header) -> None:
     """A graph: levels, and neighbors that are documents on the same level."""
     n = header.size
     graph = index.hnsw

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from jaxwhiten.codes import Quantiser
 from jaxwhiten.search.header import LISTS
 from jaxwhiten.search.prepare import BLOCK_ROWS
 from jaxwhiten.shapes import Float32, Int, UInt8
+from jaxwhiten.typing import FaissObject
 
 
 class FlatScan:
@@ -32,7 +32,7 @@ class FlatScan:
         self._quantiser = quantiser
         self._index = self._of(codes)
 
-    def _of(self, codes: np.ndarray) -> Any:
+    def _of(self, codes: np.ndarray) -> FaissObject:
         index = self._quantiser.empty_pq()
         index.add_sa_codes(np.ascontiguousarray(codes))
         if self._quantiser.bits == 4:
@@ -94,7 +94,7 @@ class ListScan:
                 numbers[part] = self._centers.search(self._quantiser.coordinates(codes[part]), 1)[1][:, 0]
         return numbers
 
-    def _of(self, codes: np.ndarray, numbers: np.ndarray) -> Any:
+    def _of(self, codes: np.ndarray, numbers: np.ndarray) -> FaissObject:
         faiss = self._faiss
         nlist = self._centers.ntotal
         count, _, width = self._quantiser.centroids.shape
@@ -150,7 +150,7 @@ class ListScan:
         return {"centers": centers.reshape(size, -1)}
 
 
-def renumber(faiss: ModuleType, index: Any, keep: np.ndarray) -> None:
+def renumber(faiss: ModuleType, index: FaissObject, keep: np.ndarray) -> None:
     """Numbers the rows in inverted lists anew after a removal, which leaves them as they were before it."""
     lists = faiss.extract_index_ivf(index).invlists
     for number in range(lists.nlist):
@@ -159,7 +159,7 @@ def renumber(faiss: ModuleType, index: Any, keep: np.ndarray) -> None:
             rows[:] = np.searchsorted(keep, rows)
 
 
-def _fast(faiss: ModuleType, index: Any) -> Any:
+def _fast(faiss: ModuleType, index: FaissObject) -> FaissObject:
     """The fast scan of an `IndexPQ`, of so many codes and queries at a time as was measured to be fastest.
 
     Of FAISS 1.15's own choice, 32 codes and up to 4 queries, one query takes .87 of the time in blocks of 64 codes, and

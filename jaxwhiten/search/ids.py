@@ -83,7 +83,7 @@ class Ids:
             raise InputError(f"No document {absent!r:.80} in the index.")
         return np.array([self._row[id] for id in wanted], np.int64)
 
-    def __contains__(self, id: Any) -> bool:
+    def __contains__(self, id: object) -> bool:
         return id in self._row
 
     def taken(self, rows: Int64[np.ndarray, " m"]) -> Ids:

@@ -54,7 +54,7 @@ from jaxwhiten.search.strings import Strings, write_lines
 from jaxwhiten.shapes import Float32, Int64, Shaped
 from jaxwhiten.space import EncodedArray, Origin, VectorSpace, check_space
 from jaxwhiten.text import TextList, Texts, as_texts
-from jaxwhiten.typing import Fields, IdsLike, Json, RowsLike
+from jaxwhiten.typing import Fields, IdsLike, Json, MetadataLike, RowsLike
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
 
@@ -158,7 +158,7 @@ class Index(About):
         *,
         documents: Texts | None = None,
         ids: IdsLike = None,
-        metadata: Any = None,
+        metadata: MetadataLike = None,
     ) -> None:
         """Adds raw vectors [n, d], encoded like the others, with texts and metadata if the index keeps them.
 
@@ -181,7 +181,7 @@ class Index(About):
         vectors: RowsLike,
         *,
         documents: Texts | None = None,
-        metadata: Any = None,
+        metadata: MetadataLike = None,
     ) -> None:
         """Replaces the documents of existing ids with new raw vectors, texts and metadata, see `add`."""
         with self._threads.writing():
@@ -212,14 +212,14 @@ class Index(About):
     def _check_removes(self) -> None:
         check_able(self.backend, "removes", "remove documents")
 
-    def _check(self, vectors: RowsLike, documents: Texts | None, metadata: Any) -> tuple[np.ndarray, Json]:
+    def _check(self, vectors: RowsLike, documents: Texts | None, metadata: MetadataLike) -> tuple[np.ndarray, Json]:
         """Vectors, and what the index keeps besides, by attribute."""
         self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
         self.check_kept(documents=documents, metadata=metadata)
         return vectors, {"documents": texts_of(documents, vectors), "metadata": rows_of(metadata, vectors)}
 
-    def check_kept(self, **given: Any) -> None:
+    def check_kept(self, **given: object) -> None:
         """Raises `InputError` unless `documents` and `metadata` are given as the index keeps them."""
         for name, value in given.items():
             if value is None and getattr(self, name) is not None:
@@ -550,7 +550,7 @@ def texts_of(documents: Texts | None, vectors: Rows) -> TextList | None:
     return texts
 
 
-def rows_of(metadata: Any, vectors: Rows) -> list[Json] | None:
+def rows_of(metadata: MetadataLike, vectors: Rows) -> list[Json] | None:
     """The metadata, one object of JSON per vector, or None; InputError for others, with the row."""
     if metadata is None:
         return None

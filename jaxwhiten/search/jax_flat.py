@@ -26,11 +26,12 @@ from jaxwhiten.codes.gaussian import nearest_on_cores
 from jaxwhiten.io import take
 from jaxwhiten.parameters import bounded
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.search.backend import Backend, Store
+from jaxwhiten.search.backend import Backend, BackendOptions, Store
 from jaxwhiten.search.codes import NPY_HEADER, TRANSFORM, CodedStore, coded, is_first_version, read_codes
 from jaxwhiten.search.header import CODES, VECTORS, Files, Header
 from jaxwhiten.search.prepare import Coding, Rows, prepared, read_map, write_map
 from jaxwhiten.shapes import Int64
+from jaxwhiten.typing import AnyArray
 from jaxwhiten.whitening.affine import Affine
 
 _SCORE_BYTES = 128 << 20  # of scores kept at a time on one device
@@ -83,7 +84,7 @@ class JaxFlat(Backend):
         self._rows = len(self._documents) // self._mesh.size
 
     @classmethod
-    def build(cls, vectors: Rows, options: Any, coding: Coding, stored: np.ndarray | None) -> Store:
+    def build(cls, vectors: Rows, options: BackendOptions, coding: Coding, stored: np.ndarray | None) -> Store:
         quantiser = coding.quantiser
         if quantiser is None:
             return cls(options, coding.prepare, _stored(vectors, coding.prepare, None), None)
@@ -126,7 +127,7 @@ class JaxFlat(Backend):
         scores = np.empty((len(queries), k), np.float32)
         ids = np.empty((len(queries), k), np.int64)
 
-        def dispatch(part: slice) -> tuple[slice, Any, Any]:
+        def dispatch(part: slice) -> tuple[slice, AnyArray, AnyArray]:
             return part, *run(pad_rows(queries[part], batch), self._documents, self._decoder, self._size)
 
         for part, values, rows in one_ahead(map(dispatch, blocks(len(queries), batch))):
@@ -230,7 +231,7 @@ class JaxCodes(CodedStore):
         """The results of a search, batch by batch, each dispatched before the last one is fetched."""
         batch = min(_MAX_BATCH, _power_of_two(2 * len(asked) - 1))
 
-        def dispatch(part: slice) -> tuple[slice, Any]:
+        def dispatch(part: slice) -> tuple[slice, AnyArray]:
             return part, search(self._documents, pad_rows(asked[part], batch), pad_rows(products[part], batch), k)
 
         for part, found in one_ahead(map(dispatch, blocks(len(asked), batch))):

@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import DTypeLike
 
 from jaxwhiten.arrays import pad_rows
 from jaxwhiten.search.prepare import COSINE
 from jaxwhiten.shapes import Array, Float, Float32, Int, Shaped, UInt8
+from jaxwhiten.typing import AnyArray
 
 TILE = 128  # rows per device are a multiple of this
 AGAIN_TILE = 32
@@ -196,11 +198,11 @@ class Points(NamedTuple):
     has group 2b in its low half and group 2b + 1 in its high half; with 256, one group.
     """
 
-    values: Float32[Any, "columns points"]
-    group: Int[Any, " columns"]
-    column: Int[Any, " columns"]  # in Vᵀq
-    mean: Float32[Any, " columns"]  # Vᵀμ
-    mean_square: Float32[Any, ""]  # |μ|²
+    values: Float32[AnyArray, "columns points"]
+    group: Int[AnyArray, " columns"]
+    column: Int[AnyArray, " columns"]  # in Vᵀq
+    mean: Float32[AnyArray, " columns"]  # Vᵀμ
+    mean_square: Float32[AnyArray, ""]  # |μ|²
 
 
 class CodedDocuments(NamedTuple):
@@ -263,7 +265,7 @@ def place_codes(
 
 def search_codes(
     documents: CodedDocuments, queries: Float32[np.ndarray, "q c"], offsets: Float32[np.ndarray, " q"], k: int
-) -> tuple[Any, Any, Any]:
+) -> tuple[AnyArray, AnyArray, AnyArray]:
     """The k documents with the highest cosines, which are not awaited here.
 
     Args:
@@ -286,7 +288,7 @@ def search_codes(
 
 def search_codes_surely(
     documents: CodedDocuments, queries: Float32[np.ndarray, "q c"], offsets: Float32[np.ndarray, " q"], k: int
-) -> tuple[Any, Any, Any]:
+) -> tuple[AnyArray, AnyArray, AnyArray]:
     """`search_codes` in float32, with equal scores for equal codes: slow, for queries that are not certain."""
     mesh, codes, inverse, points, size, *_ = documents
     run = coded_searcher(mesh, k, jnp.float32, "bytes", _way(mesh, points, 1) == "passes")
@@ -314,7 +316,7 @@ def _way(mesh: jax.sharding.Mesh, points: Points, queries: int) -> str:
 
 @functools.lru_cache(maxsize=64)
 def coded_searcher(
-    mesh: jax.sharding.Mesh, k: int, dtype: Any, way: str, transposed: bool, mirrored: bool = False
+    mesh: jax.sharding.Mesh, k: int, dtype: DTypeLike, way: str, transposed: bool, mirrored: bool = False
 ) -> Any:
     """The compiled search of codes for one k, on all devices; `search_codes` has its arguments.
 
@@ -376,7 +378,7 @@ def _chosen(codes: UInt8[Array, "n bytes"], points: Points) -> UInt8[Array, "n g
     return jnp.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), 2 * codes.shape[1])
 
 
-def _decoded(codes: UInt8[Array, "n bytes"], points: Points, dtype: Any, way: str) -> Float[Array, "n columns"]:
+def _decoded(codes: UInt8[Array, "n bytes"], points: Points, dtype: DTypeLike, way: str) -> Float[Array, "n columns"]:
     """The columns of ẑ that vary."""
     values = points.values.astype(dtype)
     numbers = _chosen(codes, points)
@@ -438,7 +440,7 @@ def _by_blocks(
     inverse: Float32[Array, " n"],
     points: Points,
     size: Array,
-    dtype: Any,
+    dtype: DTypeLike,
     way: str,
 ) -> Float32[Array, "q tiles"]:
     """The highest score of every tile; documents from `size` on are padding."""

@@ -19,7 +19,7 @@ from jaxwhiten.search.index import Hit, Index, load_index
 from jaxwhiten.shapes import Float
 from jaxwhiten.space import VectorSpace
 from jaxwhiten.text import Texts, as_texts
-from jaxwhiten.typing import Fields, IdsLike, Json
+from jaxwhiten.typing import Fields, IdsLike, Json, MetadataLike
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View
@@ -54,7 +54,7 @@ def add_text(
     ids: IdsLike = None,
     *,
     replace: bool = False,
-    metadata: Any = None,
+    metadata: MetadataLike = None,
 ) -> None:
     """Adds sentences to an index that keeps texts, encoded by the `Encoder` of its documents.
 
@@ -210,7 +210,7 @@ def index_of(
     vectors: np.ndarray | None = None,
     *,
     ids: IdsLike = None,
-    metadata: Any = None,
+    metadata: MetadataLike = None,
     backend: str = "faiss-flat",
     codes: str | Code | None = None,
     bytes: int | None = None,

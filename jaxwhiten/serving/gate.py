@@ -166,7 +166,7 @@ async def _while_awaited(request: Request, answer: Any) -> Any:
     answering = asyncio.current_task()
     left: asyncio.Future[Any] | None = None
 
-    def stop(_: Any) -> None:
+    def stop(_: object) -> None:
         if answering is not None:
             answering.cancel()
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError
 
 
-def _no_token_ids(value: Any) -> Any:
+def _no_token_ids(value: object) -> Any:
     first = value
     while isinstance(first, list) and first:
         first = first[0]
@@ -109,7 +109,7 @@ def request_of(kind: type[_Request], body: bytearray) -> _Request:
     return kind.model_validate_json(body)
 
 
-def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def answer(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """JSON, also of arrays."""
     return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), status, headers, "application/json")
 

@@ -149,7 +149,7 @@ def check_values(file: Path, raw: Fields, accepted: Mapping[str, Sequence[Any]],
             raise _unsupported(file, f"{within}.{key}" if within else key, raw[key], advice)
 
 
-def _unsupported(file: Path, key: str, value: Any, advice: str) -> ModelError:
+def _unsupported(file: Path, key: str, value: object, advice: str) -> ModelError:
     return ModelError(f"{file}: {key} is {value!r:.80}; {advice}.")
 
 

@@ -24,7 +24,7 @@ class TextList(list[str]):
     __slots__ = ()
 
 
-def as_texts(texts: Any, what: str = "sentence", first: int = 0) -> TextList:
+def as_texts(texts: object, what: str = "sentence", first: int = 0) -> TextList:
     """The strings of a list, an iterator, an array, or a column of pandas, polars, Arrow or datasets, in their order.
 
     Lone surrogates become U+FFFD, so that every text can be tokenized, saved and printed. `what` and `first`, the
@@ -47,7 +47,7 @@ def as_texts(texts: Any, what: str = "sentence", first: int = 0) -> TextList:
     return checked
 
 
-def text_blocks(texts: Any, size: int | Sequence[int]) -> Iterator[TextList]:
+def text_blocks(texts: object, size: int | Sequence[int]) -> Iterator[TextList]:
     """`as_texts` in blocks of `size`, or of a size each, which are read lazily."""
     checked = type(texts) is TextList
     return _blocks(_items(texts, "sentence"), itertools.repeat(size) if isinstance(size, int) else size, checked)
@@ -71,7 +71,7 @@ def as_rows(rows: Any, width: int, what: str) -> list[tuple[Any, ...]]:
     return list(zip(*found, strict=True)) or [()] * width
 
 
-def _items(texts: Any, what: str, dimensions: int = 1) -> Iterator[Any]:
+def _items(texts: object, what: str, dimensions: int = 1) -> Iterator[Any]:
     """Iterates over a container in its order; InputError for other objects."""
     kind = type(texts)
     wanted = f"Expected a list, one item per {what}"
@@ -84,7 +84,7 @@ def _items(texts: Any, what: str, dimensions: int = 1) -> Iterator[Any]:
     return iter(texts)
 
 
-def _refused(value: Any, expected: str) -> InputError:
+def _refused(value: object, expected: str) -> InputError:
     """The error for a value, with its type and a remedy."""
     if isinstance(value, str):
         remedy = "put it in a list"

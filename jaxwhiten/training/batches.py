@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
 
 from jaxwhiten.errors import InputError, optional
 from jaxwhiten.shapes import Int
-from jaxwhiten.typing import Json
+from jaxwhiten.typing import AnyArray, Json
 
 Batch = dict[str, np.ndarray]
 Collate = Callable[[Int[np.ndarray, " b"], int, np.random.Generator], Batch]
@@ -32,7 +31,7 @@ def choose_buckets(
     counts = np.bincount(rung, minlength=len(ladder))
     last = int(rung.max())
 
-    def padded(edges: Any) -> Any:
+    def padded(edges: AnyArray) -> AnyArray:
         starts = (0, *(edge + 1 for edge in edges))
         return sum(ladder[edge] * counts[start : edge + 1].sum() for start, edge in zip(starts, edges, strict=False))
 

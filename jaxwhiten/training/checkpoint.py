@@ -157,7 +157,7 @@ def _checksum_leaves(leaves: list[jax.Array]) -> list[jax.Array]:
     return [checksum(leaf) for leaf in leaves]
 
 
-def _differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
+def _differences(old: object, new: object, where: str = "") -> Iterator[str]:
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted({*old, *new}):
             yield from _differences(old.get(name, "(absent)"), new.get(name, "(absent)"), f"{where}.{name}".lstrip("."))

@@ -29,7 +29,7 @@ from jaxwhiten.training.objectives import find_objective, make_plan
 from jaxwhiten.training.plan import Objective, Setup
 from jaxwhiten.training.rows import mine_negatives, read_rows, with_negatives
 from jaxwhiten.training.sentences import sentence_batches, tokenize_columns
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.typing import Fields, Json, PyTree
 
 BARE_LENGTH = 128  # in tokens, of an encoder whose folder describes no head
 Score = Callable[[Encoder], float]
@@ -277,5 +277,5 @@ def _setup(start: Encoder, examples: Examples, objective: Objective, options: Tr
     return Setup(start.model(), start, columns, table, examples.label, len(examples.classes), prompts, options)
 
 
-def _count(params: Any) -> int:
+def _count(params: PyTree) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(params))

@@ -22,6 +22,7 @@ from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.shapes import Float, Scalar, Shaped
 from jaxwhiten.training.sentences import Rebuild, TokenTable, sentence_loss, split_encoder
 from jaxwhiten.training.step import Batch, LossFn, Params
+from jaxwhiten.typing import PyTree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +163,7 @@ def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     }
 
     def merged(base: Params, adapter: Params) -> Params:
-        def add(path: Any, leaf: Any) -> Any:
+        def add(path: PyTree, leaf: PyTree) -> Any:
             if (name := _name(path)) not in adapter:
                 return leaf
             product = jnp.matmul(adapter[name]["down"], adapter[name]["up"], precision="highest")
@@ -170,7 +171,7 @@ def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
 
         return jax.tree.map_with_path(add, base)
 
-    def adapted(params: Params, batch: Batch, key: jax.Array) -> Any:
+    def adapted(params: Params, batch: Batch, key: jax.Array) -> PyTree:
         return plan.loss({**params, "encoder": merged(params["frozen"], params["encoder"])}, batch, key)
 
     return dataclasses.replace(
@@ -182,5 +183,5 @@ def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     )
 
 
-def _name(path: Any) -> str:
+def _name(path: PyTree) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/").removesuffix("/value")

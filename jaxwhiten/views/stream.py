@@ -22,6 +22,7 @@ from jaxwhiten.errors import Bounds, JaxwhitenError, NonFiniteError, warn
 from jaxwhiten.head import AfterPrompt, Head, Heads, Step
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import BulkTokenizer, TextForm, TextList, TokenIds
+from jaxwhiten.typing import AnyArray
 
 BLOCK = 16_384  # sentences tokenized and sorted together
 _FEW = 16  # up to this many sentences are encoded without a progress bar
@@ -43,7 +44,7 @@ class Output(NamedTuple):
         """An uninitialized array for n vectors."""
         return np.empty((n, self.truncate or self.width), self.dtype)
 
-    def finished(self, found: Found, places: Any, rows: np.ndarray, bad: set[int]) -> np.ndarray:
+    def finished(self, found: Found, places: AnyArray, rows: np.ndarray, bad: set[int]) -> np.ndarray:
         """Vectors at these places after truncation and scaling, or codes; `bad` gets the rows that are not finite."""
         finite = found.finite[places, 0]
         if not finite.all():
@@ -96,7 +97,7 @@ def vectors(
     max_rows: int | None = None,
     bar: Any = None,
     keep: Keep | None = None,
-    texts: Sequence[Any] = (),
+    texts: Sequence[object] = (),
     first: int = 0,
 ) -> dict[str, np.ndarray]:
     """The vectors of all sentences, in their order; NonFiniteError, with all their `rows`, if some are not finite.
@@ -280,7 +281,7 @@ class _NoBar(contextlib.nullcontext[Any]):
     def update(self, n: int) -> None: ...
 
 
-def progress(sentences: Any = (), show: bool | None = None) -> Any:
+def progress(sentences: object = (), show: bool | None = None) -> Any:
     """A progress bar over sentences; None shows it on a terminal after a second, unless there are only a few."""
     if isinstance(sentences, Sized):
         total = len(sentences)

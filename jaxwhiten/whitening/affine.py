@@ -12,7 +12,7 @@ from jaxwhiten import arrays
 from jaxwhiten.errors import InputError
 from jaxwhiten.runtime import hardware
 from jaxwhiten.shapes import Float, Float32, Shaped
-from jaxwhiten.typing import Json, RowsLike
+from jaxwhiten.typing import AnyArray, Json, RowsLike
 
 _BLOCK_BYTES = 32 << 20
 _HOST_BLOCK_BYTES = 256 << 20
@@ -22,8 +22,8 @@ _MOST = 1e30  # entries above it or below its inverse bring results near the lim
 
 
 def linear(
-    x: Float[Any, "*batch d"], weight: Float[Any, "d k"], bias: Float[Any, " k"] | None = None
-) -> Float[Any, "*batch k"]:
+    x: Float[AnyArray, "*batch d"], weight: Float[AnyArray, "d k"], bias: Float[AnyArray, " k"] | None = None
+) -> Float[AnyArray, "*batch k"]:
     """x W + b in JAX, with float32 products on every device, or in NumPy; also inside compiled functions."""
     if isinstance(x, np.ndarray):
         exact = {}
@@ -40,7 +40,7 @@ def map_block() -> Any:
     """The compiled map of a block of rows by shift, A and offset; also gives whether all results are finite."""
     import jax
 
-    def mapped(x: RowsLike, shift: Any, matrix: Any, offset: Any) -> tuple[Any, Any]:
+    def mapped(x: RowsLike, shift: AnyArray, matrix: AnyArray, offset: AnyArray) -> tuple[AnyArray, AnyArray]:
         y = linear(x.astype(shift.dtype) - shift, matrix, offset)
         return y, jax.numpy.isfinite(y).all()
 
@@ -128,7 +128,7 @@ class Affine:
             moved = b""
         return hashlib.sha256(f"{weight.shape}".encode() + weight.tobytes() + bias.tobytes() + moved).hexdigest()
 
-    def on_device(self, x: Float[Any, "n d"]) -> Float[Any, "n k"]:
+    def on_device(self, x: Float[AnyArray, "n d"]) -> Float[AnyArray, "n k"]:
         """Maps a JAX array on its device; also usable inside a compiled function."""
         if self.matrix is not None:
             shift, matrix, offset = self.parts
@@ -207,7 +207,7 @@ class Affine:
         constants = self._constants["device"]
         doubtful = []
 
-        def dispatch(part: slice) -> tuple[slice, Any, Any]:
+        def dispatch(part: slice) -> tuple[slice, AnyArray, AnyArray]:
             block = arrays.device_block(X[part])
             return part, *map_block()(arrays.pad_rows(block, arrays.row_bucket(len(block), full)), *constants)
 

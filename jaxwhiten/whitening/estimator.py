@@ -24,7 +24,7 @@ from jaxwhiten.errors import REASON, FormatError, InputError, MissingDependencyE
 from jaxwhiten.parameters import check_bounds
 from jaxwhiten.shapes import Float, Shaped
 from jaxwhiten.space import Known, Origin, VectorSpace, check_origin, origin_of
-from jaxwhiten.typing import Fields, Json, RowsLike
+from jaxwhiten.typing import AnyArray, Fields, Json, RowsLike
 
 _OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
@@ -251,7 +251,7 @@ class Estimator(Saved):
             check_origin(f"the {name}", self.origin, origin, "fit another one", tolerated=("max_length",))
         return matrix
 
-    def transform(self, X: RowsLike) -> Any:
+    def transform(self, X: RowsLike) -> AnyArray:
         """Maps [n, d] rows.
 
         Returns:
@@ -279,7 +279,7 @@ class Estimator(Saved):
             return frames.DataFrame(mapped, schema=names, orient="row")
         return frames.DataFrame(mapped, X.index if isinstance(X, frames.DataFrame) else None, names)
 
-    def fit_transform(self, X: RowsLike, y: object = None) -> Any:
+    def fit_transform(self, X: RowsLike, y: object = None) -> AnyArray:
         """`fit`, then `transform` of the same rows."""
         return self.fit(X).transform(X)
 

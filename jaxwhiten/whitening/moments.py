@@ -16,7 +16,7 @@ from jaxwhiten.errors import InputError, MismatchError, check_width
 from jaxwhiten.runtime import hardware
 from jaxwhiten.shapes import Float64
 from jaxwhiten.space import Known, check_origin, merged, origin_of
-from jaxwhiten.typing import Fields, Json, RowsLike
+from jaxwhiten.typing import AnyArray, Fields, Json, PyTree, RowsLike
 from jaxwhiten.whitening.estimator import Saved
 
 _CODED_ROWS = 1 << 18
@@ -67,14 +67,14 @@ class Moments(Saved):
     eps: float = float(np.finfo(np.float64).eps)
 
     @classmethod
-    def of(cls, rows: Any) -> Moments:
+    def of(cls, rows: AnyArray) -> Moments:
         """The moments of rows, see `update`."""
         return cls().update(rows)
 
     def __repr__(self) -> str:
         return f"Moments(n={self.n}, d={len(self.mean)})"
 
-    def update(self, block: Any) -> Moments:
+    def update(self, block: AnyArray) -> Moments:
         """Adds rows. The first rows decide the space: if they know it, its record becomes part of the provenance.
 
         Args:
@@ -301,7 +301,7 @@ def device_sums(devices: tuple[Any, ...]) -> Callable[..., Sums]:
 
     times = functools.partial(jax.numpy.matmul, precision=jax.lax.Precision.HIGHEST)
 
-    def sums(x: RowsLike, counts: Any, center: Any, scale: Any) -> Sums:
+    def sums(x: RowsLike, counts: AnyArray, center: AnyArray, scale: AnyArray) -> Sums:
         y = (x.astype(center.dtype) - center) * (scale * counts)[:, None]
         return jax.lax.psum((times(y.T, y), times(counts, y)), "rows")
 
@@ -335,7 +335,7 @@ def sums_on_devices(block: np.ndarray, center: np.ndarray, scale: float, devices
         )
 
 
-def moments_of(n: int, sums: Any, center: Any, scale: Any) -> Moments | None:
+def moments_of(n: int, sums: PyTree, center: AnyArray, scale: AnyArray) -> Moments | None:
     """The moments of n rows from sums about a center; None if these are not finite or underflowed in float32."""
     if not n:
         return Moments()

@@ -205,7 +205,7 @@ class Whitening(Estimator, WhiteningParameters):
     def _apply(self, X: np.ndarray) -> np.ndarray:
         return self._map()(X)
 
-    def inverse_transform(self, Z: Any) -> Float[np.ndarray, "n d"]:
+    def inverse_transform(self, Z: object) -> Float[np.ndarray, "n d"]:
         """The rows that `transform` maps to Z [n, k]; for k < d, of all such rows the ones nearest to βμ."""
         inverse = self._map(inverse=True)
         return inverse(as_matrix(Z, "Whitening", columns=inverse.inputs))
