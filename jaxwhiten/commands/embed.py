@@ -54,14 +54,18 @@ def run(args: argparse.Namespace) -> Report:
     twice, count = collections.Counter(file.path for file in files).most_common(1)[0]
     if count > 1:
         raise InputError(f"{twice}: is listed twice, so its rows would have the same IDs. List it once.")
-    how = {
-        "part_rows": args.part_rows,
-        "float16": args.float16,
-        "moments": bool(args.moments),
-        "skip_bad": args.skip_bad,
-    }
     encoder = load_encoder(args)
-    done = embed_files(files, args.output, encoder, runner=args.runner, workers=args.workers, **how)
+    done = embed_files(
+        files,
+        args.output,
+        encoder,
+        runner=args.runner,
+        workers=args.workers,
+        part_rows=args.part_rows,
+        float16=args.float16,
+        moments=bool(args.moments),
+        skip_bad=args.skip_bad,
+    )
     if not done["rows"]:
         raise DataError(f"{', '.join(args.inputs)}: contains no texts.")
     parts = Parts(args.output)

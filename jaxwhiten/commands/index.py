@@ -177,8 +177,19 @@ def run(args: argparse.Namespace) -> Report:
     vectors = encode(args, floats, texts, "document", encoder.head.code)
     if args.whiten:
         whitening = _whitening(Moments(provenance=floats.documents.record()).update(vectors), args)
-    how = {"whitening": whitening, "codes": codes, "bytes": args.bytes, "rescore": args.rescore, **options}
-    index = index_of(encoder, texts, vectors, ids=ids, metadata=metadata, backend=args.backend, **how)
+    index = index_of(
+        encoder,
+        texts,
+        vectors,
+        ids=ids,
+        metadata=metadata,
+        backend=args.backend,
+        whitening=whitening,
+        codes=codes,
+        bytes=args.bytes,
+        rescore=args.rescore,
+        **options,
+    )
     return _save(args, index, skipped)
 
 
@@ -203,10 +214,9 @@ def _whitening(moments: Moments, args: argparse.Namespace) -> Whitening:
     from jaxwhiten.progress import note
 
     if args.gamma is None:
-        params = {}
+        whitening, why = fit_whitening(moments, tuned=args.tuned, n_components=args.n_components)
     else:
-        params = {"gamma": args.gamma}
-    whitening, why = fit_whitening(moments, tuned=args.tuned, n_components=args.n_components, **params)
+        whitening, why = fit_whitening(moments, tuned=args.tuned, n_components=args.n_components, gamma=args.gamma)
     if why:
         note(why)
     return whitening
@@ -241,8 +251,18 @@ def _of_parts(args: argparse.Namespace, options: Json) -> Index:
     vectors = vectors[part]
     if (code := getattr(vectors, "code", None)) is not None:
         raise InputError(f"{args.input}: contains codes of {code.nbytes} bytes; expected shards of vectors.")
-    how: Json = {"codes": codes, "bytes": args.bytes, "rescore": args.rescore, "tuned": args.tuned, **options}
-    return build_index(vectors, args.backend, whitening=whitening, encoding=parts.plan.encoding, ids=ids, **how)
+    return build_index(
+        vectors,
+        args.backend,
+        whitening=whitening,
+        encoding=parts.plan.encoding,
+        ids=ids,
+        codes=codes,
+        bytes=args.bytes,
+        rescore=args.rescore,
+        tuned=args.tuned,
+        **options,
+    )
 
 
 def _like(args: argparse.Namespace) -> Report:

@@ -82,8 +82,16 @@ def run(args: argparse.Namespace) -> Report:
         corpus = None
     else:
         corpus = sentences(args.corpus)
-    options = {"bytes": args.bytes, "k": ks, "versus": versus, "corpus": corpus}
-    result = evaluate(encoder, data, encode=functools.partial(encode, args), **options, **settings)
+    result = evaluate(
+        encoder,
+        data,
+        encode=functools.partial(encode, args),
+        bytes=args.bytes,
+        k=ks,
+        versus=versus,
+        corpus=corpus,
+        **settings,
+    )
     result = dataclasses.replace(result, data=args.data)
     if "gamma" not in settings and encoder.head.whitening is None:
         say_gamma(encoder)

@@ -64,13 +64,22 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
             hosts = [args.host, *args.allow_host]
         else:
             hosts = None
-        how = {"name": args.name, "index": args.index, "writable": args.writable, "origins": args.allow_origin}
         if args.access_log:
             lines = logging.StreamHandler()
             lines.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
             ACCESS.handlers = [lines]
             ACCESS.propagate = False
             ACCESS.setLevel(logging.INFO)
-        app = application(encoder, key=key, hosts=hosts, queue=args.queue, seconds=args.timeout, **how)
+        app = application(
+            encoder,
+            key=key,
+            hosts=hosts,
+            queue=args.queue,
+            seconds=args.timeout,
+            name=args.name,
+            index=args.index,
+            writable=args.writable,
+            origins=args.allow_origin,
+        )
         yield Report(f"Serving {args.model} on {url}", {"model": args.model, "url": url})
         serve(app, listening)

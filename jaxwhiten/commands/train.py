@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import DEFAULT_MODEL, POOLINGS, Place, Report, Source, add, tokens, values_of
 from jaxwhiten.parameters import TrainingOptions
-from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.training import Figure, HeldOut
@@ -98,21 +97,40 @@ def run(args: argparse.Namespace) -> Report | None:
         kept = training.beside(kept, held_out)
     output = Path(args.output)
     folder = output.with_name(f"{output.name}.training")
-    how: Json = {"held_out": held_out, "model_folder": args.output, "say": say}
     tuned = training.fine_tune(
-        encoder, kept, objective, options, folder, record={"model": args.model, "dev": args.dev}, **how
+        encoder,
+        kept,
+        objective,
+        options,
+        folder,
+        record={"model": args.model, "dev": args.dev},
+        held_out=held_out,
+        model_folder=args.output,
+        say=say,
     )
     if not tuned.finished:
         return None
-    results: Json = {"recipe": tuned.recipe, "scores": tuned.after, "before": tuned.before}
-    save_trained(output, tuned.encoder, base_model=encoder.name, **results)
+    save_trained(
+        output,
+        tuned.encoder,
+        base_model=encoder.name,
+        recipe=tuned.recipe,
+        scores=tuned.after,
+        before=tuned.before,
+    )
     note(f"{args.output}: model of step {tuned.step}; logs and checkpoints are in {folder}")
-    facts = {"output": args.output, "step": tuned.step, **results}
+    results: Json = {
+        "step": tuned.step,
+        "recipe": tuned.recipe,
+        "scores": tuned.after,
+        "before": tuned.before,
+    }
+    facts = {"output": args.output, **results}
     if held_out is None:
         text = "No rows were held out, so the last checkpoint was kept: score it with `jaxwhiten score`."
     else:
         figures = held_out.compare({**tuned.held_out, "TF-IDF": held_out.values_of_words()}, tuned.checkpoints)
-        io.write_json(folder / "results.json", to_json({**results, "step": tuned.step, "held_out": figures}))
+        io.write_json(folder / "results.json", to_json({**results, "held_out": figures}))
         training.write_held_out(folder / "held_out.tsv", held_out)
         said = verdict(figures, held_out.name, len(tuned.checkpoints))
         facts |= {"held_out": figures, "checkpoints": len(tuned.checkpoints), "verdict": said}

@@ -115,8 +115,14 @@ class Subject:
 
     def ids(self, text: str) -> list[int]:
         """The token ids of a text from transformers' own tokenizer."""
-        how = {"add_special_tokens": self.encoder.model().special_tokens, "max_length": self.encoder.max_length}
-        return self._tokenizer(text, truncation=True, verbose=False, **how)["input_ids"]
+        tokens = self._tokenizer(
+            text,
+            truncation=True,
+            verbose=False,
+            add_special_tokens=self.encoder.model().special_tokens,
+            max_length=self.encoder.max_length,
+        )
+        return tokens["input_ids"]
 
     def pooled(self, text: str, prompt: str = "") -> Float[np.ndarray, " d"]:
         """The pooled vector, computed from the folder's files."""

@@ -69,7 +69,9 @@ def core() -> Any:
     with silenced(), hidden(_CONVERTER):
         openvino = optional("openvino", _EXTRA, _PURPOSE)
     if not hasattr(openvino, "convert_model"):  # for the user's own code
-        openvino.convert_model = lambda *of, **how: importlib.import_module(_CONVERTER).convert_model(*of, **how)
+        openvino.convert_model = lambda *args, **kwargs: importlib.import_module(_CONVERTER).convert_model(
+            *args, **kwargs
+        )
     core = openvino.Core()
     core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")  # or a wrong property would be an error of all that follows
     with contextlib.suppress(RuntimeError):  # not a documented property; it is 5000 by itself

@@ -80,8 +80,8 @@ def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
         use=filled("card-use-code" if code else "card-use"),
     )
     if code is not None:
-        size = {"bytes": code.nbytes, "floats": f"{4 * dimension:,}"}
-        text += filled("card-code", file=CODE_FILE, name=code.name, **size)
+        floats = f"{4 * dimension:,}"
+        text += filled("card-code", file=CODE_FILE, name=code.name, bytes=code.nbytes, floats=floats)
     if whitening is not None:
         text += filled("card-whitening", file=WHITENING_FILE)
     return card(name, text, base, _SENTENCES, *_SENTENCE_TAGS, *["whitening"] * (whitening is not None))

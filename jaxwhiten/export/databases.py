@@ -216,11 +216,11 @@ def _save(
 ) -> Json:
     """Writes the folder of `save_database`, and returns the settings."""
     kind = DATABASES[settings["database"]]
-    own: Any = {"head": head, "dimension": small.dimension, "dtype": None, "engine": None}
-    settings["space"] = dataclasses.replace(raw.documents.space, **own).record()
-    space = repr(json.dumps(settings["space"]))
+    space = dataclasses.replace(raw.documents.space, head=head, dimension=small.dimension, dtype=None, engine=None)
+    settings["space"] = space.record()
+    text = repr(json.dumps(settings["space"]))
     rows = {"names": ", ".join(_names(metadata)), "third": ", metadata" * metadata}
-    first = filled("head", **settings, **rows, packages=kind.packages, place=kind.place, text=space)
+    first = filled("head", **settings, **rows, packages=kind.packages, place=kind.place, text=text)
     with io.whole_folder(folder, kind="database") as whole:
         small.save(whole / MODEL)
         io.write_text(whole / CODE, first + code)

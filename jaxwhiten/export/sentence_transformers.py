@@ -34,8 +34,8 @@ def save_trained(
     'tuned'
     """
     folder = Path(folder)
-    results = {"scores": scores, "before": before}
-    card = model_card(name or folder.resolve().name, encoder, base_model=base_model, recipe=recipe, **results)
+    name = name or folder.resolve().name
+    card = model_card(name, encoder, base_model=base_model, recipe=recipe, scores=scores, before=before)
     settings = encoder.settings()
     head = encoder.head
     if isinstance(last := head.steps[-1], Truncate):  # a setting of folders, which would be read as a layer to train

@@ -178,15 +178,16 @@ class PairClassifier(nnx.Module):
         plus `vocab_size` times its token type.
         """
         types, ids = jnp.divmod(input_ids, self.config.vocab_size)
-        noise: Any = {"deterministic": deterministic, "rngs": rngs}
         typed = types if self.config.type_vocab_size > 1 else None
-        output = self.encoder(ids, attention_mask, typed, segments=segments, **noise, **layout)
+        output = self.encoder(
+            ids, attention_mask, typed, segments=segments, deterministic=deterministic, rngs=rngs, **layout
+        )
         x = output.pooler
         if self.dense is not None:
             last = output.hidden_states[-1]
             x = last[:, 0] if segments is None else segments.firsts(last)
-            x = self.activation(self.dense(self.dropout(x, **noise)))
-        return output._replace(pooler=self.classifier(self.dropout(x, **noise)))
+            x = self.activation(self.dense(self.dropout(x, deterministic=deterministic, rngs=rngs)))
+        return output._replace(pooler=self.classifier(self.dropout(x, deterministic=deterministic, rngs=rngs)))
 
 
 def load_pair_classifier(

@@ -397,14 +397,17 @@ class TransformerLayer(nnx.Module):
     def __call__(
         self, x: Float[Array, "*rows d"], context: Context, *, deterministic: bool, rngs: nnx.Rngs | None
     ) -> Float[Array, "*rows d"]:
-        noise: Any = {"deterministic": deterministic, "rngs": rngs}
+        def drop(y: Array) -> Array:
+            return self.dropout(y, deterministic=deterministic, rngs=rngs)
 
         def normed(y: Array, norm: Norm | None, before: bool | None = None) -> Array:
             return y if norm is None or before not in (None, self.pre_norm) else norm(y)
 
-        attended = self.attention(normed(x, self.attention_norm, before=True), context, **noise)
+        attended = self.attention(
+            normed(x, self.attention_norm, before=True), context, deterministic=deterministic, rngs=rngs
+        )
         attended = normed(attended, self.attention_output_norm)
-        x = normed(x + self.dropout(attended, **noise), self.attention_norm, before=False)
+        x = normed(x + drop(attended), self.attention_norm, before=False)
         inner = self.feed_forward(normed(x, self.feed_forward_norm, before=True))
         inner = normed(inner, self.feed_forward_output_norm)
-        return normed(x + self.dropout(inner, **noise), self.feed_forward_norm, before=False)
+        return normed(x + drop(inner), self.feed_forward_norm, before=False)

@@ -201,8 +201,14 @@ class Parts:
         texts = [text for _, text in good]
         ids = [str(row.id) for row, _ in good]
         hashes = np.array([text_hash(text) for text in texts], np.uint64)
-        told = {"plan": self.plan.hash, "encoding": self.plan.encoding}
-        table = arrow.embedded(encoder, texts, {"id": ids, "hash": hashes}, self.plan.dtype, **told)
+        table = arrow.embedded(
+            encoder,
+            texts,
+            {"id": ids, "hash": hashes},
+            self.plan.dtype,
+            plan=self.plan.hash,
+            encoding=self.plan.encoding,
+        )
         record = chunk.record()
         bad = BadRows(chunk.source.path, self.plan.skip_bad)
         for (row, text), why in zip(good, table["error"].to_pylist(), strict=True):

@@ -130,8 +130,9 @@ class Faiss(Backend):
                 scan = cls._read_scan(faiss, quantiser, codes, options, files)
             else:
                 scan = scan_of_file
-            how: Any = {"exact": not is_first_version(header), "alone": functools.partial(_one_thread, faiss)}
-            return CodedStore(options, prepare, quantiser, codes, scan, **how)
+            exact = not is_first_version(header)
+            alone = functools.partial(_one_thread, faiss)
+            return CodedStore(options, prepare, quantiser, codes, scan, exact=exact, alone=alone)
         store = cls._of_file(faiss, files, 0, options, header)
         for number in range(1, len(files.parts)):
             for arrays in cls._rows_of_part(faiss, files, number, options, header, store):

@@ -524,8 +524,15 @@ def _load(folders: list[Path], headers: list[Header]) -> Index:
     if header.whitening is not None and store.prepare.hash() != header.whitening.get("hash"):
         raise FormatError(f"{folder}: the whitening inside the index differs from the one in its header.")
     about = {field.name: getattr(header, field.name) for field in dataclasses.fields(About)}
-    kept: Json = {"documents": documents, "metadata": metadata}
-    index = Index(**about, **kept, store=store, table=table, fitted=fitted, rescoring=rescoring)
+    index = Index(
+        **about,
+        documents=documents,
+        metadata=metadata,
+        store=store,
+        table=table,
+        fitted=fitted,
+        rescoring=rescoring,
+    )
     if len(headers) == 1:
         index._saved[folder.resolve()] = Saved.whole(header, files.places)
     return index

@@ -190,8 +190,15 @@ def application(
     batcher.warm_up(views)
     statuses = (400, 401, 404, 408, 413, 415, 421, 422, 429, 503)
     refused: Any = {status: {"description": "Refused"} for status in statuses}
-    how: Any = {"redirect_slashes": False, "docs_url": None, "redoc_url": None, "openapi_url": None}
-    app = FastAPI(title="jaxwhiten", version=__version__, responses=refused, **how)
+    app = FastAPI(
+        title="jaxwhiten",
+        version=__version__,
+        responses=refused,
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
     app.state.gate = Gate(key, hosts, seconds, registry)
     app.router.route_class = Route
     app.add_exception_handler(HTTPException, app.state.gate.unknown)
@@ -206,6 +213,11 @@ def application(
         app.get(path, response_class=Response)(call)
         app.head(path, include_in_schema=False)(call)
     if origins:
-        how = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"], "expose_headers": ["Retry-After"]}
-        app.add_middleware(CORSMiddleware, allow_origins=origins, **how)
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=["Retry-After"],
+        )
     return app

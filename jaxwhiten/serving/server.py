@@ -47,9 +47,17 @@ def _waiting(listening: socket.socket) -> Iterator[socket.socket]:
 
 def config_of(app: Any) -> uvicorn.Config:
     """How uvicorn serves an application."""
-    quiet: Any = {"log_level": "warning", "access_log": False, "server_header": False}
     idle = 75  # seconds: longer than clients keep a connection, or they send on one that is being closed
-    return uvicorn.Config(app, http=Protocol, ws="none", proxy_headers=False, timeout_keep_alive=idle, **quiet)
+    return uvicorn.Config(
+        app,
+        http=Protocol,
+        ws="none",
+        proxy_headers=False,
+        timeout_keep_alive=idle,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+    )
 
 
 def listen(host: str = "127.0.0.1", port: int = 8000) -> tuple[socket.socket, str]:

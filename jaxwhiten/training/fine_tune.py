@@ -150,8 +150,14 @@ def fine_tune(
     trained = _count(plan.params)
     size = _count(nnx.state(setup.model, nnx.Param))
     say(f"{trained:,} trained parameters, {100 * trained / size:.2f}% of the encoder's {size:,}")
-    how = {"batch_size": options.batch_size, "buckets": options.buckets, "seed": options.seed}
-    batches = sentence_batches(table, plan.labels, plan.vectors, **how)
+    batches = sentence_batches(
+        table,
+        plan.labels,
+        plan.vectors,
+        batch_size=options.batch_size,
+        buckets=options.buckets,
+        seed=options.seed,
+    )
     options = options.resolved(batches.per_epoch)
     lengths = ", ".join(map(str, batches.shapes))
     per_epoch = counted(batches.per_epoch, "batches")
@@ -183,8 +189,9 @@ def fine_tune(
     evaluate = None if watched is None else lambda params: {str(best): watched(plan.encoder(params))}
     unit = ("sentences", table.sentences.shape[1])
     evaluated = None if evaluations is None else evaluations.keep
-    watching: Json = {"evaluate": evaluate, "evaluated": evaluated, "best": best}
-    result = run_plan(folder, plan, batches, options, recipe, unit=unit, **watching)
+    result = run_plan(
+        folder, plan, batches, options, recipe, unit=unit, evaluate=evaluate, evaluated=evaluated, best=best
+    )
     tuned = plan.encoder(result.params).judged()
     found: dict[str, dict[str, float]] = {"before": {}, "after": {}}
     values = dict[str, np.ndarray]()

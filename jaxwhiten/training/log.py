@@ -136,8 +136,11 @@ def plot_run(folder: io.PathLike) -> Path | None:
                 window = len(curves[name]) // 20
             else:
                 window = 0
-            style = {"lw": 0.8, "alpha": 0.4} if name == "loss" else {"marker": "o", "ms": 4}
-            axis.plot(*points.T, color=f"C{list(curves).index(name)}", label=name, **style)
+            [line] = axis.plot(*points.T, color=f"C{list(curves).index(name)}", label=name)
+            if name == "loss":
+                line.set(lw=0.8, alpha=0.4)
+            else:
+                line.set(marker="o", ms=4)
             if window > 2:
                 smooth = np.convolve(points[:, 1], np.full(window, 1 / window), mode="valid")
                 axis.plot(points[window - 1 :, 0], smooth, color="C0", lw=1.6, label=f"mean of {window} steps")

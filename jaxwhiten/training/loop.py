@@ -34,7 +34,7 @@ from jaxwhiten.training.step import (
     place_batch,
     step_memory,
 )
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.typing import Fields
 
 _SAFE_SHARE = 0.9  # of the free memory that a step may need before a note warns
 
@@ -96,8 +96,14 @@ def run_plan(
             batches.set_position(position)
         start = number = int(state.step)
         stopped: set[int] = set()  # signals that any process has received
-        rate: Json = {"unit": unit[0], "per_step": options.batch_size * unit[1]}
-        log = Log(Path(folder), steps, start=start, progress=options.progress, **rate)
+        log = Log(
+            Path(folder),
+            steps,
+            start=start,
+            progress=options.progress,
+            unit=unit[0],
+            per_step=options.batch_size * unit[1],
+        )
 
         def scored(state: TrainState, number: int) -> dict[str, float]:
             # On the host: the next step donates the device buffers. Equal in all processes.

@@ -45,8 +45,9 @@ def transformation(options: TrainingOptions) -> optax.GradientTransformation:
     rule = optax.adam(schedule(options), b2=options.b2, eps=options.eps)
     if options.optimizer == "adamw":
         matrices = functools.partial(jax.tree.map, lambda leaf: leaf.ndim > 1)
-        decay = {"weight_decay": options.weight_decay, "mask": matrices}
-        rule = optax.adamw(schedule(options), b2=options.b2, eps=options.eps, **decay)
+        rule = optax.adamw(
+            schedule(options), b2=options.b2, eps=options.eps, weight_decay=options.weight_decay, mask=matrices
+        )
     if options.clip_norm > 0:
         return optax.chain(optax.clip_by_global_norm(options.clip_norm), rule)
     return rule

@@ -26,10 +26,9 @@ def linear(
 ) -> Float[AnyArray, "*batch k"]:
     """x W + b in JAX, with float32 products on every device, or in NumPy; also inside compiled functions."""
     if isinstance(x, np.ndarray):
-        exact = {}
+        product = x @ weight
     else:
-        exact = {"precision": "highest"}
-    product = x.__array_namespace__().matmul(x, weight, **exact)
+        product = x.__array_namespace__().matmul(x, weight, precision="highest")
     if bias is None:
         return product
     return product + bias
