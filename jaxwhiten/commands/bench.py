@@ -85,9 +85,8 @@ def run(args: argparse.Namespace) -> Report:
         for how in sorted(views, key=lambda how: seconds[how])
     ]
     lines = [f"{'engine':<12}{'dtype':<12}{'texts/s':>9}{'p50 ms':>9}{'cosine':>9}"]
-    lines += [
-        "{engine:<12}{dtype:<12}{texts_per_second:>9.0f}{p50_ms:>9.2f}{cosine:>9.4f}".format_map(row) for row in rows
-    ]
+    line = "{engine:<12}{dtype:<12}{texts_per_second:>9.0f}{p50_ms:>9.2f}{cosine:>9.4f}"
+    lines += map(line.format_map, rows)
     best = next(row for row in rows if row["cosine"] > _CLOSE)
     gain = seconds[usual] * best["texts_per_second"] / len(texts)
     options = f"--engine {best['engine']} --dtype {best['dtype']}, {gain:.1f} times as fast as the default"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import DEFAULT_MODEL, POOLINGS, Place, Report, Source, add, tokens, values_of
 from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.training import Figure, HeldOut
