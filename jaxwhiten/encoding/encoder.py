@@ -650,27 +650,37 @@ class Encoder:
 
 
 def _at_precision(
-    view: View, texts: TextList, precision: str | Code, truncate: int | None, unit: bool, **options: Any
+    view: View,
+    texts: TextList,
+    precision: str | Code,
+    truncate: int | None,
+    unit: bool,
+    batch_size: int | None,
+    show_progress: bool | None,
 ) -> np.ndarray:
     """The vectors of a view without a code as sentence-transformers' bytes, or as the bytes of a fitted code."""
+
+    def encoded(view: View) -> np.ndarray:
+        return view(texts, batch_size=batch_size, show_progress=show_progress)
+
     if isinstance(precision, Code):
-        return view.with_code(precision).cut(truncate, unit)(texts, **options).view(precision.dtype)
+        return encoded(view.with_code(precision).cut(truncate, unit)).view(precision.dtype)
     check_name("precision", precision, PRECISIONS)
     if precision == FLOAT:
-        return view.cut(truncate, unit)(texts, **options)
+        return encoded(view.cut(truncate, unit))
     if precision.endswith("int8"):
         if len(texts) < 2:
             raise InputError(
                 f"precision={precision!r} needs at least two sentences for calibration: pass more, or a fitted code,"
                 f" such as precision=make_code({precision!r}).fit(vectors)."
             )
-        vectors = view.cut(truncate, unit)(texts, **options)
+        vectors = encoded(view.cut(truncate, unit))
         code = make_code(precision).fit(vectors)
         return code.encode(vectors).view(code.dtype)
     if truncate is not None:
         view = view.then(Truncate(truncate))
     code = make_code(precision).fit(np.zeros((1, view.dimension)))  # signs do not depend on the length of a vector
-    return view.with_code(code)(texts, **options).view(code.dtype)
+    return encoded(view.with_code(code)).view(code.dtype)
 
 
 def encoder_of(encoding: Fields, *, bare: bool = True, engine: str | None = None) -> Encoder:

@@ -63,15 +63,18 @@ def silenced() -> contextlib.AbstractContextManager[None]:
     return hidden("openvino_telemetry")
 
 
+def _convert_model(*args: Any, **kwargs: Any) -> Any:
+    """OpenVINO's own, which is imported when it is called."""
+    return importlib.import_module(_CONVERTER).convert_model(*args, **kwargs)
+
+
 @functools.cache
 def core() -> Any:
     """The OpenVINO core, one per process; MissingDependencyError without OpenVINO."""
     with silenced(), hidden(_CONVERTER):
         openvino = optional("openvino", _EXTRA, _PURPOSE)
     if not hasattr(openvino, "convert_model"):  # for the user's own code
-        openvino.convert_model = lambda *args, **kwargs: importlib.import_module(_CONVERTER).convert_model(
-            *args, **kwargs
-        )
+        openvino.convert_model = _convert_model
     core = openvino.Core()
     core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")  # or a wrong property would be an error of all that follows
     with contextlib.suppress(RuntimeError):  # not a documented property; it is 5000 by itself
