@@ -206,7 +206,7 @@ def normalize_on_device(x: Float[AnyArray, "*batch d"]) -> Float[AnyArray, "*bat
     return jnp.where(zero, 0.0, scaled * jax.lax.rsqrt(jnp.where(zero, 1.0, squares)))
 
 
-def column_of(vectors: np.ndarray, there: np.ndarray | None = None) -> Any:
+def column_of(vectors: np.ndarray, valid: np.ndarray | None = None) -> Any:
     """An Arrow column of vectors, as lists of fixed size, or of codes, as bytes of fixed size.
 
     `there` is False where the column has a null between the vectors.
@@ -215,9 +215,11 @@ def column_of(vectors: np.ndarray, there: np.ndarray | None = None) -> Any:
 
     if isinstance(vectors, CodedArray):
         buffers = [None, pa.py_buffer(vectors.tobytes())]
-        made = pa.FixedSizeBinaryArray.from_buffers(pa.binary(vectors.shape[1]), len(vectors), buffers)
+        column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(vectors.shape[1]), len(vectors), buffers)
     else:
-        made = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(vectors).reshape(-1)), vectors.shape[1])
-    if there is None:
-        return made
-    return made.take(pa.array(np.cumsum(there) - 1, mask=~there))
+        column = pa.FixedSizeListArray.from_arrays(
+            pa.array(np.ascontiguousarray(vectors).reshape(-1)), vectors.shape[1]
+        )
+    if valid is None:
+        return column
+    return column.take(pa.array(np.cumsum(valid) - 1, mask=~valid))

@@ -214,10 +214,10 @@ def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:
     else:
         hint = ""
     if choices:
-        known = f"Valid: {', '.join(choices)}."
+        advice = f"Valid: {', '.join(choices)}."
     else:
-        known = "There is none."
-    return InputError(f"Unknown {what} {name!r}.{hint} {known}")
+        advice = "There is none."
+    return InputError(f"Unknown {what} {name!r}.{hint} {advice}")
 
 
 def check_name(what: str, name: object, valid: Iterable[Any]) -> None:
@@ -416,8 +416,8 @@ def _repository() -> str:
     if checkout.is_file():
         import tomllib
 
-        found: str = tomllib.loads(checkout.read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
-        return found
+        address: str = tomllib.loads(checkout.read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
+        return address
     from importlib import metadata
 
     urls = metadata.metadata("jaxwhiten").get_all("Project-URL") or []

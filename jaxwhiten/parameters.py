@@ -133,8 +133,8 @@ class TrainingOptions:
     progress: bool | None = _setting(None, "show a progress bar; by default on a terminal", shown_only=True)
 
     def __post_init__(self) -> None:
-        for name, known in (("decay", DECAYS), ("optimizer", OPTIMIZERS), ("dtype", DTYPES)):
-            check_name(name, getattr(self, name), known)
+        for name, choices in (("decay", DECAYS), ("optimizer", OPTIMIZERS), ("dtype", DTYPES)):
+            check_name(name, getattr(self, name), choices)
         check_bounds(self)
         if not self.steps and self.epochs <= 0:
             raise InputError(f"epochs={self.epochs!r}: must be above 0.")

@@ -125,12 +125,12 @@ def from_json(
                 raise error(f"{where}: {', '.join(missing)}: missing. {remedy}")
             if not others and (unknown := sorted(set(value) - set(hints))):
                 raise error(f"{where}: {', '.join(unknown)}: unknown. {remedy}")
-            known = {name: item for name, item in value.items() if name in hints}
-            made = {name: inner(hints[name], item, f"{where}: {name}") for name, item in known.items()}
+            items = {name: item for name, item in value.items() if name in hints}
+            fields = {name: inner(hints[name], item, f"{where}: {name}") for name, item in items.items()}
             for name, field in getattr(kind, "__dataclass_fields__", {}).items():
-                if name in made and (bounds := field.metadata.get("bounds")) and not bounds.hold(made[name]):
-                    raise error(f"{where}: {name}: expected {bounds.words}, got {made[name]!r:.80}. {remedy}")
-            return kind(**made)
+                if name in fields and (bounds := field.metadata.get("bounds")) and not bounds.hold(fields[name]):
+                    raise error(f"{where}: {name}: expected {bounds.words}, got {fields[name]!r:.80}. {remedy}")
+            return kind(**fields)
     elif origin is dict:
         if isinstance(value, dict):
             return {key: inner(arguments[1], item, f"{where}: {key}") for key, item in value.items()}

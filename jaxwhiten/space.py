@@ -54,8 +54,8 @@ class VectorSpace:
         """The space that a record describes, such as the encoding of an index or the provenance of a whitening."""
         if isinstance(record, VectorSpace):
             return record
-        known: Json = {name: (record or {}).get(name) for name in cls.__dataclass_fields__}
-        return cls(**{name: value for name, value in known.items() if isinstance(value, _TYPES.get(name, str))})
+        fields: Json = {name: (record or {}).get(name) for name in cls.__dataclass_fields__}
+        return cls(**{name: value for name, value in fields.items() if isinstance(value, _TYPES.get(name, str))})
 
     @property
     def is_pooled(self) -> bool:
@@ -106,16 +106,16 @@ def check_space(
     got = VectorSpace.of(got)
     if not (names := expected.differences(got, role=role, strict=strict)):
         return
-    said = dict[str, None]()
+    mismatches = dict[str, None]()
     use = dict[str, None]()
     for name in names:
         shown = _SHOWN.get(name, name)
         was = getattr(expected, shown)
         now = getattr(got, shown)
-        said[f"expected {shown}={was!r}, got {now!r}" if was != now else f"expected {_UNSEEN[name]}"] = None
+        mismatches[f"expected {shown}={was!r}, got {now!r}" if was != now else f"expected {_UNSEEN[name]}"] = None
         if name != "dimension" or len(names) == 1:  # it follows from the others
             use[f"{shown}={was!r}" if was != now else f"the files of {expected.model!r} that were used there"] = None
-    message = f"The vectors are not in the space of {where}: {'; '.join(said)}."
+    message = f"The vectors are not in the space of {where}: {'; '.join(mismatches)}."
     if set(names) <= set(tolerated):
         return warn(message, SpaceWarning)
     raise MismatchError(f"{message} Encode with {' and '.join(use)}, or {otherwise}.")
@@ -248,11 +248,11 @@ def origin_of(vectors: RowsLike) -> Origin | None:
     if not any(isinstance(row, MarkedArray) for row in vectors):
         return None
     origins = list({id(origin): origin for origin in map(origin_of, vectors)}.values())
-    known = [origin for origin in origins if origin is not None]
-    for other in known[1:]:
-        check_origin("the first vectors", known[0], other, "compare vectors of one encoder")
-    if len(known) == len(origins):
-        return known[0]
+    present = [origin for origin in origins if origin is not None]
+    for other in present[1:]:
+        check_origin("the first vectors", present[0], other, "compare vectors of one encoder")
+    if len(present) == len(origins):
+        return present[0]
     return None
 
 

@@ -476,9 +476,9 @@ def load_fitted(path: PathLike, kinds: tuple[type[Any], ...] = (Moments, Whiteni
       FormatError: The file is missing, damaged, of another kind, or of a code that this version does not know.
     """
     classes: Json = {Moments.name: Moments, Whitening.name: Whitening, **CODES}
-    known = {name: cls for name, cls in classes.items() if issubclass(cls, kinds)}
-    tensors, header = load_tensors(path, kind=tuple(known))
-    return known[header["kind"]].from_tensors(path, tensors, header)
+    readers = {name: cls for name, cls in classes.items() if issubclass(cls, kinds)}
+    tensors, header = load_tensors(path, kind=tuple(readers))
+    return readers[header["kind"]].from_tensors(path, tensors, header)
 
 
 def load_code(path: PathLike) -> Code:

@@ -82,18 +82,18 @@ def drift(fitted: Whitening | SpectrumCode, new: AnyArray) -> Drift:
       Efron, Tibshirani 1993, "An Introduction to the Bootstrap", chapter 11 (jackknife).
     """
     whitening = fitted.axes if isinstance(fitted, SpectrumCode) else fitted
-    known = whitening.unseen_variances_
+    unseen = whitening.unseen_variances_
     n = whitening.n_samples_seen_
-    k = min(whitening.n_components or len(known), whitening.rank_)
+    k = min(whitening.n_components or len(unseen), whitening.rank_)
 
     some = slice(min(k, n // 2))  # axes of so small a variance that n rows do not determine it are left out
 
     def measured(m: float, means: np.ndarray, variances: np.ndarray) -> list[float]:
         """The measures of m rows with these means and variances along the axes."""
-        squares = means**2 - known / n - variances / m  # of the shift alone
-        ratios = (1 + 1 / m) * np.maximum(variances[some], np.finfo(float).tiny) / known[some]
-        divergences = (ratios - 1 - np.log(ratios) + squares[some] / known[some] - 1 / m) / 2
-        measures = [squares.sum() / known.sum(), np.mean(divergences), 1 - variances[:k].sum() / variances.sum()]
+        squares = means**2 - unseen / n - variances / m  # of the shift alone
+        ratios = (1 + 1 / m) * np.maximum(variances[some], np.finfo(float).tiny) / unseen[some]
+        divergences = (ratios - 1 - np.log(ratios) + squares[some] / unseen[some] - 1 / m) / 2
+        measures = [squares.sum() / unseen.sum(), np.mean(divergences), 1 - variances[:k].sum() / variances.sum()]
         return measures + (
             [fitted.expected_loss(means[some], variances[some])] if isinstance(fitted, SpectrumCode) else []
         )
@@ -111,12 +111,12 @@ def drift(fitted: Whitening | SpectrumCode, new: AnyArray) -> Drift:
         variances = squares / counts - means**2
         variances[variances < _ROUNDING * squares / counts] = 0
         values, *others = np.array(list(map(measured, counts[:, 0], means, variances)))
-        before = [0.0, 0.0, *map(float, measured(np.inf, 0 * known, (1 + 1 / n) * known)[2:])]
+        before = [0.0, 0.0, *map(float, measured(np.inf, 0 * unseen, (1 + 1 / n) * unseen)[2:])]
     errors = _QUANTILE * np.std(others, axis=0) * np.sqrt((_GROUPS - 1) * (1 + m / n))
     if not np.isfinite([values, errors, before]).all():
         raise InputError("Nearly all new vectors are identical, so their variances cannot be estimated.")
     limits = [(0.05, 0.25), (0.1, 0.5), (before[2] + 0.05, before[2] + 0.15)]
-    unsure = 0.2 * len(known) / n  # the variances of unseen rows are themselves estimates
+    unsure = 0.2 * len(unseen) / n  # the variances of unseen rows are themselves estimates
     limits += [((1.1 + unsure) * x, (1.5 + unsure) * x) for x in before[3:]]
     measures = [
         Measure(name, x, x - error, x + error, past, VERDICTS[(x - error > soon) + (x - error > now)])

@@ -108,18 +108,18 @@ def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: i
         for number in numbers:
             w = widths[number]
             axes = group == number
-            own = spread[axes] * scales[axes]
-            x = normal[:, :w] * own
+            deviations = spread[axes] * scales[axes]
+            x = normal[:, :w] * deviations
             y = unseen[:, :w] * spread[axes]
             if before.shape[1] == w:
-                book = lloyd(x, before * own, _STEPS_AFTER)
+                book = lloyd(x, before * deviations, _STEPS_AFTER)
             else:  # the density of many points is that of N(0, λ (w + 2) / w)
                 if w > 1:
                     start = x[first]
                 else:
-                    start = own * ndtri((np.arange(points) + 0.5) / (2 * points))[:, None]
+                    start = deviations * ndtri((np.arange(points) + 0.5) / (2 * points))[:, None]
                 book = lloyd(x, start * np.sqrt(1 + 2 / w), _STEPS)
-            before = book / own
+            before = book / deviations
             book = mirrored(book / scales[axes])
             centroids[number, :, :w] = book
             lost += float(((y - book[nearest(y, book[None])[:, 0]]) ** 2).sum(axis=1, dtype=np.float64).mean())
@@ -173,8 +173,8 @@ def nearest(
         each = np.arange(len(rows))
         for number in range(groups):
             np.matmul(rows[:, number * w : (number + 1) * w], tables[number], out=product)
-            found = np.subtract(np.abs(product, out=score) if pairs else product, halves[number], out=score)
-            chosen = found.argmax(axis=1)
+            scores = np.subtract(np.abs(product, out=score) if pairs else product, halves[number], out=score)
+            chosen = scores.argmax(axis=1)
             if pairs:
                 chosen += points // 2 * (product[each, chosen] < 0)
             out[first : first + _ROWS, number] = chosen

@@ -127,8 +127,8 @@ class SpectrumCode(Code):
         if whitened:
             axes = unit_length(axes)
             origin = None
-            kept = ("corpus", "date", "version", "fit_seconds")
-            about = {name: value for name, value in about.items() if name in kept} | {"whitening": X.affine.hash()}
+            copied = ("corpus", "date", "version", "fit_seconds")
+            about = {name: value for name, value in about.items() if name in copied} | {"whitening": X.affine.hash()}
         self._check_params(axes.n_features_in_)
         state = _State(axes, {})
         self._made(state)  # raises if the axes cannot fill the bytes
@@ -179,8 +179,8 @@ class SpectrumCode(Code):
     @property
     def distortion_(self) -> float:
         """The share of the vectors' variance that the code is expected to lose, if they are normal."""
-        made = self._made(self._state)[0]
-        return float(1 - self._shares[: len(made.group)].sum() * (1 - made.lost))
+        layout = self._made(self._state)[0]
+        return float(1 - self._shares[: len(layout.group)].sum() * (1 - layout.lost))
 
     @property
     def bound_(self) -> float:
@@ -239,9 +239,9 @@ class SpectrumCode(Code):
         return super()._facts() | {"distortion": self.distortion_, "bound": self.bound_}
 
     def tensors(self) -> dict[str, np.ndarray]:
-        made = self._made(self._state)[0]
-        lost = np.array([made.lost], np.float64)
-        return {**self._state.axes.tensors(), "group": made.group, "centroids": made.centroids, "lost": lost}
+        layout = self._made(self._state)[0]
+        lost = np.array([layout.lost], np.float64)
+        return {**self._state.axes.tensors(), "group": layout.group, "centroids": layout.centroids, "lost": lost}
 
     @classmethod
     def _restored(cls: type[S], tensors: Mapping[str, np.ndarray], provenance: Json) -> S:
@@ -264,8 +264,8 @@ class SpectrumCode(Code):
             raise ValueError(f"points {centroids.dtype} of shape {centroids.shape}")
         axes = Whitening(gamma=0)
         axes.restore(tensors, d)
-        made = Design(group, centroids, lost)
-        self._state = _State(axes, {groups: (made, _plan(axes, made))})
+        layout = Design(group, centroids, lost)
+        self._state = _State(axes, {groups: (layout, _plan(axes, layout))})
 
 
 def load_first_version(path: PathLike) -> tuple[Whitening, SpectrumCode] | None:
@@ -304,11 +304,11 @@ def _of_first_version(tensors: Mapping[str, np.ndarray], facts: Fields) -> tuple
     whitening.restore(tensors, int(facts["dimension"]))
     whitening = whitening.with_params(n_components=k)._fitted_on(n, int(facts["dimension"]), dict(facts))
     axes = unit_length(whitening)
-    made = Design(group, centroids, lost)  # the points are of unit vectors already
-    plan = _plan(axes, made)._replace(affine=Affine(np.zeros(k)), length=float(np.sqrt(1 - lost)))
+    layout = Design(group, centroids, lost)  # the points are of unit vectors already
+    plan = _plan(axes, layout)._replace(affine=Affine(np.zeros(k)), length=float(np.sqrt(1 - lost)))
     plan = plan._replace(constants={**plan.constants, "centroids": centroids})
     code = SpectrumCode(bytes=size)
-    code._state = _State(axes, {2 * size: (made, plan)})
+    code._state = _State(axes, {2 * size: (layout, plan)})
     return whitening, code._fitted_on(n, k, {"fit_seconds": 0.0, "version": facts["version"], "date": facts["date"]})
 
 

@@ -66,10 +66,10 @@ def in_flags(message: object, flags: Mapping[str, str], joint: str = " ") -> str
     value = r"""'(?P<quoted>[^']*)'|(?P<bare>[^\s,;:()'"]*[^\s,;:()'".])"""
     pattern = rf"(?<![\w./-])(?P<name>{names})=(?:{value})|`(?P<alone>{names})`"
 
-    def spelled(found: re.Match[str]) -> str:
-        if found["alone"]:
-            return flags[found["alone"]]
-        return f"{flags[found['name']]}{joint}{found['bare'] or found['quoted'] or ''}"
+    def spelled(match: re.Match[str]) -> str:
+        if match["alone"]:
+            return flags[match["alone"]]
+        return f"{flags[match['name']]}{joint}{match['bare'] or match['quoted'] or ''}"
 
     return re.sub(pattern, spelled, str(message))
 
@@ -183,10 +183,10 @@ class Parser(argparse.ArgumentParser):
         if self._subparsers or self._second:
             return super().parse_known_args(args, namespace)
         self._second = True  # calls this method again
-        found, rest = self.parse_known_intermixed_args(args, namespace)
-        for name, value in vars(found).items():
-            setattr(found, name, _restored(value))
-        return found, rest
+        parsed, rest = self.parse_known_intermixed_args(args, namespace)
+        for name, value in vars(parsed).items():
+            setattr(parsed, name, _restored(value))
+        return parsed, rest
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         """Converts a text by the `type` of its argument; the errors of a `Place` and of `Bounds` stay as they are."""

@@ -63,26 +63,26 @@ def run(args: argparse.Namespace) -> Report:
             except JaxwhitenError as error:
                 note(f"skipped: {engine}, {dtype}: {error}")
     seconds: dict[tuple[str, str], float] = {}
-    calls: dict[tuple[str, str], list[float]] = {how: [] for how in views}
+    calls: dict[tuple[str, str], list[float]] = {setting: [] for setting in views}
     for number in range(_ROUNDS + 1):  # the first is for programs to be compiled
-        for how, view in views.items():
-            found = [_seconds(view, text) for text in queries]
+        for setting, view in views.items():
+            seconds_of = [_seconds(view, text) for text in queries]
             if number:
-                calls[how] = calls[how] + found
+                calls[setting] = calls[setting] + seconds_of
             else:
-                calls[how] = []
-            seconds[how] = min(seconds.get(how, 1e9), _seconds(view, texts))
+                calls[setting] = []
+            seconds[setting] = min(seconds.get(setting, 1e9), _seconds(view, texts))
     usual = chosen("auto", folder), "float32"
     rows: list[Json] = [
         {
-            "engine": how[0],
-            "dtype": how[1],
-            "texts_per_second": len(texts) / seconds[how],
-            "p50_ms": 1000 * sorted(calls[how])[len(calls[how]) // 2],
-            "cosine": float(cosine_pairs(vectors[how], vectors[DEFAULT, "float32"]).mean()),
-            "default": how == usual,
+            "engine": setting[0],
+            "dtype": setting[1],
+            "texts_per_second": len(texts) / seconds[setting],
+            "p50_ms": 1000 * sorted(calls[setting])[len(calls[setting]) // 2],
+            "cosine": float(cosine_pairs(vectors[setting], vectors[DEFAULT, "float32"]).mean()),
+            "default": setting == usual,
         }
-        for how in sorted(views, key=lambda how: seconds[how])
+        for setting in sorted(views, key=lambda setting: seconds[setting])
     ]
     lines = [f"{'engine':<12}{'dtype':<12}{'texts/s':>9}{'p50 ms':>9}{'cosine':>9}"]
     line = "{engine:<12}{dtype:<12}{texts_per_second:>9.0f}{p50_ms:>9.2f}{cosine:>9.4f}"

@@ -111,8 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if command is not None:
             check_name("command", command, COMMANDS)
-        top, own = parser(command)
-        flags = own.flags()
+        top, command_parser = parser(command)
+        flags = command_parser.flags()
         args = top.parse_args(arguments)
         if args.command is None:
             print(completion(args.print_completion) if args.print_completion else top.format_help().rstrip())
@@ -149,11 +149,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def show(found: Report | Iterable[Report] | None, as_json: bool) -> None:
+def show(reports: Report | Iterable[Report] | None, as_json: bool) -> None:
     """Prints on stdout what a command found or did, as text or as JSON, each part at once."""
     from jaxwhiten.progress import printed
 
-    for text, facts in [found] if isinstance(found, Report) else found or ():
+    for text, facts in [reports] if isinstance(reports, Report) else reports or ():
         if as_json:
             if facts is None:
                 text = ""

@@ -47,23 +47,23 @@ def run(args: argparse.Namespace) -> Report:
                 " no texts, so there is nothing to compare with. Build the index from texts, or with --bytes."
             )
         else:
-            kept = random.Random(0).sample(list(index.documents), min(_DOCUMENTS, index.size))
+            sample = random.Random(0).sample(list(index.documents), min(_DOCUMENTS, index.size))
             what = "documents"
-            fitted = Whitening(gamma=0).fit(view(kept))
+            fitted = Whitening(gamma=0).fit(view(sample))
     vectors: Any = view.blocks(texts)
     if fitted is index.fitted and isinstance(fitted, SpectrumCode) and index.prepare.unit_length:
         vectors = map(normalize, vectors)
-    found = drift(fitted, vectors)
+    result = drift(fitted, vectors)
     compared = f"{fitted.n_samples_seen_:,} {what}"
-    rows = {m.name: {"interval": [m.low, m.high], **m._asdict()} for m in found.measures}
+    rows = {m.name: {"interval": [m.low, m.high], **m._asdict()} for m in result.measures}
     lines = [
         f"{m.name:<26} {m.value:7.3f} ({m.low:.3f} to {m.high:.3f})  before {m.before:.3f}  {m.verdict}"
-        for m in found.measures
+        for m in result.measures
     ]
-    if what == "documents" and found.verdict != "fine":
+    if what == "documents" and result.verdict != "fine":
         advice = _UNFITTED
     else:
-        advice = ADVICE[found.verdict]
-    lines.append(f"{found.n:,} new texts, compared with {compared}: {found.verdict}: {advice}")
-    facts = {"n": found.n, "compared_with": compared, "verdict": found.verdict, "measures": rows}
+        advice = ADVICE[result.verdict]
+    lines.append(f"{result.n:,} new texts, compared with {compared}: {result.verdict}: {advice}")
+    facts = {"n": result.n, "compared_with": compared, "verdict": result.verdict, "measures": rows}
     return Report("\n".join(lines), facts)

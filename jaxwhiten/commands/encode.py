@@ -40,9 +40,9 @@ def run(args: argparse.Namespace) -> Report | None:
     with vector_writer(args.output, encoder.dimension, encoder.head.dtype, code) as write:
         blocks: Any = encoder.encode_stream(remembered(texts, args.block_size, begun), block_size=args.block_size)
         for block in blocks:
-            write(found := begun.popleft(), block)
+            write(text_block := begun.popleft(), block)
             n = n + len(block)
-            blank = blank + sum(not text.strip() for text in found)
+            blank = blank + sum(not text.strip() for text in text_block)
     if blank:
         note(f"{counted(blank, 'blank texts')}; encode keeps them, index skips them")
     return written(args.output, n, encoder.dimension, code)

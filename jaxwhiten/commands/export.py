@@ -95,10 +95,10 @@ def run(args: argparse.Namespace) -> Report:
         what = "model.onnx and the tokenizer"
     elif args.format == "int8":
         texts = list(sentences(args.sentences))
-        made = export.save_int8(args.output, whitened_encoder(args), texts)
+        int8 = export.save_int8(args.output, whitened_encoder(args), texts)
         what = (
-            f"a sentence-transformers folder with int8 weights, {len(made.kept)} of {made.products} matrix-product"
-            f" inputs left unquantized, mean cosine {made.cosine:.4f}: load it with --dtype int8"
+            f"a sentence-transformers folder with int8 weights, {len(int8.kept)} of {int8.products} matrix-product"
+            f" inputs left unquantized, mean cosine {int8.cosine:.4f}: load it with --dtype int8"
         )
     else:
         export.export_sentence_transformer(args.output, whitened_encoder(args), name=args.name, scores=scores)
@@ -131,19 +131,21 @@ def _database(args: argparse.Namespace) -> Report:
     if args.whitening:
         encoder = encoder.before_whitening().with_whitening(load_plain_whitening(args.whitening, args))
     if index is None or index.metadata is None:
-        kept = None
+        stored = None
     else:
-        kept = list(index.metadata)
-    whether = kept is not None
-    made = databases.save_database(args.output, encoder, args.format, args.bytes, gamma=args.gamma, metadata=whether)
-    if "gamma" in made:
-        scaled = f"γ = {made['gamma']:g}, "
+        stored = list(index.metadata)
+    whether = stored is not None
+    settings = databases.save_database(
+        args.output, encoder, args.format, args.bytes, gamma=args.gamma, metadata=whether
+    )
+    if "gamma" in settings:
+        scaled = f"γ = {settings['gamma']:g}, "
     else:
         scaled = ""
-    columns = f"{made['columns']} columns, {scaled}{made['quantiser']}"
+    columns = f"{settings['columns']} columns, {scaled}{settings['quantiser']}"
     lines = [f"{args.output}: {columns}; recipe.py opens the database, model/ computes the vectors"]
-    facts = {"output": args.output, "format": args.format, **made}
-    if args.gamma is None and "gamma" in made:
+    facts = {"output": args.output, "format": args.format, **settings}
+    if args.gamma is None and "gamma" in settings:
         say_gamma(encoder.before_whitening())
     if index is not None:
         small = Encoder.from_pretrained(Path(args.output) / databases.MODEL)
@@ -151,7 +153,7 @@ def _database(args: argparse.Namespace) -> Report:
         texts = list(index.documents or ())
         try:
             rows = index.ids.tolist(), texts, small.encode_document
-            changes = databases.fill(args.output, args.into, *rows, keep=args.keep, metadata=kept)
+            changes = databases.fill(args.output, args.into, *rows, keep=args.keep, metadata=stored)
         except (JaxwhitenError, OSError, MemoryError):
             raise
         except Exception as error:  # of the database's client, which may repeat parts of a password

@@ -103,13 +103,13 @@ def run(args: argparse.Namespace) -> Report:
         from jaxwhiten.runners import Parts
 
         parts = Parts(args.input)
-        made = parts.plan.encoding
+        record = parts.plan.encoding
         if args.output:
-            encoder = encoder_of(made)
+            encoder = encoder_of(record)
         else:
             encoder = None
         if encoder is not None:
-            check_space(args.input, made, encoder.documents.space, "embed the texts again")
+            check_space(args.input, record, encoder.documents.space, "embed the texts again")
         moments = parts.moments()
     else:
         filled = filter(None, map(str.strip, sentences(args.input, args.format, args.column)))
@@ -129,10 +129,10 @@ def run(args: argparse.Namespace) -> Report:
     else:
         corpus = "stdin"
     if encoder and not parts:
-        told = encoder.documents.record()
+        provenance = encoder.documents.record()
     else:
-        told = {}
-    return write_outputs(args, moments, {"corpus": corpus, **told}, encoder)
+        provenance = {}
+    return write_outputs(args, moments, {"corpus": corpus, **provenance}, encoder)
 
 
 def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:

@@ -232,8 +232,8 @@ def _of_codes(args: argparse.Namespace, options: Json) -> Index:
     if (code := getattr(vectors, "code", None)) is None:
         raise InputError(f"{args.input}: contains vectors; expected texts, or codes with their code.")
     encoding = VectorSpace.of(code.provenance).record()
-    known = encoding if "fingerprint" in encoding else None
-    return build_index(vectors, args.backend, encoding=known, codes=code, rescore=args.rescore, **options)
+    record = encoding if "fingerprint" in encoding else None
+    return build_index(vectors, args.backend, encoding=record, codes=code, rescore=args.rescore, **options)
 
 
 def _of_parts(args: argparse.Namespace, options: Json) -> Index:
@@ -298,8 +298,8 @@ def _save(args: argparse.Namespace, index: Index, skipped: str) -> Report:
         note(text)
     folder = sum(path.stat().st_size for path in Path(args.output).iterdir())
     sizes = f"{index.nbytes / 1e6:.1f} MB ({folder / 1e6:.1f} MB with texts and statistics)"
-    made = f"{args.output}: {counted(index.size, 'texts')}{skipped}, {index.stored}, {sizes}"
-    return Report(f'{made}\nNext: jaxwhiten search {shlex.quote(args.output)} "a query"', _facts(args, index))
+    summary = f"{args.output}: {counted(index.size, 'texts')}{skipped}, {index.stored}, {sizes}"
+    return Report(f'{summary}\nNext: jaxwhiten search {shlex.quote(args.output)} "a query"', _facts(args, index))
 
 
 def _facts(args: argparse.Namespace, index: Index, **more: int) -> Json:

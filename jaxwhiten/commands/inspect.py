@@ -42,19 +42,19 @@ def run(args: argparse.Namespace) -> Report:
         kind, fitted = load_fitted(args.file)
     if fitted is None or isinstance(fitted, Code):
         if fitted:
-            told = _code(fitted)
+            report_of = _code(fitted)
         elif is_index:
-            told = _index(args.file, check=args.check)
+            report_of = _index(args.file, check=args.check)
         else:
-            told = _model(Path(args.file))
+            report_of = _model(Path(args.file))
         lines = []
-        for name, value in told.items():
+        for name, value in report_of.items():
             if isinstance(value, dict):
                 shown = ", ".join(f"{key} {item}" for key, item in value.items())
             else:
                 shown = value
             lines.append(f"  {name:<12}{shown if shown not in (None, '') else 'none'}")
-        return Report("\n".join(lines), {"file": args.file, **told})
+        return Report("\n".join(lines), {"file": args.file, **report_of})
     whitening = fitted
     facts = spectrum(whitening)
     if args.plot:
@@ -80,12 +80,12 @@ def _model(folder: Path) -> Json:
 
     config, unused = look_at(folder)
     settings, head = read_parts(folder, config, str(folder), own_pooling(folder), bare=False)
-    told = {name: getattr(config, name) for name in ("model_type", "num_layers", "hidden_size", "parameters")}
-    told |= {"head": head and head.summary, "max_length": longest_text(folder, config)}
+    facts = {name: getattr(config, name) for name in ("model_type", "num_layers", "hidden_size", "parameters")}
+    facts |= {"head": head and head.summary, "max_length": longest_text(folder, config)}
     if head and head.code:
-        told["codes"] = _design(head.code)
-    told["prompts"] = dict(settings.prompts)
-    return {"kind": "model", **told, "unused": unused}
+        facts["codes"] = _design(head.code)
+    facts["prompts"] = dict(settings.prompts)
+    return {"kind": "model", **facts, "unused": unused}
 
 
 def _index(folder: str, *, check: bool) -> Json:
@@ -95,34 +95,34 @@ def _index(folder: str, *, check: bool) -> Json:
     from jaxwhiten.search.upgraded import read_upgrade, share_embedded
 
     header = read_header(folder)
-    told = {name: getattr(header, name) for name in ("backend", "options", "size", "dimension", "codes", "rescore")}
-    told["codes"] = header.codes and {name: header.codes[name] for name in ("name", "bytes")}
+    facts = {name: getattr(header, name) for name in ("backend", "options", "size", "dimension", "codes", "rescore")}
+    facts["codes"] = header.codes and {name: header.codes[name] for name in ("name", "bytes")}
     if header.codes and (file := header.files.get(FITTED)):
         fitted = load_fitted(str(verified(Path(folder), file)))[1]
         if isinstance(fitted, Code):
-            told["codes"] = _design(fitted)
-    told |= {"ids": "own" if header.own_ids else "numbers", "texts": DOCUMENTS in header.files}
+            facts["codes"] = _design(fitted)
+    facts |= {"ids": "own" if header.own_ids else "numbers", "texts": DOCUMENTS in header.files}
     if header.segments or header.removed:
-        told["segments"] = len(header.segments)
-        told["removed"] = sum(part["rows"] for part in header.parts) - header.size
+        facts["segments"] = len(header.segments)
+        facts["removed"] = sum(part["rows"] for part in header.parts) - header.size
     if check:
         for file in header.entries:
             verified(Path(folder), file, whole=True)
-        told["checked"] = f"{counted(len(header.entries), 'files')}, all as they were written"
-    told |= {"whitening": header.whitening and header.whitening["k"], "encoding": header.encoding}
+        facts["checked"] = f"{counted(len(header.entries), 'files')}, all as they were written"
+    facts |= {"whitening": header.whitening and header.whitening["k"], "encoding": header.encoding}
     if upgrade := read_upgrade(folder, header.encoding):
-        told["upgrade"] = f"{share_embedded(folder, header, upgrade):.1%} by {upgrade['new']['model']}"
-    return {"kind": "index", **told}
+        facts["upgrade"] = f"{share_embedded(folder, header, upgrade):.1%} by {upgrade['new']['model']}"
+    return {"kind": "index", **facts}
 
 
 def _design(code: Code) -> Json:
     """The name and size of a code; of a spectrum code also the distortion, and the least one of any such code."""
     facts = code.provenance
-    told = {"name": code.name, "bytes": code.nbytes}
+    entries = {"name": code.name, "bytes": code.nbytes}
     if "distortion" in facts:
-        told |= {"axes": code.affine.outputs}
-        told |= {"distortion": round(facts["distortion"], 4), "bound": round(facts["bound"], 4)}
-    return told
+        entries |= {"axes": code.affine.outputs}
+        entries |= {"distortion": round(facts["distortion"], 4), "bound": round(facts["bound"], 4)}
+    return entries
 
 
 def _code(code: Code) -> Json:
@@ -153,9 +153,9 @@ def _lines(report: Json) -> list[str]:
     lines = [
         f"{report['file']}: {report['kind']} of {counted(report['n'], 'rows')} of {report['dimension']} dimensions"
     ]
-    made = [f"{key} {facts[key]}" for key in ("model", "pooling", "max_length", "corpus") if key in facts]
-    if made:
-        lines.append(f"  source      {', '.join(made)}")
+    fields = [f"{key} {facts[key]}" for key in ("model", "pooling", "max_length", "corpus") if key in facts]
+    if fields:
+        lines.append(f"  source      {', '.join(fields)}")
     if values := report["params"]:
         if values["shrinkage"] is not None:
             shrinkage = f", shrinkage={values['shrinkage']}"

@@ -56,10 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def integers(text: str) -> tuple[int, ...]:
     """Positive integers, separated by commas."""
-    found = tuple(int(part) for part in text.split(","))
-    if min(found) < 1:
+    numbers = tuple(int(part) for part in text.split(","))
+    if min(numbers) < 1:
         raise argparse.ArgumentTypeError(f"expected positive integers, got {text}")
-    return found
+    return numbers
 
 
 def run(args: argparse.Namespace) -> Report:

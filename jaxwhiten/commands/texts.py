@@ -91,11 +91,11 @@ def records(
     elif is_pipe(path) and format_of(path, format) != "txt":
         path = str(spooled(path))
     for source in sources([path], format, columns, ids, keep):
-        found = rows(source, blank=True)
+        parsed = rows(source, blank=True)
         if not keep:
-            yield from (Record(row.id, row.text or "") for row in found)
+            yield from (Record(row.id, row.text or "") for row in parsed)
             continue
-        for row, (_, metadata) in zip(found, metadata_rows(source.path, source.format, keep), strict=True):
+        for row, (_, metadata) in zip(parsed, metadata_rows(source.path, source.format, keep), strict=True):
             yield Record(row.id, row.text or "", metadata)
 
 
@@ -132,7 +132,7 @@ def sources(
 
     paths = [str(path) for word in words for path in corpus_files(word, tuple(KNOWN))]
     root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
-    found = []
+    result = []
     chosen = dict[str, None]()
     for path in paths:
         kind = format_of(path, format)
@@ -142,10 +142,10 @@ def sources(
             taken = text_column(path, kind, [*([ids] if ids else []), *keep])
             chosen[taken.words(TEXTS)] = None
             column = str(*taken.sentences)
-        found.append(Source(path, kind, column, ids, Path(os.path.relpath(os.path.abspath(path), root)).as_posix()))
+        result.append(Source(path, kind, column, ids, Path(os.path.relpath(os.path.abspath(path), root)).as_posix()))
     for what in chosen:
         note(what)
-    return found
+    return result
 
 
 def check_columns(

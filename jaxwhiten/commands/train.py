@@ -90,17 +90,17 @@ def run(args: argparse.Namespace) -> Report | None:
         skip_bad_rows=args.skip_invalid,
     )
     encoder = training.load_bare(args.model, args.pooling, args.max_length)
-    kept, held_out = training.hold_out(
+    training_rows, held_out = training.hold_out(
         examples, 0.0 if args.dev else options.held_out, options.seed, bool(args.classes)
     )
     if args.dev:
         held_out = training.HeldOut(training.read_rows(args.dev, training.find_objective("cosent")))
-        kept = training.beside(kept, held_out)
+        training_rows = training.beside(training_rows, held_out)
     output = Path(args.output)
     folder = output.with_name(f"{output.name}.training")
     tuned = training.fine_tune(
         encoder,
-        kept,
+        training_rows,
         objective,
         options,
         folder,
@@ -133,9 +133,9 @@ def run(args: argparse.Namespace) -> Report | None:
         figures = held_out.compare({**tuned.held_out, "TF-IDF": held_out.values_of_words()}, tuned.checkpoints)
         io.write_json(folder / "results.json", to_json({**results, "held_out": figures}))
         training.write_held_out(folder / "held_out.tsv", held_out)
-        said = verdict(figures, held_out.name, len(tuned.checkpoints))
-        facts |= {"held_out": figures, "checkpoints": len(tuned.checkpoints), "verdict": said}
-        text = f"{table(figures, held_out)}\n\n{said}"
+        sentence = verdict(figures, held_out.name, len(tuned.checkpoints))
+        facts |= {"held_out": figures, "checkpoints": len(tuned.checkpoints), "verdict": sentence}
+        text = f"{table(figures, held_out)}\n\n{sentence}"
     return Report(text, facts)
 
 

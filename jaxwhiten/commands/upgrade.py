@@ -28,26 +28,26 @@ def run(args: argparse.Namespace) -> Report:
     index = load_index(args.index)
     old = index.views
     assert old is not None
-    told = read_upgrade(args.index, index.encoding) or {"new": {"model": args.model}, "candidates": 100}
-    if told["new"]["model"] is None:
+    upgrade = read_upgrade(args.index, index.encoding) or {"new": {"model": args.model}, "candidates": 100}
+    if upgrade["new"]["model"] is None:
         raise InputError(f"{args.index}: no upgrade in progress: specify the new encoder with --model.")
     if args.candidates is None:
-        candidates = told["candidates"]
+        candidates = upgrade["candidates"]
     else:
         candidates = args.candidates
     if args.model:
-        new = told["new"]
+        new = upgrade["new"]
     else:
-        new = located(told["new"], args.index)
+        new = located(upgrade["new"], args.index)
     encoder = load_encoder(args, new)
     upgraded = Upgraded(index, old, encoder, candidates, folder=args.index)
     with Progress(total=args.fill, desc="embed", unit="text") as bar:
         for start in range(0, args.fill, _AT_ONCE):
             bar.update(upgraded.fill(min(_AT_ONCE, args.fill - start)))
-    kept = f"stored in {upgraded.folder}; delete it to cancel"
+    advice = f"stored in {upgraded.folder}; delete it to cancel"
     if upgraded.share == 1:
         upgraded.finished().save(args.index)
         shutil.rmtree(str(upgraded.folder))
-        kept = "old vectors removed"
-    text = f"{args.index}: {upgraded.share:.1%} of the documents embedded with {encoder.name}, {kept}"
+        advice = "old vectors removed"
+    text = f"{args.index}: {upgraded.share:.1%} of the documents embedded with {encoder.name}, {advice}"
     return Report(text, {"index": args.index, "share": upgraded.share, "model": encoder.name})

@@ -51,15 +51,15 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
         texts = []
     if args.path:
         yield Report(f"     {'check':<34}{'max diff':>9}{'limit':>9}  what")
-    found = []
+    findings = []
     with watched():
         for check in _of_paths(args.path, args.against is not None, texts) if args.path else _of_installation():
-            found.append(check)
+            findings.append(check)
             yield Report(f"{_MARKS[check.ok]} {_line(check, wide=bool(args.path))}")
-    wrong = [check for check in found if check.ok is False]
-    yield Report("", {"ok": not wrong, "checks": [check._asdict() for check in found]})
+    wrong = [check for check in findings if check.ok is False]
+    yield Report("", {"ok": not wrong, "checks": [check._asdict() for check in findings]})
     if wrong:
-        raise JaxwhitenError(f"{len(wrong)} of {len(found)} checks failed: {wrong[0].name}: {wrong[0].detail}")
+        raise JaxwhitenError(f"{len(wrong)} of {len(findings)} checks failed: {wrong[0].name}: {wrong[0].detail}")
 
 
 def _line(check: Finding, *, wide: bool) -> str:
@@ -167,8 +167,8 @@ def _fitted(name: str) -> str:
     from jaxwhiten.whitening import Whitening
 
     kind, fitted = load_fitted(name)
-    told = f"{kind} of {counted(fitted.n_samples_seen_, 'rows')}, {fitted.n_features_in_} dimensions"
-    return told + (f", rank {fitted.rank_}" if isinstance(fitted, Whitening) else f", {fitted.nbytes} bytes")
+    description = f"{kind} of {counted(fitted.n_samples_seen_, 'rows')}, {fitted.n_features_in_} dimensions"
+    return description + (f", rank {fitted.rank_}" if isinstance(fitted, Whitening) else f", {fitted.nbytes} bytes")
 
 
 def _index(folder: Path) -> str:
@@ -182,14 +182,14 @@ def _data(folder: Path) -> str:
     """Reads and counts the STS tasks of a SentEval-style folder."""
     from jaxwhiten.datasets import STS_TASKS, load_sts
 
-    found = []
+    findings = []
     missing = []
     for task in STS_TASKS:
         try:
             splits = load_sts(task, folder).splits
-            found.append(f"{task} {'/'.join(f'{len(pairs):,}' for pairs in splits.values())}")
+            findings.append(f"{task} {'/'.join(f'{len(pairs):,}' for pairs in splits.values())}")
         except DataNotFoundError:
             missing.append(task)
-    if not found:
+    if not findings:
         raise DataError("no model, index or data in it: no config.json, header.json or downstream/STS")
-    return f"pairs of {', '.join(found)}" + (f"; missing: {', '.join(missing)}" if missing else "")
+    return f"pairs of {', '.join(findings)}" + (f"; missing: {', '.join(missing)}" if missing else "")

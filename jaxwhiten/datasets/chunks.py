@@ -124,10 +124,10 @@ def rows(
     bad = _Kept(source.path, skip_bad)
     name = source.name or Path(source.path).name
     if source.format == "txt":
-        found: Any = ((line, (text,)) for line, text in numbered_lines(source.path, bad, start=begin))
+        lines: Any = ((line, (text,)) for line, text in numbered_lines(source.path, bad, start=begin))
     else:
-        found = table_rows(source.path, [source.column or "", *filter(None, [source.ids])], source.format, bad)
-    for line, (text, *ids) in found:
+        lines = table_rows(source.path, [source.column or "", *filter(None, [source.ids])], source.format, bad)
+    for line, (text, *ids) in lines:
         yield from (row for row in bad.taken() if row.end.line > start.line)
         if line <= start.line or (not blank and isinstance(text, str) and not text.strip()):
             continue
@@ -161,10 +161,10 @@ def _id_advice(id: object) -> str:
 
 def by_source(records: Iterable[Fields]) -> dict[tuple[str, str | None], list[Fields]]:
     """Records by the `key` of their source."""
-    found = dict[tuple[str, str | None], list[Mapping[str, Any]]]()
+    grouped = dict[tuple[str, str | None], list[Mapping[str, Any]]]()
     for record in records:
-        found.setdefault((record["file"], record["column"]), []).append(record)
-    return found
+        grouped.setdefault((record["file"], record["column"]), []).append(record)
+    return grouped
 
 
 def chunks(
@@ -180,7 +180,7 @@ def chunks(
     """
     longest_last = sorted(done.values(), key=lambda part: part["end"])
     parts = {(part["file"], part["column"], part["start"][0]): part for part in longest_last}
-    known = by_source(done.values())
+    finished = by_source(done.values())
     unused = (number for number in itertools.count() if number not in done)
     for source in inputs:
         key = source.key
@@ -188,7 +188,7 @@ def chunks(
         ended = False
         stat = source.stat()
         begin = position
-        if key in known and all(part["stat"] != stat for part in known[key]):
+        if key in finished and all(part["stat"] != stat for part in finished[key]):
             changed(source)
         while not ended:
             if part := parts.pop((*key, position.line), None):
@@ -200,14 +200,14 @@ def chunks(
                 else:
                     begin = position
                 continue
-            with contextlib.closing(rows(source, position, skip_bad, begin)) as found:
-                upcoming = next(found, None)
+            with contextlib.closing(rows(source, position, skip_bad, begin)) as remaining:
+                upcoming = next(remaining, None)
                 while not ended and (*key, position.line) not in parts:
                     if upcoming:
-                        chunk = [upcoming, *itertools.islice(found, size - 1)]
+                        chunk = [upcoming, *itertools.islice(remaining, size - 1)]
                     else:
                         chunk = []
-                    upcoming = next(found, None)
+                    upcoming = next(remaining, None)
                     ended = upcoming is None
                     if (now := source.stat()) != stat:
                         changed(source)

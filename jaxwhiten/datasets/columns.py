@@ -124,12 +124,12 @@ def roles(header: Iterable[str]) -> dict[str, str]:
     {'qid': 'other', 'question_text': 'first', 'hardNegative1': 'negative'}
     """
     words = {name: _words(name) for name in header}
-    found = {name: role for name, of in words.items() if (role := _role(of))}
+    result = {name: role for name, of in words.items() if (role := _role(of))}
     for stem in _MARKED:
         marked = {of[1]: name for name, of in words.items() if len(of) == 2 and of[0] == stem}
         if marks := next((marks for marks in _MARKS if set(marks) == set(marked)), None):
-            found |= {marked[mark]: role for mark, role in zip(marks, (FIRST, SECOND), strict=True)}
-    return found
+            result |= {marked[mark]: role for mark, role in zip(marks, (FIRST, SECOND), strict=True)}
+    return result
 
 
 def _words(name: str) -> list[str]:

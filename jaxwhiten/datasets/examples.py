@@ -71,8 +71,8 @@ class Examples:
         if len(self.columns) < 2:
             raise InputError("Only rows of at least two sentences can be held out.")
         parts = split(self.columns.values(), share, seed)
-        kept = dataclasses.replace(self._rows(parts.train), skipped=self.skipped + len(parts.connecting))
-        return kept, self._rows(parts.held_out)
+        train = dataclasses.replace(self._rows(parts.train), skipped=self.skipped + len(parts.connecting))
+        return train, self._rows(parts.held_out)
 
     def without_sentences(self, others: Iterable[Sequence[str]], key: Callable[[str], str] = sentence_key) -> Examples:
         """The rows without a sentence that occurs in the columns of other rows; rows left out are in `skipped`.
@@ -81,8 +81,8 @@ class Examples:
         >>> examples.without_sentences([["It  RAINS."]]).columns["anchor"]
         ['a dog']
         """
-        kept = np.flatnonzero(~shares(self.columns.values(), others, key))
-        return dataclasses.replace(self._rows(kept), skipped=self.skipped + len(self) - len(kept))
+        rows = np.flatnonzero(~shares(self.columns.values(), others, key))
+        return dataclasses.replace(self._rows(rows), skipped=self.skipped + len(self) - len(rows))
 
     def without_false_negatives(self) -> Examples:
         """The rows of anchor, positive and negatives without a negative that is the anchor or a positive of it.
@@ -90,11 +90,11 @@ class Examples:
         Positives of all rows count. Case and white space are ignored. Rows left out are counted in `skipped`.
         """
         keys = [list(map(sentence_key, column)) for column in self.columns.values()]
-        own: dict[str, set[str]] = {anchor: {anchor} for anchor in keys[0]}
+        positives: dict[str, set[str]] = {anchor: {anchor} for anchor in keys[0]}
         for anchor, positive in zip(*keys[:2], strict=True):
-            own[anchor].add(positive)
-        kept = [i for i, (anchor, _, *rest) in enumerate(zip(*keys, strict=True)) if own[anchor].isdisjoint(rest)]
-        return dataclasses.replace(self._rows(np.array(kept, int)), skipped=self.skipped + len(self) - len(kept))
+            positives[anchor].add(positive)
+        rows = [i for i, (anchor, _, *rest) in enumerate(zip(*keys, strict=True)) if positives[anchor].isdisjoint(rest)]
+        return dataclasses.replace(self._rows(np.array(rows, int)), skipped=self.skipped + len(self) - len(rows))
 
     def _rows(self, rows: Int[np.ndarray, " m"]) -> Examples:
         columns = {name: [column[row] for row in rows] for name, column in self.columns.items()}
@@ -190,12 +190,12 @@ def examples_of(
         keep.append(row)
     if not keep:
         raise DataError(f"{table.path}: no valid row to train on ({bad.count + table.skipped + without} invalid).")
-    kept = {name: [str(table[name][row]) for row in keep] for name in columns}
+    columns_kept = {name: [str(table[name][row]) for row in keep] for name in columns}
     if label:
         labels = np.asarray(values, np.int32 if classes else np.float32)
     else:
         labels = None
-    return Examples(kept, labels, tuple(classes), table.skipped + bad.count + without)
+    return Examples(columns_kept, labels, tuple(classes), table.skipped + bad.count + without)
 
 
 def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[int | float, int | float]) -> float:

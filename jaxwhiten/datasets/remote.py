@@ -46,8 +46,8 @@ def _reason(error: Exception) -> str:
     if response is not None:
         return f"HTTP status {response.status_code}"
     name = type(error).__name__
-    known = {"ConnectionError": "no connection", "ConnectTimeout": "no answer", "ReadTimeout": "no answer"}
-    return known.get(name, f"{name}: {str(error)[:120]}")
+    reasons = {"ConnectionError": "no connection", "ConnectTimeout": "no answer", "ReadTimeout": "no answer"}
+    return reasons.get(name, f"{name}: {str(error)[:120]}")
 
 
 def fetch(url: str, path: PathLike, what: str, *, max_bytes: int = MAX_DOWNLOAD) -> Path:

@@ -81,9 +81,9 @@ class RetrievalData:
         >>> pets.with_corpus(["Rain.", "A dog runs."]).documents
         ['A dog runs.', 'Rain.']
         """
-        known = set(self.documents)
+        present = set(self.documents)
         ids = set(self.document_ids)
-        more = [text or "." for text in dict.fromkeys(as_texts(texts, "document")) if (text or ".") not in known]
+        more = [text or "." for text in dict.fromkeys(as_texts(texts, "document")) if (text or ".") not in present]
         numbers = (f"corpus-{number}" for number in itertools.count())
         more_ids = itertools.islice((key for key in numbers if key not in ids), len(more))
         documents = [*self.documents, *more]
@@ -246,9 +246,9 @@ def read_own(source: PathLike | Table) -> RetrievalData:
         header = []
     if not is_search(header):
         if not isinstance(source, Table) and (table_format(source) or "tsv") == "tsv":
-            found = read_pairs_file(str(source))
+            data = read_pairs_file(str(source))
         else:
-            found = _quora_table(source)
+            data = _quora_table(source)
         taken = Columns(COLUMNS[3:5], COLUMNS[5])
     else:
         taken = guess(header, SEARCHES, where)
@@ -260,10 +260,10 @@ def read_own(source: PathLike | Table) -> RetrievalData:
             grades = np.ones(len(table.lines))
         pairs = zip(table.texts("query"), table.texts("document"), grades.tolist(), strict=True)
         rows = ((query, document, query, document, gain) for query, document, gain in pairs)
-        found = from_pairs(table.path.name, rows)
+        data = from_pairs(table.path.name, rows)
     note(taken.words(SEARCHES))
     grades_from = taken.label or "no column: every row is a relevant document"
-    return dataclasses.replace(found, read_from=(*map(str, taken.sentences), grades_from))
+    return dataclasses.replace(data, read_from=(*map(str, taken.sentences), grades_from))
 
 
 def _quora_table(source: PathLike | Table) -> RetrievalData:
@@ -275,9 +275,9 @@ def _quora_table(source: PathLike | Table) -> RetrievalData:
 
 
 def _read_beir(folder: Path) -> RetrievalData:
-    found = sorted((folder / "qrels").glob("*.tsv"))
-    if len(found) == 1:
-        path = found[0]
+    files = sorted((folder / "qrels").glob("*.tsv"))
+    if len(files) == 1:
+        path = files[0]
     else:
         path = folder / "qrels" / "test.tsv"
     judged = read_table(path, {"query": "query-id", "document": "corpus-id", "score": "score"})

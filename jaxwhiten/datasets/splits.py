@@ -75,9 +75,9 @@ def shares(
     >>> shares([["a dog", "rain"], ["snow", "fog"]], [["A dog"]])
     array([ True, False])
     """
-    there = {key(text) for column in others for text in column}
-    known = np.array([[key(text) in there for text in column] for column in columns])
-    return np.asarray(known.any(axis=0))
+    keys = {key(text) for column in others for text in column}
+    shared = np.array([[key(text) in keys for text in column] for column in columns])
+    return np.asarray(shared.any(axis=0))
 
 
 def independent(columns: Iterable[Sequence[str]]) -> Int[np.ndarray, " n"]:
@@ -120,9 +120,9 @@ def split(columns: Collection[Sequence[str]], share: float, seed: int = 0) -> Sp
             group = np.unique(linked_groups(texts[:, free])[texts[0, free]], return_inverse=True)[1]
             out[free] = _drawn(np.bincount(group), wanted, seed)[group]
         limit //= 2
-    there = np.zeros(len(often), bool)
-    there[texts[:, out]] = True
-    touching = there[texts].any(axis=0)
+    held_out = np.zeros(len(often), bool)
+    held_out[texts[:, out]] = True
+    touching = held_out[texts].any(axis=0)
     lost = touching & ~out
     if not out.any() or touching.all() or lost.sum() > _KEPT * (n - out.sum()):
         raise _connected(columns, texts, often, wanted)

@@ -83,8 +83,8 @@ def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pair
     table = read_table(source, dict(zip(_COLUMNS, names, strict=True)), header=_COLUMNS if bare else ())
     note(taken.words(PAIRS))
     first, second = (table.texts(column) for column in _COLUMNS[:2])
-    told = tuple(shown([name]) for name in read_from)
-    return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first), told)
+    columns_read = tuple(shown([name]) for name in read_from)
+    return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first), columns_read)
 
 
 def is_row(header: Sequence[str]) -> bool:

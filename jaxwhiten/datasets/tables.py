@@ -76,16 +76,16 @@ class Table(dict[str, list[Any]]):
 
     def numbers(self, column: str) -> np.ndarray:
         """A column in float64; DataError names the line of a value that is not a finite number."""
-        found = np.empty(len(self.lines))
+        values = np.empty(len(self.lines))
         for row, value in enumerate(self[column]):
             try:
-                found[row] = value
+                values[row] = value
             except ValueError:
                 raise DataError(f"{self.where(row)}: the {column} {str(value)[:40]!r} is not a number.") from None
-        if not (finite := np.isfinite(found)).all():
+        if not (finite := np.isfinite(values)).all():
             row = int(np.argmin(finite))
-            raise DataError(f"{self.where(row)}: the {column} is {found[row]}, expected a finite number.")
-        return found
+            raise DataError(f"{self.where(row)}: the {column} is {values[row]}, expected a finite number.")
+        return values
 
     def texts(self, column: str) -> list[str]:
         """A column of texts; DataError names the line of a value that is not text."""
@@ -116,8 +116,8 @@ def check_columns(path: Path, header: Sequence[str], names: Sequence[str]) -> No
     for name in names:
         if counts[name] != 1:
             problem = "no column" if name not in counts else "more than one column"
-            known = ", ".join(header[:20])[:400]
-            raise DataError(f"{path}, line 1: {problem} {name!r}; the columns are {known}. {_HELP}")
+            listed = ", ".join(header[:20])[:400]
+            raise DataError(f"{path}, line 1: {problem} {name!r}; the columns are {listed}. {_HELP}")
 
 
 class _Opened(NamedTuple):
@@ -340,7 +340,7 @@ def _objects(path: Path, bad: BadRows) -> Iterator[tuple[int, Json, bool]]:
 
 def _jsonl(path: Path, bad: BadRows) -> _Opened:
     def rows(names: Sequence[str]) -> Rows:
-        for number, value, escaped in itertools.chain(first, found):
+        for number, value, escaped in itertools.chain(first, objects):
             row = [value.get(name) for name in names]
             # `numbered_lines` refuses NULs and surrogates; only escapes can still hold them.
             suspect = escaped or not _JSON_KINDS.issuperset(map(type, row))
@@ -349,8 +349,8 @@ def _jsonl(path: Path, bad: BadRows) -> _Opened:
             else:
                 yield number, row
 
-    found = _objects(path, bad)
-    if not (first := list(itertools.islice(found, 1))):
+    objects = _objects(path, bad)
+    if not (first := list(itertools.islice(objects, 1))):
         raise DataError(f"{path}, line 1: the file is empty; expected one JSON object per line.")
     return _Opened(list(first[0][1]), rows, lambda: _keys(path, identity(path)))
 
@@ -466,11 +466,11 @@ def _parquet(path: Path, bad: BadRows) -> _Opened:
 def _in_memory(table: Table, bad: BadRows) -> _Opened:
     def rows(names: Sequence[str]) -> Rows:
         check_columns(table.path, list(table), names)
-        found = zip(table.lines.tolist(), zip(*map(table.__getitem__, names), strict=True), strict=True)
+        numbered = zip(table.lines.tolist(), zip(*map(table.__getitem__, names), strict=True), strict=True)
         if table.gaps.isdisjoint(names):
-            yield from found
+            yield from numbered
             return
-        for number, row in found:
+        for number, row in numbered:
             if _Bad in (kinds := list(map(type, row))):
                 wrong = kinds.index(_Bad)
                 bad(number, f"{row[wrong]} {names[wrong]!r}")
@@ -629,18 +629,18 @@ def read_table(
     """
     bad = _bad_rows(source, skip_bad_rows)
     if header:
-        found = list(_open(source, bad, names=header).rows(header))
+        parsed = list(_open(source, bad, names=header).rows(header))
     else:
         if columns is None:
             columns = {name: name for name in read_header(source)}
-        found = list(table_rows(source, list(columns.values()), bad=bad))
+        parsed = list(table_rows(source, list(columns.values()), bad=bad))
         header = list(columns)
-    values = {name: [row[i] for _, row in found] for i, name in enumerate(header)}
+    values = {name: [row[i] for _, row in parsed] for i, name in enumerate(header)}
     if isinstance(source, Table):
         path = source.path
     else:
         path = Path(source)
-    return Table(values, path, np.fromiter((line for line, _ in found), np.int64, len(found)), bad.count)
+    return Table(values, path, np.fromiter((line for line, _ in parsed), np.int64, len(parsed)), bad.count)
 
 
 def as_table(rows: Any) -> Table | PathLike:

@@ -196,20 +196,20 @@ def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Pa
         if text and (path.is_file() or is_pipe(path)):
             return [path]
     if text and path.is_dir():
-        found = [file for file in _files_below(path) if split_name(file)[1] in endings]
+        files = [file for file in _files_below(path) if split_name(file)[1] in endings]
         wanted = f"{path}: no file that ends in {' or '.join(endings)}"
     else:
         if text:
-            found = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]
+            files = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]
         else:
-            found = []
+            files = []
         if text:
             wanted = f"{text}: no such file or folder"
         else:
             wanted = "No text was specified"
-    if not found:
+    if not files:
         raise DataNotFoundError(f"{wanted}. Specify a file, a folder or a pattern of text files, one passage per line.")
-    return sorted(found)
+    return sorted(files)
 
 
 def _files_below(folder: Path) -> Iterator[Path]:

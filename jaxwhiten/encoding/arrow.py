@@ -34,9 +34,9 @@ def loaded(how: Fields) -> Encoder:
 
 def loaded_again(encoding: Fields) -> Encoder:
     """The driver's encoder, read by its facts; MismatchError if a worker reads another one."""
-    known = ("model", "pooling", "max_length", "dtype")
-    how = {name: encoding[name] for name in known if name in encoding} | {"engine": recorded(encoding)}
-    encoder = loaded({"bare": True} | how)
+    names = ("model", "pooling", "max_length", "dtype")
+    options = {name: encoding[name] for name in names if name in encoding} | {"engine": recorded(encoding)}
+    encoder = loaded({"bare": True} | options)
     advice = "save the driver's with encoder.save(folder), where every worker can read it, and pass that folder"
     check_space("the driver's encoder", encoding, encoder.space(), advice, role="query", strict=True)
     return encoder
@@ -48,11 +48,11 @@ def texts(batch: Any, column: str) -> list[Any]:
 
     if isinstance(batch, list):
         return [row.get(column) for row in batch]
-    found = _column(batch, column)
+    values = _column(batch, column)
     try:
-        return (found.cast(pa.string()) if pa.types.is_binary(found.type) else found).to_pylist()
+        return (values.cast(pa.string()) if pa.types.is_binary(values.type) else values).to_pylist()
     except (UnicodeDecodeError, pa.ArrowInvalid):
-        return [_decoded(value) for value in found.cast(pa.large_binary()).to_pylist()]
+        return [_decoded(value) for value in values.cast(pa.large_binary()).to_pylist()]
 
 
 def _column(batch: Any, name: str) -> Any:
@@ -101,19 +101,19 @@ def embedded(
         for row in np.flatnonzero(~fits).tolist():
             errors[good[row]] = f"its vector exceeds the range of {vectors.dtype}"
         vectors = vectors[fits]
-    there = np.array([error is None for error in errors], bool)
-    found = column_of(vectors, None if there.all() else there)
+    valid = np.array([error is None for error in errors], bool)
+    encoded = column_of(vectors, None if valid.all() else valid)
     facts = {"format_version": io.FORMAT_VERSION, "dimension": view.dimension, "dtype": vectors.dtype.name}
     facts |= {"encoding": view.space.record(), **told}
-    table = pa.table({**beside, "code" if coded else "vector": found, "error": pa.array(errors, pa.string())})
+    table = pa.table({**beside, "code" if coded else "vector": encoded, "error": pa.array(errors, pa.string())})
     return table.replace_schema_metadata({"jaxwhiten": json.dumps(facts)})
 
 
 def vectors(table: Any, code: Code | None = None) -> np.ndarray:
     """The vectors, or the codes with their code, of a table of `embedded` without bad rows."""
     name = "vector" if code is None else "code"
-    told = json.loads(table.schema.metadata[b"jaxwhiten"])
-    return with_code(vectors_of(table[name]).view(told["dtype"]), code)
+    metadata = json.loads(table.schema.metadata[b"jaxwhiten"])
+    return with_code(vectors_of(table[name]).view(metadata["dtype"]), code)
 
 
 def kept(id_column: str | None, keep: Sequence[str]) -> dict[str, str]:
@@ -126,5 +126,5 @@ def embedded_batch(encoder: Encoder, batch: Any, column: str, id_column: str | N
     import pyarrow as pa
 
     beside = {name: _column(batch, old) for name, old in kept(id_column, keep).items()}
-    beside = {name: pa.array(found) if isinstance(found, list) else found for name, found in beside.items()}
+    beside = {name: pa.array(columns) if isinstance(columns, list) else columns for name, columns in beside.items()}
     return embedded(encoder, texts(batch, column), beside)

@@ -72,8 +72,8 @@ class CrossEncoder:
         self.name = name or str(tokenizer_folder)
         self.activation = activation or ("Sigmoid" if model.labels == 1 else "Identity")
         if self.activation not in _ACTIVATIONS:
-            known = ", ".join(_ACTIVATIONS)
-            raise ModelError(f"{self.name}: activation {self.activation!r} is not supported; expected one of {known}.")
+            names = ", ".join(_ACTIVATIONS)
+            raise ModelError(f"{self.name}: activation {self.activation!r} is not supported; expected one of {names}.")
         self.label_names = tuple(label_names) or tuple(f"LABEL_{number}" for number in range(model.labels))
         self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
         self.executor = JAXEngine(model, self.tokenizer.max_length, device)
@@ -104,11 +104,13 @@ class CrossEncoder:
           ModelError: The folder cannot be read, has no classifier, or needs something that is not supported.
         """
         classifier, folder = load_pair_classifier(model, **reading)
-        config, said = (read_optional(folder / name) for name in ("config.json", "config_sentence_transformers.json"))
-        if said.get("default_prompt_name"):
+        config, settings = (
+            read_optional(folder / name) for name in ("config.json", "config_sentence_transformers.json")
+        )
+        if settings.get("default_prompt_name"):
             raise ModelError(f"{folder}: a default prompt for pairs is not supported: remove it from the folder.")
         older = {"activation_fn": config.get("sbert_ce_default_activation_function")}
-        places = (said, config.get("sentence_transformers") or {}, older)
+        places = (settings, config.get("sentence_transformers") or {}, older)
         activation = next((str(place["activation_fn"]) for place in places if place.get("activation_fn")), "")
         names = config.get("id2label") or {}
         return cls(
@@ -145,8 +147,8 @@ class CrossEncoder:
         """Ranks documents for a query: at most `top_k` dicts of `corpus_id` and `score`, best first."""
         documents = as_texts(documents, "document")
         scores, ids = self.rerank([query], documents, np.arange(len(documents))[None], show_progress=False)
-        found = zip(ids[0].tolist(), scores[0].tolist(), strict=True)
-        return [{"corpus_id": i, "score": score} for i, score in found][:top_k]
+        ranked = zip(ids[0].tolist(), scores[0].tolist(), strict=True)
+        return [{"corpus_id": i, "score": score} for i, score in ranked][:top_k]
 
     def rerank(
         self,
@@ -174,8 +176,8 @@ class CrossEncoder:
         logits = np.full(ids.shape, -np.inf, np.float32)
         logits[ids >= 0] = self._logits(pairs, show_progress)[:, 0]
         order = np.argsort(-logits, axis=1, kind="stable")
-        found = np.take_along_axis(logits, order, axis=1)
-        scores = np.where(np.isfinite(found), _ACTIVATIONS[self.activation][1](found), found)
+        sorted_logits = np.take_along_axis(logits, order, axis=1)
+        scores = np.where(np.isfinite(sorted_logits), _ACTIVATIONS[self.activation][1](sorted_logits), sorted_logits)
         return scores, np.take_along_axis(ids, order, axis=1)
 
     def _logits(self, pairs: list[tuple[str, str]], show: bool | None) -> Float32[np.ndarray, "n labels"]:
@@ -198,9 +200,9 @@ class CrossEncoder:
         """
         folder = Path(folder)
         model = self.executor.model()
-        said = {"activation_fn": _ACTIVATIONS[self.activation][0]}
+        settings = {"activation_fn": _ACTIVATIONS[self.activation][0]}
         with io.whole_folder(folder, kind="cross-encoder") as whole:
-            save_pair_classifier(model, whole, self.label_names, {"sentence_transformers": said}, dtype)
+            save_pair_classifier(model, whole, self.label_names, {"sentence_transformers": settings}, dtype)
             self.tokenizer.save(whole)
-            io.write_json(whole / "config_sentence_transformers.json", {"model_type": "CrossEncoder", **said})
+            io.write_json(whole / "config_sentence_transformers.json", {"model_type": "CrossEncoder", **settings})
         return folder

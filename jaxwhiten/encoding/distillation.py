@@ -105,8 +105,8 @@ class Vocabulary:
             counts, drawn = _count(corpus, tokenizer, size, sentences, seed, show_progress)
             if not (counts * words).any():
                 raise InputError("The corpus has no tokens to count: pass sentences of text.")
-            if (found := len(set(drawn))) < ENOUGH:
-                warn(f"The corpus is ignored: {found} different sentences, fewer than {ENOUGH}.")
+            if (distinct := len(set(drawn))) < ENOUGH:
+                warn(f"The corpus is ignored: {distinct} different sentences, fewer than {ENOUGH}.")
                 return cls(teacher, tokenizer, frequencies, _alone(teacher, size, show_progress), [], words)
             frequencies = words * (counts + _UNSEEN)
             frequencies /= frequencies.sum()

@@ -99,8 +99,8 @@ class EmbeddingStore:
             name: _Entry(self.folder, entry_key(view, text, len(sentences)), self.shard_rows)
             for name, view in views.items()
         }
-        found: Json = {name: entry.open() for name, entry in entries.items()}
-        missing = {name: entries[name] for name, array in found.items() if array is None}
+        opened: Json = {name: entry.open() for name, entry in entries.items()}
+        missing = {name: entries[name] for name, array in opened.items() if array is None}
         if not missing:
             _count_cut(views[names[0]], sentences)
         first = True
@@ -110,8 +110,8 @@ class EmbeddingStore:
             texts = [sentences[row] for row in lacking]
             if first and shards.done:
                 note(f"resumed: {shards.done:,} of {counted(len(sentences), 'texts')} were encoded before")
-                there = np.setdiff1d(np.arange(len(sentences)), lacking)
-                _count_cut(views[names[0]], [sentences[row] for row in there])
+                stored = np.setdiff1d(np.arange(len(sentences)), lacking)
+                _count_cut(views[names[0]], [sentences[row] for row in stored])
             first = False
             some = {name: views[name] for name in missing}
             try:
@@ -123,13 +123,13 @@ class EmbeddingStore:
                 raise
             except NonFiniteError as error:  # its rows are among the texts that were missing
                 raise NonFiniteError.of_texts([int(lacking[row]) for row in error.rows], sentences) from None
-            found |= {name: entry.join() for name, entry in missing.items()}
-            missing = {name: entry for name, entry in missing.items() if found[name] is None}
+            opened |= {name: entry.join() for name, entry in missing.items()}
+            missing = {name: entry for name, entry in missing.items() if opened[name] is None}
         interrupts.kept = ""
-        found = {name: with_code(array, views[name].code) for name, array in found.items()}
+        opened = {name: with_code(array, views[name].code) for name, array in opened.items()}
         if single:
-            return found[names[0]]
-        return found
+            return opened[names[0]]
+        return opened
 
 
 def _count_cut(view: View, sentences: list[str]) -> None:
@@ -165,10 +165,10 @@ class _Shards:
             if all(entry.has(number) for entry in entries.values()):
                 continue
             parts = {name: entry.parts(number) for name, entry in entries.items()}
-            there = np.logical_and.reduce([rows for rows, _ in parts.values()])
-            if there.any():
+            stored = np.logical_and.reduce([rows for rows, _ in parts.values()])
+            if stored.any():
                 self._parts[number] = {name: vectors for name, (_, vectors) in parts.items()}
-            self._left.append((number, np.flatnonzero(~there)))
+            self._left.append((number, np.flatnonzero(~stored)))
         self._at = 0
         self._new: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []
         self._last = time.monotonic()
@@ -260,10 +260,10 @@ class _Entry:
         if not sidecar.is_file():
             return None
         try:
-            told = json.loads(sidecar.read_text(encoding="utf-8"))
-            io.same("key of its sidecar", told["key"], self.key)
+            header = json.loads(sidecar.read_text(encoding="utf-8"))
+            io.same("key of its sidecar", header["key"], self.key)
             array = _map(self.folder / _ARRAY, self.shape, self.dtype)
-            io.check_sha256(self.folder / _ARRAY, told["sha256"])
+            io.check_sha256(self.folder / _ARRAY, header["sha256"])
             self._clear()
             return array
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -303,7 +303,7 @@ class _Entry:
     def parts(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Which rows of a shard are there in parts, and a shard with their vectors; damaged parts are removed."""
         shape = self._shard_shape(number)
-        there = np.zeros(shape[0], bool)
+        stored = np.zeros(shape[0], bool)
         paths = self._parts(number)
         vectors = np.empty(shape if paths else (0, 0), self.dtype)
         for path in paths:
@@ -312,12 +312,12 @@ class _Entry:
                 if part.dtype != self._part or _digest(part) != path.stem.rpartition("-")[2]:
                     raise ValueError(path.name)
                 vectors[part["row"]] = part["vector"]
-                there[part["row"]] = True
+                stored[part["row"]] = True
             except FileNotFoundError:  # of another process, which has written the shard
                 continue
             except (OSError, ValueError, IndexError):
                 path.unlink(missing_ok=True)
-        return there, vectors
+        return stored, vectors
 
     def _parts(self, number: int) -> list[Path]:
         return sorted(self.folder.glob(f"part-{self.shard_rows}-{number:06d}-*.npy"))

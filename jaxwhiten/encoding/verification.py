@@ -126,11 +126,11 @@ class Subject:
 
     def pooled(self, text: str, prompt: str = "") -> Float[np.ndarray, " d"]:
         """The pooled vector, computed from the folder's files."""
-        said = {kind: config for kind, config, _ in self.modules}
-        if unread := said.keys() & {"WeightedLayerPooling", "WordWeights"}:
+        configs = {kind: config for kind, config, _ in self.modules}
+        if unread := configs.keys() & {"WeightedLayerPooling", "WordWeights"}:
             raise Skipped(f"{', '.join(unread)} has no independent check")
         ids = self.ids(prompt + text)
-        pooling = said.get("Pooling", {})
+        pooling = configs.get("Pooling", {})
         skipped = pooling.get("include_prompt") is False
         lower_case = self.encoder.head.form.lower_case
         if prompt and skipped:
@@ -174,12 +174,12 @@ def _states(model: TransformerEncoder, ids: Int[Array, "1 length"]) -> Float[Arr
     return model(ids, jnp.ones_like(ids)).hidden_states[-1]
 
 
-def _apart(found: AnyArray, expected: AnyArray, what: str, allowed: float = _FLOAT32) -> Measured:
-    found = np.asarray(found)
+def _apart(actual: AnyArray, expected: AnyArray, what: str, allowed: float = _FLOAT32) -> Measured:
+    actual = np.asarray(actual)
     expected = np.asarray(expected)
-    check_width("comparison", expected.shape[-1], found.shape[-1], f"the vectors {what}", error=InputError)
+    check_width("comparison", expected.shape[-1], actual.shape[-1], f"the vectors {what}", error=InputError)
     scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
-    return float(np.abs(found - expected).max(initial=0.0)) / scale, allowed, what
+    return float(np.abs(actual - expected).max(initial=0.0)) / scale, allowed, what
 
 
 def distinct(encoder: Encoder) -> Measured:
@@ -197,58 +197,58 @@ def distinct(encoder: Encoder) -> Measured:
 
 
 def tokens(subject: Subject) -> Measured:
-    found = subject.encoder.tokenizer(TEXTS, subject.encoder.head.form.with_prompt(""))
-    rows = np.split(found.flat, found.starts[1:])
+    actual = subject.encoder.tokenizer(TEXTS, subject.encoder.head.form.with_prompt(""))
+    rows = np.split(actual.flat, actual.starts[1:])
     apart = [text for text, ids in zip(TEXTS, rows, strict=True) if ids.tolist() != list(subject.ids(text))]
     what = "fraction of texts whose IDs are not those of transformers' tokenizer"
     return len(apart) / len(TEXTS), 0.0, what + (f": {apart[0]!r:.40}" if apart else "")
 
 
 def neighbours(subject: Subject) -> Measured:
-    found = subject.encoder.encode([" ".join(reversed(TEXTS[0].split())), *TEXTS[1:]])
-    return _apart(found[1:], subject.vectors[1:], "one text's words reordered: all others bit-identical", 0.0)
+    actual = subject.encoder.encode([" ".join(reversed(TEXTS[0].split())), *TEXTS[1:]])
+    return _apart(actual[1:], subject.vectors[1:], "one text's words reordered: all others bit-identical", 0.0)
 
 
 def order(subject: Subject) -> Measured:
     turned = list(reversed(range(len(TEXTS))))
-    found = np.empty_like(subject.vectors)
-    found[turned] = subject.encoder.encode([TEXTS[i] for i in turned], batch_size=2)
-    return _apart(found, subject.vectors, "in reverse order, in batches of two")
+    actual = np.empty_like(subject.vectors)
+    actual[turned] = subject.encoder.encode([TEXTS[i] for i in turned], batch_size=2)
+    return _apart(actual, subject.vectors, "in reverse order, in batches of two")
 
 
 def padding_side(subject: Subject) -> Measured:
     view = subject.encoder.view
-    found = []
+    actual = []
     for side in ("Left", "Right"):
         with tempfile.TemporaryDirectory() as name:
             padding = {"strategy": {"Fixed": 30}, "direction": side, "pad_to_multiple_of": None, "pad_type_id": 0}
             padding |= {"pad_id": view.core.config.pad_token_id, "pad_token": "[PAD]"}
-            said = json.dumps({**json.loads(view.core.tokenizer.to_json()), "padding": padding})
-            (Path(name) / "tokenizer.json").write_text(said, "utf-8")
+            settings = json.dumps({**json.loads(view.core.tokenizer.to_json()), "padding": padding})
+            (Path(name) / "tokenizer.json").write_text(settings, "utf-8")
             tokenizer = tokenizer_for(view.core.model(), Path(name), view.core.max_length)
-            found.append(view.over(dataclasses.replace(view.core, tokenizer=tokenizer))(TEXTS))
-    return _apart(found, [subject.vectors] * 2, "the tokenizer's own padding, left and right")
+            actual.append(view.over(dataclasses.replace(view.core, tokenizer=tokenizer))(TEXTS))
+    return _apart(actual, [subject.vectors] * 2, "the tokenizer's own padding, left and right")
 
 
 def pad_id(subject: Subject) -> Measured:
     view = subject.encoder.view
     ids = subject.ids(TEXTS[0])
     model = nnx.merge(*nnx.split(view.core.model()))
-    found = []
+    actual = []
     for pad in (ids[-1], ids[len(ids) // 2]):
         model.config = dataclasses.replace(model.config, pad_token_id=pad)
         engine = engine_for("jax", model, view.core.max_length)
-        found.append(view.over(dataclasses.replace(view.core, engine=engine))(TEXTS))
-    return _apart(found, [subject.vectors] * 2, "padded with the ID of the end token, and with that of a word")
+        actual.append(view.over(dataclasses.replace(view.core, engine=engine))(TEXTS))
+    return _apart(actual, [subject.vectors] * 2, "padded with the ID of the end token, and with that of a word")
 
 
 def pooling(subject: Subject) -> Measured:
     view = subject.encoder.view
     texts = TEXTS[1:4]
     head = Head.of(at_pooling(view.head.steps)[0], view.head.form)
-    found = view.with_head(head).with_prompt("")(texts)
+    actual = view.with_head(head).with_prompt("")(texts)
     return _apart(
-        found, [subject.pooled(text) for text in texts], "compared with hidden states pooled as the folder specifies"
+        actual, [subject.pooled(text) for text in texts], "compared with hidden states pooled as the folder specifies"
     )
 
 
@@ -261,27 +261,27 @@ def dense(subject: Subject) -> Measured:
 
 
 def prompts(subject: Subject) -> Measured:
-    said = read_optional(subject.folder / "config_sentence_transformers.json")
-    named = {name: text for name, text in (said.get("prompts") or {}).items() if text}
+    config = read_optional(subject.folder / "config_sentence_transformers.json")
+    named = {name: text for name, text in (config.get("prompts") or {}).items() if text}
     if not named:
         raise Skipped("the folder has no prompts")
     # each makes another length, which is compiled
-    default = said.get("default_prompt_name")
+    default = config.get("default_prompt_name")
     tried = list(named)[:4]
-    found = [subject.encoder.encode(TEXTS[0], prompt_name=name) for name in (None, *tried)]
+    actual = [subject.encoder.encode(TEXTS[0], prompt_name=name) for name in (None, *tried)]
     expected = [subject.expected(TEXTS[0], named.get(name, "")) for name in (default, *tried)]
-    return _apart(found, expected, f"{', '.join(tried)}, {len(tried)} of {len(named)}; default: {default or 'none'}")
+    return _apart(actual, expected, f"{', '.join(tried)}, {len(tried)} of {len(named)}; default: {default or 'none'}")
 
 
 def engines(subject: Subject) -> Measured:
     others = [name for name in ENGINES if name != DEFAULT]
-    found = []
+    differences = []
     view = subject.encoder.view
     for name in others:
         with turning(Skipped, f"{name}: {REASON}", InputError, MissingDependencyError):
             engine = engine_for(name, view.core.model(), view.core.max_length, dtype="float32")
-            found.append(view.over(dataclasses.replace(view.core, engine=engine))(TEXTS))
-    return _apart(found, [subject.vectors] * len(found), f"{', '.join(others)} in float32", _ENGINES)
+            differences.append(view.over(dataclasses.replace(view.core, engine=engine))(TEXTS))
+    return _apart(differences, [subject.vectors] * len(differences), f"{', '.join(others)} in float32", _ENGINES)
 
 
 def _by(encoders: list[Encoder]) -> str:
@@ -289,9 +289,9 @@ def _by(encoders: list[Encoder]) -> str:
 
 
 def as_loaded(subject: Subject) -> Measured:
-    found = [encoder.view.floats(TEXTS) for encoder in subject.loaded]
+    actual = [encoder.view.floats(TEXTS) for encoder in subject.loaded]
     what = f"loaded anew, first and from what was kept, by {_by(subject.loaded)}"
-    return _apart(found, [subject.vectors] * len(found), what, _ENGINES)
+    return _apart(actual, [subject.vectors] * len(actual), what, _ENGINES)
 
 
 def codes(subject: Subject) -> Measured:
@@ -303,9 +303,9 @@ def codes(subject: Subject) -> Measured:
             coded = encoder.then(Quantise.of(added))
         else:
             coded = encoder
-        found = coded.encode(TEXTS)
+        codes_of_texts = coded.encode(TEXTS)
         vectors = coded.view.floats(TEXTS)
-        apart.append(float((np.asarray(found) != coded.head.steps[-1](vectors)).mean()))
+        apart.append(float((np.asarray(codes_of_texts) != coded.head.steps[-1](vectors)).mean()))
         name = (coded.head.code or added).name
     what = f"fraction of bytes that are not those of the vectors: {name}, by {_by(subject.loaded)}"
     return max(apart), _BYTES, what
@@ -318,8 +318,8 @@ def _least_cosine(subject: Subject, **how: Any) -> float:
     other = Encoder.from_pretrained(subject.folder, pooling=pooling, max_length=longest, **how)
     # As plain arrays, because vectors of two dtypes are in two spaces.
     expected = as_floats(subject.vectors)
-    found = as_floats(other.view.floats(TEXTS))
-    return float(cosine_pairs(found, expected).min())
+    actual = as_floats(other.view.floats(TEXTS))
+    return float(cosine_pairs(actual, expected).min())
 
 
 def bfloat16(subject: Subject) -> Measured:
@@ -347,9 +347,9 @@ def beside(subject: Subject, texts: Sequence[str], required: bool = True) -> Mea
             raise
         raise Skipped(f"not compared with what the folder means there: {error}") from error
     expected = peer.encode(list(texts), batch_size=1, show_progress_bar=False)  # its padding takes no part
-    found = subject.encoder.encode(list(texts))
-    cosine = cosine_pairs(found, expected).min()
-    return _apart(found, expected, f"smallest cosine of {len(texts)} texts {cosine:.7f}")
+    actual = subject.encoder.encode(list(texts))
+    cosine = cosine_pairs(actual, expected).min()
+    return _apart(actual, expected, f"smallest cosine of {len(texts)} texts {cosine:.7f}")
 
 
 CHECKS: dict[str, Callable[[Subject], Measured]] = {
@@ -382,8 +382,8 @@ def verify(encoder: Encoder, folder: str | Path, *, against: bool = False, texts
     subject = Subject(encoder.without_code(), folders.resolve_folder(folder))
     checks: dict[str, Callable[[Subject], Measured]] = dict(CHECKS)
     if against or says_head(subject.folder):
-        own = (*TEXTS, marked(subject))
-        checks["sentence-transformers, own texts"] = functools.partial(beside, texts=own, required=against)
+        marked_texts = (*TEXTS, marked(subject))
+        checks["sentence-transformers, own texts"] = functools.partial(beside, texts=marked_texts, required=against)
     if against and (given := as_texts(texts, "text")):
         checks["sentence-transformers, given texts"] = functools.partial(beside, texts=given)
     for name, check in checks.items():

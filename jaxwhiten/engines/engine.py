@@ -102,8 +102,8 @@ def engine_class(name: str) -> Any:
     check_name("engine", name, ENGINES)
     file, _, cls = ENGINES[name].partition(".")
     with uncollected():
-        found: type[Engine] = getattr(importlib.import_module(f"{__package__}.{file}"), cls)
-    return found
+        engine: type[Engine] = getattr(importlib.import_module(f"{__package__}.{file}"), cls)
+    return engine
 
 
 def engine_for(

@@ -58,10 +58,10 @@ def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
         return [device]
     platform, _, number = device.partition(":")
     with contextlib.suppress(RuntimeError, ValueError, IndexError):
-        found = jax.local_devices(backend=platform)
+        devices = jax.local_devices(backend=platform)
         if number:
-            return [found[int(number)]]
-        return found
+            return [devices[int(number)]]
+        return devices
     platforms = dict.fromkeys((jax.default_backend(), "cpu"))
     here = [f"{name}:{i}" for name in platforms for i in range(len(jax.local_devices(backend=name)))]
     raise unknown_name("device", device, here)
@@ -202,11 +202,11 @@ class JAXEngine:
             rows = jax.device_put(rows, self._dealt)
         numbers = [str(number) for number in range(len(heads))]  # programs do not know the names
         arguments = (self._weights, *rows, dict(zip(numbers, heads.values(), strict=True)))
-        found = self._compile((*ids.shape, *lengths.shape[1:]), each, arguments)(*arguments)
-        found = {name: found[number] for name, number in zip(heads, numbers, strict=True)}
+        outputs = self._compile((*ids.shape, *lengths.shape[1:]), each, arguments)(*arguments)
+        outputs = {name: outputs[number] for name, number in zip(heads, numbers, strict=True)}
         if self._threads is None:
-            return found
-        return jax.block_until_ready(found)
+            return outputs
+        return jax.block_until_ready(outputs)
 
     def _compile(self, shape: tuple[int, ...], tokens: int | None, arguments: tuple[Any, ...]) -> Any:
         """The program for a shape. The first batch of a shape compiles it; others of that shape wait."""
@@ -245,11 +245,11 @@ def parts(model: nnx.Module) -> tuple[Graph, list[Any]]:
     return (graph, structure), leaves
 
 
-def _rows(found: dict[str, Found]) -> dict[str, Found]:
+def _rows(results: dict[str, Found]) -> dict[str, Found]:
     """Waits for the vectors and returns them in the order of the rows."""
-    for x in (part for parts in found.values() for part in parts):
+    for x in (part for parts in results.values() for part in parts):
         x.copy_to_host_async()  # of all, before the first is waited for
-    return {name: Found(*(np.asarray(x).reshape(-1, x.shape[-1]) for x in parts)) for name, parts in found.items()}
+    return {name: Found(*(np.asarray(x).reshape(-1, x.shape[-1]) for x in parts)) for name, parts in results.items()}
 
 
 @functools.partial(jax.jit, static_argnames=("graph", "tokens", "mesh", "kernel"))

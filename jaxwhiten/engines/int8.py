@@ -109,14 +109,14 @@ def save_int8(folder: str | Path, encoder: Quantizable, sentences: Texts, *, cos
     texts = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))]
     encoder.check_folder(folder)
     work = _Work(encoder, texts)
-    kept, reached = work.choose(cosine)
-    graph = work.backbone(work.named(kept))
-    facts = {"weights": work.forward.weights_digest(), "kept": kept, "cosine": reached}
+    layers, reached = work.choose(cosine)
+    graph = work.backbone(work.named(layers))
+    facts = {"weights": work.forward.weights_digest(), "kept": layers, "cosine": reached}
     facts |= {"sentences": len(texts), "text": text_fingerprint(texts), "longest": work.longest}
     with io.whole_folder(folder, RuntimeError) as whole:
         encoder.save(whole, dtype="float32")
         Quantised.write(whole, graph, facts)
-    return Int8Report(Path(folder), tuple(kept), len(work.groups), reached)
+    return Int8Report(Path(folder), tuple(layers), len(work.groups), reached)
 
 
 class _Work:
@@ -155,17 +155,17 @@ class _Work:
     def choose(self, cosine: float) -> tuple[list[str], float]:
         """The groups not to quantise, the most harmful first, and the mean cosine reached."""
         full = self.quantise([])
-        kept = list[str]()
+        chosen = list[str]()
         reached = self._cosine(full)
         if reached >= cosine:
-            return kept, reached
+            return chosen, reached
         gains = {group: self._cosine(self._restored(full, names)) for group, names in self.groups.items()}
         for group in sorted(gains, key=lambda group: -gains[group]):
-            kept.append(group)
-            reached = self._cosine(self._restored(full, self.named(kept)))
+            chosen.append(group)
+            reached = self._cosine(self._restored(full, self.named(chosen)))
             if reached >= cosine:
                 break
-        return kept, reached
+        return chosen, reached
 
     def named(self, groups: list[str]) -> list[str]:
         """The products of several groups."""

@@ -84,7 +84,7 @@ class Kept:
         """
         # weights stay in the graph's file
         folder = self.folder / key
-        how = {**hints, "CACHE_MODE": "OPTIMIZE_SIZE"}
+        options = {**hints, "CACHE_MODE": "OPTIMIZE_SIZE"}
         cpu = [core.get_property("CPU", name) for name in ("FULL_DEVICE_NAME", "OPTIMIZATION_CAPABILITIES")]
 
         def blob_of(graph: Path) -> Path:
@@ -93,10 +93,10 @@ class Kept:
 
         def imported(blob: Path) -> Any:
             data = BytesIO((blob / _BLOB).read_bytes())
-            return core.import_model(data, "CPU", {**how, "WEIGHTS_PATH": str(folder / _WEIGHTS)})
+            return core.import_model(data, "CPU", {**options, "WEIGHTS_PATH": str(folder / _WEIGHTS)})
 
         def compiled(graph: Path) -> Any:
-            return io.recall(blob_of(graph), imported) or core.compile_model(graph / _GRAPH, "CPU", how)
+            return io.recall(blob_of(graph), imported) or core.compile_model(graph / _GRAPH, "CPU", options)
 
         def write(whole: Path) -> None:
             import openvino
@@ -141,8 +141,8 @@ def program(
 
     entry = Kept(_code(), *key).folder
     folder = entry / _JAX
-    if (kept := io.recall(folder, lambda folder: read((folder / _PROGRAM).read_bytes()))) is not None:
-        return kept
+    if (stored := io.recall(folder, lambda folder: read((folder / _PROGRAM).read_bytes()))) is not None:
+        return stored
     with _only_here:
         compiled = make()
     try:
@@ -249,13 +249,13 @@ def load(folder: Path, dtype: str = "float32") -> tuple[Any, EncoderConfig, Path
     """`load_model`, but with an `Unread` instead of an encoder of which something can be kept."""
     if (kept := Kept.of(folder)) is None:
         return _load(folder, dtype)
-    made: list[Any] = []
+    models: list[Any] = []
 
     def shapes() -> str:
         from flax import nnx
 
-        made.append(_load(folder, dtype)[0])
-        return json.dumps(list(checkpoint.shapes_of(nnx.state(made[0])).items()))
+        models.append(_load(folder, dtype)[0])
+        return json.dumps(list(checkpoint.shapes_of(nnx.state(models[0])).items()))
 
     by_path = {tuple(path): tuple(shape) for path, shape in json.loads(kept.text("shapes", shapes))}
     where = folders.transformer_folder(folder)
@@ -263,8 +263,8 @@ def load(folder: Path, dtype: str = "float32") -> tuple[Any, EncoderConfig, Path
     kept.files.check()
     config = dataclasses.replace(config, pooler=config.pooler and any(path[0] == "pooler" for path in by_path))
     unread = Unread(folder, config, dtype, by_path, kept)
-    if made:
-        unread.read = made[0]
+    if models:
+        unread.read = models[0]
     return unread, config, where
 
 

@@ -107,9 +107,9 @@ class _Compiled(NamedTuple):
     def run(self, vectors: np.ndarray) -> np.ndarray:
         """The output for vectors."""
         request = self.request()
-        found = np.array(request.infer({"vectors": vectors}, share_inputs=True, share_outputs=True)[0])
+        vectors_out = np.array(request.infer({"vectors": vectors}, share_inputs=True, share_outputs=True)[0])
         self.idle.append(request)
-        return found
+        return vectors_out
 
     def request(self) -> Any:
         """A request; the caller puts it back among the idle ones."""
@@ -210,11 +210,11 @@ class OpenVINOEngine:
     def digest(self, tokenizer: BulkTokenizer, after: Sequence[bytes]) -> str:
         """In float32 that of JAX, whose vectors are equal."""
         if self.dtype == "float32":
-            own = []
+            parts = []
         else:
-            own = [f"openvino {self.dtype}".encode()]
-        own += [] if self._quantised is None else [self._quantised.digest.encode()]
-        return self.weights_digest(tokenizer, (*own, *after))
+            parts = [f"openvino {self.dtype}".encode()]
+        parts += [] if self._quantised is None else [self._quantised.digest.encode()]
+        return self.weights_digest(tokenizer, (*parts, *after))
 
     def weights_digest(self, tokenizer: BulkTokenizer | None = None, after: Sequence[bytes] = ()) -> str:
         """As `kept.digest`."""

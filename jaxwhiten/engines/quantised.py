@@ -63,16 +63,16 @@ class Quantised(NamedTuple):
                 " export --format int8 --sentences FILE`, or jaxwhiten.export.save_int8."
             )
         header = records.read(file, dict[str, Any], _AGAIN, error=ModelError)
-        known = records.from_json(_Header, header, file, _AGAIN, error=ModelError, others=True)
+        fields = records.from_json(_Header, header, file, _AGAIN, error=ModelError, others=True)
         damaged = f"{file}: damaged int8 weights ({REASON}): export them again."
         with turning(ModelError, damaged, OSError, ValueError, FormatError):
             files = io.Files.of((file, graph, values))
             io.check_version(file, header)
             for path in (graph, values):
-                io.check_sha256(path, known["sha256"].get(path.name))
-        if known["weights"] != weights:
+                io.check_sha256(path, fields["sha256"].get(path.name))
+        if fields["weights"] != weights:
             raise MismatchError(f"{file}: int8 weights of a different model than {model}: export them again.")
-        if max_length > (longest := known["longest"]):
+        if max_length > (longest := fields["longest"]):
             raise InputError(
                 f"{file}: int8 weights for up to {longest} tokens, got max_length={max_length}: export them again."
             )
@@ -105,14 +105,14 @@ class Quantised(NamedTuple):
         import openvino
 
         quantised = core.read_model(self.folder / GRAPH)
-        own = outputs_by_name(model)
+        outputs = outputs_by_name(model)
         places = {name: quantised.output(hidden_state(number)) for number, name in enumerate(hidden_states)}
         sources = {name: place.get_node().input_value(0) for name, place in places.items()}
         sources |= {name: quantised.input(name) for parameter in model.inputs for name in parameter.get_names()}
         for name, source in sources.items():
-            fits = source.get_partial_shape().same_scheme(own[name].get_partial_shape())
-            if not fits or source.get_element_type() != own[name].get_element_type() or len(quantised.inputs) != 2:
+            fits = source.get_partial_shape().same_scheme(outputs[name].get_partial_shape())
+            if not fits or source.get_element_type() != outputs[name].get_element_type() or len(quantised.inputs) != 2:
                 raise ValueError(f"{source} among {len(quantised.inputs)} inputs")
-            for target in own[name].get_target_inputs():
+            for target in outputs[name].get_target_inputs():
                 target.replace_source_output(source)
         return openvino.Model(model.get_results(), quantised.get_parameters())

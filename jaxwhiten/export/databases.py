@@ -274,10 +274,10 @@ def fill(
     def check(place: str, recorded: str | bytes = "{}") -> None:
         # without a password
         place = re.sub(r"://[^@/]*@", "://", place)
-        there = json.loads(recorded)
-        if not there:
+        recorded_settings = json.loads(recorded)
+        if not recorded_settings:
             raise MismatchError(f"{place} does not record the space of its vectors: use a different database.")
-        check_space(place, there, json.loads(code["SPACE"]), "use a different database")
+        check_space(place, recorded_settings, json.loads(code["SPACE"]), "use a different database")
 
     try:
         code = runpy.run_path(str(Path(folder) / CODE))
@@ -291,18 +291,18 @@ def fill(
     columns = [as_texts(texts), *([] if metadata is None else [metadata])]
     wanted = dict(zip(map(str, ids), zip(*columns, strict=True), strict=True))
     if keep:
-        there = dict.fromkeys(code["known"](db))
+        present = dict.fromkeys(code["known"](db))
     else:
-        there = {id: tuple(row) for id, *row in code["rows"](db)}
-    missing = [id for id in wanted if id not in there]
+        present = {id: tuple(row) for id, *row in code["rows"](db)}
+    missing = [id for id in wanted if id not in present]
     if keep:
         changed = []
     else:
-        changed = [id for id, row in wanted.items() if there.get(id, row) != row]
+        changed = [id for id, row in wanted.items() if present.get(id, row) != row]
     if keep:
         removed = []
     else:
-        removed = [id for id in there if id not in wanted]
+        removed = [id for id in present if id not in wanted]
     for part in _blocks([*missing, *changed]):
         new, *more = map(list, zip(*(wanted[id] for id in part), strict=True))
         code["add"](db, part, new, encode(new), *more)

@@ -117,9 +117,9 @@ def push_to_hub(
         except HFValidationError as error:
             raise InputError(f"{repo_id!r} is not a valid repository ID: {error}") from error
         except Exception as error:  # without a network the HTTP client's own, whose types change
-            told = str(getattr(error, "server_message", None) or error).strip().splitlines()[:1]
+            lines = str(getattr(error, "server_message", None) or error).strip().splitlines()[:1]
             raise OutputError(
-                f"{repo_id}: could not be uploaded ({type(error).__name__}{': ' if told else ''}{''.join(told)})."
+                f"{repo_id}: could not be uploaded ({type(error).__name__}{': ' if lines else ''}{''.join(lines)})."
                 " Check the name, the connection and the token (`hf auth login`); exist_ok=True writes to an existing"
                 " repository."
             ) from error

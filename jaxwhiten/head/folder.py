@@ -223,14 +223,14 @@ def modules_of(head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer) 
     config = model.config
     head.width(config)
     width = config.hidden_size
-    found = list[Module]()
+    modules = list[Module]()
     if model.pools and not isinstance(head.steps[0], Mean):
         raise InputError(f"{head.summary}: a static encoder supports only the mean of its tokens.")
     for step in head.steps:
         if not (model.pools and isinstance(step, Mean)):  # a static encoder's first module pools
-            found += step.to_folder(Target(config, width, tokenizer))
+            modules += step.to_folder(Target(config, width, tokenizer))
         width = step.output_width(width)
-    return found
+    return modules
 
 
 def write_folder(

@@ -109,17 +109,17 @@ def parse(name: str) -> tuple[str, Maker]:
     """The canonical name of a pooling or alias, and a function that makes its steps."""
     kind, colon, parameters = ALIASES.get(name, name).partition(":")
     if kind in POOLINGS:
-        found = POOLINGS[kind](parameters if colon else None)
+        pooling = POOLINGS[kind](parameters if colon else None)
     else:
-        found = None
-    if found is None and kind in _MOVED:
+        pooling = None
+    if pooling is None and kind in _MOVED:
         raise InputError(
             f"Pooling {name!r} is one of research, which eval.poolings of the repository has: import it, or use another"
             " pooling, such as 'mean'."
         )
-    if found is None:
+    if pooling is None:
         raise unknown_name("pooling", name, POOLINGS)
-    taken, make = found
+    taken, make = pooling
     return f"{kind}:{taken}" if taken else kind, make
 
 
@@ -165,9 +165,9 @@ class Head:
     @classmethod
     def named(cls, name: str, source: Source | None = None) -> Head:
         """The head for the name of a pooling in `jaxwhiten.POOLINGS`, for the encoder of `source`."""
-        own, make = parse(name)
+        pooling, make = parse(name)
         steps = make(source)
-        return cls(own, steps, _pooling(steps).form)
+        return cls(pooling, steps, _pooling(steps).form)
 
     @classmethod
     def of(cls, steps: Steps, form: TextForm = PLAIN) -> Head:
@@ -223,23 +223,23 @@ class Head:
             return vectors
         import jax.numpy as jnp
 
-        (steps, code), found = before_code(rest), list[np.ndarray]()
+        (steps, code), vectors_of = before_code(rest), list[np.ndarray]()
         for part in blocks(len(vectors), _BLOCK_ROWS):
             x: Any = functools.reduce(lambda x, step: step(x), steps, jnp.asarray(vectors[part]))
             check_finite(np.asarray(x), part.start)
-            found.append(np.asarray(x if code is None else code(x)))
-        return with_code(np.concatenate(found), self.code)
+            vectors_of.append(np.asarray(x if code is None else code(x)))
+        return with_code(np.concatenate(vectors_of), self.code)
 
     def with_pooling(self, named: Head, config: EncoderConfig) -> Head:
         """This head with the pooling of another one, or itself if that is its own.
 
         Later steps stay, except a whitening or code, which was fitted on the other vectors, and maps behind it.
         """
-        (own, after), (pooling, _) = at_pooling(self.steps), at_pooling(named.steps)
+        (position, after), (pooling, _) = at_pooling(self.steps), at_pooling(named.steps)
         form = dataclasses.replace(named.form, lower_case=self.form.lower_case).with_prompt(self.form.prompt or "")
-        if isinstance(own[-1], AfterPrompt) and form.prompt is not None:
-            pooling = (*pooling[:-1], AfterPrompt(pooling[-1], own[-1].length))
-        if not (same := _facts(own, config) == _facts(pooling, config)):
+        if isinstance(position[-1], AfterPrompt) and form.prompt is not None:
+            pooling = (*pooling[:-1], AfterPrompt(pooling[-1], position[-1].length))
+        if not (same := _facts(position, config) == _facts(pooling, config)):
             fitted = [step.words() for step in after if isinstance(step, Whiten | Quantise)]
             if fitted:
                 words = f"pooling={named.name!r} omits {' and '.join(fitted)}, fitted on a different pooling"
@@ -288,8 +288,8 @@ class Head:
     @property
     def whitening(self) -> Whitening | None:
         """The last whitening among the steps that keeps its `Whitening`, or None."""
-        found = (step.whitening for step in reversed(self.steps) if isinstance(step, Whiten))
-        return next(found, None)
+        whitenings = (step.whitening for step in reversed(self.steps) if isinstance(step, Whiten))
+        return next(whitenings, None)
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -331,10 +331,10 @@ def before_code(steps: Steps) -> tuple[Steps, Quantise | None]:
 
 
 def _pooling(steps: Steps) -> Pooling:
-    found = [step for step in steps if isinstance(step, Pooling)]
-    if len(found) != 1:
-        raise InputError(f"A head has one pooling; this one has {len(found)}.")
-    return found[0]
+    poolings = [step for step in steps if isinstance(step, Pooling)]
+    if len(poolings) != 1:
+        raise InputError(f"A head has one pooling; this one has {len(poolings)}.")
+    return poolings[0]
 
 
 def run(

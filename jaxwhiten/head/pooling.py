@@ -62,8 +62,8 @@ class Pooling(Step):
     def to_folder(self, target: Target) -> list[Module]:
         if not self.modes:
             return super().to_folder(target)
-        known = {key: mode in self.modes for mode, key in _OLDER_KEYS.items()}  # old and new versions read these keys
-        return [Module("Pooling", {"word_embedding_dimension": target.config.hidden_size, **known})]
+        older = {key: mode in self.modes for mode, key in _OLDER_KEYS.items()}  # old and new versions read these keys
+        return [Module("Pooling", {"word_embedding_dimension": target.config.hidden_size, **older})]
 
     def words(self) -> str:
         return self.mode or super().words()
@@ -78,8 +78,8 @@ def _weighted_sum(x: HiddenState, weights: Float[AnyArray, "*batch length"]) -> 
 
 def _token(x: HiddenState, place: Int[AnyArray, "*batch"]) -> Pooled:
     """The tokens at the given positions of their rows."""
-    found = x.__array_namespace__().take_along_axis(x, place.reshape(len(place), -1, 1), axis=1)
-    return found.reshape(*place.shape, x.shape[-1]).astype(np.float32)
+    states = x.__array_namespace__().take_along_axis(x, place.reshape(len(place), -1, 1), axis=1)
+    return states.reshape(*place.shape, x.shape[-1]).astype(np.float32)
 
 
 def _onnx_sum(graph: OnnxGraph, x: str, weights: str) -> str:

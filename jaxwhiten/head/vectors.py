@@ -190,8 +190,8 @@ class Dense(VectorStep):
             whitening = Whitening.load(file)
         weight = np.ascontiguousarray(self.weight.T)
         bias = self.bias
-        own = whitening.kernel
-        same = own[0].shape == weight.shape and all(map(np.allclose, own, (weight, bias)))
+        kernel = whitening.kernel
+        same = kernel[0].shape == weight.shape and all(map(np.allclose, kernel, (weight, bias)))
         if same:
             return Whiten(weight, bias, whitening)
         return None

@@ -170,14 +170,14 @@ def take(
     >>> mean.tolist()
     [0.0, 0.0, 0.0]
     """
-    found = {name: tensors[name] for name in shapes}
-    for name, array in found.items():
+    chosen = {name: tensors[name] for name in shapes}
+    for name, array in chosen.items():
         if (array.shape, array.dtype) != (shapes[name], np.dtype(dtype)):
             got = f"{array.dtype} of shape {array.shape}"
             raise ValueError(f"dtypes or shapes do not fit: {name} is {got}, expected {dtype} of shape {shapes[name]}")
     if finite:
-        finite_numbers(found)
-    return list(found.values())
+        finite_numbers(chosen)
+    return list(chosen.values())
 
 
 def finite_numbers(tensors: Mapping[str, np.ndarray]) -> None:
@@ -238,9 +238,9 @@ def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[s
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
         text = metadata[HEADER_KEY]
     header = records.parse(text, dict[str, Any], path)
-    known = records.from_json(_Header, header, path, others=True)
+    fields = records.from_json(_Header, header, path, others=True)
     check_version(path, header)
-    if known["kind"] not in kinds:
-        raise FormatError(f"{path}: contains a {known['kind']!r}, not a {' or '.join(map(repr, kinds))}.")
+    if fields["kind"] not in kinds:
+        raise FormatError(f"{path}: contains a {fields['kind']!r}, not a {' or '.join(map(repr, kinds))}.")
     check_seal(path, header, _tensor_checksum(tensors))
     return tensors, header

@@ -105,8 +105,8 @@ def correlations(
         weighted = counts * ranks
         products, squares = np.empty((2, len(of_rows), counts.shape[1]))
         for row, of_row in enumerate(of_rows):
-            own = of_row(counts)
-            products[row], squares[row] = (np.einsum("nb,nb->b", x, own) for x in (weighted, counts * own))
+            weights = of_row(counts)
+            products[row], squares[row] = (np.einsum("nb,nb->b", x, weights) for x in (weighted, counts * weights))
         with np.errstate(invalid="ignore"):
             return 100 * products / np.sqrt(squares * np.einsum("nb,nb->b", weighted, ranks, dtype=np.float64))
 
@@ -182,11 +182,11 @@ def chosen_intervals(samples: Real[np.ndarray, "m r"], units: int | None = None)
       based on the percentile bootstrap approach".
       Hesterberg 2015, "What teachers should know about the bootstrap".
     """
-    known = ~np.isnan(samples).all(axis=1)
-    defined = samples[known][:, ~np.isnan(samples[known]).any(axis=0)]
-    found = [Interval(math.nan, math.nan)] * len(samples)
+    valid = ~np.isnan(samples).all(axis=1)
+    defined = samples[valid][:, ~np.isnan(samples[valid]).any(axis=0)]
+    intervals = [Interval(math.nan, math.nan)] * len(samples)
     if not defined.size or (units is not None and units < LEAST):
-        return found
+        return intervals
     low = (1 - _LEVEL) / 2
     high = (1 + _LEVEL) / 2
     if len(defined) > 1:
@@ -196,9 +196,9 @@ def chosen_intervals(samples: Real[np.ndarray, "m r"], units: int | None = None)
     if units is not None:
         low = _widened(low, units)
         high = 1 - _widened(1 - high, units)
-    for row, ends in zip(np.flatnonzero(known), np.quantile(defined, [low, high], axis=1).T, strict=True):
-        found[row] = Interval(*ends.tolist())
-    return found
+    for row, ends in zip(np.flatnonzero(valid), np.quantile(defined, [low, high], axis=1).T, strict=True):
+        intervals[row] = Interval(*ends.tolist())
+    return intervals
 
 
 def _places(samples: Real[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:

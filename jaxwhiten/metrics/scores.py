@@ -106,12 +106,12 @@ def binary_scores(
     counts = counts[order].astype(np.float64)
     of_two = labels[order, None] > labels.min()
     positive, every = (np.add.reduceat(x, starts) for x in (counts * of_two, counts))
-    found = positive.cumsum(axis=0)
+    true_positives = positive.cumsum(axis=0)
     seen = every.cumsum(axis=0)
     negative = every - positive
-    total = found[-1]
-    below = (seen - found)[-1] - (seen - found) + negative / 2
-    precision = (positive * found / np.maximum(seen, 1)).sum(axis=0) / total
+    total = true_positives[-1]
+    below = (seen - true_positives)[-1] - (seen - true_positives) + negative / 2
+    precision = (positive * true_positives / np.maximum(seen, 1)).sum(axis=0) / total
     return precision, (positive * below).sum(axis=0) / (total * (seen[-1] - total))
 
 
@@ -205,5 +205,5 @@ def discounted_gains(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10
     place = np.arange(len(rows)) - np.searchsorted(rows, rows)
     counted = place < k
     ideal = np.bincount(rows[counted], best[counted] * discount[place[counted]], minlength=len(gains))
-    found: np.ndarray = gains @ discount[: gains.shape[1]] / ideal
-    return found
+    ratios: np.ndarray = gains @ discount[: gains.shape[1]] / ideal
+    return ratios

@@ -119,11 +119,11 @@ def by_queries(
             return attend(of(query), of(mask), None if bias is None else of(bias))
 
         count = -(-length // size)
-        found = lax.map(block, jnp.minimum(jnp.arange(count) * size, length - size))  # the last two may overlap
+        mapped = lax.map(block, jnp.minimum(jnp.arange(count) * size, length - size))  # the last two may overlap
         last = size - (length - (count - 1) * size)
-        full = jnp.moveaxis(found[:-1], 0, 2)
+        full = jnp.moveaxis(mapped[:-1], 0, 2)
         full = full.reshape(*full.shape[:2], -1, *full.shape[4:])
-        return jnp.concatenate([full, found[-1, :, :, last:]], axis=2)
+        return jnp.concatenate([full, mapped[-1, :, :, last:]], axis=2)
 
     return lax.platform_dependent(query, mask, bias, cpu=by_blocks, default=attend)
 

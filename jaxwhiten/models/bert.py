@@ -195,9 +195,9 @@ def _read_gte(raw: Fields, fields: Fields) -> Json:
     """The rotary positions. Published files use NTK scaling: a larger base, and all angles divided alike."""
     turns = read_rotary(raw, None, "rope_theta", 160_000.0, ("default", "linear", "ntk"))
     theta, scaling = turns.values()
-    said = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
-    if scaling is not None and "ntk" in (said.get("rope_type"), said.get("type")):
-        check_supported(said, {"mixed_b": None})
+    rope = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
+    if scaling is not None and "ntk" in (rope.get("rope_type"), rope.get("type")):
+        check_supported(rope, {"mixed_b": None})
         exponent = 2 * fields["num_heads"] / max(fields["hidden_size"], 2)
         turns = {"rotary_theta": theta * scaling.factor, "rotary_scaling": RotaryScaling(scaling.factor**exponent)}
     return {"model_type": "gte", **turns}

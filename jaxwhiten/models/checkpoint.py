@@ -72,9 +72,9 @@ def load_parameters(
     folder: Path, family: Family, shapes: Mapping[Place, Shape], dtype: DTypeLike = np.float32
 ) -> dict[Place, np.ndarray]:
     """The weights of a folder as arrays of `dtype` by our parameter paths, see `match`; all must be finite."""
-    tensors, where, found, _ = match(folder, family, shapes)
+    tensors, where, sources, _ = match(folder, family, shapes)
     arrays = {}
-    for path, (source, shape) in found.items():
+    for path, (source, shape) in sources.items():
         rows = shape[0] // source.parts
         part = slice(rows * source.part, rows * (source.part + 1))
         turned = path[-1] == "kernel"
@@ -92,7 +92,7 @@ def match(folder: Path, family: Family, shapes: Mapping[Place, Shape]) -> tuple[
     words = f"{family.names['embeddings.word']}.weight"
     prefix = next((prefix for prefix in family.prefixes if prefix + words in tensors), family.prefixes[0])
     missing = dict[Any, str]()
-    found = Sources()
+    matched = Sources()
     for path, shape in shapes.items():
         sources = [source._replace(name=prefix + source.name) for source in _sources(path, family)]
         source = next((source for source in sources if source.name in tensors), None)
@@ -105,10 +105,10 @@ def match(folder: Path, family: Family, shapes: Mapping[Place, Shape]) -> tuple[
             expected = shape
         expected = (expected[0] * source.parts, *expected[1:])
         _check_shape(tensors, source.name, expected, where)
-        found[path] = (source, expected)
+        matched[path] = (source, expected)
     if any(path[0] != "pooler" for path in missing):
         raise _missing(list(missing.values()), where)
-    found = {path: source for path, source in found.items() if not missing or path[0] != "pooler"}
+    matched = {path: source for path, source in matched.items() if not missing or path[0] != "pooler"}
 
     def module(name: str) -> str:
         inner = name.removeprefix(prefix)
@@ -120,15 +120,15 @@ def match(folder: Path, family: Family, shapes: Mapping[Place, Shape]) -> tuple[
         same = array.shape == table.shape and (np.array_equal(array[b], table[b]) for b in blocks(len(table), 1 << 14))
         return array.dtype.kind in "iub" or name.endswith("inv_freq") or bool(same and all(same))
 
-    own = {module(source.name) for path, (source, _) in found.items() if path[0] in _OWN}
-    unused = sorted(tensors.keys() - {source.name for source, _ in found.values()})
-    inside = [name for name in unused if module(name) in own and not redundant(name)]
+    prefixes = {module(source.name) for path, (source, _) in matched.items() if path[0] in _OWN}
+    unused = sorted(tensors.keys() - {source.name for source, _ in matched.values()})
+    inside = [name for name in unused if module(name) in prefixes and not redundant(name)]
     if inside and not TransformerSettings.read(folder).config:  # which may specify fewer layers
         raise ModelError(
             f"{where}: tensor {inside[0]!r} is in the encoder, but its config.json has no place for it ({len(inside)}"
             " such tensors). Check model_type and the number of layers in config.json, or download it again."
         )
-    return tensors, where, found, dict(Counter(module(name) for name in unused if module(name) not in own))
+    return tensors, where, matched, dict(Counter(module(name) for name in unused if module(name) not in prefixes))
 
 
 def by_path(state: PyTree) -> dict[Place, Any]:

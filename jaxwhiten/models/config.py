@@ -248,9 +248,9 @@ def read_rotary(
 def _read_scaling(parameters: Fields, yarn: bool) -> RotaryScaling:
     def number(key: str, default: float = 0.0) -> float:
         value = parameters.get(key)
-        found: float = typed(default if value is None else value, "float", key)
-        Bounds(0.0).check(key, found, ModelError)
-        return found
+        number_: float = typed(default if value is None else value, "float", key)
+        Bounds(0.0).check(key, number_, ModelError)
+        return number_
 
     factor = number("factor")
     Bounds(1.0, _MOST_FACTOR).check("factor", factor, ModelError)

@@ -158,9 +158,9 @@ def _parsed(folder: Path, raw: Fields) -> EncoderConfig:
         if not isinstance(model_type, str):
             raise ModelError("no model_type; is this the config.json of a Hugging Face model?")
         if model_type not in FAMILIES:
-            own = raw.get("auto_map")
-            if own:
-                code = f" It needs custom code, {own!r:.80}, which is never run."
+            custom = raw.get("auto_map")
+            if custom:
+                code = f" It needs custom code, {custom!r:.80}, which is never run."
             else:
                 code = ""
             raise ModelError(f"model_type {model_type!r} is not supported.{code} Supported: {', '.join(FAMILIES)}.")

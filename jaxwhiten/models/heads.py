@@ -203,12 +203,12 @@ def load_pair_classifier(
     encoder, config, folder = load_model(model, **reading)
     form = head_form(config, "pairs")
     tensors, where = checkpoint.open_weights(folder)
-    (found, *_), _ = tensors.get(f"{form.classifier}.weight", ((0,), None))
-    found = 0 if not form.dense and encoder.pooler is None else found
-    classifier = PairClassifier(encoder, labels or found, rngs=nnx.Rngs(seed))
-    if found != classifier.labels:
+    (stored, *_), _ = tensors.get(f"{form.classifier}.weight", ((0,), None))
+    stored = 0 if not form.dense and encoder.pooler is None else stored
+    classifier = PairClassifier(encoder, labels or stored, rngs=nnx.Rngs(seed))
+    if stored != classifier.labels:
         return classifier, folder
-    if not found:
+    if not stored:
         raise ModelError(
             f"{where}: contains no classifier of sentence pairs: train one with `python -m train.cross`, or specify"
             " the folder of a sentence-transformers CrossEncoder."

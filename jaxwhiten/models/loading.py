@@ -58,8 +58,8 @@ def load_model(
     folder = transformer_folder(folder)
     config = load_config(folder)
     module, state = abstract(config, dtype, remat)
-    kept = _dtype(dtype if narrow else "float32")
-    values = checkpoint.load_parameters(folder, FAMILIES[config.model_type], checkpoint.shapes_of(state), kept)
+    kept_dtype = _dtype(dtype if narrow else "float32")
+    values = checkpoint.load_parameters(folder, FAMILIES[config.model_type], checkpoint.shapes_of(state), kept_dtype)
     if config.pooler and not any(path[0] == "pooler" for path in values):
         config = dataclasses.replace(config, pooler=False)
         module, state = abstract(config, dtype, remat)

@@ -59,12 +59,12 @@ DEFAULTS = llama.DEFAULTS | {
 
 def _read(raw: Fields, fields: Fields) -> Json:
     """The activation and the gate, both named by `feed_forward_proj`; its "gated-gelu" is the GELU by tanh."""
-    said: str = fields["hidden_act"]
-    if said == "gated-gelu":
+    activation: str = fields["hidden_act"]
+    if activation == "gated-gelu":
         name = "gelu_new"
     else:
-        name = said.removeprefix("gated-")
-    gated = said.startswith("gated-")
+        name = activation.removeprefix("gated-")
+    gated = activation.startswith("gated-")
     check_supported(raw, {"dense_act_fn": name, "is_gated_act": gated})  # transformers lets these override the key
     if not gated:
         kind = "t5"

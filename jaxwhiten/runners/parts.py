@@ -104,16 +104,16 @@ class Parts:
         self.folder = Path(folder)
         path = self.folder / _PLAN
         if plan is None or path.is_file():
-            told = _read(path, Plan)
-            if plan is not None and plan.hash != told.hash:
-                check_space(folder, told.encoding, plan.encoding, "use a different folder")
-                pairs = zip(dataclasses.asdict(told).items(), dataclasses.asdict(plan).values(), strict=True)
+            written = _read(path, Plan)
+            if plan is not None and plan.hash != written.hash:
+                check_space(folder, written.encoding, plan.encoding, "use a different folder")
+                pairs = zip(dataclasses.asdict(written).items(), dataclasses.asdict(plan).values(), strict=True)
                 other = ", ".join(name for (name, was), now in pairs if was != now)
                 raise MismatchError(
-                    f"{folder}: its shards follow plan {told.hash[:16]}, these settings {plan.hash[:16]}, which"
+                    f"{folder}: its shards follow plan {written.hash[:16]}, these settings {plan.hash[:16]}, which"
                     f" differs in {other}: use a different folder, or the original settings."
                 )
-            plan = told
+            plan = written
         self.plan = plan
         self._checked = dict[Source, list[int]]()  # the state in which a source was compared with its parts
 
@@ -164,14 +164,14 @@ class Parts:
         with contextlib.closing(rows(source, Position(), True, Position())) as rows_of_source:
             row = next(rows_of_source, None)
             for part in sorted(mine, key=lambda part: part["end"]):
-                kept = self._table(part, ["hash"])["hash"].to_pylist()
+                hashes = self._table(part, ["hash"])["hash"].to_pylist()
                 now = list[tuple[int, int]]()
                 dead = {line for line, _ in part["dead"]}
                 while row is not None and row.end.line <= part["end"][0]:
                     if row.end.line > part["start"][0] and row.text is not None and row.end.line not in dead:
                         now.append((row.end.line, text_hash(row.text)))
                     row = next(rows_of_source, None)
-                for text, hash in itertools.zip_longest(now, kept):
+                for text, hash in itertools.zip_longest(now, hashes):
                     if text is None or text[1] != hash:
                         if text:
                             line = text[0]
@@ -233,10 +233,10 @@ class Parts:
 
         Raises MismatchError for a text that has changed since it was embedded.
         """
-        known = by_source(self.records().values())
+        finished = by_source(self.records().values())
         for source in self.plan.inputs:
             stat = source.stat()
-            if stat != self._checked.get(source) and all(part["stat"] != stat for part in known.get(source.key, ())):
+            if stat != self._checked.get(source) and all(part["stat"] != stat for part in finished.get(source.key, ())):
                 self._check(source)
         parts = [part for _, part in sorted(self.records().items())]
         dead = [{"file": part["file"], "row": row, "error": why} for part in parts for row, why in part["dead"]]

@@ -47,10 +47,10 @@ def write_parts(parts: Any, encoder: Encoder, missing: Iterator[Chunk], workers:
 
 def _share(ray: Any, actors: int, others: int = 0) -> float:
     """The CPUs to ask for an actor: 1, or less, as fine as Ray takes it, where all would leave less than `others`."""
-    there = max(ray.cluster_resources().get("CPU", 0) - others, 0)
-    if actors <= there:
+    available = max(ray.cluster_resources().get("CPU", 0) - others, 0)
+    if actors <= available:
         return 1
-    return int(there / actors * 10_000) / 10_000
+    return int(available / actors * 10_000) / 10_000
 
 
 class _Worker:
@@ -125,9 +125,9 @@ def fit(dataset: Any, column: str = "vector", by: str | None = None) -> Any:
         def combine(self, total: bytes, other: bytes) -> bytes:
             return grouped.merged_bytes(total, other)
 
-    found = dataset.select_columns([column, by] if by else [column]).aggregate(FitMoments())  # None for no rows
-    if found:
-        packed = found["moments"]
+    moments = dataset.select_columns([column, by] if by else [column]).aggregate(FitMoments())  # None for no rows
+    if moments:
+        packed = moments["moments"]
     else:
         packed = None
     return grouped.result(grouped.from_bytes(packed) if packed else {}, by)

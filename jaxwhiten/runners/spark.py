@@ -43,9 +43,9 @@ def embed(
       A data frame of `id`, the kept columns, `vector` (array of float) or `code` (binary), and `error`: why a row has
       none, or null.
     """
-    told = tuple({"model": model, **how}.items())
+    settings = tuple({"model": model, **how}.items())
     names = arrow.kept(id_column, keep)
-    if _encoder(told).head.code is None:
+    if _encoder(settings).head.code is None:
         result = {"vector": "array<float>"}
     else:
         result = {"code": "binary"}
@@ -54,7 +54,7 @@ def embed(
 
     def embed_partition(partition: Iterator[Any]) -> Iterator[Any]:
         for batch in partition:
-            yield from _as_spark(arrow.embedded_batch(_encoder(told), batch, column, id_column, keep))
+            yield from _as_spark(arrow.embedded_batch(_encoder(settings), batch, column, id_column, keep))
 
     return frame.select(column, *dict.fromkeys(names.values())).mapInArrow(embed_partition, ddl)
 
@@ -99,12 +99,12 @@ def whiten(frame: Any, whitening: Whitening, column: str = "vector") -> Any:
 
         for batch in partition:
             table = pa.Table.from_batches([batch])
-            there = batch[column].is_valid().to_numpy(zero_copy_only=False)
-            if there.any():
+            valid = batch[column].is_valid().to_numpy(zero_copy_only=False)
+            if valid.any():
                 rows = vectors_of(batch[column])
             else:
                 rows = np.zeros((0, whitening.n_features_in_))
-            whitened = column_of(whitening.transform(rows).astype(np.float32), there)
+            whitened = column_of(whitening.transform(rows).astype(np.float32), valid)
             whitened = whitened.cast(pa.list_(pa.float32()))
             yield from table.set_column(table.column_names.index(column), column, whitened).to_batches()
 

@@ -45,7 +45,7 @@ def finding(name: str, check: Callable[..., str | Measured], *args: object) -> F
     """Runs a check, which returns a description or figures; its exception becomes the result."""
     progress.begin(f"checking {name}")
     try:
-        found = check(*args)
+        detail = check(*args)
     except Skipped as reason:
         return Finding(name, None, str(reason))
     except Exception as error:  # whatever fails is the result
@@ -54,9 +54,9 @@ def finding(name: str, check: Callable[..., str | Measured], *args: object) -> F
         else:
             kind = f"{type(error).__name__}: "
         return Finding(name, False, f"{kind}{error}")
-    if isinstance(found, str):
-        return Finding(name, True, found)
-    difference, allowed, what = found
+    if isinstance(detail, str):
+        return Finding(name, True, detail)
+    difference, allowed, what = detail
     return Finding(name, bool(difference <= allowed), what, difference, allowed)
 
 
@@ -81,7 +81,7 @@ def _packages() -> str:
     versions = {package: version(package) for packages in (_REQUIRED, *_OPTIONAL.values()) for package in packages}
     if missing := [package for package in _REQUIRED if versions[package] is None]:
         raise InputError(f"{', '.join(missing)}: not installed: {install_command('cpu')}")
-    return ", ".join(f"{package} {found}" for package, found in versions.items() if found)
+    return ", ".join(f"{package} {installed}" for package, installed in versions.items() if installed)
 
 
 def _optional() -> str:

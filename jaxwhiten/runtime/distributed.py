@@ -42,7 +42,7 @@ def start(where: str = "") -> None:
     of processes. If it is empty, all three come from the environment of Slurm, a TPU pod, Open MPI or Kubernetes.
     Raises JaxwhitenError if the processes do not meet within five minutes.
     """
-    known: Json = {}
+    settings: Json = {}
     if where:
         match = _FORM.fullmatch(where)
         if match is None or not int(match["index"]) < int(match["count"]):
@@ -50,8 +50,8 @@ def start(where: str = "") -> None:
                 f"--distributed={where}: expected ADDRESS:PORT,INDEX,COUNT, such as 10.0.0.1:9876,0,4, with INDEX "
                 "below COUNT."
             )
-        known = {"coordinator_address": match["address"], "process_id": int(match["index"])}
-        known |= {"num_processes": int(match["count"]), "cluster_detection_method": "deactivate"}
+        settings = {"coordinator_address": match["address"], "process_id": int(match["index"])}
+        settings |= {"num_processes": int(match["count"]), "cluster_detection_method": "deactivate"}
     # JAX's preemption service would swallow SIGTERM; `jaxwhiten.training.loop` asks the processes itself.
     jax.config.update("jax_enable_preemption_service", False)
     alone = (
@@ -61,7 +61,7 @@ def start(where: str = "") -> None:
     apart = f"--distributed: the processes of the job did not meet ({REASON})."
     with turning(JaxwhitenError, apart), turning(InputError, alone, ValueError):  # the runtime raises its own
         jax.distributed.initialize(
-            **known,
+            **settings,
             initialization_timeout=_START_SECONDS,
             heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
             shutdown_timeout_seconds=_END_SECONDS,
@@ -93,16 +93,16 @@ def gather_rows(rows: Shaped[np.ndarray, "n ..."]) -> Shaped[np.ndarray, "total 
     if jax.process_count() == 1:
         return rows
     check_same("the shape of a row", [list(rows.shape[1:]), rows.dtype.str])
-    found, _ = _gather_bytes(np.ascontiguousarray(rows).reshape(-1).view(np.uint8))
-    return found.view(rows.dtype).reshape(sum(gather(len(rows))), *rows.shape[1:])
+    gathered, _ = _gather_bytes(np.ascontiguousarray(rows).reshape(-1).view(np.uint8))
+    return gathered.view(rows.dtype).reshape(sum(gather(len(rows))), *rows.shape[1:])
 
 
 def gather(value: object) -> list[Any]:
     """The JSON values of all processes, in every process, in the order of the processes."""
     if jax.process_count() == 1:
         return [value]
-    found, sizes = _gather_bytes(np.frombuffer(json.dumps(value).encode(), np.uint8))
-    return [json.loads(part.tobytes()) for part in np.split(found, np.cumsum(sizes)[:-1])]
+    gathered, sizes = _gather_bytes(np.frombuffer(json.dumps(value).encode(), np.uint8))
+    return [json.loads(part.tobytes()) for part in np.split(gathered, np.cumsum(sizes)[:-1])]
 
 
 def _gather_bytes(data: UInt8[np.ndarray, " n"]) -> tuple[UInt8[np.ndarray, " total"], Int64[np.ndarray, " processes"]]:
@@ -113,8 +113,8 @@ def _gather_bytes(data: UInt8[np.ndarray, " n"]) -> tuple[UInt8[np.ndarray, " to
     each = min(_CHUNK_BYTES, -(-int(sizes.max()) // 4) * 4)
     for begin in range(0, int(sizes.max()), max(1, each)):
         padded = np.zeros(each, np.uint8)
-        own = data[begin : begin + each]
-        padded[: len(own)] = own
+        chunk = data[begin : begin + each]
+        padded[: len(chunk)] = chunk
         for part, start, n in zip(_gather(padded.view(np.uint32)), first, np.clip(sizes - begin, 0, each), strict=True):
             total[start + begin : start + begin + n] = part.view(np.uint8)[:n]
     return total, sizes
@@ -144,5 +144,5 @@ def _gather(words: np.ndarray) -> np.ndarray:
 def broadcast(array: Float64[np.ndarray, " n"], source: int) -> Float64[np.ndarray, " n"]:
     """The array of process `source` in every process, bit for bit; all processes pass an array of the same shape."""
     words = array.view(np.uint32)
-    found = multihost_utils.broadcast_one_to_all(words, is_source=jax.process_index() == source)
-    return np.array(found, np.uint32).view(np.float64)
+    received = multihost_utils.broadcast_one_to_all(words, is_source=jax.process_index() == source)
+    return np.array(received, np.uint32).view(np.float64)

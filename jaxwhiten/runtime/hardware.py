@@ -32,13 +32,13 @@ _process: int | None = None  # the process that first used devices; a forked pro
 def cores() -> int:
     """The cores this process may use, possibly fewer than the machine has; `NPROC` limits them, as it limits XLA's."""
     if hasattr(os, "sched_getaffinity"):
-        found = len(os.sched_getaffinity(0))
+        count = len(os.sched_getaffinity(0))
     else:
-        found = os.cpu_count() or 1
+        count = os.cpu_count() or 1
     limit = os.environ.get("NPROC", "")
     if limit.isdecimal():
-        return max(1, min(found, int(limit)))
-    return found
+        return max(1, min(count, int(limit)))
+    return count
 
 
 def check_process() -> None:
@@ -93,9 +93,9 @@ def cpu_features() -> str:
         first = info.read_text().partition("\n\n")[0]
     else:
         first = ""
-    told = [line for line in first.splitlines() if line.startswith(("flags", "Features", "model name", "CPU part"))]
-    if told:
-        return "\n".join(told)
+    lines = [line for line in first.splitlines() if line.startswith(("flags", "Features", "model name", "CPU part"))]
+    if lines:
+        return "\n".join(lines)
     return f"{machine()} {processor()}"
 
 

@@ -129,18 +129,18 @@ def evaluate(
     if versus is not None:
         forms.append((Path(versus.name).name, *_size(versus), compared(versus, given, encode)))
     forms += by_words(scored.data)
-    own = max((i for i, (_, way) in enumerate(ways) if way.head is encoder.head), default=0)
+    own_row = max((i for i, (_, way) in enumerate(ways) if way.head is encoder.head), default=0)
     if versus:
         other = len(ways)
     else:
         other = None
-    rows = _rows(forms, *scored.measured(forms, resamples, seed), own, other)
-    if len(ways) > 1 + own:
+    rows = _rows(forms, *scored.measured(forms, resamples, seed), own_row, other)
+    if len(ways) > 1 + own_row:
         fitted = f"fitted on {scored.fitted_on}"
     else:
         fitted = ""
     only_relevant = isinstance(given, RetrievalData) and given.only_relevant
-    return Evaluation(scored.name, scored.counts, rows, own, fitted, *about, other, only_relevant)
+    return Evaluation(scored.name, scored.counts, rows, own_row, fitted, *about, other, only_relevant)
 
 
 def encoded(encoder: Encoder, texts: list[str], role: str | None, **how: Any) -> np.ndarray:
@@ -216,8 +216,8 @@ class _Pairs:
 
     def compare(self, way: Encoder) -> Float[np.ndarray, " n"]:
         """The similarity of each pair, both sides in this form."""
-        made = way.head.finished(self.vectors, self.raw.head)
-        return way.similarity_pairwise(made[self.left], made[self.right])
+        vectors = way.head.finished(self.vectors, self.raw.head)
+        return way.similarity_pairwise(vectors[self.left], vectors[self.right])
 
     def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> _Measured:
         """Correlations of the similarities with the scores; pairs that share a sentence are drawn together."""
@@ -260,12 +260,12 @@ class _Search:
     def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> _Measured:
         """Means over the queries of every measure; forms share the resamples."""
         gold = self.data.gold
-        found = [form[-1] for form in forms]
+        measures = [form[-1] for form in forms]
         of_queries = {
-            "ndcg_at_10": [discounted_gains(ids, gold) for ids in found],
-            "mrr_at_10": [reciprocal_ranks(ids, gold) for ids in found],
-            "recall_at_10": [recalls(ids, gold, 10) for ids in found],
-            "recall_at_100": [recalls(ids, gold, 100) for ids in found],
+            "ndcg_at_10": [discounted_gains(ids, gold) for ids in measures],
+            "mrr_at_10": [reciprocal_ranks(ids, gold) for ids in measures],
+            "recall_at_10": [recalls(ids, gold, 10) for ids in measures],
+            "recall_at_100": [recalls(ids, gold, 100) for ids in measures],
         }
         table = 100 * np.stack(list(of_queries.values()), axis=1)  # [forms, measures, queries]
         drawn = mean_resamples(table.reshape(-1, table.shape[-1]), resamples, seed).reshape(*table.shape[:2], -1)
@@ -283,14 +283,14 @@ def _ways(
 ) -> Iterator[tuple[str, Encoder]]:
     """The forms of an encoder's vectors by name; whitenings and codes are fitted on raw vectors."""
     yield RAW, raw
-    own = encoder.head.whitening
-    if own is not None:
+    fitted = encoder.head.whitening
+    if fitted is not None:
         yield "whitened", encoder.without_code()
     moments = Moments(provenance=raw.encoding())
     if ks or sizes:
         moments.update(np.asarray(vectors))
-    before = own
-    if own is None and (ks or sizes):  # one decomposition, of which the rows must allow the widest form
+    before = fitted
+    if fitted is None and (ks or sizes):  # one decomposition, of which the rows must allow the widest form
         if sizes or 0 in ks:
             widest = None
         else:
@@ -376,7 +376,7 @@ def _rows(
     chosen_from = [family for family in (sized, words, [] if versus is None else [versus]) if family]
 
     def changes(base: int) -> list[Change | None]:
-        found: list[Change | None] = [None] * len(forms)
+        figures: list[Change | None] = [None] * len(forms)
         for family in chosen_from:
             others = [number for number in family if number != base]
             samples = [drawn[number][first] - drawn[base][first] for number in others]
@@ -385,8 +385,8 @@ def _rows(
             else:
                 intervals = []
             for number, interval in zip(others, intervals, strict=True):
-                found[number] = Change(values[number][first] - values[base][first], interval)
-        return found
+                figures[number] = Change(values[number][first] - values[base][first], interval)
+        return figures
 
     rows = list[Row]()
     of_raw = changes(0)

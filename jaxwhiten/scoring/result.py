@@ -168,8 +168,8 @@ class Evaluation:
         else:
             fitted = ""
         unit = ". Scores × 100" if len(names) > 2 else ""
-        made = "{model}, {dtype} by {engine}".format(**self.encoding)
-        about = f"{self.data + ': ' if self.data else ''}{counts}; {made}{fitted}{unit}"
+        origin = "{model}, {dtype} by {engine}".format(**self.encoding)
+        about = f"{self.data + ': ' if self.data else ''}{counts}; {origin}{fitted}{unit}"
         return "\n".join([about, "", *lines, *(["", self.verdict] if self.verdict else [])])
 
     def _cells(self, row: Row) -> list[str]:
@@ -223,24 +223,24 @@ def _forms(forms: list[Row], raw: Row) -> str:
 
     The form is chosen by the scores that it is judged by: the intervals of all forms hold at once.
     """
-    known = [(row, row.versus_raw) for row in forms if row.versus_raw and not math.isnan(row.versus_raw.value)]
-    if not known or not raw.bytes:
+    compared = [(row, row.versus_raw) for row in forms if row.versus_raw and not math.isnan(row.versus_raw.value)]
+    if not compared or not raw.bytes:
         return ""
-    if len(known) > 1:
-        choice = f", which allows for choosing among {len(known)} forms on the same data"
+    if len(compared) > 1:
+        choice = f", which allows for choosing among {len(compared)} forms on the same data"
     else:
         choice = ""
-    smaller = [(row.bytes, row, change) for row, change in known if row.bytes and row.bytes < raw.bytes]
+    smaller = [(row.bytes, row, change) for row, change in compared if row.bytes and row.bytes < raw.bytes]
     if not smaller:
-        row, change = max(known, key=lambda one: one[1].value)
+        row, change = max(compared, key=lambda one: one[1].value)
         what = "no significant change"
         if change.interval.low > 0:
             what = "gains"
         elif change.interval.high < 0:
             what = "loses"
         return f"{row.name}: {what}, {change}{choice}"
-    kept = [one for one in smaller if one[2].interval.low >= -LITTLE]
-    if not kept:
+    lossless = [one for one in smaller if one[2].interval.low >= -LITTLE]
+    if not lossless:
         size, row, change = max(smaller, key=lambda one: one[2].interval.low)
         if all(other.interval.high < 0 for _, _, other in smaller):
             return f"every smaller form loses, {row.name} of {size:,} bytes the least: {change}{choice}"
@@ -248,7 +248,7 @@ def _forms(forms: list[Row], raw: Row) -> str:
             f"a smaller form loses less than {LITTLE:g} point; the closest is {row.name} of {size:,} bytes, {change}"
         )
         return f"these data do not show that {shown}{choice}"
-    size, row, change = min(kept, key=lambda one: (one[0], -one[2].value))
+    size, row, change = min(lossless, key=lambda one: (one[0], -one[2].value))
     what = f"loses less than {LITTLE:g} point"
     if change.interval.low > 0:
         what = "gains"

@@ -92,9 +92,9 @@ def nearest(queries: csr_matrix, documents: csr_matrix, k: int) -> Int[np.ndarra
     rows = max(1, _HELD // max(1, documents.shape[0]))
     for start in range(0, queries.shape[0], rows):
         scores = (queries[start : start + rows] @ documents.T).toarray()
-        found = best(scores, k)
-        found[np.take_along_axis(scores, found, axis=1) <= 0] = -1
-        ids.append(found)
+        results = best(scores, k)
+        results[np.take_along_axis(scores, results, axis=1) <= 0] = -1
+        ids.append(results)
     return np.concatenate(ids)
 
 

@@ -31,13 +31,13 @@ def backend_with(name: str, options: Fields) -> tuple[type[Backend], BackendOpti
     name = CODED.get(name, name)
     check_name("search backend", name, BACKENDS)
     kind = BACKENDS[name]
-    known = {option.name: option for option in fields(kind.Options)}
+    by_name = {option.name: option for option in fields(kind.Options)}
     options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
     for option, value in options.items():
-        if not known:
+        if not by_name:
             raise InputError(f"The backend {name} has no options: omit {option!r}.")
-        check_name(f"option of {name}", option, known)
-        if bounds := known[option].metadata.get("bounds"):
+        check_name(f"option of {name}", option, by_name)
+        if bounds := by_name[option].metadata.get("bounds"):
             bounds.check(f"Option {option} of {name}", value)
     return kind, kind.Options(**options)
 

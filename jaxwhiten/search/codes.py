@@ -181,9 +181,9 @@ class CodedStore(Store):
             inside = np.zeros(len(self.codes) + 1, bool)  # the last for a missing row
             inside[among] = True
             candidates = self.scan.search(points, deep)[1]
-            kept = inside[candidates]
-            kept &= np.cumsum(kept, axis=1) <= wide
-            candidates = np.sort(np.where(kept, candidates, -1), axis=1)[:, -wide:]
+            chosen = inside[candidates]
+            chosen &= np.cumsum(chosen, axis=1) <= wide
+            candidates = np.sort(np.where(chosen, candidates, -1), axis=1)[:, -wide:]
             scores, rows = self._best(asked, products, candidates, k)
             short = candidates[:, 0] < 0
             if short.any():
@@ -253,9 +253,9 @@ class CodedStore(Store):
         scores = np.full((len(asked), k), -np.inf, np.float32)
         rows = np.full((len(asked), k), -1, np.int64)
         for part in blocks(len(among), max(1, _EXACT_BYTES // (4 * max(len(asked), self.quantiser.width)))):
-            found = self.quantiser.cosines(asked, products, self.codes[among[part]])
-            numbers = np.broadcast_to(among[part], found.shape)
-            both = np.concatenate([scores, found], axis=1), np.concatenate([rows, numbers], axis=1)
+            cosines = self.quantiser.cosines(asked, products, self.codes[among[part]])
+            numbers = np.broadcast_to(among[part], cosines.shape)
+            both = np.concatenate([scores, cosines], axis=1), np.concatenate([rows, numbers], axis=1)
             scores, rows = first(*both, k)
         return scores, rows
 

@@ -167,12 +167,12 @@ class Faiss(Backend):
             if unlike := store._unlike(other):
                 folder = part[OF_FAISS].parent
                 raise MismatchError(f"{files.folder} and {folder} cannot be searched as one: the second has {unlike}.")
-        kept = store._kept_rows(store._inner.ntotal)  # no rows: names, types and shapes
+        arrays_of = store._kept_rows(store._inner.ntotal)  # no rows: names, types and shapes
         if other is None:
-            arrays = {name: files.in_part(name, number) for name in kept}
+            arrays = {name: files.in_part(name, number) for name in arrays_of}
         else:
             arrays = other._kept_rows(0)
-        for name, array in kept.items():
+        for name, array in arrays_of.items():
             take(arrays, str(array.dtype), finite=False, **{name: (len(arrays[VECTORS]), *array.shape[1:])})
         for block in blocks(len(arrays[VECTORS]), BLOCK_ROWS):
             yield [np.ascontiguousarray(array[block]) for array in arrays.values()]
@@ -414,8 +414,8 @@ class FaissIvf(Faiss):
         with matrix_products(faiss):
             clusters = faiss.Clustering(quantiser.width, options.nlist, params)
             clusters.train(quantiser.coordinates(codes[sample]), centers)
-        found = faiss.rev_swig_ptr(centers.get_xb(), options.nlist * quantiser.width).reshape(options.nlist, -1)
-        return ListScan(faiss, quantiser, codes, found, None, options.nprobe)
+        flat = faiss.rev_swig_ptr(centers.get_xb(), options.nlist * quantiser.width).reshape(options.nlist, -1)
+        return ListScan(faiss, quantiser, codes, flat, None, options.nprobe)
 
     @classmethod
     def _read_scan(
@@ -505,9 +505,9 @@ def _choose_nprobe(store: Store, probes: FaissObject, vectors: Rows, options: Ba
 
     expected = near(options.nlist)
     for count in sorted({*(2**power for power in range(20) if 2**power < options.nlist), options.nlist}):
-        found = near(count)
+        nearest = near(count)
         shared = [
-            len({*a} & {*b} - {row, -1}) / max(1, k - 1) for a, b, row in zip(found, expected, sample, strict=True)
+            len({*a} & {*b} - {row, -1}) / max(1, k - 1) for a, b, row in zip(nearest, expected, sample, strict=True)
         ]
         if k > 1:
             recall = float(np.mean(shared))

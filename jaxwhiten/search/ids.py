@@ -103,8 +103,8 @@ class Ids:
         if isinstance(wanted[0], str) != self.strings:
             kind = "strings" if self.strings else "integers"
             raise InputError(f"The IDs of this index are {kind}, got {wanted[0]!r:.80}.")
-        if (there := next((id for id in wanted if id in self._row), None)) is not None:
-            raise InputError(f"Document {there!r:.80} is already in the index: use `update` to replace it.")
+        if (present := next((id for id in wanted if id in self._row), None)) is not None:
+            raise InputError(f"Document {present!r:.80} is already in the index: use `update` to replace it.")
         more = self.kept.plus(wanted) if isinstance(self.kept, Strings) else np.concatenate([self.array, _kept(wanted)])
         result = Ids(more, None)
         numbers = range(len(self.kept), len(self.kept) + n)
@@ -148,22 +148,22 @@ class Ids:
             return cls(strings, None)
         if all(isinstance(ids, range) for ids in parts) and files.places is None:
             return cls(range(size), size)
-        kept = np.concatenate([np.asarray(ids, np.int64) for ids in parts])
+        numbers = np.concatenate([np.asarray(ids, np.int64) for ids in parts])
         if files.places is not None:
-            kept = kept[files.places]
-        ascends = bool((np.diff(kept) > 0).all())
+            numbers = numbers[files.places]
+        ascends = bool((np.diff(numbers) > 0).all())
         if ascends:
             different = size
         else:
-            different = len(np.unique(kept))
+            different = len(np.unique(numbers))
         if files.several and different < size:
             raise MismatchError("An ID is in more than one of these indexes.")
         with turning(FormatError, f"{where} ({REASON}). {_REMEDY}", ValueError):
-            within("numbers", kept, 0)
+            within("numbers", numbers, 0)
             same("different numbers", different, size)
             if next_number is not None:
-                within("the next number", next_number, int(kept.max()) + 1)
-        return cls(kept, next_number)
+                within("the next number", next_number, int(numbers.max()) + 1)
+        return cls(numbers, next_number)
 
 
 def as_ids(ids: IdsLike) -> list[Any]:

@@ -170,9 +170,9 @@ class Index(About):
           MismatchError: What `Encoder.encode` returned is of another space than the documents.
         """
         with self._threads.writing():
-            vectors, kept = self._check(vectors, documents, metadata)
+            vectors, checked = self._check(vectors, documents, metadata)
             table = self.table.plus(ids, len(vectors))
-            self._append(vectors, kept)
+            self._append(vectors, checked)
             self.table = table
 
     def update(
@@ -186,11 +186,11 @@ class Index(About):
         """Replaces the documents of existing ids with new raw vectors, texts and metadata, see `add`."""
         with self._threads.writing():
             self._check_removes()
-            vectors, kept = self._check(vectors, documents, metadata)
+            vectors, checked = self._check(vectors, documents, metadata)
             gone = self.table.rows(unique_ids(ids, len(vectors)))
             keep = np.delete(np.arange(self.size), gone)
             table = self.table.taken(np.concatenate([keep, gone]))
-            self._append(vectors, kept)
+            self._append(vectors, checked)
             self._keep(np.concatenate([keep, np.arange(self.size - len(gone), self.size)]))
             self.table = table
 

@@ -219,12 +219,12 @@ class JaxCodes(CodedStore):
         scores = np.empty((len(asked), k), np.float32)
         rows = np.empty((len(asked), k), np.int64)
         certain = np.empty(len(asked), bool)
-        for part, found in self._batches(self._kernels.search_codes, asked, products, k):
-            scores[part], rows[part], certain[part] = found
+        for part, results in self._batches(self._kernels.search_codes, asked, products, k):
+            scores[part], rows[part], certain[part] = results
         if not certain.all():
             unsure = np.flatnonzero(~certain)
-            for part, found in self._batches(self._kernels.search_codes_surely, asked[unsure], products[unsure], k):
-                scores[unsure[part]], rows[unsure[part]] = found[:2]
+            for part, results in self._batches(self._kernels.search_codes_surely, asked[unsure], products[unsure], k):
+                scores[unsure[part]], rows[unsure[part]] = results[:2]
         return scores, rows
 
     def _batches(self, search: Any, asked: np.ndarray, products: np.ndarray, k: int) -> Any:
@@ -234,8 +234,8 @@ class JaxCodes(CodedStore):
         def dispatch(part: slice) -> tuple[slice, AnyArray]:
             return part, search(self._documents, pad_rows(asked[part], batch), pad_rows(products[part], batch), k)
 
-        for part, found in one_ahead(map(dispatch, blocks(len(asked), batch))):
-            yield part, [np.asarray(array)[: part.stop - part.start] for array in found]
+        for part, batches in one_ahead(map(dispatch, blocks(len(asked), batch))):
+            yield part, [np.asarray(array)[: part.stop - part.start] for array in batches]
 
 
 def _stored(vectors: Rows, prepare: Affine, centroids: np.ndarray | None) -> np.ndarray:

@@ -60,8 +60,8 @@ class Saved:
             first = min(first, end)
         if end <= _FEW or max(end - first, size - first) > _MOST * end:
             return None
-        kept = [file for part in parts for file in part["files"].values()]
-        if any(_size(folder / file["name"]) != file["bytes"] for file in kept):
+        files = [file for part in parts for file in part["files"].values()]
+        if any(_size(folder / file["name"]) != file["bytes"] for file in files):
             return None
         absent = np.ones(end, bool)
         absent[slice(first) if self.places is None else self.places[:first]] = False

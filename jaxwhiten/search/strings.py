@@ -45,15 +45,15 @@ class Lines(Sequence[Any]):
             self._data: Any = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         with turning(FormatError, f"{ends}: not readable as the ends of lines ({REASON}). {_REMEDY}", ValueError):
             if ends is None:
-                found = _line_ends(self._data)
+                line_ends = _line_ends(self._data)
             else:
-                found = np.asarray(map_array(ends))
+                line_ends = np.asarray(map_array(ends))
         unlike = f"{path}: does not contain {size} lines, one per vector ({REASON}). {_REMEDY}"
         with turning(FormatError, unlike, ValueError, IndexError):
-            take({"ends": found}, "int64", ends=(size,))
-            within("ends of lines", found, 1, ascending=True)
-            same("end of the last line", int(found[-1]), len(self._data))
-        self._ends = found
+            take({"ends": line_ends}, "int64", ends=(size,))
+            within("ends of lines", line_ends, 1, ascending=True)
+            same("end of the last line", int(line_ends[-1]), len(self._data))
+        self._ends = line_ends
 
     def __len__(self) -> int:
         return len(self._ends)

@@ -95,8 +95,8 @@ def without_blank(
         metadata = None
     else:
         metadata = list(itertools.compress(metadata, texts))
-    kept = list(filter(None, texts))
-    return kept, ids, metadata, len(texts) - len(kept)
+    nonblank = list(filter(None, texts))
+    return nonblank, ids, metadata, len(texts) - len(nonblank)
 
 
 class Change(NamedTuple):
@@ -117,8 +117,8 @@ class Change(NamedTuple):
         rows = enumerate(zip(self.ids, self.texts, metadata, strict=True))
         new = [
             number
-            for number, (id, *kept) in rows
-            if id not in index.table or [index.text_of(id), index.metadata_of(id)] != kept
+            for number, (id, *missing) in rows
+            if id not in index.table or [index.text_of(id), index.metadata_of(id)] != missing
         ]
         return self._replace(
             ids=[self.ids[number] for number in new],

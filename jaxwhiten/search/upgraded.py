@@ -56,9 +56,9 @@ def read_upgrade(folder: PathLike, encoding: Fields | None) -> Json | None:
 def share_embedded(folder: PathLike, header: Header, upgrade: Fields) -> float:
     """`Upgraded.share` for an index in a folder, without loading the encoders."""
     texts = Files.of(Path(folder), header).strings(DOCUMENTS, ENDS) or ()
-    there = Vectors(Path(folder) / _FOLDER, upgrade["new"]["fingerprint"]).slots
+    slots = Vectors(Path(folder) / _FOLDER, upgrade["new"]["fingerprint"]).slots
     wanted = set(map(_digest, texts))
-    return len(wanted & set(there)) / len(wanted)
+    return len(wanted & set(slots)) / len(wanted)
 
 
 def _same(a: Fields, b: Fields | None) -> bool:
@@ -184,14 +184,14 @@ class Upgraded:
 
     def _begin(self, folder: Path, header: Json) -> None:
         """Begins an upgrade in a folder, or resumes the one that is there."""
-        told = read_upgrade(folder.parent, header["old"])
-        if told is None:
+        upgrade = read_upgrade(folder.parent, header["old"])
+        if upgrade is None:
             shutil.rmtree(folder, ignore_errors=True)
             return save_tensors(folder / _HEADER, {}, kind="upgrade", header=header)
         for which in ("old", "new"):
             advice = "remove the folder: the index is unchanged"
-            check_space(f"the {which} encoder in {folder}", told[which], header[which], advice)
-        if any(told[name] != value for name, value in header.items()):  # an encoder may have moved
+            check_space(f"the {which} encoder in {folder}", upgrade[which], header[which], advice)
+        if any(upgrade[name] != value for name, value in header.items()):  # an encoder may have moved
             with contextlib.suppress(OutputError):
                 save_tensors(folder / _HEADER, {}, kind="upgrade", header=header)
 

@@ -125,10 +125,10 @@ class Batcher:
         self._texts.observe(len(texts))
         self._tokens.inc(len(tokens.flat))
         for job in batch:
-            own = vectors[: len(job.texts)]
+            part = vectors[: len(job.texts)]
             vectors = vectors[len(job.texts) :]
             if not job.vectors.done():
-                job.vectors.set_result(own)
+                job.vectors.set_result(part)
 
 
 def _tokens(view: View, texts: list[str]) -> TokenIds:

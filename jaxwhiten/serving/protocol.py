@@ -148,11 +148,11 @@ async def refusal(request: Request, error: Exception) -> Response:
     message = error.detail
     if status == 422 and path.startswith("/v1/"):
         status = 400
-    told: Any = {"message": message, "type": _TYPES.get(status, "invalid_request_error")}
-    told = {"error": {**told, "param": getattr(error, "param", None), "code": getattr(error, "code", None)}}
+    content: Any = {"message": message, "type": _TYPES.get(status, "invalid_request_error")}
+    content = {"error": {**content, "param": getattr(error, "param", None), "code": getattr(error, "code", None)}}
     if path in ("/", "/embed"):
-        told = {"error": message, "error_type": _OF_TEI.get(status, "Backend")}
-    return answer(told, status, error.headers)
+        content = {"error": message, "error_type": _OF_TEI.get(status, "Backend")}
+    return answer(content, status, error.headers)
 
 
 def _invalid(error: ValidationError) -> Refused:

@@ -64,11 +64,11 @@ def _blocks(items: Iterator[Any], sizes: Iterable[int], checked: bool) -> Iterat
 
 def as_rows(rows: Any, width: int, what: str) -> list[tuple[Any, ...]]:
     """The columns of rows of `width` items each, such as pairs; InputError for other rows."""
-    found = list(_items(rows, what, dimensions=2))
-    for index, row in enumerate(found):
+    items = list(_items(rows, what, dimensions=2))
+    for index, row in enumerate(items):
         if isinstance(row, str | bytes | Mapping | set | frozenset) or not isinstance(row, Sized) or len(row) != width:
             raise InputError(f"Row {index}: expected {what}, got {type(row).__name__} {row!r:.60}: pass tuples.")
-    return list(zip(*found, strict=True)) or [()] * width
+    return list(zip(*items, strict=True)) or [()] * width
 
 
 def _items(texts: object, what: str, dimensions: int = 1) -> Iterator[Any]:

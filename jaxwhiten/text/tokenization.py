@@ -73,9 +73,9 @@ ROLES: dict[str, tuple[str, ...]] = {"query": ("query",), "document": ("document
 
 def prompt_named(prompts: Mapping[str, str], name: str) -> str:
     """The text of a prompt by its name."""
-    known = {**dict.fromkeys(ROLES, ""), **prompts}
-    check_name("prompt", name, known)
-    return known[name]
+    named = {**dict.fromkeys(ROLES, ""), **prompts}
+    check_name("prompt", name, named)
+    return named[name]
 
 
 def prompt_of_role(prompts: Mapping[str, str], role: str) -> str:
@@ -134,10 +134,10 @@ class BulkTokenizer:
           ModelError: A template needs a mask token that the tokenizer does not have; or the tokenizer fails, or returns
             ids without a row in the model or too many of them.
         """
-        found = self._in_form(sentences, form)
+        encodings = self._in_form(sentences, form)
         COUNTS[self.max_length, "all"] += len(sentences)
-        COUNTS[self.max_length, "cut"] += found.cut
-        return found
+        COUNTS[self.max_length, "cut"] += encodings.cut
+        return encodings
 
     def _in_form(self, sentences: Sequence[str], form: TextForm) -> TokenIds:
         if form.prompt:
@@ -158,8 +158,8 @@ class BulkTokenizer:
         size = min(_CHARACTERS * self.max_length, _MOST_CHARACTERS)
         while size < len(text):
             parts = [text[-n:] if left else text[:n] for n in (size // 2, size)]
-            found = self._in_form(parts, form)
-            of_half, of_part = np.split(found.flat, [found.lengths[0]])
+            encodings = self._in_form(parts, form)
+            of_half, of_part = np.split(encodings.flat, [encodings.lengths[0]])
             if len(of_half) == self.max_length and np.array_equal(of_half, of_part):
                 return parts[1]
             if size == _MOST_CHARACTERS:
@@ -174,7 +174,7 @@ class BulkTokenizer:
             else:
                 rows = tokenizer.encode_batch_fast(list(sentences))
             ids = [row.ids for row in rows]
-            full = (row for row, own in zip(rows, ids, strict=True) if len(own) == self.max_length)
+            full = (row for row, aligned in zip(rows, ids, strict=True) if len(aligned) == self.max_length)
             return self._checked(ids, sum(bool(row.overflowing) for row in full))
 
     @functools.cached_property
@@ -242,8 +242,8 @@ class BulkTokenizer:
     def around(self) -> tuple[list[int], list[int]]:
         """The ids of the special tokens before and after a sentence."""
         probe = self._tokenizer.encode("a")
-        own = [place for place, special in enumerate(probe.special_tokens_mask) if not special] or [1]
-        return probe.ids[: own[0]], probe.ids[own[-1] + 1 :]
+        places = [place for place, special in enumerate(probe.special_tokens_mask) if not special] or [1]
+        return probe.ids[: places[0]], probe.ids[places[-1] + 1 :]
 
     def pairs(self, pairs: list[tuple[str, str]]) -> TokenIds:
         """Token ids of pairs, each plus `model_vocab` times its token type; the longer sentence is truncated first."""
@@ -252,9 +252,9 @@ class BulkTokenizer:
             raise InputError(f"max_length={self.max_length}: a pair has {special} special tokens.")
         with _refusing(self.folder, "is damaged"):
             encodings = self._tokenizer.encode_batch_fast(pairs)
-            found = self._checked([encoding.ids for encoding in encodings])
-            types = np.fromiter(chain.from_iterable(x.type_ids for x in encodings), np.int32, len(found.flat))
-        return TokenIds(found.flat + types * np.int32(self._model_vocab or 0), found.lengths)
+            token_ids = self._checked([encoding.ids for encoding in encodings])
+            types = np.fromiter(chain.from_iterable(x.type_ids for x in encodings), np.int32, len(token_ids.flat))
+        return TokenIds(token_ids.flat + types * np.int32(self._model_vocab or 0), token_ids.lengths)
 
     @property
     def special_tokens(self) -> list[str]:
@@ -323,12 +323,12 @@ class BulkTokenizer:
 @contextlib.contextmanager
 def uncounted() -> Iterator[None]:
     """Texts in the block are not the user's, and do not count in `COUNTS`."""
-    kept = COUNTS.copy()
+    counts = COUNTS.copy()
     try:
         yield
     finally:
         COUNTS.clear()
-        COUNTS.update(kept)
+        COUNTS.update(counts)
 
 
 @contextlib.contextmanager

@@ -89,12 +89,14 @@ class _Characters(dict[str, str]):
         self._cut = tokenizer.pre_tokenizer.pre_tokenize_str
 
     def __missing__(self, character: str) -> str:
-        found = self._normalized(character)
-        parts = [word for word, _ in self._cut(f"a{found}a")]
-        plain = found.lower() == found and _ODD not in found and unicodedata.category(character)[0] != "M"
-        whole = parts == [f"a{found}a"]
-        self[character] = made = (found if whole else f" {' '.join(parts[1:-1])} ") if plain else _ODD
-        return made
+        normalized = self._normalized(character)
+        parts = [word for word, _ in self._cut(f"a{normalized}a")]
+        plain = (
+            normalized.lower() == normalized and _ODD not in normalized and unicodedata.category(character)[0] != "M"
+        )
+        whole = parts == [f"a{normalized}a"]
+        self[character] = pieces = (normalized if whole else f" {' '.join(parts[1:-1])} ") if plain else _ODD
+        return pieces
 
 
 class WordTable:
@@ -134,19 +136,19 @@ class WordTable:
         text = "".join(f"{s}{_END}" for s in itertools.compress(sentences, plain))
         with self._lock:
             if not text.isascii():
-                text = _NOT_ASCII.sub(lambda found: self._characters[found[0]], text)
+                text = _NOT_ASCII.sub(lambda tokens: self._characters[tokens[0]], text)
                 if _ODD in text:
                     lines = iter(text.splitlines(keepends=True))
                     plain = [is_plain and _ODD not in next(lines) for is_plain in plain]
                     text = "".join(line for line in text.splitlines(keepends=True) if _ODD not in line)
-            found = self._tokens(text.lower() if self._lower else text)
-        cut = int((found.lengths > self._longest).sum())
+            tokens = self._tokens(text.lower() if self._lower else text)
+        cut = int((tokens.lengths > self._longest).sum())
         chosen = np.array(plain, bool)
         others = self._encode([s for s, is_plain in zip(sentences, plain, strict=True) if not is_plain])
         starts, lengths = np.empty((2, len(sentences)), np.int64)
-        starts[chosen], lengths[chosen] = found.starts, np.minimum(found.lengths, self._longest)
-        starts[~chosen], lengths[~chosen] = others.starts + len(found.flat), others.lengths
-        return TokenIds(np.concatenate([found.flat, others.flat])[_ranges(starts, lengths)], lengths, cut + others.cut)
+        starts[chosen], lengths[chosen] = tokens.starts, np.minimum(tokens.lengths, self._longest)
+        starts[~chosen], lengths[~chosen] = others.starts + len(tokens.flat), others.lengths
+        return TokenIds(np.concatenate([tokens.flat, others.flat])[_ranges(starts, lengths)], lengths, cut + others.cut)
 
     def _tokens(self, text: str) -> TokenIds:
         """The token ids of lines of plain text."""

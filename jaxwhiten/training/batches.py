@@ -92,7 +92,7 @@ class Batches:
         if batch_size % count:
             raise InputError(f"batch_size {batch_size} is not a multiple of the {count} processes.")
         share = batch_size // count
-        own = slice(index * share, (index + 1) * share)
+        part = slice(index * share, (index + 1) * share)
         dealt = deal_rows(lengths, choose_buckets(lengths, ladder, buckets), batch_size)
         parts = []
         for number, (length, rows) in enumerate(dealt):
@@ -104,7 +104,7 @@ class Batches:
         self.shapes = tuple(length for length, _ in dealt)  # padded lengths in use
 
         def collate_own(item: tuple[Int[np.ndarray, " b"], int], rng: np.random.Generator) -> Batch:
-            return {name: array[own] for name, array in collate(*item, rng).items()}
+            return {name: array[part] for name, array in collate(*item, rng).items()}
 
         length, rows = dealt[-1]
         self.longest = collate_own((rows[:batch_size], length), np.random.default_rng(seed))  # of the greatest length

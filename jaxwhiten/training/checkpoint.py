@@ -125,12 +125,12 @@ class Checkpoints:
         folder = self.folder / "checkpoints" / str(step)
         # tensorstore, orbax and json raise different types.
         with turning(FormatError, f"{folder}: not a readable checkpoint ({REASON}). {advice}."):
-            found = self._manager.restore(step, args=items)
-            leaves = [found["state"][name] for name in names]
+            restored = self._manager.restore(step, args=items)
+            leaves = [restored["state"][name] for name in names]
             state = jax.tree.unflatten(jax.tree.structure(template), leaves)
-            if _checksums(state) != found["rest"]["checksums"]:
+            if _checksums(state) != restored["rest"]["checksums"]:
                 raise ValueError("checksums do not match: it was damaged after it was written")
-            return state, found["rest"]["position"]
+            return state, restored["rest"]["position"]
 
     def close(self) -> None:
         """Waits for the checkpoint in progress and stops the background threads."""

@@ -97,10 +97,10 @@ def train(
     options = options or TrainingOptions()
     kind = find_objective(objective)
     examples = read_rows(rows, kind, columns=columns, label=label, classes=classes, score_range=score_range)
-    kept, held_out = hold_out(examples, options.held_out, options.seed, bool(classes))
+    rest, held_out = hold_out(examples, options.held_out, options.seed, bool(classes))
     with tempfile.TemporaryDirectory(prefix="jaxwhiten-training-") as temporary:
         where = temporary if folder is None else folder
-        tuned = fine_tune(encoder, kept, kind, options, where, held_out=held_out, say=say)
+        tuned = fine_tune(encoder, rest, kind, options, where, held_out=held_out, say=say)
     if not tuned.finished:
         raise JaxwhitenError(f"The training was stopped; the same call with folder={str(folder)!r} resumes it.")
     return tuned.encoder
@@ -178,13 +178,13 @@ def fine_tune(
         labels = ""
     else:
         labels = hashlib.sha256(examples.label.tobytes()).hexdigest()[:24]
-    known = {"model": encoder.fingerprint, "teacher": plan.teacher, "labels": labels}
+    fingerprints = {"model": encoder.fingerprint, "teacher": plan.teacher, "labels": labels}
     recipe = {
         **(record or {}),
         "objective": objective.name,
         **options.record(),
         "rows": table.key,
-        "fingerprints": known,
+        "fingerprints": fingerprints,
     }
     evaluate = None if watched is None else lambda params: {str(best): watched(plan.encoder(params))}
     unit = ("sentences", table.sentences.shape[1])
@@ -193,18 +193,20 @@ def fine_tune(
         folder, plan, batches, options, recipe, unit=unit, evaluate=evaluate, evaluated=evaluated, best=best
     )
     tuned = plan.encoder(result.params).judged()
-    found: dict[str, dict[str, float]] = {"before": {}, "after": {}}
+    scores_of: dict[str, dict[str, float]] = {"before": {}, "after": {}}
     values = dict[str, np.ndarray]()
     for when, one in (("before", encoder), ("after", tuned)) if result.finished else ():
         if best is not None and held_out is not None:
             values[when] = held_out.values(one)
-            found[when][best] = held_out.score_of(values[when])
-        found[when] |= {name: score(one) for name, score in scores.items()}
+            scores_of[when][best] = held_out.score_of(values[when])
+        scores_of[when] |= {name: score(one) for name, score in scores.items()}
     if evaluations is not None and is_writer():
         checkpoints = evaluations.checkpoints()
     else:
         checkpoints = []
-    return Tuned(tuned, found["before"], found["after"], result.step, recipe, result.finished, values, checkpoints)
+    return Tuned(
+        tuned, scores_of["before"], scores_of["after"], result.step, recipe, result.finished, values, checkpoints
+    )
 
 
 def load_bare(model: str | Path, pooling: str = AUTO, max_length: int | None = None) -> Encoder:

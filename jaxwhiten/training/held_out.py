@@ -94,10 +94,10 @@ class HeldOut:
         """As `values`, of TF-IDF."""
         return self._values(next(by_words(self._data))[-1])
 
-    def _values(self, found: np.ndarray) -> Float[np.ndarray, " n"]:
+    def _values(self, similarities: np.ndarray) -> Float[np.ndarray, " n"]:
         if isinstance(self._data, RetrievalData):
-            return reciprocal_ranks(found, self._data.gold)
-        return found
+            return reciprocal_ranks(similarities, self._data.gold)
+        return similarities
 
     @functools.cached_property
     def units(self) -> Int[np.ndarray, " n"]:
@@ -182,10 +182,10 @@ class Evaluations:
         """
         files = self._files()
         chosen = np.unique(np.linspace(0, len(files) - 1, min(_MOST, len(files))).round().astype(int))
-        found = [np.load(files[number][1]) for number in chosen]
-        if any(values.shape != self._held_out.units.shape for values in found):
+        stored = [np.load(files[number][1]) for number in chosen]
+        if any(values.shape != self._held_out.units.shape for values in stored):
             raise MismatchError(f"{self._folder} records scores of other rows than these: use a new output folder.")
-        return found
+        return stored
 
     def _files(self) -> list[tuple[int, Path]]:
         return sorted((int(path.stem), path) for path in self._folder.glob("*.npy") if path.stem.isdigit())
@@ -217,13 +217,13 @@ def hold_out(examples: Examples, share: int | float, seed: int, ordered: bool) -
     >>> len(kept), len(held_out.examples)
     (1, 1)
     """
-    known = examples.label_kind != "class" or ordered or examples.classes == LABELS[::-1]
-    if not share or len(examples.columns) < 2 or not known:
+    gradable = examples.label_kind != "class" or ordered or examples.classes == LABELS[::-1]
+    if not share or len(examples.columns) < 2 or not gradable:
         return examples, None
-    kept, held_out = examples.hold_out(share, seed)
-    if left_out := kept.skipped - examples.skipped:
+    rest, held_out = examples.hold_out(share, seed)
+    if left_out := rest.skipped - examples.skipped:
         note(f"skipped {counted(left_out, 'rows')} whose sentences are those of held-out rows and of rows to train on")
-    return kept, HeldOut(held_out)
+    return rest, HeldOut(held_out)
 
 
 def beside(examples: Examples, held_out: HeldOut) -> Examples:
@@ -237,11 +237,11 @@ def beside(examples: Examples, held_out: HeldOut) -> Examples:
     Raises:
       InputError: Every row has one.
     """
-    kept = examples.without_sentences(held_out.examples.columns.values())
-    shared = len(examples) - len(kept)
-    if not len(kept):
+    rest = examples.without_sentences(held_out.examples.columns.values())
+    shared = len(examples) - len(rest)
+    if not len(rest):
         raise InputError(f"All {shared:,} rows have a sentence of the rows to score: score others, or train on others.")
     if shared:
         rows = counted(len(examples), "rows")
         note(f"skipped {shared:,} of {rows}, whose sentences are among those of the rows to score")
-    return kept
+    return rest

@@ -44,8 +44,8 @@ class Log:
                 summary_writer = optional("tensorboardX", "train", "Logging to TensorBoard").SummaryWriter
             optional("matplotlib", *_PLOTTING)  # an error now, not at the end of the run
             self._path = path = Path(folder) / METRICS_FILE
-            kept = [row for row in read_metrics(folder) if (row["step"] or 0) <= start]
-            io.write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+            earlier = [row for row in read_metrics(folder) if (row["step"] or 0) <= start]
+            io.write_text(path, "".join(json.dumps(row) + "\n" for row in earlier))
             self._file = path.open("a", encoding="utf-8")
             self._events = summary_writer(str(Path(folder) / "tensorboard"), purge_step=start + 1)
         self._clock = time.perf_counter()

@@ -170,10 +170,10 @@ def _due(number: int, every: int) -> bool:
 
 def _memory_note(needed: int) -> str:
     free = free_memory()
-    said = f"Memory may not suffice: a step with the longest texts needs about {needed / 1e9:.3g} GB, and"
-    said += f" {free / 1e9:.3g} GB are free. If it fails, use a smaller `batch_size` or `max_length`,"
-    said += " `accumulate`, or `remat`."
-    return said if needed > _SAFE_SHARE * free else ""
+    message = f"Memory may not suffice: a step with the longest texts needs about {needed / 1e9:.3g} GB, and"
+    message += f" {free / 1e9:.3g} GB are free. If it fails, use a smaller `batch_size` or `max_length`,"
+    message += " `accumulate`, or `remat`."
+    return message if needed > _SAFE_SHARE * free else ""
 
 
 def _is_finite(row: tuple[int, Fields]) -> bool:
@@ -184,12 +184,12 @@ def _not_finite(row: tuple[int, Fields], checkpoints: Checkpoints) -> NonFiniteE
     (number, metrics), last = row, checkpoints.latest
     place = checkpoints.folder / "checkpoints" / str(last)
     if last is None:
-        kept = "No checkpoint was written."
+        remedy = "No checkpoint was written."
     else:
-        kept = f"The last good checkpoint is {place}."
+        remedy = f"The last good checkpoint is {place}."
     return NonFiniteError(
         f"The loss is {metrics['loss']:g} and the norm of its gradient {metrics['grad_norm']:g} at step {number}, with"
-        f" a learning rate of {metrics['learning_rate']:g}. {kept} Use a lower learning rate and a new output folder,"
+        f" a learning rate of {metrics['learning_rate']:g}. {remedy} Use a lower learning rate and a new output folder,"
         " or check the data."
     )
 

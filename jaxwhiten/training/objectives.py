@@ -55,8 +55,8 @@ def plan_components(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     plan = plan_taught(objective, lambda c, y, h: loss(c, to_student(y), h), setup)
     vectors = np.asarray(plan.labels)
     sample = np.arange(0, len(vectors), -(-len(vectors) // _SAMPLE))
-    own = setup.start.encode([setup.columns[0][row] for row in sample.tolist()])
-    to_student = student_map(vectors[:, 0], sample, own, setup.options.teacher_gamma)
+    encoded = setup.start.encode([setup.columns[0][row] for row in sample.tolist()])
+    to_student = student_map(vectors[:, 0], sample, encoded, setup.options.teacher_gamma)
     return plan
 
 
@@ -73,8 +73,8 @@ def encode_columns(
     if len({*prompts}) > 1:
         given = zip(columns, prompts, strict=True)
         return np.stack([store.encode(view, list(column), prompt=prompt) for column, prompt in given], axis=1)
-    found = store.encode(view, list(itertools.chain(*columns)), prompt=prompts[0])
-    return found.reshape(len(columns), -1, found.shape[-1]).swapaxes(0, 1)
+    encoded = store.encode(view, list(itertools.chain(*columns)), prompt=prompts[0])
+    return encoded.reshape(len(columns), -1, encoded.shape[-1]).swapaxes(0, 1)
 
 
 def student_map(
@@ -154,9 +154,9 @@ def _settings(function: Callable[..., Any]) -> list[str]:
 
 def _bound(function: Callable[..., Any], settings: Fields) -> Callable[..., Any]:
     """The function with the settings that it accepts bound to it."""
-    own = {name: settings[name] for name in _settings(function) if name in settings}
-    if own:
-        return functools.partial(function, **own)
+    accepted = {name: settings[name] for name in _settings(function) if name in settings}
+    if accepted:
+        return functools.partial(function, **accepted)
     return function
 
 

@@ -147,9 +147,9 @@ def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     chosen = setup.options.lora_projections
     rank = setup.options.lora
     kernels = {_name(path): leaf for path, leaf in jax.tree.leaves_with_path(base) if _name(path).endswith("/kernel")}
-    known = {name.split("/")[-2] for name in kernels}
+    names = {name.split("/")[-2] for name in kernels}
     for projection in chosen:
-        check_name("projection", projection, known)
+        check_name("projection", projection, names)
     kernels = {name: leaf for name, leaf in kernels.items() if name.split("/")[-2] in chosen}
     if not kernels or not 1 <= rank <= min(min(leaf.shape) for leaf in kernels.values()):
         raise InputError(f"LoRA needs projections and a rank from 1 to their width: got {chosen}, rank {rank}.")

@@ -86,12 +86,12 @@ def read_rows(
         given = [str(value) for value in table[label or ""]]
         absent = no_class(classes or given)
         _note_absent(where, sum(map(absent.__contains__, given)))
-        found = sorted(set(given) - absent)
-        ordered = set(found) <= set(LABELS)
+        columns_present = sorted(set(given) - absent)
+        ordered = set(columns_present) <= set(LABELS)
         if not (classes or ordered):
-            listed = shown(found)
+            listed = shown(columns_present)
             _note(f"{where}: classes {listed}; specify `classes`, from the least similar on, to score held-out rows")
-        classes = classes or (LABELS[::-1] if ordered else found)
+        classes = classes or (LABELS[::-1] if ordered else columns_present)
     elif objective.label == "score" and score_range is None:
         numbers = table.numbers(label or "")
         if len(numbers):
@@ -167,11 +167,11 @@ def _triplets(table: Table, names: Sequence[str], label: str, skip_bad_rows: boo
     if len(names) != 2:
         raise InputError(f"Rows with a class have two sentences, these have {len(names)}: omit the label.")
     codes = label_codes(table, table[label], skip_bad_rows)
-    kept = np.flatnonzero(codes >= 0)
+    labeled = np.flatnonzero(codes >= 0)
     absent = int(np.count_nonzero(codes == NO_CLASS))
     _note_absent(table.path, absent)
-    premise, hypothesis = ([table.texts(name)[row] for row in kept] for name in names)
-    examples = nli_triplets(premise, hypothesis, codes[kept])
+    premise, hypothesis = ([table.texts(name)[row] for row in labeled] for name in names)
+    examples = nli_triplets(premise, hypothesis, codes[labeled])
     if not len(examples):
         raise DataError(f"{table.path}: no premise has both an entailed and a contradicting hypothesis.")
     return dataclasses.replace(examples, skipped=examples.skipped + absent)
@@ -212,23 +212,23 @@ def mine_negatives(
     vectors = encoder.encode(texts)
     most = min(depth + int(np.bincount(group).max()), len(candidates))
     _, ids = build_index(vectors[candidates], "jax").search(vectors[queries], most)
-    found = candidates[ids]
-    free = group[found] != group[queries][:, None]
+    scores = candidates[ids]
+    free = group[scores] != group[queries][:, None]
     free &= np.cumsum(free, axis=1) <= depth
     drawn = np.argsort(np.where(free, np.random.default_rng(seed).random(free.shape), 2.0), axis=1)[:, :count]
-    there = np.take_along_axis(free, drawn, axis=1)
-    owners = np.broadcast_to(queries[:, None], there.shape)[there]
-    negatives = np.take_along_axis(found, drawn, axis=1)[there]
+    valid = np.take_along_axis(free, drawn, axis=1)
+    owners = np.broadcast_to(queries[:, None], valid.shape)[valid]
+    negatives = np.take_along_axis(scores, drawn, axis=1)[valid]
     return [texts[i] for i in owners.tolist()], [texts[i] for i in negatives.tolist()]
 
 
 def with_negatives(pairs: Examples, owners: Iterable[str], negatives: Iterable[str]) -> Examples:
     """Triplets: each pair, repeated with every negative that was mined for its first sentence."""
-    own: dict[str, list[str]] = {}
+    negatives_of: dict[str, list[str]] = {}
     for owner, negative in zip(owners, negatives, strict=True):
-        own.setdefault(owner, []).append(negative)
+        negatives_of.setdefault(owner, []).append(negative)
     sides = zip(*pairs.columns.values(), strict=True)
-    triplets = [(first, second, text) for first, second in sides for text in own.get(first, ())]
+    triplets = [(first, second, text) for first, second in sides for text in negatives_of.get(first, ())]
     names = ("anchor", "positive", "negative")
     columns: Mapping[str, list[str]] = dict(zip(names, map(list, zip(*triplets, strict=True)), strict=True))
     return Examples(columns, skipped=pairs.skipped).without_false_negatives()

@@ -111,8 +111,8 @@ def split_encoder(model: nnx.Module, pooling: str = "pooler") -> tuple[nnx.State
     >>> type(rebuild(params)).__name__
     'TransformerEncoder'
     """
-    kept = nnx.PathContains("pooler") if canonical(pooling) != "pooler" else nnx.Nothing()
-    graph, frozen, params = nnx.split(model, kept, ...)  # type: ignore[misc]
+    selected = nnx.PathContains("pooler") if canonical(pooling) != "pooler" else nnx.Nothing()
+    graph, frozen, params = nnx.split(model, selected, ...)  # type: ignore[misc]
     return params, lambda trained: nnx.merge(graph, frozen, trained)
 
 
@@ -155,9 +155,9 @@ def sentence_loss(
         model = rebuild(params["encoder"])
         rngs = nnx.Rngs(dropout=key)
         skips = np.resize(np.array(skipped or 0, np.int32), rows * columns)
-        own = [AfterPrompt(step.pooling, skips) if isinstance(step, AfterPrompt) else step for step in steps]
-        own += params.get("steps", ())
-        vectors = noisy_vectors(model, ids.reshape(-1, length), lengths.reshape(-1), own, rngs)
+        placed = [AfterPrompt(step.pooling, skips) if isinstance(step, AfterPrompt) else step for step in steps]
+        placed += params.get("steps", ())
+        vectors = noisy_vectors(model, ids.reshape(-1, length), lengths.reshape(-1), placed, rngs)
         vectors = vectors.reshape(rows, columns, -1)
         return loss([vectors[:, column] for column in range(columns)], batch.get("labels"), params.get("head", {})), {}
 

@@ -161,8 +161,8 @@ def make_step(loss_fn: LossFn, options: TrainingOptions, mesh: Mesh, frozen: Par
 
     placed = jax.jit(lambda x: x, out_shardings=everywhere)(jax.tree.map(np.asarray, frozen))
     given = (everywhere, everywhere, by_row)
-    made = (everywhere, everywhere)
-    return functools.partial(jax.jit(step, donate_argnums=1, in_shardings=given, out_shardings=made), placed)
+    shardings = (everywhere, everywhere)
+    return functools.partial(jax.jit(step, donate_argnums=1, in_shardings=given, out_shardings=shardings), placed)
 
 
 def step_memory(step: StepFn, state: TrainState, batch: Batch) -> int:

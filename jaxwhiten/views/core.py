@@ -49,8 +49,8 @@ class Core:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.source is None:
             raise InputError("An encoder cannot be pickled or deep-copied: save it, and load its folder there.")
-        known = {name: getattr(self, name) for name in ("name", "prompts", "tuned", "bare")}
-        return _read_again, (self.source, known, self.weights.fingerprint(None))
+        fields = {name: getattr(self, name) for name in ("name", "prompts", "tuned", "bare")}
+        return _read_again, (self.source, fields, self.weights.fingerprint(None))
 
     @property
     def weights(self) -> Weights:
@@ -68,9 +68,9 @@ class Core:
         return module
 
 
-def _read_again(source: Callable[[], Core], known: Fields, fingerprint: str) -> Core:
+def _read_again(source: Callable[[], Core], fields: Fields, fingerprint: str) -> Core:
     """An unpickled core; MismatchError if its folder holds another model by now."""
-    core = dataclasses.replace(source(), **known)
+    core = dataclasses.replace(source(), **fields)
     if core.weights.fingerprint(None) != fingerprint:
         raise MismatchError(
             f"{core.name}: its files are not those of the encoder that was pickled: use the same files there."

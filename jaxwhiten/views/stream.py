@@ -161,12 +161,12 @@ def _finished(
     try:
         if handle is None:
             handle = engine.start(batch, tokens, steps)
-        found = engine.fetch(handle)
+        results = engine.fetch(handle)
     except _FAILURES as error:
         for part in _smaller(engine, batch, tokens, error):
             yield from _finished(engine, part, None, tokens, steps)
     else:
-        yield batch, found
+        yield batch, results
 
 
 def _smaller(engine: Engine, batch: Batch, tokens: TokenIds, error: Exception) -> list[Batch]:

@@ -370,11 +370,11 @@ class View:
 
 def _shown(head: Head, prompt: str | None) -> str:
     """The prompt in the record of a space: None is the head's own, and a template of the head takes none."""
-    own = head.form.prompt
-    if own is None:
+    prompt_of_head = head.form.prompt
+    if prompt_of_head is None:
         return ""
     if prompt is None:
-        return own
+        return prompt_of_head
     return prompt
 
 

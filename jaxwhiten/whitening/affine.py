@@ -190,8 +190,8 @@ class Affine:
         rows = max(1, _CHUNK_BYTES // (d * dtype.itemsize))
         full = rows * max(1, _HOST_BLOCK_BYTES // _CHUNK_BYTES)
         for part in arrays.blocks(n, full):  # an interrupt waits for one block, not for all rows
-            own = range(part.start, part.stop)
-            for chunks in hardware.on_cores(work, own, rows, hardware.cores()):
+            numbers = range(part.start, part.stop)
+            for chunks in hardware.on_cores(work, numbers, rows, hardware.cores()):
                 doubtful += chunks
         return sorted(doubtful, key=lambda part: part.start)
 

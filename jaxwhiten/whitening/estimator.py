@@ -35,9 +35,9 @@ E = TypeVar("E", bound="Estimator")
 @dataclass_transform(eq_default=False)
 def parameters(cls: type[E]) -> type[E]:
     """Makes the annotated attributes of a class its constructor's arguments; instances compare and hash by identity."""
-    made = dataclasses.dataclass(eq=False, repr=False)(cls)
-    no_type_check(vars(made)["__init__"])  # scikit-learn stores any value here; fitting checks it
-    return made
+    estimator = dataclasses.dataclass(eq=False, repr=False)(cls)
+    no_type_check(vars(estimator)["__init__"])  # scikit-learn stores any value here; fitting checks it
+    return estimator
 
 
 INVALID = (KeyError, TypeError, ValueError, OverflowError)  # what reading raises if numbers or facts are impossible
@@ -122,8 +122,8 @@ class Estimator(Saved):
 
     def in_space(self: E, record: Fields) -> E:
         """A copy that records another space of the rows of the fit, such as that of an encoder whose head it ends."""
-        known = {name: value for name, value in self._record.items() if name not in VectorSpace.__dataclass_fields__}
-        return copy.copy(self)._fitted_on(self.n_samples_seen_, self.n_features_in_, {**known, **record})
+        facts = {name: value for name, value in self._record.items() if name not in VectorSpace.__dataclass_fields__}
+        return copy.copy(self)._fitted_on(self.n_samples_seen_, self.n_features_in_, {**facts, **record})
 
     def _fit_rows(self: E, X: RowsLike, more: bool) -> E:
         """Learns from rows, with `more` in addition to those of the fit, if there is one."""

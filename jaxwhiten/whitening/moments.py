@@ -221,17 +221,17 @@ def block_moments(X: np.ndarray, devices: Sequence[Any] | None = None) -> Iterat
 
     dispatched = map(dispatch, arrays.blocks(n, full))
     for rows, sums, about in dispatched if on_host else arrays.one_ahead(dispatched):
-        found = moments_of(len(block := X[rows]), sums, *about)
-        if found is None:
+        moments = moments_of(len(block := X[rows]), sums, *about)
+        if moments is None:
             arrays.check_finite(block, rows.start)
             about = center_and_scale(block, np.dtype(np.float64))
-            found = moments_of(len(block), sums_on_host(block, *about), *about)
-        if found is None:
+            moments = moments_of(len(block), sums_on_host(block, *about), *about)
+        if moments is None:
             raise InputError(
                 f"Rows {rows.start} to {rows.stop - 1} contain values whose squares overflow float64: scale the input"
                 " down. Nothing was changed."
             )
-        yield found
+        yield moments
         arrays.release_pages(block)
 
 

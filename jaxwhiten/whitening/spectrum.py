@@ -78,26 +78,26 @@ def choose_gamma(fitted: Moments | Whitening, tuned: bool | None = None) -> Choi
       tuned: Overrides the record.
     """
     record = VectorSpace.of(fitted.provenance)
-    known = record.tuned
+    recorded = record.tuned
     ratio = record.participation_ratio
-    how = "as recorded" if ratio is None else "judged by its vectors"
+    basis = "as recorded" if ratio is None else "judged by its vectors"
     if tuned is not None:
-        known = tuned
-        how = "as specified"
-    gamma = UNTUNED_GAMMA if known is False else TUNED_GAMMA
-    if known is not None:
-        return Choice(gamma, f"the encoder is {'' if known else 'not '}fine-tuned for similarity ({how})")
+        recorded = tuned
+        basis = "as specified"
+    gamma = UNTUNED_GAMMA if recorded is False else TUNED_GAMMA
+    if recorded is not None:
+        return Choice(gamma, f"the encoder is {'' if recorded else 'not '}fine-tuned for similarity ({basis})")
     if isinstance(fitted, Moments):
         n = fitted.n
         mean = fitted.mean
     else:
         n = fitted.n_samples_seen_
         mean = fitted.mean_
-    own = participation_ratio(fitted)
-    if n >= _ROWS and not is_spread(own / _DOUBTFUL, len(mean)):
+    spread = participation_ratio(fitted)
+    if n >= _ROWS and not is_spread(spread / _DOUBTFUL, len(mean)):
         warn(
-            f"γ={gamma:g}, because these vectors do not record their encoder. Their participation ratio, {own:.0f}, is"
-            " that of an encoder not fine-tuned for similarity: if it is not, set tuned to False (--untuned).",
+            f"γ={gamma:g}, because these vectors do not record their encoder. Their participation ratio, {spread:.0f},"
+            " is that of an encoder not fine-tuned for similarity: if it is not, set tuned to False (--untuned).",
             WhiteningWarning,
         )
     return Choice(gamma, "as for an encoder fine-tuned for similarity: these vectors do not record their encoder")

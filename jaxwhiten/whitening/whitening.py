@@ -239,10 +239,10 @@ class Whitening(Estimator, WhiteningParameters):
         """Λ^(−γ/2) for the kept columns, after the floor; ones if all eigenvalues are zero."""
         values = self.eigenvalues_
         floor = _floor(values, float(self.eigenvalue_floor))
-        kept = np.maximum(values, np.maximum(floor, self.noise_))[: self.n_components]
+        floored = np.maximum(values, np.maximum(floor, self.noise_))[: self.n_components]
         if floor > 0:
-            return kept ** (-float(self.gamma) / 2)
-        return np.ones_like(kept)
+            return floored ** (-float(self.gamma) / 2)
+        return np.ones_like(floored)
 
     @property
     def rank_(self) -> int:
@@ -388,8 +388,8 @@ def effective_dimensions(variances: Float64[np.ndarray, " d"]) -> Float64[np.nda
     It is d if all variances are equal, and near k if the variances after k are small.
     """
     rest = variances.sum() - np.cumsum(variances)
-    kept = np.arange(1, len(variances) + 1)
-    return kept + np.divide(rest, variances, out=np.zeros_like(rest), where=variances > 0)
+    counts = np.arange(1, len(variances) + 1)
+    return counts + np.divide(rest, variances, out=np.zeros_like(rest), where=variances > 0)
 
 
 def _floor(values: np.ndarray, relative: float) -> float:
