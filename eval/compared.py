@@ -84,7 +84,7 @@ def _enough(found: dict[int, Record | None]) -> str:
 def rivals_table(*runs: Run, fit: str = "documents") -> Table:
     """The difference of every code to float32 by task, and the mean over the tasks that all of its codes have.
 
-    A cell has a line for each size. Codes are those of that `fit`, and those that have no fit; one of fewer bytes
+    Every size of a task is a row. Codes are those of that `fit`, and those that have no fit; one of fewer bytes
     stands at the next size. A row of a later run of the same task takes the place of an earlier one. The arrows are
     those of the paired difference to the spectrum code, whose expected loss of variance, in per cent, stands beside its
     bound. Behind each difference stands the share of float32's first ten among the first ten.
@@ -99,32 +99,22 @@ def rivals_table(*runs: Run, fit: str = "documents") -> Table:
                 found[size, row.code] = row
     codes = list(dict.fromkeys([_CODE, "scalar", *(code for found in tasks.values() for _, code in found)]))
     codes = [code for code in codes if any(code == held for found in tasks.values() for _, held in found)]
-    shown = _lines([f"{size}" for size in sizes])
     cells = [
-        [
-            task,
-            shown,
-            _lines([_lost(found[size, _CODE]) for size in sizes]),
-            *(_lines([_beside(found.get((size, code))) for size in sizes]) for code in codes),
-        ]
+        [task, f"{size}", _lost(found[size, _CODE]), *(_beside(found.get((size, code))) for code in codes)]
         for task, found in tasks.items()
+        for size in sizes
     ]
-    means = [_lines([_mean([found.get((size, code)) for found in tasks.values()]) for size in sizes]) for code in codes]
+    for size in sizes:
+        means = [_mean([found.get((size, code)) for found in tasks.values()]) for code in codes]
+        cells.append(["mean", f"{size}", "", *means])
     caption = (
         f"{runs[0].header.model}: difference to float32, in points. {_MARKS[1]} and {_MARKS[-1]}: the interval of the"
         " paired difference to the spectrum code leaves out 0."
     )
-    return Table(["task, float32", "bytes", "lost/bound", *codes], [*cells, ["mean", shown, "", *means]], 1, caption)
+    return Table(["task, float32", "bytes", "lost/bound", *codes], cells, 1, caption)
 
 
 _MARKS = {1: "↑", 0: "", -1: "↓"}
-
-
-def _lines(cells: Sequence[str]) -> str:
-    """One cell of a Markdown table with a line for each size."""
-    if any(cells):
-        return "<br>".join(cell or "–" for cell in cells)
-    return ""
 
 
 def _mean(rows: Sequence[Record | None]) -> str:
@@ -132,13 +122,13 @@ def _mean(rows: Sequence[Record | None]) -> str:
     differences = [row.versus_raw.value for row in known if row.versus_raw is not None]
     recalls = [row.float32_recall_at_10 for row in known if row.float32_recall_at_10 is not None]
     if len(differences) < len(rows):
-        return ""
+        return "–"
     return f"{fmean(differences):+.2f}" + (f" {fmean(recalls):.3f}" if len(recalls) == len(rows) else "")
 
 
 def _beside(row: Record | None) -> str:
     if row is None or row.versus_raw is None:
-        return ""
+        return "–"
     difference = row.versus_raw
     versus = row.versus_spectrum
     if row.code == _CODE:

@@ -16,7 +16,7 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from jaxwhiten.serving.protocol import Refused
-from jaxwhiten.text import TokenIds
+from jaxwhiten.text import TokenIds, uncounted
 from jaxwhiten.views import View
 
 _TOKENS = 4096  # of a batch, so that nobody waits long for the next one
@@ -56,8 +56,9 @@ class Batcher:
         """Compiles the programs of single texts of any length, and one of several batches; times a single text."""
         for view in views:
             view.warm_up(view.core.max_length)
-            view(["warm up " * 2**n for n in range(8)] * 16, show_progress=False)
-            seconds = min(timeit.repeat(functools.partial(view, ["warm up " * (_SHORT // 2)]), number=1))
+            with uncounted():
+                view(["warm up " * 2**n for n in range(8)] * 16, show_progress=False)
+                seconds = min(timeit.repeat(functools.partial(view, ["warm up " * (_SHORT // 2)]), number=1))
             self._quick = seconds < _QUICK
 
     async def encode(self, view: View, texts: str | list[str]) -> tuple[np.ndarray, int, int]:

@@ -387,7 +387,8 @@ def effective_dimensions(variances: Float64[np.ndarray, " d"]) -> Float64[np.nda
 
     It is d if all variances are equal, and near k if the variances after k are small.
     """
-    rest = variances.sum() - np.cumsum(variances)
+    after = np.cumsum(variances[::-1])[::-1]  # from the smallest on, so that nothing is left after the last
+    rest = after - variances
     counts = np.arange(1, len(variances) + 1)
     return counts + np.divide(rest, variances, out=np.zeros_like(rest), where=variances > 0)
 

@@ -17,6 +17,7 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import ModelError
+from jaxwhiten.text.tokenization import COUNTS
 from jaxwhiten.views.stream import Run
 from tests.conftest import ONE_DEVICE, ROOT
 from tests.serving.conftest import TEXTS
@@ -133,6 +134,14 @@ def test_no_answer_before_the_encoder_is_compiled(tiny, monkeypatch):
     with listening:
         serving.application(tiny)
     assert probed
+
+
+def test_texts_that_warm_it_up_are_not_counted(tiny):
+    from jaxwhiten import serving
+
+    COUNTS.clear()
+    serving.application(tiny)
+    assert not COUNTS
 
 
 def test_the_access_log_has_a_line_for_each_request(plain, caplog):

@@ -49,3 +49,5 @@ def test_effective_dimensions():
     np.testing.assert_allclose(effective_dimensions(steep), np.minimum(1, steep / steep[:, None]).sum(axis=1))
     nothing, _, _ = eigen(Moments().update(np.ones((5, 3))))
     np.testing.assert_array_equal(effective_dimensions(nothing), [1, 2, 3])
+    falling = np.append(np.geomspace(1, 1e-3, 383), 1e-20)
+    assert effective_dimensions(falling)[-1] == 384  # nothing lies after the last, whatever the sum rounds to
