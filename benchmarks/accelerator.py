@@ -62,37 +62,37 @@ def sentences(count: int) -> list[str]:
     return (texts * -(-count // len(texts)))[:count]
 
 
-def parity(few: bool, model: str) -> list[dict[str, Any]]:
+def parity(small: bool, model: str) -> list[dict[str, Any]]:
     """Largest difference from the CPU's float32 vectors, relative to their largest component, and least cosine.
 
     Long texts are ones whose attention a kernel computes (`jaxwhiten.models.attention`), in bfloat16.
     """
     from jaxwhiten import Encoder, metrics
 
-    texts = sentences(64 if few else 780)
+    texts = sentences(64 if small else 780)
     encoders = {dtype: Encoder.from_pretrained(model, dtype=dtype, engine="jax") for dtype in ("float32", "bfloat16")}
     cpu = Encoder.from_pretrained(model, device="cpu", engine="jax")
-    found: dict[str, Any] = {}
+    rows: dict[str, Any] = {}
     joined = [" ".join(texts[i : i + 20]) for i in range(0, len(texts), 20)]
     for kind, chosen in {"short": texts, "long": joined}.items():
         expected = np.asarray(cpu.encode(chosen, show_progress=False))
         for dtype, encoder in encoders.items():
             vectors = np.asarray(encoder.encode(chosen, show_progress=False))
-            found[f"{dtype}, {kind}"] = {
+            rows[f"{dtype}, {kind}"] = {
                 "texts": len(chosen),
                 "largest_difference": float(np.abs(vectors - expected).max() / np.abs(expected).max()),
                 "least_cosine": float(metrics.cosine_pairs(vectors, expected).min()),
             }
-    return flat(found, "vectors")
+    return flat(rows, "vectors")
 
 
-def codes(few: bool, _model: str) -> list[dict[str, Any]]:
+def codes(small: bool, _model: str) -> list[dict[str, Any]]:
     """A million vectors in 48 bytes each: coded, and searched by 1,000 queries, in JAX and by FAISS on the CPU."""
     from benchmarks.whitening_fit import bert_like
     from jaxwhiten.codes import SpectrumCode
     from jaxwhiten.search import build_index
 
-    if few:
+    if small:
         rows = 4_000
         queries = 100
     else:
@@ -104,19 +104,19 @@ def codes(few: bool, _model: str) -> list[dict[str, Any]]:
     start = time.perf_counter()
     coded = code.encode(x)
     first = time.perf_counter() - start
-    encode = interleave({"encode": lambda: code.encode(x)}, 1 if few else 2, warmup=0)["encode"]
+    encode = interleave({"encode": lambda: code.encode(x)}, 1 if small else 2, warmup=0)["encode"]
     indexes = {name: build_index(coded, name, codes=coded.code) for name in ("jax", "faiss-flat")}
-    found = {name: index.search(q, 10) for name, index in indexes.items()}
-    seconds = interleave({name: lambda i=index: i.search(q, 10) for name, index in indexes.items()}, 1 if few else 5)
+    hits = {name: index.search(q, 10) for name, index in indexes.items()}
+    seconds = interleave({name: lambda i=index: i.search(q, 10) for name, index in indexes.items()}, 1 if small else 5)
     row = {
         "rows": rows,
         "queries": queries,
         "encode_seconds": {"first": first, "later": encode},
         "rows_per_second": rows / median(encode),
         "search_seconds": seconds,
-        "queries_per_second": {name: queries / median(of) for name, of in seconds.items()},
+        "queries_per_second": {name: queries / median(rounds) for name, rounds in seconds.items()},
         "ratio": ratio(seconds, "jax", "faiss-flat"),
-        "same_neighbours": float((found["jax"][1] == found["faiss-flat"][1]).mean()),
+        "same_neighbours": float((hits["jax"][1] == hits["faiss-flat"][1]).mean()),
     }
     return [row]
 
@@ -137,9 +137,9 @@ def parts_of(folders: Sequence[Path]) -> dict[str, Run]:
 def device_name(parts: Mapping[str, Run]) -> str:
     """The name of the combined file: of an `NVIDIA H100 80GB HBM3`, `h100`; of other devices, `accelerator`."""
     described = " ".join(str(part.header.machine.devices) for part in parts.values())
-    found = re.search(r"\b(?:NVIDIA|TPU)\s+(?:RTX\s+)?(\w+)", described)
-    if found:
-        return found[1].lower()
+    match = re.search(r"\b(?:NVIDIA|TPU)\s+(?:RTX\s+)?(\w+)", described)
+    if match:
+        return match[1].lower()
     return "accelerator"
 
 
@@ -151,9 +151,9 @@ def combine(stopped: Mapping[str, str], *folders: Path) -> None:
         headers = {name: part.header for name, part in parts.items()}
         rows = [Record(part=name, **row) for name, part in parts.items() for row in part.rows]
         program = "benchmarks.accelerator"
-        whole = command(program, {}).partition(" --combine")[0]
-        about = headers[next(iter(headers))].but(program=program, command=whole, missing=missing, parts=headers)
-        path = Run(about, rows).save(RESULTS / f"{device_name(parts)}.jsonl")
+        base_command = command(program, {}).partition(" --combine")[0]
+        header = headers[next(iter(headers))].but(program=program, command=base_command, missing=missing, parts=headers)
+        path = Run(header, rows).save(RESULTS / f"{device_name(parts)}.jsonl")
         print(f"wrote {path}", flush=True)
 
 
@@ -162,7 +162,9 @@ def device_table(run: Run) -> Table:
     cells: dict[str, list[Record]] = {}
     for row in (row for row in run.rows if row.part == "encode"):
         cells.setdefault(described(row), []).append(row)
-    rows = [Record(row, ours=of[0].texts_per_second) for of in cells.values() for row in of if row.contestant != OURS]
+    rows = [
+        Record(row, ours=cell[0].texts_per_second) for cell in cells.values() for row in cell if row.contestant != OURS
+    ]
     columns = {
         "encoder, texts": described,
         "number": lambda row: f"{row.count:,}",
@@ -194,9 +196,11 @@ def coded_search_table(run: Run) -> Table:
 
 def _fastest(row: Record) -> float:
     """Of the ways of searching codes, the one that the library takes for so many queries."""
-    way = "bytes" if row.queries <= 4 else "gather"
-    taken = row.milliseconds.items()
-    return min(of for name, of in taken if name.split(",")[0] == way and "tiles of 32" not in name)
+    kernel = "bytes" if row.queries <= 4 else "gather"
+    times = row.milliseconds.items()
+    return min(
+        milliseconds for name, milliseconds in times if name.split(",")[0] == kernel and "tiles of 32" not in name
+    )
 
 
 TABLES = {"device_table": device_table, "coded_search_table": coded_search_table}
@@ -216,28 +220,28 @@ def main() -> None:
     if len(names) == 1 and names[0] in OWN:
         import jax
 
-        few = jax.default_backend() == "cpu"
-        found = OWN[names[0]](few, args.model)
-        save(names[0], found, device=hardware.describe(), kind=jax.devices()[0].device_kind, model=MODEL)
-        print(found)
+        small = jax.default_backend() == "cpu"
+        rows = OWN[names[0]](small, args.model)
+        save(names[0], rows, device=hardware.describe(), kind=jax.devices()[0].device_kind, model=MODEL)
+        print(rows)
         return
-    asked = [sys.executable, "-c", "import jax; print(jax.default_backend())"]
-    few = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[-1] == "cpu"
+    probe = [sys.executable, "-c", "import jax; print(jax.default_backend())"]
+    small = subprocess.run(probe, capture_output=True, text=True, check=True).stdout.split()[-1] == "cpu"
     environment = {**os.environ, "JAXWHITEN_BENCHMARKS": str(PARTS)}
     end = time.monotonic() + args.seconds
     missing = {}
-    for place, name in enumerate(names):
+    for number, name in enumerate(names):
         if name in OWN:
             module = "accelerator"
             arguments = f"--only {name}"
         else:
             module = name
-            arguments = OTHERS[name][few]
+            arguments = OTHERS[name][small]
         words = [sys.executable, "-m", f"benchmarks.{module}", *arguments.split()]
         words += ["--model", args.model] if name in MODELS else []
         print(f"== {' '.join(words[1:])}", flush=True)
         start = time.monotonic()
-        limit = max(end - start, 1.0) * 2 / (1 + len(names) - place)  # twice its share of what is left
+        limit = max(end - start, 1.0) * 2 / (1 + len(names) - number)  # twice its share of what is left
         try:
             code: int | str = subprocess.run(words, env=environment, timeout=limit).returncode
         except subprocess.TimeoutExpired:

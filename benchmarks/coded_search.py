@@ -64,18 +64,18 @@ class Coded:
     """Documents coded in so many bytes, and the coordinates of queries."""
 
     def __init__(self, vectors: Vectors, size: int) -> None:
-        made = design(vectors.variances, 2 * size, 4)
-        axes = len(made.group)
-        self.centroids = made.centroids * np.float32(np.sqrt(vectors.variances[:axes].sum()))
+        designed = design(vectors.variances, 2 * size, 4)
+        axes = len(designed.group)
+        self.centroids = designed.centroids * np.float32(np.sqrt(vectors.variances[:axes].sum()))
         groups, _, width = self.centroids.shape
-        order = np.argsort(made.group, kind="stable")
+        order = np.argsort(designed.group, kind="stable")
         self.map = np.zeros((WIDTH, groups * width), np.float32)
-        self.map[order, made.used] = 1
-        turn = jnp.asarray(self.map)
+        self.map[order, designed.used] = 1
+        rotation = jnp.asarray(self.map)
 
         @jax.jit
         def encode(x: Any) -> Any:
-            numbers = nearest_on_device(jnp.matmul(x, turn, precision="highest"), jnp.asarray(self.centroids))
+            numbers = nearest_on_device(jnp.matmul(x, rotation, precision="highest"), jnp.asarray(self.centroids))
             return numbers[:, ::2] | numbers[:, 1::2] << 4
 
         self.codes = jnp.concatenate([encode(part) for part in vectors.parts])[: vectors.rows]
@@ -103,13 +103,13 @@ class Coded:
     def brute(self) -> tuple[np.ndarray, np.ndarray]:
         """The first documents and their cosines for the first queries, by the vectors μ + V ẑ themselves."""
         queries = self.raw[: CHECKED if self.size <= 1_000_000 else 8]
-        turn = jnp.asarray(self.map.T)
+        rotation = jnp.asarray(self.map.T)
 
         @jax.jit
         def score(codes: Any, q: Any) -> Any:
             numbers = jnp.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), -1)
             z = jnp.asarray(self.centroids)[jnp.arange(numbers.shape[1]), numbers].reshape(len(codes), -1)
-            y = jnp.matmul(z, turn, precision="highest") + self.mean
+            y = jnp.matmul(z, rotation, precision="highest") + self.mean
             return jnp.matmul(q, (y / jnp.linalg.norm(y, axis=1, keepdims=True)).T, precision="highest")
 
         scores = np.concatenate(
@@ -144,24 +144,24 @@ def measure(
     errors: dict[str, str] = {}
     compile_seconds: dict[str, float] = {}
 
-    def prepare(way: str) -> tuple[str, Any]:
+    def prepare(kernel: str) -> tuple[str, Any]:
         if dtype == jnp.bfloat16:
             slack = placed.largest[0] / 256
         else:
             slack = 1e-5
-        if way == "passes":
+        if kernel == "passes":
             slack = placed.largest[1]
         arguments = (q, offsets, placed.codes, placed.inverse, placed.points, np.int32(placed.size), np.float32(slack))
         start = time.perf_counter()
         try:
-            run = kernels.coded_searcher(mesh, K, dtype, way, jax.default_backend() == "cpu", placed.mirrored)
+            run = kernels.coded_searcher(mesh, K, dtype, kernel, jax.default_backend() == "cpu", placed.mirrored)
             compiled = run.lower(*arguments).compile()
-            compile_seconds[way] = time.perf_counter() - start
+            compile_seconds[kernel] = time.perf_counter() - start
             compiled(*arguments)
         except Exception as error:
-            errors[way] = f"{type(error).__name__}: {error}"[:300]
-            return way, None
-        return way, lambda: [np.asarray(x) for x in compiled(*arguments)]
+            errors[kernel] = f"{type(error).__name__}: {error}"[:300]
+            return kernel, None
+        return kernel, lambda: [np.asarray(x) for x in compiled(*arguments)]
 
     def prepare_float32() -> tuple[str, Any]:
         block = min(vectors.rows, max(kernels.TILE, (128 << 20) // 4 // count // kernels.TILE * kernels.TILE))
@@ -170,39 +170,39 @@ def measure(
         return "float32", lambda: [np.asarray(x) for x in compiled(*arguments)]
 
     with ThreadPoolExecutor() as pool:
-        waiting = [*(pool.submit(prepare, way) for way in ways), pool.submit(prepare_float32)]
+        waiting = [*(pool.submit(prepare, kernel) for kernel in ways), pool.submit(prepare_float32)]
         runs = {name: run for name, run in (job.result() for job in waiting) if run is not None}
-    call = jax.jit(lambda q, *more: (q[:, :K], q[:, :K], q[:, 0]))
+    call = jax.jit(lambda q, *rest: (q[:, :K], q[:, :K], q[:, 0]))
     runs["call alone"] = lambda: [np.asarray(x) for x in call(q, offsets, np.int32(0), np.float32(0))]
     if faiss_index is not None:
         runs["faiss"] = lambda: faiss_index.search(q, 40)
     timed = interleave({name: lambda run=run: [run() for _ in range(REPEATS)] for name, run in runs.items()}, rounds)
-    seconds = {name: [second / REPEATS for second in of] for name, of in timed.items()}
+    seconds = {name: [second / REPEATS for second in series] for name, series in timed.items()}
     checked = min(len(coded.brute[0]), count)
     scores, ids = (part[:checked] for part in coded.brute)
     agree = {}
     for name, run in runs.items():
         if name in ("float32", "faiss", "call alone"):
             continue
-        found = run()
+        result = run()
         agree[name] = {
-            "same_rows": float((found[1][:checked] == ids).mean()),
-            "largest_difference": float(np.abs(found[0][:checked] - scores).max()),
-            "certain": float(found[2].mean()),
+            "same_rows": float((result[1][:checked] == ids).mean()),
+            "largest_difference": float(np.abs(result[0][:checked] - scores).max()),
+            "certain": float(result[2].mean()),
         }
     row = {
         "documents": vectors.size,
         "bytes": size,
         "queries": count,
         "seconds": seconds,
-        "milliseconds": {name: 1000 * median(of) for name, of in seconds.items()},
+        "milliseconds": {name: 1000 * median(series) for name, series in seconds.items()},
         "agree": agree,
         "compile_seconds": compile_seconds,
         "errors": errors,
     }
     print(f"{vectors.size:,} documents, {size} bytes, {count} queries", flush=True)
-    for name, of in sorted(row["milliseconds"].items(), key=lambda pair: pair[1]):
-        print(f"  {name:45}{of:10.3f} ms  {agree.get(name, '')}", flush=True)
+    for name, series in sorted(row["milliseconds"].items(), key=lambda pair: pair[1]):
+        print(f"  {name:45}{series:10.3f} ms  {agree.get(name, '')}", flush=True)
     for name, error in errors.items():
         print(f"  {name}: {error}", flush=True)
     return row

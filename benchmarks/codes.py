@@ -47,23 +47,23 @@ def times(documents: int) -> dict[str, float]:
     code.encode(x)
     seconds.append(time.process_time())
     index = build_index(x, "faiss-flat", codes=code)
-    asked = []
+    durations = []
     index.search(queries[:1], K)
     for query in queries:
         start = time.perf_counter()
         index.search(query[None], K)
-        asked.append(time.perf_counter() - start)
+        durations.append(time.perf_counter() - start)
     fit, coding = np.diff(seconds)
-    return {"fit_cpu_ms": 1e3 * fit, "coding_cpu_ms": 1e3 * coding, "search_p50_ms": 1e3 * float(np.median(asked))}
+    return {"fit_cpu_ms": 1e3 * fit, "coding_cpu_ms": 1e3 * coding, "search_p50_ms": 1e3 * float(np.median(durations))}
 
 
 def measured(folder: Path, documents: int) -> dict[str, float]:
     """`times` of a checkout, in a process of its own."""
     command = [sys.executable, "-P", __file__, "--one", "--documents", f"{documents}"]
     environment = os.environ | {"PYTHONPATH": str(folder), "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=True)
+    figures: dict[str, float] = json.loads(result.stdout.splitlines()[-1])
+    return figures
 
 
 def code_times_table(run: Any) -> Any:
@@ -104,25 +104,27 @@ def main() -> None:
 
     folders = {OURS: Path(__file__).parents[1], BEFORE: args.before.resolve()}
     commits = {
-        name: subprocess.run(["git", "rev-parse", "HEAD"], cwd=at, capture_output=True, text=True, check=True).stdout[
-            :7
-        ]
-        for name, at in folders.items()
+        name: subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True
+        ).stdout[:7]
+        for name, folder in folders.items()
     }
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in folders}
+    measured_by: dict[str, list[dict[str, float]]] = {name: [] for name in folders}
     for number in range(args.rounds):
         for name in harness.rotated(list(folders), number):
-            found[name].append(measured(folders[name], args.documents))
-            print(name, found[name][-1], flush=True)
+            measured_by[name].append(measured(folders[name], args.documents))
+            print(name, measured_by[name][-1], flush=True)
     rows = [
         {
-            "part": what,
-            **{name: min(one[what] for one in of) for name, of in found.items()},
-            "ratio": harness.ratio({name: [one[what] for one in of] for name, of in found.items()}, OURS, BEFORE),
+            "part": part,
+            **{name: min(run[part] for run in runs) for name, runs in measured_by.items()},
+            "ratio": harness.ratio(
+                {name: [run[part] for run in runs] for name, runs in measured_by.items()}, OURS, BEFORE
+            ),
         }
-        for what in found[OURS][0]
+        for part in measured_by[OURS][0]
     ]
-    harness.save("codes", rows, documents=args.documents, bytes=SIZE, commits=commits, rounds=found)
+    harness.save("codes", rows, documents=args.documents, bytes=SIZE, commits=commits, rounds=measured_by)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ import time
 marks = [time.perf_counter()]
 from jaxwhiten import Encoder
 marks.append(time.perf_counter())
-encoder = Encoder.from_pretrained({folder!r}, pooling="mean"{how})
+encoder = Encoder.from_pretrained({folder!r}, pooling="mean"{options})
 marks.append(time.perf_counter())
 assert encoder.encode({sentences!r}).shape == (10, 384)
 marks.append(time.perf_counter())
@@ -84,30 +84,32 @@ ENCODE = "jaxwhiten encode"
 SENTENCES = [f"{number} birds sit on a wire and wait for the rain to end." for number in range(10)]
 
 
-def process(code: str, folder: Path, cache: str, graph: Path | None = None, how: str = "") -> list[str]:
+def process(code: str, folder: Path, cache: str, graph: Path | None = None, options: str = "") -> list[str]:
     """Runs a program to its end; gives the words of its last line, the device it ran on at the end."""
-    text = code.format(folder=str(folder), sentences=SENTENCES, graph=str(graph), how=how)
+    text = code.format(folder=str(folder), sentences=SENTENCES, graph=str(graph), options=options)
     return run(["-c", text], cache).splitlines()[-1].split()
 
 
 def run(words: list[str], cache: str) -> str:
     """What a Python process prints."""
-    done = subprocess.run([sys.executable, *words], check=True, env=environment(cache), capture_output=True, text=True)
-    return done.stdout
+    result = subprocess.run(
+        [sys.executable, *words], check=True, env=environment(cache), capture_output=True, text=True
+    )
+    return result.stdout
 
 
 def environment(cache: str) -> dict[str, str]:
     """Variables of a process, whose bytecode is kept, as in an installation."""
-    kept = {"HF_HUB_OFFLINE": "1", "JAXWHITEN_CACHE_DIR": cache, "PYTHONPYCACHEPREFIX": tempfile.gettempdir()}
-    return {name: x for name, x in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | kept
+    settings = {"HF_HUB_OFFLINE": "1", "JAXWHITEN_CACHE_DIR": cache, "PYTHONPYCACHEPREFIX": tempfile.gettempdir()}
+    return {name: x for name, x in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | settings
 
 
-def compilations(folder: Path, cache: str, how: str = "") -> int:
+def compilations(folder: Path, cache: str, options: str = "") -> int:
     """How many programs XLA compiles in a start; those read from the compilation cache do not count."""
-    text = OURS.format(folder=str(folder), sentences=SENTENCES, how=how)
-    how_run = {"env": environment(cache) | {"JAX_LOG_COMPILES": "1"}, "capture_output": True, "text": True}
-    done = subprocess.run([sys.executable, "-c", text], check=True, **how_run)
-    return done.stderr.count("Finished XLA compilation") - done.stderr.count("Persistent compilation cache hit")
+    text = OURS.format(folder=str(folder), sentences=SENTENCES, options=options)
+    settings = {"env": environment(cache) | {"JAX_LOG_COMPILES": "1"}, "capture_output": True, "text": True}
+    result = subprocess.run([sys.executable, "-c", text], check=True, **settings)
+    return result.stderr.count("Finished XLA compilation") - result.stderr.count("Persistent compilation cache hit")
 
 
 _STARTS = {
@@ -137,7 +139,7 @@ def main() -> None:
         graph = exported(job)
         names = (COLD, WARM, JAX)
         parts: dict[str, list[list[float]]] = {name: [] for name in names}
-        how = ', engine="jax"'
+        options = ', engine="jax"'
         texts = Path(warm) / "texts.txt"
         texts.write_text("\n".join(SENTENCES))
         commands = {SEARCH: ["search", str(Path(warm) / "index"), "Birds wait."]}
@@ -147,17 +149,17 @@ def main() -> None:
         index = str(Path(warm) / "index")
         build_index(vectors, encoding=encoder.encoding(), documents=SENTENCES).save(index)
         for name in names[1:]:  # what a first process keeps
-            process(OURS, folder, warm, how=how if name == JAX else "")
+            process(OURS, folder, warm, options=options if name == JAX else "")
 
         def command(name: str) -> None:
             run(["-m", "jaxwhiten.commands.cli", *commands[name]], warm)
 
-        def ours(name: str, cache: str, how: str = "") -> None:
-            parts[name].append([float(word) for word in process(OURS, folder, cache, how=how)[:-1]])
+        def run_ours(name: str, cache: str, options: str = "") -> None:
+            parts[name].append([float(word) for word in process(OURS, folder, cache, options=options)[:-1]])
 
         def cold() -> None:
             with tempfile.TemporaryDirectory() as empty:
-                ours(COLD, empty)
+                run_ours(COLD, empty)
 
         peers = {"sentence-transformers": PEER, "tokenizers and ONNX Runtime": LIGHT, "tokenizers and OpenVINO": PLAIN}
         codes = {"jaxwhiten": OURS, **peers}
@@ -166,8 +168,8 @@ def main() -> None:
             raise SystemExit(f"they ran on {devices}: CUDA_VISIBLE_DEVICES= JAX_PLATFORMS=cpu measures the CPU")
         contestants = {
             COLD: cold,
-            WARM: lambda: ours(WARM, warm),
-            JAX: lambda: ours(JAX, warm, how),
+            WARM: lambda: run_ours(WARM, warm),
+            JAX: lambda: run_ours(JAX, warm, options),
             **{name: lambda name=name: command(name) for name in commands},
             **{name: lambda code=code: process(code, folder, warm, graph) for name, code in peers.items()},
         }
@@ -176,7 +178,7 @@ def main() -> None:
         seconds = interleave(contestants, args.rounds, warmup=0)
         with tempfile.TemporaryDirectory() as empty:
             compiled = {names[0]: compilations(folder, empty), names[1]: compilations(folder, empty)}
-            compiled[JAX] = compilations(folder, warm, how)
+            compiled[JAX] = compilations(folder, warm, options)
     print(f"process start to ten vectors, {args.rounds} rounds in rotated order")
     ratios = {name: {peer: ratio(seconds, name, peer) for peer in peers} for name in seconds if name not in peers}
     spent = {
@@ -184,8 +186,8 @@ def main() -> None:
     }
     for name, values in seconds.items():
         print(f"  {name:28}{median(values):6.2f} s")
-        for peer, found in ratios.get(name, {}).items():
-            print(f"    beside {peer}: {in_words(found)}")
+        for peer, faster in ratios.get(name, {}).items():
+            print(f"    beside {peer}: {in_words(faster)}")
         if name in spent:
             print("    " + ", ".join(f"{part} {value:.2f} s" for part, value in spent[name].items()))
             print(f"    compiled: {compiled[name]}")

@@ -70,24 +70,24 @@ class Contestant(NamedTuple):
     gpu: bool = False
 
 
-def ours(job: Job, **how: Any) -> Encode:
+def jaxwhiten_encode(job: Job, **options: Any) -> Encode:
     """`Encoder.encode`; `how` are further arguments of `Encoder.from_pretrained`."""
-    how = {"dtype": job.dtype, **how}
-    encoder = Encoder.from_pretrained(job.folder, pooling="mean", max_length=job.max_length, **how)
+    options = {"dtype": job.dtype, **options}
+    encoder = Encoder.from_pretrained(job.folder, pooling="mean", max_length=job.max_length, **options)
     return lambda texts: encoder.encode(texts, show_progress=False)
 
 
-def ours_int8(job: Job) -> Encode:
+def jaxwhiten_int8(job: Job) -> Encode:
     """Ours on weights that `save_int8` made."""
     folder = job.scratch / "jaxwhiten-int8"
     if not folder.exists():
         with quiet():
             save_int8(folder, Encoder.from_pretrained(job.folder, pooling="mean"), job.texts[:CALIBRATION])
-    return ours(job._replace(folder=folder), dtype="int8")
+    return jaxwhiten_encode(job._replace(folder=folder), dtype="int8")
 
 
 def sentence_transformers(
-    job: Job, backend: str = "torch", dtype: str = "float32", batch_size: int = 32, **how: Any
+    job: Job, backend: str = "torch", dtype: str = "float32", batch_size: int = 32, **options: Any
 ) -> Encode:
     """`SentenceTransformer.encode`, which sorts by length; SDPA attention in PyTorch, the file's default elsewhere."""
     import torch
@@ -99,12 +99,12 @@ def sentence_transformers(
     if backend == "onnx":
         import optimum.onnxruntime  # noqa: F401
     if backend == "torch":
-        more = {"attn_implementation": "sdpa"}
+        model_kwargs = {"attn_implementation": "sdpa"}
     else:
-        more = {"export": True, **how}
+        model_kwargs = {"export": True, **options}
     with quiet():
         transformer = modules.Transformer(
-            str(job.folder), model_kwargs=more, max_seq_length=job.max_length, backend=backend
+            str(job.folder), model_kwargs=model_kwargs, max_seq_length=job.max_length, backend=backend
         )
         pooling = modules.Pooling(transformer.get_embedding_dimension(), "mean")
         model = SentenceTransformer(modules=[transformer, pooling], device=job.device, backend=backend)
@@ -148,8 +148,8 @@ def local_fastembed(job: Job, normalization: bool) -> Any:
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": job.max_length}))
     name = f"jaxwhiten-benchmarks/{uuid.uuid4()}"
     nowhere = ModelSource(url="http://localhost/none")
-    how = {"pooling": PoolingType.DISABLED, "normalization": normalization, "dim": 384, "model_file": graph.name}
-    TextEmbedding.add_custom_model(model=name, sources=nowhere, **how)
+    options = {"pooling": PoolingType.DISABLED, "normalization": normalization, "dim": 384, "model_file": graph.name}
+    TextEmbedding.add_custom_model(model=name, sources=nowhere, **options)
     return TextEmbedding(name, specific_model_path=str(graph.parent))
 
 
@@ -169,7 +169,7 @@ def openvino(job: Job, precision: str) -> Encode:
                 for i, n in enumerate(tokens.lengths)
             ]
             data = nncf.Dataset(
-                samples, lambda it: {"input_ids": it[0], "attention_mask": np.ones((1, it[1]), np.int64)}
+                samples, lambda sample: {"input_ids": sample[0], "attention_mask": np.ones((1, sample[1]), np.int64)}
             )
             model = nncf.quantize(model, data, model_type=nncf.ModelType.TRANSFORMER, subset_size=len(samples))
     hint = {"INFERENCE_PRECISION_HINT": "bf16" if precision == "bfloat16" else "f32"}
@@ -206,10 +206,10 @@ def distilled(folder: Path) -> Any:
 # Ours are named by what a user passes; names of peers say the precision where there are several. OpenVINO computes in
 # bfloat16 if it is not told otherwise.
 CONTESTANTS = {
-    "jaxwhiten": Contestant(ours, exact=True, large=True, gpu=True),
-    "jaxwhiten, bfloat16": Contestant(functools.partial(ours, dtype="bfloat16"), large=True),
-    "jaxwhiten, int8": Contestant(ours_int8, large=True),
-    "jaxwhiten, engine jax": Contestant(functools.partial(ours, engine="jax"), exact=True, large=True),
+    "jaxwhiten": Contestant(jaxwhiten_encode, exact=True, large=True, gpu=True),
+    "jaxwhiten, bfloat16": Contestant(functools.partial(jaxwhiten_encode, dtype="bfloat16"), large=True),
+    "jaxwhiten, int8": Contestant(jaxwhiten_int8, large=True),
+    "jaxwhiten, engine jax": Contestant(functools.partial(jaxwhiten_encode, engine="jax"), exact=True, large=True),
     "sentence-transformers": Contestant(sentence_transformers, exact=True, large=True),
     "sentence-transformers bfloat16": Contestant(
         functools.partial(sentence_transformers, dtype="bfloat16"), large=True, gpu=True

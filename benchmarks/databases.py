@@ -122,17 +122,17 @@ def place_of(database: str) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def stored_bytes(database: str, db: Any, place: str, documents: int) -> float:
+def stored_bytes(database: str, db: Any, path: str, documents: int) -> float:
     """Bytes that the engine holds for a vector: what is searched, with headers, centroids and numbers of rows."""
     if database.startswith("pgvector"):
         return float(db.execute("SELECT avg(pg_column_size(vector)) FROM texts").fetchone()[0])
     if database.startswith("sqlite-vec"):
-        held, chunks = next(iter(db.execute("SELECT sum(length(vectors)), count(*) FROM texts_vector_chunks00")))
-        return held / (1024 * chunks)  # rows of a chunk
+        size, chunks = next(iter(db.execute("SELECT sum(length(vectors)), count(*) FROM texts_vector_chunks00")))
+        return size / (1024 * chunks)  # rows of a chunk
     files = {"qdrant": "tq_vectors*", "lancedb": "*.idx", "milvus": "*.idx"}[database]
-    found = [file for name in Path(place).rglob(files) for file in ([name] if name.is_file() else name.iterdir())]
+    stored = [file for name in Path(path).rglob(files) for file in ([name] if name.is_file() else name.iterdir())]
     return (
-        sum(file.stat().st_blocks * 512 if database == "qdrant" else file.stat().st_size for file in found) / documents
+        sum(file.stat().st_blocks * 512 if database == "qdrant" else file.stat().st_size for file in stored) / documents
     )
 
 
@@ -141,14 +141,14 @@ def in_database(database: str, size: int, x: np.ndarray, search: Callable[[Searc
     recipe = types.ModuleType("recipe")
     vars(recipe).update(SPACE="{}", check=lambda *_: None)  # as the head of the written code has them
     exec(code_of(database, x.shape[1], size), vars(recipe))
-    with place_of(database) as place:
+    with place_of(database) as path:
         start = time.perf_counter()
-        db = recipe.connect(place)
+        db = recipe.connect(path)
         recipe.add(db, [str(row) for row in range(len(x))], [""] * len(x), x)
         seconds = time.perf_counter() - start
         try:
-            found = search(lambda query: [int(id) for id, _ in recipe.query(db, query, K)])
-            return found, stored_bytes(database, db, place, len(x)), seconds
+            results = search(lambda query: [int(id) for id, _ in recipe.query(db, query, K)])
+            return results, stored_bytes(database, db, path, len(x)), seconds
         finally:
             if hasattr(db, "close"):
                 db.close()
@@ -156,11 +156,11 @@ def in_database(database: str, size: int, x: np.ndarray, search: Callable[[Searc
 
 def ranked(queries: np.ndarray, search: Search) -> np.ndarray:
     """Ids found for each query, −1 where there were fewer."""
-    found = np.full((len(queries), K), -1)
-    for row, query in zip(found, queries, strict=True):
+    rows = np.full((len(queries), K), -1)
+    for row, query in zip(rows, queries, strict=True):
         ids = search(query)
         row[: len(ids)] = ids
-    return found
+    return rows
 
 
 def milliseconds(queries: np.ndarray, search: Search) -> dict[str, float]:
@@ -172,11 +172,11 @@ class Task:
     """Vectors of a data set, its gold, and what is fitted on the documents."""
 
     def __init__(self, encoder: str, data: str, queries: int) -> None:
-        found = load_search(data, None)
-        _, texts, self.gold = measure.asked(found, queries)
+        corpus = load_search(data, None)
+        _, texts, self.gold = measure.sample_queries(corpus, queries)
         loaded = Encoder.from_pretrained(wikipedia.ENCODERS[encoder])
         store = EmbeddingStore()
-        self.x, self.q = (np.array(store.encode(loaded, text)) for text in (found.documents, texts))
+        self.x, self.q = (np.array(store.encode(loaded, text)) for text in (corpus.documents, texts))
         self.tuned = loaded.tuned
         self.whitening = Whitening.from_moments(Moments().update(self.x), gamma=0.0)
         self.gamma = choose_gamma(self.whitening, self.tuned).gamma
@@ -186,7 +186,7 @@ class Task:
         ranks = metrics.reciprocal_ranks(ids, self.gold, K)
         return ranks, {"mrr_at_10": float(ranks.mean()), "recall_at_10": metrics.recalls(ids, self.gold, K).mean()}
 
-    def ours(self, size: int | None) -> tuple[Any, float, float]:
+    def our_index(self, size: int | None) -> tuple[Any, float, float]:
         """Our index: itself, bytes of a vector, and seconds to build it."""
         start = time.perf_counter()
         index = build_index(self.x, "faiss-flat", bytes=size, tuned=self.tuned if size else None)
@@ -195,13 +195,13 @@ class Task:
 
 def quality(task: Task, names: list[str], sizes: list[int]) -> list[dict[str, Any]]:
     """Every database at every size behind every map, and our index; differences of the head to each, paired."""
-    float32 = task.ours(None)[0].search(task.q, K)[1]
+    float32 = task.our_index(None)[0].search(task.q, K)[1]
     rows = [{"database": "float32", "map": "raw", "bytes": 4.0 * task.x.shape[1], **task.scores(float32)[1]}]
     for size in sizes:
-        index, held, _ = task.ours(size)
-        own, figures = task.scores(index.search(task.q, K)[1])
+        index, bytes_each, _ = task.our_index(size)
+        points, figures = task.scores(index.search(task.q, K)[1])
         code = index.codes["name"]
-        rows.append({"database": "jaxwhiten", "size": size, "map": code, "bytes": held, **figures})
+        rows.append({"database": "jaxwhiten", "size": size, "map": code, "bytes": bytes_each, **figures})
         for database in names:
             if databases.DATABASES[database].columns(size, task.x.shape[1]) < 1:
                 continue
@@ -211,14 +211,21 @@ def quality(task: Task, names: list[str], sizes: list[int]) -> list[dict[str, An
                 if change is None:
                     continue
                 x, q = (np.ascontiguousarray(change(part), np.float32) for part in (task.x, task.q))
-                ids, held, _ = in_database(database, size, x, functools.partial(ranked, q))
+                ids, bytes_each, _ = in_database(database, size, x, functools.partial(ranked, q))
                 ranks[name], figures = task.scores(ids)
-                row = {"database": database, "size": size, "map": name, "columns": x.shape[1], "bytes": held, **figures}
+                row = {
+                    "database": database,
+                    "size": size,
+                    "map": name,
+                    "columns": x.shape[1],
+                    "bytes": bytes_each,
+                    **figures,
+                }
                 rows.append(row)
-                print(f"{database}, {size}, {name}: {figures['mrr_at_10']:.4f}, {held:.1f} bytes", flush=True)
+                print(f"{database}, {size}, {name}: {figures['mrr_at_10']:.4f}, {bytes_each:.1f} bytes", flush=True)
             for row in rows[-len(ranks) :]:
                 if row["map"] == HEAD:
-                    base = own
+                    base = points
                 else:
                     base = ranks[row["map"]]
                 difference = ranks[HEAD] - base
@@ -229,38 +236,38 @@ def quality(task: Task, names: list[str], sizes: list[int]) -> list[dict[str, An
 
 def timed(task: Task, names: list[str], size: int, queries: int) -> list[dict[str, Any]]:
     """Seconds to build, and milliseconds of a query, of our index and of every database behind the head."""
-    index, held, seconds = task.ours(size)
-    taken = milliseconds(task.q[:queries, None], lambda query: index.search(query, K)[1][0].tolist())
-    rows = [{"database": "jaxwhiten", "size": size, "bytes": held, "build_seconds": seconds, **taken}]
+    index, bytes_each, seconds = task.our_index(size)
+    latency = milliseconds(task.q[:queries, None], lambda query: index.search(query, K)[1][0].tolist())
+    rows = [{"database": "jaxwhiten", "size": size, "bytes": bytes_each, "build_seconds": seconds, **latency}]
     for database in names:
         change = mapped(HEAD, database, size, task.x, task.whitening, task.gamma)
         assert change is not None
         x, q = (np.ascontiguousarray(change(part), np.float32) for part in (task.x, task.q[:queries]))
-        taken, held, seconds = in_database(database, size, x, functools.partial(milliseconds, q))
-        rows.append({"database": database, "size": size, "bytes": held, "build_seconds": seconds, **taken})
+        latency, bytes_each, seconds = in_database(database, size, x, functools.partial(milliseconds, q))
+        rows.append({"database": database, "size": size, "bytes": bytes_each, "build_seconds": seconds, **latency})
         print(rows[-1], flush=True)
     return rows
 
 
 def maps_table(run: Run) -> Table:
     """MRR@10 in points of each database, one column per map. A star marks a significant difference to the head."""
-    found: dict[tuple[str, str, str], dict[str, str]] = {}
-    whole: dict[str, str] = {}
+    by_index: dict[tuple[str, str, str], dict[str, str]] = {}
+    float32: dict[str, str] = {}
     for row in (row for row in run.rows if row.part == "quality"):
         vectors = f"{row.encoder}, {row.data}"
         points = number(100 * row.mrr_at_10, 1)
         if row.database == "float32":
-            whole[vectors] = points
+            float32[vectors] = points
             continue
         lead = row.get("head_less_this")
         mark = "∗" if lead and (lead[1] > 0 or lead[2] < 0) else ""
         name = "raw or truncated" if row.map in ("raw", "truncated") else row.map
-        found.setdefault((vectors, str(row["size"]), row.database), {})[name] = points + mark
+        by_index.setdefault((vectors, str(row["size"]), row.database), {})[name] = points + mark
     rows = [
-        Record(cells, vectors=vectors, size=size, database=database, whole=whole[vectors], **{"our index": ours})
-        for (vectors, size, database), cells in sorted(found.items())
+        Record(cells, vectors=vectors, size=size, database=database, whole=float32[vectors], **{"our index": figure})
+        for (vectors, size, database), cells in sorted(by_index.items())
         if database != "jaxwhiten"
-        for ours in found[vectors, size, "jaxwhiten"].values()
+        for figure in by_index[vectors, size, "jaxwhiten"].values()
     ]
     columns = {"vectors": "vectors", "size": "size", "database": "database", "float32": "whole"}
     maps = ("our index", "raw or truncated", "PCA", "random rotation", "head")
@@ -283,7 +290,7 @@ def main() -> None:
     args = parser.parse_args()
     task = Task(args.encoder, args.data, args.queries)
     data = Path(args.data).name.partition(".")[0]
-    about = {
+    fields = {
         "encoder": args.encoder,
         "data": data,
         "documents": len(task.x),
@@ -294,21 +301,24 @@ def main() -> None:
         rows = timed(task, args.databases, args.bytes[0], 200)
     else:
         rows = quality(task, args.databases, args.bytes)
-    made = harness.RESULTS / "databases.jsonl"  # read now, for another part may have been made meanwhile
-    if made.is_file():
-        before = Run.load(made).rows
+    path = harness.RESULTS / "databases.jsonl"  # read now, for another part may have been made meanwhile
+    if path.is_file():
+        earlier = Run.load(path).rows
     else:
-        before = []
+        earlier = []
     part = "times" if args.timed else "quality"
 
-    def same(row: dict[str, Any]) -> bool:
-        own = row["database"] in (*args.databases, "jaxwhiten", "float32") and row.get("size") in (*args.bytes, None)
-        return own and (row["part"], row["encoder"], row["data"]) == (part, args.encoder, data)
+    def replaced(row: dict[str, Any]) -> bool:
+        measured = row["database"] in (*args.databases, "jaxwhiten", "float32") and row.get("size") in (
+            *args.bytes,
+            None,
+        )
+        return measured and (row["part"], row["encoder"], row["data"]) == (part, args.encoder, data)
 
-    kept = [row for row in before if not same(row)]
+    others = [row for row in earlier if not replaced(row)]
     versions = {name: importlib.metadata.version(name) for name in PACKAGES}
     command = f"python -m benchmarks.databases --encoder ENCODER --data DATA --bytes SIZE --queries {args.queries}"
-    rows = [*kept, *({"part": part, **about, **row} for row in rows)]
+    rows = [*others, *({"part": part, **fields, **row} for row in rows)]
     harness.save("databases", rows, command=command, engines=versions)
 
 

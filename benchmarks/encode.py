@@ -37,8 +37,7 @@ from benchmarks.harness import (
     OURS,
     SPEED,
     Ratio,
-    about,
-    beside,
+    conditions,
     figure,
     flat,
     in_words,
@@ -46,6 +45,7 @@ from benchmarks.harness import (
     median,
     ratio,
     save,
+    speed_of_ours,
     table,
     torch_device,
 )
@@ -142,7 +142,7 @@ def forward_flops(lengths: np.ndarray, sizes) -> float:
 
 def contestants(job: Job, setting: Setting, large: bool, bfloat16: bool) -> tuple[dict[str, Encode], dict[str, str]]:
     """Those that run here, and why others do not."""
-    found: dict[str, Encode] = {}
+    encoders: dict[str, Encode] = {}
     skipped: dict[str, str] = {}
     for name, contestant in CONTESTANTS.items():
         if (setting.device != "cpu" and not contestant.gpu) or (large and not contestant.large):
@@ -150,16 +150,16 @@ def contestants(job: Job, setting: Setting, large: bool, bfloat16: bool) -> tupl
         if setting.device == "cpu" and (name.endswith("of 256") or ("bfloat16" in name and not bfloat16)):
             continue
         try:
-            found[name] = contestant.make(job)
+            encoders[name] = contestant.make(job)
         except ImportError as error:
             skipped[name] = f"not installed: {error}"
         except Exception as error:  # a peer that cannot be had must not cost the others their figures
             skipped[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
         if name in skipped:
             print(f"  skipped {name}: {skipped[name]}", flush=True)
-    if OURS not in found:
+    if OURS not in encoders:
         raise SystemExit(f"{OURS} does not run here, {skipped.get(OURS)}")
-    return found, skipped
+    return encoders, skipped
 
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
@@ -209,33 +209,33 @@ def measure(
     print(f"\n{label}, {kind}: {len(texts)} texts of {total / len(texts):.0f} tokens, padding {1 - total / padded:.0%}")
     with tempfile.TemporaryDirectory() as scratch:
         job = Job(model, max_length, tokenizer, texts, Path(scratch), exports, setting.device, setting.dtype)
-        found, skipped = contestants(job, setting, large, bfloat16)
+        encoders, skipped = contestants(job, setting, large, bfloat16)
         first_seconds = {}
         vectors = {}
         scores = {}
-        for name, encode in found.items():
+        for name, encode in encoders.items():
             start = time.perf_counter()
             vectors[name] = np.asarray(encode(texts), np.float32)
             first_seconds[name] = time.perf_counter() - start
             if scored:
                 scored_on, scores[name] = sts_spearman(encode, pairs)
-        same = {name: cosines(x, vectors[OURS]) for name, x in vectors.items()}
-        for name, cosine in same.items():
+        by_name = {name: cosines(x, vectors[OURS]) for name, x in vectors.items()}
+        for name, cosine in by_name.items():
             if CONTESTANTS[name].exact and (cosine is None or cosine.min() < setting.tolerance):
                 raise SystemExit(f"{name} gives other vectors, so there is nothing to compare")
-        timed = {"matmul": large_matmuls(setting), **found}
+        timed = {"matmul": large_matmuls(setting), **encoders}
         seconds = interleave({name: lambda run=run: run(texts) for name, run in timed.items()}, rounds, warmup=0)
     matmul = seconds.pop("matmul")
-    work = forward_flops(lengths, sizes) / setting.matmul_flops
+    flops = forward_flops(lengths, sizes) / setting.matmul_flops
     rows = {
         name: {
             "seconds": s,
             "first_call_seconds": first_seconds[name],
             "texts_per_second": len(texts) / median(s),
             "tokens_per_second": total / median(s),
-            "share_of_matmul_rate": work * median([a / b for a, b in zip(matmul, s, strict=True)]),
+            "share_of_matmul_rate": flops * median([a / b for a, b in zip(matmul, s, strict=True)]),
             "speed_of_ours": ratio(seconds, OURS, name),
-            "minimum_cosine": None if same[name] is None else float(same[name].min()),
+            "minimum_cosine": None if by_name[name] is None else float(by_name[name].min()),
             "spearman": scores.get(name),
         }
         for name, s in seconds.items()
@@ -284,20 +284,20 @@ def ratios(run: Run) -> Iterator[Ratio]:
     for row in run.rows:
         cells.setdefault((row.texts, row.encoder, row.tokens_a_text), {})[row.contestant] = row
     for (texts, encoder, tokens), rows in cells.items():
-        what = f"encode {texts} texts, {encoder}, {tokens:.0f} tokens"
+        task = f"encode {texts} texts, {encoder}, {tokens:.0f} tokens"
         for name, row in rows.items():
             if name != OURS and name not in PEERS["bfloat16"] + PEERS["int8"]:
-                yield what, name, row.speed_of_ours
+                yield task, name, row.speed_of_ours
         for dtype in ("bfloat16", "int8"):
             for peer in PEERS[dtype]:
-                if (ours := rows.get(f"{OURS}, {dtype}")) and peer in rows:
-                    yield f"{what}, dtype {dtype}", peer, _between(ours, rows[peer])
+                if (fastest := rows.get(f"{OURS}, {dtype}")) and peer in rows:
+                    yield f"{task}, dtype {dtype}", peer, _between(fastest, rows[peer])
 
 
-def _between(ours: Record, peer: Record) -> dict[str, float]:
+def _between(row: Record, peer: Record) -> dict[str, float]:
     """The ratio of two that were timed beside the same third, its range at the widest."""
     a = peer.speed_of_ours
-    b = ours.speed_of_ours
+    b = row.speed_of_ours
     return {"median": a.median / b.median, "low": a.low / b.high, "high": a.high / b.low}
 
 
@@ -312,13 +312,13 @@ def encode_table(run: Run) -> Table:
         "texts": described,
         "contestant": "contestant",
         "texts/s": figure("texts_per_second", 0),
-        "ours is faster by": beside,
+        "ours is faster by": speed_of_ours,
         "min cosine": figure("minimum_cosine", 4),
         "Spearman": figure("spearman"),
         "first call, s": figure("first_call_seconds", 1),
     }
     missing = "; ".join(f"{name} ({why})" for name, why in run.header.skipped.items())
-    return table(run, columns, notes=[*[f"Skipped: {missing}."] * bool(missing), about(run)])
+    return table(run, columns, notes=[*[f"Skipped: {missing}."] * bool(missing), conditions(run)])
 
 
 TABLES = SPEED | {"encode_table": encode_table}
@@ -345,7 +345,7 @@ def main() -> None:
     bfloat16 = setting.device == "cpu" and has_fast_bfloat16()
     if setting.device == "cpu" and not bfloat16:
         print("this CPU has no fast bfloat16: sentence-transformers is timed in float32 only")
-    how = {"rounds": args.rounds, "bfloat16": bfloat16, "pairs": args.pairs}
+    options = {"rounds": args.rounds, "bfloat16": bfloat16, "pairs": args.pairs}
     rows: list[dict] = []
     skipped: dict[str, str] = {}
 
@@ -358,13 +358,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as exports:
         for kind in args.texts:
             length = min(LENGTHS[kind], load_config(folder).longest_input)
-            keep(measure(MINILM, folder, Path(exports), kind, length, setting, scored=kind == "mixed", **how))
+            keep(measure(MINILM, folder, Path(exports), kind, length, setting, scored=kind == "mixed", **options))
     if not args.no_base:
         with tempfile.TemporaryDirectory() as base, tempfile.TemporaryDirectory() as exports:
             write_random_base(Path(base), folder)
-            few = setting._replace(tokens=max(setting.tokens // 4, 1))
-            how |= {"rounds": min(2, args.rounds), "scored": False}
-            keep(measure("BERT-base's size", Path(base), Path(exports), "mixed", 128, few, **how))
+            fewer = setting._replace(tokens=max(setting.tokens // 4, 1))
+            options |= {"rounds": min(2, args.rounds), "scored": False}
+            keep(measure("BERT-base's size", Path(base), Path(exports), "mixed", 128, fewer, **options))
 
 
 if __name__ == "__main__":

@@ -76,8 +76,8 @@ def plain(folder: Path, model: str) -> None:
 
 def parts(folder: Path, model: str, runner: str = "local") -> None:
     encoder = Encoder.from_pretrained(model, **HOW)
-    how = {"runner": runner, "workers": WORKERS}
-    embed_files([Source(str(folder / "a.txt"))], folder / runner, encoder, **how, **LOCAL)
+    options = {"runner": runner, "workers": WORKERS}
+    embed_files([Source(str(folder / "a.txt"))], folder / runner, encoder, **options, **LOCAL)
 
 
 def ray(folder: Path, model: str) -> None:
@@ -91,11 +91,13 @@ def on_beam(folder: Path, model: str) -> None:
     from jaxwhiten.runners.beam import Embed, FitMoments
 
     with beam.Pipeline(runner="DirectRunner") as pipeline:
-        found = pipeline | beam.io.ReadFromParquetBatched(f"{folder}/*.parquet") | Embed(model, id_column="id", **HOW)
+        embedded = (
+            pipeline | beam.io.ReadFromParquetBatched(f"{folder}/*.parquet") | Embed(model, id_column="id", **HOW)
+        )
         width = Encoder.from_pretrained(model, **HOW).dimension
         schema = pa.schema({"id": pa.int64(), "vector": pa.list_(pa.float32(), width)})
-        found.vectors | beam.io.WriteToParquetBatched(f"{folder}/beam/v", schema, file_name_suffix=".parquet")
-        moments = found.vectors | beam.CombineGlobally(FitMoments())
+        embedded.vectors | beam.io.WriteToParquetBatched(f"{folder}/beam/v", schema, file_name_suffix=".parquet")
+        moments = embedded.vectors | beam.CombineGlobally(FitMoments())
         moments | beam.Map(lambda moments: moments.save(f"{folder}/beam.safetensors"))
 
 
@@ -105,8 +107,8 @@ def on_spark(folder: Path, model: str) -> None:
     from jaxwhiten.runners.spark import embed, fit
 
     spark = SparkSession.builder.master(f"local[{WORKERS}]").config("spark.ui.enabled", False).getOrCreate()
-    found = embed(spark.read.parquet(*map(str, sorted(folder.glob("*.parquet")))), model, id_column="id", **HOW)
-    found.write.parquet(f"{folder}/spark")
+    embedded = embed(spark.read.parquet(*map(str, sorted(folder.glob("*.parquet")))), model, id_column="id", **HOW)
+    embedded.write.parquet(f"{folder}/spark")
     fit(spark.read.parquet(f"{folder}/spark")).save(f"{folder}/spark.safetensors")
     spark.stop()
 
@@ -130,7 +132,7 @@ RUNS: dict[str, Callable[[Path, str], None]] = {
 def watched(name: str, folder: Path, model: str) -> dict[str, float]:
     """A run in a process of its own: its seconds, and the most that the driver and any worker in Python held."""
     mark = secrets.token_hex(8)
-    most = {"driver": 0, "worker": 0}
+    peak = {"driver": 0, "worker": 0}
     going = threading.Event()
     environment = {**os.environ, MARK: mark, "PYTHONWARNINGS": "ignore", "RAY_USAGE_STATS_ENABLED": "0"}
     words = [sys.executable, "-m", "benchmarks.engines", "--run", name, str(folder), model]
@@ -141,14 +143,14 @@ def watched(name: str, folder: Path, model: str) -> dict[str, float]:
             while not going.wait(0.25):
                 for process in Path("/proc").glob("[0-9]*"):
                     try:
-                        ours = f"{MARK}={mark}".encode() in (process / "environ").read_bytes()
-                        if not ours or not re.search(rb"python|ray::", (process / "cmdline").read_bytes()):
+                        marked = f"{MARK}={mark}".encode() in (process / "environ").read_bytes()
+                        if not marked or not re.search(rb"python|ray::", (process / "cmdline").read_bytes()):
                             continue
-                        held = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+                        size = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
                     except (OSError, IndexError):
                         continue
                     kind = "driver" if int(process.name) == child.pid else "worker"
-                    most[kind] = max(most[kind], held)
+                    peak[kind] = max(peak[kind], size)
 
         thread = threading.Thread(target=watch)
         thread.start()
@@ -158,14 +160,14 @@ def watched(name: str, folder: Path, model: str) -> dict[str, float]:
     if child.returncode:
         raise SystemExit((folder / "log").read_text()[-3000:])
     seconds = time.perf_counter() - start
-    return {"seconds": seconds, "driver_mb": most["driver"] / 1e6, "worker_mb": most["worker"] / 1e6}
+    return {"seconds": seconds, "driver_mb": peak["driver"] / 1e6, "worker_mb": peak["worker"] / 1e6}
 
 
 def written(name: str, folder: Path) -> tuple[np.ndarray, Moments]:
     """What a run wrote, in the order of the corpus, and its moments."""
     if name in ("local parts", "Ray"):
-        found = Parts(folder / ("ray" if name == "Ray" else "local"))
-        return found.all()[1], found.moments()
+        shards = Parts(folder / ("ray" if name == "Ray" else "local"))
+        return shards.all()[1], shards.moments()
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -178,83 +180,87 @@ def written(name: str, folder: Path) -> tuple[np.ndarray, Moments]:
 
 def rates(scratch: Path, rows: int, names: list[str], slices: int, end: float) -> dict[str, Any] | None:
     """Every engine on few rows, and on all of them in slices, in turn; None if there was no time for all runs."""
-    few = min(rows // 4, 20_000)
+    start_rows = min(rows // 4, 20_000)
     size = rows // slices
     record = scratch / "runs.json"
     if record.is_file():
-        done = json.loads(record.read_text())
+        runs = json.loads(record.read_text())
     else:
-        done = {}
-    for part, start, count in [("few", 0, few), *((str(i), i * size, size) for i in range(slices))]:
+        runs = {}
+    for part, start, count in [("few", 0, start_rows), *((str(i), i * size, size) for i in range(slices))]:
         folder = scratch / part
         if not (folder / "complete").is_file():
             shutil.rmtree(folder, ignore_errors=True)
             write(folder, count, itertools.islice(sentences(), start, None))
             (folder / "complete").touch()
         for name in names:
-            if (key := f"{name}, {part}") in done:
+            if (key := f"{name}, {part}") in runs:
                 continue
             if time.monotonic() > end:
                 print("no time left: the same command goes on")
                 return None
-            for left in (OUTPUTS[name], f"{OUTPUTS[name]}.safetensors"):
-                shutil.rmtree(folder / left, ignore_errors=True)
-                (folder / left).unlink(missing_ok=True)
-            done[key] = watched(name, folder, MODEL)
-            record.write_text(json.dumps(done, indent=2))
-            print(f"  {key:24}{json.dumps(done[key])}", flush=True)
-    return {name: _compared(scratch, name, names, done, few, size, slices) for name in names}
+            for output in (OUTPUTS[name], f"{OUTPUTS[name]}.safetensors"):
+                shutil.rmtree(folder / output, ignore_errors=True)
+                (folder / output).unlink(missing_ok=True)
+            runs[key] = watched(name, folder, MODEL)
+            record.write_text(json.dumps(runs, indent=2))
+            print(f"  {key:24}{json.dumps(runs[key])}", flush=True)
+    return {name: _compared(scratch, name, names, runs, start_rows, size, slices) for name in names}
 
 
 def _compared(
-    scratch: Path, name: str, names: list[str], done: dict[str, Any], few: int, size: int, slices: int
+    scratch: Path, name: str, names: list[str], runs: dict[str, Any], start_rows: int, size: int, slices: int
 ) -> dict[str, Any]:
     """The rate of an engine, and its vectors and moments beside those of other engines."""
 
     def rate(name: str) -> float:
-        seconds = sum(done[f"{name}, {part}"]["seconds"] for part in range(slices))
-        return slices * (size - few) / (seconds - slices * done[f"{name}, few"]["seconds"])
+        seconds = sum(runs[f"{name}, {part}"]["seconds"] for part in range(slices))
+        return slices * (size - start_rows) / (seconds - slices * runs[f"{name}, few"]["seconds"])
 
-    each = [done[f"{name}, {part}"] for part in range(slices)]
-    found = {kind: max(run[kind] for run in each) for kind in ("driver_mb", "worker_mb")}
-    found |= {"seconds": sum(run["seconds"] for run in each), "rate": rate(name)}
-    found["start_seconds"] = done[f"{name}, few"]["seconds"] - few / rate(name)
+    rounds = [runs[f"{name}, {part}"] for part in range(slices)]
+    figures = {kind: max(run[kind] for run in rounds) for kind in ("driver_mb", "worker_mb")}
+    figures |= {"seconds": sum(run["seconds"] for run in rounds), "rate": rate(name)}
+    figures["start_seconds"] = runs[f"{name}, few"]["seconds"] - start_rows / rate(name)
     if name == "encode":
-        return found
+        return figures
     moments = Moments()
-    one = Moments()
-    apart: dict[str, float] = {}
+    direct = Moments()
+    distances: dict[str, float] = {}
     for part in range(slices):
         folder = scratch / str(part)
         vectors, of_part = written(name, folder)
         moments.merge(of_part)
-        one.update(vectors.astype(np.float64))
-        alone = np.load(folder / "plain.npy")
-        others = {"encode": alone}
+        direct.update(vectors.astype(np.float64))
+        expected = np.load(folder / "plain.npy")
+        peers = {"encode": expected}
         if "local parts" in names:
-            others["local parts"] = written("local parts", folder)[0]
-        for other, theirs in others.items():
+            peers["local parts"] = written("local parts", folder)[0]
+        for peer, expected_by_peer in peers.items():
             # As a share of the longest vector: batches of other texts round apart.
-            off = float(np.abs(vectors - theirs).max() / np.linalg.norm(alone, axis=1).max())
-            apart[other] = max(apart.get(other, 0.0), off)
-    assert moments.n == one.n == slices * size
-    off = float(np.abs(moments.M2 - one.M2).max() / np.abs(one.M2).max())
-    found |= {"of_encode": rate(name) / rate("encode"), "moments_off": off, "vectors_off_encode": apart["encode"]}
-    return found | ({"vectors_off": apart["local parts"]} if "local parts" in apart else {})
+            error = float(np.abs(vectors - expected_by_peer).max() / np.linalg.norm(expected, axis=1).max())
+            distances[peer] = max(distances.get(peer, 0.0), error)
+    assert moments.n == direct.n == slices * size
+    error = float(np.abs(moments.M2 - direct.M2).max() / np.abs(direct.M2).max())
+    figures |= {
+        "of_encode": rate(name) / rate("encode"),
+        "moments_off": error,
+        "vectors_off_encode": distances["encode"],
+    }
+    return figures | ({"vectors_off": distances["local parts"]} if "local parts" in distances else {})
 
 
-def memory(scratch: Path, static: str, many: int) -> list[dict[str, Any]]:
+def memory(scratch: Path, static: str, most: int) -> list[dict[str, Any]]:
     """Local parts and Ray on ever more rows, and on the most rows with only the words of the fewest."""
-    found = list[dict[str, Any]]()
-    few = many // 100
-    for rows, distinct in ((few, few), (many // 10, many // 10), (many, many), (many, few)):
+    results = list[dict[str, Any]]()
+    fewest = most // 100
+    for rows, distinct in ((fewest, fewest), (most // 10, most // 10), (most, most), (most, fewest)):
         folder = scratch / f"memory-{rows}-{distinct}"
         write(folder, rows, itertools.cycle(itertools.islice(sentences(), distinct)))
         for name in ("local parts", "Ray"):
-            found.append({"runner": name, "rows": rows, "distinct": distinct, **watched(name, folder, static)})
-            print(f"  {json.dumps(found[-1])}", flush=True)
+            results.append({"runner": name, "rows": rows, "distinct": distinct, **watched(name, folder, static)})
+            print(f"  {json.dumps(results[-1])}", flush=True)
         shutil.rmtree(folder)
-    return found
+    return results
 
 
 def draw_memory(run: Run, path: Path) -> Path:
@@ -271,8 +277,8 @@ def draw_memory(run: Run, path: Path) -> Path:
             axis.plot(*zip(*repeated, strict=True), "o", ms=7, mfc="none", color=colour)
         same = f"{min(row['rows'] for row in run.rows):,} sentences, repeated"
         axis.plot([], [], "o", ms=7, mfc="none", color="#555555", label=same)
-        most = max(row[key] for row in run.rows for key in ("driver_mb", "worker_mb"))
-        axis.set(xlabel="rows", ylabel="peak resident memory, MB", ylim=(0, 1.15 * most))
+        highest = max(row[key] for row in run.rows for key in ("driver_mb", "worker_mb"))
+        axis.set(xlabel="rows", ylabel="peak resident memory, MB", ylim=(0, 1.15 * highest))
         scale_amounts(axis)
         drawing.legend(loc="outside lower center", ncols=2)
     return path
@@ -302,21 +308,21 @@ def main() -> None:
         name, folder, model = args.run
         RUNS[name](Path(folder), model)
         return
-    asked = args.parts.split(",")
+    parts = args.parts.split(",")
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         static = f"{name}/static"
         words = ["distil-static", "--model", MODEL, "--pooling", "mean", "-k", "64", "-o", static]
         subprocess.run([sys.executable, "-m", "jaxwhiten.commands.cli", *words], check=True, capture_output=True)
-        if "rates" in asked:
+        if "rates" in parts:
             print(f"rates, {args.rows:,} sentences, {MODEL}")
-            kept = Path(args.folder or name)
-            kept.mkdir(parents=True, exist_ok=True)
+            outputs = Path(args.folder or name)
+            outputs.mkdir(parents=True, exist_ok=True)
             end = time.monotonic() + 60 * args.minutes
-            by_engine = rates(kept, args.rows, args.engines.split(","), args.slices, end)
+            by_engine = rates(outputs, args.rows, args.engines.split(","), args.slices, end)
             if by_engine is not None:
                 save(args.save, flat(by_engine, "engine"), sentences=args.rows, slices=args.slices, model=MODEL)
-        if "memory" in asked:
+        if "memory" in parts:
             print("memory, static encoder")
             save("engines_scale", memory(scratch, static, args.many))
 

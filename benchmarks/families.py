@@ -115,9 +115,9 @@ def _family_of(case: str) -> str:
 
 def _rename(folder: Path, name: str) -> None:
     path = folder / "config.json"
-    said = json.loads(path.read_text(encoding="utf-8"))
-    if said["model_type"] == NAMED_ALIKE.get(name):
-        path.write_text(json.dumps({**said, "model_type": name}), encoding="utf-8")
+    config = json.loads(path.read_text(encoding="utf-8"))
+    if config["model_type"] == NAMED_ALIKE.get(name):
+        path.write_text(json.dumps({**config, "model_type": name}), encoding="utf-8")
 
 
 def _hidden_states(folder: Path) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
@@ -126,31 +126,31 @@ def _hidden_states(folder: Path) -> tuple[dict[str, np.ndarray], list[np.ndarray
     import transformers
 
     rows = transformers.AutoTokenizer.from_pretrained(str(folder))(folders.texts(), padding=True, return_tensors="pt")
-    given = {key: rows[key] for key in ("input_ids", "attention_mask")}
+    inputs = {key: rows[key] for key in ("input_ids", "attention_mask")}
     architecture = json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0]
     model = getattr(transformers, architecture).from_pretrained(str(folder), attn_implementation="eager").eval()
     with torch.no_grad():
-        states = model(**given, output_hidden_states=True).hidden_states
-    return {key: value.numpy() for key, value in given.items()}, [x.numpy() for x in states]
+        states = model(**inputs, output_hidden_states=True).hidden_states
+    return {key: value.numpy() for key, value in inputs.items()}, [x.numpy() for x in states]
 
 
-def _states_error(folder: Path, given: dict[str, np.ndarray], expected: list[np.ndarray]) -> float:
+def _states_error(folder: Path, inputs: dict[str, np.ndarray], expected: list[np.ndarray]) -> float:
     """The largest difference of any hidden state of any layer, as a share of the layer's largest where above 1."""
     model = load_model(folder)[0]
-    found = model(**{key: jnp.asarray(value) for key, value in given.items()}).hidden_states
-    kept = given["attention_mask"] > 0
-    pairs = [(np.asarray(a)[kept], b[kept]) for a, b in zip(found, expected, strict=True)]
+    states = model(**{key: jnp.asarray(value) for key, value in inputs.items()}).hidden_states
+    mask = inputs["attention_mask"] > 0
+    pairs = [(np.asarray(a)[mask], b[mask]) for a, b in zip(states, expected, strict=True)]
     return float(max(np.abs(a - b).max() / max(1.0, np.abs(b).max()) for a, b in pairs))
 
 
 def _golden_error(folder: Path, case: str) -> float:
     model, config, _ = load_model(folder)
-    given = {key: jnp.asarray(value) for key, value in cases.inputs(case, config.pad_token_id).items()}
-    mask = np.asarray(given["attention_mask"])
-    found = model(**given)
-    named = dict(cases.outputs(mask, found.hidden_states, (), None))
+    inputs = {key: jnp.asarray(value) for key, value in cases.inputs(case, config.pad_token_id).items()}
+    mask = np.asarray(inputs["attention_mask"])
+    result = model(**inputs)
+    outputs = dict(cases.outputs(mask, result.hidden_states, (), None))
     golden = cases.golden(case)
-    return float(max(np.abs(x - golden[key]).max() / max(1.0, np.abs(golden[key]).max()) for key, x in named.items()))
+    return float(max(np.abs(x - golden[key]).max() / max(1.0, np.abs(golden[key]).max()) for key, x in outputs.items()))
 
 
 def _vectors(folder: Path) -> list[np.ndarray]:
@@ -165,10 +165,10 @@ def _vectors(folder: Path) -> list[np.ndarray]:
 def _engine_error(folder: Path, engine: str, expected: list[np.ndarray]) -> float | str:
     try:
         encoder = Encoder.from_pretrained(folder, engine=engine, dtype="float32")
-        found = [encoder.encode(folders.texts(), prompt_name=name) for name in (None, "query")]
+        vectors = [encoder.encode(folders.texts(), prompt_name=name) for name in (None, "query")]
     except JaxwhitenError as refusal:
         return f"refused: {refusal}".replace(str(folder), "")
-    errors = [folders.error(a, b) for a, b in zip(found, expected, strict=True)]
+    errors = [folders.error(a, b) for a, b in zip(vectors, expected, strict=True)]
     return max(error for error in errors if isinstance(error, float))
 
 
@@ -176,14 +176,14 @@ def train(folder: Path) -> str:
     """Three steps with in-batch negatives on one batch: whether the loss falls, and how many tensors move."""
     model = load_model(folder)[0]
     encoder, rebuild = split_encoder(model, "mean")
-    how = TrainingOptions(steps=3, batch_size=8, learning_rate=1e-3, warmup=0.0)
-    mesh = data_mesh(how)
+    options = TrainingOptions(steps=3, batch_size=8, learning_rate=1e-3, warmup=0.0)
+    mesh = data_mesh(options)
     rng = np.random.default_rng(0)
     ids = rng.integers(5, 40, (8, 2, 10)).astype(np.int32)
     batch = place_batch({"input_ids": ids, "lengths": np.full((8, 2), 10, np.int32)}, mesh)
-    state = create_state({"encoder": encoder, "head": {}}, how, mesh)
+    state = create_state({"encoder": encoder, "head": {}}, options, mesh)
     before = [np.asarray(x) for x in jax.tree.leaves(nnx.to_pure_dict(encoder))]
-    step = make_step(sentence_loss(rebuild, objective_loss("mnr")), how, mesh)
+    step = make_step(sentence_loss(rebuild, objective_loss("mnr")), options, mesh)
     losses = []
     for _ in range(3):
         state, metrics = step(state, batch)
@@ -203,11 +203,11 @@ def main() -> None:
         row = measure(name)
         print(name, json.dumps(row), flush=True)
         if file.is_file():
-            kept = {row.family: row for row in Run.load(file).rows}
+            earlier = {row.family: row for row in Run.load(file).rows}
         else:
-            kept = {}
-        found = kept | {name: {"family": name, **row}}
-        save("families", [found[name] | {"hub": MODELS[name][3]} for name in FAMILIES if name in found])
+            earlier = {}
+        merged = earlier | {name: {"family": name, **row}}
+        save("families", [merged[name] | {"hub": MODELS[name][3]} for name in FAMILIES if name in merged])
 
 
 if __name__ == "__main__":

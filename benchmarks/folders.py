@@ -92,13 +92,13 @@ def write_model(
     SentenceTransformer(modules=modules, device="cpu", prompts=prompts).save(str(folder / "model"))
 
 
-def theirs(folder: Path) -> np.ndarray:
+def reference(folder: Path) -> np.ndarray:
     from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer(str(folder), device="cpu").encode(texts(), batch_size=1, show_progress_bar=False)
 
 
-def ours(folder: Path, name: str) -> np.ndarray:
+def of_jaxwhiten(folder: Path, name: str) -> np.ndarray:
     return Encoder.from_pretrained(folder).encode(texts())
 
 
@@ -108,41 +108,41 @@ def of_keras(folder: Path, name: str) -> np.ndarray:
 
     embedder = getattr(keras_hub.models, KERAS[name.split(", ")[0].split(" ")[0]])
     rows = AutoTokenizer.from_pretrained(str(folder))(texts(), padding=True, return_tensors="np")
-    given = {"token_ids": rows["input_ids"], "padding_mask": rows["attention_mask"]}
+    inputs = {"token_ids": rows["input_ids"], "padding_mask": rows["attention_mask"]}
     if name.startswith("bert"):
-        given["segment_ids"] = np.zeros_like(rows["input_ids"])
-    return np.asarray(embedder.from_preset(str(folder), preprocessor=None).predict(given, verbose=0))
+        inputs["segment_ids"] = np.zeros_like(rows["input_ids"])
+    return np.asarray(embedder.from_preset(str(folder), preprocessor=None).predict(inputs, verbose=0))
 
 
-CONTESTANTS: dict[str, Callable[[Path, str], np.ndarray]] = {"jaxwhiten": ours, "keras-hub": of_keras}
+CONTESTANTS: dict[str, Callable[[Path, str], np.ndarray]] = {"jaxwhiten": of_jaxwhiten, "keras-hub": of_keras}
 
 
-def error(found: np.ndarray, expected: np.ndarray) -> float | str:
+def error(vectors: np.ndarray, expected: np.ndarray) -> float | str:
     """Largest difference of the vectors scaled to unit length, or what is wrong with their shape."""
-    if found.shape != expected.shape:
-        return f"{found.shape[1]} dimensions, not {expected.shape[1]}"
-    unit = [x / np.linalg.norm(x.astype(np.float64), axis=1, keepdims=True) for x in (found, expected)]
+    if vectors.shape != expected.shape:
+        return f"{vectors.shape[1]} dimensions, not {expected.shape[1]}"
+    unit = [x / np.linalg.norm(x.astype(np.float64), axis=1, keepdims=True) for x in (vectors, expected)]
     return float(np.abs(unit[0] - unit[1]).max())
 
 
 def measure(name: str) -> dict[str, float | str]:
     """The error of each contestant on one folder, or why it has none."""
-    found: dict[str, float | str] = {}
+    errors: dict[str, float | str] = {}
     with tempfile.TemporaryDirectory() as scratch:
         write_model(*FOLDERS[name], Path(scratch), {})
         folder = Path(scratch) / "model"
-        expected = theirs(folder)
-        found["sentence-transformers, in a batch"] = error(_batched(folder), expected)
+        expected = reference(folder)
+        errors["sentence-transformers, in a batch"] = error(_batched(folder), expected)
         for contestant, encode in CONTESTANTS.items():
             try:
-                found[contestant] = error(encode(folder, name), expected)
+                errors[contestant] = error(encode(folder, name), expected)
             except ImportError as missing:
-                found[contestant] = f"skipped: {missing}"
+                errors[contestant] = f"skipped: {missing}"
             except JaxwhitenError as refusal:
-                found[contestant] = f"refused: {refusal}".replace(str(folder), "")
+                errors[contestant] = f"refused: {refusal}".replace(str(folder), "")
             except Exception as failure:  # of a peer, to be reported
-                found[contestant] = f"{type(failure).__name__}: {failure}".replace(str(folder), "")[:300]
-    return found
+                errors[contestant] = f"{type(failure).__name__}: {failure}".replace(str(folder), "")[:300]
+    return errors
 
 
 def _batched(folder: Path) -> np.ndarray:

@@ -147,10 +147,10 @@ def step(contestant: str, action: str, file: Path, folder: Path, documents: int)
     """What one process reports."""
     program = FRAME + PROGRAMS[contestant] + {"build": BUILD, "load": LOAD, "add": ADD}[action]
     words = [sys.executable, "-W", "ignore", "-c", program, str(file), str(folder), str(documents), str(BYTES)]
-    done = subprocess.run(words, capture_output=True, text=True, env=os.environ | {"JAX_PLATFORMS": "cpu"})
-    if done.returncode:
-        raise RuntimeError(f"{contestant}, {action}: {done.stderr[-2000:]}")
-    report: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    result = subprocess.run(words, capture_output=True, text=True, env=os.environ | {"JAX_PLATFORMS": "cpu"})
+    if result.returncode:
+        raise RuntimeError(f"{contestant}, {action}: {result.stderr[-2000:]}")
+    report: dict[str, float] = json.loads(result.stdout.splitlines()[-1])
     return report
 
 
@@ -200,15 +200,15 @@ def main() -> None:
     args = parser.parse_args()
     rows = list[dict[str, Any]]()
     peers = {
-        name: most
-        for name, (package, most) in PEERS.items()
+        name: limit
+        for name, (package, limit) in PEERS.items()
         if name in args.peers and importlib.util.find_spec(package)
     }
     for documents in map(int, args.documents.split(",")):
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(scratch) / "vectors.npy"
             vectors(file, documents)
-            for name in ["jaxwhiten", *(name for name, most in peers.items() if documents <= most)]:
+            for name in ["jaxwhiten", *(name for name, limit in peers.items() if documents <= limit)]:
                 folder = Path(scratch) / name
                 row: dict[str, Any] = {"documents": documents, "index": name}
                 for action in ("build", "load", "add"):

@@ -55,16 +55,16 @@ def rotated(names: list[str], number: int) -> list[str]:
     return [*names[first:], *names[:first]]
 
 
-def ratio(seconds: Mapping[str, list[float]], ours: str, peer: str) -> dict[str, float]:
+def ratio(seconds: Mapping[str, list[float]], name: str, peer: str) -> dict[str, float]:
     """How many times faster `ours` is than `peer`, round by round: median, lowest, highest."""
-    ratios = [b / a for a, b in zip(seconds[ours], seconds[peer], strict=True)]
+    ratios = [b / a for a, b in zip(seconds[name], seconds[peer], strict=True)]
     return {"median": statistics.median(ratios), "low": min(ratios), "high": max(ratios)}
 
 
-def in_words(found: Mapping[str, float] | None) -> str:
+def in_words(ratio: Mapping[str, float] | None) -> str:
     """A ratio for the end of a line; nothing where there is none."""
-    if found:
-        return f"ours is {found['median']:.2f}x ({found['low']:.2f} to {found['high']:.2f})"
+    if ratio:
+        return f"ours is {ratio['median']:.2f}x ({ratio['low']:.2f} to {ratio['high']:.2f})"
     return ""
 
 
@@ -82,13 +82,13 @@ def torch_device() -> str:
     import jax
     import torch
 
-    ours = jax.default_backend()
-    if ours == "cpu":
+    backend = jax.default_backend()
+    if backend == "cpu":
         return "cpu"
-    if ours == "gpu" and torch.cuda.is_available():
+    if backend == "gpu" and torch.cuda.is_available():
         return "cuda"
     raise SystemExit(
-        f"JAX computes on {ours}, PyTorch {torch.__version__} cannot here, and peers are timed on the same device: "
+        f"JAX computes on {backend}, PyTorch {torch.__version__} cannot here, and peers are timed on the same device: "
         "install a PyTorch with CUDA beside jaxwhiten[cuda], or measure the CPU with JAX_PLATFORMS=cpu"
     )
 
@@ -132,10 +132,10 @@ def table(
 ) -> report.Table:
     """A line for each row of a run, or of `rows`; the first `words` columns hold words. The note is `about` the run."""
     if rows is None:
-        shown = run.rows
+        selected = run.rows
     else:
-        shown = list(rows)
-    return report.table(shown, columns, words, "", notes=[about(run)] if notes is None else notes, merged=True)
+        selected = list(rows)
+    return report.table(selected, columns, words, "", notes=[conditions(run)] if notes is None else notes, merged=True)
 
 
 def times(ratio: Mapping[str, float]) -> str:
@@ -143,14 +143,14 @@ def times(ratio: Mapping[str, float]) -> str:
     return f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
 
 
-def beside(row: runs.Record) -> str:
+def speed_of_ours(row: runs.Record) -> str:
     """How many times as fast as the contestant of a row ours is; nothing for ours."""
     if row.contestant == OURS:
         return ""
     return times(row.speed_of_ours)
 
 
-def about(run: runs.Run) -> str:
+def conditions(run: runs.Run) -> str:
     """Where and when a run was made; its header has the versions and the flags of the processor."""
     header = run.header
     machine = run.header.machine
@@ -163,23 +163,23 @@ def about(run: runs.Run) -> str:
 
 def speed_table(run: runs.Run) -> report.Table:
     """How many times as fast as each peer ours is, by the program's `ratios`."""
-    rows = [runs.Record(what=what, beside=peer, ratio=ratio) for what, peer, ratio in runs.module(run).ratios(run)]
+    rows = [runs.Record(what=task, beside=peer, ratio=ratio) for task, peer, ratio in runs.module(run).ratios(run)]
     return table(run, {"what": "what", "beside": "beside", "ratio": lambda row: times(row.ratio)}, 2, rows)
 
 
-def headline_table(*of: runs.Run) -> report.Table:
+def headline_table(*sources: runs.Run) -> report.Table:
     """What README shows: rows of every `speed_table`, by the program's `HEADLINE`, a part of `what` and the peers."""
     rows = []
-    for run in of:
+    for run in sources:
         part, peers = runs.module(run).HEADLINE
-        for what, compared, ratio in speed_table(run).rows:
+        for task, compared, ratio in speed_table(run).rows:
             peer = compared.partition(", off")[0]
-            if part in what and peer in peers:
-                dtype = what.partition(", dtype ")[2]
-                job = what.partition(", ")[0] + f", dtype {dtype}" * bool(dtype)
+            if part in task and peer in peers:
+                dtype = task.partition(", dtype ")[2]
+                job = task.partition(", ")[0] + f", dtype {dtype}" * bool(dtype)
                 rows.append(runs.Record(job=job, peer=peer, ratio=ratio))
     columns = {"job": "job", "compared with": "peer", "their time ÷ ours": "ratio"}
-    return table(of[0], columns, 2, rows, notes=())
+    return table(sources[0], columns, 2, rows, notes=())
 
 
 SPEED = {"speed_table": speed_table, "headline_table": headline_table}

@@ -44,17 +44,17 @@ def table_of(x: Vectors, folder: Path, make_index: Callable[[Any], Any]) -> tupl
         numbers = np.arange(part.start, part.stop)
         return pa.table({"id": numbers, "vector": pa.FixedSizeListArray.from_arrays(vectors.ravel(), x.shape[1])})
 
-    most = len(x) * 9 // 10
-    table = lancedb.connect(folder).create_table("texts", rows(slice(0, most)))
+    first = len(x) * 9 // 10
+    table = lancedb.connect(folder).create_table("texts", rows(slice(0, first)))
     make_index(table)
     table.checkout_latest()
-    table.add(rows(slice(most, len(x))))
+    table.add(rows(slice(first, len(x))))
     table.optimize()
     [index] = table.list_indices()
     return table, index.size_bytes / len(x)
 
 
-def ours(x: Vectors, size: int, partitions: int) -> tuple[Vectors, float, Callable[[Any], Any], Vectors]:
+def our_index(x: Vectors, size: int, partitions: int) -> tuple[Vectors, float, Callable[[Any], Any], Vectors]:
     """The vectors that LanceDB gets, the stretch of queries, what makes the index, and the matrix Vᵀ of queries."""
     centers = np.zeros((1, x.shape[1]), np.float32)
     stretch = SpectrumCode(bytes=size).fit(x).quantiser().stretch
@@ -79,7 +79,7 @@ def ours(x: Vectors, size: int, partitions: int) -> tuple[Vectors, float, Callab
     return x @ matrix, stretch, make_index, matrix
 
 
-def theirs(partitions: int, size: int) -> Mapping[str, Callable[[Any], Any]]:
+def lance_indexes(partitions: int, size: int) -> Mapping[str, Callable[[Any], Any]]:
     """What makes LanceDB's own indexes."""
     from lancedb.index import IvfPq, IvfRq
 
@@ -95,7 +95,7 @@ def theirs(partitions: int, size: int) -> Mapping[str, Callable[[Any], Any]]:
     }
 
 
-def found(table: Any, queries: Vectors, metric: str, partitions: int) -> tuple[list[list[int]], float]:
+def search_table(table: Any, queries: Vectors, metric: str, partitions: int) -> tuple[list[list[int]], float]:
     """The first ten of each query, and milliseconds a query."""
     start = time.perf_counter()
     results = []
@@ -128,14 +128,14 @@ def main() -> None:
         row: dict[str, Any] = {"bytes": size, "partitions": None, "index": "jaxwhiten, faiss-flat"}
         rows.append(row | {"recall": recall(index.search(queries, K)[1].tolist(), exact)})
         for partitions in map(int, args.partitions.split(",")):
-            mapped, stretch, make_index, matrix = ours(x, size, partitions)
+            mapped, stretch, make_index, matrix = our_index(x, size, partitions)
             contestants = {"LanceDB, points of our code": (mapped, queries @ matrix * stretch, "l2", make_index)}
-            for name, make in theirs(partitions, size).items():
+            for name, make in lance_indexes(partitions, size).items():
                 contestants[name] = (x, queries, "cosine", make)
-            for name, (vectors, asked, metric, make) in contestants.items():
+            for name, (vectors, mapped_queries, metric, make) in contestants.items():
                 with TemporaryDirectory() as folder:
                     table, nbytes = table_of(vectors, Path(folder), make)
-                    results, ms = found(table, asked, metric, partitions)
+                    results, ms = search_table(table, mapped_queries, metric, partitions)
                 row = {"bytes": size, "partitions": partitions, "index": name, "index_bytes": nbytes, "ms": ms}
                 rows.append(row | {"recall": recall(results, exact)})
                 print(rows[-1], flush=True)

@@ -66,23 +66,23 @@ EXACT = 1e-5  # by how much a float32 contestant's vectors may differ from ours
 
 def encoders(job: Job) -> dict[str, Callable[[str], np.ndarray]]:
     """From a name to a function from one text to its vector, as a user of that library would write it."""
-    found = ours(job) | {"jaxwhiten, bfloat16": Encoder.from_pretrained(job.folder, dtype="bfloat16").encode}
+    encode = our_encoders(job) | {"jaxwhiten, bfloat16": Encoder.from_pretrained(job.folder, dtype="bfloat16").encode}
     from sentence_transformers import SentenceTransformer
 
     peer = SentenceTransformer(str(job.folder), device="cpu")
-    found["sentence-transformers"] = lambda text: peer.encode(text, show_progress_bar=False)
+    encode["sentence-transformers"] = lambda text: peer.encode(text, show_progress_bar=False)
     try:
         light = local_fastembed(job, normalization=True)
-        found["fastembed"] = lambda text: next(iter(light.embed(text)))
+        encode["fastembed"] = lambda text: next(iter(light.embed(text)))
     except ImportError as error:
         print(f"  skipped fastembed: {error}", file=sys.stderr)
-    return found | {ONNX: by_onnx(job, "1"), WITHOUT_SPINNING: by_onnx(job, "0"), OPENVINO: by_openvino(job)}
+    return encode | {ONNX: by_onnx(job, "1"), WITHOUT_SPINNING: by_onnx(job, "0"), OPENVINO: by_openvino(job)}
 
 
-def ours(job: Job) -> dict[str, Callable[[str], np.ndarray]]:
+def our_encoders(job: Job) -> dict[str, Callable[[str], np.ndarray]]:
     """Ours in float32, by the default engine and by JAX."""
-    how: dict[str, dict[str, str]] = {"jaxwhiten": {}, JAX: {"engine": "jax"}}
-    return {name: Encoder.from_pretrained(job.folder, **options).encode for name, options in how.items()}  # type: ignore[arg-type]
+    engines: dict[str, dict[str, str]] = {"jaxwhiten": {}, JAX: {"engine": "jax"}}
+    return {name: Encoder.from_pretrained(job.folder, **options).encode for name, options in engines.items()}  # type: ignore[arg-type]
 
 
 def by_onnx(job: Job, spinning: str) -> Callable[[str], np.ndarray]:
@@ -125,7 +125,7 @@ def calls(
     contestants: dict[str, Callable[[str], Any]], queries: list[str], rounds: int
 ) -> tuple[dict[str, dict[str, Any]], dict[str, list[float]]]:
     """Milliseconds per call: p50, p99 and, round by round, the median."""
-    taken: dict[str, list[list[float]]] = {name: [] for name in contestants}
+    times: dict[str, list[list[float]]] = {name: [] for name in contestants}
     for run in contestants.values():
         for query in queries:
             run(query)
@@ -138,11 +138,11 @@ def calls(
                 start = time.perf_counter()
                 run(query)
                 of_round.append(1000 * (time.perf_counter() - start))
-            taken[name].append(of_round)
-    medians = {name: [median(of_round) for of_round in rows] for name, rows in taken.items()}
+            times[name].append(of_round)
+    medians = {name: [median(of_round) for of_round in rows] for name, rows in times.items()}
     table = {
         name: {"p50_ms": float(np.quantile(rows, 0.5)), "p99_ms": float(np.quantile(rows, 0.99))}
-        for name, rows in taken.items()
+        for name, rows in times.items()
     }
     return table, medians
 
@@ -158,7 +158,7 @@ def report(title: str, table: dict[str, dict[str, Any]], medians: dict[str, list
     return table
 
 
-def search(job: Job, found: dict[str, Callable[[str], np.ndarray]], documents: int) -> dict[str, Callable[[str], Any]]:
+def search(job: Job, encode: dict[str, Callable[[str], np.ndarray]], documents: int) -> dict[str, Callable[[str], Any]]:
     """Text to ids: our coded index, and FAISS over float32 vectors behind the peers; documents are random vectors."""
     import faiss
 
@@ -169,11 +169,11 @@ def search(job: Job, found: dict[str, Callable[[str], np.ndarray]], documents: i
     searches: dict[str, Callable[[str], Any]] = {}
     for backend in ("faiss-flat", "jax"):
         coded = build_index(x, backend, codes=code)
-        for ours in ("jaxwhiten", JAX):
-            name = f"{ours}, {backend} of {BYTES} bytes"
-            searches[name] = lambda text, ours=ours, coded=coded: coded.search(found[ours](text)[None], 10)
+        for engine in ("jaxwhiten", JAX):
+            name = f"{engine}, {backend} of {BYTES} bytes"
+            searches[name] = lambda text, engine=engine, coded=coded: coded.search(encode[engine](text)[None], 10)
     for peer in ("sentence-transformers", ONNX, WITHOUT_SPINNING):
-        searches[f"{peer}, FAISS float32"] = lambda text, peer=peer: flat.search(found[peer](text)[None], 10)
+        searches[f"{peer}, FAISS float32"] = lambda text, peer=peer: flat.search(encode[peer](text)[None], 10)
     return searches
 
 
@@ -185,9 +185,9 @@ def vectors_of(documents: int) -> np.ndarray:
 @contextlib.contextmanager
 def by_command(job: Job, documents: int) -> Iterator[Callable[[str], Any]]:
     """Text to texts by `jaxwhiten search`, which reads queries from a pipe, over coded documents with texts."""
-    how = Encoder.from_pretrained(job.folder).encoding()
+    encoding = Encoder.from_pretrained(job.folder).encoding()
     texts = [f"document {number}" for number in range(documents)]
-    index = build_index(vectors_of(documents), bytes=BYTES, codes="spectrum", encoding=how, documents=texts)
+    index = build_index(vectors_of(documents), bytes=BYTES, codes="spectrum", encoding=encoding, documents=texts)
     index.save(job.scratch / "index")
     words = [sys.executable, "-m", "jaxwhiten.commands.cli", "search", str(job.scratch / "index"), "--json"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
@@ -196,22 +196,22 @@ def by_command(job: Job, documents: int) -> Iterator[Callable[[str], Any]]:
         pipe_in = process.stdin
         pipe_out = process.stdout
 
-        def ask(text: str) -> str:
+        def search(text: str) -> str:
             pipe_in.write(text + "\n")
             return pipe_out.readline()
 
-        yield ask
+        yield search
         pipe_in.close()
 
 
 def callers(encode: Callable[[str], np.ndarray], queries: list[str], threads: int) -> float:
     """Queries per second by so many threads, each of which asks all queries."""
 
-    def work() -> None:
+    def call() -> None:
         for query in queries:
             encode(query)
 
-    started = [threading.Thread(target=work) for _ in range(threads)]
+    started = [threading.Thread(target=call) for _ in range(threads)]
     start = time.perf_counter()
     for thread in started:
         thread.start()
@@ -225,20 +225,26 @@ def long_documents(folder: Path, exports: Path, tokens: int, rounds: int) -> dic
     tokenizer = BulkTokenizer(folder, LENGTH)
     long = texts_of("long", tokenizer, 4 * tokens)
     words = " ".join(long).split()
-    texts = [" ".join(words[at : at + LENGTH]) for at in range(0, len(words) - LENGTH, LENGTH)][: tokens // LENGTH]
-    names = [name for name, it in CONTESTANTS.items() if it.large and (it.exact or ("bfloat16" in name and not it.gpu))]
+    texts = [" ".join(words[start : start + LENGTH]) for start in range(0, len(words) - LENGTH, LENGTH)][
+        : tokens // LENGTH
+    ]
+    names = [
+        name
+        for name, contestant in CONTESTANTS.items()
+        if contestant.large and (contestant.exact or ("bfloat16" in name and not contestant.gpu))
+    ]
     with tempfile.TemporaryDirectory() as scratch:
         job = Job(folder, LENGTH, tokenizer, texts, Path(scratch), exports, "cpu", "float32")
         run: dict[str, Encode] = {name: CONTESTANTS[name].make(job) for name in names}
         seconds = interleave({name: lambda name=name: run[name](texts) for name in run}, rounds)
     print(f"\n{len(texts)} documents of {LENGTH} tokens, per second")
-    found = {
-        name: {"per_second": len(texts) / median(taken), "speed_of_ours": ratio(seconds, "jaxwhiten", name)}
-        for name, taken in seconds.items()
+    figures = {
+        name: {"per_second": len(texts) / median(times), "speed_of_ours": ratio(seconds, "jaxwhiten", name)}
+        for name, times in seconds.items()
     }
-    for name, row in found.items():
+    for name, row in figures.items():
         print(f"  {name:40}{row['per_second']:8.1f}  {in_words(row['speed_of_ours'])}")
-    return found
+    return figures
 
 
 TO_VECTOR = "text to vector"
@@ -278,33 +284,35 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         job = Job(folder, 128, BulkTokenizer(folder, 128), queries, Path(scratch), Path(scratch), "cpu", "float32")
         with quiet():
-            found = encoders(job)
-        reference = np.stack([found["jaxwhiten"](query) for query in queries])
-        for name, encode in found.items():
+            by_encoder = encoders(job)
+        reference = np.stack([by_encoder["jaxwhiten"](query) for query in queries])
+        for name, encode in by_encoder.items():
             worst = float(np.abs(np.stack([encode(query) for query in queries]) - reference).max())
             if "bfloat16" not in name and worst > EXACT:
                 raise SystemExit(f"{name} gives other vectors, by up to {worst:.1e}: there is nothing to compare")
         lengths = job.tokenizer(queries).lengths
         title = f"{MINILM}, one of {len(queries)} queries of {lengths.min()} to {lengths.max()} tokens"
-        one = report(title, *calls(found, queries, args.rounds))
-        each = {}
+        short = report(title, *calls(by_encoder, queries, args.rounds))
+        by_length = {}
         for length in LENGTHS:
             texts = [" ".join(["rain"] * (length - 2))] * len(queries)
-            each[f"{length} tokens to vector"] = report(
-                f"one text of {length} tokens", *calls(found, texts, args.rounds)
+            by_length[f"{length} tokens to vector"] = report(
+                f"one text of {length} tokens", *calls(by_encoder, texts, args.rounds)
             )
-        with by_command(job, args.documents) as ask:
-            searches = search(job, found, args.documents) | {"jaxwhiten search, by a pipe": ask}
+        with by_command(job, args.documents) as by_pipe:
+            searches = search(job, by_encoder, args.documents) | {"jaxwhiten search, by a pipe": by_pipe}
             to_ids = calls(searches, queries, args.rounds)
         searched = report(f"text to ids, {args.documents:,} documents", *to_ids)
         print(f"\nqueries per second by 1 thread and by {CALLERS}")
         shared = {}
-        for name, encode in ((name, it) for name, it in found.items() if name != OPENVINO):  # it serves one thread
+        for name, encode in (
+            (name, function) for name, function in by_encoder.items() if name != OPENVINO
+        ):  # it serves one thread
             shared[name] = [callers(encode, queries, threads) for threads in (1, CALLERS)]
             print(f"  {name:40}{shared[name][0]:8.0f}{shared[name][1]:8.0f}")
         documents = long_documents(folder, job.exports, args.tokens, args.rounds)
     by_threads = {name: {"per_second": rates} for name, rates in shared.items()}
-    parts = {TO_VECTOR: one, **each, TO_IDS: searched, SHARED: by_threads, DOCUMENTS: documents}
+    parts = {TO_VECTOR: short, **by_length, TO_IDS: searched, SHARED: by_threads, DOCUMENTS: documents}
     save("latency", flat(parts, "what", "contestant"))
 
 

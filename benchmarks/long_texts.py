@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--lengths", default="2048,8192", help="in tokens")
     parser.add_argument("--texts", type=int, default=4)
     args = parser.parse_args()
-    found: dict[str, dict[str, Any]] = {}
+    figures: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         write_model(Path(scratch))
         for length in args.lengths.split(","):
@@ -120,8 +120,8 @@ def main() -> None:
             for name, ready in CONTESTANTS.items():
                 words = [sys.executable, "-c", FRAME.format(ready=ready), f"{scratch}/model", length, str(args.texts)]
                 environment = os.environ | {"HF_HUB_OFFLINE": "1"}
-                done = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
-                seconds, grown, vector = json.loads(done.stdout.splitlines()[-1])
+                result = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
+                seconds, grown, vector = json.loads(result.stdout.splitlines()[-1])
                 first = rows.setdefault("vector", np.array(vector))
                 worst = float(np.abs(np.array(vector) - first).max() / np.abs(first).max())
                 if "bfloat16" not in name and worst > EXACT:
@@ -129,8 +129,8 @@ def main() -> None:
                 rows[name] = {"seconds": seconds, "grown_mb": grown / 1e6, "difference": worst}
                 print(f"  {name:40}{median(seconds):8.2f}{grown / 1e6:9.0f}{worst:10.1e}", flush=True)
             del rows["vector"]
-            found[length] = rows
-    save("long_texts", flat(found, "tokens", "contestant"), sizes=SIZES, texts=args.texts)
+            figures[length] = rows
+    save("long_texts", flat(figures, "tokens", "contestant"), sizes=SIZES, texts=args.texts)
 
 
 if __name__ == "__main__":

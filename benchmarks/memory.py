@@ -34,7 +34,7 @@ file, folder, rows, first = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.
 texts = lambda n: [f"Number {{i}}: a man plays a guitar on a stage at night." for i in range(n)]
 {ready}
 def work(n):
-    {work}
+    {statement}
 work(first)
 before, most, going = held(), 0, True
 def watch():
@@ -82,13 +82,13 @@ PARTS: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 
-def growth(ready: str, work: str, file: Path, folder: Path, rows: int, first: int) -> int:
+def growth(ready: str, statement: str, file: Path, folder: Path, rows: int, first: int) -> int:
     """Bytes by which a process grows."""
-    code = FRAME.format(ready=ready, work=work)
+    code = FRAME.format(ready=ready, statement=statement)
     words = [sys.executable, "-c", code, str(file), str(folder), str(rows), str(first)]
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
-    return int(json.loads(done.stdout.splitlines()[-1]))
+    result = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
+    return int(json.loads(result.stdout.splitlines()[-1]))
 
 
 def main() -> None:
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--model", default=MODEL, help="all-MiniLM-L6-v2, where it lies")
     args = parser.parse_args()
     folder = Path(resolve_folder(args.model))
-    found = dict[str, dict[str, dict[str, float]]]()
+    figures = dict[str, dict[str, dict[str, float]]]()
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "vectors.npy"
         x = np.lib.format.open_memmap(file, "w+", np.float32, (args.rows, WIDTH))
@@ -111,12 +111,12 @@ def main() -> None:
         for part, contestants in PARTS.items():
             rows = args.sentences if part == "encode" else args.rows
             print(f"{part}, {rows:,} rows: MB, and GB per million")
-            found[part] = {}
-            for name, (ready, work) in contestants.items():
-                grown = growth(ready, work, file, folder, rows, args.first)
-                found[part][name] = {"grown_mb": grown / 1e6}
+            figures[part] = {}
+            for name, (ready, code) in contestants.items():
+                grown = growth(ready, code, file, folder, rows, args.first)
+                figures[part][name] = {"grown_mb": grown / 1e6}
                 print(f"  {name:36}{grown / 1e6:9.1f}{grown / rows / 1e3:8.2f}", flush=True)
-    save("memory", flat(found, "part", "contestant"), vectors=args.rows, sentences=args.sentences, width=WIDTH)
+    save("memory", flat(figures, "part", "contestant"), vectors=args.rows, sentences=args.sentences, width=WIDTH)
 
 
 if __name__ == "__main__":

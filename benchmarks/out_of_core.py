@@ -47,14 +47,14 @@ def write_rows(path: Path, n: int, width: int, seed: int = 0) -> np.ndarray:
       The sum of all rows, in float64.
     """
     rng = np.random.default_rng(seed)
-    turn = (np.linalg.qr(rng.standard_normal((width, width)))[0] * np.arange(1, width + 1) ** -0.5).T
-    turn = turn.astype(np.float32)
+    rotation = (np.linalg.qr(rng.standard_normal((width, width)))[0] * np.arange(1, width + 1) ** -0.5).T
+    rotation = rotation.astype(np.float32)
     mean = rng.standard_normal(width, np.float32) / 5
     total = np.zeros(width)
     with open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (n, width)})
         for start in range(0, n, BLOCK):
-            block = rng.standard_normal((min(BLOCK, n - start), width), np.float32) @ turn + mean
+            block = rng.standard_normal((min(BLOCK, n - start), width), np.float32) @ rotation + mean
             total += block.sum(axis=0, dtype=np.float64)
             file.write(block.data)
         file.flush()
@@ -65,9 +65,9 @@ def write_rows(path: Path, n: int, width: int, seed: int = 0) -> np.ndarray:
 def fit(path: Path, folder: Path) -> dict[str, float]:
     """`jaxwhiten fit` on a file: seconds and peak resident GB."""
     command = [sys.executable, "-c", FIT, str(path), str(folder / "moments.safetensors"), str(folder / "w.safetensors")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    return {**found, "gb": path.stat().st_size / 1e9, "gb_per_second": path.stat().st_size / 1e9 / found["seconds"]}
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    figures = json.loads(result.stdout.splitlines()[-1])
+    return {**figures, "gb": path.stat().st_size / 1e9, "gb_per_second": path.stat().st_size / 1e9 / figures["seconds"]}
 
 
 def drop_cache(path: Path) -> None:
@@ -92,20 +92,20 @@ def main() -> None:
         start = time.perf_counter()
         total = write_rows(large, n, args.width)
         print(f"wrote {n:,} x {args.width}, {large.stat().st_size / 1e9:.2f} GB, {time.perf_counter() - start:.0f} s")
-        found = {}
+        figures = {}
         for label, path in (("a hundredth", small), ("all", large)):
             if args.cold:
                 drop_cache(path)
-            found[label] = fit(path, folder)
-            row = found[label]
+            figures[label] = fit(path, folder)
+            row = figures[label]
             print(
                 f"{label:>12}: {row['gb']:7.2f} GB in {row['seconds']:6.1f} s, {row['gb_per_second']:.2f} GB/s, "
                 f"peak resident {row['peak_gb']:.2f} GB"
             )
         moments = Moments.load(folder / "moments.safetensors")
-        off = float(np.abs(moments.mean - total / n).max() / np.abs(moments.mean).max())
-        print(f"n {moments.n:,}; mean off by {off:.1e} of its largest entry")
-    save("out_of_core", flat(found, "file"), vectors=n, width=args.width, cold=args.cold, mean_error=off)
+        error = float(np.abs(moments.mean - total / n).max() / np.abs(moments.mean).max())
+        print(f"n {moments.n:,}; mean off by {error:.1e} of its largest entry")
+    save("out_of_core", flat(figures, "file"), vectors=n, width=args.width, cold=args.cold, mean_error=error)
 
 
 if __name__ == "__main__":

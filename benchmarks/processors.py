@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.contestants import Job, quiet
 from benchmarks.encode import MINILM, MODEL
 from benchmarks.harness import flat, save
-from benchmarks.latency import ONNX, OPENVINO, by_onnx, by_openvino, calls, ours, report
+from benchmarks.latency import ONNX, OPENVINO, by_onnx, by_openvino, calls, our_encoders, report
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.models import resolve_folder
 from jaxwhiten.runtime.hardware import cores
@@ -54,12 +54,12 @@ def measure(rounds: int, count: int, scratch: Path) -> dict[str, Any]:
     queries = list(dict.fromkeys(load_sts("sts_sample").splits["test"].sentence1))[:count]
     job = Job(folder, 128, BulkTokenizer(folder, 128), queries, scratch, scratch, "cpu", "float32")
     with quiet():
-        contestants = ours(job) | {ONNX: by_onnx(job, "1"), OPENVINO: by_openvino(job)}
+        contestants = our_encoders(job) | {ONNX: by_onnx(job, "1"), OPENVINO: by_openvino(job)}
         contestants[FREE] = by_openvino(job, ENABLE_CPU_PINNING=False)  # they may move, which by default they may not
     idle = report(f"{MINILM}, idle", *calls(contestants, queries, rounds))
     with busy():
-        beside = report(f"{MINILM}, beside {cores()} busy processes", *calls(contestants, queries, rounds))
-    return {"idle": idle, "beside busy processes": beside}
+        loaded = report(f"{MINILM}, beside {cores()} busy processes", *calls(contestants, queries, rounds))
+    return {"idle": idle, "beside busy processes": loaded}
 
 
 def main() -> None:
@@ -71,7 +71,7 @@ def main() -> None:
     if args.result is not None:
         args.result.write_text(json.dumps(measure(args.rounds, args.queries, args.result.parent)))
         return
-    found = {}
+    figures = {}
     with tempfile.TemporaryDirectory() as scratch:
         for name, limit in LIMITS.items():
             print(f"\n{name}", flush=True)
@@ -79,8 +79,8 @@ def main() -> None:
             command = [sys.executable, "-m", "benchmarks.processors", "--result", str(result)]
             command += ["--rounds", str(args.rounds), "--queries", str(args.queries)]
             subprocess.run(command, env=os.environ | limit, check=True)
-            found[name] = json.loads(result.read_text())
-    save("processors", flat(found, "processor", "load", "contestant"))
+            figures[name] = json.loads(result.read_text())
+    save("processors", flat(figures, "processor", "load", "contestant"))
 
 
 if __name__ == "__main__":

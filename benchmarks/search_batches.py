@@ -47,16 +47,16 @@ def documents(rows: int, seed: int = 0) -> np.ndarray:
 
 def indexes(x: np.ndarray, size: int) -> dict[str, Any]:
     """The codes of at most `size` bytes, by name."""
-    found: dict[str, Any] = {OURS: build_index(x, bytes=size)}
+    by_name: dict[str, Any] = {OURS: build_index(x, bytes=size)}
     pq = faiss.index_factory(WIDTH, f"PQ{2 * size}x4fs")
     pq.train(x[:20_000])
     pq.add(x)
-    found["FAISS PQ, fast scan"] = pq
-    turned = Whitening(beta=0.0, gamma=0.0).fit(x[:20_000])
+    by_name["FAISS PQ, fast scan"] = pq
+    rotation = Whitening(beta=0.0, gamma=0.0).fit(x[:20_000])
     for name in PACKAGES:
         with contextlib.suppress(InputError, ImportError):
-            found[name] = Raw(Comparator(name, size, x[:20_000], turned, x))
-    return found
+            by_name[name] = Raw(Comparator(name, size, x[:20_000], rotation, x))
+    return by_name
 
 
 class Raw:
@@ -88,10 +88,12 @@ def ratios(run: Run) -> Iterator[Ratio]:
 def batches_table(run: Run) -> Table:
     """Full scans by float32 and by codes: what they find, and how long a query takes by queries in a call."""
     batches = list(dict.fromkeys(row.queries for row in run.rows))
-    found: dict[tuple[int, int, str], dict[int, Record]] = {}
+    by_index: dict[tuple[int, int, str], dict[int, Record]] = {}
     for row in run.rows:
-        found.setdefault((row.documents, row.bytes, row["index"]), {})[row.queries] = row
-    rows = [Record(next(iter(of.values())), one=of[batches[0]], by=of) for of in found.values()]
+        by_index.setdefault((row.documents, row.bytes, row["index"]), {})[row.queries] = row
+    rows = [
+        Record(next(iter(by_batch.values())), one=by_batch[batches[0]], by=by_batch) for by_batch in by_index.values()
+    ]
     columns = {"documents": lambda row: f"{row.documents:,}", "bytes": "bytes", "index": "index"}
     columns["recall@10"] = figure("recall", 3)
     if "ms_after_a_pause" in run.rows[0]:
@@ -139,23 +141,23 @@ def main() -> None:
                     name: functools.partial(calls, index, q, batch) for name, index in indexed.items()
                 }
                 seconds = interleave(runs, args.rounds)
-                slow |= {name for name, taken in seconds.items() if median(taken) * 4 > _SECONDS} - {FLOATS, OURS}
-                alone: dict[str, Callable[[], object]] = {
+                slow |= {name for name, series in seconds.items() if median(series) * 4 > _SECONDS} - {FLOATS, OURS}
+                singly: dict[str, Callable[[], object]] = {
                     name: functools.partial(index.search, q[:1], K) for name, index in indexed.items() if batch == 1
                 }
-                paused = interleave(alone, args.rounds)
-                for name, taken in seconds.items():
+                paused = interleave(singly, args.rounds)
+                for name, series in seconds.items():
                     row = {"documents": count, "bytes": size, "queries": batch, "index": name, "recall": recall[name]}
                     row |= {
-                        "ms_a_query": 1000 * median(taken) / max(batch, QUERIES),
+                        "ms_a_query": 1000 * median(series) / max(batch, QUERIES),
                         "speed_to_float32": ratio(seconds, name, FLOATS),
                     }
                     row["speed_to_ours"] = ratio(seconds, name, OURS)
                     if name in paused:
                         row["ms_after_a_pause"] = 1000 * median(paused[name])
                     rows.append(row)
-                shown = {row["index"]: round(row["ms_a_query"], 3) for row in rows[-len(seconds) :]}
-                print(batch, shown, flush=True)
+                printed = {row["index"]: round(row["ms_a_query"], 3) for row in rows[-len(seconds) :]}
+                print(batch, printed, flush=True)
             save("search_batches", rows, width=WIDTH)
 
 

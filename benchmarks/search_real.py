@@ -45,7 +45,7 @@ Found = tuple[np.ndarray, np.ndarray]
 def real_vectors(name: str, documents: int, cache: Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict]:
     """Documents, queries, the own document of each query, and where they come from."""
     try:
-        found = wikipedia.passages(documents)
+        passages = wikipedia.passages(documents)
     except DataNotFoundError:
         docs = load_pydocs()
         gold = np.array([docs.gold.ids[i] for i in docs.gold.indptr[:-1]])
@@ -53,7 +53,7 @@ def real_vectors(name: str, documents: int, cache: Path | None) -> tuple[np.ndar
         x, q = (encoder.encode(list(texts), show_progress=False) for texts in (docs.documents, docs.queries))
         print("text/enwiki is not on this machine: docstrings of Python's standard library take its place")
         return x[:documents], q[gold < documents], gold[gold < documents], {"text": docs.name}
-    return *wikipedia.vectors(name, found, cache), found.own, found.provenance
+    return *wikipedia.vectors(name, passages, cache), passages.sources, passages.provenance
 
 
 def exact(x: np.ndarray, q: np.ndarray) -> np.ndarray:
@@ -61,9 +61,9 @@ def exact(x: np.ndarray, q: np.ndarray) -> np.ndarray:
     return build_index(x, "faiss-flat", normalize=False).search(q, K, prepared=True)[1]
 
 
-def own_found(ids: np.ndarray, own: np.ndarray) -> dict[str, float]:
+def source_recall(ids: np.ndarray, documents: np.ndarray) -> dict[str, float]:
     """How well the own documents are found."""
-    gold = metrics.Gold.from_pairs(np.arange(len(own)), own, len(own))
+    gold = metrics.Gold.from_pairs(np.arange(len(documents)), documents, len(documents))
     ranks = metrics.reciprocal_ranks(ids, gold, K)
     recalls = metrics.recalls(ids, gold, K)
     return {"mrr_at_10": ranks.mean(), "own_document_found": recalls.mean()}
@@ -74,21 +74,21 @@ def controls(x: np.ndarray) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
     moments = Moments().update(x)
     d = x.shape[1]
 
-    def of(**how: float) -> Callable[[np.ndarray], np.ndarray]:
-        whitening = Whitening.from_moments(moments, **how)
+    def transform(**parameters: float) -> Callable[[np.ndarray], np.ndarray]:
+        whitening = Whitening.from_moments(moments, **parameters)
         return lambda rows: jaxwhiten.normalize(whitening.transform(rows))
 
     return {
         f"raw, {d}": jaxwhiten.normalize,
-        f"centred, {d}": of(gamma=0.0),  # and rotated, which changes no inner product
-        f"PCA, {KEPT}": of(gamma=0.0, n_components=KEPT),
-        f"whitened, {d}": of(),
-        f"whitened, {KEPT}": of(n_components=KEPT),
+        f"centred, {d}": transform(gamma=0.0),  # and rotated, which changes no inner product
+        f"PCA, {KEPT}": transform(gamma=0.0, n_components=KEPT),
+        f"whitened, {d}": transform(),
+        f"whitened, {KEPT}": transform(n_components=KEPT),
     }
 
 
 def approximate(
-    x: np.ndarray, q: np.ndarray, own: np.ndarray, wanted: float, slices: int, nlist: int
+    x: np.ndarray, q: np.ndarray, documents: np.ndarray, recall: float, slices: int, nlist: int
 ) -> dict[str, dict[str, Any]]:
     """Every control in inverted lists, at the nprobe that reaches the recall."""
     import faiss
@@ -103,14 +103,14 @@ def approximate(
         index = faiss.index_factory(stored.shape[1], f"IVF{nlist},Flat", faiss.METRIC_INNER_PRODUCT)
         index.train(stored)
         index.add(stored)
-        row = rows[name] = {"build_seconds": time.perf_counter() - start, **own_found(nearest, own)}
+        row = rows[name] = {"build_seconds": time.perf_counter() - start, **source_recall(nearest, documents)}
         row["mean_cosine"] = float((stored.mean(axis=0) ** 2).sum())
         row["imbalance"] = index.invlists.imbalance_factor()
         recalls: dict[int, float] = {}
         for effort in [n for n in EFFORTS if n < nlist] + [nlist]:
             index.nprobe = effort
             recalls[effort] = metrics.recalls(index.search(prepared[name], K)[1], list(nearest), K).mean()
-            if recalls[effort] >= wanted:
+            if recalls[effort] >= recall:
                 break
         row |= {"effort": effort, "recall": recalls[effort], "recall_by_effort": recalls}
         runs[name] = functools.partial(_search, index)
@@ -124,7 +124,7 @@ def approximate(
     return rows
 
 
-def codes(x: np.ndarray, q: np.ndarray, own: np.ndarray, slices: int) -> dict:
+def codes(x: np.ndarray, q: np.ndarray, documents: np.ndarray, slices: int) -> dict:
     """Scans of codes beside float32."""
     import faiss
 
@@ -150,12 +150,12 @@ def codes(x: np.ndarray, q: np.ndarray, own: np.ndarray, slices: int) -> dict:
         rows[name] = {"bytes": int(index.sa_code_size()), "build_seconds": time.perf_counter() - start}
         runs[name] = functools.partial(_search, index)
     start = time.perf_counter()
-    ours = build_index(x, "faiss-flat", bytes=size)
+    coded = build_index(x, "faiss-flat", bytes=size)
     rows[OURS] = {"bytes": size, "build_seconds": time.perf_counter() - start}
-    runs[OURS] = functools.partial(_search, ours)
+    runs[OURS] = functools.partial(_search, coded)
     for name, row in rows.items():
         ids = runs[name](q)[1]
-        row |= {"recall_at_10": metrics.recalls(ids, list(nearest), K).mean(), **own_found(ids, own)}
+        row |= {"recall_at_10": metrics.recalls(ids, list(nearest), K).mean(), **source_recall(ids, documents)}
         row["memory_mb"] = len(x) * row["bytes"] / 1e6
     batched, single = timed(runs, dict.fromkeys(runs, q), slices)
     for name, row in rows.items():
@@ -213,7 +213,7 @@ def main() -> None:
     rows = list[dict[str, Any]]()
     encoders = {}
     for name in args.encoders:
-        x, q, own, provenance = real_vectors(name, args.documents, args.cache)
+        x, q, documents, provenance = real_vectors(name, args.documents, args.cache)
         print(f"\n{name}: {len(x):,} documents, {len(q):,} queries of {x.shape[1]} dimensions", flush=True)
         nlist = min(1024, len(x) // 39)
         encoders[name] = {
@@ -224,8 +224,8 @@ def main() -> None:
             "nlist": nlist,
             "recall": args.recall,
         }
-        parts = {LISTS: approximate(x, q, own, args.recall, args.slices, nlist)}
-        parts[CODES] = codes(x, q, own, args.slices)
+        parts = {LISTS: approximate(x, q, documents, args.recall, args.slices, nlist)}
+        parts[CODES] = codes(x, q, documents, args.slices)
         rows += ({"encoder": name, **row} for row in harness.flat(parts, "part", "name"))
     harness.save("search_real", rows, encoders=encoders)
 

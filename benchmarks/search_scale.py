@@ -54,11 +54,11 @@ def generate(documents: int, queries: int, seed: int = 0) -> tuple[np.ndarray, n
     q = np.empty((queries, DIMENSION), np.float32)
     for start in range(0, max(documents, queries), 16384):
         count = min(start + 16384, max(documents, queries)) - start
-        own = rng.standard_normal((count, DIMENSION), np.float32)
-        latent = np.float32(0.5**0.5) * (topics[rng.integers(0, TOPICS, count)] + own)
+        noise = rng.standard_normal((count, DIMENSION), np.float32)
+        latent = np.float32(0.5**0.5) * (topics[rng.integers(0, TOPICS, count)] + noise)
         near = np.float32(0.8) * latent + np.float32(0.6) * rng.standard_normal((count, DIMENSION), np.float32)
-        for out, part in ((x, latent), (q, near)):
-            rows = out[start : start + count]
+        for array, part in ((x, latent), (q, near)):
+            rows = array[start : start + count]
             np.matmul(part[: len(rows)], mix, out=rows)
             rows += mean
     return x, q
@@ -80,23 +80,23 @@ def paper_index(x: np.ndarray, q: np.ndarray, slices: int, sample: int) -> dict[
         "whitened 256": whitening.with_params(n_components=KEPT),
     }
     chosen = np.linspace(0, len(q) - 1, min(sample, len(q))).astype(np.int64)
-    own = list(chosen[:, None] % len(x))
+    sources = list(chosen[:, None] % len(x))
     indexes: dict[str, Index] = {}
     prepared: dict[str, np.ndarray] = {}
     rows: dict[str, dict[str, object]] = {}
-    for name, inside in settings.items():
-        indexes[name] = index = build_index(x, "faiss-ivf", whitening=inside)
+    for name, fitted in settings.items():
+        indexes[name] = index = build_index(x, "faiss-ivf", whitening=fitted)
         prepared[name] = index.prepare(q)
-        exact = build_index(x, "jax", whitening=inside).search(prepared[name][chosen], K, prepared=True)[1]
-        found = index.search(prepared[name][chosen], K, prepared=True)[1]
+        exact = build_index(x, "jax", whitening=fitted).search(prepared[name][chosen], K, prepared=True)[1]
+        ids = index.search(prepared[name][chosen], K, prepared=True)[1]
         rows[name] = {
             "dimension": index.dimension,
             "memory_gib": 4 * index.size * index.dimension / 2**30,
             "index_bytes": index.nbytes,
             "build_seconds": index.build_seconds,
-            "recall_at_10_of_exact": metrics.recalls(found, list(exact), K).mean(),
-            "own_document_found": metrics.recalls(found, own, K).mean(),
-            "own_document_found_by_exact": metrics.recalls(exact, own, K).mean(),
+            "recall_at_10_of_exact": metrics.recalls(ids, list(exact), K).mean(),
+            "own_document_found": metrics.recalls(ids, sources, K).mean(),
+            "own_document_found_by_exact": metrics.recalls(exact, sources, K).mean(),
             "notes": index.notes,
         }
         print(f"{name}: recall@10 of exact {rows[name]['recall_at_10_of_exact']:.3f}", flush=True)
@@ -139,11 +139,11 @@ def exact_search(x: np.ndarray, q: np.ndarray, rounds: int) -> dict[str, object]
     """
     whitening = Whitening.from_moments(Moments().update(x[: 1 << 16]), n_components=KEPT)
     result: dict[str, object] = {"queries": len(q), "documents": len(x), "gpu": _gpu()}
-    for name, inside in zip(WIDTHS, (None, whitening), strict=True):
+    for name, fitted in zip(WIDTHS, (None, whitening), strict=True):
         backends = ["jax", "faiss-flat", *(["faiss-gpu-flat"] if result["gpu"] is True else [])]
-        indexes = {backend: build_index(x, backend, whitening=inside) for backend in backends}
+        indexes = {backend: build_index(x, backend, whitening=fitted) for backend in backends}
         prepared = indexes["jax"].prepare(q)
-        found = {backend: index.search(prepared, K, prepared=True) for backend, index in indexes.items()}
+        hits = {backend: index.search(prepared, K, prepared=True) for backend, index in indexes.items()}
         runs = {backend: functools.partial(_search, index, prepared) for backend, index in indexes.items()}
         runs["faiss-flat, 1 OpenMP thread"] = functools.partial(_one_thread, "openmp", runs["faiss-flat"])
         runs["faiss-flat, 1 BLAS thread"] = functools.partial(_one_thread, "blas", runs["faiss-flat"])
@@ -156,8 +156,8 @@ def exact_search(x: np.ndarray, q: np.ndarray, rounds: int) -> dict[str, object]
             "fastest_faiss_on_cpu": flat,
             "jax_times_as_fast": harness.ratio(seconds, "jax", flat),
             "single_query_ms": {b: 1000 * harness.median(times) / SINGLE for b, times in one_by_one.items()},
-            "same_neighbours": float((found["jax"][1] == found["faiss-flat"][1]).mean()),
-            "largest_score_difference": float(np.abs(found["jax"][0] - found["faiss-flat"][0]).max()),
+            "same_neighbours": float((hits["jax"][1] == hits["faiss-flat"][1]).mean()),
+            "largest_score_difference": float(np.abs(hits["jax"][0] - hits["faiss-flat"][0]).max()),
         }
         print(f"exact, {name} dimensions: {result[name]}", flush=True)
     return result
@@ -194,8 +194,8 @@ def ratios(run: Run) -> Iterator[harness.Ratio]:
     exact = run.header.exact
     for row in run.rows:
         if row.part == EXACT:
-            what = f"exact search of {exact.documents:,} × {row.setting}, {exact.queries:,} queries, JAX"
-            yield what, "FAISS flat, its fastest setting of threads", row.jax_times_as_fast
+            task = f"exact search of {exact.documents:,} × {row.setting}, {exact.queries:,} queries, JAX"
+            yield task, "FAISS flat, its fastest setting of threads", row.jax_times_as_fast
 
 
 def main() -> None:
@@ -212,8 +212,8 @@ def main() -> None:
     paper = paper_index(x, q, args.slices, args.sample)
     parts = {INDEX: paper.pop("settings"), EXACT: {width: exact.pop(width) for width in WIDTHS}}
     harness.save("search_scale", harness.flat(parts, "part", "setting"), paper_index=paper, exact=exact)
-    whole = paper["time_ratio"]["whitened 256 / raw 768"]["whole"]
-    print(f"memory ratio {paper['memory_ratio']:.3f}, time ratio {whole:.3f} (paper: {PAPER_RATIO:.3f})")
+    ratio = paper["time_ratio"]["whitened 256 / raw 768"]["whole"]
+    print(f"memory ratio {paper['memory_ratio']:.3f}, time ratio {ratio:.3f} (paper: {PAPER_RATIO:.3f})")
 
 
 if __name__ == "__main__":

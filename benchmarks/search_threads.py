@@ -58,7 +58,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     documents = rng.standard_normal((args.documents, WIDTH)).astype(np.float32)
     queries = rng.standard_normal((THREADS * SEARCHES * QUERIES, WIDTH)).astype(np.float32)
-    found = {}
+    figures = {}
     for backend in BACKENDS:
         if backend == "faiss-ivf":
             options = {"nlist": 64, "nprobe": 8}
@@ -66,13 +66,13 @@ def main() -> None:
             options = {}
         index = build_index(documents, backend, **options)
         seconds = interleave(_contestants(index, queries), args.rounds)
-        found[backend] = {
+        figures[backend] = {
             "searches_per_second": {name: THREADS * SEARCHES / median(s) for name, s in seconds.items()},
             "of_unlocked": ratio(seconds, "locked", "unlocked"),
             "of_backend": ratio(seconds, "locked", "backend"),
         }
-        print(f"{backend}: {found[backend]}", flush=True)
-    save("search_threads", flat(found, "backend"), documents=args.documents, threads=THREADS)
+        print(f"{backend}: {figures[backend]}", flush=True)
+    save("search_threads", flat(figures, "backend"), documents=args.documents, threads=THREADS)
 
 
 if __name__ == "__main__":

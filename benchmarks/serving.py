@@ -98,22 +98,22 @@ class Server(NamedTuple):
             os.killpg(self.process.pid, number)
 
 
-def ours(model: str) -> list[str]:
+def our_command(model: str) -> list[str]:
     """The command line of our server, with PORT for its port."""
     return [sys.executable, "-m", "jaxwhiten.commands.cli", "serve", model, "--name", "model", "--port", "PORT"]
 
 
 def commands(model: str, folder: str, programs: Path) -> dict[str, list[str]]:
     """The command line of each server that is here, with PORT for its port; peers become files below `programs`."""
-    found = {OURS: ours(model)}
+    by_server = {OURS: our_command(model)}
     for name, package, program in (("FastAPI", "fastapi", _FASTAPI), ("LitServe", "litserve", _LITSERVE)):
         if all(map(importlib.util.find_spec, (package, "sentence_transformers"))):
             (path := programs / f"{name}.py").write_text(program)  # LitServe's workers import it
-            found[f"{name}, sentence-transformers"] = [sys.executable, str(path), folder, "PORT"]
+            by_server[f"{name}, sentence-transformers"] = [sys.executable, str(path), folder, "PORT"]
     if program := shutil.which("infinity_emb"):
         options = ["--served-model-name", "model", "--url-prefix", "/v1", "--device", "cpu", "--port", "PORT"]
-        found["infinity"] = [program, "v2", "--model-id", folder, *options]
-    return found
+        by_server["infinity"] = [program, "v2", "--model-id", folder, *options]
+    return by_server
 
 
 @contextlib.contextmanager
@@ -183,29 +183,29 @@ def load(
     clients: Sequence[Callable[[str], Any]], texts: list[str], right: np.ndarray, seconds: float
 ) -> dict[str, Any]:
     """What clients that ask one text after another see in some seconds."""
-    taken: list[float] = []
+    latencies: list[float] = []
     answers: list[tuple[int, Any]] = []
     end = time.perf_counter() + seconds
 
-    def work(number: int) -> None:
-        place = number * 37
+    def client(number: int) -> None:
+        i = number * 37
         while (start := time.perf_counter()) < end:
-            place = (place + 1) % len(texts)
-            answers.append((place, clients[number](texts[place])))
-            taken.append(time.perf_counter() - start)
+            i = (i + 1) % len(texts)
+            answers.append((i, clients[number](texts[i])))
+            latencies.append(time.perf_counter() - start)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(clients))]
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(len(clients))]
     start = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    rate = len(taken) / (time.perf_counter() - start)
-    found = [(right[place], vector_of(answer)) for place, answer in answers]
-    cosines = [0.0 if vector is None else float(normalize(vector[None])[0] @ row) for row, vector in found]
-    p50, p99 = (1000 * np.quantile(taken, [0.5, 0.99])).tolist()
+    rate = len(latencies) / (time.perf_counter() - start)
+    pairs = [(right[i], vector_of(answer)) for i, answer in answers]
+    cosines = [0.0 if vector is None else float(normalize(vector[None])[0] @ row) for row, vector in pairs]
+    p50, p99 = (1000 * np.quantile(latencies, [0.5, 0.99])).tolist()
     times = {"per_second": rate, "p50_ms": p50, "p99_ms": p99}
-    return times | {"errors": sum(c < 0.999 for c in cosines), "answers": len(taken), "min_cosine": min(cosines)}
+    return times | {"errors": sum(c < 0.999 for c in cosines), "answers": len(latencies), "min_cosine": min(cosines)}
 
 
 def measure(
@@ -215,21 +215,23 @@ def measure(
     if server is None:
         return load([encoder.encode], texts, right, seconds)
     server.signal(signal.SIGCONT)
-    before = cpu_seconds(server.process.pid)
-    found = load([partial(ask, connect(server.port)) for _ in range(clients)], texts, right, seconds)
-    used = cpu_seconds(server.process.pid) - before
+    cpu = cpu_seconds(server.process.pid)
+    figures = load([partial(ask, connect(server.port)) for _ in range(clients)], texts, right, seconds)
+    used = cpu_seconds(server.process.pid) - cpu
     server.signal(signal.SIGSTOP)
-    return found | {"cpu_ms": 1000 * used / found["answers"]}
+    return figures | {"cpu_ms": 1000 * used / figures["answers"]}
 
 
-def summary(rounds: list[dict[str, Any]], ours: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(rounds: list[dict[str, Any]], baseline: list[dict[str, Any]]) -> dict[str, Any]:
     """The rounds of a contestant, and how many times as fast ours is, round by round."""
-    seconds = {who: [1 / one["per_second"] for one in of] for who, of in {"ours": ours, "peer": rounds}.items()}
+    seconds = {
+        name: [1 / run["per_second"] for run in runs] for name, runs in {"ours": baseline, "peer": rounds}.items()
+    }
     speed = ratio(seconds, "ours", "peer")
     means = [key for key in ("per_second", "p50_ms", "p99_ms", "cpu_ms") if key in rounds[0]]
-    found = {key: median([one[key] for one in rounds]) for key in means}
-    found |= {key: sum(one[key] for one in rounds) for key in ("errors", "answers")}
-    return {**found, "min_cosine": min(one["min_cosine"] for one in rounds), "speed_of_ours": speed, "rounds": rounds}
+    figures = {key: median([run[key] for run in rounds]) for key in means}
+    figures |= {key: sum(run[key] for run in rounds) for key in ("errors", "answers")}
+    return {**figures, "min_cosine": min(run["min_cosine"] for run in rounds), "speed_of_ours": speed, "rounds": rounds}
 
 
 def texts_of(encoder: Encoder) -> dict[str, list[str]]:
@@ -273,7 +275,7 @@ def main() -> None:
     args = parser.parse_args()
     encoder = Encoder.from_pretrained(args.model).warm_up()
     texts = texts_of(encoder)
-    right = {kind: normalize(encoder.encode(of)) for kind, of in texts.items()}
+    right = {kind: normalize(encoder.encode(batch)) for kind, batch in texts.items()}
     cells: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
     with contextlib.ExitStack() as stack:
         servers = {}
@@ -289,13 +291,13 @@ def main() -> None:
                     names = list(servers)
                 for name in rotated(names, max(number, 0)):
                     seconds = args.seconds if number >= 0 else 0.3
-                    found = measure(servers.get(name), encoder, clients, texts[kind], right[kind], seconds)
+                    figures = measure(servers.get(name), encoder, clients, texts[kind], right[kind], seconds)
                     if number >= 0:
-                        cells.setdefault((kind, clients), {}).setdefault(name, []).append(found)
+                        cells.setdefault((kind, clients), {}).setdefault(name, []).append(figures)
     rows = []
-    for (kind, clients), found in cells.items():
-        for name, rounds in found.items():
-            rows.append({"texts": kind, "clients": clients, "server": name} | summary(rounds, found[OURS]))
+    for (kind, clients), figures in cells.items():
+        for name, rounds in figures.items():
+            rows.append({"texts": kind, "clients": clients, "server": name} | summary(rounds, figures[OURS]))
             print(*(f"{key} {value}" for key, value in rows[-1].items() if key != "rounds"), sep=", ", flush=True)
     save("serving", rows, seconds=args.seconds)
 

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import save
-from benchmarks.serving import Server, connect, ours, running, texts_of
+from benchmarks.serving import Server, connect, our_command, running, texts_of
 from eval.runs import Run
 from jaxwhiten import Encoder, normalize
 from jaxwhiten.models import init_model, resolve_folder
@@ -70,7 +70,7 @@ class Clients:
         self.added = set[str]()
         self.lock = threading.Lock()
         text = texts[0]
-        whole: list[tuple[Any, tuple[int, ...]]] = [
+        oversized: list[tuple[Any, tuple[int, ...]]] = [
             ("a" * (9 * _MEGA), (413,)),
             ([text] * 3000, (413,)),
             ([text * 200] * 40, (200, 429)),
@@ -78,17 +78,19 @@ class Clients:
             (" " * (7 * _MEGA), (413, 429)),
             ([[1, 2, 3]], (400,)),
         ]
-        self.too_much = [(json.dumps({"model": "model", "input": it}).encode(), status) for it, status in whole]
+        self.too_much = [
+            (json.dumps({"model": "model", "input": inputs}).encode(), status) for inputs, status in oversized
+        ]
         self.too_much += [(("{" + ",".join(f'"{i}":0' for i in range(700_000)) + "}").encode(), (413,))]
         self.too_much += [(b"[" * 100_000, (400, 413))]
 
     def run(self, kind: str, number: int) -> None:
         """One client, until the server is gone."""
         rng = random.Random(number)
-        ask = getattr(self, kind)
+        request = getattr(self, kind)
         while not self.end.is_set():
             try:
-                ask(rng)
+                request(rng)
             except (OSError, http.client.HTTPException):
                 self.end.wait(0.1)
             if time.perf_counter() > self.signalled:
@@ -103,7 +105,7 @@ class Clients:
         """
         start = time.perf_counter()
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE)) as connection:
-            whole = send(connection, path, body)
+            complete = send(connection, path, body)
             sent = time.perf_counter()
             try:
                 answer = connection.getresponse()
@@ -116,10 +118,10 @@ class Clients:
                         status = "SIGKILL"
                     else:
                         status = type(error).__name__
-                    self.statuses[kind][status if whole else "refused half-way"] += 1
+                    self.statuses[kind][status if complete else "refused half-way"] += 1
                     self.lost_in_kill += in_kill
                     gave_up = isinstance(error, TimeoutError)
-                    self.lost += whole and not in_kill and not gave_up and sent < self.signalled
+                    self.lost += complete and not in_kill and not gave_up and sent < self.signalled
                 return 0, None
         with self.lock:
             self.statuses[kind][str(answer.status)] += 1
@@ -197,10 +199,10 @@ class Clients:
     def broken(self, rng: random.Random) -> None:
         """After a pause goes away in the middle of the request or before the answer, or sends what is no request."""
         body = json.dumps({"model": "model", "input": rng.choices(self.texts, k=20)})
-        whole = (_HEAD.format(len(body)) + body).encode()
+        request = (_HEAD.format(len(body)) + body).encode()
         garbage = rng.choice([rng.randbytes(2000), b"GET / HTTP/9.9\r\n\r\n", b"POST /v1/embeddings HTTP/1.1\r\n"])
         with socket.create_connection(("127.0.0.1", self.port), timeout=2 * _TIMEOUT) as connection:
-            connection.sendall(rng.choice([whole, whole[: rng.randrange(len(whole))], garbage]))
+            connection.sendall(rng.choice([request, request[: rng.randrange(len(request))], garbage]))
             time.sleep(rng.choice([0, 0.05, 1]))
         self.statuses["broken"]["went away"] += 1
 
@@ -255,11 +257,11 @@ class Watch:
 
     def until(self, end: float) -> None:
         """Waits, and notes seconds, MB and requests."""
-        while (now := time.perf_counter() - self.start) < end:
+        while (elapsed := time.perf_counter() - self.start) < end:
             requests = sum(sum(counts.values()) for counts in list(self.clients.statuses.values()))
-            self.rows.append([round(now, 1), round(resident(self.server.process.pid), 1), requests])
-            time.sleep(min(self.step, max(end - now, 0)))
-        print(f"{now:.0f} s: {self.rows[-1][1]:.0f} MB, {dict(self.clients.statuses)}", flush=True)
+            self.rows.append([round(elapsed, 1), round(resident(self.server.process.pid), 1), requests])
+            time.sleep(min(self.step, max(end - elapsed, 0)))
+        print(f"{elapsed:.0f} s: {self.rows[-1][1]:.0f} MB, {dict(self.clients.statuses)}", flush=True)
 
 
 def draw_memory(run: Run, path: Path) -> Path:
@@ -269,10 +271,10 @@ def draw_memory(run: Run, path: Path) -> Path:
         axis = drawing.subplots()
         (memory,) = axis.plot(seconds, megabytes, lw=1.4, color=COLOURS[0], label="resident memory, MB")
         axis.set(xlabel="seconds", ylabel="MB", ylim=(0, 1.15 * max(megabytes)))
-        other = axis.twinx()
-        (answered,) = other.plot(seconds, requests, lw=1.4, ls="--", color=COLOURS[1], label="requests answered")
-        other.set(ylabel="requests", ylim=(0, 1.15 * max(requests)))
-        other.grid(False)
+        right = axis.twinx()
+        (answered,) = right.plot(seconds, requests, lw=1.4, ls="--", color=COLOURS[1], label="requests answered")
+        right.set(ylabel="requests", ylim=(0, 1.15 * max(requests)))
+        right.grid(False)
         drawing.legend(handles=[memory, answered], loc="outside lower center", ncols=2)
     return path
 
@@ -283,15 +285,15 @@ def main() -> None:
     parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2")
     args = parser.parse_args()
     encoder = Encoder.from_pretrained(args.model)
-    texts = list(dict.fromkeys(text for of in texts_of(encoder).values() for text in of))
+    texts = list(dict.fromkeys(text for group in texts_of(encoder).values() for text in group))
     vectors = encoder.encode(texts)
     ids = [f"text {i}" for i in range(len(texts))]
     first, second, third = (build_index(vectors, documents=texts, ids=ids) for _ in range(3))
-    other = another(encoder, args.model).index(texts[:100], ids=list(map(str, range(100))))
+    foreign = another(encoder, args.model).index(texts[:100], ids=list(map(str, range(100))))
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "index"
         first.save(folder)
-        command = [*ours(args.model), "--timeout", str(_TIMEOUT), "--queue", str(_QUEUE), "--index", str(folder)]
+        command = [*our_command(args.model), "--timeout", str(_TIMEOUT), "--queue", str(_QUEUE), "--index", str(folder)]
         server = stack.enter_context(running([*command, "--writable"]))
         clients = Clients(server.port, texts, normalize(vectors))
         jobs = [(kind, 100 * k + i) for k, (kind, count) in enumerate(_KINDS.items()) for i in range(count)]
@@ -302,7 +304,7 @@ def main() -> None:
         watch.until(0.3 * args.seconds)
         second.save(folder)
         watch.until(0.4 * args.seconds)
-        other.save(folder)
+        foreign.save(folder)
         watch.until(0.5 * args.seconds)
         size_of_other = load_index(folder).size
         third.save(folder)
@@ -327,7 +329,7 @@ def main() -> None:
     percents = {
         f"{percent}%": memory[int(percent / 100 * (len(memory) - 1)), 1] for percent in (0, 10, 25, 50, 75, 100)
     }
-    found = {
+    facts = {
         "seconds": args.seconds,
         "vectors_checked": clients.checked,
         "min_cosine": clients.least,
@@ -336,7 +338,7 @@ def main() -> None:
         "unexpected_refusals": clients.unexpected,
         "lost": clients.lost,
         "lost_additions": lost_additions,
-        "added_to_the_index_of_another_encoder": size_of_other - other.size,
+        "added_to_the_index_of_another_encoder": size_of_other - foreign.size,
         "memory_mb": percents,
         "memory": watch.rows,
         "sigkill": {"lost": clients.lost_in_kill, "seconds_to_answers": clients.killed[1] - clients.killed[0]},
@@ -351,10 +353,10 @@ def main() -> None:
         }
         for kind, statuses in clients.statuses.items()
     ]
-    print(json.dumps({"rows": rows, **{key: value for key, value in found.items() if key != "memory"}}, indent=1))
-    save("serving_faults", rows, kinds=_KINDS, **found)
+    print(json.dumps({"rows": rows, **{key: value for key, value in facts.items() if key != "memory"}}, indent=1))
+    save("serving_faults", rows, kinds=_KINDS, **facts)
     wrong = clients.wrong or clients.wrong_hits or clients.unexpected or clients.lost or lost_additions
-    if wrong or size_of_other != other.size or code:
+    if wrong or size_of_other != foreign.size or code:
         raise SystemExit("a wrong answer, a lost request or change, or an exit code other than 0")
 
 

@@ -56,28 +56,28 @@ PEER = "sentence-transformers, float32"
 Encode = Callable[[list[str]], np.ndarray]
 
 
-def ours(folder: Path, **how: Any) -> Encode:
+def of_jaxwhiten(folder: Path, **options: Any) -> Encode:
     from jaxwhiten import Encoder
 
-    return Encoder.from_pretrained(folder, **how).encode
+    return Encoder.from_pretrained(folder, **options).encode
 
 
-def theirs(folder: Path, dtype: str) -> Encode:
+def of_peer(folder: Path, dtype: str) -> Encode:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    more = {"dtype": getattr(torch, dtype), "attn_implementation": "sdpa"}
-    model = SentenceTransformer(str(folder), device="cpu", model_kwargs=more)
+    model_kwargs = {"dtype": getattr(torch, dtype), "attn_implementation": "sdpa"}
+    model = SentenceTransformer(str(folder), device="cpu", model_kwargs=model_kwargs)
     return lambda texts: model.encode(texts, show_progress_bar=False)
 
 
 CONTESTANTS: dict[str, Callable[[Path], Encode]] = {
-    "jaxwhiten, float32": lambda folder: ours(folder, dtype="float32"),
-    "jaxwhiten, bfloat16": lambda folder: ours(folder, dtype="bfloat16"),
-    "jaxwhiten, engine openvino, float32": lambda folder: ours(folder, engine="openvino", dtype="float32"),
-    "jaxwhiten, engine openvino, bfloat16": lambda folder: ours(folder, engine="openvino", dtype="bfloat16"),
-    PEER: lambda folder: theirs(folder, "float32"),
-    "sentence-transformers, bfloat16": lambda folder: theirs(folder, "bfloat16"),
+    "jaxwhiten, float32": lambda folder: of_jaxwhiten(folder, dtype="float32"),
+    "jaxwhiten, bfloat16": lambda folder: of_jaxwhiten(folder, dtype="bfloat16"),
+    "jaxwhiten, engine openvino, float32": lambda folder: of_jaxwhiten(folder, engine="openvino", dtype="float32"),
+    "jaxwhiten, engine openvino, bfloat16": lambda folder: of_jaxwhiten(folder, engine="openvino", dtype="bfloat16"),
+    PEER: lambda folder: of_peer(folder, "float32"),
+    "sentence-transformers, bfloat16": lambda folder: of_peer(folder, "bfloat16"),
 }
 
 
@@ -119,8 +119,8 @@ def child(name: str, folder: Path, number: int) -> None:
         start = time.perf_counter()
         encode(rows)
         seconds.append(time.perf_counter() - start)
-    found = {"load_seconds": loaded, "loaded_gb": peak, "peak_gb": peak_memory(), "seconds": seconds}
-    print(json.dumps(found), flush=True)
+    figures = {"load_seconds": loaded, "loaded_gb": peak, "peak_gb": peak_memory(), "seconds": seconds}
+    print(json.dumps(figures), flush=True)
 
 
 def measure(name: str, rounds: int, number: int) -> dict[str, Any]:
@@ -131,34 +131,34 @@ def measure(name: str, rounds: int, number: int) -> dict[str, Any]:
         seconds = dict[str, list[float]]()
         weights = sum(path.stat().st_size for path in folder.rglob("*.safetensors")) / 1e9
         tokens = sum(len(text.split()) + 2 for text in texts(number))
-        found: dict[str, Any] = {}
-        for at in range(rounds):
-            for contestant in rotated(list(CONTESTANTS), at):
+        figures: dict[str, Any] = {}
+        for start in range(rounds):
+            for contestant in rotated(list(CONTESTANTS), start):
                 words = [sys.executable, "-m", "benchmarks.sizes", "--child", contestant, str(folder)]
-                done = subprocess.run([*words, "--texts", str(number)], capture_output=True, text=True)
-                if done.returncode:
-                    found[contestant] = {"refused": done.stderr.strip().splitlines()[-1][-300:]}
+                result = subprocess.run([*words, "--texts", str(number)], capture_output=True, text=True)
+                if result.returncode:
+                    figures[contestant] = {"refused": result.stderr.strip().splitlines()[-1][-300:]}
                     continue
-                row = json.loads(done.stdout.splitlines()[-1])
+                row = json.loads(result.stdout.splitlines()[-1])
                 seconds.setdefault(contestant, []).extend(row.pop("seconds"))
-                kept = found.setdefault(contestant, row)
-                kept |= {key: max(kept[key], row[key]) for key in row}
+                peak = figures.setdefault(contestant, row)
+                peak |= {key: max(peak[key], row[key]) for key in row}
         expected = np.load(folder.parent / f"{PEER}.npy").astype(np.float64)
-        for contestant, taken in seconds.items():
+        for contestant, times in seconds.items():
             x = np.load(folder.parent / f"{contestant}.npy").astype(np.float64)
             norms = np.linalg.norm(x, axis=1) * np.linalg.norm(expected, axis=1)
-            found[contestant] |= {
-                "tokens_per_second": tokens / median(taken),
+            figures[contestant] |= {
+                "tokens_per_second": tokens / median(times),
                 "of_the_peer": ratio(seconds, contestant, PEER),
                 "cosine": float(((x * expected).sum(1) / norms).min()),
             }
-            row = found[contestant]
+            row = figures[contestant]
             print(
                 f"{name}: {contestant}: {row['tokens_per_second']:.0f} tokens/s, {row['of_the_peer']['median']:.2f}"
                 f" times the peer's; loaded {row['loaded_gb']:.1f} GB, peak {row['peak_gb']:.1f} GB,"
                 f" cosine {row['cosine']:.5f}"
             )
-    return {"weights_gb": weights, "tokens": tokens, "contestants": found}
+    return {"weights_gb": weights, "tokens": tokens, "contestants": figures}
 
 
 def main() -> None:
@@ -174,8 +174,8 @@ def main() -> None:
     from benchmarks.harness import flat, save
 
     models = {name: measure(name, args.rounds, args.texts) for name in args.models}
-    found = {name: model.pop("contestants") for name, model in models.items()}
-    save("sizes", flat(found, "model", "contestant"), models=models)
+    figures = {name: model.pop("contestants") for name, model in models.items()}
+    save("sizes", flat(figures, "model", "contestant"), models=models)
 
 
 if __name__ == "__main__":

@@ -67,18 +67,18 @@ class Ours:
             buckets=4,
             seed=0,
         )
-        how = TrainingOptions(steps=1_000_000, batch_size=batch_size, learning_rate=RATE, warmup=0.0)
-        self.mesh = data_mesh(how)
+        options = TrainingOptions(steps=1_000_000, batch_size=batch_size, learning_rate=RATE, warmup=0.0)
+        self.mesh = data_mesh(options)
         self.steps = steps
         encoder, rebuild = split_encoder(network, "mean")
         loss = sentence_loss(rebuild, objective_loss("cosine"))
-        self.step = make_step(loss, how, self.mesh)
-        self.state = create_state({"encoder": encoder, "head": {}}, how, self.mesh)
+        self.step = make_step(loss, options, self.mesh)
+        self.state = create_state({"encoder": encoder, "head": {}}, options, self.mesh)
         start = time.perf_counter()
-        seen = set()
-        while len(seen) < len(self.batches.shapes):
+        shapes: set[tuple[Any, ...]] = set()
+        while len(shapes) < len(self.batches.shapes):
             batch = next(self.batches)
-            seen.add(tuple(array.shape for array in batch.values()))
+            shapes.add(tuple(array.shape for array in batch.values()))
             self._advance(batch)
         jax.block_until_ready(self.state.params)
         self.compile_seconds = time.perf_counter() - start
@@ -88,17 +88,17 @@ class Ours:
 
     def run(self) -> float:
         """Seconds of `steps` steps, their share of the tokenising included."""
-        found = []
+        losses = []
         for _ in range(WARM):
             self._advance(next(self.batches))
         jax.block_until_ready(self.state.params)
         start = time.perf_counter()
         for _ in range(self.steps):
             self._advance(next(self.batches))
-            found.append(self.metrics["loss"])
+            losses.append(self.metrics["loss"])
         jax.block_until_ready(self.state.params)
         seconds = time.perf_counter() - start
-        self.losses.append(float(np.mean(jax.device_get(found))))
+        self.losses.append(float(np.mean(jax.device_get(losses))))
         return seconds + self.tokenize_seconds
 
 
@@ -138,9 +138,9 @@ class Peer:
         from transformers import TrainerCallback
 
         times: list[float] = []
-        found: list[Any] = []
-        whole = len(self.order) // self.batch_size
-        batches = self.order[: whole * self.batch_size].reshape(whole, self.batch_size)
+        collected: list[Any] = []
+        n_batches = len(self.order) // self.batch_size
+        batches = self.order[: n_batches * self.batch_size].reshape(n_batches, self.batch_size)
         shuffled = np.random.default_rng(self.round).permutation(batches).tolist()
 
         class ByLength(DefaultBatchSampler):
@@ -153,7 +153,7 @@ class Peer:
         class Loss(losses.CosineSimilarityLoss):
             def forward(self, *args, **kwargs):
                 loss = super().forward(*args, **kwargs)
-                found.append(loss.detach())
+                collected.append(loss.detach())
                 return loss
 
         class Clock(TrainerCallback):
@@ -181,7 +181,7 @@ class Peer:
                 self.model, arguments, self.data, loss=Loss(self.model), callbacks=[Clock()]
             )
             trainer.train()
-        self.losses.append(float(np.mean([float(loss) for loss in found[WARM:]])))
+        self.losses.append(float(np.mean([float(loss) for loss in collected[WARM:]])))
         return times[-1] - times[WARM - 1]
 
 
@@ -192,8 +192,8 @@ HEADLINE = "", ("sentence-transformers",)
 def ratios(run: Run) -> Iterator[Ratio]:
     """A step beside sentence-transformers'."""
     setting = run.header.setting
-    what = f"a training step of {setting.data}, batch {setting.batch_size}"
-    yield what, "sentence-transformers", run.header.ratio
+    task = f"a training step of {setting.data}, batch {setting.batch_size}"
+    yield task, "sentence-transformers", run.header.ratio
 
 
 def main() -> None:
@@ -217,12 +217,13 @@ def main() -> None:
     columns = [[column[i] for i in chosen] for column in examples.columns.values()]
     scores = np.asarray(examples.label, np.float32)[chosen]
 
-    ours = Ours(args.model, columns, scores, args.batch_size, args.steps)
+    trainer = Ours(args.model, columns, scores, args.batch_size, args.steps)
     print(
-        f"  ours: {len(ours.batches.shapes)} compilations, {ours.compile_seconds:.1f} s, before the clock", flush=True
+        f"  ours: {len(trainer.batches.shapes)} compilations, {trainer.compile_seconds:.1f} s, before the clock",
+        flush=True,
     )
-    peer = Peer(ours.folder, columns, scores, ours.lengths, args.batch_size, args.steps)
-    contestants: dict[str, Ours | Peer] = {"jaxwhiten": ours, "sentence-transformers": peer}
+    peer = Peer(trainer.folder, columns, scores, trainer.lengths, args.batch_size, args.steps)
+    contestants: dict[str, Ours | Peer] = {"jaxwhiten": trainer, "sentence-transformers": peer}
     for name, contestant in contestants.items():
         print(f"  {name}: a first round of {contestant.run():.1f} s", flush=True)
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
@@ -233,17 +234,17 @@ def main() -> None:
             seconds[name].append(contestants[name].run())
         # After every round, so that one that is stopped keeps those before.
         faster = ratio(seconds, "jaxwhiten", "sentence-transformers")
-        found = [
+        entries = [
             {"contestant": name, "seconds": s, "rows_per_second": rows / median(s), "losses": contestants[name].losses}
             for name, s in seconds.items()
         ]
         save(
             "train_throughput",
-            found,
+            entries,
             setting=vars(args) | {"data": data, "model": MODEL, "max_length": MAX_LENGTH},
-            padded=ours.batches.shapes,
+            padded=trainer.batches.shapes,
             ratio=faster,
-            compile_seconds=ours.compile_seconds,
+            compile_seconds=trainer.compile_seconds,
         )
     for name, values in seconds.items():
         losses_found = ", ".join(f"{loss:.4f}" for loss in contestants[name].losses)

@@ -30,13 +30,13 @@ Affine = tuple[np.ndarray, np.ndarray]  # mean [d] and W [d, k]: (x − mean) @ 
 def bert_like(n: int, d: int, seed: int = 0) -> np.ndarray:
     """Rows with a decaying spectrum and a mean away from 0, as BERT's have."""
     rng = np.random.default_rng(seed)
-    turn = np.linalg.qr(rng.standard_normal((d, d)))[0] * np.arange(1, d + 1) ** -0.5
+    rotation = np.linalg.qr(rng.standard_normal((d, d)))[0] * np.arange(1, d + 1) ** -0.5
     mean = rng.standard_normal(d) / 5
-    out = np.empty((n, d), np.float32)
+    rows = np.empty((n, d), np.float32)
     for start in range(0, n, BLOCK):
-        part = out[start : start + BLOCK]
-        part[:] = rng.standard_normal(part.shape, np.float32) @ turn.T.astype(np.float32) + mean
-    return out
+        part = rows[start : start + BLOCK]
+        part[:] = rng.standard_normal(part.shape, np.float32) @ rotation.T.astype(np.float32) + mean
+    return rows
 
 
 def floor(x: np.ndarray) -> None:
@@ -44,7 +44,7 @@ def floor(x: np.ndarray) -> None:
     np.linalg.eigh((x.T @ x).astype(np.float64))
 
 
-def ours(x: np.ndarray) -> Affine:
+def fit_jaxwhiten(x: np.ndarray) -> Affine:
     """`Whitening.fit`."""
     whitening = Whitening().fit(x)
     return _affine(whitening)
@@ -54,7 +54,7 @@ def _affine(whitening: Whitening) -> Affine:
     return whitening.mean_, whitening.components_ / np.sqrt(whitening.eigenvalues_)
 
 
-def ours_streamed(path: Path) -> Affine:
+def fit_streamed(path: Path) -> Affine:
     """`Moments.update` over blocks of a file."""
     x = np.load(path, mmap_mode="r")
     moments = Moments()
@@ -98,14 +98,14 @@ def incremental_pca(x: np.ndarray) -> Affine:
     return pca.mean_, (pca.components_ / np.sqrt(pca.explained_variance_)[:, None]).T
 
 
-def error(found: Affine, mean: np.ndarray, covariance: np.ndarray) -> float:
+def error(fitted: Affine, mean: np.ndarray, covariance: np.ndarray) -> float:
     """Largest deviation of the whitened covariance from the identity, and of the mean, on the sound directions."""
     values, vectors = np.linalg.eigh(covariance)
     sound = vectors[:, values > 1e-6 * values[-1]]
-    w = np.asarray(found[1], np.float64)
+    w = np.asarray(fitted[1], np.float64)
     w = w[:, : sound.shape[1]]
     deviation = np.abs(w.T @ covariance @ w - np.eye(w.shape[1])).max()
-    return float(max(deviation, np.abs((mean - found[0]) @ w).max()))
+    return float(max(deviation, np.abs((mean - fitted[0]) @ w).max()))
 
 
 TABLES = SPEED
@@ -115,14 +115,14 @@ HEADLINE = "", ("sklearn PCA",)
 def ratios(run: Run) -> Iterator[Ratio]:
     """The fit beside each peer's, with the errors."""
     errors = {row.contestant: row.error for row in run.rows}
-    what = f"fit a whitening on {run.header.vectors:,} × {run.header.width}, off by {errors[OURS]:.0e}"
+    task = f"fit a whitening on {run.header.vectors:,} × {run.header.width}, off by {errors[OURS]:.0e}"
     for row in run.rows:
         if row.ratio is not None:
             if row.error is None:
-                off = ""
+                error = ""
             else:
-                off = f", off by {row.error:.0e}"
-            yield what, row.contestant + off, row.ratio
+                error = f", off by {row.error:.0e}"
+            yield task, row.contestant + error, row.ratio
 
 
 def main() -> None:
@@ -138,8 +138,8 @@ def main() -> None:
         path = Path(scratch, "x.npy")
         np.save(path, x)
         contestants: dict[str, Callable[[], object]] = {
-            "jaxwhiten": lambda: ours(x),
-            "jaxwhiten, from disk": lambda: ours_streamed(path),
+            "jaxwhiten": lambda: fit_jaxwhiten(x),
+            "jaxwhiten, from disk": lambda: fit_streamed(path),
             "floor: X.T @ X + eigh": lambda: floor(x),
             "numpy, as released": lambda: release(x),
             "faiss.PCAMatrix": lambda: faiss_pca(x),
@@ -178,8 +178,8 @@ def main() -> None:
             wrong = "–"
         print(f"  {name:36}{median(values):7.2f} s  error {wrong:8} {in_words(faster.get(name))}")
     rows = [
-        {"contestant": name, "seconds": taken, "ratio": faster.get(name), "error": errors.get(name)}
-        for name, taken in seconds.items()
+        {"contestant": name, "seconds": rounds, "ratio": faster.get(name), "error": errors.get(name)}
+        for name, rounds in seconds.items()
     ]
     save("whitening_fit", rows, vectors=args.rows, width=args.width)
 

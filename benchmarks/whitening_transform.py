@@ -42,24 +42,24 @@ def contestants(x: np.ndarray, k: int) -> dict[str, Callable[[], object]]:
     bias = -mean @ W
 
     def folded() -> np.ndarray:
-        found = x @ W
-        found += bias
-        return found
+        result = x @ W
+        result += bias
+        return result
 
     read = np.ones(n * (d + k) // 2, np.float32)
-    written = np.ones(n * (d + k) // 2, np.float32)
+    target = np.ones(n * (d + k) // 2, np.float32)
     runs: dict[str, Callable[[], object]] = {
         "jaxwhiten": lambda: whitening.transform(x),
         "floor: x @ W": lambda: np.matmul(x, W, out=out),
-        "floor: a copy": lambda: np.copyto(written, read),
+        "floor: a copy": lambda: np.copyto(target, read),
         "numpy, x @ W; += b": folded,
         "faiss.LinearTransform": lambda: linear.apply(x),
         "sklearn PCA": lambda: pca.transform(x),
     }
     for name in ("jaxwhiten", "numpy, x @ W; += b", "faiss.LinearTransform"):
-        found = np.asarray(runs[name]())[:100]
+        result = np.asarray(runs[name]())[:100]
         expected = (x[:100].astype(np.float64) - whitening.mean_) @ W
-        assert np.abs(found - expected).max() < 1e-3, name
+        assert np.abs(result - expected).max() < 1e-3, name
     return runs
 
 
@@ -70,8 +70,8 @@ def ratios(run: Run) -> Iterator[Ratio]:
     """A whitening of all vectors beside each peer's."""
     for row in run.rows:
         if row.ratio is not None:
-            what = f"whiten {run.header.vectors:,} × {run.header.width} to {row['columns']} columns"
-            yield what, row.contestant, row.ratio
+            task = f"whiten {run.header.vectors:,} × {run.header.width} to {row['columns']} columns"
+            yield task, row.contestant, row.ratio
 
 
 def main() -> None:

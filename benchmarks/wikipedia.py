@@ -39,7 +39,7 @@ class Passages(NamedTuple):
 
     documents: list[str]
     queries: list[str]
-    own: np.ndarray  # [queries]: the document from the same paragraph
+    sources: np.ndarray  # [queries]: the document from the same paragraph
     provenance: dict[str, object]
 
 
@@ -67,16 +67,16 @@ def passages(documents: int = DOCUMENTS, folder: Path | None = None, every: int 
     pairs = list(itertools.islice(sentence_pairs(Corpus(files)), documents))
     if len(pairs) < documents:
         raise DataError(f"{folder}: {len(pairs):,} paragraphs with two sentences, {documents:,} were asked for.")
-    own = np.arange(every // 2, documents, every)
+    sources = np.arange(every // 2, documents, every)
     provenance = {
         "text": f"{folder.name}, {files[0].name} to {files[-1].name}",
         "documents": "first sentence of every second paragraph that has two sentences of 5 words or more",
         "queries": f"the second sentence of the same paragraph, for one document in {every}",
     }
-    return Passages([first for first, _ in pairs], [pairs[i][1] for i in own], own, provenance)
+    return Passages([first for first, _ in pairs], [pairs[i][1] for i in sources], sources, provenance)
 
 
-def vectors(name: str, found: Passages, cache: Path | None = None) -> tuple[np.ndarray, np.ndarray]:
+def vectors(name: str, passages: Passages, cache: Path | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Document and query vectors, float32, from the store where they are there.
 
     Args:
@@ -86,20 +86,20 @@ def vectors(name: str, found: Passages, cache: Path | None = None) -> tuple[np.n
     """
     encoder = Encoder.from_pretrained(ENCODERS[name])
     store = EmbeddingStore(cache, shard_rows=2048)
-    queries = encoded(encoder, store, found.queries, PART // DOCUMENTS_A_QUERY)
-    return encoded(encoder, store, found.documents), queries
+    queries = encoded(encoder, store, passages.queries, PART // DOCUMENTS_A_QUERY)
+    return encoded(encoder, store, passages.documents), queries
 
 
 def encoded(encoder: Encoder, store: EmbeddingStore, texts: list[str], size: int = PART) -> np.ndarray:
     """Vectors of texts, from the store where they are there, `size` texts at a time; progress is printed."""
-    out = np.empty((len(texts), encoder.dimension), np.float32)
-    began = time.perf_counter()
+    array = np.empty((len(texts), encoder.dimension), np.float32)
+    clock = time.perf_counter()
     for start in range(0, len(texts), size):
         part = slice(start, start + size)
-        out[part] = store.encode(encoder, texts[part], show_progress=False)
-        done = min(start + size, len(texts))
-        print(f"{encoder.name}: {done:,} of {len(texts):,}, {time.perf_counter() - began:.0f} s", flush=True)
-    return out
+        array[part] = store.encode(encoder, texts[part], show_progress=False)
+        finished = min(start + size, len(texts))
+        print(f"{encoder.name}: {finished:,} of {len(texts):,}, {time.perf_counter() - clock:.0f} s", flush=True)
+    return array
 
 
 def main() -> None:
@@ -108,9 +108,9 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="folder of the vectors; default: the store of every program")
     parser.add_argument("--encoders", nargs="*", choices=ENCODERS, default=list(ENCODERS))
     args = parser.parse_args()
-    found = passages(args.documents)
+    corpus = passages(args.documents)
     for name in args.encoders:
-        vectors(name, found, args.cache)
+        vectors(name, corpus, args.cache)
 
 
 if __name__ == "__main__":

@@ -54,8 +54,8 @@ def run(main: Callable[[Any], None], default_config: str, *kinds: type[Config]) 
             config = module.get_config()
         if not isinstance(config, kinds):
             expected = " or ".join(kind.__name__ for kind in kinds)
-            found = type(config).__name__
-            raise InputError(f"{path}: expected settings of {expected}, got {found}: see {default_config}.")
+            received = type(config).__name__
+            raise InputError(f"{path}: expected settings of {expected}, got {received}: see {default_config}.")
         if command.help:
             print(_help(path, config), end="")
             return
@@ -90,17 +90,17 @@ def _guarded(main: Callable[[Any], None], config: Config) -> None:
         interrupts.end()
 
 
-def _say(error: Exception, config: Config, who: str = "") -> int:
+def _say(error: Exception, config: Config, prefix: str = "") -> int:
     """Reports an error with config keys for the library's parameters; returns the exit code."""
-    return say(error, who, _flags(config), "=")
+    return say(error, prefix, _flags(config), "=")
 
 
-def _as_one_of_many(main: Callable[[Any], None], config: Config, where: str) -> None:
+def _as_one_of_many(main: Callable[[Any], None], config: Config, address: str) -> None:
     """Joins the other processes and runs; an error ends the process at once, so that the others do not wait for it."""
     from jaxwhiten.runtime import distributed
 
     try:
-        distributed.start(where)
+        distributed.start(address)
     except JaxwhitenError as error:
         sys.exit(say(error))
     name = _process()
@@ -165,15 +165,15 @@ def _process() -> str:
 def _silenced_stdout(for_good: bool) -> Iterator[None]:
     """Suppresses all output to stdout within the block, also from C++; with `for_good` also after it."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    stdout = os.dup(1)
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     try:
         yield
     finally:
         if not for_good:
-            os.dup2(kept, 1)
-        os.close(kept)
+            os.dup2(stdout, 1)
+        os.close(stdout)
         os.close(nothing)
 
 
@@ -246,9 +246,9 @@ def _help(path: str, config: Config) -> str:
     parser.add_argument("--config", metavar="FILE", help=f"Python file with the keys, which is executed; here: {path}")
     parser.add_argument("--distributed", metavar="WHERE", help=_DISTRIBUTED)
     group = parser.add_argument_group("keys, their defaults and what they are")
-    for key, found in keys(config).items():
-        if not found.is_section:
-            text = "; ".join(filter(None, (f"default {found.value!r}", found.help)))
+    for key, entry in keys(config).items():
+        if not entry.is_section:
+            text = "; ".join(filter(None, (f"default {entry.value!r}", entry.help)))
             group.add_argument(f"--config.{key}", metavar="VALUE", help=text.replace("%", "%%"))
     return parser.format_help()
 

@@ -28,19 +28,19 @@ class Config:
 
     def update(self, changes: Mapping[str, Any]) -> None:
         """Sets values by their keys, such as `"data.name"`; InputError for an unknown key."""
-        known = keys(self)
+        fields = keys(self)
         for key, value in changes.items():
-            if key not in known:
-                raise unknown_name("config key", key, known)
-            known[key].put(value)
+            if key not in fields:
+                raise unknown_name("config key", key, fields)
+            fields[key].put(value)
 
     def read(self, texts: Mapping[str, str]) -> None:
         """Sets values by their keys, as text; InputError for an unknown key or a value of another type."""
-        known = keys(self)
+        fields = keys(self)
         for key, text in texts.items():
-            if key not in known:
-                raise unknown_name("config key", key, known)
-            known[key].put(known[key].parse(key, text))
+            if key not in fields:
+                raise unknown_name("config key", key, fields)
+            fields[key].put(fields[key].parse(key, text))
 
 
 class Key(NamedTuple):
@@ -80,17 +80,17 @@ class Key(NamedTuple):
 
 def keys(config: Config) -> dict[str, Key]:
     """The values of a config by their keys, such as `"data.name"`, with sections such as `"data"`."""
-    found = {}
+    values = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         help = field.metadata.get("help", "")
-        found[field.name] = Key(config, field.name, value, str(field.type).partition("[")[0], help)
+        values[field.name] = Key(config, field.name, value, str(field.type).partition("[")[0], help)
         if isinstance(value, Config):
-            found |= {f"{field.name}.{key}": inner for key, inner in keys(value).items()}
+            values |= {f"{field.name}.{key}": inner for key, inner in keys(value).items()}
         elif isinstance(value, dict):
             items = value.items()
-            found |= {f"{field.name}.{key}": Key(value, key, item, type(item).__name__, "") for key, item in items}
-    return found
+            values |= {f"{field.name}.{key}": Key(value, key, item, type(item).__name__, "") for key, item in items}
+    return values
 
 
 def _boolean(text: str) -> bool:

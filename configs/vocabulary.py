@@ -44,23 +44,23 @@ def train_wordpiece(
     if size < len(SPECIAL_TOKENS) + 2 * alphabet:
         raise InputError(f"A vocabulary of {size} cannot hold {alphabet} characters in two forms; raise its size.")
     tokenizer = BertWordPieceTokenizer(lowercase=lower_case)
-    kept = _frequent_characters(passages(), tokenizer.normalizer, alphabet)
-    if not kept:
+    characters = _frequent_characters(passages(), tokenizer.normalizer, alphabet)
+    if not characters:
         raise InputError("There is no text to train a vocabulary on.")
     tokenizer.train_from_iterator(
         passages(),
         vocab_size=size,
         min_frequency=min_frequency,
-        special_tokens=[*SPECIAL_TOKENS, *kept, *(_CONTINUING + character for character in kept)],
-        initial_alphabet=kept,
-        limit_alphabet=len(kept),
+        special_tokens=[*SPECIAL_TOKENS, *characters, *(_CONTINUING + character for character in characters)],
+        initial_alphabet=characters,
+        limit_alphabet=len(characters),
         show_progress=False,
     )
     ids = tokenizer.get_vocab()
     return sorted(ids, key=ids.__getitem__)
 
 
-def _frequent_characters(passages: Iterable[list[str]], normalizer: Any, most: int) -> list[str]:
+def _frequent_characters(passages: Iterable[list[str]], normalizer: Any, count: int) -> list[str]:
     """The most frequent characters of the normalised text, in code-point order.
 
     The normaliser works character by character, so it is applied to the distinct ones only.
@@ -74,7 +74,7 @@ def _frequent_characters(passages: Iterable[list[str]], normalizer: Any, most: i
         for character in normalizer.normalize_str(chr(code)):
             counts[character] += int(raw[code])
     ordered = sorted((c for c in counts if not c.isspace()), key=lambda c: (-counts[c], c))
-    return sorted(ordered[:most])
+    return sorted(ordered[:count])
 
 
 def save_wordpiece(tokens: list[str], folder: io.PathLike, *, max_length: int, lower_case: bool = True) -> Path:

@@ -66,11 +66,11 @@ def sts_resamples(
     resamples: the difference of two rows is a paired bootstrap.
     """
     rows = list(_rows(gold, subsets).values())
-    whole = bootstrap.correlations(similarity, gold)
+    overall = bootstrap.correlations(similarity, gold)
     parts = [(index, bootstrap.correlations(similarity[:, index], gold[index])) for index in rows]
     blocks = []
     for counts in bootstrap.draws(np.asarray(subsets, dtype=str), n_resamples, seed):
-        blocks.append(np.stack([whole(counts), *(correlate(counts[index]) for index, correlate in parts)]))
+        blocks.append(np.stack([overall(counts), *(correlate(counts[index]) for index, correlate in parts)]))
     pooled, *by_subset = np.concatenate(blocks, axis=2)
     weights = [len(index) for index in rows]
     return {"all": pooled, "mean": np.mean(by_subset, axis=0), "wmean": np.average(by_subset, axis=0, weights=weights)}
@@ -88,5 +88,5 @@ def _rows(gold: Real[np.ndarray, " n"], subsets: Sequence[str]) -> dict[str, np.
 
 def scores_of(row: Record, aggregate: str) -> dict[str, float]:
     """The score of each task of a row, and their mean as `"average"`, which is NaN if a score is undefined."""
-    found = {name: math.nan if task[aggregate] is None else task[aggregate] for name, task in row.tasks.items()}
-    return found | {"average": sum(found.values()) / len(found)}
+    scores = {name: math.nan if task[aggregate] is None else task[aggregate] for name, task in row.tasks.items()}
+    return scores | {"average": sum(scores.values()) / len(scores)}

@@ -32,16 +32,16 @@ Rows = list[dict[str, Any]]  # what `records.to_json` makes of a `jaxwhiten.scor
 
 def searches(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterator[tuple[str, Rows]]:
     """The rows of each folder: those of `evaluate`, with PCA; the first has the number of documents that were cut."""
-    for place in sorted(path.parent for path in folder.rglob("corpus.jsonl")):
-        data = read_own(place)
-        about = {"documents": len(data.documents), "cut": encoder.documents.tokens(data.documents).cut}
+    for corpus in sorted(path.parent for path in folder.rglob("corpus.jsonl")):
+        data = read_own(corpus)
+        fields = {"documents": len(data.documents), "cut": encoder.documents.tokens(data.documents).cut}
         if check:
-            about["theirs"] = by_sentence_transformers(model, data)
-        found = [*evaluate(encoder, data, bytes=BYTES, encode=stored).rows]
-        found += evaluate(encoder, data, k=PCA, gamma=0.0, encode=stored).rows[1:2]
-        first, *rest = (records.to_json(row) for row in found)
+            fields["theirs"] = by_sentence_transformers(model, data)
+        results = [*evaluate(encoder, data, bytes=BYTES, encode=stored).rows]
+        results += evaluate(encoder, data, k=PCA, gamma=0.0, encode=stored).rows[1:2]
+        first, *rest = (records.to_json(row) for row in results)
         rest[-1]["name"] = "PCA"
-        yield f"{place.relative_to(folder) if place != folder else folder.name}", [first | about, *rest]
+        yield f"{corpus.relative_to(folder) if corpus != folder else folder.name}", [first | fields, *rest]
 
 
 def stored(encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:
@@ -68,8 +68,8 @@ def by_sentence_transformers(model: str, data: RetrievalData) -> float:
         judged[f"{query}"] = {f"{i}": int(grade) for i, grade in zip(data.gold.ids[start:end], grades, strict=True)}
     best = data.others(scoring.best(scores, min(101, len(documents))))
     run = {f"{query}": {f"{i}": float(scores[query, i]) for i in ids} for query, ids in enumerate(best)}
-    found = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10"}).evaluate(run)
-    return 100 * fmean(of_query["ndcg_cut_10"] for of_query in found.values())
+    results = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10"}).evaluate(run)
+    return 100 * fmean(values["ndcg_cut_10"] for values in results.values())
 
 
 def scores_table(run: Run) -> Table:
@@ -78,7 +78,7 @@ def scores_table(run: Run) -> Table:
     The means over several data sets count as MTEB's leaderboard does: parts of a folder such as cqadupstack are one.
     """
     cells = []
-    known = {row.setting["model"]: row.figures for row in published.read("tasks")}
+    references = {row.setting["model"]: row.figures for row in published.read("tasks")}
     forms: dict[tuple[str, ...], dict[str, list[float]]] = {}
     for row in run.rows:
         words = row.get("bytes", 0) is None
@@ -90,23 +90,23 @@ def scores_table(run: Run) -> Table:
         else:
             encoder = row["encoder"]
             model = row["encoder"].partition(",")[0]
-        what = [encoder, row["name"], f"{row['bytes']:,}" if row.get("bytes") else ""]
+        labels = [encoder, row["name"], f"{row['bytes']:,}" if row.get("bytes") else ""]
         measure, score = next(iter(scores.items()))
-        forms.setdefault((measure, *what), {}).setdefault(row["data"].partition("/")[0], []).append(score)
+        forms.setdefault((measure, *labels), {}).setdefault(row["data"].partition("/")[0], []).append(score)
         if words or row["name"] == "raw":
-            there = known.get(model, {}).get(row["data"], "")
+            reference = references.get(model, {}).get(row["data"], "")
         else:
-            there = ""
+            reference = ""
         if change and None not in change[1] and not words:
-            ends = "{:+.1f} to {:+.1f}".format(*change[1])
+            interval = "{:+.1f} to {:+.1f}".format(*change[1])
         else:
-            ends = ""
+            interval = ""
         figures = [f"{value:.1f}" if value else "" for value in (scores.get("recall_at_100"), row.get("theirs"))]
-        line = [row["data"], *what, f"{score:.1f}", ends, *figures, f"{there}"]
+        line = [row["data"], *labels, f"{score:.1f}", interval, *figures, f"{reference}"]
         cells += [line] if line not in cells else []
-    for (_, *what), sets in forms.items():
+    for (_, *labels), sets in forms.items():
         if len(sets) > 1:
-            cells.append([f"{len(sets)} data sets", *what, f"{fmean(map(fmean, sets.values())):.1f}", *[""] * 4])
+            cells.append([f"{len(sets)} data sets", *labels, f"{fmean(map(fmean, sets.values())):.1f}", *[""] * 4])
     heads = ["data", "encoder", "vectors", "bytes", "ours", "− raw, 95%", "recall@100", "theirs", "published"]
     return Table(heads, cells, 3)
 
@@ -115,10 +115,10 @@ TABLES = {"scores_table": scores_table}
 
 
 def program(
-    name: str, about: str | None, scored: Callable[[Path, str, Encoder, bool], Iterator[tuple[str, Rows]]]
+    name: str, description: str | None, scored: Callable[[Path, str, Encoder, bool], Iterator[tuple[str, Rows]]]
 ) -> None:
     """Scores encoders on the data below a folder, and writes a run and a table."""
-    parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
     parser.add_argument("folder", type=Path, help="the folder of the data")
     parser.add_argument("--model", action="append", required=True, help="NAME=MODEL, a model ID or folder; repeatable")
     parser.add_argument("--engine", default="jax", help="jax or openvino; default: jax")
@@ -127,14 +127,19 @@ def program(
     parser.add_argument("-o", "--output", type=Path, required=True, help="the .jsonl file to write")
     args = parser.parse_args()
     run = Run(header(name, vars(args) | {"folder": args.folder.name, "output": ""}, encoders={}))
-    for given in args.model:
-        who, _, model = given.rpartition("=")
+    for argument in args.model:
+        label, _, model = argument.rpartition("=")
         encoder = Encoder.from_pretrained(model, engine=args.engine, dtype=args.dtype)
-        how = {"max_length": encoder.max_length, "engine": args.engine, "dtype": args.dtype, "prompts": encoder.prompts}
-        run.header.encoders[who or model] = how
+        settings = {
+            "max_length": encoder.max_length,
+            "engine": args.engine,
+            "dtype": args.dtype,
+            "prompts": encoder.prompts,
+        }
+        run.header.encoders[label or model] = settings
         for data, rows in scored(args.folder, model, encoder, args.check):
-            say(f"{who or model}: {data}")
-            run.rows.extend(Record(encoder=who or model, data=data, **row) for row in rows)
+            say(f"{label or model}: {data}")
+            run.rows.extend(Record(encoder=label or model, data=data, **row) for row in rows)
             run.save(args.output)
     run.with_header(complete=True).save(args.output)
     table = scores_table(run)

@@ -47,8 +47,8 @@ def load_tasks(names: Sequence[str], data_dir: str | None) -> tuple[list[str], t
             splits = load_mrpc(data_dir)
             parts = [(p.sentence1, p.sentence2, p.score) for p in (splits["train"], splits["test"])]
         else:
-            found = [load_nli(data_dir, sources="snli_dev_test", splits=split) for split in ("dev", "test")]
-            parts = [(p.premise, p.hypothesis, p.label) for p in found]
+            nli = [load_nli(data_dir, sources="snli_dev_test", splits=split) for split in ("dev", "test")]
+            parts = [(p.premise, p.hypothesis, p.label) for p in nli]
         sides = [(rows(first), rows(second), label) for first, second, label in parts]
         left, right, label = (np.concatenate(side) for side in zip(*sides, strict=True))
         tasks.append(PairTask(name, left, right, label.astype(np.int64), len(parts[0][2])))
@@ -62,13 +62,13 @@ def correct(x: np.ndarray, task: PairTask) -> np.ndarray:
     n = task.train
     spread = features[:n].std(axis=0)
     features = (features - features[:n].mean(axis=0)) / np.where(spread > 0, spread, 1)
-    held = np.arange(n) % HELD_OUT == 0
-    own = np.flatnonzero(~held)
-    other = np.flatnonzero(held)
+    is_held_out = np.arange(n) % HELD_OUT == 0
+    training = np.flatnonzero(~is_held_out)
+    held_out = np.flatnonzero(is_held_out)
 
     def accuracy(penalty: float) -> float:
-        weights = fit(features[own], task.label[own], penalty)
-        return float((predict(features[other], weights) == task.label[other]).mean())
+        weights = fit(features[training], task.label[training], penalty)
+        return float((predict(features[held_out], weights) == task.label[held_out]).mean())
 
     weights = fit(features[:n], task.label[:n], max(PENALTIES, key=accuracy))
     return (predict(features[n:], weights) == task.label[n:]).astype(np.float64)
@@ -87,8 +87,8 @@ def fit(x: np.ndarray, label: np.ndarray, penalty: float) -> np.ndarray:
         error = (softmax(z, axis=1) - hot) / n
         return value, np.concatenate([x.T @ error + penalty * w[:-1], error.sum(axis=0)[None]]).ravel()
 
-    found = minimize(loss, np.zeros((d + 1) * classes), jac=True, method="L-BFGS-B", options={"maxiter": 200})
-    return found.x.reshape(d + 1, classes)
+    result = minimize(loss, np.zeros((d + 1) * classes), jac=True, method="L-BFGS-B", options={"maxiter": 200})
+    return result.x.reshape(d + 1, classes)
 
 
 def predict(x: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -135,21 +135,21 @@ def evaluator(config: Codes) -> Iterator[Run]:
     if outside:
         fitted_on["outside"] = store.encode(encoder, outside)
     encoded = (searched.documents, searched.queries, searched.sentences, searched.pairs, outside)
-    took = time.perf_counter() - encoding
+    seconds = time.perf_counter() - encoding
     texts = sum(map(len, encoded))
-    encoded_in = common.encoding(took, texts, note="what is in the cache is read")
+    encoded_in = common.encoding(seconds, texts, note="what is in the cache is read")
 
     run = Run(make_header(config, encoder, searched, encoded_in, len(outside)))
     yield run
     raw: Scored | None = None
     spectra: dict[tuple[str, float | None], dict[int, np.ndarray]] = {}
-    known: set = set()
+    seen: set = set()
     for fit in fits(fitted_on, gammas):
         for name, size in settings(names, sizes, lsq_sizes, first=raw is None):
-            found = measured(name, size, fit, searched, encoder, config, known, raw)
-            if found is None:
+            result = measured(name, size, fit, searched, encoder, config, seen, raw)
+            if result is None:
                 continue
-            row, scored = found
+            row, scored = result
             raw = raw or scored
             of_spectrum = spectra.setdefault((fit.name, fit.gamma), {})
             if name == "spectrum":
@@ -177,13 +177,13 @@ def encode(
 ) -> Searched:
     """All vectors; queries are limited to those with gold, as many as the config asks for."""
     folder = config.data_dir or None
-    rows, asked, gold = measure.asked(data, config.queries)
+    rows, sampled, gold = measure.sample_queries(data, config.queries)
     data = data.of(rows)
     sentences, indices = index_sentences([load_sts(name, folder) for name in tasks], test_only=True)
     in_pairs, pair_tasks = classification.load_tasks(classify, folder)
     documents, queries = (
         store.encode(encoder.view.in_role(role), side)
-        for side, role in ((data.documents, "document"), (asked, "query"))
+        for side, role in ((data.documents, "document"), (sampled, "query"))
     )
     none = np.zeros((0, encoder.dimension), np.float32)
     vectors, pairs = (store.encode(encoder, texts) if texts else none for texts in (sentences, in_pairs))
@@ -191,9 +191,9 @@ def encode(
     return Searched(data, documents, copies, queries, gold, tuple(indices), vectors, pair_tasks, pairs)
 
 
-def first_sentences(where: str, rows: int) -> list[str]:
+def first_sentences(path: str, rows: int) -> list[str]:
     """The first sentence of each passage, for `rows` passages or all there are."""
-    passages = itertools.chain.from_iterable(Corpus(corpus_files(where)).blocks(4096))
+    passages = itertools.chain.from_iterable(Corpus(corpus_files(path)).blocks(4096))
     return [passage.partition(". ")[0] for passage in itertools.islice(passages, rows)]
 
 
@@ -203,8 +203,8 @@ def whitenings(value: Any, tuned: bool) -> tuple[float | None, ...]:
         auto = None
     else:
         auto = choose_gamma(Moments(), tuned).gamma
-    named = {"none": None, "auto": auto}
-    listed = (named[word] if word in named else fractions("gamma", word)[0] for word in words("gamma", value))
+    by_name = {"none": None, "auto": auto}
+    listed = (by_name[word] if word in by_name else fractions("gamma", word)[0] for word in words("gamma", value))
     return tuple(dict.fromkeys(listed))
 
 
@@ -213,9 +213,9 @@ def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float | None]) ->
     for name, rows in fitted_on.items():
         unchanged, raw = (Moments().update(x) for x in (jaxwhiten.normalize(rows), rows))
         for gamma in gammas:
-            with Notes().of("", ""):  # few rows are expected: small k and γ are compared
-                turned = Whitening.from_moments(unchanged, beta=0.0, gamma=0.0)
-                yield Fit(name, rows, gamma, turned if gamma is None else Whitening.from_moments(raw, gamma=gamma))
+            with Notes().collect("", ""):  # few rows are expected: small k and γ are compared
+                rotation = Whitening.from_moments(unchanged, beta=0.0, gamma=0.0)
+                yield Fit(name, rows, gamma, rotation if gamma is None else Whitening.from_moments(raw, gamma=gamma))
 
 
 def settings(names: tuple[str, ...], sizes: list[int], lsq_sizes: list[int], first: bool) -> Iterator[tuple[str, int]]:
@@ -234,7 +234,7 @@ def measured(
     searched: Searched,
     encoder: Encoder,
     config: Codes,
-    known: set,
+    seen: set,
     raw: Scored | None,
 ) -> tuple[dict[str, Any], Scored] | None:
     """A row's fields, and the scores of each query and each pair; None if there is no such code of that size.
@@ -249,25 +249,25 @@ def measured(
         say(f"{fit.name}, {name}, {size} bytes: left out ({error})")
         return None
     gamma = fit.gamma if name in ("spectrum", *TRAINED) else None
-    if (key := (fit.name, gamma, name, count)) in known:
+    if (key := (fit.name, gamma, name, count)) in seen:
         return None
-    known.add(key)
+    seen.add(key)
     built = time.perf_counter() - started
     ids = first(index, queries, searched)
-    found = [ids]
+    hits = [ids]
     for seed in range(1, config.seeds if name == "spectrum" else 1):
         index, queries, _ = coded(name, size, fit, searched, seed)
-        found.append(first(index, queries, searched))
-    ranks = np.mean([metrics.reciprocal_ranks(ids, searched.gold, FIRST) for ids in found], axis=0)
+        hits.append(first(index, queries, searched))
+    ranks = np.mean([metrics.reciprocal_ranks(ids, searched.gold, FIRST) for ids in hits], axis=0)
     if config.rescore and name != RAW:
-        again = rescored(ids[:, : config.rescore], searched)
+        rescored_ids = rescored(ids[:, : config.rescore], searched)
     else:
-        again = None
-    if again is None:
-        once_more = None
+        rescored_ids = None
+    if rescored_ids is None:
+        rescored_ranks = None
     else:
-        once_more = metrics.reciprocal_ranks(again, searched.gold, FIRST)
-    scored = Scored(ids, ranks, once_more, {}, {})
+        rescored_ranks = metrics.reciprocal_ranks(rescored_ids, searched.gold, FIRST)
+    scored = Scored(ids, ranks, rescored_ranks, {}, {})
     if raw is None:
         nearest = None
     else:
@@ -291,12 +291,12 @@ def measured(
         "code": name,
         "bytes": count,
         "mrr_at_10": float(scored.ranks.mean()),
-        "recall_at_10": float(np.mean([metrics.recalls(ids, searched.gold, FIRST).mean() for ids in found])),
-        "ndcg_at_10": float(np.mean([metrics.discounted_gains(ids, searched.gold, FIRST).mean() for ids in found])),
+        "recall_at_10": float(np.mean([metrics.recalls(ids, searched.gold, FIRST).mean() for ids in hits])),
+        "ndcg_at_10": float(np.mean([metrics.discounted_gains(ids, searched.gold, FIRST).mean() for ids in hits])),
         "float32_recall_at_10": None
         if nearest is None
-        else float(np.mean([metrics.recalls(ids, nearest, FIRST).mean() for ids in found])),
-        "rescored_mrr_at_10": None if once_more is None else float(once_more.mean()),
+        else float(np.mean([metrics.recalls(ids, nearest, FIRST).mean() for ids in hits])),
+        "rescored_mrr_at_10": None if rescored_ranks is None else float(rescored_ranks.mean()),
         "sts": float(np.mean([task.score(scored.cosines[task.name]) for task in searched.tasks]))
         if scored.cosines
         else None,
@@ -320,8 +320,8 @@ def coded(
         index = build_index(documents, "faiss-flat")
         return index, index.prepare(queries), documents.shape[1] * 4
     if name in COMPARATORS:
-        found = Comparator(name, size, fit.rows, fit.whitening, documents)
-        return found, found.prepare(queries), found.bytes
+        comparator = Comparator(name, size, fit.rows, fit.whitening, documents)
+        return comparator, comparator.prepare(queries), comparator.bytes
     code = computed(name, size, fit, seed)
     index = build_index(fit.prepare(name, documents), "faiss-flat", codes=code)
     return index, fit.prepare(name, queries), code.nbytes
@@ -347,7 +347,7 @@ def rescored(ids: np.ndarray, searched: Searched) -> np.ndarray:
     """The first results, reordered by their float16 vectors."""
     queries = jaxwhiten.normalize(searched.queries)
     scores = np.stack(
-        [searched.copies[found].astype(np.float32) @ query for found, query in zip(ids, queries, strict=True)]
+        [searched.copies[candidates].astype(np.float32) @ query for candidates, query in zip(ids, queries, strict=True)]
     )
     return np.take_along_axis(ids, scoring.best(scores, scores.shape[1]), axis=1)
 
@@ -362,9 +362,9 @@ def both_sides(name: str, size: int, fit: Fit, vectors: np.ndarray) -> np.ndarra
 
 def at_equal_bytes(size: int, of_spectrum: Mapping[int, np.ndarray]) -> np.ndarray | None:
     """Scores of queries by the spectrum code with as many bytes, or the next more; None if there is no such code."""
-    enough = [held for held in of_spectrum if held >= size]
-    if enough:
-        return of_spectrum[min(enough)]
+    sizes = [code_size for code_size in of_spectrum if code_size >= size]
+    if sizes:
+        return of_spectrum[min(sizes)]
     return None
 
 
@@ -376,26 +376,26 @@ def intervals(
     def points(values: np.ndarray) -> Record:
         return estimate(100 * values, config.bootstrap, config.seed)
 
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "accuracy": Record({name: points(right) for name, right in scored.correct.items()}) or None
     }
     if scored is not raw:
-        found["versus_raw"] = points(scored.ranks - raw.ranks)
+        fields["versus_raw"] = points(scored.ranks - raw.ranks)
         if scored.rescored is None:
-            found["rescored_versus_raw"] = None
+            fields["rescored_versus_raw"] = None
         else:
-            found["rescored_versus_raw"] = points(scored.rescored - raw.ranks)
+            fields["rescored_versus_raw"] = points(scored.rescored - raw.ranks)
         if spectrum is None:
-            found["versus_spectrum"] = None
+            fields["versus_spectrum"] = None
         else:
-            found["versus_spectrum"] = points(scored.ranks - spectrum)
+            fields["versus_spectrum"] = points(scored.ranks - spectrum)
         changed = {name: points(right - raw.correct[name]) for name, right in scored.correct.items()}
-        found["accuracy_versus_raw"] = Record(changed) or None
+        fields["accuracy_versus_raw"] = Record(changed) or None
         if scored.cosines:
-            own, base = resampled((scored.cosines, raw.cosines), tasks, AGGREGATE, config)["average"]
+            samples, base = resampled((scored.cosines, raw.cosines), tasks, AGGREGATE, config)["average"]
             scores = (task.score(scored.cosines[task.name]) - task.score(raw.cosines[task.name]) for task in tasks)
-            found["sts_versus_raw"] = with_ends(float(np.mean(list(scores))), own - base)
-    return found
+            fields["sts_versus_raw"] = with_ends(float(np.mean(list(scores))), samples - base)
+    return fields
 
 
 def make_header(

@@ -41,7 +41,7 @@ class Settings:
     baselines: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, config: Whitened, more: tuple[str, ...] = ()) -> Settings:
+    def read(cls, config: Whitened, extra: tuple[str, ...] = ()) -> Settings:
         """The settings, checked; makes the folder for results, before anything slow. `more` are further whitenings."""
         if config.bootstrap < 0:
             raise InputError(f"config.bootstrap: {config.bootstrap} resamples; 0 is none.")
@@ -55,7 +55,7 @@ class Settings:
             layer0 = ()
         settings = cls(
             tuple(dict.fromkeys((*pooling_names(config.poolings), *layer0))),
-            choices("whitening", config.whitening, (*WHITENINGS, *more)),
+            choices("whitening", config.whitening, (*WHITENINGS, *extra)),
             parameters(config),
             integers("ks", config.ks),
             Path(config.out),
@@ -65,7 +65,7 @@ class Settings:
         if settings.words and settings.whitenings == ("none",):
             raise InputError(
                 f"config.baselines: {', '.join(settings.words)} count words on what a whitening is fitted on; "
-                f"add {' or '.join((*WHITENINGS[1:], *more))} to config.whitening."
+                f"add {' or '.join((*WHITENINGS[1:], *extra))} to config.whitening."
             )
         if distributed.is_writer():
             make_folder(settings.out)
@@ -122,7 +122,7 @@ class Notes:
         self._places.setdefault(text, {}).setdefault(pooling, {})[fit] = None
 
     @contextlib.contextmanager
-    def of(self, fit: str, pooling: str) -> Iterator[None]:
+    def collect(self, fit: str, pooling: str) -> Iterator[None]:
         """Takes down the warnings given within the block."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -137,8 +137,8 @@ class Notes:
             by_fits: dict[tuple[str, ...], list[str]] = {}
             for pooling, fits in places.items():
                 by_fits.setdefault(tuple(fits), []).append(pooling)
-            where = "; ".join(f"{', '.join(fits)} ({', '.join(poolings)})" for fits, poolings in by_fits.items())
-            notes.append(f"{where}: {text}")
+            sources = "; ".join(f"{', '.join(fits)} ({', '.join(poolings)})" for fits, poolings in by_fits.items())
+            notes.append(f"{sources}: {text}")
         return tuple(notes)
 
 
@@ -150,9 +150,9 @@ def say(text: str) -> None:
 
 def python() -> str:
     """The Python command to type in this folder."""
-    found = Path(sys.executable)
-    if found.is_relative_to(Path.cwd()):
-        return str(found.relative_to(Path.cwd()))
+    path = Path(sys.executable)
+    if path.is_relative_to(Path.cwd()):
+        return str(path.relative_to(Path.cwd()))
     return "python"
 
 
@@ -173,10 +173,10 @@ def make_header(
     encoder: Encoder,
     encoding: Record,
     protocol: Mapping[str, Any],
-    **more: Any,
+    **fields: Any,
 ) -> Record:
     """The header of an evaluation that begins; `protocol` is how it measures, by part, as text for captions."""
-    more = {"published": (), "warnings": (), "resamples": 0, "level": LEVEL, "seconds": None, **more}
+    fields = {"published": (), "warnings": (), "resamples": 0, "level": LEVEL, "seconds": None, **fields}
     return runs.header(
         program,
         dataclasses.asdict(config),
@@ -188,7 +188,7 @@ def make_header(
         seed=config.seed,
         encoding=encoding,
         protocol=protocol,
-        **more,
+        **fields,
     )
 
 

@@ -178,8 +178,8 @@ class _Scalar:
             values = normal[(2 * np.arange(count) + 1) * len(normal) // (2 * count)] * 3**0.5  # by Panter and Dite
             for _ in range(20):
                 nearest = _nearest(values, normal)
-                held = np.bincount(nearest, minlength=count)
-                values = np.where(held, np.bincount(nearest, normal, count) / np.maximum(held, 1), values)
+                counts = np.bincount(nearest, minlength=count)
+                values = np.where(counts, np.bincount(nearest, normal, count) / np.maximum(counts, 1), values)
             levels.append(values)
             errors.append(np.square(normal - values[_nearest(values, normal)]).mean())
         gains = -np.diff(errors)[:, None] * x.var(axis=0)
@@ -224,9 +224,9 @@ class Comparator:
             raise InputError("its package is not installed")
         weight, bias = whitening.kernel
         kind, columns, self.bytes = factory(name, size, len(bias))
-        more = max(0, columns - len(bias))
-        matrix = np.pad(weight, ((0, 0), (0, more)))[:, :columns]
-        linear = _linear(matrix, np.pad(bias, (0, more))[:columns])
+        padding = max(0, columns - len(bias))
+        matrix = np.pad(weight, ((0, 0), (0, padding)))[:, :columns]
+        linear = _linear(matrix, np.pad(bias, (0, padding))[:columns])
         self._chain = (linear, faiss.NormalizationTransform(columns, 2.0))
         self.size = len(documents)
         if name in _OF_AXES:

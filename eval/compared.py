@@ -42,13 +42,13 @@ def tasks_table(*runs: Run) -> Table:
         for task, (value, difference) in tasks.items():
             for fit, gamma in dict.fromkeys((row.whitening, row.gamma) for row in run.rows if row.code == _CODE):
                 rows = {row.bytes: row for row in _rows(run) if (row.whitening, row.gamma) == (fit, gamma)}
-                found = {size: difference(rows[size]) for size in sizes if size in rows}
+                differences = {size: difference(rows[size]) for size in sizes if size in rows}
                 searched = task == run.header.dataset.name
-                shown = [
-                    f"{e.value:+.2f}{mark(e)}" + _recall(rows[size]) * searched if (e := found.get(size)) else ""
+                figures = [
+                    f"{e.value:+.2f}{mark(e)}" + _recall(rows[size]) * searched if (e := differences.get(size)) else ""
                     for size in sizes
                 ]
-                cells.append([task, fit, _of_gamma(gamma), f"{value:.2f}", *shown, _enough(found)])
+                cells.append([task, fit, _of_gamma(gamma), f"{value:.2f}", *figures, _sufficient(differences)])
     heads = ["task", "fitted on", "γ", "float32", *(f"{size} B" for size in sizes), "enough"]
     caption = f"{runs[0].header.model}: difference to float32, in points. {SIGNIFICANT}: its interval leaves out 0."
     return Table(heads, cells, 2, caption)
@@ -66,15 +66,15 @@ def _recall(row: Record) -> str:
     return f" {row.float32_recall_at_10:.3f}"
 
 
-def _enough(found: dict[int, Record | None]) -> str:
+def _sufficient(differences: dict[int, Record | None]) -> str:
     """The smallest size whose loss is surely below half a point, or why there is none."""
-    known = {size: estimate for size, estimate in found.items() if estimate}
-    enough = [size for size, e in known.items() if e.value - (e.value - e.low) * _ONE / _BOTH > -_LITTLE]
-    if enough or not known:
-        if enough:
-            return f"{min(enough)}"
+    estimates = {size: estimate for size, estimate in differences.items() if estimate}
+    sizes = [size for size, e in estimates.items() if e.value - (e.value - e.low) * _ONE / _BOTH > -_LITTLE]
+    if sizes or not estimates:
+        if sizes:
+            return f"{min(sizes)}"
         return ""
-    last = known[max(known)]
+    last = estimates[max(estimates)]
     detected = (_ONE + _POWER) * (last.high - last.low) / (2 * _BOTH)
     if last.high > -_LITTLE:
         return f"cannot tell below {detected:.1f}"
@@ -92,20 +92,20 @@ def rivals_table(*runs: Run, fit: str = "documents") -> Table:
     sizes = sorted(set.intersection(*({row.bytes for row in run.rows if row.code == _CODE} for run in runs)))
     tasks: dict[str, dict[tuple[int, str], Record]] = {}
     for run in runs:
-        found = tasks.setdefault(f"{run.header.dataset.name}, {100 * run.rows[0].mrr_at_10:.2f}", {})
+        by_size = tasks.setdefault(f"{run.header.dataset.name}, {100 * run.rows[0].mrr_at_10:.2f}", {})
         for row in run.rows[1:]:
             size = next((size for size in sizes if row.bytes <= size), None)
             if size is not None and row.versus_raw is not None and row.whitening in (fit, "none"):
-                found[size, row.code] = row
-    codes = list(dict.fromkeys([_CODE, "scalar", *(code for found in tasks.values() for _, code in found)]))
-    codes = [code for code in codes if any(code == held for found in tasks.values() for _, held in found)]
+                by_size[size, row.code] = row
+    codes = list(dict.fromkeys([_CODE, "scalar", *(code for by_size in tasks.values() for _, code in by_size)]))
+    codes = [code for code in codes if any(code == name for by_size in tasks.values() for _, name in by_size)]
     cells = [
-        [task, f"{size}", _lost(found[size, _CODE]), *(_beside(found.get((size, code))) for code in codes)]
-        for task, found in tasks.items()
+        [task, f"{size}", _lost(by_size[size, _CODE]), *(_loss_cell(by_size.get((size, code))) for code in codes)]
+        for task, by_size in tasks.items()
         for size in sizes
     ]
     for size in sizes:
-        means = [_mean([found.get((size, code)) for found in tasks.values()]) for code in codes]
+        means = [_mean([by_size.get((size, code)) for by_size in tasks.values()]) for code in codes]
         cells.append(["mean", f"{size}", "", *means])
     caption = (
         f"{runs[0].header.model}: difference to float32, in points. {_MARKS[1]} and {_MARKS[-1]}: the interval of the"
@@ -118,15 +118,15 @@ _MARKS = {1: "↑", 0: "", -1: "↓"}
 
 
 def _mean(rows: Sequence[Record | None]) -> str:
-    known = [row for row in rows if row is not None]
-    differences = [row.versus_raw.value for row in known if row.versus_raw is not None]
-    recalls = [row.float32_recall_at_10 for row in known if row.float32_recall_at_10 is not None]
+    present = [row for row in rows if row is not None]
+    differences = [row.versus_raw.value for row in present if row.versus_raw is not None]
+    recalls = [row.float32_recall_at_10 for row in present if row.float32_recall_at_10 is not None]
     if len(differences) < len(rows):
         return "–"
     return f"{fmean(differences):+.2f}" + (f" {fmean(recalls):.3f}" if len(recalls) == len(rows) else "")
 
 
-def _beside(row: Record | None) -> str:
+def _loss_cell(row: Record | None) -> str:
     if row is None or row.versus_raw is None:
         return "–"
     difference = row.versus_raw
@@ -174,17 +174,17 @@ def regrets(run: Run) -> dict[float | None, list[float]]:
 
 def regret_table(*runs: Run) -> Table:
     """The mean and the largest regret of each whitening before a code by encoder, over its corpora and sizes."""
-    found: dict[str, dict[str, list[float]]] = {}
+    regrets_of: dict[str, dict[str, list[float]]] = {}
     for run in runs:
         pooling = run.header.arguments.pooling
-        who = run.header.model.rpartition("/")[2] + f", {pooling}" * (pooling != "auto")
+        label = run.header.model.rpartition("/")[2] + f", {pooling}" * (pooling != "auto")
         lost = regrets(run)
         for name, rule in RULES.items():
-            for line in (who, "all"):
-                found.setdefault(line, {}).setdefault(name, []).extend(lost[rule(run)])
+            for line in (label, "all"):
+                regrets_of.setdefault(line, {}).setdefault(name, []).extend(lost[rule(run)])
     cells = [
-        [who, f"{len(of_rule[RULE])}", *(f"{fmean(x):.2f} ({max(x):.2f})" if x else "" for x in of_rule.values())]
-        for who, of_rule in sorted(found.items(), key=lambda item: item[0] == "all")
+        [label, f"{len(of_rule[RULE])}", *(f"{fmean(x):.2f} ({max(x):.2f})" if x else "" for x in of_rule.values())]
+        for label, of_rule in sorted(regrets_of.items(), key=lambda item: item[0] == "all")
     ]
     caption = "Points of MRR@10 lost against the best of the same encoder, corpus and size: the mean (the largest)."
     return Table(["encoder", "cells", *RULES], cells, 1, caption)

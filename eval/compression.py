@@ -30,7 +30,7 @@ BYTES = (24, 48, 96)
 _TYPES = {"int8": "INT8", "binary": "BINARY", "int4": "INT4"}  # of MTEB
 
 
-class Known:
+class CachedVectors:
     """An encoder whose vectors are kept: each text is encoded once for all methods."""
 
     def __init__(self, encoder: Encoder, texts: list[str]):
@@ -38,29 +38,32 @@ class Known:
         vectors = normalize(EmbeddingStore().encode(encoder, texts))
         self.vectors = dict(zip(texts, vectors, strict=True))
 
-    def of(self, texts: list[str]) -> np.ndarray:
+    def lookup(self, texts: list[str]) -> np.ndarray:
         return np.stack([self.vectors[text] for text in texts])
 
 
 class _Model(MTEBEncoder):
     """A model of MTEB with these vectors."""
 
-    def __init__(self, known: Known):
-        super().__init__(known.encoder)
-        self.known = known
+    def __init__(self, cached: CachedVectors):
+        super().__init__(cached.encoder)
+        self.cached = cached
 
-    def encode(self, inputs: Any, **about: Any) -> np.ndarray:
-        return self.known.of([text for batch in inputs for text in batch["text"]])
+    def encode(self, inputs: Any, **options: Any) -> np.ndarray:
+        return self.cached.lookup([text for batch in inputs for text in batch["text"]])
 
 
 def by_bitbudget(
-    known: Known, documents: Mapping[str, str], queries: Mapping[str, str], judged: Mapping[str, Mapping[str, int]]
+    cached: CachedVectors,
+    documents: Mapping[str, str],
+    queries: Mapping[str, str],
+    judged: Mapping[str, Mapping[str, int]],
 ) -> Iterator[dict[str, Any]]:
     """The rows of BitBudget's own methods and of codes; nDCG@10, and recall of float32's ten."""
     bitbudget = importlib.import_module("bitbudget")
     for size in BYTES:
         bitbudget.method(f"spectrum, {size} bytes")(Compressor(size))
-    vectors = (known.of(list(texts.values())) for texts in (documents, queries))
+    vectors = (cached.lookup(list(texts.values())) for texts in (documents, queries))
     yield from bitbudget.evaluate(*vectors, list(documents), list(queries), judged)
 
 
@@ -74,7 +77,7 @@ def task_of(
     split = {
         "corpus": datasets.Dataset.from_dict({"id": [*documents], "text": [*documents.values()]}),
         "queries": datasets.Dataset.from_dict({"id": [*queries], "text": [*queries.values()]}),
-        "relevant_docs": {query: dict(found) for query, found in judged.items()},
+        "relevant_docs": {query: dict(grades) for query, grades in judged.items()},
         "top_ranked": None,
     }
     task.dataset = {"default": {"test": split}}
@@ -82,19 +85,19 @@ def task_of(
     return task
 
 
-def by_mteb(known: Known, task: Any) -> Iterator[tuple[str, float]]:
+def by_mteb(cached: CachedVectors, task: Any) -> Iterator[tuple[str, float]]:
     """MTEB's nDCG@10 of float32, of its own compressions, and of codes."""
     mteb = importlib.import_module("mteb")
     models = importlib.import_module("mteb.models")
     dtypes = importlib.import_module("mteb.types").OutputDType
-    forms = {"float32": lambda: _Model(known)}
+    forms = {"float32": lambda: _Model(cached)}
     for name, dtype in _TYPES.items():
-        forms[name] = lambda dtype=dtype: models.CompressionWrapper(_Model(known), dtypes[dtype])
+        forms[name] = lambda dtype=dtype: models.CompressionWrapper(_Model(cached), dtypes[dtype])
     for size in BYTES:
-        forms[f"spectrum, {size} bytes"] = lambda size=size: CodeWrapper(_Model(known), SpectrumCode(bytes=size))
+        forms[f"spectrum, {size} bytes"] = lambda size=size: CodeWrapper(_Model(cached), SpectrumCode(bytes=size))
     for name, make in forms.items():
-        found = mteb.evaluate(make(), task, cache=None, co2_tracker=False, encode_kwargs={"show_progress_bar": False})
-        yield name, float(found[0].scores["test"][0]["ndcg_at_10"])
+        results = mteb.evaluate(make(), task, cache=None, co2_tracker=False, encode_kwargs={"show_progress_bar": False})
+        yield name, float(results[0].scores["test"][0]["ndcg_at_10"])
 
 
 def methods_table(run: Run) -> Table:
@@ -122,15 +125,17 @@ def main() -> None:
     read = importlib.import_module("bitbudget.datasets")
     read._download = lambda name, cache: str(args.folder)  # it is here
     documents, queries, judged = read.load(args.folder.name)
-    known = Known(Encoder.from_pretrained(args.model), [*dict.fromkeys([*documents.values(), *queries.values()])])
+    cached = CachedVectors(
+        Encoder.from_pretrained(args.model), [*dict.fromkeys([*documents.values(), *queries.values()])]
+    )
     run = Run(header("eval.compression", {"model": args.model, "task": args.task}, complete=True))
     for name in ("bitbudget", "mteb"):
         run.header.versions[name] = metadata.version(name)
-    found = list(by_bitbudget(known, documents, queries, judged))
+    rows = list(by_bitbudget(cached, documents, queries, judged))
     say(f"{args.folder.name}: BitBudget")
-    theirs = dict(by_mteb(known, task_of(documents, queries, judged, args.task)))
-    run.rows.extend(Record(row, mteb_ndcg=theirs.pop(row["method"], None)) for row in found)
-    run.rows.extend(Record(method=name, mteb_ndcg=score) for name, score in theirs.items())
+    mteb_scores = dict(by_mteb(cached, task_of(documents, queries, judged, args.task)))
+    run.rows.extend(Record(row, mteb_ndcg=mteb_scores.pop(row["method"], None)) for row in rows)
+    run.rows.extend(Record(method=name, mteb_ndcg=score) for name, score in mteb_scores.items())
     run.save(args.output)
     sys.stdout.write(f"{methods_table(run).text()}\n")
 

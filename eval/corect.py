@@ -93,9 +93,9 @@ def scored(documents: np.ndarray, queries: np.ndarray, gold: metrics.Gold) -> It
     """A row for each method and code: nDCG@10, and the share of float32's first ten that its first ten contain."""
     exact = first(documents, queries)
 
-    def row(name: str, size: float, found: np.ndarray) -> Record:
-        gains = metrics.discounted_gains(found, gold)
-        recall = metrics.recalls(found, list(exact))
+    def row(name: str, size: float, ids: np.ndarray) -> Record:
+        gains = metrics.discounted_gains(ids, gold)
+        recall = metrics.recalls(ids, list(exact))
         return Record(method=name, bytes=size, ndcg=float(gains.mean()), recall=float(recall.mean()))
 
     yield row("float32", 4.0 * documents.shape[1], exact)

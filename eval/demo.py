@@ -51,23 +51,25 @@ def compared(encoder: Encoder, data: RetrievalData) -> tuple[list[Line], Index]:
     """The lines of the table, and an index of the queries in few bytes; every text is encoded once."""
     vectors: dict[str | None, np.ndarray] = {}
 
-    def encode(own: Encoder, texts: Sequence[str], role: str | None) -> np.ndarray:
-        vectors[role] = own.encode(texts)
+    def encode(model: Encoder, texts: Sequence[str], role: str | None) -> np.ndarray:
+        vectors[role] = model.encode(texts)
         return vectors[role]
 
-    found = jaxwhiten.evaluate(encoder, data, bytes=SIZES, resamples=1000, encode=encode)
+    result = jaxwhiten.evaluate(encoder, data, bytes=SIZES, resamples=1000, encode=encode)
     documents = vectors["document"]
     queries = vectors["query"]
-    asked = queries[:1000]  # whose time is taken
+    timed_queries = queries[:1000]  # whose time is taken
     indexes = {"float32": encoder.index(data.documents, vectors=documents)}
     for size in SIZES:
         small = encoder.shrink(documents, bytes=size)
         indexes[f"{size} bytes"] = small.index(data.documents, vectors=documents)
 
-    raw, *rest = found.rows
+    raw, *rest = result.rows
     of_codes = [row for row in rest if row.name == "code"]
     lines = [
-        Line(name, row, row.bytes, _milliseconds(lambda index=index: index.search(asked, 10), len(asked)))
+        Line(
+            name, row, row.bytes, _milliseconds(lambda index=index: index.search(timed_queries, 10), len(timed_queries))
+        )
         for (name, index), row in zip(indexes.items(), [raw, *of_codes], strict=True)
     ]
     counts = scoring.count([*data.documents, *data.queries])
@@ -76,8 +78,10 @@ def compared(encoder: Encoder, data: RetrievalData) -> tuple[list[Line], Index]:
         words = words[len(documents) :]
         stored = stored[: len(documents)]
         size = stored.data.nbytes + stored.indices.nbytes + stored.indptr.nbytes
-        took = _milliseconds(lambda words=words, stored=stored: scoring.nearest(words, stored, 10), len(queries))
-        lines.append(Line(row.name, row, size / len(documents), took))
+        milliseconds = _milliseconds(
+            lambda words=words, stored=stored: scoring.nearest(words, stored, 10), len(queries)
+        )
+        lines.append(Line(row.name, row, size / len(documents), milliseconds))
     return lines, encoder.shrink(queries, bytes=SIZES[1]).index(data.queries, vectors=queries)
 
 
@@ -90,13 +94,13 @@ def _milliseconds(search: Callable[[], object], queries: int) -> float:
 
 def table(lines: Sequence[Line]) -> str:
     """The lines as a table."""
-    said = [f"{'':<10} {'nDCG@10':>8} {'minus float32 (95% CI)':>26} {'MB per million':>15} {'ms per query':>13}"]
+    text = [f"{'':<10} {'nDCG@10':>8} {'minus float32 (95% CI)':>26} {'MB per million':>15} {'ms per query':>13}"]
     for name, row, megabytes, milliseconds in lines:
         change = str(row.versus_raw or "")
-        said.append(
+        text.append(
             f"{name:<10} {row.scores['ndcg_at_10']:8.1f} {change:>26} {megabytes:15,.0f} {milliseconds:13.3f}".rstrip()
         )
-    return "\n".join(said)
+    return "\n".join(text)
 
 
 def draw(lines: Sequence[Line], path: Path) -> None:
@@ -108,10 +112,10 @@ def draw(lines: Sequence[Line], path: Path) -> None:
         for group, colour in zip(groups, COLOURS, strict=False):
             x = [line.megabytes for line in group]
             y = [line.scores.scores["ndcg_at_10"] for line in group]
-            ends = np.array([line.scores.intervals["ndcg_at_10"] for line in group]).T
-            axis.errorbar(x, y, np.abs(ends - y), color=colour, marker="o", ms=5, lw=1.5, capsize=2)
-            for line, *at in zip(group, x, y, strict=True):
-                axis.annotate(line.name, at, (7, -10), textcoords="offset points", fontsize=8, color=colour)
+            bounds = np.array([line.scores.intervals["ndcg_at_10"] for line in group]).T
+            axis.errorbar(x, y, np.abs(bounds - y), color=colour, marker="o", ms=5, lw=1.5, capsize=2)
+            for line, *position in zip(group, x, y, strict=True):
+                axis.annotate(line.name, position, (7, -10), textcoords="offset points", fontsize=8, color=colour)
         axis.margins(x=0.12)
         axis.set(xlabel="MB per million documents", ylabel="nDCG@10 × 100, 95% interval")
         axis.set_title("Docstrings found by their first sentences: all-MiniLM-L6-v2 and words")
@@ -120,12 +124,12 @@ def draw(lines: Sequence[Line], path: Path) -> None:
 
 def answers(index: Index) -> str:
     """The best three texts for each question."""
-    said = []
+    lines = []
     for question in QUESTIONS:
-        said += ["", f'"{question}"']
+        lines += ["", f'"{question}"']
         for hit in index.search(question, k=3):
-            said.append(f"  {hit.score:.2f}  {textwrap.shorten(hit.text, 100, placeholder=' …')}")
-    return "\n".join(said)
+            lines.append(f"  {hit.score:.2f}  {textwrap.shorten(hit.text, 100, placeholder=' …')}")
+    return "\n".join(lines)
 
 
 def main() -> None:

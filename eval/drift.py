@@ -55,11 +55,11 @@ def main() -> None:
     rows = list[Record]()
     for kind in [*(name for name, x in vectors.items() if len(x) >= 2 * SIZES[-1]), PAIRS]:
         for fit, fitted in FITS.items():
-            found = [
+            verdicts = [
                 (size, codes.drift(fitted(old), new).verdict) for size, old, new in trials(vectors, kind, args.trials)
             ]
-            counts = Counter(verdict for _, verdict in found)
-            wrong = sorted(size for size, verdict in found if (verdict == "fine") == (kind == PAIRS))
+            counts = Counter(verdict for _, verdict in verdicts)
+            wrong = sorted(size for size, verdict in verdicts if (verdict == "fine") == (kind == PAIRS))
             rows.append(Record({"rows": kind, "fit": fit, **{v: counts[v] for v in codes.VERDICTS}, "wrong at": wrong}))
             print(rows[-1], flush=True)
     corpora = {name: len(x) for name, x in vectors.items()}

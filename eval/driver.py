@@ -36,11 +36,11 @@ def driven(
         if run is None:
             return
         seconds = time.perf_counter() - started
-        where = Record(machine(), processes=jax.process_count())
+        processes = Record(machine(), processes=jax.process_count())
         run = run.with_header(
             complete=True,
             seconds=seconds,
-            machine=where,
+            machine=processes,
             resamples=config.bootstrap,
         )
         run.save(out)

@@ -38,14 +38,14 @@ def first_plain(names: Sequence[str]) -> str:
 
 def expand_poolings(names: Sequence[str], encoder: Encoder, sentences: Sequence[str]) -> tuple[str, ...]:
     """The poolings with `IDF` counted on these sentences, and `ALL_PAIRS` replaced by this encoder's layer pairs."""
-    found: list[str] = []
+    expanded: list[str] = []
     for name in names:
         if name == ALL_PAIRS:
             pairs = itertools.combinations(range(encoder.config.num_layers + 1), 2)
-            found += [f"layers:{first}+{second}" for first, second in pairs]
+            expanded += [f"layers:{first}+{second}" for first, second in pairs]
         else:
-            found.append(fit_idf(encoder, sentences) if name == IDF else name)
-    return tuple(dict.fromkeys(found))
+            expanded.append(fit_idf(encoder, sentences) if name == IDF else name)
+    return tuple(dict.fromkeys(expanded))
 
 
 def encode(
@@ -60,13 +60,13 @@ def encode(
     `batch_size` is not used where vectors are looked up and kept in a `store`.
     """
     distributed.check_same("model and sentences", [encoder.fingerprint, text_fingerprint(sentences)])
-    own = distributed.share(sentences)
+    share = distributed.share(sentences)
     options = {"pooling": tuple(poolings), "show_progress": show_progress()}
     if store:
-        found = store.encode(encoder, own, **options)
+        encoded = store.encode(encoder, share, **options)
     else:
-        found = encoder.encode(own, batch_size=batch_size, **options)
-    return {pooling: distributed.gather_rows(as_floats(vectors)) for pooling, vectors in found.items()}
+        encoded = encoder.encode(share, batch_size=batch_size, **options)
+    return {pooling: distributed.gather_rows(as_floats(vectors)) for pooling, vectors in encoded.items()}
 
 
 def show_progress() -> bool | None:

@@ -31,18 +31,18 @@ def add_spectrum(run: Run, encoded: Encoded, fits: Fits) -> Run:
 
 def add_heat_map(run: Run, encoded: Encoded, fits: Fits, tasks: Sequence[STSTask], k: int) -> Run:
     """The run with the similarities of a few pairs, before and after whitening."""
-    place = shown_task(encoded.tasks)
-    task = encoded.tasks[place]
-    test = tasks[place].splits["test"]
+    number = shown_task(encoded.tasks)
+    task = encoded.tasks[number]
+    test = tasks[number].splits["test"]
     chosen = _legible_pairs(test.sentence1, test.sentence2, test.score)
     a = encoded.x[task.left[chosen]]
     b = encoded.x[task.right[chosen]]
     whitening = with_params(fits.by_task[task.name], n_components=k, beta=1.0, gamma=1.0)
     run.figures["similarity/before"] = _cosines(a, b)
     run.figures["similarity/after"] = _cosines(whitening.transform(a), whitening.transform(b))
-    shown = Record(pooling=encoded.pooling, whitening=fits.whitening, k=k, task=task.name)
-    shown |= {"gold": [float(test.score[i]) for i in chosen], "sentences": [test.sentence1[i] for i in chosen]}
-    return run.with_header(similarity=Record(shown))
+    similarity = Record(pooling=encoded.pooling, whitening=fits.whitening, k=k, task=task.name)
+    similarity |= {"gold": [float(test.score[i]) for i in chosen], "sentences": [test.sentence1[i] for i in chosen]}
+    return run.with_header(similarity=Record(similarity))
 
 
 def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -51,11 +51,11 @@ def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _legible_pairs(first: Sequence[str], second: Sequence[str], gold: np.ndarray) -> list[int]:
     """Pairs for the heat map: short sentences that occur once, with human scores from high to low."""
-    seen = Counter(itertools.chain(first, second))
+    counts = Counter(itertools.chain(first, second))
     pairs = [
         i
         for i, (a, b) in enumerate(zip(first, second, strict=True))
-        if 18 <= len(a) <= 48 and len(b) <= 80 and seen[a] == seen[b] == 1
+        if 18 <= len(a) <= 48 and len(b) <= 80 and counts[a] == counts[b] == 1
     ] or list(range(len(first)))
     pairs.sort(key=lambda i: -gold[i])
     spread = np.linspace(0, len(pairs) - 1, min(HEAT_MAP_PAIRS, len(pairs))).round().astype(int)

@@ -213,9 +213,9 @@ def partner_ranks(
     return ranks[np.unique(query)]
 
 
-def _check(x: np.ndarray, what: str) -> None:
+def _check(x: np.ndarray, name: str) -> None:
     if len(x) < 2:
-        raise InputError(f"{what} needs at least two rows, got {len(x)}.")
+        raise InputError(f"{name} needs at least two rows, got {len(x)}.")
     check_finite(x)
 
 
@@ -241,10 +241,10 @@ def _similarities(
 ) -> tuple[jax.Array, jax.Array]:
     """Inner products of `rows` rows with all rows, and a mask of pairs of two different rows of the first n."""
     block = lax.dynamic_slice_in_dim(unit, start, rows)
-    mine = start + jnp.arange(rows)[:, None]
-    other = jnp.arange(len(unit))[None, :]
+    row = start + jnp.arange(rows)[:, None]
+    column = jnp.arange(len(unit))[None, :]
     products = jnp.matmul(block, unit.T, precision=lax.Precision.HIGHEST)
-    return products, (mine != other) & (mine < n) & (other < n)
+    return products, (row != column) & (row < n) & (column < n)
 
 
 @functools.partial(jax.jit, static_argnames="rows")

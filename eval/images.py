@@ -27,15 +27,15 @@ IMAGES = {
 
 
 def main() -> None:
-    for name, (of, function) in IMAGES.items():
+    for name, (run_name, function) in IMAGES.items():
         path = FOLDER / f"{name}.png"
-        run = runs.find(of)
+        run = runs.find(run_name)
         drawn = run is not None and getattr(runs.module(run), function)(run, path)
-        say(f"{path}: " + ("drawn" if drawn else f"left as it was, the run {of} is not there"))
-    found = {title: runs.find(of) for title, of in QUALITY.items()}
+        say(f"{path}: " + ("drawn" if drawn else f"left as it was, the run {run_name} is not there"))
+    quality = {title: runs.find(run_name) for title, run_name in QUALITY.items()}
     for name, dark in (("quality", False), ("quality-dark", True)):
-        if all(found.values()):
-            draw_quality(found, FOLDER / f"{name}.png", dark)
+        if all(quality.values()):
+            draw_quality(quality, FOLDER / f"{name}.png", dark)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from configs.settings import Scored
 from eval.aggregates import scores_of, sts_resamples
 from eval.runs import Record
 from eval.tasks import TaskIndex
-from eval.words import TFIDF, beside
+from eval.words import TFIDF, matching_fit
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import bootstrap
 
@@ -29,8 +29,10 @@ def bootstrap_mean(values: np.ndarray, n_resamples: int, seed: int = 0) -> boots
     rng = np.random.default_rng(seed)
     width = max(1, _BLOCK_ELEMENTS // len(distinct))
     means = [
-        rng.multinomial(len(values), counts / len(values), size=min(width, n_resamples - done)) @ distinct / len(values)
-        for done in range(0, n_resamples, width)
+        rng.multinomial(len(values), counts / len(values), size=min(width, n_resamples - start))
+        @ distinct
+        / len(values)
+        for start in range(0, n_resamples, width)
     ]
     return bootstrap.percentile_interval(np.concatenate(means))
 
@@ -56,9 +58,9 @@ def resampled(
     """
     samples: dict[str, np.ndarray] = {}
     for number, task in enumerate(tasks):
-        of_rows = np.stack([found[task.name] for found in similarities])
-        drawn = sts_resamples(of_rows, task.gold, task.subset, config.bootstrap, config.seed + number)
-        samples[task.name] = drawn[aggregate]
+        of_rows = np.stack([by_task[task.name] for by_task in similarities])
+        resamples = sts_resamples(of_rows, task.gold, task.subset, config.bootstrap, config.seed + number)
+        samples[task.name] = resamples[aggregate]
     return samples | {"average": np.mean(list(samples.values()), axis=0)}
 
 
@@ -72,24 +74,24 @@ def with_intervals(rows: Sequence[Record], samples: Mapping[str, np.ndarray], ag
 
     def estimates(number: int, base: int | None = None) -> dict[str, Record]:
         """The interval of a row, or of its difference to another row."""
-        found = {}
-        for name, drawn in samples.items():
+        by_name = {}
+        for name, values in samples.items():
             value = scores[number][name]
-            of_row = drawn[number]
+            of_row = values[number]
             if base is not None:
                 value = value - scores[base][name]
-                of_row = of_row - drawn[base]
-            found[name] = with_ends(value, of_row)
-        return found
+                of_row = of_row - values[base]
+            by_name[name] = with_ends(value, of_row)
+        return by_name
 
     raw = {row.pooling: number for number, row in enumerate(rows) if row.whitening == "none"}
     words = {row.whitening: number for number, row in enumerate(rows) if row.pooling == TFIDF}
     complete = []
     for number, row in enumerate(rows):
-        of = estimates(number)
-        bases = (raw.get(row.pooling), beside(words, row.whitening))
+        by_name = estimates(number)
+        bases = (raw.get(row.pooling), matching_fit(words, row.whitening))
         versus, versus_words = (None if base in (None, number) else estimates(number, base) for base in bases)
-        tasks = {name: task.but(low=of[name].low, high=of[name].high) for name, task in row.tasks.items()}
-        intervals = {"average_interval": of["average"], "versus_raw": versus, "versus_words": versus_words}
+        tasks = {name: task.but(low=by_name[name].low, high=by_name[name].high) for name, task in row.tasks.items()}
+        intervals = {"average_interval": by_name["average"], "versus_raw": versus, "versus_words": versus_words}
         complete.append(row.but(tasks=Record(tasks), **intervals))
     return complete

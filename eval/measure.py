@@ -19,17 +19,17 @@ TIE = 1e-6
 _TOKENIZER_THREADS = "TOKENIZERS_PARALLELISM"
 
 
-def sample_rows(n: int, wanted: int) -> np.ndarray:
+def sample_rows(n: int, count: int) -> np.ndarray:
     """At most `wanted` row numbers (0: all), spread evenly over n rows."""
-    if not wanted or wanted >= n:
+    if not count or count >= n:
         return np.arange(n)
-    return np.linspace(0, n - 1, wanted).astype(np.int64)
+    return np.linspace(0, n - 1, count).astype(np.int64)
 
 
-def asked(data: RetrievalData, wanted: int) -> tuple[np.ndarray, list[str], metrics.Gold]:
+def sample_queries(data: RetrievalData, count: int) -> tuple[np.ndarray, list[str], metrics.Gold]:
     """At most `wanted` queries with gold (0: all), spread evenly: their numbers, texts, and gold."""
     rows = np.flatnonzero(np.diff(data.gold.indptr))
-    rows = rows[sample_rows(len(rows), wanted)]
+    rows = rows[sample_rows(len(rows), count)]
     return rows, [data.queries[i] for i in rows], data.gold.of(rows)
 
 
@@ -64,25 +64,25 @@ class Exact:
 
     def recall(self, ids: np.ndarray) -> float:
         """The share of the results that belong to the exact first k; documents equally near as the k-th count."""
-        found = 0
+        hits = 0
         for start in range(0, len(ids), 1024):
             part = slice(start, start + 1024)
             scores = np.einsum("qd,qkd->qk", self.queries[part], self.documents[ids[part]])
-            found += int(((scores >= self.last[part, None] - TIE) & (ids[part] >= 0)).sum())
-        return found / ids.size
+            hits += int(((scores >= self.last[part, None] - TIE) & (ids[part] >= 0)).sum())
+        return hits / ids.size
 
 
 def keeping_tokenizer_threads(call: Callable[..., Any]) -> Callable[..., Any]:
     """The call of a peer that turns off the threads of all tokenizers, as model2vec does; they are turned on again."""
 
     @functools.wraps(call)
-    def kept(*args: Any, **kwargs: Any) -> Any:
-        before = os.environ.get(_TOKENIZER_THREADS)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        threads = os.environ.get(_TOKENIZER_THREADS)
         try:
             return call(*args, **kwargs)
         finally:
             os.environ.pop(_TOKENIZER_THREADS, None)
-            if before is not None:
-                os.environ[_TOKENIZER_THREADS] = before
+            if threads is not None:
+                os.environ[_TOKENIZER_THREADS] = threads
 
-    return kept
+    return wrapper

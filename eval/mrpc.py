@@ -25,8 +25,8 @@ def load_mrpc(data_dir: PathLike | None = None) -> dict[str, Pairs]:
     """MRPC as scored pairs, `train` and `test`: 1 for a paraphrase, else 0. `data_dir` is SentEval-style."""
     splits = {}
     for split, rows in _mrpc_splits(data_dir):
-        same = np.array([row[4] for row in rows], np.float64)
-        splits[split] = Pairs([row[2] for row in rows], [row[3] for row in rows], same, [split] * len(rows))
+        label = np.array([row[4] for row in rows], np.float64)
+        splits[split] = Pairs([row[2] for row in rows], [row[3] for row in rows], label, [split] * len(rows))
     return splits
 
 

@@ -33,20 +33,20 @@ Splits = dict[str, dict[str, list[Any]]]  # the columns of each split, as MTEB n
 
 def read(folder: Path) -> Iterator[tuple[str, Splits]]:
     """The tasks that are there."""
-    if (at := folder / "classification/banking77").is_dir():
-        files = {split: (at / f"{split}.csv").read_text(encoding="utf-8") for split in ("train", "test")}
-        found = {split: [*csv.DictReader(StringIO(text, newline=""))] for split, text in files.items()}
-        names = sorted({row["category"] for row in found["train"]})
-        texts = {split: [row["text"] for row in rows] for split, rows in found.items()}
-        labels = {split: [names.index(row["category"]) for row in rows] for split, rows in found.items()}
-        yield BANKING, {split: {"text": texts[split], "label": labels[split]} for split in found}
+    if (banking := folder / "classification/banking77").is_dir():
+        files = {split: (banking / f"{split}.csv").read_text(encoding="utf-8") for split in ("train", "test")}
+        tables = {split: [*csv.DictReader(StringIO(text, newline=""))] for split, text in files.items()}
+        names = sorted({row["category"] for row in tables["train"]})
+        texts = {split: [row["text"] for row in rows] for split, rows in tables.items()}
+        labels = {split: [names.index(row["category"]) for row in rows] for split, rows in tables.items()}
+        yield BANKING, {split: {"text": texts[split], "label": labels[split]} for split in tables}
     if (path := folder / "sts_zh/STS-B.test.data").is_file():
         lines = path.read_text(encoding="utf-8").splitlines()
         first, second, score = (list(side) for side in zip(*(line.split("\t") for line in lines if line), strict=True))
         yield STS, {"test": {"sentence1": first, "sentence2": second, "score": [*map(float, score)]}}
 
 
-def theirs(model: MTEBEncoder, name: str, splits: Splits) -> float:
+def mteb_accuracy(model: MTEBEncoder, name: str, splits: Splits) -> float:
     """MTEB's main score × 100, with its download replaced by the local rows."""
     import datasets
     import mteb
@@ -54,8 +54,8 @@ def theirs(model: MTEBEncoder, name: str, splits: Splits) -> float:
     task = mteb.get_task(name, eval_splits=["test"])
     task.dataset = datasets.DatasetDict({split: datasets.Dataset.from_dict(rows) for split, rows in splits.items()})
     task.data_loaded = True
-    found = mteb.evaluate(model, task, cache=None, encode_kwargs={"show_progress_bar": False}, co2_tracker=False)
-    return 100 * float(found[0].scores["test"][0]["main_score"])
+    results = mteb.evaluate(model, task, cache=None, encode_kwargs={"show_progress_bar": False}, co2_tracker=False)
+    return 100 * float(results[0].scores["test"][0]["main_score"])
 
 
 def accuracy(train: np.ndarray, test: np.ndarray, splits: Splits) -> float:
@@ -64,7 +64,9 @@ def accuracy(train: np.ndarray, test: np.ndarray, splits: Splits) -> float:
     rng = np.random.default_rng(0)
     right = []
     for _ in range(DRAWS):
-        rows = np.concatenate([rng.permutation(np.flatnonzero(label == of))[:SHOTS] for of in range(label.max() + 1)])
+        rows = np.concatenate(
+            [rng.permutation(np.flatnonzero(label == category))[:SHOTS] for category in range(label.max() + 1)]
+        )
         weights = fit(train[rows].astype(np.float64), label[rows], _PENALTY / len(rows))
         right.append(np.mean(predict(test, weights) == gold))
     return 100 * float(np.mean(right))
@@ -80,7 +82,7 @@ def tasks(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterator[t
         if task == STS:
             sides = [splits["test"][f"sentence{n}"] for n in (1, 2)]
         else:
-            sides = [of["text"] for of in splits.values()]
+            sides = [split["text"] for split in splits.values()]
         raw = [stored(encoder, side) for side in sides]
         rows = Rows()
         moments = Moments().update(np.concatenate(raw) if task == STS else raw[0])
@@ -98,7 +100,7 @@ def tasks(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterator[t
                 scores = {"accuracy": accuracy(x[0], x[1], splits)}
             rows.append({"name": "raw" if gamma is None else f"whitened, γ = {gamma:g}", "scores": scores})
             if check and gamma != GAMMAS[0]:
-                rows[-1]["theirs"] = theirs(MTEBEncoder(encoder, whitening), task, splits)
+                rows[-1]["theirs"] = mteb_accuracy(MTEBEncoder(encoder, whitening), task, splits)
         yield task, rows
 
 

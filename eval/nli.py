@@ -72,23 +72,23 @@ class NLIRows:
 
 def _candidates(data_dir: Path) -> dict[str, Path]:
     """Files below a folder that may hold NLI rows, by source name; if there are several formats, the preferred one."""
-    inside = (data_dir / name for name in ("nli", "NLI", "downstream/nli", "downstream/NLI"))
-    root = next((folder for folder in inside if folder.is_dir()), data_dir)
-    found: dict[str, list[Path]] = {}
+    subfolders = (data_dir / name for name in ("nli", "NLI", "downstream/nli", "downstream/NLI"))
+    root = next((folder for folder in subfolders if folder.is_dir()), data_dir)
+    by_name: dict[str, list[Path]] = {}
     for folder, folders, files in os.walk(root):
-        place = Path(folder).relative_to(root)
-        folders[:] = sorted(n for n in folders if len(place.parts) < _MAX_DEPTH and not n.startswith((".", "__")))
+        relative = Path(folder).relative_to(root)
+        folders[:] = sorted(n for n in folders if len(relative.parts) < _MAX_DEPTH and not n.startswith((".", "__")))
         for file in sorted(files):
             stem, suffix = split_name(Path(file))
-            name = (place / stem).as_posix()
+            name = (relative / stem).as_posix()
             if suffix not in _PREFERRED_FORMATS or file.startswith(".") or "nli" not in f"{root.name}/{name}".lower():
                 continue
             if suffix == ".txt" and not _OFFICIAL.match(stem):
                 continue  # licences, readmes, lists of lines
-            found.setdefault(name, []).append(Path(folder, file))
+            by_name.setdefault(name, []).append(Path(folder, file))
     return {
         name: min(paths, key=lambda path: (_PREFERRED_FORMATS.index(split_name(path)[1]), path.name))
-        for name, paths in sorted(found.items())
+        for name, paths in sorted(by_name.items())
     }
 
 
@@ -105,14 +105,14 @@ def _columns(path: Path) -> dict[str, str] | None:
 def _contained(names: Sequence[str]) -> dict[str, str]:
     """Sources whose rows another source contains, each with the name of that source."""
     result = {}
-    whole = next((name for name in names if name.rpartition("/")[2].lower() == "allnli"), None)
+    allnli = next((name for name in names if name.rpartition("/")[2].lower() == "allnli"), None)
     for name in names:
         folder, slash, stem = name.rpartition("/")
         combined = f"{folder}{slash}all_combined_{stem.removeprefix('original_')}"
         if stem.startswith("original_") and combined in names:
             result[name] = combined
-        elif whole and name != whole and re.match(r"(snli|multinli)", name.rpartition("/")[2], re.IGNORECASE):
-            result[name] = whole
+        elif allnli and name != allnli and re.match(r"(snli|multinli)", name.rpartition("/")[2], re.IGNORECASE):
+            result[name] = allnli
     return result
 
 
@@ -120,12 +120,12 @@ def _choose(names: Sequence[str], sources: Sequence[str] | None) -> tuple[list[s
     """Sources to read, and the other sources with the reason why they are not read."""
     if sources is None:
         contained = _contained(names)
-        left_out = {name: f"its rows are in {other}" for name, other in contained.items()}
+        left_out = {name: f"its rows are in {container}" for name, container in contained.items()}
         return [name for name in names if name not in contained], left_out
     for name in sources:
         check_name("NLI source", name, names)
-    for name, other in _contained(sources).items():
-        raise InputError(f"NLI sources {name!r} and {other!r}: the second contains the first, so specify only one.")
+    for name, container in _contained(sources).items():
+        raise InputError(f"NLI sources {name!r} and {container!r}: the second contains the first, so specify only one.")
     return list(dict.fromkeys(sources)), {name: "not asked for" for name in names if name not in sources}
 
 
@@ -142,9 +142,9 @@ def _overlap(path: Path) -> np.ndarray:
 
 
 def _split_of(text: str) -> str:
-    found = _SPLIT.search(text)
-    if found:
-        name = found[1].lower()
+    match = _SPLIT.search(text)
+    if match:
+        name = match[1].lower()
     else:
         name = ""
     return name if name in ("", "train", "test") else "dev"
@@ -165,8 +165,8 @@ def _read_source(
     reasons: dict[str, np.ndarray] = {}
     if splits is not None:
         names = table.get("split", [name.rpartition("/")[2]] * len(codes))
-        of = {text: _split_of(str(text)) for text in set(names)}
-        reasons["from a different split"] = np.array([of[text] not in splits for text in names], dtype=bool)
+        split_of = {text: _split_of(str(text)) for text in set(names)}
+        reasons["from a different split"] = np.array([split_of[text] not in splits for text in names], dtype=bool)
     reasons["unknown label"] = codes == _UNKNOWN
     reasons["without an agreed label"] = codes == _NO_CLASS
     if rules.get("two_way") != "keep":

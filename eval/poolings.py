@@ -76,14 +76,14 @@ class MaskToken(Pooling):
 
     def pool(self, x: Any, states: States) -> Any:
         xp = states.np
-        here = (states.ids == self.mask_id) & (states.mask > 0)
-        last = here.shape[1] - 1 - here[:, ::-1].argmax(axis=1)
+        is_mask = (states.ids == self.mask_id) & (states.mask > 0)
+        last = is_mask.shape[1] - 1 - is_mask[:, ::-1].argmax(axis=1)
         is_last = self.template.index("{text}") < self.template.index("{mask}")
         if is_last:
-            place = last
+            position = last
         else:
-            place = here.argmax(axis=1)
-        return xp.take_along_axis(x, place[:, None, None], axis=1)[:, 0].astype(np.float32)
+            position = is_mask.argmax(axis=1)
+        return xp.take_along_axis(x, position[:, None, None], axis=1)[:, 0].astype(np.float32)
 
     @property
     def form(self) -> TextForm:
@@ -95,13 +95,13 @@ class MaskToken(Pooling):
 
 def ditto(parameters: str | None) -> tuple[str, Maker]:
     """`ditto:LAYER+HEAD`, see `Ditto`."""
-    found = re.fullmatch(r"\s*(-?\d{1,4})\s*[,+]\s*(-?\d{1,4})\s*", parameters or "")
-    if found is None:
+    match = re.fullmatch(r"\s*(-?\d{1,4})\s*[,+]\s*(-?\d{1,4})\s*", parameters or "")
+    if match is None:
         raise InputError(
             f"Pooling ditto:{parameters or ''}: expected ditto:LAYER+HEAD, such as ditto:0+9 for bert-base."
         )
-    layer = int(found[1])
-    head = int(found[2])
+    layer = int(match[1])
+    head = int(match[2])
 
     def steps(source: Any) -> tuple[Step, ...]:
         if source is None:
@@ -118,9 +118,9 @@ def ditto(parameters: str | None) -> tuple[str, Maker]:
 
 
 def _check(config: EncoderConfig, layer: int, head: int) -> None:
-    for what, number, size in (("layer", layer, config.num_layers), ("head", head, config.num_heads)):
+    for part, number, size in (("layer", layer, config.num_layers), ("head", head, config.num_heads)):
         if not -size <= number < size:
-            raise InputError(f"There is no {what} {number}; this model has {what}s 0 to {size - 1}.")
+            raise InputError(f"There is no {part} {number}; this model has {part}s 0 to {size - 1}.")
     kinds = set(config.attention)
     if config.pre_norm or config.head_norm or config.relative_buckets or any(kind.rotary_theta for kind in kinds):
         raise InputError(f"Pooling 'ditto' takes encoders such as BERT; {config.model_type} has another attention.")
@@ -140,7 +140,7 @@ def _of_head(linear: Any, head: int, size: int) -> np.ndarray:
 def promptbert(parameters: str | None) -> tuple[str, Maker]:
     """`promptbert`: the mask token in a template around the sentence; `promptbert:TEMPLATE` sets another template."""
     template = parameters or TEMPLATE
-    if any(template.count(place) != 1 for place in ("{text}", "{mask}")):
+    if any(template.count(placeholder) != 1 for placeholder in ("{text}", "{mask}")):
         raise InputError(f"Pooling promptbert:{template}: expected a template with {{text}} and {{mask}}, each once.")
 
     def steps(source: Any) -> tuple[Step, ...]:

@@ -34,7 +34,7 @@ def overlap(a: str, b: str) -> float:
 
 def swapped(text: str, rng: np.random.Generator) -> str | None:
     """The text with two of its longer words swapped; None if it has no two such words."""
-    words = [found for found in _WORD.finditer(text) if len(found[0]) > 3]
+    words = [match for match in _WORD.finditer(text) if len(match[0]) > 3]
     first = {word[0].lower(): word for word in words}
     if len(first) < 2:
         return None

@@ -39,20 +39,20 @@ _FRACTION = re.compile(r"_at_\d+$|^(distortion|bound|old_recall|embedded)$")
 
 
 class Difference(NamedTuple):
-    """A value that is there twice: its place, both values, by how many points they differ, and how many are allowed."""
+    """A value that is there twice: its path, both values, by how many points they differ, and how many are allowed."""
 
-    place: str
-    before: Any
-    now: Any
+    path: str
+    recorded: Any
+    current: Any
     points: float
     allowed: float = 0.0  # if it is more than for all figures
 
 
 def claims() -> dict[str, runs.Run]:
     """The runs that can be replayed, those of programs with a config, by name; the shortest first."""
-    kept = {name: runs.Run.load(runs.KEPT / f"{name}.jsonl") for name in runs.names()}
-    there = {name: run for name, run in kept.items() if "out" in (run.header.get("arguments") or {})}
-    return dict(sorted(there.items(), key=lambda item: item[1].header.get("seconds") or 0.0))
+    stored = {name: runs.Run.load(runs.KEPT / f"{name}.jsonl") for name in runs.names()}
+    replayable = {name: run for name, run in stored.items() if "out" in (run.header.get("arguments") or {})}
+    return dict(sorted(replayable.items(), key=lambda item: item[1].header.get("seconds") or 0.0))
 
 
 def replay(name: str, run: runs.Run, words: list[str], out: Path) -> runs.Run:
@@ -63,55 +63,55 @@ def replay(name: str, run: runs.Run, words: list[str], out: Path) -> runs.Run:
         command.append(f"--config.{key}={tuple(value) if isinstance(value, list) else value}")
     command += words
     say(f"{name}: " + " ".join(["python", *command[1:]]))
-    done = subprocess.run(command, check=False)
-    if done.returncode:
-        raise JaxwhitenError(f"{name}: the program ended with exit code {done.returncode}.")
+    result = subprocess.run(command, check=False)
+    if result.returncode:
+        raise JaxwhitenError(f"{name}: the program ended with exit code {result.returncode}.")
     return runs.Run.load(out)
 
 
-def differences(before: runs.Run, now: runs.Run) -> Iterator[Difference]:
+def differences(recorded: runs.Run, current: runs.Run) -> Iterator[Difference]:
     """Every figure of a run, compared with the same of another."""
-    if len(before.rows) != len(now.rows):
-        raise FormatError(f"Expected {len(before.rows)} rows, got {len(now.rows)}.")
-    for number, rows in enumerate(zip(before.rows, now.rows, strict=True)):
+    if len(recorded.rows) != len(current.rows):
+        raise FormatError(f"Expected {len(recorded.rows)} rows, got {len(current.rows)}.")
+    for number, rows in enumerate(zip(recorded.rows, current.rows, strict=True)):
         yield from _compared(*rows, f"row {number}", "")
 
 
-def _compared(before: Any, now: Any, place: str, key: str) -> Iterator[Difference]:
+def _compared(recorded: Any, current: Any, path: str, key: str) -> Iterator[Difference]:
     if _OF_MACHINE.search(key):
         return
-    if isinstance(before, Mapping) and isinstance(now, Mapping):
-        ends: list[Any] = [before.get(end) for end in _ENDS]
-        if None in ends:
+    if isinstance(recorded, Mapping) and isinstance(current, Mapping):
+        bounds: list[Any] = [recorded.get(end) for end in _ENDS]
+        if None in bounds:
             width = 0.0
         else:
-            width = float(ends[1]) - float(ends[0])
-        for inner in {**before, **now}:
-            for found in _compared(before.get(inner), now.get(inner), f"{place}.{inner}", inner):
-                yield found._replace(allowed=width / 10) if inner in _ENDS else found
-    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        for number, pair in enumerate(zip(before, now, strict=True)):
-            yield from _compared(*pair, f"{place}[{number}]", key)
-    elif key.endswith("bytes") and isinstance(before, int) and isinstance(now, int):
-        yield Difference(place, before, now, 0.0 if abs(now - before) <= before / 100 else math.inf)
-    elif isinstance(before, float) and isinstance(now, int | float):
-        yield Difference(place, before, now, abs(now - before) * (100.0 if _FRACTION.search(key) else 1.0))
+            width = float(bounds[1]) - float(bounds[0])
+        for inner in {**recorded, **current}:
+            for difference in _compared(recorded.get(inner), current.get(inner), f"{path}.{inner}", inner):
+                yield difference._replace(allowed=width / 10) if inner in _ENDS else difference
+    elif isinstance(recorded, list) and isinstance(current, list) and len(recorded) == len(current):
+        for number, pair in enumerate(zip(recorded, current, strict=True)):
+            yield from _compared(*pair, f"{path}[{number}]", key)
+    elif key.endswith("bytes") and isinstance(recorded, int) and isinstance(current, int):
+        yield Difference(path, recorded, current, 0.0 if abs(current - recorded) <= recorded / 100 else math.inf)
+    elif isinstance(recorded, float) and isinstance(current, int | float):
+        yield Difference(path, recorded, current, abs(current - recorded) * (100.0 if _FRACTION.search(key) else 1.0))
     else:
-        yield Difference(place, before, now, 0.0 if before == now else math.inf)
+        yield Difference(path, recorded, current, 0.0 if recorded == current else math.inf)
 
 
 def listed() -> str:
     """A line for each claim."""
-    found = claims()
-    shown = cited()
+    replayable = claims()
+    pages = cited()
     lines = [f"{'run':<36}{'seconds':>8}  {'program':<15} pages"]
-    for name, run in found.items():
+    for name, run in replayable.items():
         seconds = run.header.get("seconds")
         if seconds is None:
-            took = ""
+            duration = ""
         else:
-            took = f"{seconds:,.0f}"
-        lines.append(f"{name:<36}{took:>8}  {run.header.program:<15} {', '.join(shown[name])}")
+            duration = f"{seconds:,.0f}"
+        lines.append(f"{name:<36}{duration:>8}  {run.header.program:<15} {', '.join(pages[name])}")
     return "\n".join(lines)
 
 
@@ -124,37 +124,37 @@ def main() -> None:
     if args.list or args.run is None:
         print(listed())
         return
-    there = claims()
-    if args.run not in there:
+    replayable = claims()
+    if args.run not in replayable:
         if args.run in runs.names():
             command = runs.Run.load(runs.KEPT / f"{args.run}.jsonl").header.get("command")
             raise InputError(f"{args.run}: only runs of programs with a config are replayed: use `{command}`.")
-        raise unknown_name("run", args.run, there)
-    before = there[args.run]
-    now = replay(args.run, before, words, MADE / args.run)
-    found = list(differences(before, now))
-    off = [each for each in found if each.points > max(args.points, each.allowed)]
-    for each in off[:20]:
-        if math.isfinite(each.points):
-            far = f", {each.points:.2f} points"
+        raise unknown_name("run", args.run, replayable)
+    recorded = replayable[args.run]
+    current = replay(args.run, recorded, words, MADE / args.run)
+    compared = list(differences(recorded, current))
+    deviating = [difference for difference in compared if difference.points > max(args.points, difference.allowed)]
+    for difference in deviating[:20]:
+        if math.isfinite(difference.points):
+            distance = f", {difference.points:.2f} points"
         else:
-            far = ""
-        print(f"{each.place}: recorded {each.before}, now {each.now}{far}")
-    if off:
-        versions = [(name, old, now.header.versions.get(name)) for name, old in before.header.versions.items()]
+            distance = ""
+        print(f"{difference.path}: recorded {difference.recorded}, now {difference.current}{distance}")
+    if deviating:
+        versions = [(name, old, current.header.versions.get(name)) for name, old in recorded.header.versions.items()]
         changed = [f"{name} {old}, now {new}" for name, old, new in versions if old != new]
+        cause = ""
         if changed:
-            because = f" Recorded with {'; '.join(changed)}."
-        else:
-            because = ""
-        raise JaxwhitenError(
-            f"{args.run}: does not hold: {len(off)} of {len(found)} values differ by more than {args.points:g} points."
-            + because
-        )
-    figures = [each for each in found if isinstance(each.before, float) and not each.allowed]
-    most = max(each.points for each in figures)
+            cause = f" Recorded with {'; '.join(changed)}."
+        values = f"{len(deviating)} of {len(compared)} values"
+        raise JaxwhitenError(f"{args.run}: does not hold: {values} differ by more than {args.points:g} points.{cause}")
+    figures = [
+        difference for difference in compared if isinstance(difference.recorded, float) and not difference.allowed
+    ]
+    largest = max(difference.points for difference in figures)
     print(
-        f"{args.run}: holds: {len(found)} values, no figure more than {most:.3f} points off ({args.points:g} allowed)"
+        f"{args.run}: holds: {len(compared)} values,"
+        f" no figure more than {largest:.3f} points off ({args.points:g} allowed)"
     )
 
 

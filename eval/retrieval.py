@@ -33,7 +33,7 @@ from eval.report.retrieval import TABLES, VIEWS
 from eval.runs import Record, Run
 from eval.searches import load_search
 from eval.settings import NO_WHITENING, RAW, choices, row_fields, setting_name
-from eval.words import CENTRED, TFIDF, beside, count, fits, weigh
+from eval.words import CENTRED, TFIDF, count, fits, matching_fit, weigh
 from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, metrics
 from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.encoding import EmbeddingStore
@@ -90,16 +90,16 @@ class Searches:
 def evaluator(config: Retrieval) -> Iterator[Run]:
     """The run after each setting and index."""
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it announces how it was loaded
-    settings = Settings.read(config, more=(DOCUMENTS,))
+    settings = Settings.read(config, extra=(DOCUMENTS,))
 
     # Data and model are read, and every setting checked, before anything slow starts.
     data = load_search(config.dataset, settings.data_dir)
     nli = settings.load_nli()
     encoder = load_encoder(config, first_plain(settings.poolings))
     if config.versus:
-        other = Encoder.from_pretrained(config.versus, max_length=config.max_length or None)
+        baseline = Encoder.from_pretrained(config.versus, max_length=config.max_length or None)
     else:
-        other = None
+        baseline = None
     poolings = expand_poolings(settings.poolings, encoder, [*data.documents, *data.queries])
     ks = {pooling: settings.dimensions(encoder, pooling) for pooling in poolings}
     searches = Searches.read(config, data)
@@ -114,9 +114,9 @@ def evaluator(config: Retrieval) -> Iterator[Run]:
         moments = nli_moments(encoder, nli, poolings, config.batch_size or None)
     else:
         moments = {}
-    took = time.perf_counter() - encoding
+    seconds = time.perf_counter() - encoding
     note = "what is in the cache is not encoded again"
-    encoded_in = common.encoding(took, len(number), 0 if nli is None else len(nli), note)
+    encoded_in = common.encoding(seconds, len(number), 0 if nli is None else len(nli), note)
     if not distributed.is_writer():
         return
 
@@ -127,29 +127,29 @@ def evaluator(config: Retrieval) -> Iterator[Run]:
     bases = Bases(config)
     for row, ranks in word_rows(settings, texts, len(number), documents, queries, encoder, data):
         run.rows.append(bases.compared(row, ranks))
-    if other is not None:
-        found = store.encode(other, list(number))
-        _, ids = build_index(found[documents], "jax").search(found[queries], min(FIRST + 1, len(documents)))
+    if baseline is not None:
+        versus = store.encode(baseline, list(number))
+        _, ids = build_index(versus[documents], "jax").search(versus[queries], min(FIRST + 1, len(documents)))
         ranks = metrics.reciprocal_ranks(data.others(ids), data.gold, FIRST)
         bases.raw = dict.fromkeys(itertools.product(poolings, searches.options), ranks)
     # the best raw and the best whitened index
     notes = Notes()
-    kept = dict[bool, tuple[Record, Index]]()
+    best = dict[bool, tuple[Record, Index]]()
     for pooling in poolings:
         vectors = Vectors(encoder.name, pooling, raw[pooling][documents], raw[pooling][queries])
         for whitening in (*settings.whitenings, *[CENTRED] * ("centred" in settings.baselines)):
-            for setting, inside in whitened(whitening, vectors, moments.get(pooling), settings, ks[pooling], notes):
-                for row, index, ranks in score(setting, inside, vectors, encoder, searches):
+            for setting, fitted in whitened(whitening, vectors, moments.get(pooling), settings, ks[pooling], notes):
+                for row, index, ranks in score(setting, fitted, vectors, encoder, searches):
                     run.rows.append(bases.compared(row, ranks))
-                    is_raw = inside is None
-                    if config.examples and (is_raw not in kept or kept[is_raw][0].mrr_at_10 < row.mrr_at_10):
-                        kept[is_raw] = row, index
+                    is_raw = fitted is None
+                    if config.examples and (is_raw not in best or best[is_raw][0].mrr_at_10 < row.mrr_at_10):
+                        best[is_raw] = row, index
                     for note in index.notes:
                         notes.add(note, row.backend, pooling)
                     run = run.with_header(warnings=notes.texts())
                     yield run
-    known = published.compare_retrieval(run.rows, run.header.dataset)
-    yield run.with_header(published=known, examples=examples(config.examples, kept.values(), encoder))
+    matches = published.compare_retrieval(run.rows, run.header.dataset)
+    yield run.with_header(published=matches, examples=examples(config.examples, best.values(), encoder))
 
 
 @dataclass
@@ -166,13 +166,13 @@ class Bases:
         if row.pooling == TFIDF:
             base = None
         else:
-            base = beside(self.words, row.whitening)
-        found = intervals(ranks, self.raw.get(key), self.config.bootstrap, self.config.seed, base)
+            base = matching_fit(self.words, row.whitening)
+        fields = intervals(ranks, self.raw.get(key), self.config.bootstrap, self.config.seed, base)
         if row.pooling == TFIDF:
             self.words[row.whitening] = ranks
         elif row.whitening == "none":
             self.raw[key] = ranks
-        return row.but(**found)
+        return row.but(**fields)
 
 
 def word_rows(
@@ -189,8 +189,8 @@ def word_rows(
         counts = count(name, texts, encoder)
         fitted_on = {DOCUMENTS: documents}  # as BM25 is defined
         if name != "bm25":
-            own = fitted_on | {"target": [*documents, *queries]}
-            fitted_on = fits(settings.whitenings, own, searched, counts.shape[0])
+            rows_by_fit = fitted_on | {"target": [*documents, *queries]}
+            fitted_on = fits(settings.whitenings, rows_by_fit, searched, counts.shape[0])
         yield from score_words(name, counts, documents, queries, fitted_on, data)
 
 
@@ -208,11 +208,11 @@ def whitened(
         yield setting | {"k": vectors.documents.shape[1], **row_fields(RAW), "n_fit": 0}, None
         return
     if whitening == CENTRED:
-        inside = Whitening(gamma=0.0).fit(np.concatenate([vectors.documents, vectors.queries]))
-        fields = {"k": inside.kernel[0].shape[1], **NO_WHITENING, "n_fit": int(inside.n_samples_seen_)}
-        yield setting | fields, inside
+        basis = Whitening(gamma=0.0).fit(np.concatenate([vectors.documents, vectors.queries]))
+        fields = {"k": basis.kernel[0].shape[1], **NO_WHITENING, "n_fit": int(basis.n_samples_seen_)}
+        yield setting | fields, basis
         return
-    with notes.of(whitening, vectors.pooling):
+    with notes.collect(whitening, vectors.pooling):
         if whitening == "nli":
             fitted_on = nli
         else:
@@ -222,9 +222,9 @@ def whitened(
         gamma = max(parameters["gamma"] for parameters in settings.parameters)
         fitted = Whitening.from_moments(fitted_on, n_components=max(ks), gamma=gamma)
     for parameters, k in itertools.product(settings.parameters, ks):
-        with notes.of(whitening, vectors.pooling):
-            inside = fitted.with_params(n_components=k, **parameters)
-        yield setting | {"k": k, **row_fields(parameters), "n_fit": int(inside.n_samples_seen_)}, inside
+        with notes.collect(whitening, vectors.pooling):
+            basis = fitted.with_params(n_components=k, **parameters)
+        yield setting | {"k": k, **row_fields(parameters), "n_fit": int(basis.n_samples_seen_)}, basis
 
 
 def score(
@@ -232,9 +232,9 @@ def score(
 ) -> Iterator[tuple[Record, Index, np.ndarray]]:
     """For each backend a row of results, its index, and the reciprocal rank of each query with gold."""
     data = searches.data
-    most = len(searches.data.documents)
-    first = min(FIRST, most)
-    deep = min(max(DEEP, searches.depth) + (data.own is not None), most)
+    n_documents = len(searches.data.documents)
+    first = min(FIRST, n_documents)
+    deep = min(max(DEEP, searches.depth) + (data.own is not None), n_documents)
     exact: dict[str, measure.Exact] = {}
     for backend, options in searches.options.items():
         index = build_index(
@@ -300,9 +300,9 @@ def score_words(
         started = time.perf_counter()
         as_queries, as_documents = weigh(name, counts, counts[rows])
         stored = as_documents[documents]
-        asked = as_queries[queries]
+        query_vectors = as_queries[queries]
         built = time.perf_counter()
-        ids = data.others(nearest(asked, stored, min(DEEP + 1, len(documents))))[:, :DEEP]
+        ids = data.others(nearest(query_vectors, stored, min(DEEP + 1, len(documents))))[:, :DEEP]
         seconds = time.perf_counter() - built
         size = stored.data.nbytes + stored.indices.nbytes + stored.indptr.nbytes
         ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
@@ -343,20 +343,20 @@ def quality(ids: np.ndarray, ranks: np.ndarray, gold: metrics.Gold) -> dict[str,
 
 def rerank(ids: np.ndarray, searches: Searches) -> Record:
     """The first results of queries with gold, in their order and in the cross-encoder's order."""
-    scored, queries, gold = measure.asked(searches.data, searches.reranked)
-    found = ids[scored, : searches.depth]
+    scored, queries, gold = measure.sample_queries(searches.data, searches.reranked)
+    candidates = ids[scored, : searches.depth]
     documents = searches.data.documents
-    searches.reranker.rerank(queries[:20], documents, found[:20])  # nothing is compiled while the clock runs
-    began = time.perf_counter()
-    _, ordered = searches.reranker.rerank(queries, documents, found)
-    seconds = time.perf_counter() - began
+    searches.reranker.rerank(queries[:20], documents, candidates[:20])  # nothing is compiled while the clock runs
+    start = time.perf_counter()
+    _, ordered = searches.reranker.rerank(queries, documents, candidates)
+    seconds = time.perf_counter() - start
     measures = {"mrr_at_10": metrics.reciprocal_ranks, "ndcg_at_10": metrics.discounted_gains}
-    before, after = ({name: of(x, gold, FIRST) for name, of in measures.items()} for x in (found, ordered))
-    means = [Record({name: float(of.mean()) for name, of in figures.items()}) for figures in (before, after)]
+    before, after = ({name: score(x, gold, FIRST) for name, score in measures.items()} for x in (candidates, ordered))
+    means = [Record({name: float(score.mean()) for name, score in figures.items()}) for figures in (before, after)]
     gain = {name: estimate(after[name] - values, searches.resamples, 0) for name, values in before.items()}
     return Record(
         model=searches.reranker.name,
-        depth=found.shape[1],
+        depth=candidates.shape[1],
         queries=len(queries),
         before=means[0],
         after=means[1],
@@ -371,26 +371,26 @@ def intervals(
     """The MRR with its bootstrap interval and, given the ranks of the raw row or of TF-IDF, the paired differences."""
     if not resamples or not len(ranks):
         return {}
-    others = {"versus_raw": raw, "versus_words": words}
-    compared = {"mrr_interval": ranks} | {name: ranks - base for name, base in others.items() if base is not None}
+    bases = {"versus_raw": raw, "versus_words": words}
+    compared = {"mrr_interval": ranks} | {name: ranks - base for name, base in bases.items() if base is not None}
     return {name: estimate(values, resamples, seed) for name, values in compared.items()}
 
 
 def backend_options(backend: str, config: Retrieval) -> dict[str, Any]:
     """The options of a backend that the config names."""
-    known = {field.name for field in dataclasses.fields(BACKENDS[backend].Options)}
-    return {name: getattr(config, name) for name in ("nlist", "nprobe") if name in known}
+    fields = {field.name for field in dataclasses.fields(BACKENDS[backend].Options)}
+    return {name: getattr(config, name) for name in ("nlist", "nprobe") if name in fields}
 
 
-def examples(queries: Sequence[str], kept: Iterable[tuple[Record, Index]], encoder: Encoder) -> list[Record]:
+def examples(queries: Sequence[str], best: Iterable[tuple[Record, Index]], encoder: Encoder) -> list[Record]:
     """The first results of a few queries from each kept index."""
-    found = []
-    for row, index in kept if queries else ():
+    records = []
+    for row, index in best if queries else ():
         hits = search_text(index, encoder, list(queries), min(3, index.size))
         for query, of_query in zip(queries, hits, strict=True):
             setting = {name: row[name] for name in ("pooling", "whitening", "k", "backend")}
-            found.append(Record(query=query, **setting, hits=[Record(hit._asdict()) for hit in of_query]))
-    return found
+            records.append(Record(query=query, **setting, hits=[Record(hit._asdict()) for hit in of_query]))
+    return records
 
 
 def make_header(

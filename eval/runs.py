@@ -158,9 +158,9 @@ def _records(value: Any) -> Any:
     return value
 
 
-def header(program: str, arguments: Mapping[str, Any], **more: Any) -> Record:
+def header(program: str, arguments: Mapping[str, Any], **fields: Any) -> Record:
     """The header of a run that begins now; `more` is what the program's tables need."""
-    found = Record(
+    record = Record(
         format=FORMAT,
         program=program,
         command=command(program, arguments),
@@ -172,7 +172,7 @@ def header(program: str, arguments: Mapping[str, Any], **more: Any) -> Record:
         data=Record(checksums(sys.orig_argv[1:])),
         complete=False,
     )
-    return found.but(**_records(more))
+    return record.but(**_records(fields))
 
 
 def command(program: str, arguments: Mapping[str, Any]) -> str:
@@ -181,25 +181,25 @@ def command(program: str, arguments: Mapping[str, Any]) -> str:
         words = sys.orig_argv[sys.orig_argv.index(program) + 1 :]
     else:
         words = [f"--config.{key}={value}" for key, value in arguments.items() if value != ""]
-    shown: list[str] = []
+    parts: list[str] = []
     for word in words:
         option, equals, value = word.rpartition("=")
         if not Path(value).is_absolute():
-            shown.append(shlex.quote(word))
+            parts.append(shlex.quote(word))
         elif (root := os.environ.get(_DATA)) and Path(value).is_relative_to(root):
-            shown.append(f"{option}{equals}${_DATA}/{Path(value).relative_to(root)}")
-        elif not equals and shown and shown[-1].startswith("-") and "=" not in shown[-1]:
-            shown.pop()
+            parts.append(f"{option}{equals}${_DATA}/{Path(value).relative_to(root)}")
+        elif not equals and parts and parts[-1].startswith("-") and "=" not in parts[-1]:
+            parts.pop()
         elif not equals:
-            shown.append(shlex.quote(Path(value).name))
-    return " ".join(["python -m", program, *shown])
+            parts.append(shlex.quote(Path(value).name))
+    return " ".join(["python -m", program, *parts])
 
 
 def checksums(words: Iterable[str]) -> dict[str, str]:
     """The SHA-256 of each file that words of a command name to read, by the file's name; Python's files are none."""
     read = (word for before, word in itertools.pairwise(["", *words]) if before not in _OUTPUTS)
-    named = (Path(word.rpartition("=")[2]) for word in read)
-    return {path.name: io.sha256_file(path) for path in named if path.suffix not in ("", ".py") and path.is_file()}
+    paths = (Path(word.rpartition("=")[2]) for word in read)
+    return {path.name: io.sha256_file(path) for path in paths if path.suffix not in ("", ".py") and path.is_file()}
 
 
 @functools.cache
@@ -213,16 +213,16 @@ def source() -> dict[str, Any]:
 def git(*words: str) -> str | None:
     """What git says in this repository; None if it fails."""
     try:
-        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+        result = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
-    return done.stdout.strip()
+    return result.stdout.strip()
 
 
 def versions() -> dict[str, str]:
     """Versions of this project, Python and the packages that affect figures, as far as they are installed."""
-    found = {name: metadata.version(name) for name in _PACKAGES if any(metadata.distributions(name=name))}
-    return {"jaxwhiten": jaxwhiten.__version__, "python": platform.python_version(), **found}
+    installed = {name: metadata.version(name) for name in _PACKAGES if any(metadata.distributions(name=name))}
+    return {"jaxwhiten": jaxwhiten.__version__, "python": platform.python_version(), **installed}
 
 
 def machine() -> dict[str, Any]:
@@ -232,13 +232,13 @@ def machine() -> dict[str, Any]:
         lines = [line.partition(":") for line in path.read_text().splitlines()]
     else:
         lines = []
-    about = {name.strip(): value.strip() for name, _, value in reversed(lines)}
+    cpu = {name.strip(): value.strip() for name, _, value in reversed(lines)}
     return {
-        "cpu": about.get("model name") or platform.processor() or platform.machine(),
+        "cpu": cpu.get("model name") or platform.processor() or platform.machine(),
         "cores": hardware.cores(),
         "devices": hardware.describe() if "jax" in sys.modules else None,
         "system": platform.platform(),
-        "flags": sorted(_FLAGS.intersection((about.get("flags") or about.get("Features") or "").split())),
+        "flags": sorted(_FLAGS.intersection((cpu.get("flags") or cpu.get("Features") or "").split())),
         "load_at_start": _LOAD,
         "threads": {name: os.environ[name] for name in _THREADS if name in os.environ},
         "pools": [
@@ -262,12 +262,12 @@ def keep(run: Run, path: Path) -> Run:
     without = {key: value for key, value in _SENTENCES.items() if key in run.header}
     if "dataset" in run.header:
         without["dataset"] = run.header.dataset.but(conflicts=())
-    kept = Run(run.header.but(arguments=arguments.but(**local), **without), run.rows)
-    kept.save(path)
-    return kept
+    public = Run(run.header.but(arguments=arguments.but(**local), **without), run.rows)
+    public.save(path)
+    return public
 
 
-def named(name: str) -> list[str]:
+def expand_braces(name: str) -> list[str]:
     """The names that a name with `{A,B}` stands for."""
     parts = [part.split(",") for part in re.split(r"[{}]", name)]
     return ["".join(words) for words in itertools.product(*parts)]
@@ -282,14 +282,14 @@ def find(name: str) -> Run | None:
       FormatError: There is only one of an older format.
     """
     if "*" in name:
-        same = sorted({*names(MADE, name), *names(KEPT, name)})
-        if same:
-            return over_seeds([run for found in same if (run := find(found))], name.partition("-*")[0])
+        seeds = sorted({*names(MADE, name), *names(KEPT, name)})
+        if seeds:
+            return over_seeds([run for seed in seeds if (run := find(seed))], name.partition("-*")[0])
         return None
     path = KEPT / f"{name}.jsonl"
-    made = next((at for at in (MADE / name / FILE, MADE / f"{name}.jsonl") if at.is_file()), None)
-    if made is not None:
-        run = Run.load(made)
+    latest = next((file for file in (MADE / name / FILE, MADE / f"{name}.jsonl") if file.is_file()), None)
+    if latest is not None:
+        run = Run.load(latest)
         if run.header.complete:
             return keep(run, path)
         return run
@@ -311,21 +311,21 @@ def names(folder: Path = KEPT, pattern: str = "**/*") -> list[str]:
 def over_seeds(runs: Sequence[Run], name: str) -> Run:
     """A run whose rows are those of several: means of their figures, and the widest of their intervals."""
     name = f"{name}, {len(runs)} seed{'s' * (len(runs) > 1)}"
-    rows = [_joined(same).but(model=name) for same in zip(*(run.rows for run in runs), strict=True)]
+    rows = [_joined(group).but(model=name) for group in zip(*(run.rows for run in runs), strict=True)]
     arguments = runs[0].header.arguments
     if "versus" in arguments:
         arguments = arguments.but(versus=re.sub(r"-\d+(?=/|$)", "", arguments.versus))
     return Run(runs[0].header.but(arguments=arguments), rows)
 
 
-def _joined(values: Sequence[Any], of: Any = fmean) -> Any:
+def _joined(values: Sequence[Any], combine: Any = fmean) -> Any:
     """The combination of the same part of several runs; a value that is no number is taken from the first run."""
     first = values[0]
     if any(value is None for value in values):
         return None
     if isinstance(first, dict):
-        ends = {"low": min, "high": max}
-        return Record({key: _joined([value[key] for value in values], ends.get(key, fmean)) for key in first})
+        combiners = {"low": min, "high": max}
+        return Record({key: _joined([value[key] for value in values], combiners.get(key, fmean)) for key in first})
     if isinstance(first, float):
-        return of(values)
+        return combine(values)
     return first

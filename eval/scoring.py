@@ -51,8 +51,8 @@ class _Tally:
     geometry: Record | None = None
 
     def add(self, task: TaskIndex, similarity: np.ndarray, n_fit: int, ranking: Record | None = None) -> None:
-        found = sts_scores(similarity, task.gold, task.subset)
-        self.tasks[task.name] = Record(**found, n_fit=n_fit, low=None, high=None, ranking=ranking)
+        scores = sts_scores(similarity, task.gold, task.subset)
+        self.tasks[task.name] = Record(**scores, n_fit=n_fit, low=None, high=None, ranking=ranking)
         self.similarities[task.name] = similarity
 
     def row(self, encoded: Encoded, whitening: str, **setting: Any) -> Scored:
@@ -79,12 +79,12 @@ def fit(whitening: str, encoded: Encoded, nli: Moments | None, k: int, notes: No
     started = time.perf_counter()
     fits: dict[str, Whitening] = {}
     if whitening == "nli":
-        with notes.of("nli", encoded.pooling):
+        with notes.collect("nli", encoded.pooling):
             fitted = Whitening.from_moments(nli, n_components=k, gamma=gamma)
         fits = dict.fromkeys((task.name for task in encoded.tasks), fitted)
     elif whitening == "target":
         for task in encoded.tasks:
-            with notes.of(f"target {task.name}", encoded.pooling):
+            with notes.collect(f"target {task.name}", encoded.pooling):
                 moments = Moments().update(encoded.x[task.fit])
                 fits[task.name] = Whitening.from_moments(moments, n_components=k, gamma=gamma)
     return Fits(whitening, fits, time.perf_counter() - started)
@@ -92,7 +92,7 @@ def fit(whitening: str, encoded: Encoded, nli: Moments | None, k: int, notes: No
 
 def with_params(whitening: Whitening, **changes: Any) -> Whitening:
     """`whitening.with_params`, without repeating the warnings of its fit."""
-    with Notes().of("", ""):
+    with Notes().collect("", ""):
         return whitening.with_params(**changes)
 
 
@@ -121,10 +121,10 @@ def score(
         tallies = {k: _Tally(fits.seconds) for k in widths}
         for task in encoded.tasks:
             started = time.perf_counter()
-            own = task.test_sentences()
-            left = np.searchsorted(own, task.left)
-            right = np.searchsorted(own, task.right)
-            x = encoded.x[own]
+            sentences = task.test_sentences()
+            left = np.searchsorted(sentences, task.left)
+            right = np.searchsorted(sentences, task.right)
+            x = encoded.x[sentences]
             n_fit = 0
             if not raw:
                 whitening = with_params(fits.by_task[task.name], n_components=max(ks), **setting)
@@ -154,18 +154,18 @@ def score_method(
 
     It is fitted on the same sentences as `target`, task by task. `measured` is as in `score`.
     """
-    known = make_method(name).get_params()
-    if "seed" in known:
+    defaults = make_method(name).get_params()
+    if "seed" in defaults:
         fixed = {"seed": seed}
     else:
         fixed = {}
-    for params in [fixed | {"n_components": k} for k in ks] if "n_components" in known else [fixed]:
+    for params in [fixed | {"n_components": k} for k in ks] if "n_components" in defaults else [fixed]:
         tally = _Tally()
         fit_seconds = 0.0
         for task in encoded.tasks:
             started = time.perf_counter()
             method = make_method(name, **params)
-            with notes.of(f"{name} {task.name}", encoded.pooling):
+            with notes.collect(f"{name} {task.name}", encoded.pooling):
                 method.fit(encoded.x[task.fit])
             fit_seconds += time.perf_counter() - started
             left, right = (method.transform(encoded.x[side]) for side in (task.left, task.right))
@@ -217,8 +217,8 @@ def measure(x: np.ndarray, task: TaskIndex, seed: int) -> Record:
         alignment = geometry.alignment(x[left], x[right])
     else:
         alignment = math.nan
-    found = geometry.geometry(x, max_rows=GEOMETRY_ROWS, seed=seed)
-    return Record(task=task.name, **found, alignment=alignment)
+    values = geometry.geometry(x, max_rows=GEOMETRY_ROWS, seed=seed)
+    return Record(task=task.name, **values, alignment=alignment)
 
 
 def _positive(task: TaskIndex) -> np.ndarray:

@@ -74,7 +74,7 @@ def _quora(data_dir: str | None) -> RetrievalData:
     """299,364 documents and 290,654 queries, from a folder, or downloaded once and kept in the cache."""
     root = data_folder(data_dir)
     if root:
-        places = [root / at / (QUORA_FILE + suffix) for at in _QUORA_FOLDERS for suffix in ("", ".gz")]
+        places = [root / folder / (QUORA_FILE + suffix) for folder in _QUORA_FOLDERS for suffix in ("", ".gz")]
     else:
         places = []
     path = next((path for path in places if path.is_file()), None)
@@ -93,15 +93,15 @@ def _quora(data_dir: str | None) -> RetrievalData:
 def _wikipedia(count: int, data_dir: str | None) -> RetrievalData:
     root = data_folder(data_dir)
     if root:
-        found = [root / place for place in _WIKIPEDIA if (root / place).is_dir()]
+        folders = [root / name for name in _WIKIPEDIA if (root / name).is_dir()]
     else:
-        found = []
-    if not found:
+        folders = []
+    if not folders:
         raise DataNotFoundError(
             f"wikipedia-{count}: no folder {_WIKIPEDIA[0]} in {root or 'a data folder'}. Set config.data_dir or"
             " $JAXWHITEN_DATA_DIR to a folder that holds it, one passage per line."
         )
-    rows = itertools.islice(_neighbours(Corpus(corpus_files(found[0]))), count)
+    rows = itertools.islice(_neighbours(Corpus(corpus_files(folders[0]))), count)
     return from_pairs(f"wikipedia-{count}", rows)
 
 
@@ -138,9 +138,11 @@ def _templated(data_dir: str | None) -> RetrievalData:
     words = [part.split() for part in (_WHO, _WHAT, _WHERE, _WHEN)]
     rows = []
     for _ in range(_TEMPLATED):
-        (who, what, where, when), many = (rng.choice(part) for part in words), rng.integers(2, 100)
-        document = f"{who} bought {many} {what} in {where} on {when}."
-        rows.append((query := f"On {when}, a shop in {where} sold {many} {what} to {who}.", document, query, document))
+        (person, item, city, day), count = (rng.choice(part) for part in words), rng.integers(2, 100)
+        document = f"{person} bought {count} {item} in {city} on {day}."
+        rows.append(
+            (query := f"On {day}, a shop in {city} sold {count} {item} to {person}.", document, query, document)
+        )
     return from_pairs("templated", ((*row, True) for row in rows))
 
 

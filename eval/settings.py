@@ -23,19 +23,19 @@ def words(key: str, value: Any) -> tuple[str, ...]:
         items = value
     else:
         items = [value]
-    found = tuple(dict.fromkeys(text for item in items if (text := str(item).strip(" '\""))))
-    if not found:
+    names = tuple(dict.fromkeys(text for item in items if (text := str(item).strip(" '\""))))
+    if not names:
         raise InputError(f"config.{key} is empty; give at least one, separated by commas.")
-    return found
+    return names
 
 
 def choices(key: str, value: Any, valid: Sequence[str]) -> tuple[str, ...]:
     """`words`, each checked against the valid names."""
-    found = words(key, value)
-    for name in found:
+    names = words(key, value)
+    for name in names:
         if name not in valid:
             raise unknown_name(f"config.{key}", name, valid)
-    return found
+    return names
 
 
 def integers(key: str, value: Any) -> tuple[int, ...]:
@@ -93,8 +93,8 @@ def knobs(row: Record) -> str:
 
 def combinations(rows: Sequence[Record]) -> list[dict[str, str]]:
     """The parameters of the whitenings in the rows, each combination once."""
-    found = [parameters for row in rows if (parameters := symbols(row))]
-    return [parameters for i, parameters in enumerate(found) if parameters not in found[:i]]
+    listed = [parameters for row in rows if (parameters := symbols(row))]
+    return [parameters for i, parameters in enumerate(listed) if parameters not in listed[:i]]
 
 
 def label(row: Record) -> str:
@@ -108,13 +108,13 @@ def setting_name(row: Record) -> str:
 
 
 def _numbers(key: str, value: Any, kind: Callable[[str], T], meaning: str, valid: Callable[[T], bool]) -> tuple[T, ...]:
-    found = []
+    numbers = []
     for text in words(key, value):
         try:
-            found.append(kind(text))
-            good = valid(found[-1])
+            numbers.append(kind(text))
+            is_valid = valid(numbers[-1])
         except ValueError:
-            good = False
-        if not good:
+            is_valid = False
+        if not is_valid:
             raise InputError(f"config.{key}: {text!r} is not {meaning}.")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(numbers))

@@ -24,7 +24,7 @@ NAMES = {"nli": "NLI", "both": "NLI, then STS-B", "alone": "STS-B alone"}
 
 def gathered(folders: list[Path]) -> list[Record]:
     """A row for each run of each kind: scores before and after, steps, seed, and the curve of the dev score."""
-    found = []
+    records = []
     for name in NAMES:
         for folder in folders:
             if not (results := folder / name / "results.json").is_file():
@@ -32,22 +32,22 @@ def gathered(folders: list[Path]) -> list[Record]:
             run = json.loads(results.read_text(encoding="utf-8"))
             lines = (folder / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
             curve = {line["step"]: line[DEV] for line in map(json.loads, lines) if DEV in line}
-            kept = {key: run[key] for key in ("before", "after", "seed", "step", "seconds", "hardware")}
-            found.append(Record(kind=name, **kept, curve=curve))
-    return found
+            fields = {key: run[key] for key in ("before", "after", "seed", "step", "seconds", "hardware")}
+            records.append(Record(kind=name, **fields, curve=curve))
+    return records
 
 
 def stages_table(run: Run) -> Table:
     """Spearman × 100 after each training: the mean of the seeds, and the lowest and the highest."""
     start = next(row.before for row in run.rows if row.kind == "nli")
     rows = [["jaxwhiten-tiny", "", number(start[DEV]), number(start[TEST]), ""]]
-    for name, shown in NAMES.items():
+    for name, label in NAMES.items():
         dev, test = ([row.after[split] for row in run.rows if row.kind == name] for split in (DEV, TEST))
         if len(test) > 1:
-            ends = f"{min(test):.2f}–{max(test):.2f}"
+            interval = f"{min(test):.2f}–{max(test):.2f}"
         else:
-            ends = ""
-        rows.append([shown, str(len(test)), number(fmean(dev)), number(fmean(test)), ends])
+            interval = ""
+        rows.append([label, str(len(test)), number(fmean(dev)), number(fmean(test)), interval])
     return Table(["trained on", "seeds", "dev", "test", "lowest to highest"], rows)
 
 
@@ -56,8 +56,8 @@ def draw_curves(run: Run, path: Path) -> Path:
     with new_figure(path, 6.4, 3.2) as figure:
         axis = figure.subplots()
         for name, colour in zip(("both", "alone"), COLOURS, strict=False):
-            for place, row in enumerate(row for row in run.rows if row.kind == name):
-                if place:
+            for number, row in enumerate(row for row in run.rows if row.kind == name):
+                if number:
                     label = None
                 else:
                     label = NAMES[name]
@@ -80,8 +80,8 @@ TABLES = {"stages_table": stages_table}
 
 def main() -> None:
     folders = [*map(Path, sys.argv[1:])]
-    about = {"folders": [folder.name for folder in folders], "config": "configs/nli_stsb_small.py"}
-    Run(header("eval.stages", about, complete=True), gathered(folders)).save(KEPT / "nli-stsb.jsonl")
+    arguments = {"folders": [folder.name for folder in folders], "config": "configs/nli_stsb_small.py"}
+    Run(header("eval.stages", arguments, complete=True), gathered(folders)).save(KEPT / "nli-stsb.jsonl")
 
 
 if __name__ == "__main__":

@@ -32,13 +32,13 @@ _NAMED = re.compile(r"`([\w./*-]+)`")  # in docs/evidence
 @functools.cache
 def imported(file: Path) -> frozenset[str]:
     """The modules that a file imports anywhere; of `from a import b` both a and a.b."""
-    found = set()
+    names = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return frozenset(found)
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(names)
 
 
 @functools.cache
@@ -60,7 +60,7 @@ def rooms(program: str) -> frozenset[str]:
     """The rooms of the library that a program imports, itself or through other programs."""
     seen = set()
     waiting = [program]
-    found = set()
+    packages = set()
     while waiting:
         module = waiting.pop()
         file = file_of(module)
@@ -69,12 +69,12 @@ def rooms(program: str) -> frozenset[str]:
         seen.add(module)
         for name in imported(file):
             top, _, rest = name.partition(".")
-            room = rest.partition(".")[0]
-            if top == LIBRARY and room:
-                found.add(public().get(room, room))
+            package = rest.partition(".")[0]
+            if top == LIBRARY and package:
+                packages.add(public().get(package, package))
             elif top in PROGRAMS:
                 waiting.append(name)
-    return frozenset(room for room in found if (ROOT / LIBRARY / room).is_dir())
+    return frozenset(package for package in packages if (ROOT / LIBRARY / package).is_dir())
 
 
 @functools.cache
@@ -93,12 +93,12 @@ def since(header: Record) -> tuple[float, str]:
     if header.program is None or file_of(header.program) is None:
         return math.inf, "its program is not here"
     if commit:
-        found = changed(commit)
+        changes = changed(commit)
     else:
-        found = None
-    if found is None:
+        changes = None
+    if changes is None:
         return math.inf, "its commit is not here"
-    parts = tuple(sorted(found & {header.program, *rooms(header.program)}))
+    parts = tuple(sorted(changes & {header.program, *rooms(header.program)}))
     return commits(commit, parts), ", ".join(parts)
 
 
@@ -113,49 +113,49 @@ def commits(commit: str, parts: tuple[str, ...]) -> int:
 
 def cited() -> dict[str, list[str]]:
     """The pages and pictures that show or name each run."""
-    known = runs.names()
-    found: dict[str, list[str]] = {name: [] for name in known}
+    names = runs.names()
+    pages: dict[str, list[str]] = {name: [] for name in names}
 
-    def cite(pattern: str, where: str) -> None:
-        for name in known:
-            if fnmatch(name, pattern) and where not in found[name]:
-                found[name].append(where)
+    def cite(pattern: str, citing: str) -> None:
+        for name in names:
+            if fnmatch(name, pattern) and citing not in pages[name]:
+                pages[name].append(citing)
 
     for page in sorted(page for pattern in PAGES for page in Path().glob(pattern)):
         for words in (words for parts in tables.places(page) for words in parts):
-            for name in runs.named(words[0]):
+            for name in runs.expand_braces(words[0]):
                 cite(name, str(page))
         text = page.read_text(encoding="utf-8")
         mentioned = ["".join(groups).removesuffix(".jsonl") for groups in _MENTION.findall(text)]
         for name in mentioned + (_NAMED.findall(text) if page.parent.name == "evidence" else []):
             cite(name, str(page))
             cite(f"benchmarks/{name}", str(page))
-    shown = {name: of for name, (of, _) in images.IMAGES.items()} | {"quality": "*"}
-    for picture, name in shown.items():
-        for of in images.QUALITY.values() if name == "*" else [name]:
-            cite(of, str(images.FOLDER / f"{picture}.png"))
-    return found
+    pictures = {name: run_name for name, (run_name, _) in images.IMAGES.items()} | {"quality": "*"}
+    for picture, name in pictures.items():
+        for run_name in images.QUALITY.values() if name == "*" else [name]:
+            cite(run_name, str(images.FOLDER / f"{picture}.png"))
+    return pages
 
 
 def report() -> Iterator[str]:
     """A line for each stale run, the oldest first, and for each that nothing cites; the last line counts them."""
     pages = cited()
     stale = []
-    for name, where in pages.items():
+    for name, citing in pages.items():
         header = runs.Run.load(runs.KEPT / f"{name}.jsonl").header
-        count, what = since(header)
-        if what:
+        count, parts = since(header)
+        if parts:
             commit = (header.commit or header.get("committed") or "unknown")[:8] + ", committed" * (not header.commit)
             if math.isfinite(count):
-                much = f"{count:,.0f} commits to "
+                commits = f"{count:,.0f} commits to "
             else:
-                much = ""
-            line = f"{name} ({header.program}, {commit}): {much}{what}; {', '.join(where) or 'cited nowhere'}"
+                commits = ""
+            line = f"{name} ({header.program}, {commit}): {commits}{parts}; {', '.join(citing) or 'cited nowhere'}"
             stale.append((-count, line))
-    alone = [name for name, where in pages.items() if not where]
+    uncited = [name for name, citing in pages.items() if not citing]
     yield from (line for _, line in sorted(stale))
-    yield from (f"cited nowhere: {name}" for name in alone)
-    yield f"{len(stale)} of {len(pages)} runs are older than what they measure; {len(alone)} are cited nowhere."
+    yield from (f"cited nowhere: {name}" for name in uncited)
+    yield f"{len(stale)} of {len(pages)} runs are older than what they measure; {len(uncited)} are cited nowhere."
 
 
 def main() -> None:

@@ -86,7 +86,7 @@ class Setting:
     encode: Callable[[list[str]], np.ndarray]
     megabytes: float
     base: str | None = None  # the method the difference to which is given, where it is scored, too
-    alone: bool = False  # scored on STS only
+    sts_only: bool = False  # scored on STS only
 
 
 def evaluator(config: Static) -> Iterator[Run]:
@@ -115,9 +115,9 @@ def evaluator(config: Static) -> Iterator[Run]:
     bases: list[str | None] = []
     for name, teacher in zip(models, teachers, strict=True):
         for setting in settings(config, name, teacher, ks, text):
-            row, found = score(setting, scored)
+            row, similarity = score(setting, scored)
             run.rows.append(row)
-            similarities.append(found)
+            similarities.append(similarity)
             bases.append(setting.base)
             say(f"{row.model}, {row.method}, {row.k}: STS {row.sts:.2f}")
             yield run
@@ -127,14 +127,14 @@ def evaluator(config: Static) -> Iterator[Run]:
         yield run
 
 
-def sentences_of(where: str, passages: int) -> Iterator[str]:
+def sentences_of(path: str, passages: int) -> Iterator[str]:
     """The sentences of this many passages, evenly spaced; 0 for all."""
-    every = itertools.chain.from_iterable(Corpus(corpus_files(where)).blocks(4096))
+    every = itertools.chain.from_iterable(Corpus(corpus_files(path)).blocks(4096))
     if passages:
         step = max(1, sum(1 for _ in every) // passages)
     else:
         step = 1
-    every = itertools.chain.from_iterable(Corpus(corpus_files(where)).blocks(4096))
+    every = itertools.chain.from_iterable(Corpus(corpus_files(path)).blocks(4096))
     for passage in itertools.islice(every, 0, passages * step or None, step):
         yield from (sentence for sentence in passage.split(". ") if sentence.strip())
 
@@ -147,7 +147,7 @@ def read(config: Static, tasks: Sequence[str], dev: Sequence[str], text: list[st
     of_dev = [dataclasses.replace(task, splits={"test": task.splits["dev"]}) for task in loaded]
     dev_index = index_sentences(of_dev, test_only=True)
     data = load_search(config.dataset, folder)
-    _, queries, gold = measure.asked(data, config.queries)
+    _, queries, gold = measure.sample_queries(data, config.queries)
     return Scored(sentences, indices, *dev_index, data, queries, gold, text[: config.timed])
 
 
@@ -170,22 +170,24 @@ def settings(config: Static, name: str, teacher: Encoder, ks: Sequence[int], tex
         for method, fit in OURS.items():
             if method in parts:
                 if method == "zipf":
-                    of = read.without_corpus()
+                    source = read.without_corpus()
                 else:
-                    of = read
+                    source = read
                 if method == BEST:
                     static = best[k]
                 else:
-                    static = distil(of, k, **fit)
-                yield ours(name, method, k, static)
+                    static = distil(source, k, **fit)
+                yield jaxwhiten_setting(name, method, k, static)
     for code in CODES if "codes" in parts else ():
         yield coded(name, code, best[ks[0]])
     for step, change in STEPS.items() if "steps" in parts else ():
-        yield ours(name, step, ks[0], distil(read, ks[0], **change), base=BASE, alone=True)
+        yield jaxwhiten_setting(name, step, ks[0], distil(read, ks[0], **change), base=BASE, sts_only=True)
 
 
-def ours(name: str, method: str, k: int, static: Encoder, base: str = PEER, alone: bool = False) -> Setting:
-    return Setting(name, method, k, static.encode, 4e-6 * k * static.config.vocab_size, base, alone)
+def jaxwhiten_setting(
+    name: str, method: str, k: int, static: Encoder, base: str = PEER, sts_only: bool = False
+) -> Setting:
+    return Setting(name, method, k, static.encode, 4e-6 * k * static.config.vocab_size, base, sts_only)
 
 
 def peer(name: str, k: int) -> Setting:
@@ -252,8 +254,8 @@ def score(setting: Setting, scored: Scored) -> tuple[Record, dict[str, np.ndarra
         sts=float(np.mean(list(tasks.values()))),
         dev=float(np.mean(dev)) if dev else None,
         megabytes=setting.megabytes,
-        mrr_at_10=None if setting.alone else search(setting, scored),
-        sentences_per_second=None if setting.alone or not scored.timed else speed(setting, scored.timed),
+        mrr_at_10=None if setting.sts_only else search(setting, scored),
+        sentences_per_second=None if setting.sts_only or not scored.timed else speed(setting, scored.timed),
         interval=None,
         versus=None,
         base=None,
@@ -289,8 +291,8 @@ def with_intervals(rows: Sequence[Record], bases: Sequence[str | None], samples:
     complete = []
     for number, (row, base) in enumerate(zip(rows, bases, strict=True)):
         changes: dict[str, Any] = {"interval": with_ends(row.sts, samples[number])}
-        if (other := places.get((row.model, base, row.k))) is not None:
-            versus = with_ends(row.sts - rows[other].sts, samples[number] - samples[other])
+        if (base_row := places.get((row.model, base, row.k))) is not None:
+            versus = with_ends(row.sts - rows[base_row].sts, samples[number] - samples[base_row])
             changes |= {"versus": versus, "base": base}
         complete.append(row.but(**changes))
     return complete

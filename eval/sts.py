@@ -80,9 +80,9 @@ def evaluator(config: STS) -> Iterator[Run]:
     for name in settings.words:
         counts = count(name, [*sentences, *(() if nli is None else (*nli.premise, *nli.hypothesis))], encoder)
         fitted_on = fits(whitenings, {"target": None}, len(sentences), counts.shape[0])
-        for row, found in score_words(name, counts, indices, fitted_on):
+        for row, similarity in score_words(name, counts, indices, fitted_on):
             run.rows.append(row)
-            similarities.append(found)
+            similarities.append(similarity)
     of_spectrum = "nli" if "nli" in whitenings else "target"
     of_heat_map = "target" if "target" in whitenings else "nli"
     for pooling in poolings:
@@ -94,9 +94,9 @@ def evaluator(config: STS) -> Iterator[Run]:
                 scored = score(encoded, fitted, settings.parameters, ks[pooling], measured, config.seed, config.ranking)
             else:
                 scored = score_method(whitening, encoded, ks[pooling], notes, measured, config.seed)
-            for row, found in scored:
+            for row, similarity in scored:
                 run.rows.append(row)
-                similarities.append(found)
+                similarities.append(similarity)
             if whitening == of_spectrum:
                 run = add_spectrum(run, encoded, fitted)
             if whitening == of_heat_map and run.header.similarity is None:

@@ -37,16 +37,16 @@ from jaxwhiten.errors import InputError, unknown_name
 _PLACE = re.compile(r"(<!-- table (?P<words>[^>]*?) -->\n)(?P<old>.*?)(?=<!-- end -->)", re.DOTALL)
 
 
-def table_of(of: Sequence[Run], view: str, conditions: Sequence[str]) -> Table | None:
+def table_of(sources: Sequence[Run], view: str, conditions: Sequence[str]) -> Table | None:
     """The table that the words of a place ask for; None if the runs have nothing to show in it."""
-    tables = runs.module(of[0]).TABLES
+    tables = runs.module(sources[0]).TABLES
     if view not in tables:
         raise unknown_name("table", view, tables)
-    if len(of) == 1 and of[0].rows and "pooling" in of[0].rows[0]:
-        shown = [words for words in conditions if words == "plain" or words.startswith("columns=")]
-        of = [Run(of[0].header, _chosen(of[0].rows, set(conditions) - set(shown)), of[0].figures)]
-        conditions = shown
-    table: Table | None = tables[view](*of)
+    if len(sources) == 1 and sources[0].rows and "pooling" in sources[0].rows[0]:
+        columns = [words for words in conditions if words == "plain" or words.startswith("columns=")]
+        sources = [Run(sources[0].header, _chosen(sources[0].rows, set(conditions) - set(columns)), sources[0].figures)]
+        conditions = columns
+    table: Table | None = tables[view](*sources)
     if table is not None and table.rows:
         return cut(table, conditions)
     return None
@@ -57,11 +57,11 @@ def _chosen(rows: Sequence[runs.Record], conditions: set[str]) -> list[runs.Reco
         key, equals, value = condition.partition("=")
         if not equals:
             raise InputError(f"{condition!r}: a condition on rows is KEY=VALUE.")
-        rows = [row for row in rows if _shown(row.get(key)) in value.split(",")]
+        rows = [row for row in rows if _text(row.get(key)) in value.split(",")]
     return list(rows)
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return str(value)
@@ -87,12 +87,12 @@ def places(path: Path) -> list[list[list[str]]]:
     Raises:
       InputError: One names no run and table.
     """
-    found = []
+    tables = []
     for match in _PLACE.finditer(path.read_text(encoding="utf-8")):
-        found.append([part.split() for part in match["words"].split(" + ")])
-        if any(len(words) < 2 for words in found[-1]):
+        tables.append([part.split() for part in match["words"].split(" + ")])
+        if any(len(words) < 2 for words in tables[-1]):
             raise InputError(f"{path}: `{match['words']}` names no run and table.")
-    return found
+    return tables
 
 
 def fill(path: Path) -> list[str]:
@@ -102,12 +102,12 @@ def fill(path: Path) -> list[str]:
 
     def new(match: re.Match[str]) -> str:
         parts = next(of_places)
-        found = {words[0]: [runs.find(name) for name in runs.named(words[0])] for words in parts}
-        if absent := [name for name, of in found.items() if None in of]:
+        by_name = {words[0]: [runs.find(name) for name in runs.expand_braces(words[0])] for words in parts}
+        if absent := [name for name, sources in by_name.items() if None in sources]:
             missing.extend(absent)
             return match[0]
-        shown = [table_of(found[name], view, conditions) for name, view, *conditions in parts]
-        tables = [table for table in shown if table is not None]
+        drawn = [table_of(by_name[name], view, conditions) for name, view, *conditions in parts]
+        tables = [table for table in drawn if table is not None]
         return f"{match[1]}\n{joined(tables).markdown() if tables else ''}\n\n"
 
     text = path.read_text(encoding="utf-8")

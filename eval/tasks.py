@@ -64,6 +64,6 @@ def index_sentences(tasks: Sequence[STSTask], test_only: bool = False) -> tuple[
             splits = task.splits
         sides = {name: (numbers(pairs.sentence1), numbers(pairs.sentence2)) for name, pairs in splits.items()}
         test = task.splits["test"]
-        fit_on = np.concatenate([side for both in sides.values() for side in both])
+        fit_on = np.concatenate([side for pair in sides.values() for side in pair])
         indices.append(TaskIndex(task.name, *sides["test"], test.score, list(test.subset), fit_on))
     return list(number), indices

@@ -33,7 +33,7 @@ _ROWS = 1000  # compared at a time
 
 def groups(first: list[str], second: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of the groups of equal questions, for the questions of both sides of pairs."""
-    number = {text: place for place, text in enumerate(dict.fromkeys([*first, *second]))}
+    number = {text: i for i, text in enumerate(dict.fromkeys([*first, *second]))}
     sides = [[number[text] for text in texts] for texts in (first, second)]
     links = coo_matrix((np.ones(len(first)), sides), (len(number), len(number)))
     group = connected_components(links, directed=False)[1]
@@ -45,30 +45,30 @@ class Compared:
 
     def __init__(self, first: np.ndarray, second: np.ndarray, group: tuple[np.ndarray, np.ndarray]) -> None:
         scores = [np.empty(0, np.float32)]
-        same = [np.empty(0, bool)]
+        matches = [np.empty(0, bool)]
         self.same = 0  # pairs of equal questions, also below `_LEAST`
         for part in blocks(len(first), _ROWS):
             product = first[part] @ second.T
             equal = group[0][part, None] == group[1]
-            found = product >= _LEAST
+            candidates = product >= _LEAST
             self.same += int(equal.sum())
-            scores.append(product[found])
-            same.append(equal[found])
+            scores.append(product[candidates])
+            matches.append(equal[candidates])
         scores = np.concatenate(scores)
-        same = np.concatenate(same)
+        matches = np.concatenate(matches)
         order = np.argsort(-scores, kind="stable")
         self.scores = scores[order]
-        self.right = np.cumsum(same[order])
+        self.right = np.cumsum(matches[order])
 
     def threshold(self, precision: float) -> float:
         """The least score such that a share `precision` of the pairs with at least this score are of equal questions.
 
         ValueError if there is none.
         """
-        enough = np.flatnonzero(self.right >= precision * np.arange(1, len(self.right) + 1))
-        if not len(enough):
+        precise = np.flatnonzero(self.right >= precision * np.arange(1, len(self.right) + 1))
+        if not len(precise):
             raise ValueError(f"no threshold has a precision of {precision}")
-        return float(self.scores[enough[-1]])
+        return float(self.scores[precise[-1]])
 
     def judged(self, least: float) -> dict[str, float]:
         """Precision and recall of the pairs with at least this score."""
@@ -84,11 +84,11 @@ def compared(
     first: np.ndarray, second: np.ndarray, group: tuple[np.ndarray, np.ndarray], sizes: list[int], precision: float
 ) -> list[Record]:
     """A threshold for vectors of equal questions, and what it finds in float32 and in codes of each size."""
-    asked = normalize(first)
+    queries = normalize(first)
     exact = normalize(second)
     rng = np.random.default_rng(_SEED)
-    chooses = rng.permutation(len(asked)) % 2 == 0
-    other = rng.permutation(len(exact))
+    chooses = rng.permutation(len(queries)) % 2 == 0
+    shuffled = rng.permutation(len(exact))
     rows: list[Record] = []
     least = None
     for size in (None, *sizes):
@@ -96,13 +96,15 @@ def compared(
         if size is not None:
             code = SpectrumCode(bytes=size).fit(exact)
             y = normalize(code.decode(code.encode(exact)))
-        own = Compared(asked[chooses], y, (group[0][chooses], group[1])).threshold(precision)
-        least = own if least is None else least  # of float32, which is first
-        found = Compared(asked[~chooses], y, (group[0][~chooses], group[1]))
-        rows.append(Record(bytes=size, **found.judged(least), own=Record(threshold=own, **found.judged(own))))
-        for name, places in (("equal", np.arange(len(exact))), ("random", other)):
-            off = np.abs(np.einsum("nd,nd->n", asked, (y - exact)[places]))
-            rows[-1] |= {f"{name}_median": float(np.median(off)), f"{name}_99": float(np.quantile(off, 0.99))}
+        threshold = Compared(queries[chooses], y, (group[0][chooses], group[1])).threshold(precision)
+        least = threshold if least is None else least  # of float32, which is first
+        held_out = Compared(queries[~chooses], y, (group[0][~chooses], group[1]))
+        rows.append(
+            Record(bytes=size, **held_out.judged(least), own=Record(threshold=threshold, **held_out.judged(threshold)))
+        )
+        for name, places in (("equal", np.arange(len(exact))), ("random", shuffled)):
+            errors = np.abs(np.einsum("nd,nd->n", queries, (y - exact)[places]))
+            rows[-1] |= {f"{name}_median": float(np.median(errors)), f"{name}_99": float(np.quantile(errors, 0.99))}
     return rows
 
 
@@ -114,12 +116,12 @@ def thresholds_table(run: Run) -> Table:
             size = "float32"
         else:
             size = f"{row['bytes']} B"
-        off = [
+        errors = [
             "" if row["bytes"] is None else f"{number(row[f'{name}_median'], 3)}, {number(row[f'{name}_99'], 3)}"
             for name in ("equal", "random")
         ]
-        both = [f"{number(of['precision'], 3)}, {number(of['recall'], 3)}" for of in (row, row["own"])]
-        rows.append([size, *off, *both, number(row["own"]["threshold"], 3)])
+        rates = [f"{number(judged['precision'], 3)}, {number(judged['recall'], 3)}" for judged in (row, row["own"])]
+        rows.append([size, *errors, *rates, number(row["own"]["threshold"], 3)])
     columns = ["documents", "off: equal questions, median, 99%", "off: random pairs, median, 99%"]
     columns += ["float32's threshold: precision, recall", "its own: precision, recall", "its own threshold"]
     return Table(columns, rows)
@@ -148,8 +150,8 @@ def main() -> None:
     )
     sizes = [int(size) for size in args.bytes.split(",")]
     rows = compared(first, second, (group[0][sample], group[1][sample]), sizes, args.precision)
-    about = {name: value for name, value in vars(args).items() if name not in ("file", "output")}
-    run = Run(header("eval.thresholds", about, complete=True, seed=_SEED, pairs=len(first)), rows)
+    arguments = {name: value for name, value in vars(args).items() if name not in ("file", "output")}
+    run = Run(header("eval.thresholds", arguments, complete=True, seed=_SEED, pairs=len(first)), rows)
     run.save(args.output)
     print(thresholds_table(run).text())
 

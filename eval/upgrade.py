@@ -94,24 +94,24 @@ def evaluator(config: Upgrade) -> Iterator[Run]:
     candidates = integers("candidates", config.candidates)
     make_folder(Path(config.out))
     data = load_search(config.dataset, config.data_dir or None)
-    _, asked, gold = measure.asked(data, config.queries)
+    _, queries, gold = measure.sample_queries(data, config.queries)
     store = EmbeddingStore(config.cache or None)
     encoding = time.perf_counter()
-    sides = [encoded(said, config, store, data.documents, asked) for said in words("encoders", config.encoders)]
+    sides = [encoded(spec, config, store, data.documents, queries) for spec in words("encoders", config.encoders)]
     if len(sides) < 2:
         raise InputError("config.encoders: names one encoder; an upgrade is from one to another.")
-    texts = len(sides) * (len(data.documents) + len(asked))
-    took = common.encoding(time.perf_counter() - encoding, texts, note="what is in the cache is read")
-    say(f"{data.name}: {len(data.documents):,} documents, {len(asked):,} queries")
+    texts = len(sides) * (len(data.documents) + len(queries))
+    encoding_record = common.encoding(time.perf_counter() - encoding, texts, note="what is in the cache is read")
+    say(f"{data.name}: {len(data.documents):,} documents, {len(queries):,} queries")
     header = common.make_header(
         "eval.upgrade",
         f"Upgrades on {data.name}",
         config,
         sides[0].encoder,
-        took,
-        dataset=common.dataset(data, len(asked)),
+        encoding_record,
+        dataset=common.dataset(data, len(queries)),
         protocol={
-            "quality": f"MRR@{FIRST} x 100 of {len(asked):,} queries with gold",
+            "quality": f"MRR@{FIRST} x 100 of {len(queries):,} queries with gold",
             "pairs": "documents drawn at random, under both encoders",
             "fuse": f"cosines of the old encoder and of the map ({config.fuse}), each scaled by query, added",
         },
@@ -121,32 +121,32 @@ def evaluator(config: Upgrade) -> Iterator[Run]:
     for old, new in itertools.permutations(sides, 2):
         rows = measured(old, new, gold, kinds, counts, candidates, config)
         run.rows.extend(rows)
-        run.header.advice[f"{old.label} → {new.label}"] = said = advice(rows)
-        say(f"{old.label} → {new.label}: {said}")
+        run.header.advice[f"{old.label} → {new.label}"] = verdict = advice(rows)
+        say(f"{old.label} → {new.label}: {verdict}")
         yield run
 
 
 def closing(run: Run) -> str:
     """The table, and the advice for each pair of encoders."""
-    advised = (f"{pair}: {said}" for pair, said in run.header.advice.items())
+    advised = (f"{pair}: {text}" for pair, text in run.header.advice.items())
     return "\n".join([upgrade_table(run).text(), *advised])
 
 
 def encoded(
-    said: str, config: Upgrade, store: EmbeddingStore, documents: Sequence[str], queries: Sequence[str]
+    spec: str, config: Upgrade, store: EmbeddingStore, documents: Sequence[str], queries: Sequence[str]
 ) -> Side:
     """The vectors by an encoder that the config names."""
-    model, pooling, *more = said.split()
-    if more not in ([], ["whitened"]):
-        raise InputError(f"config.encoders: {said!r} is not MODEL POOLING or MODEL POOLING whitened.")
+    model, pooling, *flags = spec.split()
+    if flags not in ([], ["whitened"]):
+        raise InputError(f"config.encoders: {spec!r} is not MODEL POOLING or MODEL POOLING whitened.")
     options = {"max_length": config.max_length or None, "dtype": config.dtype, "engine": config.engine}
     encoder = Encoder.from_pretrained(model, pooling=pooling, bare=True, **options).without_code()
     vectors = [np.asarray(store.encode(encoder, list(texts))) for texts in (documents, queries)]
-    if more:
+    if flags:
         whitening = Whitening().fit(vectors[0])
         vectors = [whitening.transform(part) for part in vectors]
-    label = Path(model).name + (", whitened" if more else "")
-    return Side(label, pooling, bool(more), encoder, *map(jaxwhiten.normalize, vectors))
+    label = Path(model).name + (", whitened" if flags else "")
+    return Side(label, pooling, bool(flags), encoder, *map(jaxwhiten.normalize, vectors))
 
 
 def measured(
@@ -162,9 +162,9 @@ def measured(
     stay, full = [ranked(side.queries @ side.documents.T) for side in (old, new)]
     ranks = {name: metrics.reciprocal_ranks(ids, gold, FIRST) for name, ids in ((STAY, stay), (EVERYTHING, full))}
 
-    def row(method: str, own: np.ndarray, n_fit: int = 0, **more: Any) -> Record:
+    def row(method: str, reciprocal: np.ndarray, n_fit: int = 0, **fields: Any) -> Record:
         def points(base: str) -> Record:
-            return estimate(100 * (own - ranks[base]), config.bootstrap, config.seed)
+            return estimate(100 * (reciprocal - ranks[base]), config.bootstrap, config.seed)
 
         return Record(
             model=old.label,
@@ -176,35 +176,35 @@ def measured(
             transductive=False,
             new=new.label,
             method=method,
-            mrr_at_10=float(own.mean()),
+            mrr_at_10=float(reciprocal.mean()),
             versus_stay=None if method == STAY else points(STAY),
             versus_everything=None if method == EVERYTHING else points(EVERYTHING),
-            **{"candidates": None, "old_recall": None, "embedded": None} | more,
+            **{"candidates": None, "old_recall": None, "embedded": None} | fields,
         )
 
-    found = [row(STAY, ranks[STAY], embedded=0.0)]
-    drawn = np.random.default_rng(config.seed).permutation(len(old.documents))
-    for count, kind in itertools.product(sorted({min(count, len(drawn)) for count in counts}), kinds):
-        pairs = drawn[:count]
+    rows = [row(STAY, ranks[STAY], embedded=0.0)]
+    order = np.random.default_rng(config.seed).permutation(len(old.documents))
+    for count, kind in itertools.product(sorted({min(count, len(order)) for count in counts}), kinds):
+        pairs = order[:count]
         documents, queries = mapped(kind, old, new, pairs)
         scores = queries @ documents.T
-        found.append(row(f"{MAP}, {kind}", metrics.reciprocal_ranks(ranked(scores), gold, FIRST), count))
+        rows.append(row(f"{MAP}, {kind}", metrics.reciprocal_ranks(ranked(scores), gold, FIRST), count))
         if kind == config.fuse:
-            both = standard(scores) + standard(old.queries @ old.documents.T)
-            found.append(row(FUSE, metrics.reciprocal_ranks(ranked(both), gold, FIRST), count))
+            fused = standard(scores) + standard(old.queries @ old.documents.T)
+            rows.append(row(FUSE, metrics.reciprocal_ranks(ranked(fused), gold, FIRST), count))
     for count in candidates:
         upgraded = on_read(old, new, count)
         hits = upgraded.search([str(len(old.documents) + i) for i in range(len(old.queries))], FIRST)
         ids = np.array([[hit.id for hit in part] for part in hits])
         first = ranked(old.queries @ old.documents.T, count)
-        told = {
+        costs = {
             "candidates": count,
             "old_recall": metrics.recalls(first, gold, count).mean(),
             "embedded": len(upgraded.vectors.slots) / len(old.queries),
         }
-        found.append(row(ON_READ, metrics.reciprocal_ranks(ids, gold, FIRST), **told))
-    everything = len(old.documents) / len(old.queries)
-    return [*found, row(EVERYTHING, ranks[EVERYTHING], embedded=everything)]
+        rows.append(row(ON_READ, metrics.reciprocal_ranks(ids, gold, FIRST), **costs))
+    full_cost = len(old.documents) / len(old.queries)
+    return [*rows, row(EVERYTHING, ranks[EVERYTHING], embedded=full_cost)]
 
 
 def mapped(kind: str, old: Side, new: Side, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -214,8 +214,8 @@ def mapped(kind: str, old: Side, new: Side, pairs: np.ndarray) -> tuple[np.ndarr
     if kind == PEER:
         peer = optional("isotrieve.mapping.linear", "bench-more", f"The map {kind}", package="isotrieve").RidgeMapping()
         return jaxwhiten.normalize(peer.fit(x, y).transform(old.documents).astype(np.float32)), new.queries
-    between = EncoderMap(kind=kind).fit(x, y)
-    parts = between.transform(old.documents), between.transform_target(new.queries)
+    encoder_map = EncoderMap(kind=kind).fit(x, y)
+    parts = encoder_map.transform(old.documents), encoder_map.transform_target(new.queries)
     return jaxwhiten.normalize(parts[0]), jaxwhiten.normalize(parts[1])
 
 
@@ -239,9 +239,9 @@ def standard(scores: np.ndarray) -> np.ndarray:
 
 def advice(rows: Sequence[Record]) -> str:
     """The advice, in a sentence."""
-    everything = rows[-1]
+    full = rows[-1]
     reads = [row for row in rows if row.method == ON_READ]
-    gain = everything.versus_stay
+    gain = full.versus_stay
     if gain is None or gain.low <= 0:
         return "Stay: re-embedding everything brings no significant gain."
     if reads:
@@ -249,7 +249,7 @@ def advice(rows: Sequence[Record]) -> str:
     else:
         best = None
     for read in reads:
-        if read.mrr_at_10 >= ENOUGH * everything.mrr_at_10:
+        if read.mrr_at_10 >= ENOUGH * full.mrr_at_10:
             return f"Embed on read, {read.candidates} candidates: as good as everything ({gain.value:+.1f} points)."
     if best and best.versus_stay and best.versus_stay.low > 0 and best.versus_stay.value > gain.value / 2:
         return (
@@ -261,11 +261,11 @@ def advice(rows: Sequence[Record]) -> str:
 
 def _pairs(runs: Sequence[Run]) -> list[tuple[str, str, list[Record]]]:
     """The rows of each search and pair of encoders."""
-    found: dict[tuple[str, str], list[Record]] = {}
+    by_pair: dict[tuple[str, str], list[Record]] = {}
     for run in runs:
         for row in run.rows:
-            found.setdefault((run.header.dataset.name, f"{row.model} → {row.new}"), []).append(row)
-    return [(*names, rows) for names, rows in found.items()]
+            by_pair.setdefault((run.header.dataset.name, f"{row.model} → {row.new}"), []).append(row)
+    return [(*names, rows) for names, rows in by_pair.items()]
 
 
 def _points(row: Record) -> str:
@@ -277,17 +277,19 @@ def upgrade_table(*runs: Run) -> Table:
     cells = []
     heads = list[str]()
     for data, pair, rows in _pairs(runs):
-        most = max(row.n_fit for row in rows)
-        ways = {row.method: row for row in rows if row.n_fit in (0, most) and not row.candidates}
+        largest = max(row.n_fit for row in rows)
+        ways = {row.method: row for row in rows if row.n_fit in (0, largest) and not row.candidates}
         reads = [row for row in rows if row.candidates]
-        shown = [name for name in ways if name != "everything" and "isotrieve" not in name] + ["everything"]
-        heads = ["data", "old → new", *shown[:-1], *(f"on read, {row.candidates}" for row in reads), shown[-1]]
+        methods = [name for name in ways if name != "everything" and "isotrieve" not in name] + ["everything"]
+        heads = ["data", "old → new", *methods[:-1], *(f"on read, {row.candidates}" for row in reads), methods[-1]]
         heads += [f"old recall@{row.candidates}" for row in reads[-1:]]
         heads += [f"texts per query, {row.candidates}" for row in reads[-1:]] + ["advice"]
         run = next(run for run in runs if run.header.dataset.name == data)
-        told = [f"{row.old_recall or 0:.3f}" for row in reads[-1:]] + [f"{row.embedded or 0:.1f}" for row in reads[-1:]]
-        figures = [_points(row) for row in (*(ways[name] for name in shown[:-1]), *reads, ways[shown[-1]])]
-        cells.append([data, pair, *figures, *told, run.header.advice[pair].partition(":")[0].partition(" (")[0]])
+        costs = [f"{row.old_recall or 0:.3f}" for row in reads[-1:]] + [
+            f"{row.embedded or 0:.1f}" for row in reads[-1:]
+        ]
+        figures = [_points(row) for row in (*(ways[name] for name in methods[:-1]), *reads, ways[methods[-1]])]
+        cells.append([data, pair, *figures, *costs, run.header.advice[pair].partition(":")[0].partition(" (")[0]])
     caption = f"MRR@10 x 100. {SIGNIFICANT}: its difference to staying has an interval that leaves out 0."
     return Table(heads, cells, 2, caption)
 

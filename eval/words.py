@@ -31,21 +31,21 @@ def count(name: str, texts: Sequence[str], encoder: Encoder) -> csr_matrix:
     """The count of each word or token (column) in each text (row)."""
     if name == "tfidf-pieces":
         ids = encoder.tokenizer(texts)
-        kept = ~np.isin(ids.flat, list(encoder.tokenizer.special_ids))
-        rows = np.repeat(np.arange(len(texts)), ids.lengths)[kept]
-        return csr_matrix((np.ones(len(rows)), (rows, ids.flat[kept])), (len(texts), encoder.tokenizer.vocab_size))
+        is_word = ~np.isin(ids.flat, list(encoder.tokenizer.special_ids))
+        rows = np.repeat(np.arange(len(texts)), ids.lengths)[is_word]
+        return csr_matrix((np.ones(len(rows)), (rows, ids.flat[is_word])), (len(texts), encoder.tokenizer.vocab_size))
     return scoring.count(texts)
 
 
-def fits(whitenings: Sequence[str], own: Mapping[str, Any], texts: int, rows: int) -> dict[str, Any]:
+def fits(whitenings: Sequence[str], fitted: Mapping[str, Any], texts: int, rows: int) -> dict[str, Any]:
     """By the whitenings of a run, the rows on which words are counted: those of `own`, or those after the texts."""
-    known = {**own, "nli": np.arange(texts, rows)}
-    return {name: known[name] for name in whitenings if name in known}
+    by_name = {**fitted, "nli": np.arange(texts, rows)}
+    return {name: by_name[name] for name in whitenings if name in by_name}
 
 
-def beside(found: Mapping[str, T], whitening: str) -> T | None:
+def matching_fit(by_fit: Mapping[str, T], whitening: str) -> T | None:
     """The result of TF-IDF under the fit of a row, or under its first fit if that is missing; None without TF-IDF."""
-    return found.get(whitening, next(iter(found.values()), None))
+    return by_fit.get(whitening, next(iter(by_fit.values()), None))
 
 
 def weigh(name: str, counts: csr_matrix, fit: csr_matrix) -> tuple[csr_matrix, csr_matrix]:

@@ -62,19 +62,19 @@ class Bottleneck(VectorStep):
 def _plan(objective: Objective, loss: Loss, setup: Setup, *, kind: str, rank: int) -> Plan:
     """A plan that trains one step after the pooling, `params["steps"]`, on vectors computed once."""
     # The adapter precedes unit length at the end of the head, which it would undo.
-    whole = setup.start.head.steps
-    if isinstance(whole[-1], Normalize):
-        last = whole[-1:]
+    steps = setup.start.head.steps
+    if isinstance(steps[-1], Normalize):
+        last = steps[-1:]
     else:
         last = ()
     plan = plan_sentences(objective, loss, setup)
-    frozen = whole[: len(whole) - len(last)]
+    frozen = steps[: len(steps) - len(last)]
     encoder = setup.start.trained(setup.model, frozen)
     width = encoder.dimension
     adapter: VectorStep = Dense(jnp.eye(width), jnp.zeros(width), None, "Identity")
     if kind == "bottleneck":
-        down = jax.random.normal(jax.random.key(setup.options.seed), (width, rank)) * width**-0.5
-        adapter = Bottleneck(down, jnp.zeros(rank), jnp.zeros((rank, width)))
+        kernel = jax.random.normal(jax.random.key(setup.options.seed), (width, rank)) * width**-0.5
+        adapter = Bottleneck(kernel, jnp.zeros(rank), jnp.zeros((rank, width)))
 
     def of_adapted(params: Params, batch: Batch, key: jax.Array) -> Any:
         vectors = batch["vectors"].swapaxes(0, 1)

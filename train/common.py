@@ -23,8 +23,8 @@ from jaxwhiten.runtime import distributed, hardware
 def options_of(config: SBERT | Cross | MLM) -> TrainingOptions:
     """The options of a run; InputError for invalid values. Rows are held out by the programs themselves."""
     names = {field.name for field in dataclasses.fields(TrainingOptions)}
-    given = {name: value for name, value in dataclasses.asdict(config).items() if name in names}
-    return TrainingOptions(**{"held_out": 0.0, **given})
+    shared = {name: value for name, value in dataclasses.asdict(config).items() if name in names}
+    return TrainingOptions(**{"held_out": 0.0, **shared})
 
 
 def count(params: Any) -> int:
@@ -34,16 +34,16 @@ def count(params: Any) -> int:
 
 def splits(config: SBERT | Cross) -> dict[str, tuple[str, str]]:
     """The data on which a run is scored, by the name of the score."""
-    named = [(task, "test") for task in config.test] + [(config.dev, "dev")] * bool(config.dev)
-    return {f"{task} {split}": (task, split) for task, split in named}
+    pairs = [(task, "test") for task in config.test] + [(config.dev, "dev")] * bool(config.dev)
+    return {f"{task} {split}": (task, split) for task, split in pairs}
 
 
 def scored_pairs(config: SBERT, task: str, split: str) -> Pairs:
     """One split of an STS task."""
-    found = load_sts(task, config.data.folder or None).splits
-    if split not in found:
-        raise InputError(f"{task} has no {split} split, only {', '.join(found)}.")
-    return found[split]
+    by_split = load_sts(task, config.data.folder or None).splits
+    if split not in by_split:
+        raise InputError(f"{task} has no {split} split, only {', '.join(by_split)}.")
+    return by_split[split]
 
 
 def sts_score(pairs: Pairs) -> Callable[[Encoder], float]:
@@ -60,13 +60,13 @@ def write_results(
     config: SBERT | Cross,
     scores: Mapping[str, Mapping[str, float]],
     facts: Mapping[str, Any],
-    began: float,
+    start: float,
 ) -> None:
     """Writes and prints the results of a finished run; `began` is a time of `time.perf_counter`."""
     output = Path(config.output)
     before = scores["before"]
     after = scores["after"]
-    facts = {**facts, "seed": config.seed, "seconds": round(time.perf_counter() - began, 1)}
+    facts = {**facts, "seed": config.seed, "seconds": round(time.perf_counter() - start, 1)}
     if distributed.is_writer():
         io.write_json(output / "results.json", records.to_json({**scores, "hardware": hardware.describe(), **facts}))
     for name, value in after.items():

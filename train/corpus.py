@@ -137,15 +137,15 @@ def _write_parts(
     facts: dict[str, Any] = {"parts": 0, "passages": [0, 0]}
     with tqdm(desc="tokenizing", unit=" passages", disable=None if progress is None else not progress) as bar:
         for number, passages in enumerate(corpus.blocks(PART_PASSAGES)):
-            out = [held_out(passage, share) for passage in passages]
-            facts["passages"][0] += len(out) - sum(out)
-            facts["passages"][1] += sum(out)
-            for side, wanted in zip(_SIDES, (False, True), strict=True):
+            is_held_out = [held_out(passage, share) for passage in passages]
+            facts["passages"][0] += len(is_held_out) - sum(is_held_out)
+            facts["passages"][1] += sum(is_held_out)
+            for side, side_held_out in zip(_SIDES, (False, True), strict=True):
                 file = folder / _PART.format(side, number)
                 try:
                     io.map_array(file)
                 except (OSError, ValueError):
-                    chosen = [text for text, is_out in zip(passages, out, strict=True) if is_out == wanted]
+                    chosen = [text for text, flag in zip(passages, is_held_out, strict=True) if flag == side_held_out]
                     io.save_array(file, _tokens(tokenizer, chosen, dtype))
             facts["parts"] = number + 1
             bar.update(len(passages))

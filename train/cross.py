@@ -37,7 +37,7 @@ LABELS = {"classes": "softmax", "scores": "cosine", "positives": "mnr"}
 
 def main(config: Cross) -> None:
     """Runs one training, from its start or its latest checkpoint to the exported model."""
-    began = time.perf_counter()
+    start = time.perf_counter()
     io.check_folder(Path(config.output) / "model")  # before the work of training it
     options = options_of(config)
     held_out = {score: load_split(config, *split) for score, split in splits(config).items()}
@@ -51,13 +51,13 @@ def main(config: Cross) -> None:
     score = pairs.pair_evaluator
     scorers = {name: score(rebuild, folder, name, rows, max_length) for name, rows in held_out.items()}
     plan = training.Plan({"encoder": params}, pairs.pair_loss(rebuild), rebuild, examples.label)
-    how = {"batch_size": options.batch_size, "buckets": options.buckets, "seed": options.seed}
-    batches = training.sentence_batches(table, plan.labels, **how)
+    settings = {"batch_size": options.batch_size, "buckets": options.buckets, "seed": options.seed}
+    batches = training.sentence_batches(table, plan.labels, **settings)
     options = options.resolved(batches.per_epoch)
     print(f"{batches.per_epoch} batches per epoch, {options.steps} steps")
     # The model by its name, rows by their content.
-    named = {name: getattr(config, name) for name in ("model", "max_length", "labels", "dev")}
-    recipe = {**named, **options.record(), "rows": table.key}
+    model_settings = {name: getattr(config, name) for name in ("model", "max_length", "labels", "dev")}
+    recipe = {**model_settings, **options.record(), "rows": table.key}
     if config.dev:
         best = f"{config.dev} dev"
     else:
@@ -69,15 +69,15 @@ def main(config: Cross) -> None:
         return
     states = {"before": plan.params, "after": trained.params}
     scores = {
-        when: {name: value for f in scorers.values() for name, value in f(params).items()}
-        for when, params in states.items()
+        moment: {name: value for f in scorers.values() for name, value in f(params).items()}
+        for moment, params in states.items()
     }
     if distributed.is_writer():
         model = rebuild(trained.params["encoder"])
         finished = CrossEncoder(model, folder, max_length=max_length, label_names=examples.classes)
         finished.save(Path(config.output) / "model")
     facts = {"step": trained.step, "rows": len(examples)}
-    write_results(config, scores, facts, began)
+    write_results(config, scores, facts, start)
 
 
 def load_split(config: Cross, name: str, split: str) -> Examples:
@@ -99,24 +99,24 @@ def load_examples(config: Cross, held_out: dict[str, Examples]) -> Examples:
         examples = examples.take(config.data.limit, config.seed)
     if len(examples.columns) != 2:
         raise InputError(f"A cross-encoder takes rows of two sentences; these have {', '.join(examples.columns)}.")
-    seen = [column for rows in held_out.values() for column in rows.columns.values()]
+    excluded = [column for rows in held_out.values() for column in rows.columns.values()]
     if config.data.exclude:
         retrieval = load_search(config.data.exclude, config.data.folder or None)
-        seen += [retrieval.documents, retrieval.queries]
-    kept = examples.without_sentences(seen, plain)
-    shared = len(examples) - len(kept)
-    print(f"{len(kept)} rows of {' / '.join(kept.columns)}; {shared} share a text with test data")
-    first, second = kept.columns.values()
-    if kept.label is None:
-        label = np.ones(len(kept), np.float32)
+        excluded += [retrieval.documents, retrieval.queries]
+    remaining = examples.without_sentences(excluded, plain)
+    shared = len(examples) - len(remaining)
+    print(f"{len(remaining)} rows of {' / '.join(remaining.columns)}; {shared} share a text with test data")
+    first, second = remaining.columns.values()
+    if remaining.label is None:
+        label = np.ones(len(remaining), np.float32)
     else:
-        label = kept.label
+        label = remaining.label
     if config.negatives:
         together = np.flatnonzero(label >= 0.5).tolist()
         miner = Encoder.from_pretrained(config.miner)
         sides = [[side[row] for row in together] for side in (first, second)]
-        drawn = {"count": config.negatives, "depth": config.depth, "seed": config.seed}
-        owners, negatives = training.mine_negatives(miner, *sides, **drawn)
+        mining = {"count": config.negatives, "depth": config.depth, "seed": config.seed}
+        owners, negatives = training.mine_negatives(miner, *sides, **mining)
         print(f"{len(owners):,} negatives mined by {config.miner}")
         first = first + owners
         second = second + negatives

@@ -41,9 +41,9 @@ def listwise_distillation(u: Float[Array, "b d"], teacher: Float[Array, "b 1 e"]
         itself = jnp.eye(len(x), dtype=bool)
         return jax.nn.log_softmax(jnp.where(itself, jnp.finfo(x.dtype).min, scale * cosines), axis=-1)
 
-    wanted = log_shares(teacher[:, 0])
-    found = log_shares(u)
-    return jnp.mean(jnp.sum(jnp.exp(wanted) * (wanted - found), axis=-1))
+    target = log_shares(teacher[:, 0])
+    student = log_shares(u)
+    return jnp.mean(jnp.sum(jnp.exp(target) * (target - student), axis=-1))
 
 
 def margin_mse(

@@ -16,7 +16,7 @@ from jaxwhiten.datasets import NLI_LABELS, Examples, Pairs, load_sts, nli_triple
 
 def load_examples(data: Data, objective: training.Objective) -> Examples:
     """The rows that `config.data` names, in the form that the objective takes."""
-    alone = objective.columns == (1, 1)
+    single = objective.columns == (1, 1)
     labeled = objective.label in ("class", "score")
     if data.file and not data.columns and is_text(data.file):
         return text_examples(data.file, split=data.split_sentences, skip_bad_rows=data.skip_bad_rows)
@@ -38,13 +38,13 @@ def load_examples(data: Data, objective: training.Objective) -> Examples:
             skip_bad_rows=data.skip_bad_rows,
         )
         print(rows.summary())
-        if alone:
+        if single:
             return distinct(rows.premise, rows.hypothesis)
         if objective.columns == (2, 2):
             return nli_pairs(rows)
         return nli_triplets(rows.premise, rows.hypothesis, rows.label)
     pairs = load_sts(data.name, data.folder or None).splits["train"]
-    if alone:
+    if single:
         return distinct(pairs.sentence1, pairs.sentence2)
     return sts_pairs(pairs, *data.score_range)
 
@@ -61,9 +61,9 @@ def distinct(*columns: Sequence[str]) -> Examples:
 
 def nli_pairs(rows: NLIRows) -> Examples:
     """Premise and hypothesis with their class, without rows that have none."""
-    kept = np.flatnonzero(rows.label >= 0).tolist()
-    columns = {"premise": [rows.premise[i] for i in kept], "hypothesis": [rows.hypothesis[i] for i in kept]}
-    return Examples(columns, rows.label[kept].astype(np.int32), NLI_LABELS, len(rows) - len(kept))
+    labeled = np.flatnonzero(rows.label >= 0).tolist()
+    columns = {"premise": [rows.premise[i] for i in labeled], "hypothesis": [rows.hypothesis[i] for i in labeled]}
+    return Examples(columns, rows.label[labeled].astype(np.int32), NLI_LABELS, len(rows) - len(labeled))
 
 
 def sts_pairs(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0) -> Examples:

@@ -97,17 +97,17 @@ def mask_blocks(ids: Int[np.ndarray, "b length"], rules: MaskRules, rng: np.rand
     draw[~maskable] = 2.0
     order = np.argsort(draw, axis=1, kind="stable")
     draw = np.take_along_axis(draw, order, axis=1)
-    ends = np.ones((b, length), bool)
-    ends[:, :-1] = draw[:, 1:] != draw[:, :-1]
-    word_end = np.minimum.accumulate(np.where(ends, column, length)[:, ::-1], axis=1)[:, ::-1]
+    is_end = np.ones((b, length), bool)
+    is_end[:, :-1] = draw[:, 1:] != draw[:, :-1]
+    word_end = np.minimum.accumulate(np.where(is_end, column, length)[:, ::-1], axis=1)[:, ::-1]
     budget = np.clip(np.round(rules.share * maskable.sum(1)), 1, places)[:, None]
     chosen = ((word_end < budget) & (draw < 2.0))[:, :places]
 
     positions = order[:, :places]
     targets = np.take_along_axis(ids, positions, axis=1)
     action = rng.random((b, places))
-    others = np.flatnonzero(rules.maskable)
-    random = others[rng.integers(len(others), size=(b, places))]
+    replacements = np.flatnonzero(rules.maskable)
+    random = replacements[rng.integers(len(replacements), size=(b, places))]
     hidden = np.where(action < rules.masked, rules.mask_id, targets)
     hidden = np.where((action >= rules.masked) & (action < rules.masked + rules.random), random, hidden)
     hidden = np.where(chosen, hidden, targets)

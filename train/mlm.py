@@ -57,8 +57,8 @@ def main(config: MLM) -> None:
     options = options.resolved(batches.per_epoch)
     steps = options.steps
     params, rebuild = training.split_encoder(model)
-    passages, out = corpus.passages
-    print(f"{passages} passages, {corpus.train.tokens} tokens; held out {out}, {corpus.held_out.tokens} tokens")
+    passages, held_out = corpus.passages
+    print(f"{passages} passages, {corpus.train.tokens} tokens; held out {held_out}, {corpus.held_out.tokens} tokens")
     if corpus.skipped:
         print(f"{corpus.skipped} invalid lines skipped")
     tokens = steps * config.batch_size * config.block_length
@@ -67,8 +67,8 @@ def main(config: MLM) -> None:
 
     io.check_folder(Path(config.output) / "model")  # before the work of training it
     # The text is known by its content, not by its place.
-    own = {name: value for name, value in dataclasses.asdict(config).items() if name in OWN}
-    recipe = {**own, **options.record(), "text": corpus.key}
+    settings = {name: value for name, value in dataclasses.asdict(config).items() if name in OWN}
+    recipe = {**settings, **options.record(), "text": corpus.key}
     score = masking.masked_evaluator(rebuild, corpus.held_out, rules, blocks=config.evaluate_blocks)
     plan = training.Plan(params, masking.masked_loss(rebuild), rebuild)
     unit = ("tokens", config.block_length)
@@ -125,10 +125,10 @@ def finish(config: MLM, model: MaskedLM, tokenizer: Path, recipe: dict[str, Any]
         "hardware": machine,
     }
     card = masked_model_card(output.name, base_model=config.model, facts=facts, scores=scores, recipe=recipe)
-    with io.whole_folder(output / "model") as whole:
-        save_masked_lm(model, whole, dtype=config.export_dtype)
-        copy_tokenizer(tokenizer, whole)
-        io.write_text(whole / "README.md", card)
+    with io.whole_folder(output / "model") as folder:
+        save_masked_lm(model, folder, dtype=config.export_dtype)
+        copy_tokenizer(tokenizer, folder)
+        io.write_text(folder / "README.md", card)
     results = {"scores": scores, "step": steps, "tokens": tokens, "hours": round(hours, 3), "hardware": machine}
     results |= {"tokens_per_second": round(rate), "seed": config.seed}
     io.write_json(output / "results.json", results)

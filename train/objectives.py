@@ -27,6 +27,6 @@ def own_settings(objective: Objective, options: TrainingOptions) -> tuple[Traini
 
     A config may hold the settings of several objectives.
     """
-    others = {name for other in OBJECTIVES.values() for name in settings_of(other)} - {*settings_of(objective)}
-    own = {name: value for name, value in options.settings.items() if name not in others}
-    return dataclasses.replace(options, settings=own), [name for name in options.settings if name in others]
+    foreign = {name for other in OBJECTIVES.values() for name in settings_of(other)} - {*settings_of(objective)}
+    settings = {name: value for name, value in options.settings.items() if name not in foreign}
+    return dataclasses.replace(options, settings=settings), [name for name in options.settings if name in foreign]

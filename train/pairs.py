@@ -59,9 +59,9 @@ def pair_evaluator(
         model = CrossEncoder(rebuild(params["encoder"]), tokenizer_folder, max_length=max_length)
         scores = gather_rows(model.predict(share(pairs), show_progress=False))
         if examples.classes:
-            found = float((scores.argmax(axis=1) == gold).mean())
+            score = float((scores.argmax(axis=1) == gold).mean())
         else:
-            found = spearman(scores, gold)
-        return {name: 100 * found}
+            score = spearman(scores, gold)
+        return {name: 100 * score}
 
     return evaluate

@@ -39,7 +39,7 @@ def main(config: SBERT | Stages) -> None:
 
 def train_sentences(config: SBERT) -> bool:
     """Runs one training, from its start or its latest checkpoint to the exported model; False if asked to stop."""
-    began = time.perf_counter()
+    start = time.perf_counter()
     output = Path(config.output)
     io.check_folder(output / "model")  # before the work of training it
     objective = objectives.find_objective(config.objective)
@@ -73,10 +73,10 @@ def train_sentences(config: SBERT) -> bool:
     if distributed.is_writer():
         if held_out is not None:
             write_pairs(output / "held_out.tsv", held_out)
-        how = {"recipe": tuned.recipe, "scores": tuned.after, "before": tuned.before}
-        save_trained(output / "model", tuned.encoder, base_model=config.model, name=output.name, **how)
+        record = {"recipe": tuned.recipe, "scores": tuned.after, "before": tuned.before}
+        save_trained(output / "model", tuned.encoder, base_model=config.model, name=output.name, **record)
     scores = {"before": tuned.before, "after": tuned.after}
-    write_results(config, scores, {"step": tuned.step}, began)
+    write_results(config, scores, {"step": tuned.step}, start)
     return True
 
 

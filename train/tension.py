@@ -31,9 +31,9 @@ def contrastive_tension(first: Float[Array, "b d"], second: Float[Array, "b d"],
     if not 1 <= negatives < rows:
         raise InputError(f"negatives is {negatives}; a batch of {rows} sentences has 1 to {rows - 1} for each.")
     scores = jnp.matmul(first, second.T, precision="highest")
-    ahead = (jnp.arange(rows)[None, :] - jnp.arange(rows)[:, None]) % rows
-    losses = jax.nn.softplus(jnp.where(ahead == 0, -scores, scores))
-    return jnp.sum(jnp.where(ahead <= negatives, losses, 0.0)) / (rows * (negatives + 1))
+    offset = (jnp.arange(rows)[None, :] - jnp.arange(rows)[:, None]) % rows
+    losses = jax.nn.softplus(jnp.where(offset == 0, -scores, scores))
+    return jnp.sum(jnp.where(offset <= negatives, losses, 0.0)) / (rows * (negatives + 1))
 
 
 def plan_ct(objective: Objective, loss: Loss, setup: Setup) -> Plan:

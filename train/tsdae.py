@@ -69,15 +69,15 @@ def delete_tokens(
     The first and the last token, [CLS] and [SEP], and at least one more are kept.
     """
     length = input_ids.shape[1]
-    place = jnp.arange(length)
+    position = jnp.arange(length)
     inner = (lengths - 2)[:, None]
     tokens = np.arange(length - 1)
-    left = np.clip(np.round((1 - share) * tokens), 1, tokens).astype(np.int32)  # tokens kept, by number of tokens
-    room = int(left[-1]) + 2
-    draw = jnp.where((place > 0) & (place <= inner), jax.random.uniform(key, input_ids.shape), 2.0)
+    remaining = np.clip(np.round((1 - share) * tokens), 1, tokens).astype(np.int32)  # tokens kept, by number of tokens
+    width = int(remaining[-1]) + 2
+    draw = jnp.where((position > 0) & (position <= inner), jax.random.uniform(key, input_ids.shape), 2.0)
     rank = jnp.argsort(jnp.argsort(draw, axis=1), axis=1)
-    keep = (rank < jnp.asarray(left)[inner]) | (place == 0) | (place == inner + 1)
-    order = jnp.argsort(jnp.where(keep, place, length + place), axis=1)[:, :room]
+    keep = (rank < jnp.asarray(remaining)[inner]) | (position == 0) | (position == inner + 1)
+    order = jnp.argsort(jnp.where(keep, position, length + position), axis=1)[:, :width]
     return jnp.take_along_axis(input_ids, order, axis=1), jnp.sum(keep, axis=1)
 
 
@@ -109,12 +109,12 @@ def plan_tsdae(objective: Objective, loss: Loss, setup: Setup, *, deletion: floa
         model = rebuild(params["encoder"])
         ids = batch["input_ids"][:, 0]
         lengths = batch["lengths"][:, 0]
-        noised, left = delete_tokens(ids, lengths, deletion, noise)
-        vectors = noisy_vectors(model, noised, left, steps, rngs)
+        noised, remaining = delete_tokens(ids, lengths, deletion, noise)
+        vectors = noisy_vectors(model, noised, remaining, steps, rngs)
         scores = nnx.merge(graph, params["head"])(model, ids[:, :-1], vectors, rngs=rngs)
-        found = optax.softmax_cross_entropy_with_integer_labels(scores, ids[:, 1:])
+        losses = optax.softmax_cross_entropy_with_integer_labels(scores, ids[:, 1:])
         counted = jnp.arange(1, ids.shape[1]) < lengths[:, None]
-        return jnp.sum(jnp.where(counted, found, 0.0)) / jnp.sum(counted), {}
+        return jnp.sum(jnp.where(counted, losses, 0.0)) / jnp.sum(counted), {}
 
     return Plan({"encoder": encoder, "head": decoder}, restoring, rebuild, start=setup.start, fixed=steps)
 

@@ -37,8 +37,8 @@ def _inverse_sqrt(covariance: Array) -> tuple[Array, tuple[Array, Array]]:
     return jnp.matmul(vectors / roots[..., None, :], vectors.mT, precision="highest"), (roots, vectors)
 
 
-def _inverse_sqrt_backward(kept: tuple[Array, Array], change: Array) -> tuple[Array]:
-    roots, vectors = kept
+def _inverse_sqrt_backward(residuals: tuple[Array, Array], change: Array) -> tuple[Array]:
+    roots, vectors = residuals
     rows = roots[..., :, None]
     columns = roots[..., None, :]
     turned = jnp.einsum("...ji,...jk,...kl->...il", vectors, (change + change.mT) / 2, vectors, precision="highest")

@@ -127,19 +127,19 @@ class EncoderMap(Method):
 
     def _chosen(self, X: np.ndarray, Y: np.ndarray) -> float:
         """The strength with which held-out pairs retrieve each other best."""
-        held = np.arange(0, len(X), _HELD_OUT)[:_MOST]
-        if len(held) < 2:
+        held_out = np.arange(0, len(X), _HELD_OUT)[:_MOST]
+        if len(held_out) < 2:
             raise InputError(f"{len(X)} pairs are too few to choose the strength by: give more, or strength=0.1.")
-        rest = CrossMoments(X.shape[1]).update(np.delete(X, held, axis=0), np.delete(Y, held, axis=0))
+        training = CrossMoments(X.shape[1]).update(np.delete(X, held_out, axis=0), np.delete(Y, held_out, axis=0))
 
-        def found(strength: float) -> float:
-            source, target = rest.maps(self.kind, strength)
-            cosines = normalize(target(Y[held])) @ normalize(source(X[held])).T
+        def reciprocal_rank(strength: float) -> float:
+            source, target = training.maps(self.kind, strength)
+            cosines = normalize(target(Y[held_out])) @ normalize(source(X[held_out])).T
             return float((1 / (cosines >= cosines.diagonal()[:, None]).sum(axis=1)).mean())
 
         if self.kind == "procrustes":
             return 0.0
-        return max(STRENGTHS, key=found)
+        return max(STRENGTHS, key=reciprocal_rank)
 
     def _check_params(self, d: int) -> None:
         check_name("kind of map", self.kind, MAP_KINDS)

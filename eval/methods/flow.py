@@ -112,8 +112,8 @@ class BertFlow(Method):
             check_integer(name, getattr(self, name), least)
         if not (is_number(self.learning_rate) and self.learning_rate > 0):
             raise InputError(f"learning_rate must be a number above 0, got {self.learning_rate!r}.")
-        if self.levels > (most := d.bit_length() - 1):  # compared in logarithms: 2^levels may be huge
-            raise InputError(f"{d} columns can be halved on {most} levels at most, not {self.levels}.")
+        if self.levels > (max_levels := d.bit_length() - 1):  # compared in logarithms: 2^levels may be huge
+            raise InputError(f"{d} columns can be halved on {max_levels} levels at most, not {self.levels}.")
 
     def _compiled(self, d: int, sizes: tuple[int, int, int]) -> SimpleNamespace:
         return _functions(d, *sizes, float(self.learning_rate))
@@ -126,11 +126,11 @@ class BertFlow(Method):
         first = np.sort(rng.permutation(len(X))[:_INIT_ROWS])
         params = functions.initialise(functions.create(self.seed), X[first].astype(np.float32))
         opt_state = functions.start(params)
-        found = [np.zeros(0, np.float32)]
+        chunks = [np.zeros(0, np.float32)]
         for rows, steps in self._chunks(X, rng):
             params, opt_state, bits = functions.train(params, opt_state, rows, steps)
-            found.append(np.asarray(bits)[:steps])
-        losses = np.concatenate(found)
+            chunks.append(np.asarray(bits)[:steps])
+        losses = np.concatenate(chunks)
         if not np.isfinite(losses).all():
             raise InputError(
                 f"The likelihood is not finite at step {int(np.argmin(np.isfinite(losses)))}: take a smaller "
@@ -175,13 +175,13 @@ class BertFlow(Method):
             parts = blocks(len(X), full)
         else:
             parts = [slice(0, 0)]
-        return np.concatenate([np.asarray(found)[:n] for n, found in one_ahead(map(dispatch, parts))])
+        return np.concatenate([np.asarray(values)[:n] for n, values in one_ahead(map(dispatch, parts))])
 
     def _pack(self, state: FlowState) -> dict[str, np.ndarray]:
         tensors = {"sizes": np.array(state.sizes, np.int64), "losses": state.losses}
-        return tensors | _named("params", state.params) | _named("optimizer", state.opt_state)
+        return tensors | _by_path("params", state.params) | _by_path("optimizer", state.opt_state)
 
 
-def _named(prefix: str, tree: Any) -> dict[str, np.ndarray]:
+def _by_path(prefix: str, tree: Any) -> dict[str, np.ndarray]:
     """The arrays of a tree by their paths."""
     return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in jax.tree.leaves_with_path(tree)}

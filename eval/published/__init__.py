@@ -29,11 +29,11 @@ def read(folder: str = "") -> tuple[Published, ...]:
     rows = []
     for path in sorted((Path(__file__).parent / folder).glob("*.csv")):
         lines = path.read_text(encoding="utf-8").splitlines()
-        about = dict(line[1:].strip().partition(": ")[::2] for line in lines if line.startswith("# "))
+        metadata = dict(line[1:].strip().partition(": ")[::2] for line in lines if line.startswith("# "))
         for line in csv.DictReader(line for line in lines if not line.startswith("#")):
             setting = {name: line[name] for name in _SETTING if name in line}
             figures = {name: float(value) for name, value in line.items() if name not in _SETTING and value}
-            rows.append(Published(about | setting, figures))
+            rows.append(Published(metadata | setting, figures))
     return tuple(rows)
 
 
@@ -41,12 +41,12 @@ def compare(rows: Sequence[Record], tasks: Sequence[str]) -> list[Record]:
     """Published rows of the settings in a run, with this run's difference under the published aggregate."""
     matches = []
     for row in rows:
-        for known in _same_setting(row, "", {}):
-            scores = {task: known.figures[task] for task in tasks if task in known.figures}
-            about = (known.setting["source"], known.setting["citation"], known.setting["aggregate"])
+        for entry in _same_setting(row, "", {}):
+            scores = {task: entry.figures[task] for task in tasks if task in entry.figures}
+            reference = (entry.setting["source"], entry.setting["citation"], entry.setting["aggregate"])
             if scores:
-                ours = {task: row.tasks[task][known.setting["aggregate"]] for task in scores}
-                matches.append(_beside(setting_name(row), *about, scores, ours))
+                measured = {task: row.tasks[task][entry.setting["aggregate"]] for task in scores}
+                matches.append(_comparison(setting_name(row), *reference, scores, measured))
     return matches
 
 
@@ -56,30 +56,30 @@ def compare_retrieval(rows: Sequence[Record], dataset: Record) -> list[Record]:
     matches = []
     for row in rows:
         index = {"backend": row.backend, "nlist": row.options.get("nlist"), "nprobe": row.options.get("nprobe")}
-        for known in _same_setting(row, "retrieval", data | index):
-            about = (known.setting["source"], known.setting["citation"], known.setting["machine"])
-            ours = {name: row[name] for name in _FIGURES}
-            matches.append(_beside(f"{setting_name(row)}, {row.backend}", *about, known.figures, ours))
+        for entry in _same_setting(row, "retrieval", data | index):
+            reference = (entry.setting["source"], entry.setting["citation"], entry.setting["machine"])
+            measured = {name: row[name] for name in _FIGURES}
+            matches.append(_comparison(f"{setting_name(row)}, {row.backend}", *reference, entry.figures, measured))
     return matches
 
 
-def _beside(setting: str, source: str, citation: str, note: str, published: dict, ours: dict) -> Record:
+def _comparison(setting: str, source: str, citation: str, note: str, published: dict, measured: dict) -> Record:
     """Published figures of a setting and those of a run; `note` names the aggregate or the machine."""
     return Record(
-        setting=setting, source=source, citation=citation, note=note, published=Record(published), ours=Record(ours)
+        setting=setting, source=source, citation=citation, note=note, published=Record(published), ours=Record(measured)
     )
 
 
-def _same_setting(row: Record, folder: str, more: dict[str, object]) -> Iterator[Published]:
+def _same_setting(row: Record, folder: str, extra: dict[str, object]) -> Iterator[Published]:
     """Published rows with the last part of the model's name, pooling, whitening, k and `more` of a row.
 
     Others publish raw vectors, and whitening with β = γ = 1.
     """
     if row.whitening != "none" and (row.beta, row.gamma, row.further) != (1.0, 1.0, None):
         return
-    setting = {"pooling": row.pooling, "whitening": row.whitening, "k": row.k, **more}
+    setting = {"pooling": row.pooling, "whitening": row.whitening, "k": row.k, **extra}
     model = row.model.rstrip("/").rpartition("/")[2].lower()
-    for known in read(folder):
-        same = all(known.setting[name] == str(value) for name, value in setting.items())
-        if same and known.setting["model"].lower() == model:
-            yield known
+    for entry in read(folder):
+        matches = all(entry.setting[name] == str(value) for name, value in setting.items())
+        if matches and entry.setting["model"].lower() == model:
+            yield entry

@@ -11,14 +11,14 @@ import numpy as np
 from eval import compared
 from eval.report import views
 from eval.report.plots import new_panels, scale_amounts
-from eval.report.table import Columns, Table, ends, figure, number, table
+from eval.report.table import Columns, Table, bounds, figure, number, table
 from eval.runs import Record, Run
 from jaxwhiten.plots import COLOURS
 
 _SETTING: Columns = {"fitted on": "whitening", "code": "code", "γ": figure("gamma", 2), "bytes": "bytes"}
 _FIGURES: Columns = {
-    "MRR@10 − raw": lambda row: ends(row.versus_raw, signed=True),
-    "MRR@10 − spectrum": lambda row: ends(row.versus_spectrum, signed=True),
+    "MRR@10 − raw": lambda row: bounds(row.versus_raw, signed=True),
+    "MRR@10 − spectrum": lambda row: bounds(row.versus_spectrum, signed=True),
     "MRR@10": figure("mrr_at_10", 4),
     "nDCG@10": figure("ndcg_at_10", 4),
     "recall@10": figure("recall_at_10", 4),
@@ -74,21 +74,21 @@ def plot_codes(run: Run, path: Path) -> Path | None:
     raw = _raw(run)
     rows = sorted((row for row in run.rows if row.versus_raw is not None), key=attrgetter("bytes"))
     name = _code_name(run)
-    codes, fits = (list(dict.fromkeys(map(of, rows))) for of in (name, attrgetter("whitening")))
+    codes, fits = (list(dict.fromkeys(map(key, rows))) for key in (name, attrgetter("whitening")))
     by_fit = {fit: [row for row in rows if row.whitening == fit] for fit in fits}
     panels = {fit: found for fit, found in by_fit.items() if len({row.bytes for row in found}) > 1}
     if raw is None or not panels:
         return None
     with new_panels(path, [_PANELS.get(fit, fit) for fit in panels]) as (drawing, axes):
         for axis, of_fit in zip(axes, panels.values(), strict=False):
-            for place, code in enumerate(codes):
+            for number, code in enumerate(codes):
                 found = [(row.bytes, row.versus_raw) for row in of_fit if name(row) == code and row.versus_raw]
-                sizes = [size * 1.006 ** (place - len(codes) / 2) for size, _ in found]  # side by side
+                sizes = [size * 1.006 ** (number - len(codes) / 2) for size, _ in found]  # side by side
                 centre = [estimate.value for _, estimate in found]
                 bars = [[e.value - e.low for _, e in found], [e.high - e.value for _, e in found]]
-                look = {"color": COLOURS[place % len(COLOURS)], "marker": _MARKERS[place % len(_MARKERS)]}
-                look |= {"ls": "--" if place >= len(COLOURS) else "-"}
-                axis.errorbar(sizes, centre, bars, ms=4, lw=1.3, capsize=2, label=code, **look)
+                style = {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[number % len(_MARKERS)]}
+                style |= {"ls": "--" if number >= len(COLOURS) else "-"}
+                axis.errorbar(sizes, centre, bars, ms=4, lw=1.3, capsize=2, label=code, **style)
             axis.axhline(0, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
             axis.set_xlabel("bytes")
             scale_amounts(axis)
@@ -96,8 +96,8 @@ def plot_codes(run: Run, path: Path) -> Path | None:
         best = round(max(row.versus_raw.value for row in rows if row.versus_raw))
         low = min(0, *ends_of) - 0.5
         high = max(0, *ends_of) + 0.1
-        apart = (lambda y: np.arcsinh((y - best) / 0.2), lambda y: best + 0.2 * np.sinh(y))
-        axes[0].set_yscale("function", functions=apart)
+        scale = (lambda y: np.arcsinh((y - best) / 0.2), lambda y: best + 0.2 * np.sinh(y))
+        axes[0].set_yscale("function", functions=scale)
         axes[0].set_ylim(low, high)
         ticks = sorted({tick for step in _TICKS for tick in (best - step, best + step) if low <= tick <= high})
         axes[0].set_yticks(ticks, [f"{tick:+g}" if tick else "0" for tick in ticks])
@@ -132,13 +132,13 @@ def promise_table(*runs: Run) -> Table:
     cells = list[list[str]]()
     for (code, size), (name, index) in _STORED.items():
         rows = [row for run in tasks for row in run.rows if (row.code, row.bytes) == (code, size)]
-        same = "1.00"
+        agreement = "1.00"
         lost = "0.0"
         if code != "float32":
-            same = number(float(np.mean([row.float32_recall_at_10 for row in rows])))
+            agreement = number(float(np.mean([row.float32_recall_at_10 for row in rows])))
             lost = number(float(np.mean([row.versus_raw.value for row in rows])), 1)
         speed = number(1.0 if code == "float32" else speeds.get((index, size)), 0)
-        cells.append([name, f"{size:,}", same, lost, speed, f"{size:,} MB"])
+        cells.append([name, f"{size:,}", agreement, lost, speed, f"{size:,} MB"])
     heads = ["stored", "bytes", "of float32's ten", "MRR@10", "times as fast", "a million"]
     return Table(heads, cells, 1)
 

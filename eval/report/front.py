@@ -51,19 +51,28 @@ def _draw(axis: Any, run: Run, dark: bool) -> None:
     for code, (name, *colours) in _CODES.items():
         rows = of_code[code]
         colour = colours[dark]
-        found = [(row.bytes, _at(level, row.versus_raw)) for row in rows if row.versus_raw is not None]
-        if len(found) > 1:
-            sizes, (centre, low, high) = [size for size, _ in found], zip(*(ends for _, ends in found), strict=True)
+        measured = [(row.bytes, _shifted(level, row.versus_raw)) for row in rows if row.versus_raw is not None]
+        if len(measured) > 1:
+            sizes, (centre, low, high) = (
+                [size for size, _ in measured],
+                zip(*(interval for _, interval in measured), strict=True),
+            )
             axis.fill_between(sizes, low, high, color=colour, alpha=0.22, lw=0)
             axis.plot(sizes, centre, "o-", ms=4, lw=1.8, color=colour)
         else:
-            _point(axis, *found[0], colour, colour)
-        size, (centre, *_) = found[-1]
+            _point(axis, *measured[0], colour, colour)
+        size, (centre, *_) = measured[-1]
         _name(axis, name, (size, centre), colour, (7, _HEIGHTS.get(code, -10)))
         if code in ("spectrum", "ubinary") and rows[0].rescored_mrr_at_10:
-            again = 100 * rows[0].rescored_mrr_at_10
+            rescored = 100 * rows[0].rescored_mrr_at_10
             paired = rows[0].rescored_versus_raw
-            _point(axis, rows[0].bytes, _at(level, paired) if paired else (again, again, again), colour, "none")
+            _point(
+                axis,
+                rows[0].bytes,
+                _shifted(level, paired) if paired else (rescored, rescored, rescored),
+                colour,
+                "none",
+            )
     axis.set_xscale("log", base=2)
     ticks = [24, 48, 96, 192, 384, 768, 1536]
     axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
@@ -71,17 +80,17 @@ def _draw(axis: Any, run: Run, dark: bool) -> None:
     axis.minorticks_off()
 
 
-def _at(level: float, found: Record) -> tuple[float, float, float]:
+def _shifted(level: float, estimate: Record) -> tuple[float, float, float]:
     """Value, lower and upper end of a difference to float32, as scores."""
-    return level + found.value, level + found.low, level + found.high
+    return level + estimate.value, level + estimate.low, level + estimate.high
 
 
-def _point(axis: Any, size: int, ends: tuple[float, float, float], colour: str, fill: str) -> None:
-    centre, low, high = ends
+def _point(axis: Any, size: int, interval: tuple[float, float, float], colour: str, fill: str) -> None:
+    centre, low, high = interval
     axis.errorbar(
         [size], [centre], [[centre - low], [high - centre]], fmt="D", ms=4.5, capsize=2, lw=1, color=colour, mfc=fill
     )
 
 
-def _name(axis: Any, name: str, where: tuple[float, float], colour: str, offset: tuple[float, float]) -> None:
-    axis.annotate(name, where, offset, textcoords="offset points", color=colour, weight="bold")
+def _name(axis: Any, name: str, position: tuple[float, float], colour: str, offset: tuple[float, float]) -> None:
+    axis.annotate(name, position, offset, textcoords="offset points", color=colour, weight="bold")

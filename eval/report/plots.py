@@ -22,9 +22,9 @@ from jaxwhiten.plots import COLOURS, draw_spectra, new_figure
 def new_panels(path: io.PathLike, titles: Sequence[str]) -> Iterator[tuple[Any, list[Any]]]:
     """`new_figure` with a panel for each title, two side by side; the figure and its axes, which share the scores."""
     across = min(2, len(titles))
-    down = math.ceil(len(titles) / across)
-    with new_figure(path, max(6.4, 3.6 * across), 3.2 * down + 1.1) as figure:
-        axes = list(figure.subplots(down, across, sharey=True, squeeze=False).ravel())
+    n_rows = math.ceil(len(titles) / across)
+    with new_figure(path, max(6.4, 3.6 * across), 3.2 * n_rows + 1.1) as figure:
+        axes = list(figure.subplots(n_rows, across, sharey=True, squeeze=False).ravel())
         for axis, title in zip(axes, titles, strict=False):
             axis.set_title(title)
         for axis in axes[len(titles) :]:
@@ -122,8 +122,8 @@ def _cell(value: float) -> str:
 
 def plot_similarity(run: Run, path: Path) -> Path | None:
     """Cosines of the first and second sentences of a few pairs, all with all, if the run has similarities."""
-    about = run.header.similarity
-    if about is None:
+    similarity = run.header.similarity
+    if similarity is None:
         return None
     before = run.figures["similarity/before"]
     after = run.figures["similarity/after"]
@@ -132,7 +132,10 @@ def plot_similarity(run: Run, path: Path) -> Path | None:
     bare = {"axes.grid": False, "axes.spines.left": False, "axes.spines.bottom": False}
     with new_figure(path, 10.0, 0.28 * n + 1.7, **bare) as figure:
         axes = figure.subplots(1, 2, sharey=True)
-        titles = (f"{about.pooling}, not whitened", f"{about.pooling}, {about.whitening}, k={about.k}")
+        titles = (
+            f"{similarity.pooling}, not whitened",
+            f"{similarity.pooling}, {similarity.whitening}, k={similarity.k}",
+        )
         for axis, values, title in zip(axes, (before, after), titles, strict=True):
             image = axis.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
             axis.set_title(f"{title}\nmean off the diagonal {_cell(float(values[off_diagonal].mean()))}")
@@ -142,11 +145,11 @@ def plot_similarity(run: Run, path: Path) -> Path | None:
             for i in range(n):
                 colour = "white" if abs(values[i, i]) > 0.6 else "#222222"
                 axis.text(i, i, _cell(float(values[i, i])), ha="center", va="center", fontsize=7, color=colour)
-        sides = zip(about.sentences, about.gold, strict=True)
+        sides = zip(similarity.sentences, similarity.gold, strict=True)
         axes[0].set_yticks(
             range(n), [f"{shorten(s, 48)}   {i + 1}  [{g:.1f}]" for i, (s, g) in enumerate(sides)], fontsize=8
         )
         axes[0].set_ylabel("first sentence of pair   [human score, 0–5]")
         figure.colorbar(image, ax=axes, label="cosine", shrink=0.85, pad=0.01)
-        figure.suptitle(f"{run.header.model} on pairs of {about.task}{_title_end(run)}", fontsize=10)
+        figure.suptitle(f"{run.header.model} on pairs of {similarity.task}{_title_end(run)}", fontsize=10)
     return path

@@ -17,8 +17,8 @@ from eval.report.table import (
     Cell,
     Columns,
     Table,
+    bounds,
     change,
-    ends,
     figure,
     model_name,
     number,
@@ -86,7 +86,7 @@ def quality_table(run: Run) -> Table:
     if any(row.mrr_interval for row in run.rows):
         first: dict[str, Cell] = {
             "MRR@10": figures.pop("MRR@10"),
-            "its interval": lambda row: ends(row.mrr_interval, 4),
+            "its interval": lambda row: bounds(row.mrr_interval, 4),
         }
         first["vs. raw"] = lambda row: change(row.versus_raw, 4) or number(None)
         if any(row.versus_words for row in run.rows):
@@ -98,8 +98,8 @@ def quality_table(run: Run) -> Table:
             + " Vs. words: the same to TF-IDF, its idf counted on what the whitening was fitted on."
             * ("vs. words" in first)
         )
-    seen = {row.pooling for row in run.rows}
-    caption += "".join(f" {name}: {text}." for name, text in protocol.get("words", {}).items() if name in seen)
+    poolings = {row.pooling for row in run.rows}
+    caption += "".join(f" {name}: {text}." for name, text in protocol.get("words", {}).items() if name in poolings)
     if any(row.transductive for row in run.rows):
         notes = [TRANSDUCTIVE_NOTE]
     else:
@@ -114,13 +114,13 @@ def encoder_table(run: Run) -> Table:
     Raw rows are compared with the encoder that the config names, whitened rows with raw vectors of the same encoder.
     """
 
-    def beside(row: Record) -> str:
+    def baseline(row: Record) -> str:
         if row.whitening == "none":
-            other = run.header.arguments.get("versus", "")
+            model = run.header.arguments.get("versus", "")
         else:
-            other = row.model
+            model = row.model
         if row.versus_raw:
-            return model_name(other)
+            return model_name(model)
         return ""
 
     columns: Columns = {
@@ -128,15 +128,15 @@ def encoder_table(run: Run) -> Table:
         "whitening": label,
         "k": "k",
         "MRR@10": figure("mrr_at_10", 4),
-        "its interval": lambda row: ends(row.mrr_interval, 4),
+        "its interval": lambda row: bounds(row.mrr_interval, 4),
         "paired difference": lambda row: _difference(row.versus_raw) if row.versus_raw else "",
-        "to": beside,
+        "to": baseline,
     }
     return table(run.rows, columns, 3, quality_table(run).caption)
 
 
 def _difference(gain: Record) -> str:
-    return f"{change(gain, 4).strip()} ({ends(gain, 4, signed=True)})"
+    return f"{change(gain, 4).strip()} ({bounds(gain, 4, signed=True)})"
 
 
 def cost_table(run: Run) -> Table:
@@ -156,15 +156,16 @@ def rerank_table(run: Run) -> Table | None:
     if not rows:
         return None
     lines = []
-    for row, found in rows:
+    for row, reranked in rows:
         lines.append([run.header.dataset.name, run.header.model, row.pooling, label(row)])
-        for name, gain in found.gain.items():
-            lines[-1] += [number(found.before[name], 4), number(found.after[name], 4), _difference(gain)]
-        lines[-1].append(number(found.ms, 1))
-    _, one = rows[0]
+        for name, gain in reranked.gain.items():
+            lines[-1] += [number(reranked.before[name], 4), number(reranked.after[name], 4), _difference(gain)]
+        lines[-1].append(number(reranked.ms, 1))
+    _, first = rows[0]
     caption = (
-        f"The first {one.depth} results of {one.queries:,} queries with gold, re-ranked by {one.model}. Differences"
-        f" with their {run.header.level:.0%} paired bootstrap intervals; ms/query: of re-ranking, all queries at once."
+        f"The first {first.depth} results of {first.queries:,} queries with gold, re-ranked by {first.model}."
+        f" Differences with their {run.header.level:.0%} paired bootstrap intervals;"
+        " ms/query: of re-ranking, all queries at once."
     )
     measures = [head for name in ("MRR@10", "nDCG@10") for head in (name, "re-ranked", "difference")]
     return Table(["data", "encoder", "pooling", "whitening", *measures, "ms/query"], lines, 4, caption)
@@ -182,7 +183,7 @@ def published_table(run: Run) -> Table | None:
         return None
     caption = "Published figures of the same settings; times are of other machines."
     sources = list(dict.fromkeys(f"{match.source}: {match.citation}, on {match.note}" for match in matches))
-    groups = [place // 2 for place in range(len(cells))]
+    groups = [i // 2 for i in range(len(cells))]
     return Table(["setting", "", "MRR@10", "ms/query", "GiB"], cells, 2, caption, sources, groups)
 
 
@@ -209,20 +210,20 @@ def plot_quality(
         from matplotlib.lines import Line2D
 
         axis = drawing.subplots()
-        for (place, line), (sign, backend) in itertools.product(enumerate(lines), enumerate(backends)):
+        for (number, line), (sign, backend) in itertools.product(enumerate(lines), enumerate(backends)):
             of_line = sorted(
                 (row for row in rows if (line_of(row), row.backend) == (line, backend)), key=lambda row: x(row)[0]
             )
             places = [x(row)[0] for row in of_line]
-            up = [row.mrr_at_10 for row in of_line]
+            heights = [row.mrr_at_10 for row in of_line]
             ends_of = [row.mrr_interval or Record.fromkeys(("value", "low", "high"), row.mrr_at_10) for row in of_line]
             bars = [[e.value - e.low for e in ends_of], [e.high - e.value for e in ends_of]]
             reach = [[0.0] * len(of_line), [x(row)[-1] - x(row)[0] for row in of_line]]
-            look = {"color": COLOURS[place % len(COLOURS)], "marker": _MARKERS[sign % len(_MARKERS)], "ms": 5}
-            axis.errorbar(places, up, bars, reach, **look, lw=1.2, elinewidth=0.8, ls="-" if joined else "")
-            for at, height, row in zip(places, up, of_line, strict=True):
-                shift = {"xytext": (4, 4 if place % 2 else -10), "textcoords": "offset points", "fontsize": 7}
-                axis.annotate(f"{row.k}", (at, height), color=look["color"], **shift)
+            style = {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[sign % len(_MARKERS)], "ms": 5}
+            axis.errorbar(places, heights, bars, reach, **style, lw=1.2, elinewidth=0.8, ls="-" if joined else "")
+            for place, height, row in zip(places, heights, of_line, strict=True):
+                shift = {"xytext": (4, 4 if number % 2 else -10), "textcoords": "offset points", "fontsize": 7}
+                axis.annotate(f"{row.k}", (place, height), color=style["color"], **shift)
         axis.set(xlabel=across, ylabel="MRR@10", title=run.header.title)
         axis.margins(0.1)
         scale_amounts(axis)
@@ -256,10 +257,10 @@ def examples_text(run: Run) -> str:
         lines += ["", f"“{query}”"]
         for example in (example for example in examples if example.query == query):
             if example.whitening == "none":
-                how = "not whitened"
+                label = "not whitened"
             else:
-                how = f"whitened ({example.whitening})"
-            lines.append(f"  {how}, k={example.k}:")
+                label = f"whitened ({example.whitening})"
+            lines.append(f"  {label}, k={example.k}:")
             lines += [f"    {hit.score:.3f}  {shorten(hit.text or str(hit.id), 100)}" for hit in example.hits]
     return "\n".join(lines).strip("\n")
 
@@ -270,7 +271,7 @@ def _data(run: Run) -> str:
     return "\n".join([*met, *(f"another text for one id, the first was kept: {text}" for text in data.conflicts)])
 
 
-TABLES = {of.__name__: of for of in (quality_table, encoder_table, cost_table, rerank_table, published_table)}
+TABLES = {view.__name__: view for view in (quality_table, encoder_table, cost_table, rerank_table, published_table)}
 VIEWS = views.Views(
     {"Quality": quality_table, "Re-ranking": rerank_table, "Time and memory": cost_table, "Published": published_table},
     PLOTS,

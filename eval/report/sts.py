@@ -12,7 +12,7 @@ from eval import published
 from eval.aggregates import scores_of
 from eval.report import views
 from eval.report.plots import plot_scores, plot_similarity, plot_spectrum
-from eval.report.table import SIGNIFICANT, Columns, Table, change, ends, figure, model_name, number, table
+from eval.report.table import SIGNIFICANT, Columns, Table, bounds, change, figure, model_name, number, table
 from eval.runs import Record, Run
 from eval.settings import combinations, knobs, setting_name
 from jaxwhiten.metrics import UNDEFINED
@@ -71,22 +71,22 @@ def _caption(run: Run) -> str:
     ]
     if len(parameters) == 1:
         parts.append(f"Whitening with {', '.join(f'{name} = {value}' for name, value in parameters[0].items())}.")
-    seen = {name for row in run.rows for name in (row.whitening, row.pooling)}
-    told = header.protocol["whitening"] | header.protocol.get("words", {})
-    parts += [f"{name}: {text}." for name, text in told.items() if name in seen]
+    names = {name for row in run.rows for name in (row.whitening, row.pooling)}
+    explanations = header.protocol["whitening"] | header.protocol.get("words", {})
+    parts += [f"{name}: {text}." for name, text in explanations.items() if name in names]
     return " ".join(parts)
 
 
 def sts_table(run: Run) -> Table:
     """The main table: rows are settings, columns the tasks and their average; notes explain the marks of rows."""
     header = run.header
-    shown = scored(header)
-    scores = {name: [scores_of(row, header.aggregate)[name] for row in run.rows] for name in shown}
+    names = scored(header)
+    scores = {name: [scores_of(row, header.aggregate)[name] for row in run.rows] for name in names}
     undefined = any(map(math.isnan, itertools.chain(*scores.values())))
     notes = [*[f"– {UNDEFINED}."] * undefined, *_transductive(run), *([SAMPLE_NOTE] if header.sample else [])]
     notes += header.warnings
     settings = views.setting_columns(run)
-    figures = {name: lambda row, name=name: number(scores_of(row, header.aggregate)[name]) for name in shown}
+    figures = {name: lambda row, name=name: number(scores_of(row, header.aggregate)[name]) for name in names}
     columns = {**settings, **figures}
     options = {"notes": notes, "key_columns": len(settings)}
     return table(run.rows, columns, 2, _caption(run), group=["pooling"], best=scores, **options)
@@ -105,7 +105,7 @@ def average_table(run: Run) -> Table:
         "fitted on": lambda row: _FITTED_ON.get(row.whitening, "the test sentences") + " †" * row.transductive,
         "dimensions": "k",
         scored(run.header)[-1]: lambda row: number(scores_of(row, run.header.aggregate)["average"]),
-        "interval": lambda row: ends(row.average_interval),
+        "interval": lambda row: bounds(row.average_interval),
         "BERT-base, published": lambda row: _of_bert_base(row, run),
     }
     return table(run.rows, columns, 4, _caption(run), notes=_transductive(run))
@@ -115,9 +115,9 @@ def _of_bert_base(row: Record, run: Run) -> str:
     """The average that others publish for BERT-base under a row's pooling and whitening, whitened to a third of it."""
     setting = {"model": "bert-base-uncased", "pooling": row.pooling, "whitening": row.whitening}
     setting |= {"k": "768" if row.whitening == "none" else "256", "aggregate": run.header.aggregate}
-    for known in published.read():
-        if setting.items() <= known.setting.items() and set(run.header.tasks) <= set(known.figures):
-            return number(fmean(known.figures[task] for task in run.header.tasks))
+    for entry in published.read():
+        if setting.items() <= entry.setting.items() and set(run.header.tasks) <= set(entry.figures):
+            return number(fmean(entry.figures[task] for task in run.header.tasks))
     return ""
 
 
@@ -145,7 +145,7 @@ def interval_table(run: Run) -> Table | None:
         f"{header.level:.0%} bootstrap intervals ({header.resamples:,} resamples of the pairs within each "
         f"subset, percentile method), aggregate {header.aggregate}."
     )
-    figures = {task: lambda row, task=task: ends(row.tasks[task]) for task in header.tasks}
+    figures = {task: lambda row, task=task: bounds(row.tasks[task]) for task in header.tasks}
     return _by_setting(run, run.rows, figures, caption, group=["pooling"])
 
 
@@ -159,27 +159,27 @@ def difference_table(run: Run) -> Table | None:
 
 def words_table(run: Run) -> Table | None:
     """The difference of each setting to TF-IDF fitted on the same texts; None for a run without that baseline."""
-    other = "TF-IDF whose idf is counted on the texts that the whitening was fitted on"
-    return _differences(run, "versus_words", other)
+    baseline = "TF-IDF whose idf is counted on the texts that the whitening was fitted on"
+    return _differences(run, "versus_words", baseline)
 
 
-def _differences(run: Run, field: str, other: str) -> Table | None:
+def _differences(run: Run, field: str, baseline: str) -> Table | None:
     header = run.header
     rows = [row for row in run.rows if row[field] is not None]
     if not rows:
         return None
     caption = (
-        f"Difference to {other}. {SIGNIFICANT}: its {header.level:.0%} interval leaves out 0 (paired bootstrap, "
+        f"Difference to {baseline}. {SIGNIFICANT}: its {header.level:.0%} interval leaves out 0 (paired bootstrap, "
         f"{header.resamples:,} resamples of the pairs within each subset)."
     )
 
-    def of(row: Record, name: str) -> Record:
-        found: Record = row[field][name]
-        return found
+    def difference(row: Record, name: str) -> Record:
+        estimate: Record = row[field][name]
+        return estimate
 
-    shown = scored(header)
-    figures: dict[str, Any] = {name: lambda row, name=name: change(of(row, name)) for name in shown}
-    figures["its interval"] = lambda row: ends(of(row, shown[-1]), signed=True)
+    names = scored(header)
+    figures: dict[str, Any] = {name: lambda row, name=name: change(difference(row, name)) for name in names}
+    figures["its interval"] = lambda row: bounds(difference(row, names[-1]), signed=True)
     return _by_setting(run, rows, figures, caption, group=["pooling"])
 
 
@@ -196,17 +196,17 @@ def published_table(run: Run) -> Table | None:
         return None
     caption = "Published scores of the same settings, and this run minus published (never in one column with ours)."
     sources = list(dict.fromkeys(f"{match.source}: {match.citation}" for match in matches))
-    groups = [place // 2 for place in range(len(cells))]
+    groups = [i // 2 for i in range(len(cells))]
     return Table(["setting", "source", "", *tasks], cells, 3, caption, sources, groups)
 
 
 def geometry_table(run: Run) -> Table | None:
     """The geometry of the vectors of every row, or None if none was measured."""
-    about = next((row.geometry for row in run.rows if row.geometry), None)
-    if about is None:
+    geometry = next((row.geometry for row in run.rows if row.geometry), None)
+    if geometry is None:
         return None
     caption = (
-        f"Geometry of the vectors of {about.n:,} test sentences of {about.task}. IsoScore: 1 is equal in all "
+        f"Geometry of the vectors of {geometry.n:,} test sentences of {geometry.task}. IsoScore: 1 is equal in all "
         "directions. Effective rank: of the centred vectors. Uniformity and alignment (pairs scored 4 and more): "
         "smaller is better. Hubness: skewness of the 10-occurrence."
     )
@@ -250,8 +250,8 @@ def _table(rows: Sequence[Record], figures: Columns, caption: str) -> Table:
 
 
 TABLES = {
-    of.__name__: of
-    for of in (
+    view.__name__: view
+    for view in (
         sts_table,
         average_table,
         difference_table,

@@ -41,7 +41,7 @@ def change(estimate: Record | None, digits: int = 2) -> str:
     return ""
 
 
-def ends(estimate: Record | None, digits: int = 2, signed: bool = False) -> str:
+def bounds(estimate: Record | None, digits: int = 2, signed: bool = False) -> str:
     """An interval as a cell: `a–b`, or `+a to +b` for a difference."""
     if estimate is None:
         return number(None)
@@ -79,8 +79,8 @@ class Table:
 
         Words that all rows share are printed above the table instead.
         """
-        keys, (same, common) = self.text_columns if self.key_columns is None else self.key_columns, self._shared()
-        names = [c for c in range(keys) if c not in same]
+        keys, (constant, common) = self.text_columns if self.key_columns is None else self.key_columns, self._shared()
+        names = [c for c in range(keys) if c not in constant]
         widths = [max(len(row[c]) for row in [self.columns, *self.rows]) + 2 for c in range(len(self.columns))]
         parts: list[list[int]] = [[]]
         for c in range(keys, len(self.columns)):
@@ -101,9 +101,9 @@ class Table:
             words = range(self.text_columns)
         else:
             words = ()
-        same = [c for c in words if len({row[c] for row in self.rows}) == 1][: len(self.columns) - 1]
-        told = ", ".join(f"{self.columns[c]} {self.rows[0][c]}" for c in same if self.rows[0][c])
-        return set(same), f"all rows: {told}" if told else ""
+        constant = [c for c in words if len({row[c] for row in self.rows}) == 1][: len(self.columns) - 1]
+        shared = ", ".join(f"{self.columns[c]} {self.rows[0][c]}" for c in constant if self.rows[0][c])
+        return set(constant), f"all rows: {shared}" if shared else ""
 
     def _lines(self, columns: Sequence[int], widths: Sequence[int]) -> str:
         def line(row: Sequence[str]) -> str:
@@ -175,9 +175,9 @@ def table(
     heads = list(columns)
     marked = set()
     for head, values in best.items():
-        known = [value for value in values if value is not None and math.isfinite(value)]
+        finite = [value for value in values if value is not None and math.isfinite(value)]
         if len(rows) > 1:
-            highest = max(known, default=None)
+            highest = max(finite, default=None)
         else:
             highest = None
         if highest is not None:
@@ -197,22 +197,22 @@ def cut(table: Table, conditions: Sequence[str]) -> Table:
       InputError: A condition names no column.
     """
     heads = list(table.columns)
-    shown = ""
+    selection = ""
     for condition in set(conditions) - {"plain"}:
         column, equals, pattern = condition.replace("_", " ").partition("=")
         if column == "columns":
-            shown = pattern
+            selection = pattern
         elif not equals or column not in heads:
             raise InputError(f"{condition!r}: a condition on rows is COLUMN=PATTERN, a column one of {heads}.")
         else:
-            at = heads.index(column)
-            rows = [row for row in table.rows if re.search(pattern, row[at])]
+            c = heads.index(column)
+            rows = [row for row in table.rows if re.search(pattern, row[c])]
             table = dataclasses.replace(table, rows=rows, best=frozenset(), groups=())
-    kept = [at for at, head in enumerate(heads) if re.search(shown, head)]
-    words = sum(at < table.text_columns for at in kept)
-    rows = [[row[at] for at in kept] for row in table.rows]
-    best = frozenset((row, kept.index(at)) for row, at in table.best if at in kept)
-    columns = [heads[at] for at in kept]
+    chosen = [c for c, head in enumerate(heads) if re.search(selection, head)]
+    words = sum(c < table.text_columns for c in chosen)
+    rows = [[row[c] for c in chosen] for row in table.rows]
+    best = frozenset((row, chosen.index(c)) for row, c in table.best if c in chosen)
+    columns = [heads[c] for c in chosen]
     table = dataclasses.replace(table, columns=columns, rows=rows, text_columns=words, best=best, key_columns=None)
     if "plain" in conditions:
         return dataclasses.replace(table, caption="", notes=())

@@ -22,7 +22,7 @@ def setting_columns(run: Run) -> dict[str, Cell]:
     columns: dict[str, Any] = {"pooling": "pooling", "whitening": label, "k": "k"}
     parameters = combinations(run.rows)
     if len(parameters) > 1:
-        for name in dict.fromkeys(name for one in parameters for name in one):
+        for name in dict.fromkeys(name for values in parameters for name in values):
             columns[name] = lambda row, name=name: symbols(row).get(name, "")
     return columns
 
@@ -44,21 +44,23 @@ class Views:
         """
         header = run.header
         folder = Path(folder)
-        drawn = [(path, caption) for name, (draw, caption) in self.plots.items() if (path := draw(run, folder / name))]
+        pictures = [
+            (path, caption) for name, (draw, caption) in self.plots.items() if (path := draw(run, folder / name))
+        ]
         texts = {section: text(run) for section, text in self.texts.items()}
         markdown = [f"# {header.title}", *(table.markdown() for view in self.tables.values() if (table := view(run)))]
-        markdown += [f"![{caption}]({path.name})" for path, caption in drawn]
+        markdown += [f"![{caption}]({path.name})" for path, caption in pictures]
         markdown += [f"## {head}\n\n```text\n{text}\n```" for head, text in texts.items() if text]
         io.write_text(folder / MARKDOWN, "\n\n".join([*markdown, _provenance(header)]) + "\n")
-        return [folder / MARKDOWN, *(path for path, _ in drawn)]
+        return [folder / MARKDOWN, *(path for path, _ in pictures)]
 
     def text(self, run: Run, files: Sequence[Path]) -> str:
         """The text that a program prints at its end: tables, texts, the time taken and the files written."""
         header = run.header
         tables = [view(run) for section, view in self.tables.items() if section not in self.unprinted]
-        shown = [table.text() for table in tables if table]
-        shown += [text(run) for section, text in self.texts.items() if section not in self.unprinted]
-        lines = ["\n" + part for part in shown if part]
+        sections = [table.text() for table in tables if table]
+        sections += [text(run) for section, text in self.texts.items() if section not in self.unprinted]
+        lines = ["\n" + part for part in sections if part]
         lines.append(f"\n{header.seconds:.0f} s, of which encoding {header.encoding.seconds:.0f} s")
         lines += [f"Table: {files[0]}"]
         return "\n".join([*lines, *(["Plots: " + " ".join(map(str, files[1:]))] if files[1:] else [])])
@@ -75,13 +77,13 @@ def _provenance(header: Record) -> str:
     encoding = header.encoding
     machine = header.machine
     memory = header.machine.peak_gb
-    of = f"{encoding.sentences:,} unique sentences"
-    of += f" and those of {encoding.nli_rows:,} NLI rows" if encoding.nli_rows else ""
-    of += f"; {encoding.note}" if encoding.note else ""
+    encoded = f"{encoding.sentences:,} unique sentences"
+    encoded += f" and those of {encoding.nli_rows:,} NLI rows" if encoding.nli_rows else ""
+    encoded += f"; {encoding.note}" if encoding.note else ""
     return "\n".join(
         [
             f"Made on {header.date} at commit {header.commit} by `{header.command}`",
-            f"in {header.seconds:.0f} s, of which encoding {encoding.seconds:.0f} s ({of}).",
+            f"in {header.seconds:.0f} s, of which encoding {encoding.seconds:.0f} s ({encoded}).",
             f"Machine: {machine.cores} cores of {machine.cpu}, JAX on {machine.devices}, peak memory "
             f"{'not known' if memory is None else f'{memory:.1f} GB'}.",
             f"Versions: {', '.join(f'{name} {version}' for name, version in header.versions.items())}.",

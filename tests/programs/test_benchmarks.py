@@ -37,18 +37,18 @@ def corpus(tmp_path):
 
 
 def test_a_query_is_the_sentence_after_its_document(corpus):
-    found = wikipedia.passages(100, corpus)
+    passages = wikipedia.passages(100, corpus)
     numbers = [i for i in range(0, 300, 2) if i % 10][:100]
-    assert found.documents == [f"The first sentence number {i} is here." for i in numbers]
-    assert found.queries == [f"Its second sentence says more of {numbers[own]}." for own in found.own]
-    assert found.own.tolist() == [37]
-    assert found.provenance["text"] == "enwiki, enwiki-00.txt.gz to enwiki-01.txt.gz"
+    assert passages.documents == [f"The first sentence number {i} is here." for i in numbers]
+    assert passages.queries == [f"Its second sentence says more of {numbers[source]}." for source in passages.sources]
+    assert passages.sources.tolist() == [37]
+    assert passages.provenance["text"] == "enwiki, enwiki-00.txt.gz to enwiki-01.txt.gz"
 
 
 def test_fewer_documents_are_the_first_of_more(corpus):
-    few, many = wikipedia.passages(80, corpus), wikipedia.passages(120, corpus)
-    assert many.documents[:80] == few.documents
-    assert many.queries[: len(few.queries)] == few.queries
+    small, large = wikipedia.passages(80, corpus), wikipedia.passages(120, corpus)
+    assert large.documents[:80] == small.documents
+    assert large.queries[: len(small.queries)] == small.queries
 
 
 def test_missing_text_is_said(corpus, monkeypatch):
@@ -64,16 +64,16 @@ def test_every_contestant_is_timed_in_every_place():
     runs = {name: lambda name=name: order.append(name) for name in "abc"}
     seconds = harness.interleave(runs, rounds=3, warmup=0)
     assert order == [*"abc", *"bca", *"cab"]
-    assert {name: len(found) for name, found in seconds.items()} == {"a": 3, "b": 3, "c": 3}
+    assert {name: len(times) for name, times in seconds.items()} == {"a": 3, "b": 3, "c": 3}
 
 
 @pytest.mark.slow
 def test_lists_are_compared_at_the_recall_asked_for():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2000, 160), np.float32) * np.arange(1, 161, dtype=np.float32) ** -0.5 + 0.2
-    own = np.arange(0, 2000, 40)
-    q = x[own] + 0.05 * rng.standard_normal((len(own), 160), np.float32)
-    rows = search_real.approximate(x, q, own, 0.9, 2, 32)
+    sources = np.arange(0, 2000, 40)
+    q = x[sources] + 0.05 * rng.standard_normal((len(sources), 160), np.float32)
+    rows = search_real.approximate(x, q, sources, 0.9, 2, 32)
     assert list(rows) == ["raw, 160", "centred, 160", "PCA, 128", "whitened, 160", "whitened, 128"]
     for row in rows.values():
         assert row["recall"] >= 0.9
@@ -109,9 +109,9 @@ def test_what_a_benchmark_wrote_is_kept_and_shown(written):
     assert header.program == "benchmarks.cold_start"
     assert header.machine.cores >= 1
     assert header.commit == runs.git("rev-parse", "HEAD")
-    assert header.date[:10] in harness.about(Run(header))
+    assert header.date[:10] in harness.conditions(Run(header))
     machine = header.machine.but(load_at_start=9.0)
-    assert "load 9.0 at the start" in harness.about(Run(header.but(machine=machine)))
+    assert "load 9.0 at the start" in harness.conditions(Run(header.but(machine=machine)))
 
 
 def test_a_benchmark_that_did_not_run_leaves_its_table(written):
@@ -122,11 +122,11 @@ def test_a_benchmark_that_did_not_run_leaves_its_table(written):
 
 
 def test_a_mistyped_view_or_column_is_said(written):
-    found = [runs.find("benchmarks/cold_start")]
+    sources = [runs.find("benchmarks/cold_start")]
     with pytest.raises(InputError, match="speed_table"):
-        tables.table_of(found, "sped_table", ())
+        tables.table_of(sources, "sped_table", ())
     with pytest.raises(InputError, match="beside"):
-        tables.table_of(found, "speed_table", ("besides=other",))
+        tables.table_of(sources, "speed_table", ("besides=other",))
 
 
 def test_a_command_can_be_typed_on_another_machine(monkeypatch, tmp_path):
@@ -143,8 +143,8 @@ def test_a_command_can_be_typed_on_another_machine(monkeypatch, tmp_path):
         "/x/y.npy",
     ]
     monkeypatch.setattr(runs.sys, "orig_argv", ["/usr/bin/python", "-m", "benchmarks.encode", *words])
-    shown = "--rounds 2 --file=$JAXWHITEN_DATA_DIR/pairs.tsv 'a b' y.npy"
-    assert runs.command("benchmarks.encode", {}) == f"python -m benchmarks.encode {shown}"
+    arguments = "--rounds 2 --file=$JAXWHITEN_DATA_DIR/pairs.tsv 'a b' y.npy"
+    assert runs.command("benchmarks.encode", {}) == f"python -m benchmarks.encode {arguments}"
     assert list(runs.checksums(runs.sys.orig_argv)) == ["pairs.tsv"]
     assert list(runs.checksums(["-o", f"{tmp_path}/pairs.tsv"])) == []
     assert runs.command("eval.sts", {"ks": "0,8", "out": ""}) == "python -m eval.sts --config.ks=0,8"
@@ -155,24 +155,24 @@ def test_memory_is_drawn_against_rows_and_repeated_rows_apart(tmp_path, monkeypa
     drawn, new_figure = [], engines.new_figure
 
     @contextlib.contextmanager
-    def kept(*args):
+    def recorded(*args):
         with new_figure(*args) as figure:
             yield figure
             drawn.extend(figure.axes[0].lines)
 
-    monkeypatch.setattr(engines, "new_figure", kept)
+    monkeypatch.setattr(engines, "new_figure", recorded)
     memory = [
         Record(
             {
                 "runner": runner,
                 "rows": rows,
                 "distinct": distinct,
-                "driver_mb": 300.0 + place,
-                "worker_mb": 400.0 + place,
+                "driver_mb": 300.0 + number,
+                "worker_mb": 400.0 + number,
             }
         )
         for runner in ("local parts", "Ray")
-        for place, (rows, distinct) in enumerate([(100, 100), (1000, 1000), (1000, 100)])
+        for number, (rows, distinct) in enumerate([(100, 100), (1000, 1000), (1000, 100)])
     ]
     path = engines.draw_memory(Run(Record(), memory), tmp_path / "memory.png")
     assert path.read_bytes().startswith(b"\x89PNG")
@@ -188,12 +188,12 @@ def test_memory_is_drawn_against_rows_and_repeated_rows_apart(tmp_path, monkeypa
 
 
 def test_a_code_is_timed_in_a_process_of_its_own():
-    found = codes.measured(Path(codes.__file__).parents[1], 600)
-    assert list(found) == ["fit_cpu_ms", "coding_cpu_ms", "search_p50_ms"]
-    assert min(found.values()) > 0
+    times = codes.measured(Path(codes.__file__).parents[1], 600)
+    assert list(times) == ["fit_cpu_ms", "coding_cpu_ms", "search_p50_ms"]
+    assert min(times.values()) > 0
     rows = [
-        Record(part=what, now=ms, before=2 * ms, ratio=dict.fromkeys(("median", "low", "high"), 2.0))
-        for what, ms in found.items()
+        Record(part=part, now=ms, before=2 * ms, ratio=dict.fromkeys(("median", "low", "high"), 2.0))
+        for part, ms in times.items()
     ]
     header = runs.header("benchmarks.codes", {}, documents=600)
     table = codes.code_times_table(Run(header, rows))

@@ -16,8 +16,8 @@ N, D = 3000, 32
 @pytest.fixture(scope="module")
 def vectors():
     rng = np.random.default_rng(0)
-    turn = np.linalg.qr(rng.standard_normal((D, D)))[0]
-    return (rng.standard_normal((N, D)) * np.arange(1, D + 1) ** -0.5 @ turn + 0.05).astype(np.float32)
+    rotation = np.linalg.qr(rng.standard_normal((D, D)))[0]
+    return (rng.standard_normal((N, D)) * np.arange(1, D + 1) ** -0.5 @ rotation + 0.05).astype(np.float32)
 
 
 @pytest.mark.parametrize(

@@ -58,10 +58,10 @@ def start(count, command, cache):
     environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "PYTHONPATH": str(ROOT), "JAXWHITEN_CACHE_DIR": str(cache)}
     port = free_port()
     for index in range(count):
-        own = [str(word).format(where=f"localhost:{port},{index},{count}", index=index) for word in command]
+        words = [str(word).format(where=f"localhost:{port},{index},{count}", index=index) for word in command]
         _started.append(
             subprocess.Popen(
-                [sys.executable, *own],
+                [sys.executable, *words],
                 cwd=ROOT,
                 env=environment,
                 stdout=subprocess.PIPE,
@@ -79,12 +79,12 @@ def program(name, config, **settings):
 
 def finish(processes):
     """What the processes printed; all have to end well."""
-    done = []
+    outputs = []
     for process in processes:
         out, err = process.communicate(timeout=PATIENCE)
-        done.append((process.returncode, out, err))
-    assert [code for code, _, _ in done] == [0] * len(processes), "\n".join(err[-3000:] for _, _, err in done)
-    return done
+        outputs.append((process.returncode, out, err))
+    assert [code for code, _, _ in outputs] == [0] * len(processes), "\n".join(err[-3000:] for _, _, err in outputs)
+    return outputs
 
 
 # --- arrays -----------------------------------------------------------------------------------------------------------
@@ -95,10 +95,10 @@ def finish(processes):
 def test_arrays_pass_between_processes_bit_for_bit(count, tiny_model, data_dir, cache, tmp_path):  # noqa: F811
     script = ROOT / "tests" / "programs" / "exchange.py"
     finish(start(count, [script, tiny_model, data_dir, tmp_path, "{where}"], cache))
-    found = [dict(np.load(tmp_path / f"{index}.npz")) for index in range(count)]
-    for name in found[0]:
-        assert all(other[name].tobytes() == found[0][name].tobytes() for other in found), name
-    first = found[0]
+    arrays = [dict(np.load(tmp_path / f"{index}.npz")) for index in range(count)]
+    for name in arrays[0]:
+        assert all(other[name].tobytes() == arrays[0][name].tobytes() for other in arrays), name
+    first = arrays[0]
     for dtype in (np.float32, np.float64, np.int64):
         whole = np.concatenate([exchange.rows_of(index, dtype) for index in range(count)])
         assert first[np.dtype(dtype).name].tobytes() == whole.tobytes()
@@ -115,10 +115,10 @@ def test_arrays_pass_between_processes_bit_for_bit(count, tiny_model, data_dir, 
 
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=16)
     np.testing.assert_allclose(first["vectors"], encoder.encode(exchange.sentences()), rtol=0, atol=1e-5)
-    alone = nli_moments(encoder, load_nli(data_dir, two_way="keep"), ("mean",))["mean"]
-    assert first["nli_n"] == alone.n == 306
-    np.testing.assert_allclose(first["nli_mean"], alone.mean, rtol=0, atol=1e-5 * np.abs(alone.mean).max())
-    np.testing.assert_allclose(first["nli_M2"], alone.M2, rtol=0, atol=1e-5 * np.abs(alone.M2).max())
+    moments = nli_moments(encoder, load_nli(data_dir, two_way="keep"), ("mean",))["mean"]
+    assert first["nli_n"] == moments.n == 306
+    np.testing.assert_allclose(first["nli_mean"], moments.mean, rtol=0, atol=1e-5 * np.abs(moments.mean).max())
+    np.testing.assert_allclose(first["nli_M2"], moments.M2, rtol=0, atol=1e-5 * np.abs(moments.M2).max())
 
     assert f"process {count - 1} and process 0 differ" in str(first["disagreement"])
     assert "different dimensions: 3, 4" in str(first["dimensions"])
@@ -139,18 +139,18 @@ def sts_rows(folder):
     return [{name: value for name, value in row.items() if "seconds" not in name and name != "bytes"} for row in rows]
 
 
-def assert_close(one, other, tolerance, where=""):
+def assert_close(one, other, tolerance, path=""):
     """Equal trees of JSON, numbers within the tolerance."""
     if isinstance(one, dict):
-        assert list(one) == list(other), where
+        assert list(one) == list(other), path
         for name in one:
-            assert_close(one[name], other[name], tolerance, f"{where}.{name}")
+            assert_close(one[name], other[name], tolerance, f"{path}.{name}")
     elif isinstance(one, list):
-        assert len(one) == len(other), where
+        assert len(one) == len(other), path
         for i, (a, b) in enumerate(zip(one, other, strict=True)):
-            assert_close(a, b, tolerance, f"{where}[{i}]")
+            assert_close(a, b, tolerance, f"{path}[{i}]")
     else:
-        assert one == (pytest.approx(other, abs=tolerance) if isinstance(one, float) else other), where
+        assert one == (pytest.approx(other, abs=tolerance) if isinstance(one, float) else other), path
 
 
 @pytest.fixture(scope="module")
@@ -167,16 +167,16 @@ def sts_alone(tmp_path_factory, tiny_model, data_dir, cache):  # noqa: F811
 @pytest.mark.parametrize("count", [2])
 def test_the_table_of_several_processes_is_that_of_one(count, sts_alone, tiny_model, data_dir, cache, tmp_path):  # noqa: F811
     settings = {"model": tiny_model, "data_dir": data_dir, "out": tmp_path / "out", **STS}
-    done = finish(start(count, program("eval.sts", "configs/sample.py", **settings), cache))
+    outputs = finish(start(count, program("eval.sts", "configs/sample.py", **settings), cache))
     assert_close(sts_rows(tmp_path / "out"), sts_rows(sts_alone), ONE_SWAP)
     table = re.compile(r"^\|.*\|$", re.MULTILINE)
     tables = [table.findall((folder / "results.md").read_text()) for folder in (tmp_path / "out", sts_alone)]
     assert tables[0]
     labels = [[re.sub(r"[\d.]+", "#", line) for line in scores_only(lines)] for lines in tables]
     assert labels[0] == labels[1]
-    assert "encoding" in done[0][2]
-    assert "sts_sample" in done[0][1]
-    for _, out, err in done[1:]:
+    assert "encoding" in outputs[0][2]
+    assert "sts_sample" in outputs[0][1]
+    for _, out, err in outputs[1:]:
         assert (out, err) == ("", "")
     header = Run.load(tmp_path / "out").header
     assert header.complete
@@ -195,12 +195,12 @@ def scores_of(folder):
     return [row for row in read_metrics(folder) if "loss" not in row]
 
 
-def assert_same_training(folder, alone, steps):
-    one, other = steps_of(folder), steps_of(alone)
+def assert_same_training(folder, single, steps):
+    one, other = steps_of(folder), steps_of(single)
     assert list(one) == list(other) == list(range(1, steps + 1))
     np.testing.assert_allclose(list(one.values()), list(other.values()), rtol=0, atol=1e-5)
     assert len(scores_of(folder)) > 1
-    assert_close(scores_of(folder), scores_of(alone), 0.02)
+    assert_close(scores_of(folder), scores_of(single), 0.02)
 
 
 SBERT = {
@@ -261,15 +261,15 @@ def test_training_on_two_processes_and_then_on_three_is_that_of_one(sbert_settin
     processes = start(2, command, cache)
     wait_for(lambda: len(steps_of(out)) >= 5, processes)
     processes[1].send_signal(signal.SIGTERM)
-    done = finish(processes)
+    outputs = finish(processes)
     stopped = len(steps_of(out))
     assert 5 <= stopped < SBERT["steps"]
-    assert f"stopped at step {stopped} of {SBERT['steps']}" in done[0][2]
+    assert f"stopped at step {stopped} of {SBERT['steps']}" in outputs[0][2]
 
-    done = finish(start(3, command, cache))
+    outputs = finish(start(3, command, cache))
     assert_same_training(out, sbert_alone, SBERT["steps"])
-    assert "model written from step" in done[0][1]
-    assert done[1][1:] == ("", "")
+    assert "model written from step" in outputs[0][1]
+    assert outputs[1][1:] == ("", "")
     one, other = (json.loads((folder / "results.json").read_text()) for folder in (out, sbert_alone))
     assert_close(one["after"], other["after"], 0.02)
     vectors = [Encoder.from_pretrained(f / "model", max_length=16).encode(["a man"]) for f in (out, sbert_alone)]
@@ -287,10 +287,10 @@ def test_masked_training_on_two_processes_is_that_of_one(cache, tmp_path):
     config.update({**settings, "output": str(tmp_path / "alone"), "progress": False})
     mlm.main(config)
     command = program("train.mlm", "configs/defaults.py:mlm", **settings, output=tmp_path / "run")
-    done = finish(start(2, command, cache))
+    outputs = finish(start(2, command, cache))
     assert_same_training(tmp_path / "run", tmp_path / "alone", settings["steps"])
     assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
-    assert done[1][1:] == ("", "")
+    assert outputs[1][1:] == ("", "")
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -318,8 +318,8 @@ def test_when_a_process_dies_the_others_stop_and_name_it(victim, count, sbert_se
         err = process.communicate(timeout=MINUTE)[1]
         if index != victim:
             assert process.returncode not in (0, None)
-            named = r"leader task was preempted/died" if victim == 0 else rf"(?s)unhealthy.*?\n{victim}\n"
-            assert re.search(named, err), err[-3000:]
+            pattern = r"leader task was preempted/died" if victim == 0 else rf"(?s)unhealthy.*?\n{victim}\n"
+            assert re.search(pattern, err), err[-3000:]
     assert time.monotonic() - killed < MINUTE
     steps = [path for path in (out / "checkpoints").iterdir() if path.name.isdigit()]
     assert steps  # those that have their final name are whole
@@ -353,6 +353,6 @@ _slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 def test_a_mistaken_flag_is_one_line_and_exit_code_2(arguments, message):
     command = [sys.executable, "-m", "eval.sts", *arguments]
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "OMPI", "KUBERNETES"))}
-    done = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert message in done.stderr
+    result = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr
+    assert message in result.stderr

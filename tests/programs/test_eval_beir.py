@@ -17,11 +17,11 @@ from tests.sentences import generated
 def folders(tmp_path_factory):
     """Two data sets, one of which has two parts; a query's id is that of a document."""
     root, texts = tmp_path_factory.mktemp("beir"), generated(60)
-    for at, name in enumerate(("first", "parts/a", "parts/b")):
-        folder, own = root / name, texts[20 * at : 20 * at + 20]
+    for number, name in enumerate(("first", "parts/a", "parts/b")):
+        folder, subset = root / name, texts[20 * number : 20 * number + 20]
         (folder / "qrels").mkdir(parents=True)
-        documents = [json.dumps({"_id": f"d{i}", "title": "", "text": text}) for i, text in enumerate(own)]
-        queries = [json.dumps({"_id": f"d{i}", "text": own[i]}) for i in range(5)]
+        documents = [json.dumps({"_id": f"d{i}", "title": "", "text": text}) for i, text in enumerate(subset)]
+        queries = [json.dumps({"_id": f"d{i}", "text": subset[i]}) for i in range(5)]
         judged = [f"d{i}\td{i + 5}\t1" for i in range(5)]
         (folder / "corpus.jsonl").write_text("\n".join(documents))
         (folder / "queries.jsonl").write_text("\n".join(queries))
@@ -40,11 +40,11 @@ def test_every_folder_is_scored_as_by_the_command(folders, tiny_model, tmp_path,
     run = Run.load(out)
     assert run.header.complete
     assert list(dict.fromkeys(row["data"] for row in run.rows)) == ["first", "parts/a", "parts/b"]
-    wanted = evaluate(Encoder.from_pretrained(tiny_model), folders / "first", bytes=4)
+    expected = evaluate(Encoder.from_pretrained(tiny_model), folders / "first", bytes=4)
     rows = [row for row in run.rows if row["data"] == "first"]
     assert (rows[0]["documents"], rows[0]["cut"]) == (20, 0)
     assert [row["scores"] for row in rows if row["name"] != "PCA"] == [
-        pytest.approx(row.scores, abs=1e-3) for row in wanted.rows
+        pytest.approx(row.scores, abs=1e-3) for row in expected.rows
     ]
     raw = [row["scores"]["ndcg_at_10"] for row in run.rows if row["name"] == "raw"]
     assert "2 data sets" in capsys.readouterr().out

@@ -42,8 +42,8 @@ def test_sts(coded, tmp_path):
     raw, *whitened = Run.load(tmp_path).rows
     test = load_sts("sts_sample").splits["test"]
     first, second = (decoded(coded, side) for side in (test.sentence1, test.sentence2))
-    wanted = 100 * spearmanr(np.einsum("nd,nd->n", first, second), test.score).statistic
-    assert raw.tasks["sts_sample"].all == pytest.approx(wanted, abs=0.01)
+    expected = 100 * spearmanr(np.einsum("nd,nd->n", first, second), test.score).statistic
+    assert raw.tasks["sts_sample"].all == pytest.approx(expected, abs=0.01)
     assert [row.k for row in whitened] == 2 * [first.shape[1], 4]
     assert raw.k == first.shape[1]
 

@@ -34,11 +34,11 @@ def folder(tiny_model, tmp_path_factory):
 
 def test_the_rows(folder):
     run = Run.load(folder / "runs" / "tiny")
-    found = [(row.whitening, row.code, row.bytes) for row in run.rows]
+    settings = [(row.whitening, row.code, row.bytes) for row in run.rows]
     of_fit = [("spectrum", 4), ("spectrum", 8), ("pq", 4), ("pq", 8), ("scalar", 4), ("scalar", 8), ("ubinary", 4)]
     fits = ("documents", "outside")
-    wanted = [(fit, code, size) for fit in fits for code, size in of_fit]
-    assert found == [("none", "float32", 128), *wanted]
+    expected = [(fit, code, size) for fit in fits for code, size in of_fit]
+    assert settings == [("none", "float32", 128), *expected]
     assert run.header.complete
     assert all(row.versus_raw.low <= row.versus_raw.value <= row.versus_raw.high for row in run.rows[1:])
     difference = 100 * (run.rows[1].mrr_at_10 - run.rows[0].mrr_at_10)
@@ -57,8 +57,8 @@ def test_the_rows(folder):
 def test_a_code_is_held_against_a_spectrum_code_of_no_fewer_bytes():
     four, eight = np.zeros(3), np.ones(3)
     of_spectrum = {4: four, 8: eight}
-    found = [codes.at_equal_bytes(size, of_spectrum) for size in (3, 4, 5, 8, 9)]
-    assert [id(x) for x in found] == [id(x) for x in (four, four, eight, eight, None)]
+    ranks = [codes.at_equal_bytes(size, of_spectrum) for size in (3, 4, 5, 8, 9)]
+    assert [id(x) for x in ranks] == [id(x) for x in (four, four, eight, eight, None)]
 
 
 def test_the_table_has_both_intervals_of_each_code(folder):
@@ -67,9 +67,9 @@ def test_the_table_has_both_intervals_of_each_code(folder):
     lines = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert [line["code"] for line in lines] == [row.code for row in run.rows]
     for line, row in zip(lines, run.rows, strict=True):
-        for column, found in (("raw", row.versus_raw), ("spectrum", row.versus_spectrum)):
-            shown = f"{found.low:+.2f} to {found.high:+.2f}" if found else "–"
-            assert line[f"MRR@10 − {column}"] == shown
+        for column, estimate in (("raw", row.versus_raw), ("spectrum", row.versus_spectrum)):
+            text = f"{estimate.low:+.2f} to {estimate.high:+.2f}" if estimate else "–"
+            assert line[f"MRR@10 − {column}"] == text
 
 
 def test_the_figures_are_those_of_plain_numpy(folder, tiny_model):
@@ -79,9 +79,11 @@ def test_the_figures_are_those_of_plain_numpy(folder, tiny_model):
     chosen = scored[np.linspace(0, len(scored) - 1, 100).astype(int)]
     documents, queries = encoder.encode(data.documents), encoder.encode([data.queries[i] for i in chosen])
     gold = [set(data.gold.ids[slice(*data.gold.indptr[i : i + 2])]) for i in chosen]
-    documents, asked = (normalize(np.asarray(x)) for x in (documents, queries))
+    documents, query_vectors = (normalize(np.asarray(x)) for x in (documents, queries))
     decoded = SpectrumCode(bytes=8).fit(documents).transform(documents)
-    nearest, exact = (np.argsort(-asked @ x.T, axis=1, kind="stable")[:, :10] for x in (normalize(decoded), documents))
+    nearest, exact = (
+        np.argsort(-query_vectors @ x.T, axis=1, kind="stable")[:, :10] for x in (normalize(decoded), documents)
+    )
     ranks = [
         next((1 / (i + 1) for i, d in enumerate(row) if d in right), 0.0)
         for row, right in zip(nearest, gold, strict=True)
@@ -101,17 +103,17 @@ def test_scores_of_a_spectrum_code_are_means_over_seeds(folder, tiny_model):
     config.update({"pooling": "mean", "seeds": 2, "cache": str(folder / "cache")})
     codes.main(config)
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=64)
-    _, asked, gold = measure.asked(codes.load_search(str(folder / "pairs.tsv"), None), 50)
+    _, queries, gold = measure.sample_queries(codes.load_search(str(folder / "pairs.tsv"), None), 50)
     documents = encoder.encode(codes.load_search(str(folder / "pairs.tsv"), None).documents)
-    found = []
+    means = []
     for seed in (0, 1):
         code = SpectrumCode(bytes=4)
         code._seed = seed
         whitening = Whitening(gamma=0.5).fit(documents)
         index = build_index(documents, "faiss-flat", codes=code.fit(whitening), whitening=whitening)
-        found.append(metrics.reciprocal_ranks(index.search(encoder.encode(asked), 10)[1], gold, 10).mean())
-    assert found[0] != found[1]
-    assert Run.load(out).rows[1].mrr_at_10 == pytest.approx(np.mean(found), abs=0.01)
+        means.append(metrics.reciprocal_ranks(index.search(encoder.encode(queries), 10)[1], gold, 10).mean())
+    assert means[0] != means[1]
+    assert Run.load(out).rows[1].mrr_at_10 == pytest.approx(np.mean(means), abs=0.01)
 
 
 def test_the_table_is_made_from_what_is_kept(folder, monkeypatch):
@@ -159,9 +161,9 @@ def test_logistic_regression_is_that_of_scikit_learn():
     x, label = rng.standard_normal((300, 6)), rng.integers(0, 3, 300)
     x[np.arange(300), label] += 1
     weights = classification.fit(x, label, 0.1)
-    theirs = LogisticRegression(C=1 / (300 * 0.1), tol=1e-8).fit(x, label)
-    np.testing.assert_allclose(weights[:-1] - weights[:-1].mean(1, keepdims=True), theirs.coef_.T, atol=1e-3)
-    np.testing.assert_array_equal(classification.predict(x, weights), theirs.predict(x))
+    peer = LogisticRegression(C=1 / (300 * 0.1), tol=1e-8).fit(x, label)
+    np.testing.assert_allclose(weights[:-1] - weights[:-1].mean(1, keepdims=True), peer.coef_.T, atol=1e-3)
+    np.testing.assert_array_equal(classification.predict(x, weights), peer.predict(x))
 
 
 def test_pairs_are_classified_by_what_their_vectors_say():
@@ -171,9 +173,9 @@ def test_pairs_are_classified_by_what_their_vectors_say():
     label = np.arange(400) % 2
     x[right[label == 1]] = x[left[label == 1]] + 0.3 * rng.standard_normal((200, 8))
     task = classification.PairTask("pairs", left, right, label, 300)
-    found = classification.correct(x, task)
-    assert found.shape == (100,)
-    assert found.mean() > 0.9
+    correct = classification.correct(x, task)
+    assert correct.shape == (100,)
+    assert correct.mean() > 0.9
     assert classification.correct(rng.standard_normal((800, 8)), task).mean() < 0.7
 
 

@@ -21,9 +21,9 @@ def test_names_stand_for_what_model_and_sentences_make_of_them(model):
     names = encoding.pooling_names("last_avg, idf,layers:*,layers:1+2,mean")
     assert names == ("mean", "idf", "layers:*", "layers:1+2")
     encoder = Encoder.from_pretrained(model, pooling=encoding.first_plain(names))
-    found = encoding.expand_poolings(names, encoder, SENTENCES)
+    poolings = encoding.expand_poolings(names, encoder, SENTENCES)
     pairs = [f"layers:{i}+{j}" for i in range(3) for j in range(i + 1, 3)]
-    assert found == ("mean", fit_idf(encoder, SENTENCES), *pairs)
+    assert poolings == ("mean", fit_idf(encoder, SENTENCES), *pairs)
     assert encoding.first_plain(("idf", "layers:*")) == "mean"
     with pytest.raises(InputError, match="Did you mean 'mean'"):
         encoding.pooling_names("maen")
@@ -34,6 +34,6 @@ def test_eval_sts_takes_them(model, tmp_path):
     changes = {"poolings": "idf,layers:*", "whitening": "none", "bootstrap": 0, "ks": "0", "out": str(tmp_path)}
     config.update({"model": str(model), **changes})
     program.main(config)
-    found = [row.pooling for row in Run.load(tmp_path).rows]
-    assert found[0].startswith("idf:")
-    assert found[1:] == [f"layers:{i}+{j}" for i in range(3) for j in range(i + 1, 3)]
+    poolings = [row.pooling for row in Run.load(tmp_path).rows]
+    assert poolings[0].startswith("idf:")
+    assert poolings[1:] == [f"layers:{i}+{j}" for i in range(3) for j in range(i + 1, 3)]

@@ -135,8 +135,8 @@ def test_hubness_extremes(rows):
 
 
 def test_geometry_gathers_all_and_samples_large_sets(rows):
-    found = g.geometry(rows)
-    assert found == {
+    measures = g.geometry(rows)
+    assert measures == {
         "n": 300,
         "isoscore": pytest.approx(isoscore(rows)),
         "average_cosine": pytest.approx(g.average_cosine(rows)),
@@ -147,7 +147,7 @@ def test_geometry_gathers_all_and_samples_large_sets(rows):
     sampled = g.geometry(rows, max_rows=100, seed=3)
     assert sampled["n"] == 100
     assert sampled == g.geometry(rows, max_rows=100, seed=3)
-    assert sampled["isoscore"] == pytest.approx(found["isoscore"], abs=0.2)
+    assert sampled["isoscore"] == pytest.approx(measures["isoscore"], abs=0.2)
     assert math.isnan(g.geometry(rows[:8])["hubness"])
 
 
@@ -180,10 +180,10 @@ def test_partner_ranks_equal_those_by_counting():
     expected = {}
     for i, j in [*zip(left, right, strict=True), *zip(right, left, strict=True)]:
         if i != j:
-            ahead = sum(unit[i] @ unit[other] > unit[i] @ unit[j] for other in range(40) if other not in (i, j))
-            expected[i] = min(expected.get(i, 40), 1 + ahead)
-    found = g.partner_ranks(x, left, right)
-    assert found.tolist() == [expected[i] for i in sorted(expected)]
+            closer = sum(unit[i] @ unit[other] > unit[i] @ unit[j] for other in range(40) if other not in (i, j))
+            expected[i] = min(expected.get(i, 40), 1 + closer)
+    ranks = g.partner_ranks(x, left, right)
+    assert ranks.tolist() == [expected[i] for i in sorted(expected)]
     equal = np.ones((4, 3), np.float32)
     assert g.partner_ranks(equal, np.array([0, 2]), np.array([1, 2])).tolist() == [3, 3], "ties count against it"
 

@@ -40,8 +40,8 @@ def test_rows_of_methods_stand_beside_those_of_whitening(finished):
     run, _ = finished
     settings = [(row.whitening, row.k) for row in run.rows if row.pooling == "mean"]
     whitened = [("none", 32)] + [("target", k) for _ in range(2) for k in (32, 8)]
-    both = ("random-projection", "shrunk-whitening")
-    of_methods = [(name, k) for name in NAMES for k in ((32, 8) if name in both else (32,))]
+    reducing = ("random-projection", "shrunk-whitening")
+    of_methods = [(name, k) for name in NAMES for k in ((32, 8) if name in reducing else (32,))]
     assert settings == whitened + of_methods
     assert len(run.rows) == 2 * len(settings)
     for row in run.rows:
@@ -103,9 +103,9 @@ def test_tables_of_geometry_and_cost(finished):
 
 
 def test_the_config_names_every_method():
-    named = set(config_of_methods.get_config().methods.split(","))
+    names = set(config_of_methods.get_config().methods.split(","))
     # The others are settings of the whitening: γ = 1, γ = 0, and none.
-    assert named == set(METHODS) - {"none", "whitening", "pca"}
+    assert names == set(METHODS) - {"none", "whitening", "pca"}
     config = config_of_methods.get_config()
     assert set(config.gamma.split(",")) >= {"0", "1"}
     assert set(config.whitening.split(",")) == {"none", "target"}

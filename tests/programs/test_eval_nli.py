@@ -83,11 +83,11 @@ def test_integer_labels_follow_the_hub(tmp_path):
 
 def test_two_way_rows_have_no_class_of_three(tmp_path):
     write(tmp_path / "nli" / "rte.tsv", HEADER, *rows("r", ["entailment", "not_entailment"]))
-    dropped, kept = load_nli(tmp_path), load_nli(tmp_path, two_way="keep")
+    dropped, complete = load_nli(tmp_path), load_nli(tmp_path, two_way="keep")
     assert dropped.label.tolist() == [0]
     assert dropped.sources[0].dropped == {"with a two-way label": 1}
-    assert kept.label.tolist() == [0, -1]
-    assert kept.premise == ["r premise 0", "r premise 1"]
+    assert complete.label.tolist() == [0, -1]
+    assert complete.premise == ["r premise 0", "r premise 1"]
 
 
 def test_contained_sources_are_read_once(tmp_path):
@@ -169,12 +169,12 @@ def test_missing_folder(tmp_path):
 
 def test_real_rows(real_data: Path):
     loaded = load_nli(real_data, two_way="keep")
-    found = {source.name: source.rows for source in loaded.sources}
-    assert found["snli_dev_test"] == 19_666
-    assert found["cad_snli/all_combined_train"] == 8_330
-    assert found["rte123/rte123"] == 4_167
-    assert not any("original" in name for name in found)
-    assert len(loaded) == sum(found.values())
+    counts = {source.name: source.rows for source in loaded.sources}
+    assert counts["snli_dev_test"] == 19_666
+    assert counts["cad_snli/all_combined_train"] == 8_330
+    assert counts["rte123/rte123"] == 4_167
+    assert not any("original" in name for name in counts)
+    assert len(loaded) == sum(counts.values())
     train = load_nli(real_data, splits=["train"], exclude_overlap=True)
     assert {source.name for source in train.sources if source.rows} == {"cad_snli/all_combined_train"}
     assert len(train) == 8_330 - 204

@@ -54,8 +54,8 @@ def test_promptbert_beside_other_poolings(encoder, alone):
     np.testing.assert_array_equal(got["mean"], encoder.encode(sentences, pooling="mean"))
     for row in (0, 3, 10):
         ids, states, _ = alone(f'This sentence : "{sentences[row]}" means [MASK] .')
-        place = len(ids) - 1 - ids[::-1].index(mask)
-        np.testing.assert_allclose(got["promptbert"][row], states[-1][place], atol=1e-5)
+        position = len(ids) - 1 - ids[::-1].index(mask)
+        np.testing.assert_allclose(got["promptbert"][row], states[-1][position], atol=1e-5)
         ids, states, _ = alone(f"[MASK] means {sentences[row]}")
         np.testing.assert_allclose(got[first][row], states[-1][ids.index(mask)], atol=1e-5)
     assert np.isfinite(got["promptbert"]).all()

@@ -13,10 +13,10 @@ TEXT = (
 )
 
 
-@pytest.mark.parametrize("place", ["", "quora", "downstream/Quora"])
+@pytest.mark.parametrize("subfolder", ["", "quora", "downstream/Quora"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_local_file_is_read(place, packed, tmp_path, no_data, monkeypatch):  # noqa: F811
-    folder = tmp_path / "data" / place
+def test_a_local_file_is_read(subfolder, packed, tmp_path, no_data, monkeypatch):  # noqa: F811
+    folder = tmp_path / "data" / subfolder
     folder.mkdir(parents=True)
     (folder / (QUORA_FILE + ".gz" * packed)).write_bytes(gzip.compress(TEXT) if packed else TEXT)
     data = load_search("quora", str(tmp_path / "data"))
@@ -28,11 +28,11 @@ def test_a_local_file_is_read(place, packed, tmp_path, no_data, monkeypatch):  #
 
 
 def test_it_is_downloaded_once(serve, no_data, monkeypatch):  # noqa: F811
-    address, asked = serve({"/q.tsv": TEXT})
+    address, requests = serve({"/q.tsv": TEXT})
     monkeypatch.setenv("JAXWHITEN_QUORA_URL", f"{address}/q.tsv")
     first, second = load_search("quora", None), load_search("quora", None)
     assert first.documents == second.documents == ["What's it?", "B?"]
-    assert asked == ["/q.tsv"]
+    assert requests == ["/q.tsv"]
 
 
 def test_a_data_folder_without_it_does_not_stop_the_download(serve, no_data, tmp_path, monkeypatch):  # noqa: F811

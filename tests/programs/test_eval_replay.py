@@ -40,8 +40,10 @@ def of(row):
     ],
 )
 def test_what_differs_and_by_how_much(change, points):
-    found = list(replay.differences(of(ROW), of(ROW | change)))
-    assert max(each.points for each in found if each.points > each.allowed or not points) == pytest.approx(points)
+    compared = list(replay.differences(of(ROW), of(ROW | change)))
+    assert max(
+        difference.points for difference in compared if difference.points > difference.allowed or not points
+    ) == pytest.approx(points)
 
 
 def test_every_claim_is_listed_with_its_pages():
@@ -66,9 +68,9 @@ def test_a_run_without_a_config_is_answered_with_its_command(monkeypatch):
 @pytest.mark.slow
 def test_a_small_claim_holds():
     """The one whose model and data ship with the package."""
-    done = replayed("demo-untuned")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "demo-untuned: holds: " in done.stdout
+    result = replayed("demo-untuned")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "demo-untuned: holds: " in result.stdout
 
 
 @pytest.mark.slow
@@ -82,7 +84,7 @@ def test_a_wrong_figure_does_not_hold(tmp_path):
     figure = "42.21483467897513"
     [path] = (path for path in runs.rglob("*.json*") if figure in path.read_text())
     path.write_text(path.read_text().replace(figure, "42.52", 1))
-    done = replayed("demo-untuned", folder=tmp_path)
-    assert done.returncode == 1
-    assert "row 0.tasks.sts_sample.all: recorded 42.52, now 42.21" in done.stdout
-    assert "demo-untuned: does not hold: 1 of " in done.stderr
+    result = replayed("demo-untuned", folder=tmp_path)
+    assert result.returncode == 1
+    assert "row 0.tasks.sts_sample.all: recorded 42.52, now 42.21" in result.stdout
+    assert "demo-untuned: does not hold: 1 of " in result.stderr

@@ -78,13 +78,13 @@ def test_intervals_of_the_mrr_are_paired():
     rng = np.random.default_rng(0)
     raw = 1 / rng.integers(1, 11, 800)
     better = np.minimum(raw + 0.1 * (rng.random(800) < 0.3), 1)
-    found = retrieval.intervals(better, raw, 2000, 0)
-    assert found["mrr_interval"].low < better.mean() < found["mrr_interval"].high
-    assert found["versus_raw"].value == pytest.approx((better - raw).mean())
+    intervals = retrieval.intervals(better, raw, 2000, 0)
+    assert intervals["mrr_interval"].low < better.mean() < intervals["mrr_interval"].high
+    assert intervals["versus_raw"].value == pytest.approx((better - raw).mean())
     # The difference is far surer than either mean: its interval is that of a mean of paired differences.
-    spread = found["versus_raw"].high - found["versus_raw"].low
+    spread = intervals["versus_raw"].high - intervals["versus_raw"].low
     assert spread == pytest.approx(2 * 1.96 * (better - raw).std() / np.sqrt(800), rel=0.1)
-    assert found["versus_raw"].low > 0
+    assert intervals["versus_raw"].low > 0
     assert retrieval.intervals(raw, raw, 100, 0)["versus_raw"] == {"value": 0.0, "low": 0.0, "high": 0.0}
     assert "versus_raw" not in retrieval.intervals(raw, None, 100, 0)
     assert retrieval.intervals(raw, None, 0, 0) == {}
@@ -106,11 +106,11 @@ def test_scores_are_those_of_plain_numpy(config):
     for row in rows:
         d, q = documents, queries
         if row.whitening != "none":
-            own = fitted_on[row.whitening]
-            values, vectors = np.linalg.eigh(np.cov(own.T))
+            sample = fitted_on[row.whitening]
+            values, vectors = np.linalg.eigh(np.cov(sample.T))
             # The layer norm leaves one direction empty: it is floored, as `Whitening` does.
             whitened = (vectors / np.sqrt(np.maximum(values, 1e-6 * values[-1])))[:, ::-1]
-            d, q = ((x - own.mean(axis=0)) @ whitened[:, : row.k] for x in (d, q))
+            d, q = ((x - sample.mean(axis=0)) @ whitened[:, : row.k] for x in (d, q))
         d, q = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (d, q))
         ranked = np.argsort(-(q @ d.T), axis=1)[:, :100]
         assert row.mrr_at_10 == pytest.approx(reciprocal_ranks(ranked, data.gold, 10).mean(), abs=2e-3)
@@ -122,15 +122,15 @@ def test_raw_rows_are_compared_with_another_model_query_by_query(config, tiny_mo
     from tests.tiny import write_model
 
     other = write_model(tmp_path / "other", seed=5, num_layers=1)
-    alone = {"examples": (), "backends": "faiss-flat", "whitening": "none", "bootstrap": 50, "poolings": "mean"}
-    found = []
+    settings = {"examples": (), "backends": "faiss-flat", "whitening": "none", "bootstrap": 50, "poolings": "mean"}
+    rows = []
     for model, versus in ((str(tiny_model), ""), (str(other), str(tiny_model)), (str(tiny_model), str(tiny_model))):
-        config.update(alone | {"model": model, "versus": versus, "out": str(tmp_path / "out")})
+        config.update(settings | {"model": model, "versus": versus, "out": str(tmp_path / "out")})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PoolingWarning)
             retrieval.main(config)
-        found += Run.load(config.out).rows
-    before, after, same = found
+        rows += Run.load(config.out).rows
+    before, after, same = rows
     assert before.versus_raw is None
     assert after.versus_raw.value == pytest.approx(after.mrr_at_10 - before.mrr_at_10, abs=1e-6)
     assert after.versus_raw.value != 0
@@ -139,17 +139,17 @@ def test_raw_rows_are_compared_with_another_model_query_by_query(config, tiny_mo
 
 def test_times_are_milliseconds_a_query(monkeypatch):
     """By a clock that stands still but for a tenth of a second a search."""
-    now = [0.0]
+    clock = [0.0]
 
     def search(*_, **__):
-        now[0] += 0.1
+        clock[0] += 0.1
 
-    monkeypatch.setattr(measure.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: clock[0])
     index = SimpleNamespace(search=search)
     assert measure.batched_seconds(index, np.zeros((5, 2)), 3, prepared=True) == pytest.approx(0.1)
     assert measure.single_milliseconds(search, range(5)) == pytest.approx((100.0, 100.0))
     steps = iter([0, 0, 0, 1, 2, 9])
-    slower = measure.single_milliseconds(lambda _: now.__setitem__(0, now[0] + next(steps)), range(3))
+    slower = measure.single_milliseconds(lambda _: clock.__setitem__(0, clock[0] + next(steps)), range(3))
     assert slower == pytest.approx((2000.0, np.percentile([1000, 2000, 9000], 99)))
 
 
@@ -158,9 +158,9 @@ def test_reranking_is_scored_on_the_same_queries_before_and_after(config, cross_
     config.update({"examples": (), "backends": "faiss-flat", "whitening": "none", "ks": "0", "bootstrap": 200})
     config.update({"rerank": str(cross_encoder), "rerank_depth": 5, "rerank_queries": 30})
     retrieval.main(config)
-    made = Run.load(config.out)
-    found = made.rows[0].reranked
-    assert (found.depth, found.queries) == (5, 30)
+    finished = Run.load(config.out)
+    reranked = finished.rows[0].reranked
+    assert (reranked.depth, reranked.queries) == (5, 30)
     data = read_pairs_file(config.dataset)
     encoder, model = Encoder.from_pretrained(config.model, pooling="cls"), CrossEncoder.from_pretrained(cross_encoder)
     documents, queries = (encoder.encode(texts, normalize_embeddings=True) for texts in (data.documents, data.queries))
@@ -172,15 +172,15 @@ def test_reranking_is_scored_on_the_same_queries_before_and_after(config, cross_
     scores = model.predict(pairs).reshape(first.shape)
     after = np.take_along_axis(first, np.argsort(-scores, axis=1), axis=1)
     for name, measured in (("mrr_at_10", reciprocal_ranks), ("ndcg_at_10", discounted_gains)):
-        assert found.before[name] == pytest.approx(measured(first, gold).mean(), abs=1e-3)
-        assert found.after[name] == pytest.approx(measured(after, gold).mean(), abs=1e-3)
-        gain = found.gain[name]
-        assert gain.value == pytest.approx(found.after[name] - found.before[name])
+        assert reranked.before[name] == pytest.approx(measured(first, gold).mean(), abs=1e-3)
+        assert reranked.after[name] == pytest.approx(measured(after, gold).mean(), abs=1e-3)
+        gain = reranked.gain[name]
+        assert gain.value == pytest.approx(reranked.after[name] - reranked.before[name])
         assert gain.low <= gain.value <= gain.high
-    assert found.ms > 0
-    text = views.rerank_table(made).markdown()
+    assert reranked.ms > 0
+    text = views.rerank_table(finished).markdown()
     assert "The first 5 results of 30 queries with gold" in text
-    assert f"{found.after['ndcg_at_10']:.4f}" in text
+    assert f"{reranked.after['ndcg_at_10']:.4f}" in text
 
 
 def test_every_setting_has_its_row_and_a_second_run_encodes_nothing(config, capsys, monkeypatch):
@@ -294,7 +294,7 @@ def test_published_figures_stand_beside_the_same_setting_only(run):  # noqa: F81
 
 
 def test_published_memory_is_the_papers_formula():
-    for known in published.read("retrieval"):
-        documents, k = int(known.setting["documents"]), int(known.setting["k"])
-        assert known.figures["memory_gib"] == pytest.approx(documents * k * 4 / 2**30, abs=1e-4)
+    for entry in published.read("retrieval"):
+        documents, k = int(entry.setting["documents"]), int(entry.setting["k"])
+        assert entry.figures["memory_gib"] == pytest.approx(documents * k * 4 / 2**30, abs=1e-4)
     assert len(published.read("retrieval")) == 10

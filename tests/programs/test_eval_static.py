@@ -71,8 +71,8 @@ def test_the_tables_are_made_from_what_is_kept(folder, monkeypatch):
     text = page.read_text()
     assert text.count("| rows, int8 |") == 1
     assert text.count("| uniform weights |") == 1
-    kept = Run.load(folder / "docs" / "runs" / "tiny.jsonl")
-    assert (kept.header.arguments.corpus, kept.header.arguments.data_dir) == (folder.name, "")
+    stored = Run.load(folder / "docs" / "runs" / "tiny.jsonl")
+    assert (stored.header.arguments.corpus, stored.header.arguments.data_dir) == (folder.name, "")
 
 
 def test_passages_are_spread_over_the_corpus(folder):
@@ -96,6 +96,6 @@ def test_configs_that_cannot_be(folder, tiny_model):
 def test_the_teacher_in_sentence_transformers(tiny_model, tmp_path):
     pytest.importorskip("sentence_transformers")
     teacher = Encoder.from_pretrained(tiny_model, pooling="mean")
-    found = static.by_sentence_transformers(str(tiny_model), teacher, 0.0, tmp_path)
-    np.testing.assert_allclose(found.encode(SENTENCES), teacher.encode(SENTENCES), atol=1e-5)
-    assert found.method == "teacher, sentence-transformers"
+    setting = static.by_sentence_transformers(str(tiny_model), teacher, 0.0, tmp_path)
+    np.testing.assert_allclose(setting.encode(SENTENCES), teacher.encode(SENTENCES), atol=1e-5)
+    assert setting.method == "teacher, sentence-transformers"

@@ -48,12 +48,12 @@ def plain_scores(a, b, pairs):
     cosine = (a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
     names = np.array(pairs.subset)
     subsets = sorted(set(pairs.subset))
-    each = [100 * spearmanr(cosine[names == s], pairs.score[names == s]).statistic for s in subsets]
+    by_subset = [100 * spearmanr(cosine[names == s], pairs.score[names == s]).statistic for s in subsets]
     sizes = [(names == s).sum() for s in subsets]
     return {
         "all": 100 * spearmanr(cosine, pairs.score).statistic,
-        "mean": np.mean(each),
-        "wmean": np.average(each, weights=sizes),
+        "mean": np.mean(by_subset),
+        "wmean": np.average(by_subset, weights=sizes),
     }
 
 
@@ -148,14 +148,14 @@ def test_differences_to_the_raw_vectors_are_paired(finished):
     for row in run.rows:
         assert (row.versus_raw is not None) == (row.whitening != "none")
         if row.whitening != "none":
-            ours, theirs = (r.tasks["sts_sample"].wmean for r in (row, raw[row.pooling]))
+            score, raw_score = (r.tasks["sts_sample"].wmean for r in (row, raw[row.pooling]))
             assert row.versus_raw == {name: row.versus_raw["sts_sample"] for name in ("sts_sample", "average")}
-            found = row.versus_raw["sts_sample"]
-            assert found.value == pytest.approx(ours - theirs)
-            assert found.low < found.value < found.high
+            difference = row.versus_raw["sts_sample"]
+            assert difference.value == pytest.approx(score - raw_score)
+            assert difference.low < difference.value < difference.high
             # Both rows are scored on the same resamples: the difference is surer than the two scores are.
             widths = [r.tasks["sts_sample"].high - r.tasks["sts_sample"].low for r in (row, raw[row.pooling])]
-            assert found.high - found.low < np.hypot(*widths)
+            assert difference.high - difference.low < np.hypot(*widths)
     table = views.difference_table(run)
     assert len(table.rows) == len(run.rows) - len(raw)
 
@@ -311,9 +311,9 @@ def test_similar_pairs_are_searched_for_among_all_test_sentences(finished):
     encoded = Encoded("m", "mean", np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32), indices)
     ((row, _),) = program.score(encoded, scoring.Fits("none", {}, 0.0), [settings.RAW], [2], ranking=True)
     # b and d find each other first; a finds c third, c finds a behind d and b.
-    found = row.tasks["toy"].ranking
-    assert (found.queries, found.hits_at_1, found.hits_at_3) == (4, 50.0, 100.0)
-    assert found.mrr == pytest.approx(100 * (2 + 2 / 3) / 4)
+    ranking = row.tasks["toy"].ranking
+    assert (ranking.queries, ranking.hits_at_1, ranking.hits_at_3) == (4, 50.0, 100.0)
+    assert ranking.mrr == pytest.approx(100 * (2 + 2 / 3) / 4)
     table = views.ranking_table(Run.load(finished))
     assert table.columns == ["setting", "sts_sample", "MRR", "Hits@1", "Hits@3"]
     assert "MRR × 100 of the nearest sentence" in (finished / "results.md").read_text()
@@ -341,19 +341,19 @@ def test_published_rows_are_matched_on_the_whole_setting():
 
 def test_published_whitening_rows_want_beta_and_gamma_one():
     setting = {"model": "bert-base-uncased", "pooling": "first_last_avg", "whitening": "target", "k": 256}
-    found = published.compare([published_row(**setting, beta=1.0, gamma=1.0)], ["STS12", "STS-B"])
-    assert [match.source for match in found] == ["BERT-whitening (PyTorch release)", "kexue.fm 8069"]
-    assert found[0].published == {"STS12": 63.90, "STS-B": 71.43}
+    matches = published.compare([published_row(**setting, beta=1.0, gamma=1.0)], ["STS12", "STS-B"])
+    assert [match.source for match in matches] == ["BERT-whitening (PyTorch release)", "kexue.fm 8069"]
+    assert matches[0].published == {"STS12": 63.90, "STS-B": 71.43}
     assert published.compare([published_row(**setting, beta=1.0, gamma=0.5)], ["STS12"]) == []
 
 
 def test_published_tables_are_complete():
-    known = published.read()
-    assert len(known) == 27
+    entries = published.read()
+    assert len(entries) == 27
     names = ("source", "model", "pooling", "whitening", "k")
-    assert len({tuple(p.setting[name] for name in names) for p in known}) == len(known)
-    assert all(15 < score < 90 for p in known for score in p.figures.values())
-    assert {p.setting["aggregate"] for p in known} == {"wmean", "all"}
+    assert len({tuple(p.setting[name] for name in names) for p in entries}) == len(entries)
+    assert all(15 < score < 90 for p in entries for score in p.figures.values())
+    assert {p.setting["aggregate"] for p in entries} == {"wmean", "all"}
 
 
 @pytest.mark.slow

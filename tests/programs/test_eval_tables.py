@@ -35,13 +35,13 @@ def page(folder, monkeypatch):
 
 
 def test_a_place_is_filled_and_the_rest_is_left_alone(page):
-    place = "<!-- table tiny sts_table pooling=cls whitening=none,target -->\n"
-    page.write_text(f"# Before\n\n{place}old\n<!-- end -->\n\nAfter.\n")
+    comment = "<!-- table tiny sts_table pooling=cls whitening=none,target -->\n"
+    page.write_text(f"# Before\n\n{comment}old\n<!-- end -->\n\nAfter.\n")
     assert tables.fill(page) == []
     text = page.read_text()
     whole = Run.load("runs/tiny")
     whole.rows[:] = [row for row in whole.rows if row.pooling == "cls"]
-    assert text == f"# Before\n\n{place}\n{views.sts_table(whole).markdown()}\n\n<!-- end -->\n\nAfter.\n"
+    assert text == f"# Before\n\n{comment}\n{views.sts_table(whole).markdown()}\n\n<!-- end -->\n\nAfter.\n"
     assert tables.fill(page) == []
     assert page.read_text() == text
     page.write_text("<!-- table tiny sts_table plain -->\n<!-- end -->\n")
@@ -65,10 +65,10 @@ def test_what_is_kept_makes_the_same_tables_and_holds_no_sentences(page):
     page.write_text("<!-- table tiny difference_table + tiny difference_table pooling=cls -->\n<!-- end -->\n")
     tables.fill(page)
     text = page.read_text()
-    kept = Run.load("docs/runs/tiny.jsonl")
-    assert kept.header.similarity is None
-    assert kept.header.arguments.data_dir == ""
-    assert kept.rows == Run.load("runs/tiny").rows
+    stored = Run.load("docs/runs/tiny.jsonl")
+    assert stored.header.similarity is None
+    assert stored.header.arguments.data_dir == ""
+    assert stored.rows == Run.load("runs/tiny").rows
     shutil.move("runs/tiny", "runs/elsewhere")
     page.write_text(text.replace("target", "changed"))
     assert tables.fill(page) == []
@@ -87,8 +87,8 @@ def test_runs_of_several_seeds_are_one_table_of_means(page):
         moved.append(row.but(tasks=tasks, average_interval=interval))
     whole.save("runs/seeds/tiny-0-sts")
     Run(whole.header, moved).save("runs/seeds/tiny-1-sts")
-    found = runs.find("seeds/tiny-*-sts")
-    for row, mean in zip(whole.rows, found.rows, strict=True):
+    means = runs.find("seeds/tiny-*-sts")
+    for row, mean in zip(whole.rows, means.rows, strict=True):
         assert mean.model == "seeds/tiny, 2 seeds"
         assert scores_of(mean, "wmean")["average"] == pytest.approx(scores_of(row, "wmean")["average"] + 1)
         assert mean.average_interval.low == row.average_interval.low
@@ -117,7 +117,7 @@ def test_the_columns_of_a_run(page):
 def test_mistakes_are_named(page):
     mistakes = {"tiny sts_tabel": "sts_table", "x": "names no run", "tiny sts_table cls": "KEY=VALUE"}
     mistakes["tiny sts_table + tiny average_table"] = "same columns"
-    for words, said in mistakes.items():
+    for words, message in mistakes.items():
         page.write_text(f"<!-- table {words} -->\n<!-- end -->\n")
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             tables.fill(page)

@@ -24,18 +24,18 @@ def test_questions_that_pairs_connect_are_equal():
 
 
 def test_precision_and_recall_are_those_of_all_pairs(sides):
-    asked, documents = map(normalize, sides)
+    queries, documents = map(normalize, sides)
     number = np.arange(N) // 2  # questions by twos
-    found = Compared(asked, documents, (number, number))
-    scores, same = asked @ documents.T, number[:, None] == number
+    compared = Compared(queries, documents, (number, number))
+    scores, same = queries @ documents.T, number[:, None] == number
     for precision in (0.5, 0.9):
-        least = found.threshold(precision)
+        least = compared.threshold(precision)
         expected = {
             score: same[scores >= score].mean() for score in np.sort(scores[scores >= 0.5]) if score >= least - 0.05
         }
         assert least == min(score for score, right in expected.items() if right >= precision)
         right = same[scores >= np.float32(least)]
-        assert found.judged(least) == pytest.approx({"precision": right.mean(), "recall": right.sum() / same.sum()})
+        assert compared.judged(least) == pytest.approx({"precision": right.mean(), "recall": right.sum() / same.sum()})
 
 
 def test_the_table_shows_every_size(sides):

@@ -54,13 +54,15 @@ def test_baselines_are_rows_of_sts(tmp_path, model):
         ),
     ]
     assert run.header.protocol["words"] == words.WORDS
-    tfidf, *others = run.rows
+    tfidf, *rest = run.rows
     assert tfidf.versus_words is None
-    for row in others:
-        found = row.versus_words["average"]
-        assert found.value == pytest.approx(scores_of(row, "wmean")["average"] - scores_of(tfidf, "wmean")["average"])
-        assert found.low <= found.value <= found.high
-    assert len(words_table(run).rows) == len(others)
+    for row in rest:
+        difference = row.versus_words["average"]
+        assert difference.value == pytest.approx(
+            scores_of(row, "wmean")["average"] - scores_of(tfidf, "wmean")["average"]
+        )
+        assert difference.low <= difference.value <= difference.high
+    assert len(words_table(run).rows) == len(rest)
     pairs = load_sts("sts_sample").splits["test"]
     encoder = Encoder.from_pretrained(model, pooling="layers:0", max_length=64)
     raw = next(row for row in run.rows if (row.pooling, row.whitening) == ("layers:0", "none"))

@@ -93,11 +93,11 @@ def test_defaults_overrides_and_variants(start):
     ],
 )
 def test_what_the_user_can_mend_is_one_line_and_exit_code_2(start, arguments, message):
-    done = start(*(argument.format(config=start.config) for argument in arguments))
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
+    result = start(*(argument.format(config=start.config) for argument in arguments))
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
 
 
 def test_interrupt_is_130(start):
@@ -106,20 +106,20 @@ def test_interrupt_is_130(start):
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_is_usage_and_every_key_with_its_default(start, flag):
-    done = start(flag, "--config", f"{start.config}:other")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("usage: ")
-    said = " ".join(done.stdout.split())
-    assert "Counts steps." in said
-    assert "More of it" not in said
-    assert "--config.model VALUE default 'other'" in said
-    assert "--config.optimizer.rate VALUE default 0.1" in said
-    assert "--config.eigenvalue_floor VALUE default 0.5; floor for eigenvalues, as a fraction of the largest" in said
+    result = start(flag, "--config", f"{start.config}:other")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("usage: ")
+    text = " ".join(result.stdout.split())
+    assert "Counts steps." in text
+    assert "More of it" not in text
+    assert "--config.model VALUE default 'other'" in text
+    assert "--config.optimizer.rate VALUE default 0.1" in text
+    assert "--config.eigenvalue_floor VALUE default 0.5; floor for eigenvalues, as a fraction of the largest" in text
 
 
 def test_messages_name_parameters_as_the_config_does_and_warnings_are_one_line(start):
-    done = start("--config.steps=99")
-    assert done.stderr.splitlines() == [
+    result = start("--config.steps=99")
+    assert result.stderr.splitlines() == [
         "warning: few rows",
         "error: set --config.data_dir, --config.steps=5 or k=2",
     ]

@@ -28,15 +28,15 @@ def reproduced():
 def write_data(folder):
     """A file in Quora's columns, and NLI rows, of random words."""
     rng = np.random.default_rng(0)
-    said = [" ".join(rng.choice(WORDS, 5)) for _ in range(400)]
+    sentences = [" ".join(rng.choice(WORDS, 5)) for _ in range(400)]
     (folder / "nli").mkdir(parents=True)
     rows = [
         f"{a}\t{b}\t{label}"
-        for a, b, label in zip(said[:200], said[200:], ["neutral", "entailment"] * 100, strict=True)
+        for a, b, label in zip(sentences[:200], sentences[200:], ["neutral", "entailment"] * 100, strict=True)
     ]
     (folder / "nli" / "rows.tsv").write_text("premise\thypothesis\tlabel\n" + "\n".join(rows) + "\n")
     lines = ["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"]
-    lines += [f"{i}\t{2 * i}\t{2 * i + 1}\t{said[i]}\t{said[i + 200]}\t{int(i % 2)}" for i in range(200)]
+    lines += [f"{i}\t{2 * i}\t{2 * i + 1}\t{sentences[i]}\t{sentences[i + 200]}\t{int(i % 2)}" for i in range(200)]
     (folder / "quora_duplicate_questions.tsv").write_text("\n".join(lines) + "\n")
 
 
@@ -72,8 +72,8 @@ def test_rows_of_the_paper_are_made_from_the_hub(tmp_path):
             "QUORA_ARGS": "--config.bootstrap=0",
         }
         command = [tmp_path / "experiments" / SCRIPT.name, *(":".join(setting) for setting in settings)]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-3000:]
     for name, k in settings:
         end = name.rpartition("/")[2]
         sts, quora = (Run.load(tmp_path / "runs" / "reproduce" / f"{kind}-{end}") for kind in ("sts", "quora"))

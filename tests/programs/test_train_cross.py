@@ -48,10 +48,10 @@ def test_positives_get_negatives_and_excluded_texts_are_left_out(config, tmp_pat
     excluded.write_text(f"{head}0\tq\td\t{first[0].upper()}!\tsomething else\t1\n")
     config.labels, config.data.exclude = "positives", str(excluded)
     config.negatives, config.miner = 2, config.model
-    found = cross.load_examples(config, {})
-    pairs = list(zip(*found.columns.values(), strict=True))
-    assert first[0] not in found.columns["first"]
-    assert found.label.tolist() == [1.0] * 95 + [0.0] * (len(pairs) - 95)
+    examples = cross.load_examples(config, {})
+    pairs = list(zip(*examples.columns.values(), strict=True))
+    assert first[0] not in examples.columns["first"]
+    assert examples.label.tolist() == [1.0] * 95 + [0.0] * (len(pairs) - 95)
     assert len(pairs) == 95 * 3  # every first sentence is another
     assert not set(pairs[:95]) & set(pairs[95:])
 

@@ -49,26 +49,26 @@ def test_a_folder_is_trained_through_its_head_and_given_back_whole(
     config, shallow_model, tmp_path, capsys, monkeypatch
 ):
     """Scores turned upside down make the model worse, which is said."""
-    found = load_sts("sts_sample").splits["test"]
-    pairs = Pairs(found.sentence1[:40], found.sentence2[:40], found.score[:40], found.subset[:40])
+    test = load_sts("sts_sample").splits["test"]
+    pairs = Pairs(test.sentence1[:40], test.sentence2[:40], test.score[:40], test.subset[:40])
     monkeypatch.setattr(common, "load_sts", lambda *_: SimpleNamespace(splits={"test": pairs}))
     rows = zip(pairs.sentence1, pairs.sentence2, (str(5 - score) for score in pairs.score), strict=True)
     (tmp_path / "rows.tsv").write_text("".join("\t".join(row) + "\n" for row in [("one", "two", "score"), *rows]))
     plain = write_folder(tmp_path / "plain", shallow_model)
     floats = Encoder.from_pretrained(plain)
     vectors = floats.encode(pairs.sentence1)
-    drawn = np.random.default_rng(0).normal(vectors.mean(0), vectors.std(0), (400, 24)).astype(np.float32)
-    whitening = Whitening(gamma=0.5, n_components=20).fit(drawn)
+    sample = np.random.default_rng(0).normal(vectors.mean(0), vectors.std(0), (400, 24)).astype(np.float32)
+    whitening = Whitening(gamma=0.5, n_components=20).fit(sample)
     base = floats.with_whitening(whitening).with_code(SpectrumCode(bytes=4).fit(whitening)).save(tmp_path / "base")
     config.model, config.objective, config.learning_rate, config.accumulate = str(base), "cosent", 1e-2, 2
     config.data.columns, config.data.label, config.test = ("one", "two"), "score", ("sts_sample",)
     sbert.main(config)
 
-    said, out = capsys.readouterr().out, tmp_path / "run" / "model"
+    output, out = capsys.readouterr().out, tmp_path / "run" / "model"
     left_out = "its whitening and code, fitted before training, is omitted. Refit with"
-    assert f"{base}: {left_out}\n  jaxwhiten fit TEXTS --model {out} -k 20 --bytes 4 --gamma 0.5 -o " in said
-    assert "Training through cls > dense Tanh > normalize, up to 24 tokens; one: 'water ', two: 'water '" in said
-    assert "in-batch negatives come from 4 rows, not 8" in said
+    assert f"{base}: {left_out}\n  jaxwhiten fit TEXTS --model {out} -k 20 --bytes 4 --gamma 0.5 -o " in output
+    assert "Training through cls > dense Tanh > normalize, up to 24 tokens; one: 'water ', two: 'water '" in output
+    assert "in-batch negatives come from 4 rows, not 8" in output
 
     modules = [json.loads((folder / "modules.json").read_text()) for folder in (plain, out)]
     assert modules[0] == modules[1]
@@ -87,7 +87,7 @@ def test_a_folder_is_trained_through_its_head_and_given_back_whole(
     assert scores["after"][name] == pytest.approx(evaluate(after, pairs, resamples=2).spearman, abs=1e-4)
     drop = scores["before"][name] - scores["after"][name]
     assert drop > 1
-    assert f"Training made the model worse: {drop:.2f} lower on {name}. {out} was written anyway" in said
+    assert f"Training made the model worse: {drop:.2f} lower on {name}. {out} was written anyway" in output
     card = (out / "README.md").read_text()
     assert f"| {name}, base model | {scores['before'][name]:.2f} |\n\nTraining made the model worse." in card
 
@@ -132,6 +132,6 @@ def test_a_resumed_lora_run_on_another(changed, config, tmp_path):
 
 def test_every_positive_of_an_anchor_keeps_its_mined_negatives():
     pairs = Examples({"one": ["a", "b", "a", "c"], "two": ["p", "q", "r", "s"]})
-    found = with_negatives(pairs, ["a", "a", "b"], ["x", "y", "z"])
+    triplets = with_negatives(pairs, ["a", "a", "b"], ["x", "y", "z"])
     expected = [("a", "p", "x"), ("a", "p", "y"), ("b", "q", "z"), ("a", "r", "x"), ("a", "r", "y")]
-    assert list(zip(*found.columns.values(), strict=True)) == expected
+    assert list(zip(*triplets.columns.values(), strict=True)) == expected

@@ -148,11 +148,14 @@ def test_mistakes_are_named(config, changes, error, message):
 
 
 def test_nli_small_goes_on_from_what_mlm_small_made():
-    config, made = nli_small.get_config(), mlm_small.get_config()
+    config, pretraining = nli_small.get_config(), mlm_small.get_config()
     shipped = json.loads((resolve_folder(config.model) / "config.json").read_text())
-    assert (shipped["num_hidden_layers"], shipped["hidden_size"]) == (made.sizes.num_layers, made.sizes.hidden_size)
-    assert shipped["vocab_size"] == made.vocabulary.size
-    assert config.max_length <= made.sizes.max_positions
+    assert (shipped["num_hidden_layers"], shipped["hidden_size"]) == (
+        pretraining.sizes.num_layers,
+        pretraining.sizes.hidden_size,
+    )
+    assert shipped["vocab_size"] == pretraining.vocabulary.size
+    assert config.max_length <= pretraining.sizes.max_positions
 
 
 @pytest.mark.slow

@@ -52,11 +52,11 @@ TSDAE = {"objective": "tsdae", "data.columns": "('one',)", "data.label": "", "da
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("changes", "asked"),
+    ("changes", "stops"),
     [({}, [(signal.SIGTERM, 0), (signal.SIGINT, 130)]), (TAUGHT_LORA, []), (TSDAE, [])],
     ids=["softmax", "lora with a teacher", "tsdae"],
 )
-def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes, asked):
+def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes, stops):
     """SIGTERM saves and exits 0, Ctrl-C 130, SIGKILL loses what came after the checkpoint: the losses are the same."""
     cache = own_cache(tmp_path / "cache")
     arguments |= changes | {"teacher": arguments["model"]}
@@ -64,7 +64,7 @@ def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes, asked):
     assert "model written from step 200" in whole
 
     stopped_at = 0
-    for number, code in asked:
+    for number, code in stops:
         process, least = start("sbert", arguments, cache), stopped_at + 30
         when(lambda least=least: len(steps_of(tmp_path / "run")) >= least, process)
         process.send_signal(number)
@@ -124,14 +124,14 @@ def test_an_adapter_is_exported_as_a_dense_layer_and_its_share_is_printed(config
     config.objective, config.adapter, config.learning_rate = "mnr", "linear", 1e-2
     config.data.label, config.data.classes, config.data.held_out = "", (), 0.2
     sbert.main(config)
-    said = capsys.readouterr().out
-    assert "1,056 trained parameters, " in said
+    output = capsys.readouterr().out
+    assert "1,056 trained parameters, " in output
     out = tmp_path / "run"
-    kept = read_own(out / "held_out.tsv")
-    assert f"{96 - kept.counts['rows']} rows of one / two" in said
+    held_out = read_own(out / "held_out.tsv")
+    assert f"{96 - held_out.counts['rows']} rows of one / two" in output
     assert (out / "model" / "2_Dense" / "config.json").is_file()
-    how = {"pooling": "mean", "bare": True, "max_length": 16}
-    base, adapted = (Encoder.from_pretrained(folder, **how) for folder in (config.model, out / "model"))
+    options = {"pooling": "mean", "bare": True, "max_length": 16}
+    base, adapted = (Encoder.from_pretrained(folder, **options) for folder in (config.model, out / "model"))
     np.testing.assert_array_equal(adapted.encode(SENTENCES), base.encode(SENTENCES))
     assert np.abs(Encoder.from_pretrained(out / "model").encode(SENTENCES) - base.encode(SENTENCES)).max() > 1e-3
 
@@ -187,8 +187,8 @@ def test_objectives_without_labels_train_with_their_settings(config, objective, 
 
 
 def test_another_objective_than_the_config_s_leaves_its_settings_out(config, capsys):
-    given = pairs.get_config()
-    config.objective, config.settings, config.steps = "cosine", given.settings, 1
+    defaults = pairs.get_config()
+    config.objective, config.settings, config.steps = "cosine", defaults.settings, 1
     config.data.classes, config.data.score_range = (), (0, 1)
     rows = [line.split("\t") for line in Path(config.data.file).read_text().splitlines()]
     scored = [rows[0], *([*texts, "0.5"] for *texts, _ in rows[1:])]
@@ -236,7 +236,7 @@ def test_smoke_on_real_rows(real_data, minilm, tmp_path):
     settings |= {"max_length": 32, "buckets": 1, "batch_size": 8, "steps": 24, "evaluate_every": 24}  # sooner
     settings["learning_rate"] = 5e-4
     # As users compile: the steps of an encoder of this size take twice as long where nothing is optimized.
-    said = finish(start("sbert", settings, own_cache(tmp_path / "cache"), config="configs/smoke.py", flags=""))
-    found = list(steps_of(tmp_path / "run").values())
-    assert np.mean(found[-10:]) < np.mean(found[:10]) - 0.01
-    assert "SICK-R dev: " in said
+    output = finish(start("sbert", settings, own_cache(tmp_path / "cache"), config="configs/smoke.py", flags=""))
+    losses = list(steps_of(tmp_path / "run").values())
+    assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.01
+    assert "SICK-R dev: " in output

@@ -55,18 +55,18 @@ def flat(stream):
 
 
 def test_tokens_are_the_passages_one_after_the_other(text, tiny_model):
-    found = read(text, tiny_model)
-    for stream, wanted in ((found.train, False), (found.held_out, True)):
-        chosen = [line for line in passages() if held_out(line, 0.2) == wanted]
+    corpus = read(text, tiny_model)
+    for stream, side in ((corpus.train, False), (corpus.held_out, True)):
+        chosen = [line for line in passages() if held_out(line, 0.2) == side]
         tokens = BulkTokenizer(tiny_model, 1000)(chosen)
         expected = np.concatenate(
             [tokens.flat[s + 1 : s + n] for s, n in zip(tokens.starts, tokens.lengths, strict=True)]
         )
         np.testing.assert_array_equal(flat(stream), expected)
         assert stream.tokens == len(expected)
-    assert found.passages[0] + found.passages[1] == 400
-    assert 40 < found.passages[1] < 120
-    assert flat(found.train).dtype == np.uint16
+    assert corpus.passages[0] + corpus.passages[1] == 400
+    assert 40 < corpus.passages[1] < 120
+    assert flat(corpus.train).dtype == np.uint16
 
 
 def test_blocks_are_cut_from_each_part(text, tiny_model):
@@ -109,7 +109,7 @@ def test_what_a_stopped_run_has_written_is_not_done_again(text, tiny_model, tmp_
     monkeypatch.setattr(corpus, "_tokens", stopping)
     with pytest.raises(KeyboardInterrupt):
         read(text, tiny_model)
-    monkeypatch.setattr(corpus, "_tokens", lambda *given: calls.append(0) or tokens(*given))
+    monkeypatch.setattr(corpus, "_tokens", lambda *arguments: calls.append(0) or tokens(*arguments))
     resumed = read(text, tiny_model)
     assert len(calls) == 14  # seven parts with two sides, each once
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "other"))
@@ -138,8 +138,8 @@ def test_bad_lines(text, tiny_model):
         file.write(b"caf\xe9\n")
     with pytest.raises(DataError, match=r"a\.txt, line 151: not UTF-8"):
         read(text, tiny_model)
-    found = tokenize_corpus(Corpus(corpus_files(text), skip_bad_rows=True), tiny_model, 16, held_out_share=0.2)
-    assert found.skipped == 1
+    corpus = tokenize_corpus(Corpus(corpus_files(text), skip_bad_rows=True), tiny_model, 16, held_out_share=0.2)
+    assert corpus.skipped == 1
 
 
 def test_too_little_text(tiny_model, tmp_path):
@@ -158,9 +158,9 @@ def test_files(text, tmp_path):
     assert [file.name for file in corpus_files(text)] == ["a.txt", "b.txt.gz"]
     assert [file.name for file in corpus_files(text / "*.gz")] == ["b.txt.gz"]
     assert corpus_files(text / "notes.md") == [text / "notes.md"]
-    for where, said in ((text / "none*", "no such file"), (tmp_path / "x.txt", "no such file"), ("", "No text")):
-        with pytest.raises(DataNotFoundError, match=said):
-            corpus_files(where)
+    for path, message in ((text / "none*", "no such file"), (tmp_path / "x.txt", "no such file"), ("", "No text")):
+        with pytest.raises(DataNotFoundError, match=message):
+            corpus_files(path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataNotFoundError, match=r"no file that ends in \.txt"):
         corpus_files(tmp_path / "empty")

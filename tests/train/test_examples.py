@@ -10,12 +10,12 @@ from train.examples import distinct, nli_pairs, sts_pairs
 
 def test_nli_pairs_have_classes():
     label = np.array([0, 2, 0, 1, 0, -1], np.int8)
-    found = nli_pairs(NLIRows(list("pppqqr"), list("abcdef"), label, (), {}))
-    assert list(found.columns) == ["premise", "hypothesis"]
-    assert found.label.tolist() == [0, 2, 0, 1, 0]
-    assert found.label.dtype == np.int32
-    assert (found.label_kind, found.skipped, len(found)) == ("class", 1, 5)
-    assert found.classes == ("entailment", "neutral", "contradiction")
+    examples = nli_pairs(NLIRows(list("pppqqr"), list("abcdef"), label, (), {}))
+    assert list(examples.columns) == ["premise", "hypothesis"]
+    assert examples.label.tolist() == [0, 2, 0, 1, 0]
+    assert examples.label.dtype == np.int32
+    assert (examples.label_kind, examples.skipped, len(examples)) == ("class", 1, 5)
+    assert examples.classes == ("entailment", "neutral", "contradiction")
 
 
 def test_sentences_are_distinct():
@@ -34,7 +34,7 @@ def test_real_rows(real_data):
     assert len(pairs) == len(snli)
     assert set(pairs.label.tolist()) == {0, 1, 2}
     assert 0 < len(triplets) <= int((snli.label == 0).sum())
-    found = sts_pairs(load_sts("STS-B", real_data).splits["train"])
-    assert len(found) == 5749
-    assert found.label.min() >= 0
-    assert found.label.max() == 1.0
+    examples = sts_pairs(load_sts("STS-B", real_data).splits["train"])
+    assert len(examples) == 5749
+    assert examples.label.min() >= 0
+    assert examples.label.max() == 1.0

@@ -33,17 +33,17 @@ def model(dropout=None, dtype="float32"):
     return masking.with_rates(fresh, dropout)
 
 
-def run(mesh, steps=4, rate=1e-3, accumulate=1, batch_size=16, **how):
-    params, rebuild = split_encoder(model(**how))
+def run(mesh, steps=4, rate=1e-3, accumulate=1, batch_size=16, **sizes):
+    params, rebuild = split_encoder(model(**sizes))
     options = TrainingOptions(steps=steps, batch_size=batch_size, learning_rate=rate, accumulate=accumulate)
     mesh = mesh or data_mesh(options)
     state = create_state(params, options, mesh)
     step = make_step(masked_loss(rebuild), options, mesh)
-    batches, found = masked_batches(stream(), RULES, batch_size=batch_size), []
+    batches, losses = masked_batches(stream(), RULES, batch_size=batch_size), []
     for _ in range(steps):
         state, metrics = step(state, place_batch(next(batches), mesh))
-        found.append(float(metrics["loss"]))
-    return found, state, rebuild
+        losses.append(float(metrics["loss"]))
+    return losses, state, rebuild
 
 
 @pytest.mark.slow
@@ -87,35 +87,35 @@ def test_every_weight_has_a_gradient():
 def test_the_score_is_the_mean_over_masked_places():
     """Whatever the batch size, and with a last batch that is not full."""
     params, rebuild = split_encoder(model())
-    held = stream(21)
-    found = masked_evaluator(rebuild, held, RULES, batch_size=32)(params)
-    batch = mask_blocks(np.resize(held.blocks(np.arange(21)), (24, LENGTH)), RULES, np.random.default_rng(0))
+    held_out = stream(21)
+    result = masked_evaluator(rebuild, held_out, RULES, batch_size=32)(params)
+    batch = mask_blocks(np.resize(held_out.blocks(np.arange(21)), (24, LENGTH)), RULES, np.random.default_rng(0))
     chosen = batch["weights"][:21] > 0
     scores = np.asarray(
         rebuild(params)(*(jnp.asarray(x) for x in (batch["input_ids"], np.ones((24, LENGTH), int), batch["positions"])))
     )[:21]
     log = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
     right = np.take_along_axis(log, batch["targets"][:21, :, None], 2)[..., 0]
-    assert found["held-out loss"] == pytest.approx(-right[chosen].mean(), abs=1e-5)
-    assert found["held-out accuracy"] == pytest.approx(
+    assert result["held-out loss"] == pytest.approx(-right[chosen].mean(), abs=1e-5)
+    assert result["held-out accuracy"] == pytest.approx(
         100 * (scores.argmax(-1) == batch["targets"][:21])[chosen].mean(), abs=1e-4
     )
-    assert masked_evaluator(rebuild, held, RULES, blocks=8)(params) != found
+    assert masked_evaluator(rebuild, held_out, RULES, blocks=8)(params) != result
 
 
 def test_batches_go_on_from_a_position_with_the_same_masks():
     batches = masked_batches(stream(), RULES, batch_size=16, seed=5)
     before = [next(batches) for _ in range(9)]  # into the second epoch
-    again = masked_batches(stream(), RULES, batch_size=16, seed=5)
+    stopped = masked_batches(stream(), RULES, batch_size=16, seed=5)
     for _ in range(4):
-        next(again)
-    position = again.position()
+        next(stopped)
+    position = stopped.position()
     resumed = masked_batches(stream(), RULES, batch_size=16, seed=5)
     resumed.set_position(position)
     for expected in before[4:]:
-        found = next(resumed)
+        batch = next(resumed)
         for name in expected:
-            np.testing.assert_array_equal(found[name], expected[name])
+            np.testing.assert_array_equal(batch[name], expected[name])
     assert any((before[0]["positions"] != other["positions"]).any() for other in before[1:])
 
 

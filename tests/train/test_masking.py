@@ -27,15 +27,15 @@ def blocks(rows=200, length=40, seed=0):
 
 def words_of(row):
     """Positions of each word of a block, told in plain Python."""
-    found = []
+    groups = []
     for position, token in enumerate(row):
         if token in SPECIAL:
             continue
-        if found and token in PIECES and found[-1][-1] == position - 1:
-            found[-1].append(position)
+        if groups and token in PIECES and groups[-1][-1] == position - 1:
+            groups[-1].append(position)
         else:
-            found.append([position])
-    return found
+            groups.append([position])
+    return groups
 
 
 def masked(ids, seed=1, **shares):
@@ -51,8 +51,8 @@ def test_whole_words_up_to_the_share(share):
         chosen = out["positions"][row][out["weights"][row] > 0].tolist()
         assert len(set(chosen)) == len(chosen)
         words = words_of(ids[row])
-        taken = [word for word in words if word[0] in chosen]
-        assert sorted(chosen) == sorted(position for word in taken for position in word)
+        masked_words = [word for word in words if word[0] in chosen]
+        assert sorted(chosen) == sorted(position for word in masked_words for position in word)
         budget = round(share * sum(map(len, words)))
         assert len(chosen) <= budget
         assert budget - len(chosen) < max(map(len, words))
@@ -145,24 +145,24 @@ def write(folder, kind):
 @pytest.mark.parametrize("kind", ["BPE", "Unigram"])
 def test_words_of_other_tokenizers(tmp_path, kind):
     tokenizer = write(tmp_path / kind, kind)
-    found = mask_rules(tmp_path / kind)
+    rules = mask_rules(tmp_path / kind)
     encoding = tokenizer.encode("The committee rejected guitars")
-    begins = [i for i, token in enumerate(encoding.ids) if found.maskable[token] and not found.continues[token]]
+    begins = [i for i, token in enumerate(encoding.ids) if rules.maskable[token] and not rules.continues[token]]
     words = [word for word in encoding.word_ids if word is not None]
     assert [encoding.word_ids[i] for i in begins] == sorted(set(words))
-    assert not found.maskable[[tokenizer.token_to_id(name) for name in ("<s>", "</s>", "<mask>")]].any()
-    assert found.mask_id == tokenizer.token_to_id("<mask>")
+    assert not rules.maskable[[tokenizer.token_to_id(name) for name in ("<s>", "</s>", "<mask>")]].any()
+    assert rules.mask_id == tokenizer.token_to_id("<mask>")
 
 
 def test_wordpiece_rules(tiny_model):
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
-    found = mask_rules(tiny_model, share=0.2)
-    names = [tokenizer.id_to_token(i) for i in range(len(found.maskable))]
-    assert [name for name, ok in zip(names, found.maskable, strict=True) if not ok] == names[:5]
-    assert found.continues.tolist() == [name.startswith("##") for name in names]
-    assert found.places(100) == 20
+    rules = mask_rules(tiny_model, share=0.2)
+    names = [tokenizer.id_to_token(i) for i in range(len(rules.maskable))]
+    assert [name for name, ok in zip(names, rules.maskable, strict=True) if not ok] == names[:5]
+    assert rules.continues.tolist() == [name.startswith("##") for name in names]
+    assert rules.places(100) == 20
 
 
 def test_tokenizers_that_cannot_be_masked_are_refused(tmp_path, tiny_model):

@@ -44,9 +44,9 @@ def distilled_in_numpy(name, u, v, teacher):
         return np.mean((np.diag(cosines(u, v)) - np.diag(cosines(first, second))) ** 2)
     total = 0.0
     for i in range(B):
-        wanted, found = (np.exp(20 * np.delete(cosines(x, x)[i], i)) for x in (first, u))
-        wanted, found = wanted / wanted.sum(), found / found.sum()
-        total += np.sum(wanted * np.log(wanted / found)) / B
+        target, student = (np.exp(20 * np.delete(cosines(x, x)[i], i)) for x in (first, u))
+        target, student = target / target.sum(), student / student.sum()
+        total += np.sum(target * np.log(target / student)) / B
     return total
 
 
@@ -57,8 +57,8 @@ def test_distillation_is_its_formula_and_zero_for_the_teachers_own_vectors(name)
     loss = objective_loss(find_objective(name))
     expected = distilled_in_numpy(name, *(c.astype(np.float64) for c in data), np.asarray(labels))
     assert float(loss(columns, labels, {})) == pytest.approx(expected, rel=1e-4)
-    own = [labels[:, i] for i in range(len(columns))]
-    assert float(loss(own, labels, {})) == pytest.approx(0.0, abs=1e-5)
+    columns_of_teacher = [labels[:, i] for i in range(len(columns))]
+    assert float(loss(columns_of_teacher, labels, {})) == pytest.approx(0.0, abs=1e-5)
     wider = jnp.pad(labels, ((0, 0), (0, 0), (0, 5)))
     assert float(loss(columns, wider, {})) == pytest.approx(float(loss(columns, labels, {})), rel=1e-5)
 
@@ -84,14 +84,14 @@ def test_eight_devices_give_the_loss_of_one(name):
 
 def test_group_whitening_is_zca_of_every_group():
     x = np.random.default_rng(0).normal(size=(64, 12)) @ np.random.default_rng(1).normal(size=(12, 12))
-    found = np.asarray(group_whiten(jnp.asarray(x, jnp.float32), 4, epsilon=0.0), np.float64)
+    whitened = np.asarray(group_whiten(jnp.asarray(x, jnp.float32), 4, epsilon=0.0), np.float64)
     for start in range(0, 12, 4):
-        group, white = x[:, start : start + 4], found[:, start : start + 4]
+        group, white = x[:, start : start + 4], whitened[:, start : start + 4]
         values, vectors = np.linalg.eigh(np.cov(group.T, bias=True))
         expected = (group - group.mean(0)) @ (vectors / np.sqrt(values)) @ vectors.T
         np.testing.assert_allclose(white, expected, atol=2e-4)
         np.testing.assert_allclose(np.cov(white.T, bias=True), np.eye(4), atol=1e-4)
-    assert np.abs(np.cov(found.T)[:4, 4:]).max() > 0.1, "columns of different groups stay correlated"
+    assert np.abs(np.cov(whitened.T)[:4, 4:]).max() > 0.1, "columns of different groups stay correlated"
 
 
 @pytest.mark.parametrize("spread", [1e-3, 1.0])  # eigenvalues that nearly coincide, and others
@@ -126,17 +126,17 @@ def test_contrastive_tension_by_hand(negatives):
     first, second = draw(2)
     terms = []
     for i in range(B):
-        for ahead in range(negatives + 1):
-            score = float(first[i] @ second[(i + ahead) % B])
-            terms.append(np.log1p(np.exp(-score if ahead == 0 else score)))
-    found = contrastive_tension(jnp.asarray(first), jnp.asarray(second), negatives=negatives)
-    assert float(found) == pytest.approx(np.mean(terms), rel=1e-5)
+        for offset in range(negatives + 1):
+            score = float(first[i] @ second[(i + offset) % B])
+            terms.append(np.log1p(np.exp(-score if offset == 0 else score)))
+    loss = contrastive_tension(jnp.asarray(first), jnp.asarray(second), negatives=negatives)
+    assert float(loss) == pytest.approx(np.mean(terms), rel=1e-5)
 
 
 def test_settings_of_other_objectives_are_left_out():
     options = TrainingOptions(settings={"scale": 1.0, "deletion": 0.5, "typo": 0})
-    own, others = own_settings(find_objective("mnr"), options)
-    assert (own.settings, others) == ({"scale": 1.0, "typo": 0}, ["deletion"])
+    kept, unused = own_settings(find_objective("mnr"), options)
+    assert (kept.settings, unused) == ({"scale": 1.0, "typo": 0}, ["deletion"])
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ def test_evaluator_is_spearman_of_the_encoders_cosines(shallow_model):
     gold = np.array([1.0, 3.0, 2.0, 5.0, 4.0])
     pairs = Pairs(first, second, gold, ["all"] * 5)
     encoder = Encoder.from_pretrained(shallow_model, pooling="mean", max_length=32)
-    found = sts_score(pairs)(encoder)
+    score = sts_score(pairs)(encoder)
     vectors = encoder.encode([*first, *second])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     expected = spearmanr((vectors[:5] * vectors[5:]).sum(1), gold).statistic
-    assert found == pytest.approx(100 * expected, abs=1e-6)
+    assert score == pytest.approx(100 * expected, abs=1e-6)

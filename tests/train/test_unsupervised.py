@@ -48,16 +48,18 @@ def test_a_share_of_the_tokens_is_deleted_and_the_rest_keeps_its_order(share):
     for row, length in enumerate(lengths):
         ids[row, :length] = [1, *range(10, 8 + length), 2]
     runs = [delete_tokens(jnp.asarray(ids), jnp.asarray(lengths), share, jax.random.key(n)) for n in range(40)]
-    for left, count in runs:
+    for remaining, count in runs:
         for row, length in enumerate(lengths):
             inner = length - 2
-            kept = np.asarray(left[row, : count[row]])
-            assert len(kept) == 2 + min(max(round((1 - share) * inner), 1), inner)
-            assert (kept[0], kept[-1]) == (1, 2)
-            assert (np.diff(kept[1:-1]) > 0).all(), "the order of the sentence"
-    assert left.shape[1] == max(round((1 - share) * 10), 1) + 2
+            tokens = np.asarray(remaining[row, : count[row]])
+            assert len(tokens) == 2 + min(max(round((1 - share) * inner), 1), inner)
+            assert (tokens[0], tokens[-1]) == (1, 2)
+            assert (np.diff(tokens[1:-1]) > 0).all(), "the order of the sentence"
+    assert remaining.shape[1] == max(round((1 - share) * 10), 1) + 2
     if share:
-        times = np.bincount(np.concatenate([np.asarray(left[0, 1 : count[0] - 1]) for left, count in runs]))[10:]
+        times = np.bincount(np.concatenate([np.asarray(remaining[0, 1 : count[0] - 1]) for remaining, count in runs]))[
+            10:
+        ]
         assert len(times) == 10, "every token has its turn"
 
 
@@ -92,11 +94,11 @@ def test_tsdae_needs_the_vector(setup):
         change, state = optimizer.update(gradient, state)
         return optax.apply_updates(params, change), state, loss
 
-    params, state, seen = plan.params, optimizer.init(plan.params), []
+    params, state, losses = plan.params, optimizer.init(plan.params), []
     for number in range(50):
         params, state, loss = step(params, state, jax.random.key(number))
-        seen.append(float(loss))
-    assert np.mean(seen[-5:]) < 0.2 * seen[0]
+        losses.append(float(loss))
+    assert np.mean(losses[-5:]) < 0.2 * losses[0]
     zeroed = jax.tree.map_with_path(lambda path, x: x * 0 if "memory" in jax.tree_util.keystr(path) else x, params)
     with_vector, without = (
         np.mean([step(p, state, jax.random.key(n))[2] for n in range(100, 105)]) for p in (params, zeroed)
@@ -124,10 +126,10 @@ def test_gradients_are_finite_and_depend_on_the_key_alone(setup, objective, sett
     setup = dataclasses.replace(setup, columns=[TEXTS * 10])
     plan, batch = planned(setup, objective, **settings), batch_of(setup)
     gradient = jax.jit(jax.value_and_grad(plan.loss, has_aux=True))
-    (loss, _), found = gradient(plan.params, batch, jax.random.key(0))
-    leaves = jax.tree.leaves(found["encoder"])
+    (loss, _), gradients = gradient(plan.params, batch, jax.random.key(0))
+    leaves = jax.tree.leaves(gradients["encoder"])
     assert np.isfinite(loss)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
     assert max(float(np.abs(leaf).max()) for leaf in leaves) > 1e-4
     assert gradient(plan.params, batch, jax.random.key(0))[0][0] == loss
     assert gradient(plan.params, batch, jax.random.key(1))[0][0] != loss

@@ -34,9 +34,9 @@ def test_special_tokens_characters_then_words():
 
 def test_the_most_frequent_characters_are_kept():
     counts = Counter(c for text in TEXT for c in text.lower() if not c.isspace())
-    kept = [token for token in train(size=60, alphabet=10)[5:] if len(token) == 1]
-    assert len(kept) == 10
-    assert min(counts[c] for c in kept) >= max(counts[c] for c in counts if c not in kept)
+    characters = [token for token in train(size=60, alphabet=10)[5:] if len(token) == 1]
+    assert len(characters) == 10
+    assert min(counts[c] for c in characters) >= max(counts[c] for c in counts if c not in characters)
 
 
 def test_characters_of_every_block_are_counted():
@@ -64,11 +64,11 @@ def test_transformers_reads_the_same_ids(tmp_path):
     folder = save_wordpiece(train(), tmp_path / "t", max_length=64)
     peer = transformers.AutoTokenizer.from_pretrained(folder)
     texts = [*SENTENCES, "Ünïcode wörds, 漢字 and 12,345.6!", "[MASK] stays"]
-    ours = BulkTokenizer(folder, 64)(texts)
-    for text, start, length in zip(texts, ours.starts, ours.lengths, strict=True):
-        assert peer(text)["input_ids"] == ours.flat[start : start + length].tolist()
+    batch = BulkTokenizer(folder, 64)(texts)
+    for text, start, length in zip(texts, batch.starts, batch.lengths, strict=True):
+        assert peer(text)["input_ids"] == batch.flat[start : start + length].tolist()
     assert (peer.mask_token, peer.pad_token_id, peer.model_max_length) == ("[MASK]", 0, 64)
-    assert ours.flat[0] == 2
+    assert batch.flat[0] == 2
     assert BulkTokenizer(folder, 64).mask_token_id == 4
 
 
@@ -78,17 +78,17 @@ def test_known_text_is_not_unknown(tmp_path):
 
 
 def test_cached_by_key(tmp_path):
-    made = cached_wordpiece(lambda: iter([TEXT]), "a", 150, max_length=64, alphabet=40, cache=tmp_path)
-    again = cached_wordpiece(lambda: pytest.fail("trained"), "a", 150, max_length=64, alphabet=40, cache=tmp_path)
-    assert made == again
-    assert cached_wordpiece(lambda: iter([TEXT]), "b", 150, max_length=64, alphabet=40, cache=tmp_path) != made
-    copy_tokenizer(made, tmp_path / "copy")
+    folder = cached_wordpiece(lambda: iter([TEXT]), "a", 150, max_length=64, alphabet=40, cache=tmp_path)
+    cached = cached_wordpiece(lambda: pytest.fail("trained"), "a", 150, max_length=64, alphabet=40, cache=tmp_path)
+    assert folder == cached
+    assert cached_wordpiece(lambda: iter([TEXT]), "b", 150, max_length=64, alphabet=40, cache=tmp_path) != folder
+    copy_tokenizer(folder, tmp_path / "copy")
     assert {file.name for file in (tmp_path / "copy").iterdir()} == {
         "tokenizer.json",
         "tokenizer_config.json",
         "vocab.txt",
     }
-    np.testing.assert_array_equal(BulkTokenizer(tmp_path / "copy", 64)(TEXT).flat, BulkTokenizer(made, 64)(TEXT).flat)
+    np.testing.assert_array_equal(BulkTokenizer(tmp_path / "copy", 64)(TEXT).flat, BulkTokenizer(folder, 64)(TEXT).flat)
 
 
 def test_refusals():

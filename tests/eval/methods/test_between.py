@@ -40,7 +40,7 @@ def test_two_halves_merged_are_all_pairs(kind, pairs):
     for other in (merged, parts):
         assert other.n_samples_seen_ == 900
         np.testing.assert_allclose(abs(other.transform(x)), abs(whole.transform(x)), rtol=1e-9, atol=1e-12)
-        products = (of.transform(x[:50]) @ of.transform_target(y[:50]).T for of in (other, whole))
+        products = (moments.transform(x[:50]) @ moments.transform_target(y[:50]).T for moments in (other, whole))
         first, second = products
         assert abs(first - second).max() <= 1e-12 * abs(second).max()
 

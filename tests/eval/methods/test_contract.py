@@ -46,8 +46,8 @@ def test_a_method_knows_its_fit_and_writes_a_file(name, rows, tmp_path):
 def test_fit_forgets_and_does_not_change_its_input(name, rows):
     x = rows.copy()
     method = make(name).fit(5 * x[:200] - 3)
-    again = make(name).fit(x)
-    np.testing.assert_array_equal(scores(method.fit(x), x), scores(again, x))
+    refitted = make(name).fit(x)
+    np.testing.assert_array_equal(scores(method.fit(x), x), scores(refitted, x))
     np.testing.assert_array_equal(x, rows)
 
 

@@ -36,8 +36,8 @@ def test_the_log_determinant_is_that_of_the_jacobian(d, levels):
     model = random_glow(d, levels)
     jacobian = jax.jit(jax.jacobian(lambda v: model(v[None])[0]))
     for x in data(3, d):
-        found = np.linalg.slogdet(np.asarray(jacobian(x), np.float64))[1]
-        assert float(model.log_determinant()) == pytest.approx(found, abs=1e-4)
+        log_determinant = np.linalg.slogdet(np.asarray(jacobian(x), np.float64))[1]
+        assert float(model.log_determinant()) == pytest.approx(log_determinant, abs=1e-4)
 
 
 def test_forward_follows_its_definition():

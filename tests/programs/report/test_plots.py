@@ -22,7 +22,7 @@ def test_amounts_are_told_in_plain_numbers(values, labels, tmp_path):
         figure.draw_without_rendering()
     assert axis.get_xscale() == "log"
     low, high = axis.get_xlim()
-    shown = {tick.label1.get_text() for tick in axis.xaxis.get_major_ticks() if low <= tick.get_loc() <= high}
-    assert labels <= shown
-    assert len(shown) <= 9
+    texts = {tick.label1.get_text() for tick in axis.xaxis.get_major_ticks() if low <= tick.get_loc() <= high}
+    assert labels <= texts
+    assert len(texts) <= 9
     assert not axis.xaxis.get_minor_ticks()

@@ -14,8 +14,8 @@ from jaxwhiten.errors import FormatError
 
 
 def scores(value):
-    ends = dict.fromkeys(("low", "high", "ranking"))
-    return Record({"all": value, "mean": value - 1, "wmean": value - 2, "subsets": {"x": value}, "n_fit": 7, **ends})
+    absent = dict.fromkeys(("low", "high", "ranking"))
+    return Record({"all": value, "mean": value - 1, "wmean": value - 2, "subsets": {"x": value}, "n_fit": 7, **absent})
 
 
 def row(pooling, whitening, k, values, beta=1.0, gamma=1.0):
@@ -209,15 +209,15 @@ def test_published_numbers_stand_apart(run):
     assert table.rows[0] == ["mean, none, k=8 (all)", "Paper", "published", "69.50", "–"]
     assert table.rows[1] == ["", "", "difference", "+0.50", "–"]
     assert table.notes == ["Paper: Someone 2020"]
-    ours = {cell for r in views.sts_table(run).rows for cell in r}
-    assert "69.50" not in ours
+    cells = {cell for r in views.sts_table(run).rows for cell in r}
+    assert "69.50" not in cells
 
 
 def test_intervals(run):
     assert views.interval_table(run) is None
     run = run.with_header(resamples=1000)
     for number, r in enumerate(run.rows):
-        run.rows[number] = r.but(tasks=Record({name: of.but(low=50.0, high=60.25) for name, of in r.tasks.items()}))
+        run.rows[number] = r.but(tasks=Record({name: task.but(low=50.0, high=60.25) for name, task in r.tasks.items()}))
     table = views.interval_table(run)
     assert table.rows[1] == ["mean, target †, k=8", "50.00–60.25", "50.00–60.25"]
     assert "1,000 resamples" in table.caption
@@ -250,9 +250,9 @@ def test_only_views_are_removed(tmp_path):
 def test_published_averages_have_a_column_of_their_own():
     """By hand from the table of Su et al. 2021: BERT-base raw, and whitened to 256 dimensions on the test sentences."""
     table = views.average_table(Run.load("docs/runs/miniature/raw.jsonl"))
-    found = {(line[1], line[2], line[3], line[4]): line[-1] for line in table.rows}
+    published = {(line[1], line[2], line[3], line[4]): line[-1] for line in table.rows}
     raw = (57.85 + 61.96 + 62.50 + 70.96 + 69.79 + 59.04 + 63.75) / 7
     whitened = (63.90 + 73.75 + 69.09 + 74.59 + 74.42 + 71.43 + 62.23) / 7
-    assert found["first_last_avg", "raw", "", "256"] == f"{raw:.2f}"
-    assert found["first_last_avg", "whitened", "the test sentences †", "256"] == f"{whitened:.2f}"
+    assert published["first_last_avg", "raw", "", "256"] == f"{raw:.2f}"
+    assert published["first_last_avg", "whitened", "the test sentences †", "256"] == f"{whitened:.2f}"
     assert {line[-1] for line in table.rows if line[1] in ("tfidf", "mean", "layers:0")} == {""}

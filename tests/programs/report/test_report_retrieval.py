@@ -10,7 +10,7 @@ QUALITY = ("mrr_at_10", "recall_at_1", "recall_at_10", "recall_at_100", "ndcg_at
 
 
 def row(**changes):
-    found = {
+    fields = {
         "model": "m",
         "pooling": "mean",
         "whitening": "target",
@@ -36,7 +36,7 @@ def row(**changes):
         **dict.fromkeys(QUALITY, 0.5),
         **dict.fromkeys(("further", "mrr_interval", "versus_raw", "versus_words", "reranked")),
     }
-    return Record(found, **changes)
+    return Record(fields, **changes)
 
 
 @pytest.fixture
@@ -90,15 +90,15 @@ def test_intervals_and_differences_stand_beside_the_mrr(run):
     versus = Record(value=-0.1, low=-0.2, high=-0.05)
     run.rows[1] = run.rows[1].but(mrr_interval=interval, versus_raw=versus)
     table = views.quality_table(run)
-    place = table.columns.index("MRR@10")
-    assert table.columns[place + 1 : place + 3] == ["its interval", "vs. raw"]
-    assert [r[place + 1 : place + 3] for r in table.rows] == [["0.4000–0.5500", "–"], ["0.4000–0.5500", "-0.1000∗"]]
+    column = table.columns.index("MRR@10")
+    assert table.columns[column + 1 : column + 3] == ["its interval", "vs. raw"]
+    assert [r[column + 1 : column + 3] for r in table.rows] == [["0.4000–0.5500", "–"], ["0.4000–0.5500", "-0.1000∗"]]
     assert "**0.5000**" in table.markdown()
 
 
 def test_encoders_of_several_runs_stand_beside_each_other(run):
-    ends = Record(value=0.5, low=0.45, high=0.55)
-    raw = row(model="runs/quora-lora/model", whitening="none", transductive=False, mrr_interval=ends)
+    interval = Record(value=0.5, low=0.45, high=0.55)
+    raw = row(model="runs/quora-lora/model", whitening="none", transductive=False, mrr_interval=interval)
     raw = raw.but(versus_raw=Record(value=0.1, low=0.05, high=0.15))
     run = Run(run.header.but(arguments={"versus": "hub/tiny"}), [raw, row(model="tiny")])
     first, second = views.encoder_table(run).rows
