@@ -98,8 +98,9 @@ def codes(small: bool, _model: str) -> list[dict[str, Any]]:
     else:
         rows = 1_000_000
         queries = 1_000
-    x = bert_like(rows + queries, 384)
-    x, q = x[:rows], x[rows:]
+    vectors = bert_like(rows + queries, 384)
+    x = vectors[:rows]
+    q = vectors[rows:]
     code = SpectrumCode(bytes=48).fit(x[:100_000])
     start = time.perf_counter()
     coded = code.encode(x)
@@ -149,7 +150,7 @@ def combine(stopped: Mapping[str, str], *folders: Path) -> None:
     missing = {name: "not run" for name in (*OWN, *OTHERS) if name not in parts} | stopped
     if parts:  # whose machine it is: to ask for the devices would take their memory in this process
         headers = {name: part.header for name, part in parts.items()}
-        rows = [Record(part=name, **row) for name, part in parts.items() for row in part.rows]
+        rows = [Record(row, part=name) for name, part in parts.items() for row in part.rows]
         program = "benchmarks.accelerator"
         base_command = command(program, {}).partition(" --combine")[0]
         header = headers[next(iter(headers))].but(program=program, command=base_command, missing=missing, parts=headers)
@@ -248,10 +249,9 @@ def main() -> None:
             code = f"stopped after {limit:.0f} s"
         print(f"== {name}: exit {code} after {time.monotonic() - start:.0f} s", flush=True)
         if code:
+            missing[name] = f"exit {code}"
             if isinstance(code, str):
                 missing[name] = code
-            else:
-                missing[name] = f"exit {code}"
         combine(missing, PARTS)
     if missing:
         raise SystemExit(f"Not measured to the end: {', '.join(missing)}")

@@ -12,6 +12,7 @@ queries on the host to results there. What is found is compared with brute force
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -132,6 +133,17 @@ def fast_scan(coded: Coded) -> Any:
     return index
 
 
+def agreement(result: list[np.ndarray], coded: Coded, count: int) -> dict[str, float]:
+    """How the scores and rows of a search agree with those of all documents, and the share that is certain."""
+    checked = min(len(coded.brute[0]), count)
+    scores, ids = (part[:checked] for part in coded.brute)
+    return {
+        "same_rows": float((result[1][:checked] == ids).mean()),
+        "largest_difference": float(np.abs(result[0][:checked] - scores).max()),
+        "certain": float(result[2].mean()),
+    }
+
+
 def measure(
     vectors: Vectors, coded: Coded, size: int, count: int, ways: list[str], rounds: int, faiss_index: Any, exact: Any
 ) -> dict[str, Any]:
@@ -145,10 +157,9 @@ def measure(
     compile_seconds: dict[str, float] = {}
 
     def prepare(kernel: str) -> tuple[str, Any]:
+        slack = 1e-5
         if dtype == jnp.bfloat16:
             slack = placed.largest[0] / 256
-        else:
-            slack = 1e-5
         if kernel == "passes":
             slack = placed.largest[1]
         arguments = (q, offsets, placed.codes, placed.inverse, placed.points, np.int32(placed.size), np.float32(slack))
@@ -178,18 +189,7 @@ def measure(
         runs["faiss"] = lambda: faiss_index.search(q, 40)
     timed = interleave({name: lambda run=run: [run() for _ in range(REPEATS)] for name, run in runs.items()}, rounds)
     seconds = {name: [second / REPEATS for second in series] for name, series in timed.items()}
-    checked = min(len(coded.brute[0]), count)
-    scores, ids = (part[:checked] for part in coded.brute)
-    agree = {}
-    for name, run in runs.items():
-        if name in ("float32", "faiss", "call alone"):
-            continue
-        result = run()
-        agree[name] = {
-            "same_rows": float((result[1][:checked] == ids).mean()),
-            "largest_difference": float(np.abs(result[0][:checked] - scores).max()),
-            "certain": float(result[2].mean()),
-        }
+    agree = {name: agreement(runs[name](), coded, count) for name in ways if name in runs}
     row = {
         "documents": vectors.size,
         "bytes": size,
@@ -200,12 +200,17 @@ def measure(
         "compile_seconds": compile_seconds,
         "errors": errors,
     }
-    print(f"{vectors.size:,} documents, {size} bytes, {count} queries", flush=True)
-    for name, series in sorted(row["milliseconds"].items(), key=lambda pair: pair[1]):
-        print(f"  {name:45}{series:10.3f} ms  {agree.get(name, '')}", flush=True)
-    for name, error in errors.items():
-        print(f"  {name}: {error}", flush=True)
+    show(row)
     return row
+
+
+def show(row: dict[str, Any]) -> None:
+    """Prints the times of a row, the shortest first, and its errors."""
+    print(f"{row['documents']:,} documents, {row['bytes']} bytes, {row['queries']} queries", flush=True)
+    for name, milliseconds in sorted(row["milliseconds"].items(), key=lambda pair: pair[1]):
+        print(f"  {name:45}{milliseconds:10.3f} ms  {row['agree'].get(name, '')}", flush=True)
+    for name, error in row["errors"].items():
+        print(f"  {name}: {error}", flush=True)
 
 
 def main() -> None:
@@ -223,19 +228,15 @@ def main() -> None:
         exact = vectors.normalized()
         for size in [int(size) for size in args.bytes.split(",")]:
             coded = Coded(vectors, size)
-            try:
-                if documents <= FAISS_DOCUMENTS:
+            index = None
+            if documents <= FAISS_DOCUMENTS:
+                with contextlib.suppress(ImportError):
                     index = fast_scan(coded)
-                else:
-                    index = None
-            except ImportError:
-                index = None
             print(f"made after {time.perf_counter() - start:.0f} s; centroids {coded.centroids.shape}", flush=True)
             for count in counts:
-                if count <= 16:
-                    ways = WAYS[jax.default_backend()]
-                else:
-                    ways = WAYS[jax.default_backend()][:-1]
+                ways = WAYS[jax.default_backend()]
+                if count > 16:
+                    ways = ways[:-1]
                 rows.append(measure(vectors, coded, size, count, ways, args.rounds, index, exact))
                 save("coded_search", rows, width=WIDTH, k=K)
 

@@ -17,8 +17,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks.contestants import Job, exported
 from benchmarks.harness import SPEED, Ratio, in_words, interleave, median, ratio, save
@@ -107,8 +108,8 @@ def environment(cache: str) -> dict[str, str]:
 def compilations(folder: Path, cache: str, options: str = "") -> int:
     """How many programs XLA compiles in a start; those read from the compilation cache do not count."""
     text = OURS.format(folder=str(folder), sentences=SENTENCES, options=options)
-    settings = {"env": environment(cache) | {"JAX_LOG_COMPILES": "1"}, "capture_output": True, "text": True}
-    result = subprocess.run([sys.executable, "-c", text], check=True, **settings)
+    env = environment(cache) | {"JAX_LOG_COMPILES": "1"}
+    result = subprocess.run([sys.executable, "-c", text], check=True, env=env, capture_output=True, text=True)
     return result.stderr.count("Finished XLA compilation") - result.stderr.count("Persistent compilation cache hit")
 
 
@@ -137,19 +138,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as warm:
         job = Job(folder, 128, BulkTokenizer(folder, 128), SENTENCES, Path(warm), Path(warm), "cpu", "float32")
         graph = exported(job)
-        names = (COLD, WARM, JAX)
-        parts: dict[str, list[list[float]]] = {name: [] for name in names}
+        parts: dict[str, list[list[float]]] = {name: [] for name in (COLD, WARM, JAX)}
         options = ', engine="jax"'
-        texts = Path(warm) / "texts.txt"
-        texts.write_text("\n".join(SENTENCES))
-        commands = {SEARCH: ["search", str(Path(warm) / "index"), "Birds wait."]}
-        commands[ENCODE] = ["encode", str(texts), "--model", str(folder), "-o", str(Path(warm) / "v.npy")]
-        encoder = Encoder.from_pretrained(folder)
-        vectors = encoder.encode(SENTENCES)
-        index = str(Path(warm) / "index")
-        build_index(vectors, encoding=encoder.encoding(), documents=SENTENCES).save(index)
-        for name in names[1:]:  # what a first process keeps
-            process(OURS, folder, warm, options=options if name == JAX else "")
+        commands = commands_of(folder, Path(warm))
+        process(OURS, folder, warm)  # what a first process keeps
+        process(OURS, folder, warm, options=options)
 
         def command(name: str) -> None:
             run(["-m", "jaxwhiten.commands.cli", *commands[name]], warm)
@@ -177,20 +170,12 @@ def main() -> None:
             command(name)
         seconds = interleave(contestants, args.rounds, warmup=0)
         with tempfile.TemporaryDirectory() as empty:
-            compiled = {names[0]: compilations(folder, empty), names[1]: compilations(folder, empty)}
+            compiled = {COLD: compilations(folder, empty), WARM: compilations(folder, empty)}
             compiled[JAX] = compilations(folder, warm, options)
-    print(f"process start to ten vectors, {args.rounds} rounds in rotated order")
     ratios = {name: {peer: ratio(seconds, name, peer) for peer in peers} for name in seconds if name not in peers}
     spent = {
         name: {part: median([row[i] for row in rows]) for i, part in enumerate(PARTS)} for name, rows in parts.items()
     }
-    for name, values in seconds.items():
-        print(f"  {name:28}{median(values):6.2f} s")
-        for peer, faster in ratios.get(name, {}).items():
-            print(f"    beside {peer}: {in_words(faster)}")
-        if name in spent:
-            print("    " + ", ".join(f"{part} {value:.2f} s" for part, value in spent[name].items()))
-            print(f"    compiled: {compiled[name]}")
     rows = [
         {
             "contestant": name,
@@ -201,7 +186,33 @@ def main() -> None:
         }
         for name in seconds
     ]
+    print(f"process start to ten vectors, {args.rounds} rounds in rotated order")
+    for row in rows:
+        show(row)
     save("cold_start", rows, device=devices["jaxwhiten"])
+
+
+def commands_of(folder: Path, scratch: Path) -> dict[str, list[str]]:
+    """The words of the commands that are timed, with the files that they read."""
+    encoder = Encoder.from_pretrained(folder)
+    index = build_index(encoder.encode(SENTENCES), encoding=encoder.encoding(), documents=SENTENCES)
+    index.save(scratch / "index")
+    texts = scratch / "texts.txt"
+    texts.write_text("\n".join(SENTENCES))
+    return {
+        SEARCH: ["search", str(scratch / "index"), "Birds wait."],
+        ENCODE: ["encode", str(texts), "--model", str(folder), "-o", str(scratch / "v.npy")],
+    }
+
+
+def show(row: Mapping[str, Any]) -> None:
+    """Prints the median of a contestant, its ratios to the peers, and the parts of its time."""
+    print(f"  {row['contestant']:28}{median(row['seconds']):6.2f} s")
+    for peer, faster in row["beside"].items():
+        print(f"    beside {peer}: {in_words(faster)}")
+    if row["parts"]:
+        print("    " + ", ".join(f"{part} {value:.2f} s" for part, value in row["parts"].items()))
+        print(f"    compiled: {row['compilations']}")
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ class Contestant(NamedTuple):
 
 
 def jaxwhiten_encode(job: Job, **options: Any) -> Encode:
-    """`Encoder.encode`; `how` are further arguments of `Encoder.from_pretrained`."""
+    """`Encoder.encode`; `options` are further arguments of `Encoder.from_pretrained`."""
     options = {"dtype": job.dtype, **options}
     encoder = Encoder.from_pretrained(job.folder, pooling="mean", max_length=job.max_length, **options)
     return lambda texts: encoder.encode(texts, show_progress=False)
@@ -148,8 +148,14 @@ def local_fastembed(job: Job, normalization: bool) -> Any:
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": job.max_length}))
     name = f"jaxwhiten-benchmarks/{uuid.uuid4()}"
     nowhere = ModelSource(url="http://localhost/none")
-    options = {"pooling": PoolingType.DISABLED, "normalization": normalization, "dim": 384, "model_file": graph.name}
-    TextEmbedding.add_custom_model(model=name, sources=nowhere, **options)
+    TextEmbedding.add_custom_model(
+        model=name,
+        sources=nowhere,
+        pooling=PoolingType.DISABLED,
+        normalization=normalization,
+        dim=384,
+        model_file=graph.name,
+    )
     return TextEmbedding(name, specific_model_path=str(graph.parent))
 
 
@@ -179,7 +185,8 @@ def openvino(job: Job, precision: str) -> Encode:
 
 def keras_hub(job: Job) -> Encode:
     """keras-hub's `TextEmbedder` on JAX, which pads every text to the longest allowed and normalises."""
-    os.environ["KERAS_BACKEND"], os.environ["TF_CPP_MIN_LOG_LEVEL"] = "jax", "3"
+    os.environ["KERAS_BACKEND"] = "jax"
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     with quiet():
         import keras_hub
 

@@ -302,10 +302,9 @@ def main() -> None:
     else:
         rows = quality(task, args.databases, args.bytes)
     path = harness.RESULTS / "databases.jsonl"  # read now, for another part may have been made meanwhile
+    earlier = []
     if path.is_file():
         earlier = Run.load(path).rows
-    else:
-        earlier = []
     part = "times" if args.timed else "quality"
 
     def replaced(row: dict[str, Any]) -> bool:

@@ -24,7 +24,7 @@ import logging
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,6 +79,15 @@ class Setting(NamedTuple):
         return MATMULS * 2.0 * self.matmul**3
 
 
+class Effort(NamedTuple):
+    """How much is measured."""
+
+    rounds: int
+    bfloat16: bool  # whether peers are timed in bfloat16 on a CPU
+    scored: bool  # whether Spearman correlations are computed, on the first `pairs`
+    pairs: int | None
+
+
 SETTINGS = {
     "cpu": Setting("cpu", "float32", 16_000, 3072, 0.99999),
     "cuda": Setting("cuda", "bfloat16", 2_000_000, 8192, 0.99),
@@ -92,10 +101,9 @@ def texts_of(kind: str, tokenizer: BulkTokenizer, tokens: int) -> list[str]:
         texts = [*pairs.sentence1, *pairs.sentence2]
     else:
         docs = load_pydocs()
-        if kind == "long":
-            texts = list(docs.documents)
-        else:
-            texts = [*docs.queries, *docs.documents]
+        texts = list(docs.documents)
+        if kind != "long":
+            texts = [*docs.queries, *texts]
     texts = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))]
     lengths = tokenizer(texts).lengths
     if kind == "long":  # the longer half, so that long texts are long
@@ -186,45 +194,36 @@ def sts_spearman(encode: Encode, count: int | None = None) -> tuple[str, float]:
 
 
 def measure(
-    label: str,
-    model: Path,
-    exports: Path,
-    kind: str,
-    max_length: int,
-    setting: Setting,
-    rounds: int,
-    bfloat16: bool,
-    scored: bool,
-    pairs: int | None = None,
+    label: str, model: Path, exports: Path, kind: str, max_length: int, setting: Setting, effort: Effort
 ) -> dict:
-    """All contestants on one kind of text; `scored` adds their Spearman correlations, on so many pairs."""
+    """All contestants on one kind of text."""
     sizes = load_model(model)[1]
     tokenizer = BulkTokenizer(model, max_length)
     texts = texts_of(kind, tokenizer, setting.tokens)
     lengths = tokenizer(texts).lengths
-    large = label != MINILM
     encoder = Encoder.from_pretrained(model, pooling="mean", max_length=max_length, dtype=setting.dtype)
     padded = sum(batch.tokens for batch in encoder.executor.layout.plan(lengths))
     total = int(lengths.sum())
     print(f"\n{label}, {kind}: {len(texts)} texts of {total / len(texts):.0f} tokens, padding {1 - total / padded:.0%}")
     with tempfile.TemporaryDirectory() as scratch:
         job = Job(model, max_length, tokenizer, texts, Path(scratch), exports, setting.device, setting.dtype)
-        encoders, skipped = contestants(job, setting, large, bfloat16)
+        encoders, skipped = contestants(job, setting, label != MINILM, effort.bfloat16)
         first_seconds = {}
         vectors = {}
         scores = {}
+        scored_on = None
         for name, encode in encoders.items():
             start = time.perf_counter()
             vectors[name] = np.asarray(encode(texts), np.float32)
             first_seconds[name] = time.perf_counter() - start
-            if scored:
-                scored_on, scores[name] = sts_spearman(encode, pairs)
+            if effort.scored:
+                scored_on, scores[name] = sts_spearman(encode, effort.pairs)
         by_name = {name: cosines(x, vectors[OURS]) for name, x in vectors.items()}
         for name, cosine in by_name.items():
             if CONTESTANTS[name].exact and (cosine is None or cosine.min() < setting.tolerance):
                 raise SystemExit(f"{name} gives other vectors, so there is nothing to compare")
         timed = {"matmul": large_matmuls(setting), **encoders}
-        seconds = interleave({name: lambda run=run: run(texts) for name, run in timed.items()}, rounds, warmup=0)
+        seconds = interleave({name: lambda run=run: run(texts) for name, run in timed.items()}, effort.rounds, warmup=0)
     matmul = seconds.pop("matmul")
     flops = forward_flops(lengths, sizes) / setting.matmul_flops
     rows = {
@@ -241,15 +240,7 @@ def measure(
         for name, s in seconds.items()
     }
     for name, row in rows.items():
-        cosine = row["minimum_cosine"]
-        spearman = row["spearman"]
-        print(
-            f"  {name:40}{row['texts_per_second']:8.0f} texts/s  share {row['share_of_matmul_rate']:.2f}"
-            f"  min cosine {'–' if cosine is None else f'{cosine:.4f}'}"
-            f"{'' if spearman is None else f'  {scored_on} {spearman:.2f}'}"
-            f"  {'' if name == OURS else in_words(row['speed_of_ours'])}",
-            flush=True,
-        )
+        show(name, row, scored_on)
     return {
         "encoder": label,
         "texts": kind,
@@ -259,10 +250,24 @@ def measure(
         "setting": setting._asdict(),
         "padding_share": 1 - total / padded,
         "matmul_flops_per_second": setting.matmul_flops / median(matmul),
-        "scored_on": scored_on if scored else None,
+        "scored_on": scored_on,
         "contestants": rows,
         "skipped": skipped,
     }
+
+
+def show(name: str, row: Mapping[str, Any], scored_on: str | None) -> None:
+    """Prints the figures of a contestant."""
+    line = f"  {name:40}{row['texts_per_second']:8.0f} texts/s  share {row['share_of_matmul_rate']:.2f}  min cosine "
+    if row["minimum_cosine"] is None:
+        line += "–"
+    else:
+        line += f"{row['minimum_cosine']:.4f}"
+    if row["spearman"] is not None:
+        line += f"  {scored_on} {row['spearman']:.2f}"
+    if name != OURS:
+        line += f"  {in_words(row['speed_of_ours'])}"
+    print(line, flush=True)
 
 
 # Peers by the precision of what they are compared with.
@@ -345,7 +350,7 @@ def main() -> None:
     bfloat16 = setting.device == "cpu" and has_fast_bfloat16()
     if setting.device == "cpu" and not bfloat16:
         print("this CPU has no fast bfloat16: sentence-transformers is timed in float32 only")
-    options = {"rounds": args.rounds, "bfloat16": bfloat16, "pairs": args.pairs}
+    effort = Effort(args.rounds, bfloat16, True, args.pairs)
     rows: list[dict] = []
     skipped: dict[str, str] = {}
 
@@ -358,13 +363,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as exports:
         for kind in args.texts:
             length = min(LENGTHS[kind], load_config(folder).longest_input)
-            keep(measure(MINILM, folder, Path(exports), kind, length, setting, scored=kind == "mixed", **options))
+            scored = effort._replace(scored=kind == "mixed")
+            keep(measure(MINILM, folder, Path(exports), kind, length, setting, scored))
     if not args.no_base:
         with tempfile.TemporaryDirectory() as base, tempfile.TemporaryDirectory() as exports:
             write_random_base(Path(base), folder)
             fewer = setting._replace(tokens=max(setting.tokens // 4, 1))
-            options |= {"rounds": min(2, args.rounds), "scored": False}
-            keep(measure("BERT-base's size", Path(base), Path(exports), "mixed", 128, fewer, **options))
+            effort = effort._replace(rounds=min(2, args.rounds), scored=False)
+            keep(measure("BERT-base's size", Path(base), Path(exports), "mixed", 128, fewer, effort))
 
 
 if __name__ == "__main__":

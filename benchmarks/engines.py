@@ -41,8 +41,7 @@ MODEL = "jaxwhiten-tiny"
 PART_ROWS = 2048
 WORKERS = 2
 MARK = "JAXWHITEN_BENCHMARKS_RUN"  # the processes that a run starts, wherever they are in the tree, inherit it
-HOW: dict[str, Any] = {"pooling": "mean", "max_length": 64}
-LOCAL: dict[str, Any] = {"part_rows": PART_ROWS, "moments": True, "show_progress": False}
+MAX_LENGTH = 64
 
 
 def sentences() -> Iterator[str]:
@@ -68,16 +67,27 @@ def write(folder: Path, rows: int, texts: Iterator[str]) -> None:
             )
 
 
+def load(model: str) -> Encoder:
+    return Encoder.from_pretrained(model, pooling="mean", max_length=MAX_LENGTH)
+
+
 def plain(folder: Path, model: str) -> None:
-    encoder = Encoder.from_pretrained(model, **HOW)
+    encoder = load(model)
     texts = (folder / "a.txt").read_text(encoding="utf-8").splitlines()
     np.save(folder / "plain.npy", encoder.encode(texts, show_progress=False))
 
 
 def parts(folder: Path, model: str, runner: str = "local") -> None:
-    encoder = Encoder.from_pretrained(model, **HOW)
-    options = {"runner": runner, "workers": WORKERS}
-    embed_files([Source(str(folder / "a.txt"))], folder / runner, encoder, **options, **LOCAL)
+    embed_files(
+        [Source(str(folder / "a.txt"))],
+        folder / runner,
+        load(model),
+        runner=runner,
+        workers=WORKERS,
+        part_rows=PART_ROWS,
+        moments=True,
+        show_progress=False,
+    )
 
 
 def ray(folder: Path, model: str) -> None:
@@ -91,10 +101,9 @@ def on_beam(folder: Path, model: str) -> None:
     from jaxwhiten.runners.beam import Embed, FitMoments
 
     with beam.Pipeline(runner="DirectRunner") as pipeline:
-        embedded = (
-            pipeline | beam.io.ReadFromParquetBatched(f"{folder}/*.parquet") | Embed(model, id_column="id", **HOW)
-        )
-        width = Encoder.from_pretrained(model, **HOW).dimension
+        embed = Embed(model, id_column="id", pooling="mean", max_length=MAX_LENGTH)
+        embedded = pipeline | beam.io.ReadFromParquetBatched(f"{folder}/*.parquet") | embed
+        width = load(model).dimension
         schema = pa.schema({"id": pa.int64(), "vector": pa.list_(pa.float32(), width)})
         embedded.vectors | beam.io.WriteToParquetBatched(f"{folder}/beam/v", schema, file_name_suffix=".parquet")
         moments = embedded.vectors | beam.CombineGlobally(FitMoments())
@@ -107,7 +116,8 @@ def on_spark(folder: Path, model: str) -> None:
     from jaxwhiten.runners.spark import embed, fit
 
     spark = SparkSession.builder.master(f"local[{WORKERS}]").config("spark.ui.enabled", False).getOrCreate()
-    embedded = embed(spark.read.parquet(*map(str, sorted(folder.glob("*.parquet")))), model, id_column="id", **HOW)
+    texts = spark.read.parquet(*map(str, sorted(folder.glob("*.parquet"))))
+    embedded = embed(texts, model, id_column="id", pooling="mean", max_length=MAX_LENGTH)
     embedded.write.parquet(f"{folder}/spark")
     fit(spark.read.parquet(f"{folder}/spark")).save(f"{folder}/spark.safetensors")
     spark.stop()
@@ -183,10 +193,9 @@ def rates(scratch: Path, rows: int, names: list[str], slices: int, end: float) -
     start_rows = min(rows // 4, 20_000)
     size = rows // slices
     record = scratch / "runs.json"
+    runs = {}
     if record.is_file():
         runs = json.loads(record.read_text())
-    else:
-        runs = {}
     for part, start, count in [("few", 0, start_rows), *((str(i), i * size, size) for i in range(slices))]:
         folder = scratch / part
         if not (folder / "complete").is_file():
@@ -246,7 +255,9 @@ def _compared(
         "moments_off": error,
         "vectors_off_encode": distances["encode"],
     }
-    return figures | ({"vectors_off": distances["local parts"]} if "local parts" in distances else {})
+    if "local parts" in distances:
+        figures["vectors_off"] = distances["local parts"]
+    return figures
 
 
 def memory(scratch: Path, static: str, most: int) -> list[dict[str, Any]]:

@@ -158,8 +158,10 @@ def _vectors(folder: Path) -> list[np.ndarray]:
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(folder), device="cpu")
-    options: dict[str, Any] = {"batch_size": 1, "show_progress_bar": False}
-    return [model.encode(folders.texts(), prompt_name=name, **options) for name in (None, "query")]
+    return [
+        model.encode(folders.texts(), prompt_name=name, batch_size=1, show_progress_bar=False)
+        for name in (None, "query")
+    ]
 
 
 def _engine_error(folder: Path, engine: str, expected: list[np.ndarray]) -> float | str:
@@ -202,10 +204,9 @@ def main() -> None:
     for name in parser.parse_args().families.split(","):
         row = measure(name)
         print(name, json.dumps(row), flush=True)
+        earlier = {}
         if file.is_file():
             earlier = {row.family: row for row in Run.load(file).rows}
-        else:
-            earlier = {}
         merged = earlier | {name: {"family": name, **row}}
         save("families", [merged[name] | {"hub": MODELS[name][3]} for name in FAMILIES if name in merged])
 

@@ -16,17 +16,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import save
+from benchmarks.harness import printed, save
 from eval.runs import Run
 from jaxwhiten.plots import COLOURS, new_figure
 
@@ -146,11 +142,8 @@ PEERS = {"FAISS": ("faiss", VECTORS), "LanceDB": ("lancedb", 100_000)}  # the pa
 def step(contestant: str, action: str, file: Path, folder: Path, documents: int) -> dict[str, float]:
     """What one process reports."""
     program = FRAME + PROGRAMS[contestant] + {"build": BUILD, "load": LOAD, "add": ADD}[action]
-    words = [sys.executable, "-W", "ignore", "-c", program, str(file), str(folder), str(documents), str(BYTES)]
-    result = subprocess.run(words, capture_output=True, text=True, env=os.environ | {"JAX_PLATFORMS": "cpu"})
-    if result.returncode:
-        raise RuntimeError(f"{contestant}, {action}: {result.stderr[-2000:]}")
-    report: dict[str, float] = json.loads(result.stdout.splitlines()[-1])
+    words = ["-W", "ignore", "-c", program, str(file), str(folder), str(documents), str(BYTES)]
+    report: dict[str, float] = printed(words, JAX_PLATFORMS="cpu")
     return report
 
 

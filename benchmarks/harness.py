@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import gc
+import json
 import os
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,10 +50,9 @@ def interleave(contestants: Mapping[str, Callable[[], object]], rounds: int, war
 
 def rotated(names: list[str], number: int) -> list[str]:
     """The names in the order of a round: each begins one in turn, so that none always follows the same other."""
+    first = 0
     if names:
         first = number % len(names)
-    else:
-        first = 0
     return [*names[first:], *names[:first]]
 
 
@@ -104,16 +105,28 @@ def flat(nested: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:
     return [{names[0]: key, **row} for key, inner in nested.items() for row in flat(inner, *names[1:])]
 
 
+def printed(words: Sequence[str], **variables: str) -> Any:
+    """What a Python process prints last, read as JSON; `variables` are added to its environment.
+
+    Raises:
+      RuntimeError: It fails; with the end of what it says.
+    """
+    environment = os.environ | variables
+    result = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment)
+    if result.returncode:
+        raise RuntimeError(f"{' '.join(words):.200}: {result.stderr[-2000:]}")
+    return json.loads(result.stdout.splitlines()[-1])
+
+
 def save(name: str, rows: Iterable[Mapping[str, Any]], **facts: Any) -> Path:
     """Writes `runs/benchmarks/NAME.jsonl`: rows, and a header with the machine and facts.
 
     `make tables` keeps it in docs/runs/benchmarks and writes the tables of the documents from it.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
+    program = f"benchmarks.{name}"
     if spec and spec.name.startswith("benchmarks."):
         program = spec.name
-    else:
-        program = f"benchmarks.{name}"
     header = runs.header(program, {}, **facts, complete=True)
     path = runs.Run(header, [runs.Record(row) for row in rows]).save(RESULTS / f"{name}.jsonl")
     print(f"wrote {path}")
@@ -130,7 +143,7 @@ def table(
     rows: Iterable[runs.Record] | None = None,
     notes: Sequence[str] | None = None,
 ) -> report.Table:
-    """A line for each row of a run, or of `rows`; the first `words` columns hold words. The note is `about` the run."""
+    """A line for each row of a run, or of `rows`; the first `words` columns hold words. The note is `conditions` the run."""
     if rows is None:
         selected = run.rows
     else:
@@ -154,9 +167,8 @@ def conditions(run: runs.Run) -> str:
     """Where and when a run was made; its header has the versions and the flags of the processor."""
     header = run.header
     machine = run.header.machine
-    if machine.load_at_start is None:
-        load = ""
-    else:
+    load = ""
+    if machine.load_at_start is not None:
         load = f", load {machine.load_at_start:.1f} at the start"
     return f"`{header.command}`, {header.date[:10]}, {machine.cores} cores of {machine.cpu}{load}."
 

@@ -67,14 +67,20 @@ def our_index(x: Vectors, size: int, partitions: int) -> tuple[Vectors, float, C
     nearest = np.argmax(x @ centers.T - np.square(centers).sum(axis=1) / 2, axis=1)
     quantiser = SpectrumCode(bytes=size).fit(x - centers[nearest]).quantiser()
     matrix = np.asarray(quantiser.affine.matrix, np.float32)
-    points = {
-        "ivf_centroids": np.ascontiguousarray(centers @ matrix + quantiser.center[0], np.float32),
-        "pq_codebook": np.ascontiguousarray(quantiser.centroids),
-    }
+    centroids = np.ascontiguousarray(centers @ matrix + quantiser.center[0], np.float32)
+    codebook = np.ascontiguousarray(quantiser.centroids)
 
     def make_index(table: Any) -> None:
-        shape = {"num_partitions": partitions, "num_sub_vectors": 2 * size, "num_bits": 4}
-        table.to_lance().create_index("vector", "IVF_PQ", metric="L2", **shape, **points)
+        table.to_lance().create_index(
+            "vector",
+            "IVF_PQ",
+            metric="L2",
+            num_partitions=partitions,
+            num_sub_vectors=2 * size,
+            num_bits=4,
+            ivf_centroids=centroids,
+            pq_codebook=codebook,
+        )
 
     return x @ matrix, stretch, make_index, matrix
 
@@ -139,8 +145,15 @@ def main() -> None:
                 row = {"bytes": size, "partitions": partitions, "index": name, "index_bytes": nbytes, "ms": ms}
                 rows.append(row | {"recall": recall(results, exact)})
                 print(rows[-1], flush=True)
-    facts = {"dataset": data.name, "documents": len(x), "queries": len(queries), "model": args.model}
-    save("lance", rows, **facts, lancedb=metadata.version("lancedb"))
+    save(
+        "lance",
+        rows,
+        dataset=data.name,
+        documents=len(x),
+        queries=len(queries),
+        model=args.model,
+        lancedb=metadata.version("lancedb"),
+    )
 
 
 if __name__ == "__main__":

@@ -81,8 +81,10 @@ def encoders(job: Job) -> dict[str, Callable[[str], np.ndarray]]:
 
 def our_encoders(job: Job) -> dict[str, Callable[[str], np.ndarray]]:
     """Ours in float32, by the default engine and by JAX."""
-    engines: dict[str, dict[str, str]] = {"jaxwhiten": {}, JAX: {"engine": "jax"}}
-    return {name: Encoder.from_pretrained(job.folder, **options).encode for name, options in engines.items()}  # type: ignore[arg-type]
+    return {
+        "jaxwhiten": Encoder.from_pretrained(job.folder).encode,
+        JAX: Encoder.from_pretrained(job.folder, engine="jax").encode,
+    }
 
 
 def by_onnx(job: Job, spinning: str) -> Callable[[str], np.ndarray]:

@@ -11,11 +11,7 @@ graph that jaxwhiten exports.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -23,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.encode import MODEL
-from benchmarks.harness import flat, median, save
+from benchmarks.harness import flat, median, printed, save
 from jaxwhiten.models import resolve_folder
 
 SIZES: dict[str, Any] = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12}
@@ -118,10 +114,8 @@ def main() -> None:
             rows: dict[str, Any] = {}
             print(f"one text of {length} tokens: seconds, and MB of growth")
             for name, ready in CONTESTANTS.items():
-                words = [sys.executable, "-c", FRAME.format(ready=ready), f"{scratch}/model", length, str(args.texts)]
-                environment = os.environ | {"HF_HUB_OFFLINE": "1"}
-                result = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
-                seconds, grown, vector = json.loads(result.stdout.splitlines()[-1])
+                words = ["-c", FRAME.format(ready=ready), f"{scratch}/model", length, str(args.texts)]
+                seconds, grown, vector = printed(words, HF_HUB_OFFLINE="1")
                 first = rows.setdefault("vector", np.array(vector))
                 worst = float(np.abs(np.array(vector) - first).max() / np.abs(first).max())
                 if "bfloat16" not in name and worst > EXACT:

@@ -11,17 +11,13 @@ vectors, twice: it is flat where the longer stream takes no more.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.encode import MODEL
-from benchmarks.harness import flat, save
+from benchmarks.harness import flat, printed, save
 from jaxwhiten.models import resolve_folder
 
 WIDTH = 384
@@ -85,10 +81,7 @@ PARTS: dict[str, dict[str, tuple[str, str]]] = {
 def growth(ready: str, statement: str, file: Path, folder: Path, rows: int, first: int) -> int:
     """Bytes by which a process grows."""
     code = FRAME.format(ready=ready, statement=statement)
-    words = [sys.executable, "-c", code, str(file), str(folder), str(rows), str(first)]
-    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
-    result = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
-    return int(json.loads(result.stdout.splitlines()[-1]))
+    return int(printed(["-c", code, str(file), str(folder), str(rows), str(first)], HF_HUB_OFFLINE="1"))
 
 
 def main() -> None:

@@ -12,17 +12,14 @@ it first.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness import flat, save
+from benchmarks.harness import flat, printed, save
 from jaxwhiten import Moments
 
 BLOCK = 16_384
@@ -64,9 +61,7 @@ def write_rows(path: Path, n: int, width: int, seed: int = 0) -> np.ndarray:
 
 def fit(path: Path, folder: Path) -> dict[str, float]:
     """`jaxwhiten fit` on a file: seconds and peak resident GB."""
-    command = [sys.executable, "-c", FIT, str(path), str(folder / "moments.safetensors"), str(folder / "w.safetensors")]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    figures = json.loads(result.stdout.splitlines()[-1])
+    figures = printed(["-c", FIT, str(path), str(folder / "moments.safetensors"), str(folder / "w.safetensors")])
     return {**figures, "gb": path.stat().st_size / 1e9, "gb_per_second": path.stat().st_size / 1e9 / figures["seconds"]}
 
 

@@ -74,16 +74,16 @@ def controls(x: np.ndarray) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
     moments = Moments().update(x)
     d = x.shape[1]
 
-    def transform(**parameters: float) -> Callable[[np.ndarray], np.ndarray]:
-        whitening = Whitening.from_moments(moments, **parameters)
+    def transform(gamma: float, k: int = d) -> Callable[[np.ndarray], np.ndarray]:
+        whitening = Whitening.from_moments(moments, gamma=gamma, n_components=k)
         return lambda rows: jaxwhiten.normalize(whitening.transform(rows))
 
     return {
         f"raw, {d}": jaxwhiten.normalize,
         f"centred, {d}": transform(gamma=0.0),  # and rotated, which changes no inner product
-        f"PCA, {KEPT}": transform(gamma=0.0, n_components=KEPT),
-        f"whitened, {d}": transform(),
-        f"whitened, {KEPT}": transform(n_components=KEPT),
+        f"PCA, {KEPT}": transform(gamma=0.0, k=KEPT),
+        f"whitened, {d}": transform(gamma=1.0),
+        f"whitened, {KEPT}": transform(gamma=1.0, k=KEPT),
     }
 
 

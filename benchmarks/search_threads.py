@@ -60,10 +60,9 @@ def main() -> None:
     queries = rng.standard_normal((THREADS * SEARCHES * QUERIES, WIDTH)).astype(np.float32)
     figures = {}
     for backend in BACKENDS:
+        options = {}
         if backend == "faiss-ivf":
             options = {"nlist": 64, "nprobe": 8}
-        else:
-            options = {}
         index = build_index(documents, backend, **options)
         seconds = interleave(_contestants(index, queries), args.rounds)
         figures[backend] = {

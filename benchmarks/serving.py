@@ -125,8 +125,8 @@ def running(command: list[str]) -> Iterator[Server]:
     env = os.environ | {"HF_HUB_OFFLINE": "1", "INFINITY_ANONYMOUS_USAGE_STATS": "0"}
     if command[0] != sys.executable:
         env.pop("PYTHONPATH", None)
-    silent: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    server = Server(port, subprocess.Popen(words, **silent, env=env, process_group=0))
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env, process_group=0)
+    server = Server(port, process)
     try:
         for _ in range(600):
             with contextlib.suppress(OSError, http.client.HTTPException):
@@ -285,10 +285,9 @@ def main() -> None:
             servers[name].signal(signal.SIGSTOP)
         for number in range(-1, args.rounds):  # the first is not counted
             for kind, clients in ((kind, int(n)) for kind in texts for n in args.clients.split(",")):
+                names = list(servers)
                 if clients == 1:
-                    names = [*servers, ALONE]
-                else:
-                    names = list(servers)
+                    names.append(ALONE)
                 for name in rotated(names, max(number, 0)):
                     seconds = args.seconds if number >= 0 else 0.3
                     figures = measure(servers.get(name), encoder, clients, texts[kind], right[kind], seconds)

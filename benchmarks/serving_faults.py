@@ -296,11 +296,8 @@ def main() -> None:
         command = [*our_command(args.model), "--timeout", str(_TIMEOUT), "--queue", str(_QUEUE), "--index", str(folder)]
         server = stack.enter_context(running([*command, "--writable"]))
         clients = Clients(server.port, texts, normalize(vectors))
-        jobs = [(kind, 100 * k + i) for k, (kind, count) in enumerate(_KINDS.items()) for i in range(count)]
-        threads = [threading.Thread(target=clients.run, args=job, daemon=True) for job in jobs]
         watch = Watch(clients, server, args.seconds)
-        for thread in threads:
-            thread.start()
+        threads = started(clients)
         watch.until(0.3 * args.seconds)
         second.save(folder)
         watch.until(0.4 * args.seconds)
@@ -325,34 +322,17 @@ def main() -> None:
         for thread in threads:
             thread.join()
         lost_additions = len(clients.added - set(load_index(folder).ids))
-    memory = np.array(watch.rows)
-    percents = {
-        f"{percent}%": memory[int(percent / 100 * (len(memory) - 1)), 1] for percent in (0, 10, 25, 50, 75, 100)
-    }
     facts = {
         "seconds": args.seconds,
-        "vectors_checked": clients.checked,
-        "min_cosine": clients.least,
-        "wrong_vectors": clients.wrong,
-        "wrong_hits": clients.wrong_hits,
-        "unexpected_refusals": clients.unexpected,
-        "lost": clients.lost,
+        **counts(clients),
         "lost_additions": lost_additions,
         "added_to_the_index_of_another_encoder": size_of_other - foreign.size,
-        "memory_mb": percents,
+        "memory_mb": percentiles(watch.rows),
         "memory": watch.rows,
         "sigkill": {"lost": clients.lost_in_kill, "seconds_to_answers": clients.killed[1] - clients.killed[0]},
         "sigterm": {"in_flight_answered": clients.in_flight, "seconds_to_end": ended, "exit_code": code},
     }
-    rows = [
-        {
-            "clients": kind,
-            "number": _KINDS.get(kind),
-            "answers": dict(sorted(statuses.items())),
-            "times": quantiles(clients.times[kind]) if kind in clients.times else None,
-        }
-        for kind, statuses in clients.statuses.items()
-    ]
+    rows = answers(clients)
     print(json.dumps({"rows": rows, **{key: value for key, value in facts.items() if key != "memory"}}, indent=1))
     save("serving_faults", rows, kinds=_KINDS, **facts)
     wrong = clients.wrong or clients.wrong_hits or clients.unexpected or clients.lost or lost_additions
@@ -364,6 +344,45 @@ def another(encoder: Encoder, model: str) -> Encoder:
     """An encoder of the same width whose weights are random, so that its vectors lie in another space."""
     weights = init_model(encoder.config, seed=1)
     return Encoder(weights, resolve_folder(model), pooling="mean", max_length=encoder.max_length, name="another")
+
+
+def started(clients: Clients) -> list[threading.Thread]:
+    """A running thread for each client."""
+    jobs = [(kind, 100 * k + i) for k, (kind, count) in enumerate(_KINDS.items()) for i in range(count)]
+    threads = [threading.Thread(target=clients.run, args=job, daemon=True) for job in jobs]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def counts(clients: Clients) -> dict[str, float]:
+    """What the clients checked, and how often an answer was wrong or missing."""
+    return {
+        "vectors_checked": clients.checked,
+        "min_cosine": clients.least,
+        "wrong_vectors": clients.wrong,
+        "wrong_hits": clients.wrong_hits,
+        "unexpected_refusals": clients.unexpected,
+        "lost": clients.lost,
+    }
+
+
+def percentiles(rows: list[list[float]]) -> dict[str, float]:
+    """The memory of the server after shares of the time, in MB."""
+    memory = np.array(rows)
+    return {f"{share}%": memory[int(share / 100 * (len(memory) - 1)), 1] for share in (0, 10, 25, 50, 75, 100)}
+
+
+def answers(clients: Clients) -> list[dict[str, Any]]:
+    """The answers of each kind of client by their status, and their times."""
+    rows = []
+    for kind, statuses in clients.statuses.items():
+        times = None
+        if kind in clients.times:
+            times = quantiles(clients.times[kind])
+        row = {"clients": kind, "number": _KINDS.get(kind), "answers": dict(sorted(statuses.items())), "times": times}
+        rows.append(row)
+    return rows
 
 
 def quantiles(seconds: list[float]) -> dict[str, float]:

@@ -56,10 +56,10 @@ PEER = "sentence-transformers, float32"
 Encode = Callable[[list[str]], np.ndarray]
 
 
-def of_jaxwhiten(folder: Path, **options: Any) -> Encode:
+def of_jaxwhiten(folder: Path, dtype: str, engine: str = "auto") -> Encode:
     from jaxwhiten import Encoder
 
-    return Encoder.from_pretrained(folder, **options).encode
+    return Encoder.from_pretrained(folder, dtype=dtype, engine=engine).encode
 
 
 def of_peer(folder: Path, dtype: str) -> Encode:

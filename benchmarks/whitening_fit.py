@@ -118,9 +118,8 @@ def ratios(run: Run) -> Iterator[Ratio]:
     task = f"fit a whitening on {run.header.vectors:,} × {run.header.width}, off by {errors[OURS]:.0e}"
     for row in run.rows:
         if row.ratio is not None:
-            if row.error is None:
-                error = ""
-            else:
+            error = ""
+            if row.error is not None:
                 error = f", off by {row.error:.0e}"
             yield task, row.contestant + error, row.ratio
 
@@ -172,10 +171,9 @@ def main() -> None:
     )
     print(f"{args.rows:,} x {args.width} float32, {args.rounds} rounds in turn")
     for name, values in seconds.items():
+        wrong = "–"
         if name in errors:
             wrong = f"{errors[name]:.1e}"
-        else:
-            wrong = "–"
         print(f"  {name:36}{median(values):7.2f} s  error {wrong:8} {in_words(faster.get(name))}")
     rows = [
         {"contestant": name, "seconds": rounds, "ratio": faster.get(name), "error": errors.get(name)}

@@ -45,8 +45,7 @@ class Passages(NamedTuple):
 
 def sentence_pairs(corpus: Corpus) -> Iterator[tuple[str, str]]:
     """The first two sentences of every second paragraph that has two of at least five words."""
-    paragraphs = itertools.chain.from_iterable(corpus.blocks(4096))
-    for paragraph in itertools.islice(paragraphs, 0, None, 2):
+    for paragraph in itertools.islice(corpus.passages(), 0, None, 2):
         first, second, *_ = [*_END.split(paragraph, maxsplit=2), "", ""]
         if min(len(first.split()), len(second.split())) >= _WORDS:
             yield first, second

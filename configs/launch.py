@@ -233,10 +233,9 @@ def _help(path: str, config: Config) -> str:
     """Usage, and every config key with its default; a parameter of a whitening or a training with its help text."""
     program = sys.modules["__main__"]
     name = getattr(program.__spec__, "name", None)
+    usage = sys.argv[0]
     if name:
         usage = f"python -m {name}"
-    else:
-        usage = sys.argv[0]
     parser = Parser(
         prog=usage,
         usage=f"{usage} [--config FILE] [--config.KEY=VALUE ...] [--distributed[=ADDRESS:PORT,INDEX,COUNT]]",

@@ -314,10 +314,9 @@ def _options(name: str, without: Collection[str] = ()) -> type[Config]:
     for field in dataclasses.fields(TrainingOptions):
         if field.name in without or field.name == "held_out":
             continue
-        if field.default is dataclasses.MISSING:
+        default = field.default
+        if default is dataclasses.MISSING:
             default = {}
-        else:
-            default = field.default
         kind = "dict" if default == {} else field.type
         fields.append((field.name, kind, setting(default, field.metadata["help"])))
     return dataclasses.make_dataclass(name, fields, bases=(Config,), slots=True)

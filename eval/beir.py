@@ -41,7 +41,10 @@ def searches(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterato
         results += evaluate(encoder, data, k=PCA, gamma=0.0, encode=stored).rows[1:2]
         first, *rest = (records.to_json(row) for row in results)
         rest[-1]["name"] = "PCA"
-        yield f"{corpus.relative_to(folder) if corpus != folder else folder.name}", [first | fields, *rest]
+        name = folder.name
+        if corpus != folder:
+            name = corpus.relative_to(folder).as_posix()
+        yield name, [first | fields, *rest]
 
 
 def stored(encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:
@@ -84,26 +87,30 @@ def scores_table(run: Run) -> Table:
         words = row.get("bytes", 0) is None
         change = row.get("versus_raw")
         scores = row["scores"]
+        encoder = row["encoder"]
+        model = row["encoder"].partition(",")[0]
         if words:
             encoder = "words"
             model = row["name"]
-        else:
-            encoder = row["encoder"]
-            model = row["encoder"].partition(",")[0]
-        labels = [encoder, row["name"], f"{row['bytes']:,}" if row.get("bytes") else ""]
+        size = ""
+        if row.get("bytes"):
+            size = f"{row['bytes']:,}"
+        labels = [encoder, row["name"], size]
         measure, score = next(iter(scores.items()))
         forms.setdefault((measure, *labels), {}).setdefault(row["data"].partition("/")[0], []).append(score)
+        reference: float | str = ""
         if words or row["name"] == "raw":
             reference = references.get(model, {}).get(row["data"], "")
-        else:
-            reference = ""
+        interval = ""
         if change and None not in change[1] and not words:
             interval = "{:+.1f} to {:+.1f}".format(*change[1])
-        else:
-            interval = ""
-        figures = [f"{value:.1f}" if value else "" for value in (scores.get("recall_at_100"), row.get("theirs"))]
+        figures = ["", ""]
+        for column, value in enumerate((scores.get("recall_at_100"), row.get("theirs"))):
+            if value:
+                figures[column] = f"{value:.1f}"
         line = [row["data"], *labels, f"{score:.1f}", interval, *figures, f"{reference}"]
-        cells += [line] if line not in cells else []
+        if line not in cells:
+            cells.append(line)
     for (_, *labels), sets in forms.items():
         if len(sets) > 1:
             cells.append([f"{len(sets)} data sets", *labels, f"{fmean(map(fmean, sets.values())):.1f}", *[""] * 4])
@@ -130,16 +137,15 @@ def program(
     for argument in args.model:
         label, _, model = argument.rpartition("=")
         encoder = Encoder.from_pretrained(model, engine=args.engine, dtype=args.dtype)
-        settings = {
+        run.header.encoders[label or model] = {
             "max_length": encoder.max_length,
             "engine": args.engine,
             "dtype": args.dtype,
             "prompts": encoder.prompts,
         }
-        run.header.encoders[label or model] = settings
         for data, rows in scored(args.folder, model, encoder, args.check):
             say(f"{label or model}: {data}")
-            run.rows.extend(Record(encoder=label or model, data=data, **row) for row in rows)
+            run.rows.extend(Record(row, encoder=label or model, data=data) for row in rows)
             run.save(args.output)
     run.with_header(complete=True).save(args.output)
     table = scores_table(run)

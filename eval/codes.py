@@ -32,7 +32,7 @@ from eval.intervals import estimate, resampled, with_ends
 from eval.report.codes import TABLES, VIEWS, plot_codes
 from eval.runs import Record, Run
 from eval.searches import load_search
-from eval.settings import choices, fractions, integers, words
+from eval.settings import NO_WHITENING, choices, fractions, integers, optional_choices, words
 from eval.tasks import TaskIndex, index_sentences
 from jaxwhiten import Encoder, Moments, Whitening, metrics, scoring
 from jaxwhiten.codes import CODES, Code, SpectrumCode, make_code
@@ -100,8 +100,9 @@ class Fit:
 
     def prepare(self, name: str, x: np.ndarray) -> np.ndarray:
         """Raw vectors as a code gets them: of unit length, and whitened if γ is given and the code follows from it."""
-        whitened = self.gamma is not None and name == "spectrum"
-        return jaxwhiten.normalize(self.whitening.transform(x) if whitened else x)
+        if self.gamma is not None and name == "spectrum":
+            x = self.whitening.transform(x)
+        return jaxwhiten.normalize(x)
 
 
 def evaluator(config: Codes) -> Iterator[Run]:
@@ -110,22 +111,15 @@ def evaluator(config: Codes) -> Iterator[Run]:
     names = tuple(sorted(names, key=lambda name: name != "spectrum"))  # the others are compared with it
     sizes = sorted(integers("bytes", config.bytes))
     lsq_sizes = sorted(set(sizes) & set(integers("lsq_bytes", config.lsq_bytes)))
-    if config.tasks:
-        tasks = choices("tasks", config.tasks, STS_TASKS)
-    else:
-        tasks = ()
-    if config.classify:
-        classify = choices("classify", config.classify, classification.TASKS)
-    else:
-        classify = ()
+    tasks = optional_choices("tasks", config.tasks, STS_TASKS)
+    classify = optional_choices("classify", config.classify, classification.TASKS)
     make_folder(Path(config.out))
     data = load_search(config.dataset, config.data_dir or None)
     encoder = load_encoder(config, config.pooling).without_code()
     gammas = whitenings(config.gamma, encoder.tuned)
+    outside = []
     if config.outside:
         outside = first_sentences(config.outside, config.outside_rows)
-    else:
-        outside = []
 
     store = EmbeddingStore(config.cache or None)
     encoding = time.perf_counter()
@@ -154,14 +148,12 @@ def evaluator(config: Codes) -> Iterator[Run]:
             of_spectrum = spectra.setdefault((fit.name, fit.gamma), {})
             if name == "spectrum":
                 of_spectrum[row["bytes"]] = scored.ranks
-            if name in ("spectrum", RAW):
-                peer = None
-            else:
+            peer = None
+            if name not in ("spectrum", RAW):
                 peer = at_equal_bytes(row["bytes"], of_spectrum)
+            estimates = {}
             if config.bootstrap:
                 estimates = intervals(scored, raw, peer, searched.tasks, config)
-            else:
-                estimates = {}
             run.rows.append(Record(dict.fromkeys(COMPARED) | row | estimates))
             say(f"{fit.name}, {name}, {row['bytes']} bytes: MRR@10 {row['mrr_at_10']:.4f}")
             yield run
@@ -193,19 +185,21 @@ def encode(
 
 def first_sentences(path: str, rows: int) -> list[str]:
     """The first sentence of each passage, for `rows` passages or all there are."""
-    passages = itertools.chain.from_iterable(Corpus(corpus_files(path)).blocks(4096))
+    passages = Corpus(corpus_files(path)).passages()
     return [passage.partition(". ")[0] for passage in itertools.islice(passages, rows)]
 
 
-def whitenings(value: Any, tuned: bool) -> tuple[float | None, ...]:
+def whitenings(value: object, tuned: bool) -> tuple[float | None, ...]:
     """The γ of each whitening before the codes; None for none, which `auto` takes for a fine-tuned encoder."""
-    if tuned:
-        auto = None
-    else:
-        auto = choose_gamma(Moments(), tuned).gamma
-    by_name = {"none": None, "auto": auto}
-    listed = (by_name[word] if word in by_name else fractions("gamma", word)[0] for word in words("gamma", value))
-    return tuple(dict.fromkeys(listed))
+    gammas: list[float | None] = []
+    for word in words("gamma", value):
+        if word == "none" or (word == "auto" and tuned):
+            gammas.append(None)
+        elif word == "auto":
+            gammas.append(choose_gamma(Moments(), tuned).gamma)
+        else:
+            gammas += fractions("gamma", word)
+    return tuple(dict.fromkeys(gammas))
 
 
 def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float | None]) -> Iterator[Fit]:
@@ -214,8 +208,11 @@ def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float | None]) ->
         unchanged, raw = (Moments().update(x) for x in (jaxwhiten.normalize(rows), rows))
         for gamma in gammas:
             with Notes().collect("", ""):  # few rows are expected: small k and γ are compared
-                rotation = Whitening.from_moments(unchanged, beta=0.0, gamma=0.0)
-                yield Fit(name, rows, gamma, rotation if gamma is None else Whitening.from_moments(raw, gamma=gamma))
+                if gamma is None:
+                    whitening = Whitening.from_moments(unchanged, beta=0.0, gamma=0.0)
+                else:
+                    whitening = Whitening.from_moments(raw, gamma=gamma)
+                yield Fit(name, rows, gamma, whitening)
 
 
 def settings(names: tuple[str, ...], sizes: list[int], lsq_sizes: list[int], first: bool) -> Iterator[tuple[str, int]]:
@@ -223,8 +220,13 @@ def settings(names: tuple[str, ...], sizes: list[int], lsq_sizes: list[int], fir
     if first:
         yield RAW, 0
     for name in names:
-        plain = name in CODES and name != "spectrum"
-        yield from ((name, size) for size in ([0] if plain else lsq_sizes if name == "lsq" else sizes))
+        if name == "lsq":
+            sizes_of_code = lsq_sizes
+        elif name in CODES and name != "spectrum":
+            sizes_of_code = [0]
+        else:
+            sizes_of_code = sizes
+        yield from ((name, size) for size in sizes_of_code)
 
 
 def measured(
@@ -239,7 +241,7 @@ def measured(
 ) -> tuple[dict[str, Any], Scored] | None:
     """A row's fields, and the scores of each query and each pair; None if there is no such code of that size.
 
-    `known` has the codes already measured, because several sizes of RaBitQ, for instance, give the same bytes. `raw` is
+    `seen` has the codes already measured, because several sizes of RaBitQ, for instance, give the same bytes. `raw` is
     what float32 scored.
     """
     started = time.perf_counter()
@@ -248,61 +250,65 @@ def measured(
     except InputError as error:
         say(f"{fit.name}, {name}, {size} bytes: left out ({error})")
         return None
-    gamma = fit.gamma if name in ("spectrum", *TRAINED) else None
+    gamma = None
+    if name in ("spectrum", *TRAINED):
+        gamma = fit.gamma
     if (key := (fit.name, gamma, name, count)) in seen:
         return None
     seen.add(key)
     built = time.perf_counter() - started
-    ids = first(index, queries, searched)
-    hits = [ids]
-    for seed in range(1, config.seeds if name == "spectrum" else 1):
-        index, queries, _ = coded(name, size, fit, searched, seed)
-        hits.append(first(index, queries, searched))
-    ranks = np.mean([metrics.reciprocal_ranks(ids, searched.gold, FIRST) for ids in hits], axis=0)
-    if config.rescore and name != RAW:
-        rescored_ids = rescored(ids[:, : config.rescore], searched)
-    else:
-        rescored_ids = None
-    if rescored_ids is None:
-        rescored_ranks = None
-    else:
-        rescored_ranks = metrics.reciprocal_ranks(rescored_ids, searched.gold, FIRST)
-    scored = Scored(ids, ranks, rescored_ranks, {}, {})
-    if raw is None:
-        nearest = None
-    else:
-        nearest = list(raw.ids[:, :FIRST])
-    if searched.tasks and name not in TRAINED:
-        x = both_sides(name, size, fit, searched.sentences)
-        scored = replace(scored, cosines={task.name: task.similarity(x) for task in searched.tasks})
-    if searched.pair_tasks and name not in TRAINED:
-        x = both_sides(name, size, fit, searched.pairs)
-        scored = replace(scored, correct={task.name: classification.correct(x, task) for task in searched.pair_tasks})
-    return {
+    hits = [first(index, queries, searched)]
+    if name == "spectrum":
+        for seed in range(1, config.seeds):
+            index, queries, _ = coded(name, size, fit, searched, seed)
+            hits.append(first(index, queries, searched))
+    scored = scores(name, size, fit, searched, hits, config.rescore)
+    row = NO_WHITENING | {
         "model": encoder.name,
         "pooling": encoder.pooling,
-        "whitening": "none" if name == RAW else fit.name,
+        "whitening": fit.name,
         "k": queries.shape[1],
-        "beta": None,
         "gamma": gamma,
-        "further": None,
-        "n_fit": 0 if name == RAW else len(fit.rows),
+        "n_fit": len(fit.rows),
         "transductive": False,
         "code": name,
         "bytes": count,
         "mrr_at_10": float(scored.ranks.mean()),
         "recall_at_10": float(np.mean([metrics.recalls(ids, searched.gold, FIRST).mean() for ids in hits])),
         "ndcg_at_10": float(np.mean([metrics.discounted_gains(ids, searched.gold, FIRST).mean() for ids in hits])),
-        "float32_recall_at_10": None
-        if nearest is None
-        else float(np.mean([metrics.recalls(ids, nearest, FIRST).mean() for ids in hits])),
-        "rescored_mrr_at_10": None if rescored_ranks is None else float(rescored_ranks.mean()),
-        "sts": float(np.mean([task.score(scored.cosines[task.name]) for task in searched.tasks]))
-        if scored.cosines
-        else None,
+        "float32_recall_at_10": None,
+        "rescored_mrr_at_10": None,
+        "sts": None,
         "build_us": 1e6 * built / index.size,
-        **(of_the_code(size, fit) if name == "spectrum" else {}),
-    }, scored
+    }
+    if name == RAW:
+        row |= {"whitening": "none", "n_fit": 0}
+    if raw is not None:
+        nearest = list(raw.ids[:, :FIRST])
+        row["float32_recall_at_10"] = float(np.mean([metrics.recalls(ids, nearest, FIRST).mean() for ids in hits]))
+    if scored.rescored is not None:
+        row["rescored_mrr_at_10"] = float(scored.rescored.mean())
+    if scored.cosines:
+        row["sts"] = float(np.mean([task.score(scored.cosines[task.name]) for task in searched.tasks]))
+    if name == "spectrum":
+        row |= of_the_code(size, fit)
+    return row, scored
+
+
+def scores(name: str, size: int, fit: Fit, searched: Searched, hits: Sequence[np.ndarray], rescore: int) -> Scored:
+    """The scores of a code: of the search means over the seeds, whose first results are `hits`, others of one seed."""
+    ranks = np.mean([metrics.reciprocal_ranks(ids, searched.gold, FIRST) for ids in hits], axis=0)
+    scored = Scored(hits[0], ranks, None, {}, {})
+    if rescore and name != RAW:
+        reordered = rescored(hits[0][:, :rescore], searched)
+        scored = replace(scored, rescored=metrics.reciprocal_ranks(reordered, searched.gold, FIRST))
+    if searched.tasks and name not in TRAINED:
+        x = both_sides(name, size, fit, searched.sentences)
+        scored = replace(scored, cosines={task.name: task.similarity(x) for task in searched.tasks})
+    if searched.pair_tasks and name not in TRAINED:
+        x = both_sides(name, size, fit, searched.pairs)
+        scored = replace(scored, correct={task.name: classification.correct(x, task) for task in searched.pair_tasks})
+    return scored
 
 
 def first(index: Index | Comparator, queries: np.ndarray, searched: Searched) -> np.ndarray:
@@ -334,7 +340,9 @@ def computed(name: str, size: int, fit: Fit, seed: int = 0) -> Code:
         return make_code(name).fit(fit.prepare(name, fit.rows))
     code = SpectrumCode(bytes=size)
     code._seed = seed
-    return code.fit(fit.prepare(name, fit.rows) if fit.gamma is None else fit.whitening)
+    if fit.gamma is None:
+        return code.fit(fit.prepare(name, fit.rows))
+    return code.fit(fit.whitening)
 
 
 def of_the_code(size: int, fit: Fit) -> dict[str, float]:
@@ -362,33 +370,29 @@ def both_sides(name: str, size: int, fit: Fit, vectors: np.ndarray) -> np.ndarra
 
 def at_equal_bytes(size: int, of_spectrum: Mapping[int, np.ndarray]) -> np.ndarray | None:
     """Scores of queries by the spectrum code with as many bytes, or the next more; None if there is no such code."""
-    sizes = [code_size for code_size in of_spectrum if code_size >= size]
-    if sizes:
-        return of_spectrum[min(sizes)]
-    return None
+    return of_spectrum.get(min((code_size for code_size in of_spectrum if code_size >= size), default=size))
 
 
 def intervals(
     scored: Scored, raw: Scored, spectrum: np.ndarray | None, tasks: Sequence[TaskIndex], config: Codes
-) -> dict[str, Any]:
+) -> dict[str, Record | None]:
     """Paired differences to float32 and to a spectrum code, and accuracies, with intervals, all × 100."""
 
     def points(values: np.ndarray) -> Record:
         return estimate(100 * values, config.bootstrap, config.seed)
 
-    fields: dict[str, Any] = {
+    def difference(ranks: np.ndarray | None, base: np.ndarray | None) -> Record | None:
+        if ranks is None or base is None:
+            return None
+        return points(ranks - base)
+
+    fields: dict[str, Record | None] = {
         "accuracy": Record({name: points(right) for name, right in scored.correct.items()}) or None
     }
     if scored is not raw:
         fields["versus_raw"] = points(scored.ranks - raw.ranks)
-        if scored.rescored is None:
-            fields["rescored_versus_raw"] = None
-        else:
-            fields["rescored_versus_raw"] = points(scored.rescored - raw.ranks)
-        if spectrum is None:
-            fields["versus_spectrum"] = None
-        else:
-            fields["versus_spectrum"] = points(scored.ranks - spectrum)
+        fields["rescored_versus_raw"] = difference(scored.rescored, raw.ranks)
+        fields["versus_spectrum"] = difference(scored.ranks, spectrum)
         changed = {name: points(right - raw.correct[name]) for name, right in scored.correct.items()}
         fields["accuracy_versus_raw"] = Record(changed) or None
         if scored.cosines:
@@ -421,10 +425,10 @@ def make_header(
             "max_length": encoder.max_length,
             "quality": f"first {DEEP} results of {queries:,} queries with gold, in float32, against coded documents"
             + f"; spectrum: the mean over {config.seeds} seeds" * (config.seeds > 1),
-            "outside": f"first sentences of {outside:,} passages" if outside else "",
-            "rescored": f"the first {config.rescore} results scored again by float16 vectors" if config.rescore else "",
-            "sts": "mean of the tasks (wmean), both sides coded" if searched.tasks else "",
-            "classified": classification.PROTOCOL if config.classify else "",
+            "outside": f"first sentences of {outside:,} passages" * bool(outside),
+            "rescored": f"the first {config.rescore} results scored again by float16 vectors" * bool(config.rescore),
+            "sts": "mean of the tasks (wmean), both sides coded" * bool(searched.tasks),
+            "classified": classification.PROTOCOL * bool(config.classify),
         },
     )
 

@@ -17,7 +17,7 @@ from eval import runs
 from eval.encoding import pooling_names
 from eval.nli import NLIRows, load_nli
 from eval.runs import Record
-from eval.settings import choices, integers, parameters
+from eval.settings import choices, integers, optional_choices, parameters
 from eval.words import BASELINES, LAYER0, WORDS
 from jaxwhiten import Encoder
 from jaxwhiten.datasets import RetrievalData
@@ -42,19 +42,15 @@ class Settings:
 
     @classmethod
     def read(cls, config: Whitened, extra: tuple[str, ...] = ()) -> Settings:
-        """The settings, checked; makes the folder for results, before anything slow. `more` are further whitenings."""
+        """The settings, checked; makes the folder for results, before anything slow. `extra` are further whitenings."""
         if config.bootstrap < 0:
             raise InputError(f"config.bootstrap: {config.bootstrap} resamples; 0 is none.")
-        if config.baselines:
-            baselines = choices("baselines", config.baselines, BASELINES)
-        else:
-            baselines = ()
-        if "layer0" in baselines:
-            layer0 = (LAYER0,)
-        else:
-            layer0 = ()
+        baselines = optional_choices("baselines", config.baselines, BASELINES)
+        poolings = pooling_names(config.poolings)
+        if "layer0" in baselines and LAYER0 not in poolings:
+            poolings = (*poolings, LAYER0)
         settings = cls(
-            tuple(dict.fromkeys((*pooling_names(config.poolings), *layer0))),
+            poolings,
             choices("whitening", config.whitening, (*WHITENINGS, *extra)),
             parameters(config),
             integers("ks", config.ks),
@@ -172,8 +168,8 @@ def make_header(
     config: Scored,
     encoder: Encoder,
     encoding: Record,
-    protocol: Mapping[str, Any],
-    **fields: Any,
+    protocol: Mapping[str, object],
+    **fields: object,
 ) -> Record:
     """The header of an evaluation that begins; `protocol` is how it measures, by part, as text for captions."""
     fields = {"published": (), "warnings": (), "resamples": 0, "level": LEVEL, "seconds": None, **fields}
@@ -192,9 +188,9 @@ def make_header(
     )
 
 
-def encoding(seconds: float, sentences: int, nli_rows: int = 0, note: str = "") -> Record:
+def encoding(seconds: float, sentences: int, nli: NLIRows | None = None, note: str = "") -> Record:
     """The time of encoding, and the numbers of unique sentences and NLI rows."""
-    return Record(seconds=seconds, sentences=sentences, nli_rows=nli_rows, note=note)
+    return Record(seconds=seconds, sentences=sentences, nli_rows=len(nli or ()), note=note)
 
 
 def dataset(data: RetrievalData, queries: int) -> Record:

@@ -24,6 +24,7 @@ COMPARATORS = ("scalar", "pq", "opq", "lsq", "rabitq", "eden", "rabitqlib", "tur
 _LENGTH = 4  # bytes of the length that `remex` and `turboquant_pro` keep
 # Bytes added to every vector, for the fewest bits a dimension and for more, and the most bits.
 _FACTORS = {"rabitq": (8, 20, 9), "eden": (8, 8, 8), "rabitqlib": (16, 24, 9), "turbovec": (4, 4, 4)}
+_FAISS_NAMES = {"rabitq": "RaBitQ", "eden": "EDEN"}  # of those that `faiss.index_factory` makes
 _SEED = 1234
 
 
@@ -53,28 +54,25 @@ def factory(name: str, size: int, k: int) -> tuple[str, int, int]:
         bits = 3 if 8 * size >= 2 * k else 2
         columns = min(k, 8 * (size - _LENGTH) // bits)
         return str(bits), columns, -(-columns * bits // 8) + _LENGTH
-    one, more, most = _FACTORS[name]
-    least = 2 if name == "turbovec" else 1
-    bits = next((b for b in range(most, least, -1) if -(-k * b // 8) + more <= size), least)
-    if bits > least:
-        columns = k
-    else:
-        columns = min(k, 8 * (size - one) // least)
+    of_fewest, added, most = _FACTORS[name]
+    fewest = 1
+    if name == "turbovec":
+        fewest = 2
+    bits = next((b for b in range(most, fewest, -1) if -(-k * b // 8) + added <= size), fewest)
+    columns = k
+    if bits == fewest:
+        added = of_fewest
+        columns = min(k, 8 * (size - added) // fewest)
     if name == "rabitqlib":
         columns = max(64, columns)
     elif name == "turbovec":
         columns = columns - columns % 8
-    else:
-        columns = columns
-    kind = {"rabitq": "RaBitQ", "eden": "EDEN"}.get(name, "")
-    if kind:
-        found = f"RR{columns},{kind}{bits if bits > 1 else ''}"
-    else:
-        found = str(bits)
-    used = -(-columns * bits // 8) + (more if bits > least else one)
     if columns < 1:
         raise InputError(f"it needs more than {size} bytes")
-    return found, columns, used
+    description = str(bits)
+    if name in _FAISS_NAMES:
+        description = f"RR{columns},{_FAISS_NAMES[name]}" + f"{bits}" * (bits > 1)
+    return description, columns, -(-columns * bits // 8) + added
 
 
 class _RaBitQLib:
@@ -209,6 +207,12 @@ def _linear(matrix: np.ndarray, bias: np.ndarray | None = None) -> Any:
     return linear
 
 
+def _seed(quantiser: Any) -> None:
+    """Makes the k-means of a product quantiser repeatable, on any number of rows."""
+    quantiser.cp.seed = _SEED
+    quantiser.cp.min_points_per_centroid = 1
+
+
 class Comparator:
     """Documents in a code that is trained on rows of a fit, with the part of an index that a search needs.
 
@@ -240,17 +244,18 @@ class Comparator:
         if name == "opq":
             rotation = faiss.downcast_VectorTransform(self._index.chain.at(0))
             self._rotating = rotation.pq = faiss.ProductQuantizer(columns, size, 8)  # only pointed to
-            for quantiser in (self._rotating, faiss.downcast_index(self._index.index).pq):
-                quantiser.cp.seed, quantiser.cp.min_points_per_centroid = _SEED, 1
+            _seed(self._rotating)
+            _seed(faiss.downcast_index(self._index.index).pq)
         if name == "pq":
-            self._index.pq.cp.seed, self._index.pq.cp.min_points_per_centroid = _SEED, 1
-        before = faiss.omp_get_max_threads(), faiss.cvar.distance_compute_blas_threshold
+            _seed(self._index.pq)
+        threads = faiss.omp_get_max_threads()
+        threshold = faiss.cvar.distance_compute_blas_threshold
         # The k-means of a few columns is sooner done by one thread and matrix products.
         faiss.omp_set_num_threads(1)
-        faiss.cvar.distance_compute_blas_threshold = min(20, before[1])
+        faiss.cvar.distance_compute_blas_threshold = min(20, threshold)
         self._index.train(self.prepare(rows))
-        faiss.omp_set_num_threads(before[0])
-        faiss.cvar.distance_compute_blas_threshold = before[1]
+        faiss.omp_set_num_threads(threads)
+        faiss.cvar.distance_compute_blas_threshold = threshold
         self._index.add(self.prepare(documents))
 
     @staticmethod
@@ -277,5 +282,7 @@ class Comparator:
 
     def search(self, queries: np.ndarray, k: int, *, prepared: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """The k best of each query: scores as an index gives them, and ids."""
-        distances, ids = self._index.search(queries if prepared else self.prepare(queries), k)
+        if not prepared:
+            queries = self.prepare(queries)
+        distances, ids = self._index.search(queries, k)
         return 1 - distances / 2, ids

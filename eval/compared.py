@@ -44,10 +44,12 @@ def tasks_table(*runs: Run) -> Table:
                 rows = {row.bytes: row for row in _rows(run) if (row.whitening, row.gamma) == (fit, gamma)}
                 differences = {size: difference(rows[size]) for size in sizes if size in rows}
                 searched = task == run.header.dataset.name
-                figures = [
-                    f"{e.value:+.2f}{mark(e)}" + _recall(rows[size]) * searched if (e := differences.get(size)) else ""
-                    for size in sizes
-                ]
+                figures = []
+                for size in sizes:
+                    e = differences.get(size)
+                    figures.append("")
+                    if e:
+                        figures[-1] = f"{e.value:+.2f}{mark(e)}" + _recall(rows[size]) * searched
                 cells.append([task, fit, _of_gamma(gamma), f"{value:.2f}", *figures, _sufficient(differences)])
     heads = ["task", "fitted on", "γ", "float32", *(f"{size} B" for size in sizes), "enough"]
     caption = f"{runs[0].header.model}: difference to float32, in points. {SIGNIFICANT}: its interval leaves out 0."
@@ -70,10 +72,10 @@ def _sufficient(differences: dict[int, Record | None]) -> str:
     """The smallest size whose loss is surely below half a point, or why there is none."""
     estimates = {size: estimate for size, estimate in differences.items() if estimate}
     sizes = [size for size, e in estimates.items() if e.value - (e.value - e.low) * _ONE / _BOTH > -_LITTLE]
-    if sizes or not estimates:
-        if sizes:
-            return f"{min(sizes)}"
+    if not estimates:
         return ""
+    if sizes:
+        return f"{min(sizes)}"
     last = estimates[max(estimates)]
     detected = (_ONE + _POWER) * (last.high - last.low) / (2 * _BOTH)
     if last.high > -_LITTLE:
@@ -123,17 +125,20 @@ def _mean(rows: Sequence[Record | None]) -> str:
     recalls = [row.float32_recall_at_10 for row in present if row.float32_recall_at_10 is not None]
     if len(differences) < len(rows):
         return "–"
-    return f"{fmean(differences):+.2f}" + (f" {fmean(recalls):.3f}" if len(recalls) == len(rows) else "")
+    cell = f"{fmean(differences):+.2f}"
+    if len(recalls) == len(rows):
+        cell += f" {fmean(recalls):.3f}"
+    return cell
 
 
 def _loss_cell(row: Record | None) -> str:
     if row is None or row.versus_raw is None:
         return "–"
     difference = row.versus_raw
-    versus = row.versus_spectrum
     if row.code == _CODE:
         return f"{difference.value:+.2f}±{(difference.high - difference.low) / 2:.2f}{_recall(row)}"
-    mark = _MARKS[0 if versus is None else int(versus.low > 0) - int(versus.high < 0)]
+    versus = row.versus_spectrum or Record(low=0, high=0)
+    mark = _MARKS[int(versus.low > 0) - int(versus.high < 0)]
     return f"{difference.value:+.2f}{mark}{_recall(row)}"
 
 

@@ -49,7 +49,7 @@ class _Model(MTEBEncoder):
         super().__init__(cached.encoder)
         self.cached = cached
 
-    def encode(self, inputs: Any, **options: Any) -> np.ndarray:
+    def encode(self, inputs: Any, **options: object) -> np.ndarray:
         return self.cached.lookup([text for batch in inputs for text in batch["text"]])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,14 @@ IDF = "idf"  # a pooling whose weights are counted on the sentences that are enc
 ALL_PAIRS = "layers:*"  # every pair of two hidden states, WhiteningBERT's grid
 
 
-def pooling_names(value: Any) -> tuple[str, ...]:
+def nonempty(text: str) -> str:
+    """The sentence, `EMPTY` if it is blank."""
+    if text.strip():
+        return text
+    return EMPTY
+
+
+def pooling_names(value: object) -> tuple[str, ...]:
     """The poolings that a config names, each once; `IDF` and `ALL_PAIRS` remain for `expand_poolings`."""
     names = (name if name in (IDF, ALL_PAIRS) else canonical(name) for name in words("poolings", value))
     return tuple(dict.fromkeys(names))
@@ -43,8 +49,10 @@ def expand_poolings(names: Sequence[str], encoder: Encoder, sentences: Sequence[
         if name == ALL_PAIRS:
             pairs = itertools.combinations(range(encoder.config.num_layers + 1), 2)
             expanded += [f"layers:{first}+{second}" for first, second in pairs]
+        elif name == IDF:
+            expanded.append(fit_idf(encoder, sentences))
         else:
-            expanded.append(fit_idf(encoder, sentences) if name == IDF else name)
+            expanded.append(name)
     return tuple(dict.fromkeys(expanded))
 
 
@@ -61,17 +69,20 @@ def encode(
     """
     distributed.check_same("model and sentences", [encoder.fingerprint, text_fingerprint(sentences)])
     share = distributed.share(sentences)
-    options = {"pooling": tuple(poolings), "show_progress": show_progress()}
+    names = tuple(poolings)
+    bars = show_progress()
     if store:
-        encoded = store.encode(encoder, share, **options)
+        encoded = store.encode(encoder, share, pooling=names, show_progress=bars)
     else:
-        encoded = encoder.encode(share, batch_size=batch_size, **options)
+        encoded = encoder.encode(share, batch_size=batch_size, pooling=names, show_progress=bars)
     return {pooling: distributed.gather_rows(as_floats(vectors)) for pooling, vectors in encoded.items()}
 
 
 def show_progress() -> bool | None:
     """Bars as usual from the process that writes, none from the others."""
-    return None if distributed.is_writer() else False
+    if distributed.is_writer():
+        return None
+    return False
 
 
 def nli_moments(
@@ -82,7 +93,7 @@ def nli_moments(
     A sentence that occurs several times is encoded once and counted as often as it occurs. Each process encodes its
     share; all have the moments of the whole.
     """
-    counts = Counter(text if text.strip() else EMPTY for text in itertools.chain(nli.premise, nli.hypothesis))
+    counts = Counter(map(nonempty, nli.sentences))
     sentences = list(counts)
     repeats = np.fromiter(counts.values(), np.int64)
     distributed.check_same("the NLI rows", [text_fingerprint(sentences), int(repeats.sum())])

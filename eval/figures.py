@@ -22,11 +22,26 @@ def shown_task(tasks: Sequence[TaskIndex]) -> int:
     return next((i for i, task in enumerate(tasks) if task.name == "STS-B"), 0)
 
 
+def add_figures(
+    run: Run, encoded: Encoded, fits: Fits, whitenings: Sequence[str], tasks: Sequence[STSTask], k: int
+) -> Run:
+    """The run with the figures of a fit: spectra preferably on NLI, one heat map preferably on a task."""
+    if fits.whitening == next((name for name in ("nli", "target") if name in whitenings), None):
+        run = add_spectrum(run, encoded, fits)
+    in_heat_map = next((name for name in ("target", "nli") if name in whitenings), None)
+    if fits.whitening == in_heat_map and run.header.similarity is None:
+        run = add_heat_map(run, encoded, fits, tasks, k)
+    return run
+
+
 def add_spectrum(run: Run, encoded: Encoded, fits: Fits) -> Run:
     """The run with the eigenvalues of a pooling."""
     name = encoded.tasks[shown_task(encoded.tasks)].name
     run.figures[f"spectrum/{encoded.pooling}"] = np.asarray(fits.by_task[name].eigenvalues_, np.float64)
-    return run.with_header(spectrum="NLI sentences" if fits.whitening == "nli" else f"sentences of {name}")
+    sentences = f"sentences of {name}"
+    if fits.whitening == "nli":
+        sentences = "NLI sentences"
+    return run.with_header(spectrum=sentences)
 
 
 def add_heat_map(run: Run, encoded: Encoded, fits: Fits, tasks: Sequence[STSTask], k: int) -> Run:

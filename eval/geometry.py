@@ -200,7 +200,9 @@ def partner_ranks(
     """
     query = np.concatenate([left, right])
     partner = np.concatenate([right, left])
-    query, partner = query[query != partner], partner[query != partner]
+    apart = query != partner
+    query = query[apart]
+    partner = partner[apart]
     unit = normalize(x)
     ranks = np.full(len(x), len(x))
     for start in range(0, len(query), 1024):

@@ -31,7 +31,10 @@ def main() -> None:
         path = FOLDER / f"{name}.png"
         run = runs.find(run_name)
         drawn = run is not None and getattr(runs.module(run), function)(run, path)
-        say(f"{path}: " + ("drawn" if drawn else f"left as it was, the run {run_name} is not there"))
+        state = f"left as it was, the run {run_name} is not there"
+        if drawn:
+            state = "drawn"
+        say(f"{path}: {state}")
     quality = {title: runs.find(run_name) for title, run_name in QUALITY.items()}
     for name, dark in (("quality", False), ("quality-dark", True)):
         if all(quality.values()):

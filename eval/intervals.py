@@ -26,12 +26,11 @@ def bootstrap_mean(values: np.ndarray, n_resamples: int, seed: int = 0) -> boots
     if not len(values):
         raise InputError("The bootstrap of a mean needs at least one value.")
     distinct, counts = np.unique(values, return_counts=True)
+    shares = counts / len(values)
     rng = np.random.default_rng(seed)
     width = max(1, _BLOCK_ELEMENTS // len(distinct))
     means = [
-        rng.multinomial(len(values), counts / len(values), size=min(width, n_resamples - start))
-        @ distinct
-        / len(values)
+        rng.multinomial(len(values), shares, size=min(width, n_resamples - start)) @ distinct / len(values)
         for start in range(0, n_resamples, width)
     ]
     return bootstrap.percentile_interval(np.concatenate(means))
@@ -93,5 +92,5 @@ def with_intervals(rows: Sequence[Record], samples: Mapping[str, np.ndarray], ag
         versus, versus_words = (None if base in (None, number) else estimates(number, base) for base in bases)
         tasks = {name: task.but(low=by_name[name].low, high=by_name[name].high) for name, task in row.tasks.items()}
         intervals = {"average_interval": by_name["average"], "versus_raw": versus, "versus_words": versus_words}
-        complete.append(row.but(tasks=Record(tasks), **intervals))
+        complete.append(Record(row | intervals, tasks=Record(tasks)))
     return complete

@@ -20,14 +20,14 @@ _TOKENIZER_THREADS = "TOKENIZERS_PARALLELISM"
 
 
 def sample_rows(n: int, count: int) -> np.ndarray:
-    """At most `wanted` row numbers (0: all), spread evenly over n rows."""
+    """At most `count` row numbers (0: all), spread evenly over n rows."""
     if not count or count >= n:
         return np.arange(n)
     return np.linspace(0, n - 1, count).astype(np.int64)
 
 
 def sample_queries(data: RetrievalData, count: int) -> tuple[np.ndarray, list[str], metrics.Gold]:
-    """At most `wanted` queries with gold (0: all), spread evenly: their numbers, texts, and gold."""
+    """At most `count` queries with gold (0: all), spread evenly: their numbers, texts, and gold."""
     rows = np.flatnonzero(np.diff(data.gold.indptr))
     rows = rows[sample_rows(len(rows), count)]
     return rows, [data.queries[i] for i in rows], data.gold.of(rows)

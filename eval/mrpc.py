@@ -32,10 +32,9 @@ def load_mrpc(data_dir: PathLike | None = None) -> dict[str, Pairs]:
 
 def _mrpc_splits(data_dir: PathLike | None) -> Iterator[tuple[str, list[Row]]]:
     root = data_folder(data_dir)
+    folders = []
     if root:
         folders = [root / name for name in _MRPC_FOLDERS]
-    else:
-        folders = []
     folder = next((folder for folder in folders if all((folder / name).is_file() for name in MRPC_FILES)), None)
     if folder is None:
         raise DataNotFoundError(

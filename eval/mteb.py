@@ -85,20 +85,25 @@ def tasks(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterator[t
             sides = [split["text"] for split in splits.values()]
         raw = [stored(encoder, side) for side in sides]
         rows = Rows()
-        moments = Moments().update(np.concatenate(raw) if task == STS else raw[0])
+        fitted_on = raw[0]
+        if task == STS:
+            fitted_on = np.concatenate(raw)
+        moments = Moments().update(fitted_on)
         for gamma in (None, *GAMMAS):
-            if gamma is None:
-                whitening = None
-            else:
+            name = "raw"
+            x = raw
+            whitening = None
+            if gamma is not None:
+                name = f"whitened, γ = {gamma:g}"
                 whitening = Whitening.from_moments(moments, gamma=gamma)
-            x = [side if whitening is None else whitening.transform(side) for side in raw]
+                x = [whitening.transform(side) for side in raw]
             if task == STS:
                 scores = {
                     "spearman": 100 * metrics.spearman(metrics.cosine_pairs(*x), np.array(splits["test"]["score"]))
                 }
             else:
                 scores = {"accuracy": accuracy(x[0], x[1], splits)}
-            rows.append({"name": "raw" if gamma is None else f"whitened, γ = {gamma:g}", "scores": scores})
+            rows.append({"name": name, "scores": scores})
             if check and gamma != GAMMAS[0]:
                 rows[-1]["theirs"] = mteb_accuracy(MTEBEncoder(encoder, whitening), task, splits)
         yield task, rows

@@ -60,12 +60,19 @@ class NLIRows:
     def __len__(self) -> int:
         return len(self.premise)
 
+    @property
+    def sentences(self) -> list[str]:
+        """All premises, then all hypotheses."""
+        return [*self.premise, *self.hypothesis]
+
     def summary(self) -> str:
         """One line per source: rows kept, rows dropped, and the reasons."""
         lines = []
         for source in self.sources:
-            reasons = ", ".join(f"{count} {reason}" for reason, count in source.dropped.items())
-            lines.append(f"{source.name}: {source.rows} rows" + (f" (dropped: {reasons})" if reasons else ""))
+            line = f"{source.name}: {source.rows} rows"
+            if source.dropped:
+                line += f" (dropped: {', '.join(f'{count} {reason}' for reason, count in source.dropped.items())})"
+            lines.append(line)
         lines += [f"{name}: not read, {reason}" for name, reason in self.left_out.items()]
         return "\n".join(lines)
 
@@ -99,7 +106,9 @@ def _columns(path: Path) -> dict[str, str] | None:
     for field, names in (("premise", _PREMISE), ("hypothesis", _HYPOTHESIS), ("label", _LABEL), ("split", ("split",))):
         if name := next((name for name in names if name in header), None):
             columns[field] = name
-    return columns if {"premise", "hypothesis", "label"} <= columns.keys() else None
+    if {"premise", "hypothesis", "label"} <= columns.keys():
+        return columns
+    return None
 
 
 def _contained(names: Sequence[str]) -> dict[str, str]:
@@ -143,11 +152,12 @@ def _overlap(path: Path) -> np.ndarray:
 
 def _split_of(text: str) -> str:
     match = _SPLIT.search(text)
+    name = ""
     if match:
         name = match[1].lower()
-    else:
-        name = ""
-    return name if name in ("", "train", "test") else "dev"
+    if name in ("", "train", "test"):
+        return name
+    return "dev"
 
 
 def _read_source(
@@ -175,10 +185,9 @@ def _read_source(
     if rules.get("exclude_overlap"):
         reasons["overlapping an evaluation set"] = np.isin(table.lines, _overlap(path))
     keep = np.ones(len(codes), dtype=bool)
+    dropped = {}
     if table.skipped:
         dropped = {"invalid row": table.skipped}
-    else:
-        dropped = {}
     for reason, mask in reasons.items():
         if count := int(np.count_nonzero(mask & keep)):
             dropped[reason] = count
@@ -262,10 +271,9 @@ def load_nli(
             " unset both and connect to the network to download AllNLI."
         )
     rules = {"splits": splits, "two_way": two_way, "exclude_overlap": exclude_overlap, "skip_bad_rows": skip_bad_rows}
+    rows = None
     if folder:
         rows = read_nli(folder, sources, **rules)
-    else:
-        rows = None
     if rows is None:
         try:
             rows = read_nli(_downloaded(), sources, **rules)

@@ -42,8 +42,8 @@ class Difference(NamedTuple):
     """A value that is there twice: its path, both values, by how many points they differ, and how many are allowed."""
 
     path: str
-    recorded: Any
-    current: Any
+    recorded: object
+    current: object
     points: float
     allowed: float = 0.0  # if it is more than for all figures
 
@@ -60,7 +60,9 @@ def replay(name: str, run: runs.Run, words: list[str], out: Path) -> runs.Run:
     settings = dict(run.header.arguments) | {"out": str(out)}
     command = [sys.executable, "-m", run.header.program]
     for key, value in settings.items():
-        command.append(f"--config.{key}={tuple(value) if isinstance(value, list) else value}")
+        if isinstance(value, list):
+            value = tuple(value)
+        command.append(f"--config.{key}={value}")
     command += words
     say(f"{name}: " + " ".join(["python", *command[1:]]))
     result = subprocess.run(command, check=False)
@@ -77,25 +79,29 @@ def differences(recorded: runs.Run, current: runs.Run) -> Iterator[Difference]:
         yield from _compared(*rows, f"row {number}", "")
 
 
-def _compared(recorded: Any, current: Any, path: str, key: str) -> Iterator[Difference]:
+def _compared(recorded: object, current: object, path: str, key: str) -> Iterator[Difference]:
     if _OF_MACHINE.search(key):
         return
     if isinstance(recorded, Mapping) and isinstance(current, Mapping):
         bounds: list[Any] = [recorded.get(end) for end in _ENDS]
-        if None in bounds:
-            width = 0.0
-        else:
+        width = 0.0
+        if None not in bounds:
             width = float(bounds[1]) - float(bounds[0])
         for inner in {**recorded, **current}:
             for difference in _compared(recorded.get(inner), current.get(inner), f"{path}.{inner}", inner):
-                yield difference._replace(allowed=width / 10) if inner in _ENDS else difference
+                if inner in _ENDS:
+                    difference = difference._replace(allowed=width / 10)
+                yield difference
     elif isinstance(recorded, list) and isinstance(current, list) and len(recorded) == len(current):
         for number, pair in enumerate(zip(recorded, current, strict=True)):
             yield from _compared(*pair, f"{path}[{number}]", key)
     elif key.endswith("bytes") and isinstance(recorded, int) and isinstance(current, int):
         yield Difference(path, recorded, current, 0.0 if abs(current - recorded) <= recorded / 100 else math.inf)
     elif isinstance(recorded, float) and isinstance(current, int | float):
-        yield Difference(path, recorded, current, abs(current - recorded) * (100.0 if _FRACTION.search(key) else 1.0))
+        points = abs(current - recorded)
+        if _FRACTION.search(key):
+            points *= 100
+        yield Difference(path, recorded, current, points)
     else:
         yield Difference(path, recorded, current, 0.0 if recorded == current else math.inf)
 
@@ -107,9 +113,8 @@ def listed() -> str:
     lines = [f"{'run':<36}{'seconds':>8}  {'program':<15} pages"]
     for name, run in replayable.items():
         seconds = run.header.get("seconds")
-        if seconds is None:
-            duration = ""
-        else:
+        duration = ""
+        if seconds is not None:
             duration = f"{seconds:,.0f}"
         lines.append(f"{name:<36}{duration:>8}  {run.header.program:<15} {', '.join(pages[name])}")
     return "\n".join(lines)
@@ -135,10 +140,9 @@ def main() -> None:
     compared = list(differences(recorded, current))
     deviating = [difference for difference in compared if difference.points > max(args.points, difference.allowed)]
     for difference in deviating[:20]:
+        distance = ""
         if math.isfinite(difference.points):
             distance = f", {difference.points:.2f} points"
-        else:
-            distance = ""
         print(f"{difference.path}: recorded {difference.recorded}, now {difference.current}{distance}")
     if deviating:
         versions = [(name, old, current.header.versions.get(name)) for name, old in recorded.header.versions.items()]

@@ -75,12 +75,15 @@ class Searches:
     @classmethod
     def read(cls, config: Retrieval, data: RetrievalData) -> Searches:
         """What a config asks for."""
+        reranker = None
+        if config.rerank:
+            reranker = CrossEncoder.from_pretrained(config.rerank)
         return cls(
             data,
             measure.sample_rows(len(data.queries), config.exact_queries),
             measure.sample_rows(len(data.queries), config.single_queries),
             {name: backend_options(name, config) for name in choices("backends", config.backends, tuple(BACKENDS))},
-            CrossEncoder.from_pretrained(config.rerank) if config.rerank else None,
+            reranker,
             config.rerank_depth,
             config.rerank_queries,
             config.bootstrap,
@@ -96,10 +99,9 @@ def evaluator(config: Retrieval) -> Iterator[Run]:
     data = load_search(config.dataset, settings.data_dir)
     nli = settings.load_nli()
     encoder = load_encoder(config, first_plain(settings.poolings))
+    baseline = None
     if config.versus:
         baseline = Encoder.from_pretrained(config.versus, max_length=config.max_length or None)
-    else:
-        baseline = None
     poolings = expand_poolings(settings.poolings, encoder, [*data.documents, *data.queries])
     ks = {pooling: settings.dimensions(encoder, pooling) for pooling in poolings}
     searches = Searches.read(config, data)
@@ -110,20 +112,19 @@ def evaluator(config: Retrieval) -> Iterator[Run]:
     number = {text: i for i, text in enumerate(dict.fromkeys(itertools.chain(data.documents, data.queries)))}
     store = EmbeddingStore(config.cache or None)
     raw = encode(encoder, list(number), poolings, store=store)
+    texts = list(number)
+    moments = {}
     if nli is not None:
+        texts += nli.sentences
         moments = nli_moments(encoder, nli, poolings, config.batch_size or None)
-    else:
-        moments = {}
     seconds = time.perf_counter() - encoding
-    note = "what is in the cache is not encoded again"
-    encoded_in = common.encoding(seconds, len(number), 0 if nli is None else len(nli), note)
+    encoded_in = common.encoding(seconds, len(number), nli, note="what is in the cache is not encoded again")
     if not distributed.is_writer():
         return
 
     run = Run(make_header(config, encoder, searches, encoded_in, settings))
     yield run
-    documents, queries = ([number[text] for text in texts] for texts in (data.documents, data.queries))
-    texts = [*number, *(() if nli is None else (*nli.premise, *nli.hypothesis))]
+    documents, queries = ([number[text] for text in side] for side in (data.documents, data.queries))
     bases = Bases(config)
     for row, ranks in word_rows(settings, texts, len(number), documents, queries, encoder, data):
         run.rows.append(bases.compared(row, ranks))
@@ -163,16 +164,15 @@ class Bases:
     def compared(self, row: Record, ranks: np.ndarray) -> Record:
         """The row with the interval of its MRR and its paired differences; a raw row and TF-IDF become bases."""
         key = row.pooling, row.backend
-        if row.pooling == TFIDF:
-            base = None
-        else:
-            base = matching_fit(self.words, row.whitening)
-        fields = intervals(ranks, self.raw.get(key), self.config.bootstrap, self.config.seed, base)
+        words = None
+        if row.pooling != TFIDF:
+            words = matching_fit(self.words, row.whitening)
+        fields = intervals(ranks, self.raw.get(key), self.config.bootstrap, self.config.seed, words)
         if row.pooling == TFIDF:
             self.words[row.whitening] = ranks
         elif row.whitening == "none":
             self.raw[key] = ranks
-        return row.but(**fields)
+        return Record(row | fields)
 
 
 def word_rows(
@@ -250,7 +250,9 @@ def score(
         seconds = measure.batched_seconds(index, prepared, first, prepared=True)
         seconds_raw = measure.batched_seconds(index, vectors.queries, first, prepared=False)
         # The exact reference is another implementation than the one under test.
-        reference = "faiss-flat" if backend == "jax" and importlib.util.find_spec("faiss") else "jax"
+        reference = "jax"
+        if backend == "jax" and importlib.util.find_spec("faiss"):
+            reference = "faiss-flat"
         if reference not in exact:
             stored = index.prepare(vectors.documents)
             exact[reference] = measure.Exact(stored, prepared[searches.exact], first, reference)
@@ -260,11 +262,16 @@ def score(
             lambda i, index=index: search_text(index, encoder, [data.queries[i]], first), searches.single
         )
         ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
+        vector_bytes = 4 * index.dimension
+        if index.codes is not None:
+            vector_bytes = index.codes["bytes"]
+        reranked = None
+        if searches.reranker is not None:
+            reranked = rerank(ids, searches)
         row = Record(
-            **setting,
+            dict(setting) | UNCOMPARED | quality(ids, ranks, data.gold),
             backend=backend,
             options=Record(index.options),
-            **quality(ids, ranks, data.gold),
             index_recall_at_10=exact[reference].recall(ids[searches.exact][:, :first]),
             time_ms=1000 * seconds / len(prepared),
             time_with_whitening_ms=1000 * seconds_raw / len(prepared),
@@ -273,12 +280,11 @@ def score(
             single_p99_ms=single[1],
             single_text_p50_ms=single_text[0],
             single_text_p99_ms=single_text[1],
-            memory_gib=index.size * (4 * index.dimension if index.codes is None else index.codes["bytes"]) / 2**30,
+            memory_gib=index.size * vector_bytes / 2**30,
             index_bytes=index.nbytes,
             build_seconds=index.build_seconds,
             peak_rss_gb=hardware.peak_memory(),
-            reranked=rerank(ids, searches) if searches.reranker else None,
-            **UNCOMPARED,
+            reranked=reranked,
         )
         say(f"{setting_name(row)}, {backend}: MRR@10 {row.mrr_at_10:.4f}, {row.time_ms:.4f} ms per query")
         yield row, index, ranks
@@ -307,26 +313,23 @@ def score_words(
         size = stored.data.nbytes + stored.indices.nbytes + stored.indptr.nbytes
         ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
         row = Record(
+            NO_WHITENING | UNCOMPARED | quality(ids, ranks, data.gold) | dict.fromkeys(_UNTIMED, math.nan),
             model="words",
             pooling=name,
             whitening=whitening,
             k=counts.shape[1],
-            **NO_WHITENING,
             n_fit=len(rows),
             transductive=whitening == "target",
             backend="sparse",
             options=Record(),
-            **quality(ids, ranks, data.gold),
             index_recall_at_10=1.0,
             time_ms=1000 * seconds / len(queries),
             queries_per_second=len(queries) / seconds,
-            **dict.fromkeys(_UNTIMED, math.nan),
             memory_gib=size / 2**30,
             index_bytes=size,
             build_seconds=built - started,
             peak_rss_gb=hardware.peak_memory(),
             reranked=None,
-            **UNCOMPARED,
         )
         say(f"{setting_name(row)}: MRR@10 {row.mrr_at_10:.4f}")
         yield row, ranks
@@ -334,8 +337,11 @@ def score_words(
 
 def quality(ids: np.ndarray, ranks: np.ndarray, gold: metrics.Gold) -> dict[str, float]:
     """The quality figures of a row."""
+    mrr = math.nan
+    if len(ranks):
+        mrr = float(ranks.mean())
     return {
-        "mrr_at_10": float(ranks.mean()) if len(ranks) else math.nan,
+        "mrr_at_10": mrr,
         **{f"recall_at_{k}": metrics.recalls(ids, gold, k).mean() for k in (1, 10, 100)},
         "ndcg_at_10": metrics.discounted_gains(ids, gold, 10).mean(),
     }
@@ -384,12 +390,14 @@ def backend_options(backend: str, config: Retrieval) -> dict[str, Any]:
 
 def examples(queries: Sequence[str], best: Iterable[tuple[Record, Index]], encoder: Encoder) -> list[Record]:
     """The first results of a few queries from each kept index."""
+    if not queries:
+        return []
     records = []
-    for row, index in best if queries else ():
+    for row, index in best:
         hits = search_text(index, encoder, list(queries), min(3, index.size))
         for query, of_query in zip(queries, hits, strict=True):
             setting = {name: row[name] for name in ("pooling", "whitening", "k", "backend")}
-            records.append(Record(query=query, **setting, hits=[Record(hit._asdict()) for hit in of_query]))
+            records.append(Record(setting, query=query, hits=[Record(hit._asdict()) for hit in of_query]))
     return records
 
 

@@ -75,11 +75,9 @@ _FLAGS = frozenset(
 )
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS")
 _OUTPUTS = ("-o", "--output")
-# of the machine, before a program adds its own
+_LOAD = None  # of the machine, before a program adds its own
 if hasattr(os, "getloadavg"):
     _LOAD = os.getloadavg()[0]
-else:
-    _LOAD = None
 
 
 class Record(dict[str, Any]):
@@ -95,7 +93,7 @@ class Record(dict[str, Any]):
         except KeyError:
             raise AttributeError(f"no {name} in a record of {', '.join(self)}") from None
 
-    def but(self, **changes: Any) -> Record:
+    def but(self, **changes: object) -> Record:
         """The record with some values changed."""
         return Record(self | changes)
 
@@ -108,7 +106,7 @@ class Run:
     rows: list[Record] = field(default_factory=list)
     figures: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def with_header(self, **changes: Any) -> Run:
+    def with_header(self, **changes: object) -> Run:
         """The same rows and figures under a changed header."""
         return Run(self.header.but(**changes), self.rows, self.figures)
 
@@ -147,7 +145,10 @@ class Run:
         if header.get("format") != FORMAT:
             raise FormatError(f"{path}: expected the header of a run of format {FORMAT}, got {header!r:.80}. {remedy}")
         file = folder / FIGURES
-        return cls(header, rows, io.load_tensors(file, kind="figures")[0] if file.is_file() else {})
+        figures: dict[str, np.ndarray] = {}
+        if file.is_file():
+            figures, _ = io.load_tensors(file, kind="figures")
+        return cls(header, rows, figures)
 
 
 def _records(value: Any) -> Any:
@@ -158,8 +159,8 @@ def _records(value: Any) -> Any:
     return value
 
 
-def header(program: str, arguments: Mapping[str, Any], **fields: Any) -> Record:
-    """The header of a run that begins now; `more` is what the program's tables need."""
+def header(program: str, arguments: Mapping[str, object], **fields: object) -> Record:
+    """The header of a run that begins now; `fields` are what the program's tables need."""
     record = Record(
         format=FORMAT,
         program=program,
@@ -175,7 +176,7 @@ def header(program: str, arguments: Mapping[str, Any], **fields: Any) -> Record:
     return record.but(**_records(fields))
 
 
-def command(program: str, arguments: Mapping[str, Any]) -> str:
+def command(program: str, arguments: Mapping[str, object]) -> str:
     """What to type for the same run: what was typed, or all settings where a program is called from Python."""
     if program in sys.orig_argv:
         words = sys.orig_argv[sys.orig_argv.index(program) + 1 :]
@@ -203,7 +204,7 @@ def checksums(words: Iterable[str]) -> dict[str, str]:
 
 
 @functools.cache
-def source() -> dict[str, Any]:
+def source() -> dict[str, str | bool | None]:
     """The commit of this repository, and whether its programs are as they are in it; None where git knows neither."""
     commit = git("rev-parse", "HEAD")
     changed = git("status", "--porcelain", "--untracked-files=normal", "--", *SOURCES)
@@ -225,13 +226,12 @@ def versions() -> dict[str, str]:
     return {"jaxwhiten": jaxwhiten.__version__, "python": platform.python_version(), **installed}
 
 
-def machine() -> dict[str, Any]:
+def machine() -> dict[str, object]:
     """Where a program runs, and the peak memory of its process so far."""
     path = Path("/proc/cpuinfo")
+    lines = []
     if path.exists():
         lines = [line.partition(":") for line in path.read_text().splitlines()]
-    else:
-        lines = []
     cpu = {name.strip(): value.strip() for name, _, value in reversed(lines)}
     return {
         "cpu": cpu.get("model name") or platform.processor() or platform.machine(),
@@ -256,13 +256,13 @@ def module(run: Run) -> ModuleType:
 
 def keep(run: Run, path: Path) -> Run:
     """Saves the part of a run that the repository keeps, and returns it."""
-    arguments = run.header.arguments
-    local = {key: "" for key in ("data_dir", "cache", "out") if key in arguments}
-    local |= {key: Path(arguments[key]).name for key in ("dataset", "outside", "corpus") if key in arguments}
+    arguments = Record(run.header.arguments)
+    arguments |= {key: "" for key in ("data_dir", "cache", "out") if key in arguments}
+    arguments |= {key: Path(arguments[key]).name for key in ("dataset", "outside", "corpus") if key in arguments}
     without = {key: value for key, value in _SENTENCES.items() if key in run.header}
     if "dataset" in run.header:
         without["dataset"] = run.header.dataset.but(conflicts=())
-    public = Run(run.header.but(arguments=arguments.but(**local), **without), run.rows)
+    public = Run(Record(run.header | without, arguments=arguments), run.rows)
     public.save(path)
     return public
 

@@ -52,16 +52,17 @@ class _Tally:
 
     def add(self, task: TaskIndex, similarity: np.ndarray, n_fit: int, ranking: Record | None = None) -> None:
         scores = sts_scores(similarity, task.gold, task.subset)
-        self.tasks[task.name] = Record(**scores, n_fit=n_fit, low=None, high=None, ranking=ranking)
+        self.tasks[task.name] = Record(scores, n_fit=n_fit, low=None, high=None, ranking=ranking)
         self.similarities[task.name] = similarity
 
-    def row(self, encoded: Encoded, whitening: str, **setting: Any) -> Scored:
-        fitted = [scores.n_fit for scores in self.tasks.values()]
+    def row(self, encoded: Encoded, whitening: str, setting: Mapping[str, object]) -> Scored:
+        n_fit = [scores.n_fit for scores in self.tasks.values()]
         row = Record(
+            setting,
             model=encoded.model,
             pooling=encoded.pooling,
             whitening=whitening,
-            n_fit=fitted[0] if whitening == "nli" else sum(fitted),  # one fit serves all tasks, or each has its own
+            n_fit=n_fit[0] if whitening == "nli" else sum(n_fit),  # one fit serves all tasks, or each has its own
             transductive=whitening not in _BLIND,
             seconds=self.seconds,
             tasks=self.tasks,
@@ -69,7 +70,6 @@ class _Tally:
             average_interval=None,
             versus_raw=None,
             versus_words=None,
-            **setting,
         )
         return row, self.similarities
 
@@ -114,11 +114,10 @@ def score(
     """
     raw = fits.whitening == "none"
     if raw:
-        widths = [encoded.x.shape[1]]
-    else:
-        widths = ks
-    for setting in [RAW] if raw else parameters:
-        tallies = {k: _Tally(fits.seconds) for k in widths}
+        ks = [encoded.x.shape[1]]
+        parameters = [RAW]
+    for setting in parameters:
+        tallies = {k: _Tally(fits.seconds) for k in ks}
         for task in encoded.tasks:
             started = time.perf_counter()
             sentences = task.test_sentences()
@@ -134,17 +133,19 @@ def score(
             for k, tally in tallies.items():
                 started = time.perf_counter()
                 cosines = metrics.cosine_pairs(x[left, :k], x[right, :k])
-                tally.add(task, cosines, n_fit, rank(x[:, :k], task) if ranking else None)
+                partners = None
+                if ranking:
+                    partners = rank(x[:, :k], task)
+                tally.add(task, cosines, n_fit, partners)
                 tally.seconds += shared + time.perf_counter() - started
                 if task is measured:
                     tally.geometry = measure(x[:, :k], task, seed)
-        if raw:
-            size = 0
-        else:
+        size = 0
+        if not raw:
             size = _file_bytes(fits.by_task[encoded.tasks[-1].name])
         for k, tally in tallies.items():
-            fields = row_fields(setting)
-            yield tally.row(encoded, fits.whitening, k=k, fit_seconds=fits.seconds, bytes=size, **fields)
+            fields = {"k": k, "fit_seconds": fits.seconds, "bytes": size}
+            yield tally.row(encoded, fits.whitening, fields | row_fields(setting))
 
 
 def score_method(
@@ -155,11 +156,13 @@ def score_method(
     It is fitted on the same sentences as `target`, task by task. `measured` is as in `score`.
     """
     defaults = make_method(name).get_params()
+    fixed = {}
     if "seed" in defaults:
         fixed = {"seed": seed}
-    else:
-        fixed = {}
-    for params in [fixed | {"n_components": k} for k in ks] if "n_components" in defaults else [fixed]:
+    variants = [fixed]
+    if "n_components" in defaults:
+        variants = [fixed | {"n_components": k} for k in ks]
+    for params in variants:
         tally = _Tally()
         fit_seconds = 0.0
         for task in encoded.tasks:
@@ -175,8 +178,9 @@ def score_method(
             if task is measured:
                 tally.geometry = measure(method.transform(encoded.x[task.test_sentences()]), task, seed)
         k = method.transform(encoded.x[:1]).shape[1]
-        setting = {"k": k, **NO_WHITENING, "bytes": _file_bytes(method)}
-        yield tally.row(encoded, name, fit_seconds=fit_seconds, **setting)
+        yield tally.row(
+            encoded, name, NO_WHITENING | {"k": k, "fit_seconds": fit_seconds, "bytes": _file_bytes(method)}
+        )
 
 
 def score_words(
@@ -197,8 +201,9 @@ def score_words(
             fit_seconds += time.perf_counter() - started
             tally.add(task, cosines(weights, task.left, task.right), fit_on.shape[0])
             tally.seconds += time.perf_counter() - started
-        setting = {"k": counts.shape[1], **NO_WHITENING, "bytes": 8 * counts.shape[1]}
-        yield tally.row(Encoded("words", name, counts, tasks), whitening, fit_seconds=fit_seconds, **setting)
+        width = counts.shape[1]
+        setting = NO_WHITENING | {"k": width, "fit_seconds": fit_seconds, "bytes": 8 * width}
+        yield tally.row(Encoded("words", name, counts, tasks), whitening, setting)
 
 
 def rank(x: np.ndarray, task: TaskIndex) -> Record:
@@ -213,12 +218,11 @@ def rank(x: np.ndarray, task: TaskIndex) -> Record:
 def measure(x: np.ndarray, task: TaskIndex, seed: int) -> Record:
     """The geometry of the vectors of `task.test_sentences()`, and the alignment of its positive pairs."""
     left, right = _positive(task)
+    alignment = math.nan
     if len(left):
         alignment = geometry.alignment(x[left], x[right])
-    else:
-        alignment = math.nan
     values = geometry.geometry(x, max_rows=GEOMETRY_ROWS, seed=seed)
-    return Record(task=task.name, **values, alignment=alignment)
+    return Record(values, task=task.name, alignment=alignment)
 
 
 def _positive(task: TaskIndex) -> np.ndarray:

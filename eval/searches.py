@@ -73,10 +73,9 @@ def load_search(name: str, data_dir: str | None) -> RetrievalData:
 def _quora(data_dir: str | None) -> RetrievalData:
     """299,364 documents and 290,654 queries, from a folder, or downloaded once and kept in the cache."""
     root = data_folder(data_dir)
+    places = []
     if root:
         places = [root / folder / (QUORA_FILE + suffix) for folder in _QUORA_FOLDERS for suffix in ("", ".gz")]
-    else:
-        places = []
     path = next((path for path in places if path.is_file()), None)
     if path is None and data_dir:
         raise DataNotFoundError(
@@ -92,10 +91,9 @@ def _quora(data_dir: str | None) -> RetrievalData:
 
 def _wikipedia(count: int, data_dir: str | None) -> RetrievalData:
     root = data_folder(data_dir)
+    folders = []
     if root:
         folders = [root / name for name in _WIKIPEDIA if (root / name).is_dir()]
-    else:
-        folders = []
     if not folders:
         raise DataNotFoundError(
             f"wikipedia-{count}: no folder {_WIKIPEDIA[0]} in {root or 'a data folder'}. Set config.data_dir or"
@@ -138,7 +136,8 @@ def _templated(data_dir: str | None) -> RetrievalData:
     words = [part.split() for part in (_WHO, _WHAT, _WHERE, _WHEN)]
     rows = []
     for _ in range(_TEMPLATED):
-        (person, item, city, day), count = (rng.choice(part) for part in words), rng.integers(2, 100)
+        count = rng.integers(2, 100)
+        person, item, city, day = (rng.choice(part) for part in words)
         document = f"{person} bought {count} {item} in {city} on {day}."
         rows.append(
             (query := f"On {day}, a shop in {city} sold {count} {item} to {person}.", document, query, document)

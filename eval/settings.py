@@ -15,8 +15,9 @@ T = TypeVar("T")
 RAW = {"beta": 0.0, "gamma": 0.0}  # the parameters of raw vectors
 
 
-def words(key: str, value: Any) -> tuple[str, ...]:
+def words(key: str, value: object) -> tuple[str, ...]:
     """The items of a comma-separated string or a sequence, at least one, without repeats."""
+    items: Iterable[object]
     if isinstance(value, str):
         items = value.strip("()[] ").split(",")
     elif isinstance(value, Iterable):
@@ -29,7 +30,7 @@ def words(key: str, value: Any) -> tuple[str, ...]:
     return names
 
 
-def choices(key: str, value: Any, valid: Sequence[str]) -> tuple[str, ...]:
+def choices(key: str, value: object, valid: Sequence[str]) -> tuple[str, ...]:
     """`words`, each checked against the valid names."""
     names = words(key, value)
     for name in names:
@@ -38,12 +39,19 @@ def choices(key: str, value: Any, valid: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def integers(key: str, value: Any) -> tuple[int, ...]:
+def optional_choices(key: str, value: object, valid: Sequence[str]) -> tuple[str, ...]:
+    """`choices`, none for an empty value."""
+    if not value:
+        return ()
+    return choices(key, value, valid)
+
+
+def integers(key: str, value: object) -> tuple[int, ...]:
     """`words` as integers of at least 0."""
     return _numbers(key, value, int, "a whole number of at least 0", lambda number: number >= 0)
 
 
-def fractions(key: str, value: Any) -> tuple[float, ...]:
+def fractions(key: str, value: object) -> tuple[float, ...]:
     """`words` as numbers from 0 to 1."""
     return _numbers(key, value, float, "a number from 0 to 1", lambda number: 0 <= number <= 1)
 
@@ -56,7 +64,9 @@ def parameters(config: Whitened) -> tuple[dict[str, Any], ...]:
     listed = {}
     for knob in WHITENING:
         if hasattr(config, knob.name):
-            meaning = "a number from 0 to 1" if isinstance(knob.default, float) else knob.help
+            meaning = knob.help
+            if isinstance(knob.default, float):
+                meaning = "a number from 0 to 1"
             values = _numbers(knob.name, getattr(config, knob.name), knob.parse, meaning, _is_share_or_name)
             listed[knob.name] = [(knob.name, value, value == knob.default) for value in values]
     return tuple(
@@ -65,7 +75,7 @@ def parameters(config: Whitened) -> tuple[dict[str, Any], ...]:
     )
 
 
-def _is_share_or_name(value: Any) -> bool:
+def _is_share_or_name(value: object) -> bool:
     return not isinstance(value, int | float) or 0 <= value <= 1
 
 
@@ -107,7 +117,9 @@ def setting_name(row: Record) -> str:
     return f"{row.pooling}, {label(row)}, k={row.k}"
 
 
-def _numbers(key: str, value: Any, kind: Callable[[str], T], meaning: str, valid: Callable[[T], bool]) -> tuple[T, ...]:
+def _numbers(
+    key: str, value: object, kind: Callable[[str], T], meaning: str, valid: Callable[[T], bool]
+) -> tuple[T, ...]:
     numbers = []
     for text in words(key, value):
         try:

@@ -33,7 +33,7 @@ def gathered(folders: list[Path]) -> list[Record]:
             lines = (folder / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
             curve = {line["step"]: line[DEV] for line in map(json.loads, lines) if DEV in line}
             fields = {key: run[key] for key in ("before", "after", "seed", "step", "seconds", "hardware")}
-            records.append(Record(kind=name, **fields, curve=curve))
+            records.append(Record(fields, kind=name, curve=curve))
     return records
 
 
@@ -43,10 +43,9 @@ def stages_table(run: Run) -> Table:
     rows = [["jaxwhiten-tiny", "", number(start[DEV]), number(start[TEST]), ""]]
     for name, label in NAMES.items():
         dev, test = ([row.after[split] for row in run.rows if row.kind == name] for split in (DEV, TEST))
+        interval = ""
         if len(test) > 1:
             interval = f"{min(test):.2f}–{max(test):.2f}"
-        else:
-            interval = ""
         rows.append([label, str(len(test)), number(fmean(dev)), number(fmean(test)), interval])
     return Table(["trained on", "seeds", "dev", "test", "lowest to highest"], rows)
 

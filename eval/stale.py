@@ -92,10 +92,9 @@ def since(header: Record) -> tuple[float, str]:
     commit = header.commit or header.get("committed")
     if header.program is None or file_of(header.program) is None:
         return math.inf, "its program is not here"
+    changes = None
     if commit:
         changes = changed(commit)
-    else:
-        changes = None
     if changes is None:
         return math.inf, "its commit is not here"
     parts = tuple(sorted(changes & {header.program, *rooms(header.program)}))
@@ -105,10 +104,10 @@ def since(header: Record) -> tuple[float, str]:
 @functools.cache
 def commits(commit: str, parts: tuple[str, ...]) -> int:
     """The number of commits since one that changed some programs and rooms."""
+    if not parts:
+        return 0
     paths = [str(file_of(part)) if "." in part else f"{LIBRARY}/{part}" for part in parts]
-    if parts:
-        return int(runs.git("rev-list", "--count", f"{commit}..HEAD", "--", *paths) or 0)
-    return 0
+    return int(runs.git("rev-list", "--count", f"{commit}..HEAD", "--", *paths) or 0)
 
 
 def cited() -> dict[str, list[str]]:
@@ -127,12 +126,15 @@ def cited() -> dict[str, list[str]]:
                 cite(name, str(page))
         text = page.read_text(encoding="utf-8")
         mentioned = ["".join(groups).removesuffix(".jsonl") for groups in _MENTION.findall(text)]
-        for name in mentioned + (_NAMED.findall(text) if page.parent.name == "evidence" else []):
+        if page.parent.name == "evidence":
+            mentioned += _NAMED.findall(text)
+        for name in mentioned:
             cite(name, str(page))
             cite(f"benchmarks/{name}", str(page))
-    pictures = {name: run_name for name, (run_name, _) in images.IMAGES.items()} | {"quality": "*"}
-    for picture, name in pictures.items():
-        for run_name in images.QUALITY.values() if name == "*" else [name]:
+    pictures = {name: [run_name] for name, (run_name, _) in images.IMAGES.items()}
+    pictures["quality"] = list(images.QUALITY.values())
+    for picture, run_names in pictures.items():
+        for run_name in run_names:
             cite(run_name, str(images.FOLDER / f"{picture}.png"))
     return pages
 
@@ -146,10 +148,9 @@ def report() -> Iterator[str]:
         count, parts = since(header)
         if parts:
             commit = (header.commit or header.get("committed") or "unknown")[:8] + ", committed" * (not header.commit)
+            commits = ""
             if math.isfinite(count):
                 commits = f"{count:,.0f} commits to "
-            else:
-                commits = ""
             line = f"{name} ({header.program}, {commit}): {commits}{parts}; {', '.join(citing) or 'cited nowhere'}"
             stale.append((-count, line))
     uncited = [name for name, citing in pages.items() if not citing]
@@ -160,7 +161,9 @@ def report() -> Iterator[str]:
 
 def main() -> None:
     lines = list(report())
-    print("\n".join(lines[-1:] if "--count" in sys.argv[1:] else lines))
+    if "--count" in sys.argv[1:]:
+        lines = lines[-1:]
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from eval.intervals import resampled, with_ends
 from eval.report.static import TABLES, VIEWS
 from eval.runs import Record, Run
 from eval.searches import load_search
-from eval.settings import NO_WHITENING, choices, integers, words
+from eval.settings import NO_WHITENING, choices, integers, optional_choices, words
 from eval.tasks import TaskIndex, index_sentences
 from jaxwhiten import Encoder, metrics, normalize
 from jaxwhiten.codes import SpectrumCode
@@ -97,10 +97,7 @@ def evaluator(config: Static) -> Iterator[Run]:
         raise InputError(f"config.poolings: give one for each of {len(models)} teachers.")
     ks = integers("ks", config.ks)
     tasks = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE))
-    if config.dev:
-        dev = choices("dev", config.dev, STS_TASKS)
-    else:
-        dev = ()
+    dev = optional_choices("dev", config.dev, STS_TASKS)
     choices("parts", config.parts, PARTS)
     make_folder(Path(config.out))
     if not config.corpus:
@@ -129,13 +126,11 @@ def evaluator(config: Static) -> Iterator[Run]:
 
 def sentences_of(path: str, passages: int) -> Iterator[str]:
     """The sentences of this many passages, evenly spaced; 0 for all."""
-    every = itertools.chain.from_iterable(Corpus(corpus_files(path)).blocks(4096))
+    corpus = Corpus(corpus_files(path))
+    step = 1
     if passages:
-        step = max(1, sum(1 for _ in every) // passages)
-    else:
-        step = 1
-    every = itertools.chain.from_iterable(Corpus(corpus_files(path)).blocks(4096))
-    for passage in itertools.islice(every, 0, passages * step or None, step):
+        step = max(1, sum(1 for _ in corpus.passages()) // passages)
+    for passage in itertools.islice(corpus.passages(), 0, passages * step or None, step):
         yield from (sentence for sentence in passage.split(". ") if sentence.strip())
 
 
@@ -159,29 +154,26 @@ def settings(config: Static, name: str, teacher: Encoder, ks: Sequence[int], tex
         yield Setting(name, TEACHER, teacher.dimension, teacher.encode, size)
     if PEER_OF_TEACHER in parts:
         yield by_sentence_transformers(name, teacher, size, Path(config.out))
-    for k in ks if PEER in parts else ():
-        yield peer(name, k)
-    read = Vocabulary.read(teacher, text, sentences=config.sentences, seed=config.seed)
+    if PEER in parts:
+        yield from (peer(name, k) for k in ks)
+    vocabulary = Vocabulary.read(teacher, text, sentences=config.sentences, seed=config.seed)
+    best = {}
     if not {BEST, "codes"}.isdisjoint(parts):
-        best = {k: distil(read, k, **OURS[BEST]) for k in ks}
-    else:
-        best = {}
-    for k in ks:
-        for method, fit in OURS.items():
-            if method in parts:
-                if method == "zipf":
-                    source = read.without_corpus()
-                else:
-                    source = read
-                if method == BEST:
-                    static = best[k]
-                else:
-                    static = distil(source, k, **fit)
-                yield jaxwhiten_setting(name, method, k, static)
-    for code in CODES if "codes" in parts else ():
-        yield coded(name, code, best[ks[0]])
-    for step, change in STEPS.items() if "steps" in parts else ():
-        yield jaxwhiten_setting(name, step, ks[0], distil(read, ks[0], **change), base=BASE, sts_only=True)
+        best = {k: distil(vocabulary, k, **OURS[BEST]) for k in ks}
+    for k, method in itertools.product(ks, [method for method in OURS if method in parts]):
+        if method == BEST:
+            static = best[k]
+        elif method == "zipf":
+            static = distil(vocabulary.without_corpus(), k, **OURS[method])
+        else:
+            static = distil(vocabulary, k, **OURS[method])
+        yield jaxwhiten_setting(name, method, k, static)
+    if "codes" in parts:
+        yield from (coded(name, code, best[ks[0]]) for code in CODES)
+    if "steps" in parts:
+        for step, change in STEPS.items():
+            static = distil(vocabulary, ks[0], **change)
+            yield jaxwhiten_setting(name, step, ks[0], static, base=BASE, sts_only=True)
 
 
 def jaxwhiten_setting(
@@ -236,26 +228,31 @@ def score(setting: Setting, scored: Scored) -> tuple[Record, dict[str, np.ndarra
     x = setting.encode(scored.sentences)
     similarities = {task.name: task.similarity(x) for task in scored.tasks}
     tasks = {task.name: task.score(similarities[task.name]) for task in scored.tasks}
+    dev = None
     if scored.dev:
         d = setting.encode(scored.dev_sentences)
-    else:
-        d = x
-    dev = [task.score(task.similarity(d)) for task in scored.dev]
+        dev = float(np.mean([task.score(task.similarity(d)) for task in scored.dev]))
+    mrr = None
+    rate = None
+    if not setting.sts_only:
+        mrr = search(setting, scored)
+        if scored.timed:
+            rate = speed(setting, scored.timed)
     row = Record(
+        NO_WHITENING,
         model=setting.model,
         pooling="mean",
         whitening=setting.method,
         k=setting.k,
-        **NO_WHITENING,
         n_fit=0,
         transductive=False,
         method=setting.method,
         tasks=Record(tasks),
         sts=float(np.mean(list(tasks.values()))),
-        dev=float(np.mean(dev)) if dev else None,
+        dev=dev,
         megabytes=setting.megabytes,
-        mrr_at_10=None if setting.sts_only else search(setting, scored),
-        sentences_per_second=None if setting.sts_only or not scored.timed else speed(setting, scored.timed),
+        mrr_at_10=mrr,
+        sentences_per_second=rate,
         interval=None,
         versus=None,
         base=None,
@@ -290,11 +287,11 @@ def with_intervals(rows: Sequence[Record], bases: Sequence[str | None], samples:
     places = {(row.model, row.method, row.k): number for number, row in enumerate(rows)}
     complete = []
     for number, (row, base) in enumerate(zip(rows, bases, strict=True)):
-        changes: dict[str, Any] = {"interval": with_ends(row.sts, samples[number])}
+        intervals: dict[str, object] = {"interval": with_ends(row.sts, samples[number])}
         if (base_row := places.get((row.model, base, row.k))) is not None:
             versus = with_ends(row.sts - rows[base_row].sts, samples[number] - samples[base_row])
-            changes |= {"versus": versus, "base": base}
-        complete.append(row.but(**changes))
+            intervals |= {"versus": versus, "base": base}
+        complete.append(Record(row | intervals))
     return complete
 
 
@@ -311,7 +308,7 @@ def make_header(config: Static, teacher: Encoder, scored: Scored) -> Record:
         protocol={
             "corpus": f"sentences of {config.passages or 'all'} passages, of which the teacher reads"
             f" {config.sentences:,}",
-            "dev": f"mean of the dev pairs of {config.dev}" if config.dev else "not run",
+            "dev": f"mean of the dev pairs of {config.dev}" * bool(config.dev) or "not run",
             "empty_sentence": EMPTY,
             "timed": f"{len(scored.timed):,} sentences, the teacher 1,000, best of {_REPEATS}",
         },

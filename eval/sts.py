@@ -18,16 +18,16 @@ from eval.aggregates import AGGREGATES
 from eval.common import Notes, Settings, load_encoder, python, say
 from eval.driver import driven
 from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_moments
-from eval.figures import add_heat_map, add_spectrum, shown_task
+from eval.figures import add_figures, shown_task
 from eval.intervals import resampled, with_intervals
 from eval.methods import METHODS
 from eval.nli import NLIRows
 from eval.probes import PROBES, load_probe
 from eval.report.sts import TABLES, VIEWS, plot_scores
 from eval.runs import Record, Run
-from eval.scoring import fit, score, score_method, score_words
-from eval.settings import choices
-from eval.tasks import Encoded, index_sentences
+from eval.scoring import Scored, fit, score, score_method, score_words
+from eval.settings import choices, optional_choices
+from eval.tasks import Encoded, TaskIndex, index_sentences
 from eval.words import CENTRED, count, fits
 from jaxwhiten import Encoder
 from jaxwhiten.datasets import STS_TASKS, load_sts
@@ -42,15 +42,13 @@ def evaluator(config: STS) -> Iterator[Run]:
     whitenings = settings.whitenings
     task_names = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE, *PROBES))
     (aggregate,) = choices("aggregate", [config.aggregate], AGGREGATES)
-    if config.methods:
-        methods = choices("methods", config.methods, tuple(METHODS))
-    else:
-        methods = ()
+    methods = optional_choices("methods", config.methods, tuple(METHODS))
     if "centred" in settings.baselines:
         methods = tuple(dict.fromkeys((CENTRED, *methods)))
 
     # Data and model are read, and every setting checked, before anything slow starts.
-    tasks = [(load_probe if name in PROBES else load_sts)(name, settings.data_dir) for name in task_names]
+    loaders = dict.fromkeys(PROBES, load_probe)
+    tasks = [loaders.get(name, load_sts)(name, settings.data_dir) for name in task_names]
     nli = settings.load_nli()
     encoder = load_encoder(config, first_plain(settings.poolings))
     sentences, indices = index_sentences(tasks, test_only=not ("target" in whitenings or methods))
@@ -65,7 +63,7 @@ def evaluator(config: STS) -> Iterator[Run]:
     if nli is not None:
         say(f"encoding the sentences of {len(nli):,} NLI rows")
         moments = nli_moments(encoder, nli, poolings, config.batch_size or None)
-    encoded_in = common.encoding(time.perf_counter() - encoding, len(sentences), 0 if nli is None else len(nli))
+    encoded_in = common.encoding(time.perf_counter() - encoding, len(sentences), nli)
     if not distributed.is_writer():
         return
 
@@ -73,34 +71,25 @@ def evaluator(config: STS) -> Iterator[Run]:
     yield run
     notes = Notes()
     similarities = []
+    measured = None
     if config.geometry:
         measured = indices[shown_task(indices)]
-    else:
-        measured = None
-    for name in settings.words:
-        counts = count(name, [*sentences, *(() if nli is None else (*nli.premise, *nli.hypothesis))], encoder)
-        fitted_on = fits(whitenings, {"target": None}, len(sentences), counts.shape[0])
-        for row, similarity in score_words(name, counts, indices, fitted_on):
-            run.rows.append(row)
-            similarities.append(similarity)
-    of_spectrum = "nli" if "nli" in whitenings else "target"
-    of_heat_map = "target" if "target" in whitenings else "nli"
+    for row, similarity in word_rows(settings, sentences, nli, indices, encoder):
+        run.rows.append(row)
+        similarities.append(similarity)
+    gamma = max(parameters["gamma"] for parameters in settings.parameters)
     for pooling in poolings:
         encoded = Encoded(encoder.name, pooling, vectors[pooling], indices)
         for whitening in (*whitenings, *methods):
             if whitening in whitenings:
-                gamma = max(parameters["gamma"] for parameters in settings.parameters)
                 fitted = fit(whitening, encoded, moments.get(pooling), max(ks[pooling]), notes, gamma=gamma)
+                run = add_figures(run, encoded, fitted, whitenings, tasks, max(ks[pooling]))
                 scored = score(encoded, fitted, settings.parameters, ks[pooling], measured, config.seed, config.ranking)
             else:
                 scored = score_method(whitening, encoded, ks[pooling], notes, measured, config.seed)
             for row, similarity in scored:
                 run.rows.append(row)
                 similarities.append(similarity)
-            if whitening == of_spectrum:
-                run = add_spectrum(run, encoded, fitted)
-            if whitening == of_heat_map and run.header.similarity is None:
-                run = add_heat_map(run, encoded, fitted, tasks, max(ks[pooling]))
             run = run.with_header(warnings=notes.texts())
             yield run
 
@@ -109,6 +98,19 @@ def evaluator(config: STS) -> Iterator[Run]:
         samples = resampled(similarities, indices, aggregate, config)
         run.rows[:] = with_intervals(run.rows, samples, aggregate)
     yield run.with_header(published=published.compare(run.rows, task_names))
+
+
+def word_rows(
+    settings: Settings, sentences: list[str], nli: NLIRows | None, tasks: Sequence[TaskIndex], encoder: Encoder
+) -> Iterator[Scored]:
+    """Rows of the baselines of words, fitted like the whitenings."""
+    texts = list(sentences)
+    if nli is not None:
+        texts += nli.sentences
+    for name in settings.words:
+        counts = count(name, texts, encoder)
+        fitted_on = fits(settings.whitenings, {"target": None}, len(sentences), len(texts))
+        yield from score_words(name, counts, tasks, fitted_on)
 
 
 def closing(run: Run) -> str:
@@ -129,12 +131,17 @@ def make_header(
 ) -> Record:
     """The header of the run."""
     fitted_on = {"target": "fitted on both sides of all scored pairs of the task, all splits"}
+    summary = None
     if nli is not None:
+        summary = tuple(nli.summary().splitlines())
         sources = ", ".join(f"{source.name} {source.rows:,}" for source in nli.sources)
         fitted_on["nli"] = f"fitted on both sides of {len(nli):,} NLI rows ({sources})"
+    kind = "scores"
+    if SAMPLE in tasks:
+        kind = "sample"
     return common.make_header(
         "eval.sts",
-        f"STS {'sample' if SAMPLE in tasks else 'scores'}: {encoder.name}",
+        f"STS {kind}: {encoder.name}",
         config,
         encoder,
         encoding,
@@ -151,7 +158,7 @@ def make_header(
             "methods": "fitted as target",
             **settings.protocol,
         },
-        nli=None if nli is None else tuple(nli.summary().splitlines()),
+        nli=summary,
         spectrum=None,
         similarity=None,
     )

@@ -24,7 +24,6 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from configs import launch
 from eval import runs
@@ -61,7 +60,7 @@ def _chosen(rows: Sequence[runs.Record], conditions: set[str]) -> list[runs.Reco
     return list(rows)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return str(value)
@@ -108,7 +107,10 @@ def fill(path: Path) -> list[str]:
             return match[0]
         drawn = [table_of(by_name[name], view, conditions) for name, view, *conditions in parts]
         tables = [table for table in drawn if table is not None]
-        return f"{match[1]}\n{joined(tables).markdown() if tables else ''}\n\n"
+        markdown = ""
+        if tables:
+            markdown = joined(tables).markdown()
+        return f"{match[1]}\n{markdown}\n\n"
 
     text = path.read_text(encoding="utf-8")
     filled = _PLACE.sub(new, text)
@@ -124,8 +126,10 @@ def main() -> None:
         path = Path(name)
         if not path.is_file():
             raise InputError(f"{name} is not a file.")
-        missing = fill(path)
-        say(f"{name}: " + (f"left as they were, the runs are not there: {', '.join(missing)}" if missing else "filled"))
+        state = "filled"
+        if missing := fill(path):
+            state = f"left as they were, the runs are not there: {', '.join(missing)}"
+        say(f"{name}: {state}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval.aggregates import sts_scores
-from eval.encoding import EMPTY
+from eval.encoding import nonempty
 from jaxwhiten import metrics
 from jaxwhiten.datasets import STSTask
 
@@ -53,15 +53,14 @@ def index_sentences(tasks: Sequence[STSTask], test_only: bool = False) -> tuple[
     number: dict[str, int] = {}
 
     def numbers(texts: Sequence[str]) -> np.ndarray:
-        clean = (text if text.strip() else EMPTY for text in texts)
+        clean = map(nonempty, texts)
         return np.fromiter((number.setdefault(text, len(number)) for text in clean), np.int64, count=len(texts))
 
     indices = []
     for task in tasks:
+        splits = task.splits
         if test_only:
-            splits = {"test": task.splits["test"]}
-        else:
-            splits = task.splits
+            splits = {"test": splits["test"]}
         sides = {name: (numbers(pairs.sentence1), numbers(pairs.sentence2)) for name, pairs in splits.items()}
         test = task.splits["test"]
         fit_on = np.concatenate([side for pair in sides.values() for side in pair])

@@ -73,10 +73,9 @@ class Compared:
     def judged(self, least: float) -> dict[str, float]:
         """Precision and recall of the pairs with at least this score."""
         count = int(np.searchsorted(-self.scores, -least, side="right"))
+        right = 0.0
         if count:
             right = float(self.right[count - 1])
-        else:
-            right = 0.0
         return {"precision": right / max(1, count), "recall": right / self.same}
 
 
@@ -90,14 +89,15 @@ def compared(
     chooses = rng.permutation(len(queries)) % 2 == 0
     shuffled = rng.permutation(len(exact))
     rows: list[Record] = []
-    least = None
+    least = 0.0
     for size in (None, *sizes):
         y = exact
         if size is not None:
             code = SpectrumCode(bytes=size).fit(exact)
             y = normalize(code.decode(code.encode(exact)))
         threshold = Compared(queries[chooses], y, (group[0][chooses], group[1])).threshold(precision)
-        least = threshold if least is None else least  # of float32, which is first
+        if size is None:  # float32, which is first
+            least = threshold
         held_out = Compared(queries[~chooses], y, (group[0][~chooses], group[1]))
         rows.append(
             Record(bytes=size, **held_out.judged(least), own=Record(threshold=threshold, **held_out.judged(threshold)))
@@ -112,14 +112,13 @@ def thresholds_table(run: Run) -> Table:
     """How far scores are from float32's cosines, and what float32's threshold finds, by bytes."""
     rows = []
     for row in run.rows:
-        if row["bytes"] is None:
-            size = "float32"
-        else:
+        size = "float32"
+        errors = ["", ""]
+        if row["bytes"] is not None:
             size = f"{row['bytes']} B"
-        errors = [
-            "" if row["bytes"] is None else f"{number(row[f'{name}_median'], 3)}, {number(row[f'{name}_99'], 3)}"
-            for name in ("equal", "random")
-        ]
+            errors = [
+                f"{number(row[f'{name}_median'], 3)}, {number(row[f'{name}_99'], 3)}" for name in ("equal", "random")
+            ]
         rates = [f"{number(judged['precision'], 3)}, {number(judged['recall'], 3)}" for judged in (row, row["own"])]
         rows.append([size, *errors, *rates, number(row["own"]["threshold"], 3)])
     columns = ["documents", "off: equal questions, median, 99%", "off: random pairs, median, 99%"]

@@ -121,8 +121,9 @@ def evaluator(config: Upgrade) -> Iterator[Run]:
     for old, new in itertools.permutations(sides, 2):
         rows = measured(old, new, gold, kinds, counts, candidates, config)
         run.rows.extend(rows)
-        run.header.advice[f"{old.label} → {new.label}"] = verdict = advice(rows)
-        say(f"{old.label} → {new.label}: {verdict}")
+        pair = f"{old.label} → {new.label}"
+        run.header.advice[pair] = advice(rows)
+        say(f"{pair}: {run.header.advice[pair]}")
         yield run
 
 
@@ -139,13 +140,20 @@ def encoded(
     model, pooling, *flags = spec.split()
     if flags not in ([], ["whitened"]):
         raise InputError(f"config.encoders: {spec!r} is not MODEL POOLING or MODEL POOLING whitened.")
-    options = {"max_length": config.max_length or None, "dtype": config.dtype, "engine": config.engine}
-    encoder = Encoder.from_pretrained(model, pooling=pooling, bare=True, **options).without_code()
+    encoder = Encoder.from_pretrained(
+        model,
+        pooling=pooling,
+        bare=True,
+        max_length=config.max_length or None,
+        dtype=config.dtype,
+        engine=config.engine,
+    ).without_code()
     vectors = [np.asarray(store.encode(encoder, list(texts))) for texts in (documents, queries)]
+    label = Path(model).name
     if flags:
         whitening = Whitening().fit(vectors[0])
         vectors = [whitening.transform(part) for part in vectors]
-    label = Path(model).name + (", whitened" if flags else "")
+        label += ", whitened"
     return Side(label, pooling, bool(flags), encoder, *map(jaxwhiten.normalize, vectors))
 
 
@@ -162,24 +170,25 @@ def measured(
     stay, full = [ranked(side.queries @ side.documents.T) for side in (old, new)]
     ranks = {name: metrics.reciprocal_ranks(ids, gold, FIRST) for name, ids in ((STAY, stay), (EVERYTHING, full))}
 
-    def row(method: str, reciprocal: np.ndarray, n_fit: int = 0, **fields: Any) -> Record:
-        def points(base: str) -> Record:
+    def row(method: str, reciprocal: np.ndarray, n_fit: int = 0, **fields: object) -> Record:
+        def versus(base: str) -> Record | None:
+            if method == base:
+                return None
             return estimate(100 * (reciprocal - ranks[base]), config.bootstrap, config.seed)
 
         return Record(
+            NO_WHITENING | {"candidates": None, "old_recall": None, "embedded": None} | fields,
             model=old.label,
             pooling=old.pooling,
             whitening="documents" if old.whitened else "none",
             k=old.documents.shape[1],
-            **NO_WHITENING,
             n_fit=n_fit,
             transductive=False,
             new=new.label,
             method=method,
             mrr_at_10=float(reciprocal.mean()),
-            versus_stay=None if method == STAY else points(STAY),
-            versus_everything=None if method == EVERYTHING else points(EVERYTHING),
-            **{"candidates": None, "old_recall": None, "embedded": None} | fields,
+            versus_stay=versus(STAY),
+            versus_everything=versus(EVERYTHING),
         )
 
     rows = [row(STAY, ranks[STAY], embedded=0.0)]
@@ -197,12 +206,15 @@ def measured(
         hits = upgraded.search([str(len(old.documents) + i) for i in range(len(old.queries))], FIRST)
         ids = np.array([[hit.id for hit in part] for part in hits])
         first = ranked(old.queries @ old.documents.T, count)
-        costs = {
-            "candidates": count,
-            "old_recall": metrics.recalls(first, gold, count).mean(),
-            "embedded": len(upgraded.vectors.slots) / len(old.queries),
-        }
-        rows.append(row(ON_READ, metrics.reciprocal_ranks(ids, gold, FIRST), **costs))
+        rows.append(
+            row(
+                ON_READ,
+                metrics.reciprocal_ranks(ids, gold, FIRST),
+                candidates=count,
+                old_recall=metrics.recalls(first, gold, count).mean(),
+                embedded=len(upgraded.vectors.slots) / len(old.queries),
+            )
+        )
     full_cost = len(old.documents) / len(old.queries)
     return [*rows, row(EVERYTHING, ranks[EVERYTHING], embedded=full_cost)]
 
@@ -244,17 +256,15 @@ def advice(rows: Sequence[Record]) -> str:
     gain = full.versus_stay
     if gain is None or gain.low <= 0:
         return "Stay: re-embedding everything brings no significant gain."
-    if reads:
-        best = reads[-1]
-    else:
-        best = None
     for read in reads:
         if read.mrr_at_10 >= ENOUGH * full.mrr_at_10:
             return f"Embed on read, {read.candidates} candidates: as good as everything ({gain.value:+.1f} points)."
-    if best and best.versus_stay and best.versus_stay.low > 0 and best.versus_stay.value > gain.value / 2:
+    part = reads and reads[-1].versus_stay
+    if part and part.low > 0 and part.value > gain.value / 2:
+        most = reads[-1]
         return (
-            f"Embed on read, then fill: {best.candidates} candidates gain {best.versus_stay.value:+.1f} points of"
-            f" {gain.value:+.1f}, because the old encoder finds {best.old_recall or 0:.0%} of the relevant documents."
+            f"Embed on read, then fill: {most.candidates} candidates gain {part.value:+.1f} points of"
+            f" {gain.value:+.1f}, because the old encoder finds {most.old_recall or 0:.0%} of the relevant documents."
         )
     return f"Embed everything ({gain.value:+.1f} points): the old encoder finds too little of what is wanted."
 
@@ -285,9 +295,8 @@ def upgrade_table(*runs: Run) -> Table:
         heads += [f"old recall@{row.candidates}" for row in reads[-1:]]
         heads += [f"texts per query, {row.candidates}" for row in reads[-1:]] + ["advice"]
         run = next(run for run in runs if run.header.dataset.name == data)
-        costs = [f"{row.old_recall or 0:.3f}" for row in reads[-1:]] + [
-            f"{row.embedded or 0:.1f}" for row in reads[-1:]
-        ]
+        costs = [f"{row.old_recall or 0:.3f}" for row in reads[-1:]]
+        costs += [f"{row.embedded or 0:.1f}" for row in reads[-1:]]
         figures = [_points(row) for row in (*(ways[name] for name in methods[:-1]), *reads, ways[methods[-1]])]
         cells.append([data, pair, *figures, *costs, run.header.advice[pair].partition(":")[0].partition(" (")[0]])
     caption = f"MRR@10 x 100. {SIGNIFICANT}: its difference to staying has an interval that leaves out 0."

@@ -38,7 +38,7 @@ def count(name: str, texts: Sequence[str], encoder: Encoder) -> csr_matrix:
 
 
 def fits(whitenings: Sequence[str], fitted: Mapping[str, Any], texts: int, rows: int) -> dict[str, Any]:
-    """By the whitenings of a run, the rows on which words are counted: those of `own`, or those after the texts."""
+    """By the whitenings of a run, the rows on which words are counted: those of `fitted`, or those after the texts."""
     by_name = {**fitted, "nli": np.arange(texts, rows)}
     return {name: by_name[name] for name in whitenings if name in by_name}
 
@@ -50,4 +50,6 @@ def matching_fit(by_fit: Mapping[str, T], whitening: str) -> T | None:
 
 def weigh(name: str, counts: csr_matrix, fit: csr_matrix) -> tuple[csr_matrix, csr_matrix]:
     """The rows as queries and as documents, whose products are the similarities, see `jaxwhiten.scoring.weigh`."""
-    return scoring.weigh(scoring.BM25 if name == "bm25" else scoring.TFIDF, counts, fit)
+    if name == "bm25":
+        return scoring.weigh(scoring.BM25, counts, fit)
+    return scoring.weigh(scoring.TFIDF, counts, fit)

@@ -20,10 +20,9 @@ def masked_model_card(
     `base_model` is "" for random weights. `facts` are parameters, tokens, time and hardware, by name; `scores` are on
     held-out text.
     """
+    origin = "trained from random weights"
     if base_model:
         origin = f"trained from `{base_model}`"
-    else:
-        origin = "trained from random weights"
     rows = [*facts.items(), *((key, f"{value:.4g}") for key, value in scores.items())]
     text = f"""A masked language model, {origin} with jaxwhiten {__version__}. It is not tuned for sentences:
 whitening or fine-tuning makes its sentence vectors comparable.

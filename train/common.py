@@ -62,7 +62,7 @@ def write_results(
     facts: Mapping[str, Any],
     start: float,
 ) -> None:
-    """Writes and prints the results of a finished run; `began` is a time of `time.perf_counter`."""
+    """Writes and prints the results of a finished run; `start` is a time of `time.perf_counter`."""
     output = Path(config.output)
     before = scores["before"]
     after = scores["after"]

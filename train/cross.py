@@ -58,10 +58,9 @@ def main(config: Cross) -> None:
     # The model by its name, rows by their content.
     model_settings = {name: getattr(config, name) for name in ("model", "max_length", "labels", "dev")}
     recipe = {**model_settings, **options.record(), "rows": table.key}
+    best = None
     if config.dev:
         best = f"{config.dev} dev"
-    else:
-        best = None
     trained = training.run_plan(
         config.output, plan, batches, options, recipe, evaluate=scorers.get(best or ""), best=best
     )
@@ -107,10 +106,9 @@ def load_examples(config: Cross, held_out: dict[str, Examples]) -> Examples:
     shared = len(examples) - len(remaining)
     print(f"{len(remaining)} rows of {' / '.join(remaining.columns)}; {shared} share a text with test data")
     first, second = remaining.columns.values()
-    if remaining.label is None:
+    label = remaining.label
+    if label is None:
         label = np.ones(len(remaining), np.float32)
-    else:
-        label = remaining.label
     if config.negatives:
         together = np.flatnonzero(label >= 0.5).tolist()
         miner = Encoder.from_pretrained(config.miner)

@@ -113,10 +113,9 @@ def finish(config: MLM, model: MaskedLM, tokenizer: Path, recipe: dict[str, Any]
     steps = recipe["steps"]
     tokens = steps * config.batch_size * config.block_length
     rate = median_rate(output)
+    hours = 0.0
     if rate:
         hours = tokens / rate / 3600
-    else:
-        hours = 0.0
     machine = hardware.describe()
     facts = {
         "parameters": f"{count(nnx.state(model, nnx.Param)):,}",

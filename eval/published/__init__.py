@@ -71,7 +71,7 @@ def _comparison(setting: str, source: str, citation: str, note: str, published: 
 
 
 def _same_setting(row: Record, folder: str, extra: dict[str, object]) -> Iterator[Published]:
-    """Published rows with the last part of the model's name, pooling, whitening, k and `more` of a row.
+    """Published rows with the last part of the model's name, pooling, whitening, k and `extra` of a row.
 
     Others publish raw vectors, and whitening with β = γ = 1.
     """

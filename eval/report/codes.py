@@ -42,17 +42,26 @@ def _raw(run: Run) -> Record | None:
 def _caption(run: Run) -> str:
     data = run.header.dataset
     protocol = run.header.protocol
-    outside = f"; outside: on {protocol['outside']}, the documents never seen"
+    outside = ""
+    if protocol["outside"]:
+        outside = f"; outside: on {protocol['outside']}, the documents never seen"
     return (
         f"{data.name}: {data.documents:,} documents, {protocol['quality']}. {run.header.model}, at most"
-        f" {protocol['max_length']} tokens. documents: fitted on the documents{outside if protocol['outside'] else ''}."
+        f" {protocol['max_length']} tokens. documents: fitted on the documents{outside}."
     )
 
 
 def _code_name(run: Run) -> Callable[[Record], str]:
     """Names the code of a row, with the γ of the whitening before it where the run has several."""
     several = len({row.gamma for row in run.rows if row.code == "spectrum"}) > 1
-    return lambda row: f"{row.code}, γ = {row.gamma:g}" if several and row.gamma is not None else row.code
+
+    def name(row: Record) -> str:
+        code: str = row.code
+        if several and row.gamma is not None:
+            return f"{code}, γ = {row.gamma:g}"
+        return code
+
+    return name
 
 
 def figures_table(run: Run) -> Table:
@@ -76,19 +85,19 @@ def plot_codes(run: Run, path: Path) -> Path | None:
     name = _code_name(run)
     codes, fits = (list(dict.fromkeys(map(key, rows))) for key in (name, attrgetter("whitening")))
     by_fit = {fit: [row for row in rows if row.whitening == fit] for fit in fits}
-    panels = {fit: found for fit, found in by_fit.items() if len({row.bytes for row in found}) > 1}
+    panels = {fit: of_fit for fit, of_fit in by_fit.items() if len({row.bytes for row in of_fit}) > 1}
     if raw is None or not panels:
         return None
     with new_panels(path, [_PANELS.get(fit, fit) for fit in panels]) as (drawing, axes):
         for axis, of_fit in zip(axes, panels.values(), strict=False):
             for number, code in enumerate(codes):
-                found = [(row.bytes, row.versus_raw) for row in of_fit if name(row) == code and row.versus_raw]
-                sizes = [size * 1.006 ** (number - len(codes) / 2) for size, _ in found]  # side by side
-                centre = [estimate.value for _, estimate in found]
-                bars = [[e.value - e.low for _, e in found], [e.high - e.value for _, e in found]]
-                style = {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[number % len(_MARKERS)]}
-                style |= {"ls": "--" if number >= len(COLOURS) else "-"}
-                axis.errorbar(sizes, centre, bars, ms=4, lw=1.3, capsize=2, label=code, **style)
+                measured = [(row.bytes, row.versus_raw) for row in of_fit if name(row) == code and row.versus_raw]
+                sizes = [size * 1.006 ** (number - len(codes) / 2) for size, _ in measured]  # side by side
+                centre = [estimate.value for _, estimate in measured]
+                bars = [[e.value - e.low for _, e in measured], [e.high - e.value for _, e in measured]]
+                style = _MARKERS[number % len(_MARKERS)] + ("--" if number >= len(COLOURS) else "-")
+                colour = COLOURS[number % len(COLOURS)]
+                axis.errorbar(sizes, centre, bars, ms=4, lw=1.3, capsize=2, label=code, fmt=style, color=colour)
             axis.axhline(0, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
             axis.set_xlabel("bytes")
             scale_amounts(axis)
@@ -134,10 +143,11 @@ def promise_table(*runs: Run) -> Table:
         rows = [row for run in tasks for row in run.rows if (row.code, row.bytes) == (code, size)]
         agreement = "1.00"
         lost = "0.0"
+        speed = "1"
         if code != "float32":
             agreement = number(float(np.mean([row.float32_recall_at_10 for row in rows])))
             lost = number(float(np.mean([row.versus_raw.value for row in rows])), 1)
-        speed = number(1.0 if code == "float32" else speeds.get((index, size)), 0)
+            speed = number(speeds.get((index, size)), 0)
         cells.append([name, f"{size:,}", agreement, lost, speed, f"{size:,} MB"])
     heads = ["stored", "bytes", "of float32's ten", "MRR@10", "times as fast", "a million"]
     return Table(heads, cells, 1)

@@ -21,7 +21,7 @@ _CODES = {
 _HEIGHTS = {"spectrum": 3, "opq": -9, "pq": -12}  # of names at the ends of lines, in points, so that they stand apart
 _LIGHT_INK = "#333333"
 _DARK_INK = "#dddddd"
-_DARK: dict[Any, Any] = {
+_DARK: dict[str, str] = {
     **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _DARK_INK),
     "axes.titlecolor": _DARK_INK,
@@ -31,7 +31,10 @@ _DARK: dict[Any, Any] = {
 
 def draw_quality(runs: Mapping[str, Run], path: Path, dark: bool = False) -> None:
     """A panel for each run, with its title; bands and bars are intervals of the difference to float32."""
-    with new_figure(path, 8.4, 3.7, **(_DARK if dark else {})) as figure:
+    settings = {}
+    if dark:
+        settings = _DARK
+    with new_figure(path, 8.4, 3.7, **settings) as figure:
         for axis, (title, run) in zip(figure.subplots(1, len(runs)), runs.items(), strict=True):
             _draw(axis, run, dark)
             axis.set(title=title, xlabel="bytes per text in memory")
@@ -53,10 +56,8 @@ def _draw(axis: Any, run: Run, dark: bool) -> None:
         colour = colours[dark]
         measured = [(row.bytes, _shifted(level, row.versus_raw)) for row in rows if row.versus_raw is not None]
         if len(measured) > 1:
-            sizes, (centre, low, high) = (
-                [size for size, _ in measured],
-                zip(*(interval for _, interval in measured), strict=True),
-            )
+            sizes = [size for size, _ in measured]
+            centre, low, high = zip(*(interval for _, interval in measured), strict=True)
             axis.fill_between(sizes, low, high, color=colour, alpha=0.22, lw=0)
             axis.plot(sizes, centre, "o-", ms=4, lw=1.8, color=colour)
         else:
@@ -64,15 +65,10 @@ def _draw(axis: Any, run: Run, dark: bool) -> None:
         size, (centre, *_) = measured[-1]
         _name(axis, name, (size, centre), colour, (7, _HEIGHTS.get(code, -10)))
         if code in ("spectrum", "ubinary") and rows[0].rescored_mrr_at_10:
-            rescored = 100 * rows[0].rescored_mrr_at_10
-            paired = rows[0].rescored_versus_raw
-            _point(
-                axis,
-                rows[0].bytes,
-                _shifted(level, paired) if paired else (rescored, rescored, rescored),
-                colour,
-                "none",
-            )
+            rescored = (100 * rows[0].rescored_mrr_at_10,) * 3
+            if rows[0].rescored_versus_raw:
+                rescored = _shifted(level, rows[0].rescored_versus_raw)
+            _point(axis, rows[0].bytes, rescored, colour, "none")
     axis.set_xscale("log", base=2)
     ticks = [24, 48, 96, 192, 384, 768, 1536]
     axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])

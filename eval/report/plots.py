@@ -59,7 +59,7 @@ def scale_amounts(axis: Any) -> None:
 
 
 def _title_end(run: Run) -> str:
-    return " (sample, not a benchmark)" if run.header.sample else ""
+    return " (sample, not a benchmark)" * bool(run.header.sample)
 
 
 def plot_scores(run: Run, path: Path) -> Path | None:
@@ -91,10 +91,9 @@ def plot_scores(run: Run, path: Path) -> Path | None:
             scale_k(axis, sorted({row.k for of_panel in panels.values() for row in of_panel}))
         for axis in axes[::2]:
             axis.set_ylabel(f"Spearman × 100 ({aggregate})")
+        averaged = f"average of {len(tasks)} tasks"
         if len(tasks) == 1:
             averaged = tasks[0]
-        else:
-            averaged = f"average of {len(tasks)} tasks"
         figure.suptitle(f"{run.header.model}\n{averaged}{_title_end(run)}", fontsize=10)
         handles = [Line2D([], [], color=colours[p], marker="o", ms=4, lw=1.6, label=p) for p in poolings]
         if raw:
@@ -117,7 +116,9 @@ def plot_spectrum(run: Run, path: Path) -> Path | None:
 def _cell(value: float) -> str:
     """A cosine in three or four characters."""
     text = f"{value:.2f}".replace("-", "−").replace("0.", ".", 1)
-    return ".00" if text == "−.00" else text
+    if text == "−.00":
+        return ".00"
+    return text
 
 
 def plot_similarity(run: Run, path: Path) -> Path | None:

@@ -100,10 +100,9 @@ def quality_table(run: Run) -> Table:
         )
     poolings = {row.pooling for row in run.rows}
     caption += "".join(f" {name}: {text}." for name, text in protocol.get("words", {}).items() if name in poolings)
+    notes = []
     if any(row.transductive for row in run.rows):
         notes = [TRANSDUCTIVE_NOTE]
-    else:
-        notes = []
     best = {head: [row[name] for row in run.rows] for head, name in _QUALITY.items()}
     return _table(run, figures, caption, notes=[*notes, *header.warnings], best=best)
 
@@ -256,10 +255,9 @@ def examples_text(run: Run) -> str:
     for query in dict.fromkeys(example.query for example in examples):
         lines += ["", f"“{query}”"]
         for example in (example for example in examples if example.query == query):
+            label = f"whitened ({example.whitening})"
             if example.whitening == "none":
                 label = "not whitened"
-            else:
-                label = f"whitened ({example.whitening})"
             lines.append(f"  {label}, k={example.k}:")
             lines += [f"    {hit.score:.3f}  {shorten(hit.text or str(hit.id), 100)}" for hit in example.hits]
     return "\n".join(lines).strip("\n")

@@ -12,7 +12,7 @@ from eval import published
 from eval.aggregates import scores_of
 from eval.report import views
 from eval.report.plots import plot_scores, plot_similarity, plot_spectrum
-from eval.report.table import SIGNIFICANT, Columns, Table, bounds, change, figure, model_name, number, table
+from eval.report.table import SIGNIFICANT, Cell, Columns, Table, bounds, change, figure, model_name, number, table
 from eval.runs import Record, Run
 from eval.settings import combinations, knobs, setting_name
 from jaxwhiten.metrics import UNDEFINED
@@ -64,8 +64,9 @@ def _difference(match: Record, task: str) -> float | None:
 def _caption(run: Run) -> str:
     header = run.header
     parameters = combinations(run.rows)
-    parts = [
-        f"{'Sample, not a benchmark. ' if header.sample else ''}Spearman × 100, {AGGREGATE_NAMES[header.aggregate]}.",
+    parts = ["Sample, not a benchmark."] * bool(header.sample)
+    parts += [
+        f"Spearman × 100, {AGGREGATE_NAMES[header.aggregate]}.",
         f"{header.model}, {header.dtype} by {header.arguments.get('engine', 'jax')},"
         f" at most {header.protocol['max_length']} tokens.",
     ]
@@ -83,13 +84,14 @@ def sts_table(run: Run) -> Table:
     names = scored(header)
     scores = {name: [scores_of(row, header.aggregate)[name] for row in run.rows] for name in names}
     undefined = any(map(math.isnan, itertools.chain(*scores.values())))
-    notes = [*[f"– {UNDEFINED}."] * undefined, *_transductive(run), *([SAMPLE_NOTE] if header.sample else [])]
+    notes = [f"– {UNDEFINED}."] * undefined + _transductive(run) + [SAMPLE_NOTE] * bool(header.sample)
     notes += header.warnings
     settings = views.setting_columns(run)
     figures = {name: lambda row, name=name: number(scores_of(row, header.aggregate)[name]) for name in names}
     columns = {**settings, **figures}
-    options = {"notes": notes, "key_columns": len(settings)}
-    return table(run.rows, columns, 2, _caption(run), group=["pooling"], best=scores, **options)
+    return table(
+        run.rows, columns, 2, _caption(run), group=["pooling"], best=scores, notes=notes, key_columns=len(settings)
+    )
 
 
 def _transductive(run: Run) -> list[str]:
@@ -114,7 +116,9 @@ def average_table(run: Run) -> Table:
 def _of_bert_base(row: Record, run: Run) -> str:
     """The average that others publish for BERT-base under a row's pooling and whitening, whitened to a third of it."""
     setting = {"model": "bert-base-uncased", "pooling": row.pooling, "whitening": row.whitening}
-    setting |= {"k": "768" if row.whitening == "none" else "256", "aggregate": run.header.aggregate}
+    setting |= {"k": "256", "aggregate": run.header.aggregate}
+    if row.whitening == "none":
+        setting["k"] = "768"
     for entry in published.read():
         if setting.items() <= entry.setting.items() and set(run.header.tasks) <= set(entry.figures):
             return number(fmean(entry.figures[task] for task in run.header.tasks))
@@ -129,7 +133,7 @@ def _vectors(row: Record) -> str:
     return names.get(knobs(row), knobs(row).removeprefix(", "))
 
 
-def _by_setting(run: Run, rows: Sequence[Record], figures: dict[str, Any], caption: str, **options: Any) -> Table:
+def _by_setting(run: Run, rows: Sequence[Record], figures: dict[str, Cell], caption: str, **options: Any) -> Table:
     """A line for each row, named with β and γ if these differ between rows."""
     several = len(combinations(run.rows)) > 1
     columns: Columns = {"setting": lambda row: setting_name(row) + knobs(row) * several, **figures}
@@ -178,7 +182,7 @@ def _differences(run: Run, field: str, baseline: str) -> Table | None:
         return estimate
 
     names = scored(header)
-    figures: dict[str, Any] = {name: lambda row, name=name: change(difference(row, name)) for name in names}
+    figures: dict[str, Cell] = {name: lambda row, name=name: change(difference(row, name)) for name in names}
     figures["its interval"] = lambda row: bounds(difference(row, names[-1]), signed=True)
     return _by_setting(run, rows, figures, caption, group=["pooling"])
 
@@ -227,7 +231,7 @@ def ranking_table(run: Run) -> Table | None:
     def mean(row: Record, key: str) -> str:
         return number(sum(row.tasks[task].ranking[key] for task in tasks) / len(tasks))
 
-    figures: dict[str, Any] = {task: lambda row, task=task: number(row.tasks[task].ranking.mrr) for task in tasks}
+    figures: dict[str, Cell] = {task: lambda row, task=task: number(row.tasks[task].ranking.mrr) for task in tasks}
     means = {"MRR": "mrr", "Hits@1": "hits_at_1", "Hits@3": "hits_at_3"}
     figures |= {head: lambda row, key=key: mean(row, key) for head, key in means.items()}
     return _by_setting(run, rows, figures, caption)

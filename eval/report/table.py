@@ -15,7 +15,7 @@ from typing import Any
 from eval.runs import Record
 from jaxwhiten.errors import InputError
 
-Cell = str | Callable[[Any], str]  # the name of an attribute of the row, or a function from the row to text
+Cell = str | Callable[[Record], str]  # the name of an attribute of the row, or a function from the row to text
 Columns = Mapping[str, Cell]  # by their heads
 
 
@@ -31,7 +31,9 @@ SIGNIFICANT = "∗"  # follows a significant difference; Markdown does not inter
 
 def mark(estimate: Record | None) -> str:
     """`SIGNIFICANT` if the interval of a figure excludes 0, else a space."""
-    return SIGNIFICANT if estimate and (estimate.low > 0 or estimate.high < 0) else " "
+    if estimate and (estimate.low > 0 or estimate.high < 0):
+        return SIGNIFICANT
+    return " "
 
 
 def change(estimate: Record | None, digits: int = 2) -> str:
@@ -45,7 +47,11 @@ def bounds(estimate: Record | None, digits: int = 2, signed: bool = False) -> st
     """An interval as a cell: `a–b`, or `+a to +b` for a difference."""
     if estimate is None:
         return number(None)
-    return (" to " if signed else "–").join(number(end, digits, signed) for end in (estimate.low, estimate.high))
+    low = number(estimate.low, digits, signed)
+    high = number(estimate.high, digits, signed)
+    if signed:
+        return f"{low} to {high}"
+    return f"{low}–{high}"
 
 
 def shorten(text: str, length: int) -> str:
@@ -79,7 +85,10 @@ class Table:
 
         Words that all rows share are printed above the table instead.
         """
-        keys, (constant, common) = self.text_columns if self.key_columns is None else self.key_columns, self._shared()
+        keys = self.key_columns
+        if keys is None:
+            keys = self.text_columns
+        constant, common = self._shared()
         names = [c for c in range(keys) if c not in constant]
         widths = [max(len(row[c]) for row in [self.columns, *self.rows]) + 2 for c in range(len(self.columns))]
         parts: list[list[int]] = [[]]
@@ -87,30 +96,33 @@ class Table:
             if parts[-1] and sum(widths[i] for i in [*names, *parts[-1], c]) - 2 > width:
                 parts.append([])
             parts[-1].append(c)
+        lines = []
         if self.caption:
-            lines = [textwrap.fill(self.caption, width), ""]
-        else:
-            lines = []
-        lines += [common, ""] if common else []
+            lines += [textwrap.fill(self.caption, width), ""]
+        if common:
+            lines += [common, ""]
         lines.append("\n\n".join(self._lines([*names, *numbers], widths) for numbers in parts))
         return "\n".join([*lines, *(textwrap.fill(note, width) for note in self.notes)])
 
     def _shared(self) -> tuple[set[int], str]:
         """The text columns, except the last, that are equal in all rows, and a line that names their values."""
-        if len(self.rows) > 1:
-            words = range(self.text_columns)
-        else:
-            words = ()
-        constant = [c for c in words if len({row[c] for row in self.rows}) == 1][: len(self.columns) - 1]
+        if len(self.rows) < 2:
+            return set(), ""
+        constant = [c for c in range(self.text_columns) if len({row[c] for row in self.rows}) == 1]
+        constant = constant[: len(self.columns) - 1]
         shared = ", ".join(f"{self.columns[c]} {self.rows[0][c]}" for c in constant if self.rows[0][c])
-        return set(constant), f"all rows: {shared}" if shared else ""
+        if not shared:
+            return set(constant), ""
+        return set(constant), f"all rows: {shared}"
 
     def _lines(self, columns: Sequence[int], widths: Sequence[int]) -> str:
+        def padded(row: Sequence[str], c: int) -> str:
+            if c < self.text_columns:
+                return row[c].ljust(widths[c] - 2)
+            return row[c].rjust(widths[c] - 2)
+
         def line(row: Sequence[str]) -> str:
-            padded = (
-                row[c].ljust(widths[c] - 2) if c < self.text_columns else row[c].rjust(widths[c] - 2) for c in columns
-            )
-            return "  ".join(padded).rstrip()
+            return "  ".join(padded(row, c) for c in columns).rstrip()
 
         rule = "─" * (sum(widths[c] for c in columns) - 2)
         lines = [line(self.columns), rule]
@@ -122,14 +134,15 @@ class Table:
 
     def markdown(self) -> str:
         """As Markdown, with the best value of each column in bold."""
-        marks = ["---" if c < self.text_columns else "---:" for c in range(len(self.columns))]
-        body = [
-            [f"**{cell}**" if (r, c) in self.best else cell.replace("|", "\\|") for c, cell in enumerate(row)]
-            for r, row in enumerate(self.rows)
-        ]
-        for r in range(len(body) - 1, 0, -1) if self.merged else ():
-            if self.rows[r][0] == self.rows[r - 1][0]:
-                body[r][0] = ""
+        numbers = len(self.columns) - self.text_columns
+        marks = ["---"] * self.text_columns + ["---:"] * numbers
+        body = [[cell.replace("|", "\\|") for cell in row] for row in self.rows]
+        for r, c in self.best:
+            body[r][c] = f"**{self.rows[r][c]}**"
+        if self.merged:
+            for r in range(1, len(body)):
+                if self.rows[r][0] == self.rows[r - 1][0]:
+                    body[r][0] = ""
         lines = [f"| {' | '.join(row)} |" for row in ([*self.columns], marks, *body)]
         parts = [self.caption, "\n".join(lines), *self.notes]
         return "\n\n".join(part for part in parts if part)
@@ -150,6 +163,12 @@ def figure(name: str, digits: int = 2, missing: str | None = None) -> Cell:
     return cell
 
 
+def _text_of(cell: Cell) -> Callable[[Record], str]:
+    if isinstance(cell, str):
+        return lambda row: str(getattr(row, cell))
+    return cell
+
+
 def table(
     rows: Sequence[Record],
     columns: Columns,
@@ -165,23 +184,17 @@ def table(
     Rows with equal attributes `group` form a group. `best` has the values of columns, by head, whose highest value is
     marked, unless there is only one row.
     """
-    cells = [
-        [str(getattr(row, cell)) if isinstance(cell, str) else cell(row) for cell in columns.values()] for row in rows
-    ]
+    functions = [_text_of(cell) for cell in columns.values()]
+    cells = [[text(row) for text in functions] for row in rows]
+    groups: Sequence[object] = ()
     if group:
         groups = list(map(attrgetter(*group), rows))
-    else:
-        groups = ()
     heads = list(columns)
     marked = set()
     for head, values in best.items():
         finite = [value for value in values if value is not None and math.isfinite(value)]
-        if len(rows) > 1:
-            highest = max(finite, default=None)
-        else:
-            highest = None
-        if highest is not None:
-            marked |= {(row, heads.index(head)) for row, value in enumerate(values) if value == highest}
+        if len(rows) > 1 and finite:
+            marked |= {(row, heads.index(head)) for row, value in enumerate(values) if value == max(finite)}
     return Table(heads, cells, text_columns, caption, groups=groups, best=frozenset(marked), **options)
 
 

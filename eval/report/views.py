@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from eval.report.table import Cell, Table
 from eval.runs import Record, Run
@@ -14,12 +13,12 @@ from jaxwhiten import io
 
 MARKDOWN = "results.md"
 _PLOTS = ("score_by_k", "spectrum", "similarity", "quality_by_memory", "quality_by_time", "quality_by_bytes")
-Plots = Mapping[str, tuple[Callable[[Any, Path], Path | None], str]]  # file name -> function, caption
+Plots = Mapping[str, tuple[Callable[[Run, Path], Path | None], str]]  # file name -> function, caption
 
 
 def setting_columns(run: Run) -> dict[str, Cell]:
     """The columns that name a setting; parameters of whitenings are included only if they differ between rows."""
-    columns: dict[str, Any] = {"pooling": "pooling", "whitening": label, "k": "k"}
+    columns: dict[str, Cell] = {"pooling": "pooling", "whitening": label, "k": "k"}
     parameters = combinations(run.rows)
     if len(parameters) > 1:
         for name in dict.fromkeys(name for values in parameters for name in values):
@@ -31,9 +30,9 @@ def setting_columns(run: Run) -> dict[str, Cell]:
 class Views:
     """The views of the runs of one program."""
 
-    tables: Mapping[str, Callable[[Any], Table | None]]  # by section
+    tables: Mapping[str, Callable[[Run], Table | None]]  # by section
     plots: Plots
-    texts: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)  # shown verbatim; empty ones are omitted
+    texts: Mapping[str, Callable[[Run], str]] = field(default_factory=dict)  # shown verbatim; empty ones are omitted
     unprinted: Sequence[str] = ()  # sections that are not printed in the terminal
 
     def write(self, run: Run, folder: io.PathLike) -> list[Path]:
@@ -62,8 +61,10 @@ class Views:
         sections += [text(run) for section, text in self.texts.items() if section not in self.unprinted]
         lines = ["\n" + part for part in sections if part]
         lines.append(f"\n{header.seconds:.0f} s, of which encoding {header.encoding.seconds:.0f} s")
-        lines += [f"Table: {files[0]}"]
-        return "\n".join([*lines, *(["Plots: " + " ".join(map(str, files[1:]))] if files[1:] else [])])
+        lines.append(f"Table: {files[0]}")
+        if files[1:]:
+            lines.append("Plots: " + " ".join(map(str, files[1:])))
+        return "\n".join(lines)
 
 
 def remove_views(folder: io.PathLike) -> None:
@@ -76,16 +77,19 @@ def _provenance(header: Record) -> str:
     """When, where and with which versions the run was made, for the end of `results.md`."""
     encoding = header.encoding
     machine = header.machine
-    memory = header.machine.peak_gb
+    memory = "not known"
+    if machine.peak_gb is not None:
+        memory = f"{machine.peak_gb:.1f} GB"
     encoded = f"{encoding.sentences:,} unique sentences"
-    encoded += f" and those of {encoding.nli_rows:,} NLI rows" if encoding.nli_rows else ""
-    encoded += f"; {encoding.note}" if encoding.note else ""
+    if encoding.nli_rows:
+        encoded += f" and those of {encoding.nli_rows:,} NLI rows"
+    if encoding.note:
+        encoded += f"; {encoding.note}"
     return "\n".join(
         [
             f"Made on {header.date} at commit {header.commit} by `{header.command}`",
             f"in {header.seconds:.0f} s, of which encoding {encoding.seconds:.0f} s ({encoded}).",
-            f"Machine: {machine.cores} cores of {machine.cpu}, JAX on {machine.devices}, peak memory "
-            f"{'not known' if memory is None else f'{memory:.1f} GB'}.",
+            f"Machine: {machine.cores} cores of {machine.cpu}, JAX on {machine.devices}, peak memory {memory}.",
             f"Versions: {', '.join(f'{name} {version}' for name, version in header.versions.items())}.",
         ]
     )
