@@ -143,7 +143,7 @@ def table(
     rows: Iterable[runs.Record] | None = None,
     notes: Sequence[str] | None = None,
 ) -> report.Table:
-    """A line for each row of a run, or of `rows`; the first `words` columns hold words. The note is `conditions` the run."""
+    """A line for each row of a run, or of `rows`; the first `words` columns hold words. The note is by `conditions`."""
     if rows is None:
         selected = run.rows
     else:

@@ -289,7 +289,7 @@ def main() -> None:
     vectors = encoder.encode(texts)
     ids = [f"text {i}" for i in range(len(texts))]
     first, second, third = (build_index(vectors, documents=texts, ids=ids) for _ in range(3))
-    foreign = another(encoder, args.model).index(texts[:100], ids=list(map(str, range(100))))
+    foreign = random_encoder(encoder, args.model).index(texts[:100], ids=list(map(str, range(100))))
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "index"
         first.save(folder)
@@ -340,7 +340,7 @@ def main() -> None:
         raise SystemExit("a wrong answer, a lost request or change, or an exit code other than 0")
 
 
-def another(encoder: Encoder, model: str) -> Encoder:
+def random_encoder(encoder: Encoder, model: str) -> Encoder:
     """An encoder of the same width whose weights are random, so that its vectors lie in another space."""
     weights = init_model(encoder.config, seed=1)
     return Encoder(weights, resolve_folder(model), pooling="mean", max_length=encoder.max_length, name="another")
