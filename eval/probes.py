@@ -21,6 +21,13 @@ _SAME = 4.0  # pairs of at least this human score mean the same
 _WORD = re.compile(r"\w+")
 
 
+def load_task(name: str, data_dir: str | None) -> STSTask:
+    """One of `PROBES`, or a task of `load_sts`."""
+    if name in PROBES:
+        return load_probe(name, data_dir)
+    return load_sts(name, data_dir)
+
+
 def load_probe(name: str, data_dir: str | None) -> STSTask:
     """One of `PROBES`; every pair is a test pair."""
     return STSTask(name, {"test": PROBES[name](data_dir)})

@@ -22,7 +22,7 @@ from eval.figures import add_figures, shown_task
 from eval.intervals import resampled, with_intervals
 from eval.methods import METHODS
 from eval.nli import NLIRows
-from eval.probes import PROBES, load_probe
+from eval.probes import PROBES, load_task
 from eval.report.sts import TABLES, VIEWS, plot_scores
 from eval.runs import Record, Run
 from eval.scoring import Scored, fit, score, score_method, score_words
@@ -30,7 +30,7 @@ from eval.settings import choices, optional_choices
 from eval.tasks import Encoded, TaskIndex, index_sentences
 from eval.words import CENTRED, count, fits
 from jaxwhiten import Encoder
-from jaxwhiten.datasets import STS_TASKS, load_sts
+from jaxwhiten.datasets import STS_TASKS
 from jaxwhiten.runtime import distributed
 
 SAMPLE = "sts_sample"
@@ -47,8 +47,7 @@ def evaluator(config: STS) -> Iterator[Run]:
         methods = tuple(dict.fromkeys((CENTRED, *methods)))
 
     # Data and model are read, and every setting checked, before anything slow starts.
-    loaders = dict.fromkeys(PROBES, load_probe)
-    tasks = [loaders.get(name, load_sts)(name, settings.data_dir) for name in task_names]
+    tasks = [load_task(name, settings.data_dir) for name in task_names]
     nli = settings.load_nli()
     encoder = load_encoder(config, first_plain(settings.poolings))
     sentences, indices = index_sentences(tasks, test_only=not ("target" in whitenings or methods))
