@@ -84,14 +84,19 @@ def run(args: argparse.Namespace) -> Report:
         }
         for setting in sorted(views, key=lambda setting: seconds[setting])
     ]
+    best = next(row for row in rows if row["cosine"] > _CLOSE)
+    gain = seconds[usual] * best["texts_per_second"] / len(texts)
+    return Report(_table(rows, best, gain), {"texts": len(texts), "rows": rows, "recommended": best})
+
+
+def _table(rows: list[Json], best: Json, gain: float) -> str:
+    """The rows as text, and the options of the best one, which is `gain` times as fast as the default."""
     lines = [f"{'engine':<12}{'dtype':<12}{'texts/s':>9}{'p50 ms':>9}{'cosine':>9}"]
     line = "{engine:<12}{dtype:<12}{texts_per_second:>9.0f}{p50_ms:>9.2f}{cosine:>9.4f}"
     lines += map(line.format_map, rows)
-    best = next(row for row in rows if row["cosine"] > _CLOSE)
-    gain = seconds[usual] * best["texts_per_second"] / len(texts)
     options = f"--engine {best['engine']} --dtype {best['dtype']}, {gain:.1f} times as fast as the default"
     lines.append(f"Recommended: {'the default' if best['default'] else options}.")
-    return Report("\n".join(lines), {"texts": len(texts), "rows": rows, "recommended": best})
+    return "\n".join(lines)
 
 
 def _seconds(view: View, texts: str | list[str]) -> float:

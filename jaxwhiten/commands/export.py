@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import (
     Place,
@@ -25,6 +26,11 @@ from jaxwhiten.commands.arguments import (
 from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import InputError, JaxwhitenError, OutputError, check_installed, check_name
 from jaxwhiten.progress import counted
+from jaxwhiten.typing import Json
+
+if TYPE_CHECKING:
+    from jaxwhiten.export.databases import Changes
+    from jaxwhiten.search import Index
 
 # Listed here because help must not wait for the imports of jaxwhiten.export; a test compares both lists.
 DATABASES = ("pgvector", "qdrant", "lancedb", "milvus", "sqlite-vec")
@@ -106,6 +112,26 @@ def run(args: argparse.Namespace) -> Report:
     return Report(f"{args.output}: {what}", {"output": args.output, "format": args.format})
 
 
+def _fill(args: argparse.Namespace, index: Index, metadata: list[Json] | None, place: str) -> Changes:
+    """Brings the texts of an index into the database; messages name it by `place`, without its password."""
+    from jaxwhiten import io
+    from jaxwhiten.encoding import Encoder
+    from jaxwhiten.export import databases
+
+    small = Encoder.from_pretrained(Path(args.output) / databases.MODEL)
+    texts = list(index.documents or ())
+    try:
+        rows = index.ids.tolist(), texts, small.encode_document
+        return databases.fill(args.output, args.into, *rows, keep=args.keep, metadata=metadata)
+    except (JaxwhitenError, OSError, MemoryError):
+        raise
+    except Exception as error:  # of the database's client, which may repeat parts of a password
+        reason = io.reason(error)
+        for word in set(_WORDS(args.into)) - set(_WORDS(place)):
+            reason = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "***", reason)
+        raise OutputError(f"{place}: the database could not be filled ({reason}).") from None
+
+
 def _database(args: argparse.Namespace) -> Report:
     """Writes a model folder and code for a database, and adds the texts of an index to the database."""
     if (args.index is None) != (args.into is None):
@@ -116,8 +142,6 @@ def _database(args: argparse.Namespace) -> Report:
         raise InputError(f"{', '.join(given)}: --bytes determines the columns, and β is 1.")
     for module in _CLIENTS[args.format] if args.into else ():
         check_installed(module, "databases", f"Filling {args.format}")
-    from jaxwhiten import io
-    from jaxwhiten.encoding import Encoder
     from jaxwhiten.export import databases
     from jaxwhiten.search import load_index
 
@@ -148,19 +172,8 @@ def _database(args: argparse.Namespace) -> Report:
     if args.gamma is None and "gamma" in settings:
         say_gamma(encoder.before_whitening())
     if index is not None:
-        small = Encoder.from_pretrained(Path(args.output) / databases.MODEL)
         place = one_line(args.into)
-        texts = list(index.documents or ())
-        try:
-            rows = index.ids.tolist(), texts, small.encode_document
-            changes = databases.fill(args.output, args.into, *rows, keep=args.keep, metadata=stored)
-        except (JaxwhitenError, OSError, MemoryError):
-            raise
-        except Exception as error:  # of the database's client, which may repeat parts of a password
-            said, (all_words, shown) = io.reason(error), (set(_WORDS(text)) for text in (args.into, place))
-            for word in all_words - shown:
-                said = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "***", said)
-            raise OutputError(f"{place}: the database could not be filled ({said}).") from None
+        changes = _fill(args, index, stored, place)
         same = index.size - changes.added - changes.changed
         if args.keep:
             others = ""

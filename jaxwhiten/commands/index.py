@@ -129,6 +129,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--no-cache", "do not cache the vectors")
 
 
+def _only_input(inputs: list[str]) -> str:
+    if len(inputs) == 1:
+        return inputs[0]
+    listed = "none"
+    if inputs:
+        listed = f"{len(inputs)}: {' '.join(inputs)[:200]}"
+    raise InputError(f"Expected one input, got {listed}.")
+
+
 def run(args: argparse.Namespace) -> Report:
     usual = {"backend": DEFAULT_BACKEND, "model": DEFAULT_MODEL}
     given = {name: None if usual.get(name) == value else value for name, value in vars(args).items()}
@@ -141,13 +150,7 @@ def run(args: argparse.Namespace) -> Report:
     if args.compact or args.merge:
         return _rewrite(args)
     if not args.remove:
-        if len(args.input) != 1:
-            if args.input:
-                listed = f"{len(args.input)}: {' '.join(args.input)[:200]}"
-            else:
-                listed = "none"
-            raise InputError(f"Expected one input, got {listed}.")
-        (args.input,) = args.input
+        args.input = _only_input(args.input)
     if any(getattr(args, change) for change in _CHANGES):
         return _change(args)
     if args.like:

@@ -14,6 +14,7 @@ from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.training import Figure, HeldOut
+    from jaxwhiten.training.fine_tune import Tuned
 
 OBJECTIVES = ("mnr", "cosent", "cosine", "softmax", "triplet", "simcse", "distil_mse", "distil_cosine")
 RANK = 8  # of --lora
@@ -71,10 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report | None:
-    from jaxwhiten import io, training
+    from jaxwhiten import training
     from jaxwhiten.export import save_trained
     from jaxwhiten.progress import note, say
-    from jaxwhiten.records import to_json
 
     given = {name: value for name in _FLAGS if (value := getattr(args, name)) is not None}
     settings = values_of("--setting", args.setting, float, "NAME=NUMBER")
@@ -120,23 +120,30 @@ def run(args: argparse.Namespace) -> Report | None:
         before=tuned.before,
     )
     note(f"{args.output}: model of step {tuned.step}; logs and checkpoints are in {folder}")
+    return _report(args.output, folder, tuned, held_out)
+
+
+def _report(output: str, folder: Path, tuned: Tuned, held_out: HeldOut | None) -> Report:
+    """The scores of the held-out rows, which are written to the folder of the training, too."""
+    from jaxwhiten import io, training
+    from jaxwhiten.records import to_json
+
     results: Json = {
         "step": tuned.step,
         "recipe": tuned.recipe,
         "scores": tuned.after,
         "before": tuned.before,
     }
-    facts = {"output": args.output, **results}
     if held_out is None:
         text = "No rows were held out, so the last checkpoint was kept: score it with `jaxwhiten score`."
-    else:
-        figures = held_out.compare({**tuned.held_out, "TF-IDF": held_out.values_of_words()}, tuned.checkpoints)
-        io.write_json(folder / "results.json", to_json({**results, "held_out": figures}))
-        training.write_held_out(folder / "held_out.tsv", held_out)
-        sentence = verdict(figures, held_out.name, len(tuned.checkpoints))
-        facts |= {"held_out": figures, "checkpoints": len(tuned.checkpoints), "verdict": sentence}
-        text = f"{table(figures, held_out)}\n\n{sentence}"
-    return Report(text, facts)
+        return Report(text, {"output": output, **results})
+    figures = held_out.compare({**tuned.held_out, "TF-IDF": held_out.values_of_words()}, tuned.checkpoints)
+    io.write_json(folder / "results.json", to_json({**results, "held_out": figures}))
+    training.write_held_out(folder / "held_out.tsv", held_out)
+    checkpoints = len(tuned.checkpoints)
+    sentence = verdict(figures, held_out.name, checkpoints)
+    facts = {"output": output, **results, "held_out": figures, "checkpoints": checkpoints, "verdict": sentence}
+    return Report(f"{table(figures, held_out)}\n\n{sentence}", facts)
 
 
 def table(figures: dict[str, Figure], held_out: HeldOut) -> str:
