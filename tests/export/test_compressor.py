@@ -30,45 +30,45 @@ def texts(kind, count):
 
 
 @pytest.fixture
-def known():
-    """Vectors of texts, as `compression.Known` has them."""
+def cached():
+    """Vectors of texts, as `compression.CachedVectors` has them."""
     vectors = {f"d {i}": x for i, x in enumerate(normalize(DOCUMENTS))}
     vectors |= {f"q {i}": x for i, x in enumerate(normalize(QUERIES))}
-    return SimpleNamespace(of=lambda texts: np.stack([vectors[text] for text in texts]))
+    return SimpleNamespace(lookup=lambda texts: np.stack([vectors[text] for text in texts]))
 
 
 JUDGED = {f"q{number}": {f"d{number}": 1} for number in range(12)}
 
 
-def test_bitbudgets_own_protocol(known, monkeypatch):
+def test_bitbudgets_own_protocol(cached, monkeypatch):
     pytest.importorskip("bitbudget")
     monkeypatch.setattr(compression, "BYTES", (12,))
-    rows = {row["method"]: row for row in compression.by_bitbudget(known, texts("d", 300), texts("q", 12), JUDGED)}
+    rows = {row["method"]: row for row in compression.by_bitbudget(cached, texts("d", 300), texts("q", 12), JUDGED)}
     assert rows["spectrum, 12 bytes"]["bytes"] == 12
     assert rows["spectrum, 12 bytes"]["recall"] > rows["matryoshka"]["recall"]
 
 
 @pytest.mark.slow
-def test_mteb_scores_codes_beside_its_own_compressions(known, monkeypatch, tiny_model):
+def test_mteb_scores_codes_beside_its_own_compressions(cached, monkeypatch, tiny_model):
     pytest.importorskip("mteb")
     from jaxwhiten import Encoder
     from jaxwhiten.export.mteb import CodeWrapper
 
-    known.encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
+    cached.encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
     monkeypatch.setattr(compression, "BYTES", (12,))
     monkeypatch.setattr(compression, "_TYPES", {"binary": "BINARY"})
     task = compression.task_of(texts("d", 300), texts("q", 12), JUDGED, "SciFact")
-    found = dict(compression.by_mteb(known, task))
+    found = dict(compression.by_mteb(cached, task))
     code = SpectrumCode(bytes=12).fit(normalize(DOCUMENTS))
     scores = code.scores(normalize(QUERIES), code.encode(normalize(DOCUMENTS)))
     ranks = (scores > scores[np.arange(12), np.arange(12)][:, None]).sum(axis=1)
     expected = np.mean(np.where(ranks < 10, 1 / np.log2(ranks + 2), 0))
     assert found["spectrum, 12 bytes"] == pytest.approx(expected, abs=1e-5)
     assert found["binary"] < found["float32"]
-    model = CodeWrapper(compression._Model(known), SpectrumCode(bytes=12))
+    model = CodeWrapper(compression._Model(cached), SpectrumCode(bytes=12))
     assert model.mteb_model_meta.experiment_kwargs["bytes"] == "12"
     batches = [{"text": ["d 0", "d 1"]}]
-    np.testing.assert_array_equal(model.encode(batches, prompt_type="query"), known.of(["d 0", "d 1"]))
+    np.testing.assert_array_equal(model.encode(batches, prompt_type="query"), cached.lookup(["d 0", "d 1"]))
 
 
 def test_the_table_has_both():
