@@ -35,10 +35,12 @@ def check_options(rules: Iterable[Rule], options: Fields) -> None:
     missing |= {name for name, value in options.items() if isinstance(value, empty) and not value}
     specified = options.keys() - missing
     for names, message, beside, without, most in rules:
-        given = [name for name in names if name in specified]
+        specified_names = [name for name in names if name in specified]
         others = [name for name in beside if name in specified]
-        if len(given) > most and (others or not beside) and not any(name in specified for name in without):
-            raise InputError(message.format_map({**options, "given": _quoted(given), "beside": _quoted(others)}))
+        if len(specified_names) > most and (others or not beside) and not any(name in specified for name in without):
+            raise InputError(
+                message.format_map({**options, "given": _quoted(specified_names), "beside": _quoted(others)})
+            )
 
 
 def _quoted(names: Iterable[str]) -> str:

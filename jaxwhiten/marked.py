@@ -147,7 +147,7 @@ class MarkedArray(np.ndarray):
             results = result
         else:
             results = (result,)
-        results = tuple(new if given is None else given for new, given in zip(results, out, strict=True))
+        results = tuple(new if pairs is None else pairs for new, pairs in zip(results, out, strict=True))
         if isinstance(result, tuple):
             return results
         return results[0]

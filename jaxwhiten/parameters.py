@@ -147,5 +147,5 @@ class TrainingOptions:
 
     def record(self) -> Json:
         """The values that determine the result, by name, as JSON."""
-        shown = {field.name for field in dataclasses.fields(self) if field.metadata.get("shown_only")}
-        return {name: value for name, value in dataclasses.asdict(self).items() if name not in shown}
+        shown_only = {field.name for field in dataclasses.fields(self) if field.metadata.get("shown_only")}
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in shown_only}

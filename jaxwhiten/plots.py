@@ -40,18 +40,18 @@ def new_figure(path: io.PathLike, width: float, height: float, **style: Any) -> 
 def draw_spectra(path: io.PathLike, spectra: Mapping[str, np.ndarray], ks: Sequence[int], title: str) -> None:
     """Descending eigenvalues by name, relative to their mean, and the share of the variance of the first k."""
     with new_figure(path, 8.4, 3.7) as figure:
-        left, right = figure.subplots(1, 2)
+        first, right = figure.subplots(1, 2)
         shares: list[float] = []
         for (pooling, values), colour in zip(spectra.items(), COLOURS * 9, strict=False):
             share = np.maximum(values, 0) / values.sum()
             place = np.arange(1, len(share) + 1)
             positive = share * len(share) > 1e-5  # the others are rounding errors of a singular covariance
-            left.plot(place[positive], share[positive] * len(share), lw=1.5, color=colour, label=pooling)
+            first.plot(place[positive], share[positive] * len(share), lw=1.5, color=colour, label=pooling)
             shares.append(float(share[positive].min() * len(share)))
             right.plot(place, 100 * np.cumsum(share), lw=1.5, color=colour)
-        left.axhline(1, color="#777777", lw=1, ls="--", label="after whitening (γ = 1)")
-        left.set(yscale="log", ylim=(0.5 * min(shares), None), title="Spectrum")
-        left.set(xlabel="component", ylabel="eigenvalue / mean eigenvalue")
+        first.axhline(1, color="#777777", lw=1, ls="--", label="after whitening (γ = 1)")
+        first.set(yscale="log", ylim=(0.5 * min(shares), None), title="Spectrum")
+        first.set(xlabel="component", ylabel="eigenvalue / mean eigenvalue")
         right.set(xlabel="components kept", ylabel="explained variance, %", ylim=(0, 102), title="Explained variance")
         for k in ks:
             right.axvline(k, color="#777777", lw=0.8, ls=":")

@@ -109,12 +109,12 @@ def check_space(
     mismatches = dict[str, None]()
     use = dict[str, None]()
     for name in names:
-        shown = _SHOWN.get(name, name)
-        was = getattr(expected, shown)
-        now = getattr(got, shown)
-        mismatches[f"expected {shown}={was!r}, got {now!r}" if was != now else f"expected {_UNSEEN[name]}"] = None
+        label = _SHOWN.get(name, name)
+        was = getattr(expected, label)
+        now = getattr(got, label)
+        mismatches[f"expected {label}={was!r}, got {now!r}" if was != now else f"expected {_UNSEEN[name]}"] = None
         if name != "dimension" or len(names) == 1:  # it follows from the others
-            use[f"{shown}={was!r}" if was != now else f"the files of {expected.model!r} that were used there"] = None
+            use[f"{label}={was!r}" if was != now else f"the files of {expected.model!r} that were used there"] = None
     message = f"The vectors are not in the space of {where}: {'; '.join(mismatches)}."
     if set(names) <= set(tolerated):
         return warn(message, SpaceWarning)

@@ -122,18 +122,20 @@ class SpectrumCode(Code):
             check_origin("the axes", axes.origin, Known.of(mean.provenance), "use a mean of vectors of their encoder")
         if mean is not None:
             axes = axes.with_mean(mean.mean if isinstance(mean, Moments) else mean)
-        about = axes._told()
+        axes_record = axes._told()
         origin = axes._origin
         if whitened:
             axes = unit_length(axes)
             origin = None
             copied = ("corpus", "date", "version", "fit_seconds")
-            about = {name: value for name, value in about.items() if name in copied} | {"whitening": X.affine.hash()}
+            axes_record = {name: value for name, value in axes_record.items() if name in copied} | {
+                "whitening": X.affine.hash()
+            }
         self._check_params(axes.n_features_in_)
         state = _State(axes, {})
         self._made(state)  # raises if the axes cannot fill the bytes
         self._state = state
-        return self._fitted_on(axes.n_samples_seen_, axes.n_features_in_, about, origin)
+        return self._fitted_on(axes.n_samples_seen_, axes.n_features_in_, axes_record, origin)
 
     def _add_rows(self, X: np.ndarray, more: bool, origin: Origin | None) -> None:
         axes = copy.copy(self._state.axes if more else Whitening(gamma=0))

@@ -53,8 +53,8 @@ def printable(text: object) -> str:
 
 def one_line(message: object) -> str:
     """A message on one line, `printable` and without passwords and the names of their users."""
-    shown = _PASSWORD.sub(lambda found: f"{found[1]}***" if found[1] else "://", str(message))
-    return printable(" ".join(shown.split()))
+    text = _PASSWORD.sub(lambda found: f"{found[1]}***" if found[1] else "://", str(message))
+    return printable(" ".join(text.split()))
 
 
 def in_flags(message: object, flags: Mapping[str, str], joint: str = " ") -> str:

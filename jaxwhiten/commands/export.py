@@ -138,8 +138,8 @@ def _database(args: argparse.Namespace) -> Report:
         raise InputError("--from and --into require each other: pass both, or neither.")
     if args.keep and not args.into:
         raise InputError("--keep requires --from and --into.")
-    if given := [f"`{name}`" for name in knobs(args) if name != "gamma"]:
-        raise InputError(f"{', '.join(given)}: --bytes determines the columns, and β is 1.")
+    if refused := [f"`{name}`" for name in knobs(args) if name != "gamma"]:
+        raise InputError(f"{', '.join(refused)}: --bytes determines the columns, and β is 1.")
     for module in _CLIENTS[args.format] if args.into else ():
         check_installed(module, "databases", f"Filling {args.format}")
     from jaxwhiten.export import databases

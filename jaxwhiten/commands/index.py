@@ -140,13 +140,13 @@ def _only_input(inputs: list[str]) -> str:
 
 def run(args: argparse.Namespace) -> Report:
     usual = {"backend": DEFAULT_BACKEND, "model": DEFAULT_MODEL}
-    given = {name: None if usual.get(name) == value else value for name, value in vars(args).items()}
+    values = {name: None if usual.get(name) == value else value for name, value in vars(args).items()}
     if args.input:
         first = args.input[0]
     else:
         first = ""
     of_codes = first.lower().endswith(".npy") and args.format is None
-    check_options(_RULES, {**given, "vectors": of_codes, "parts": is_parts(first)})
+    check_options(_RULES, {**values, "vectors": of_codes, "parts": is_parts(first)})
     if args.compact or args.merge:
         return _rewrite(args)
     if not args.remove:

@@ -50,10 +50,10 @@ def run(args: argparse.Namespace) -> Report:
         lines = []
         for name, value in report_of.items():
             if isinstance(value, dict):
-                shown = ", ".join(f"{key} {item}" for key, item in value.items())
+                items = ", ".join(f"{key} {item}" for key, item in value.items())
             else:
-                shown = value
-            lines.append(f"  {name:<12}{shown if shown not in (None, '') else 'none'}")
+                items = value
+            lines.append(f"  {name:<12}{items if items not in (None, '') else 'none'}")
         return Report("\n".join(lines), {"file": args.file, **report_of})
     whitening = fitted
     facts = spectrum(whitening)

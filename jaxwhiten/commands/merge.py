@@ -20,11 +20,11 @@ def run(args: argparse.Namespace) -> Report:
 
     total = Moments()
     corpora = list[str]()
-    seen = dict[tuple[int, bytes, bytes], str]()
+    folders_by_key = dict[tuple[int, bytes, bytes], str]()
     for path in args.files:
         part = Moments.load(path)
         total.merge(part, path)
-        if (first := seen.setdefault((part.n, part.mean.tobytes(), part.M2.tobytes()), path)) is not path:
+        if (first := folders_by_key.setdefault((part.n, part.mean.tobytes(), part.M2.tobytes()), path)) is not path:
             print(f"warning: {path}: contains the same moments as {first}: its rows count twice", file=sys.stderr)
         corpora.append(str(part.provenance.get("corpus") or path))
     return write_outputs(args, total, {"corpus": " + ".join(corpora)})

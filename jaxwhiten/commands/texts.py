@@ -139,9 +139,9 @@ def sources(
         check_columns(path, kind, columns, ids, keep)
         column = "+".join(columns or ()) or None
         if kind != "txt" and not column:
-            taken = text_column(path, kind, [*([ids] if ids else []), *keep])
-            chosen[taken.words(TEXTS)] = None
-            column = str(*taken.sentences)
+            text_name = text_column(path, kind, [*([ids] if ids else []), *keep])
+            chosen[text_name.words(TEXTS)] = None
+            column = str(*text_name.sentences)
         result.append(Source(path, kind, column, ids, Path(os.path.relpath(os.path.abspath(path), root)).as_posix()))
     for what in chosen:
         note(what)

@@ -99,7 +99,7 @@ class Columns(NamedTuple):
         """
         places = enumerate(self.sentences)
         groups = itertools.groupby(places, lambda place: kind.noun(place[0]))
-        taken = ", ".join(f"{noun} from {shown(name for _, name in group)}" for noun, group in groups)
+        parts = ", ".join(f"{noun} from {shown(name for _, name in group)}" for noun, group in groups)
         every = "; every row matches" if kind.label == "grade" else ""
         if self.label:
             label = f"; {kind.label_noun} from {self.label}"
@@ -109,7 +109,7 @@ class Columns(NamedTuple):
             unused = f"; not used: {shown(self.unused)}"
         else:
             unused = ""
-        return taken + label + unused
+        return parts + label + unused
 
 
 def shown(names: Iterable[Column]) -> str:
@@ -181,24 +181,24 @@ def guess(
     names = list(dict.fromkeys(header))
     if kind.most == len(names) == 1 and not columns:
         return Columns((names[0],))
-    given = {label, *(part for column in columns for part in parts_of(column, names))}
+    specified = {label, *(part for column in columns for part in parts_of(column, names))}
     usual = roles(names)
-    left = {name: usual.get(name, "") for name in names if name not in given and usual.get(name) != OTHER}
+    remaining = {name: usual.get(name, "") for name in names if name not in specified and usual.get(name) != OTHER}
     if label is None:
-        label = _label(left, kind, where)
-        left.pop(label or "", None)
-    wanted = label is None and kind.label in _LABELS
-    bare = all(map(_BARE.fullmatch, left))
-    sentences: list[Column | None] = [*columns] or _sentences(left, kind, where, bare, wanted)
+        label = _label(remaining, kind, where)
+        remaining.pop(label or "", None)
+    needs_label = label is None and kind.label in _LABELS
+    bare = all(map(_BARE.fullmatch, remaining))
+    sentences: list[Column | None] = [*columns] or _sentences(remaining, kind, where, bare, needs_label)
     gaps = sentences.count(None)
-    unknown = [name for name, role in left.items() if role in ("", TEXT)]
+    unknown = [name for name, role in remaining.items() if role in ("", TEXT)]
     by_name = not (columns or bare)  # the name of a label has to be a usual one
-    if (gaps or wanted) and (len(unknown) != gaps + wanted or (by_name and (wanted or gaps > _UNKNOWN))):
-        alone = wanted and (not gaps or len(unknown) == gaps)
+    if (gaps or needs_label) and (len(unknown) != gaps + needs_label or (by_name and (needs_label or gaps > _UNKNOWN))):
+        alone = needs_label and (not gaps or len(unknown) == gaps)
         raise _refusal(kind.label_remedy if alone else kind.remedy, where, names)
     rest = iter(unknown)
     filled = tuple(next(rest) if name is None else name for name in sentences)
-    if wanted:
+    if needs_label:
         label = next(rest)
     return Columns(filled, label, () if columns else tuple(name for name in names if name not in {*filled, label}))
 

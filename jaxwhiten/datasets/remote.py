@@ -135,8 +135,8 @@ def senteval_folder(download_dir: PathLike) -> Path:
     """
     url = os.environ.get(SENTEVAL_URL_VARIABLE) or SENTEVAL_URL
     root = Path(download_dir) / f"senteval-{content_key(url)}"
-    wanted = wanted_files(protocol.TASK_SPECS.values())
-    if not all((root / "downstream" / name).is_file() for name in wanted):
+    files = wanted_files(protocol.TASK_SPECS.values())
+    if not all((root / "downstream" / name).is_file() for name in files):
         try:
             root.mkdir(parents=True, exist_ok=True)
             scratch = tempfile.TemporaryDirectory(dir=root)  # one per process
@@ -144,5 +144,5 @@ def senteval_folder(download_dir: PathLike) -> Path:
             raise _unwritable(root, error) from error
         with scratch:
             archive = fetch(url, Path(scratch.name) / "senteval.tar", "STS data (a SentEval folder, `downstream/STS`)")
-            extract(archive, root / "downstream", wanted)
+            extract(archive, root / "downstream", files)
     return root

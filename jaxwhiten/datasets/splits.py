@@ -109,7 +109,7 @@ def split(columns: Collection[Sequence[str]], share: float, seed: int = 0) -> Sp
     """
     texts = numbered(columns)
     n = texts.shape[1]
-    wanted = max(1, round(share * texts.shape[1]))
+    count = max(1, round(share * texts.shape[1]))
     often = np.bincount(texts.ravel())
     of_row = often[texts].max(axis=0)  # rows of the most frequent sentence of each row
     limit = int(often.max())
@@ -118,14 +118,14 @@ def split(columns: Collection[Sequence[str]], share: float, seed: int = 0) -> Sp
         free = np.flatnonzero(of_row <= limit)
         if len(free):
             group = np.unique(linked_groups(texts[:, free])[texts[0, free]], return_inverse=True)[1]
-            out[free] = _drawn(np.bincount(group), wanted, seed)[group]
+            out[free] = _drawn(np.bincount(group), count, seed)[group]
         limit //= 2
     held_out = np.zeros(len(often), bool)
     held_out[texts[:, out]] = True
     touching = held_out[texts].any(axis=0)
     lost = touching & ~out
     if not out.any() or touching.all() or lost.sum() > _KEPT * (n - out.sum()):
-        raise _connected(columns, texts, often, wanted)
+        raise _connected(columns, texts, often, count)
     return Split(*map(np.flatnonzero, (~touching, out, lost)))
 
 

@@ -308,10 +308,10 @@ def _delimited(path: Path, bad: BadRows, format: str, names: Sequence[str] = ())
         at = {name: place for place, name in enumerate(header)}
         places = [at[name] for name in names]
         least = max(places, default=0) + 1
-        taken = itemgetter(*places) if len(places) > 1 else lambda row: tuple(row[place] for place in places)
+        pick = itemgetter(*places) if len(places) > 1 else lambda row: tuple(row[place] for place in places)
         for number, row in _csv_cells(lines, bad, mark, width) if quoted else tsv_cells(lines, bad, width):
             if least <= len(row) <= width:
-                yield number, taken(row)
+                yield number, pick(row)
             else:
                 if len(row) < least:
                     lacks = f", so {header[least - 1]!r} is missing"

@@ -197,18 +197,20 @@ def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Pa
             return [path]
     if text and path.is_dir():
         files = [file for file in _files_below(path) if split_name(file)[1] in endings]
-        wanted = f"{path}: no file that ends in {' or '.join(endings)}"
+        message = f"{path}: no file that ends in {' or '.join(endings)}"
     else:
         if text:
             files = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]
         else:
             files = []
         if text:
-            wanted = f"{text}: no such file or folder"
+            message = f"{text}: no such file or folder"
         else:
-            wanted = "No text was specified"
+            message = "No text was specified"
     if not files:
-        raise DataNotFoundError(f"{wanted}. Specify a file, a folder or a pattern of text files, one passage per line.")
+        raise DataNotFoundError(
+            f"{message}. Specify a file, a folder or a pattern of text files, one passage per line."
+        )
     return sorted(files)
 
 

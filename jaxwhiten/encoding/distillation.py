@@ -254,16 +254,16 @@ def _count(
     counts = np.zeros(size)
     drawn = list[str]()
     draw = random.Random(seed)
-    seen = 0
+    total = 0
     blocks = text_blocks(corpus, BLOCK)
     with progress(corpus, show) as bar:
         for block in blocks:
             counts += np.bincount(tokenizer(block).flat, minlength=size)
             for sentence in block:
-                seen += 1
+                total += 1
                 if len(drawn) < wanted:
                     drawn.append(sentence)
-                elif (place := draw.randrange(seen)) < wanted:
+                elif (place := draw.randrange(total)) < wanted:
                     drawn[place] = sentence
             bar.update(len(block))
     return counts, drawn

@@ -183,8 +183,8 @@ class _Shards:
     @property
     def rows(self) -> np.ndarray:
         """The rows that are not there, among those of all shards."""
-        left = [number * self.shard_rows + rows for number, rows in self._left[self._at :]]
-        return np.concatenate([np.zeros(0, np.int64), *left])
+        remaining = [number * self.shard_rows + rows for number, rows in self._left[self._at :]]
+        return np.concatenate([np.zeros(0, np.int64), *remaining])
 
     def keep(self, rows: np.ndarray, vectors: dict[str, np.ndarray]) -> None:
         """Takes vectors of rows that the shard at work lacks, and writes them after some seconds."""

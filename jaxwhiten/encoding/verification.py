@@ -95,8 +95,8 @@ class Subject:
     @functools.cached_property
     def _tokenizer(self) -> Any:
         folder = self.encoder.tokenizer.folder
-        given = TransformerSettings.read(folder).tokenizer
-        tokenizer = auto_tokenizer(folder, **given)
+        settings = TransformerSettings.read(folder).tokenizer
+        tokenizer = auto_tokenizer(folder, **settings)
         if self.encoder.head.form.lower_case:
             tokenizer._tokenizer = lower_cased(tokenizer.backend_tokenizer)
         return tokenizer
@@ -105,12 +105,12 @@ class Subject:
     def peer(self) -> Any:
         library = optional("sentence_transformers", "parity", "The comparison", "sentence-transformers")
         logging: Any = importlib.import_module("transformers.utils.logging")  # without types
-        shown = logging.is_progress_bar_enabled()
+        was_enabled = logging.is_progress_bar_enabled()
         logging.disable_progress_bar()
         try:
             return library.SentenceTransformer(str(self.folder), device="cpu", model_kwargs={"dtype": "float32"})
         finally:
-            if shown:
+            if was_enabled:
                 logging.enable_progress_bar()
 
     def ids(self, text: str) -> list[int]:
@@ -384,7 +384,7 @@ def verify(encoder: Encoder, folder: str | Path, *, against: bool = False, texts
     if against or says_head(subject.folder):
         marked_texts = (*TEXTS, marked(subject))
         checks["sentence-transformers, own texts"] = functools.partial(beside, texts=marked_texts, required=against)
-    if against and (given := as_texts(texts, "text")):
-        checks["sentence-transformers, given texts"] = functools.partial(beside, texts=given)
+    if against and (own_texts := as_texts(texts, "text")):
+        checks["sentence-transformers, given texts"] = functools.partial(beside, texts=own_texts)
     for name, check in checks.items():
         yield finding(name, check, subject)

@@ -250,11 +250,11 @@ class OpenVINOEngine:
         return self._started(ids.astype(np.int64), mask, heads, alone)
 
     def _started(self, ids: np.ndarray, mask: np.ndarray, heads: Heads, alone: bool) -> _Handle:
-        wanted, (latest, program) = (alone, *heads, *heads.values()), self._latest
-        if program is None or len(wanted) != len(latest) or not all(map(operator.is_, wanted, latest)):
+        key, (latest, program) = (alone, *heads, *heads.values()), self._latest
+        if program is None or len(key) != len(latest) or not all(map(operator.is_, key, latest)):
             with self._lock:
                 program = self._program(heads, alone)
-            self._latest = wanted, program
+            self._latest = key, program
         request = program.compiled.request()
         inputs = {"input_ids": ids, "attention_mask": mask}
         if alone:

@@ -122,7 +122,7 @@ def model_card(
     True
     """
     modules = " > ".join(step.words() for step in encoder.head.steps)
-    shown = {**scores, **{f"{task}, base model": score for task, score in before.items()}}
+    all_scores = {**scores, **{f"{task}, base model": score for task, score in before.items()}}
     worse = "\n\nTraining made the model worse." if any(scores[task] < score for task, score in before.items()) else ""
     text = filled(
         "card-trained",
@@ -131,7 +131,7 @@ def model_card(
         version=__version__,
         modules=modules,
         max_length=encoder.max_length,
-        scores=_scores(shown, "score × 100"),
+        scores=_scores(all_scores, "score × 100"),
         worse=worse,
         use=filled("card-use"),
         recipe=json.dumps(dict(recipe), indent=2, ensure_ascii=False),

@@ -289,22 +289,22 @@ def fill(
         raise InputError(f"{Path(folder) / CODE}: stores no metadata: export the folder with metadata=True.")
     db = code["connect"](place, check)
     columns = [as_texts(texts), *([] if metadata is None else [metadata])]
-    wanted = dict(zip(map(str, ids), zip(*columns, strict=True), strict=True))
+    by_id = dict(zip(map(str, ids), zip(*columns, strict=True), strict=True))
     if keep:
         present = dict.fromkeys(code["known"](db))
     else:
         present = {id: tuple(row) for id, *row in code["rows"](db)}
-    missing = [id for id in wanted if id not in present]
+    missing = [id for id in by_id if id not in present]
     if keep:
         changed = []
     else:
-        changed = [id for id, row in wanted.items() if present.get(id, row) != row]
+        changed = [id for id, row in by_id.items() if present.get(id, row) != row]
     if keep:
         removed = []
     else:
-        removed = [id for id in present if id not in wanted]
+        removed = [id for id in present if id not in by_id]
     for part in _blocks([*missing, *changed]):
-        new, *more = map(list, zip(*(wanted[id] for id in part), strict=True))
+        new, *more = map(list, zip(*(by_id[id] for id in part), strict=True))
         code["add"](db, part, new, encode(new), *more)
     for part in _blocks(removed):
         code["remove"](db, part)

@@ -57,8 +57,8 @@ class MTEBEncoder:
             params: Fields = getattr(whitening, "get_params", dict)()
             if takes != width:
                 raise MismatchError(f"Expected {takes} dimensions for this whitening, got {width} from {encoder.name}.")
-            shown = [f"{key}{value}" for key, value in params.items() if isinstance(value, int | float)]
-            named["whitening"] = "-".join([type(whitening).__name__, *shown])
+            parts = [f"{key}{value}" for key, value in params.items() if isinstance(value, int | float)]
+            named["whitening"] = "-".join([type(whitening).__name__, *parts])
         if (code := encoder.head.code) is not None:
             named |= {"code": code.name, "bytes": str(code.nbytes)}
         probe = self._whitened(np.random.default_rng(0).standard_normal((8, width), dtype=np.float32))

@@ -152,8 +152,8 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
         first = listed[0][1]
     else:
         first = folders.transformer_folder(folder)
-    given = TransformerSettings.read(first)
-    given.check_text_encoder()
+    settings = TransformerSettings.read(first)
+    settings.check_text_encoder()
     steps: list[Step]
     if static:
         steps = [Mean()]
@@ -181,7 +181,7 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
                 code = first_version[1]
             steps.append(Quantise.of(code))
             steps[-1].output_width(width)
-    return Head.of(tuple(steps), _text_form(folder, given.lower_case))
+    return Head.of(tuple(steps), _text_form(folder, settings.lower_case))
 
 
 def _listed(folder: Path) -> list[tuple[str, Path]]:

@@ -119,8 +119,8 @@ def parse(name: str) -> tuple[str, Maker]:
         )
     if pooling is None:
         raise unknown_name("pooling", name, POOLINGS)
-    taken, make = pooling
-    return f"{kind}:{taken}" if taken else kind, make
+    registered, make = pooling
+    return f"{kind}:{registered}" if registered else kind, make
 
 
 def canonical(name: str) -> str:

@@ -136,8 +136,8 @@ def _rename_once(new: Path, folder: Path) -> None:
 
 def _remove_killed(folder: Path) -> None:
     """Removes what writers of this folder left that were killed; those at work hold their locks."""
-    left = folder.parent.glob(f".{glob.escape(folder.name)}.writing.*")
-    for killed in {str(path).removesuffix(LOCK) for path in left}:
+    folders = folder.parent.glob(f".{glob.escape(folder.name)}.writing.*")
+    for killed in {str(path).removesuffix(LOCK) for path in folders}:
         with contextlib.suppress(OSError), locked(killed, 0, outside=True):
             shutil.rmtree(killed)
 

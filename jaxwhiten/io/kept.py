@@ -35,8 +35,8 @@ def identity(path: PathLike) -> Identity:
     >>> identity("texts.txt") == identity("texts.txt")
     True
     """
-    about = os.stat(path)
-    return about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 def sha256_once(path: Path) -> str:

@@ -107,12 +107,12 @@ def binary_scores(
     of_two = labels[order, None] > labels.min()
     positive, every = (np.add.reduceat(x, starts) for x in (counts * of_two, counts))
     true_positives = positive.cumsum(axis=0)
-    seen = every.cumsum(axis=0)
+    totals = every.cumsum(axis=0)
     negative = every - positive
     total = true_positives[-1]
-    below = (seen - true_positives)[-1] - (seen - true_positives) + negative / 2
-    precision = (positive * true_positives / np.maximum(seen, 1)).sum(axis=0) / total
-    return precision, (positive * below).sum(axis=0) / (total * (seen[-1] - total))
+    below = (totals - true_positives)[-1] - (totals - true_positives) + negative / 2
+    precision = (positive * true_positives / np.maximum(totals, 1)).sum(axis=0) / total
+    return precision, (positive * below).sum(axis=0) / (total * (totals[-1] - total))
 
 
 def cosine_pairs(a: Shaped[np.ndarray, "n _d"], b: Shaped[np.ndarray, "n _e"]) -> Float[np.ndarray, " n"]:

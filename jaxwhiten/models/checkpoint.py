@@ -233,12 +233,12 @@ def first_module(folder: Path, kind: str) -> Path | None:
 def weight_files(folder: Path) -> list[Path]:
     """The files that `open_weights` reads, and that which replaces keys of `config.json`, if one does."""
     _, file = open_weights(folder)
-    given = TransformerSettings.read(folder)
+    settings = TransformerSettings.read(folder)
     if file.name == SAFETENSORS_INDEX:
         shards = _shards(file)
     else:
         shards = []
-    return [file, *shards, *([given.file] if given.config else [])]
+    return [file, *shards, *([settings.file] if settings.config else [])]
 
 
 def open_weights(folder: Path) -> tuple[Tensors, Path]:

@@ -145,10 +145,10 @@ def load_config(folder: Path) -> EncoderConfig:
     >>> load_config(resolve_folder("jaxwhiten-tiny")).num_layers
     4
     """
-    given = TransformerSettings.read(folder)
+    settings = TransformerSettings.read(folder)
     raw = _Noted(config_json(folder))
     config = _parsed(folder, raw)
-    refuse_unknown(given.file, given.config, {*raw.seen, "output_hidden_states"}, given.config_key)
+    refuse_unknown(settings.file, settings.config, {*raw.seen, "output_hidden_states"}, settings.config_key)
     return config
 
 

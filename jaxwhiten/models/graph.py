@@ -85,9 +85,13 @@ class Graph:
             kind = helper.np_dtype_to_tensor_dtype(np.dtype(of))
             return helper.make_tensor_value_info(name, kind, ["batch", size])
 
-        taken = [described(name, n, np.int64 if isinstance(n, str) else np.float32) for name, n in inputs.items()]
-        given = [described(name, size, dtype) for name, size in outputs.items()]
-        graph = helper.make_graph(self._nodes, "sentence_encoder", taken, given, list(self._constants.values()))
+        graph_inputs = [
+            described(name, n, np.int64 if isinstance(n, str) else np.float32) for name, n in inputs.items()
+        ]
+        graph_outputs = [described(name, size, dtype) for name, size in outputs.items()]
+        graph = helper.make_graph(
+            self._nodes, "sentence_encoder", graph_inputs, graph_outputs, list(self._constants.values())
+        )
         model = helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid("", _OPSET)],
@@ -299,9 +303,9 @@ class EncoderGraph:
         half = self.graph.integers(width // 2)
         first = op("Slice", x, self.graph.integers(0), half, self.graph.integers(3))
         second = op("Slice", x, half, self.graph.integers(width), self.graph.integers(3))
-        left = op("Sub", op("Mul", first, cos), op("Mul", second, sin))
+        difference = op("Sub", op("Mul", first, cos), op("Mul", second, sin))
         right = op("Add", op("Mul", second, cos), op("Mul", first, sin))
-        return op("Concat", left, right, axis=-1)
+        return op("Concat", difference, right, axis=-1)
 
     def _feed_forward(self, x: str, part: FeedForward | Experts) -> str:
         if isinstance(part, Experts):

@@ -364,8 +364,8 @@ class Experts(nnx.Module):
 
     def __call__(self, x: Float[Array, "*rows d"]) -> Float[Array, "*rows d"]:
         weights = jax.nn.softmax(self.router(x).astype(jnp.float32), axis=-1)
-        taken, which = jax.lax.top_k(weights, self.config.experts_taken)
-        weights = jnp.sum(taken[..., None] * jax.nn.one_hot(which, self.config.experts), axis=-2)
+        chosen, which = jax.lax.top_k(weights, self.config.experts_taken)
+        weights = jnp.sum(chosen[..., None] * jax.nn.one_hot(which, self.config.experts), axis=-2)
         precision = matmul_precision(x.dtype)
         inner = self.activation(jnp.matmul(x, self.w1[...].T.astype(x.dtype), precision=precision))
         inner = inner * jnp.repeat(weights, self.config.intermediate_size, axis=-1).astype(x.dtype)

@@ -136,12 +136,12 @@ class TransformerEncoder(nnx.Module):
 
         def context(kind: Attention) -> Context:
             near = visible(length, kind)
-            seen = mask if near is None else mask & near
+            visible_tokens = mask if near is None else mask & near
             turns = rotary(length, kind.head_size, kind.rotary_theta, kind.scaling)
             if segments is None:
-                return Context(seen, bias, turns, packing)
+                return Context(visible_tokens, bias, turns, packing)
             fused = kernel and dataclasses.replace(kernel, window=kind.window, causal=kind.causal)
-            return Context(seen, bias, turns and turns.at(segments.position), packing, fused, segments.number)
+            return Context(visible_tokens, bias, turns and turns.at(segments.position), packing, fused, segments.number)
 
         return {kind: context(kind) for kind in dict.fromkeys(config.attention)}
 

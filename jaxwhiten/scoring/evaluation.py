@@ -108,26 +108,26 @@ def evaluate(
       Reimers, Beyer & Gurevych 2016, "Task-Oriented Intrinsic Evaluation of Semantic Textual Similarity", section 5.
       Thakur et al. 2021, "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models".
     """
-    given = read(data, columns)
+    parsed = read(data, columns)
     sizes, ks = ([value] if isinstance(value, int) else list(value) for value in (bytes, k))
     options = {"corpus": corpus, "bytes": sizes, "k": ks, "whitening": whitening, "versus": versus}
-    kinds = {"searched": isinstance(given, RetrievalData), "vectors": isinstance(given, ScoredPairs)}
+    kinds = {"searched": isinstance(parsed, RetrievalData), "vectors": isinstance(parsed, ScoredPairs)}
     check_options(_RULES, {**options, **kinds, "fitted": encoder.head.whitening, "encoder": encoder.name})
-    if isinstance(given, RetrievalData) and corpus is not None:
-        given = given.with_corpus(corpus)
-    about = encoder.similarity_fn_name, encoder.space().record(), resamples, seed
-    if isinstance(given, ScoredPairs):
-        forms: list[Form] = [(RAW, *_size(encoder), encoder.similarity_pairwise(given.first, given.second))]
-        units = np.arange(len(given.gold))
-        rows = _rows(forms, *_correlations(forms, given.gold, units, resamples, seed))
-        return Evaluation("", {"pairs": len(given.gold)}, rows, 0, "", *about)
+    if isinstance(parsed, RetrievalData) and corpus is not None:
+        parsed = parsed.with_corpus(corpus)
+    details = encoder.similarity_fn_name, encoder.space().record(), resamples, seed
+    if isinstance(parsed, ScoredPairs):
+        forms: list[Form] = [(RAW, *_size(encoder), encoder.similarity_pairwise(parsed.first, parsed.second))]
+        units = np.arange(len(parsed.gold))
+        rows = _rows(forms, *_correlations(forms, parsed.gold, units, resamples, seed))
+        return Evaluation("", {"pairs": len(parsed.gold)}, rows, 0, "", *details)
     encode = encode or encoded
     raw = encoder.before_whitening()
-    scored = _scored(given, raw, encode)
+    scored = _scored(parsed, raw, encode)
     ways = list(_ways(encoder, raw, scored.vectors, sizes, ks, whitening))
     forms = [(name, *_size(way), scored.compare(way)) for name, way in ways]
     if versus is not None:
-        forms.append((Path(versus.name).name, *_size(versus), compared(versus, given, encode)))
+        forms.append((Path(versus.name).name, *_size(versus), compared(versus, parsed, encode)))
     forms += by_words(scored.data)
     own_row = max((i for i, (_, way) in enumerate(ways) if way.head is encoder.head), default=0)
     if versus:
@@ -139,8 +139,8 @@ def evaluate(
         fitted = f"fitted on {scored.fitted_on}"
     else:
         fitted = ""
-    only_relevant = isinstance(given, RetrievalData) and given.only_relevant
-    return Evaluation(scored.name, scored.counts, rows, own_row, fitted, *about, other, only_relevant)
+    only_relevant = isinstance(parsed, RetrievalData) and parsed.only_relevant
+    return Evaluation(scored.name, scored.counts, rows, own_row, fitted, *details, other, only_relevant)
 
 
 def encoded(encoder: Encoder, texts: list[str], role: str | None, **how: Any) -> np.ndarray:
@@ -182,10 +182,10 @@ def by_words(data: Pairs | RetrievalData) -> Iterator[Form]:
             queries, documents = weigh(name, counts, counts[:n])
             yield name, counts.shape[1], None, data.others(nearest(queries[n:], documents[:n], _deep(data)))
     else:
-        texts, left, right = _distinct(data)
+        texts, first, right = _distinct(data)
         counts = count(texts)
         for name in (TFIDF, BM25):
-            yield name, counts.shape[1], None, cosines(weigh(name, counts, counts)[1], left, right)
+            yield name, counts.shape[1], None, cosines(weigh(name, counts, counts)[1], first, right)
 
 
 def _deep(data: RetrievalData) -> int:
@@ -197,8 +197,8 @@ def _distinct(pairs: Pairs) -> tuple[list[str], Int[np.ndarray, " n"], Int[np.nd
     """The distinct sentences, and the number of each pair's first and second."""
     texts = list(dict.fromkeys([*pairs.sentence1, *pairs.sentence2]))
     row = {text: number for number, text in enumerate(texts)}
-    left, right = (np.array([row[text] for text in side]) for side in (pairs.sentence1, pairs.sentence2))
-    return texts, left, right
+    first, right = (np.array([row[text] for text in side]) for side in (pairs.sentence1, pairs.sentence2))
+    return texts, first, right
 
 
 class _Pairs:
@@ -249,12 +249,12 @@ class _Search:
         documents = head.finished(self.vectors, self.raw.head)
         queries = head.finished(self.queries, self.raw.head)
         stored = np.flatnonzero(np.any(documents, axis=1))
-        asked = np.flatnonzero(np.any(queries, axis=1))
+        nonempty = np.flatnonzero(np.any(queries, axis=1))
         ranked = np.full((len(queries), _deep(self.data)), -1)
-        if len(stored) and len(asked):
+        if len(stored) and len(nonempty):
             index = build_index(documents[stored], BACKEND, codes=way.head.code, ids=stored)
             k = min(_deep(self.data), index.size)
-            ranked[asked, :k] = index.search(queries[asked], k)[1]
+            ranked[nonempty, :k] = index.search(queries[nonempty], k)[1]
         return self.data.others(ranked)
 
     def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> _Measured:

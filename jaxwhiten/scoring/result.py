@@ -169,8 +169,8 @@ class Evaluation:
             fitted = ""
         unit = ". Scores × 100" if len(names) > 2 else ""
         origin = "{model}, {dtype} by {engine}".format(**self.encoding)
-        about = f"{self.data + ': ' if self.data else ''}{counts}; {origin}{fitted}{unit}"
-        return "\n".join([about, "", *lines, *(["", self.verdict] if self.verdict else [])])
+        heading = f"{self.data + ': ' if self.data else ''}{counts}; {origin}{fitted}{unit}"
+        return "\n".join([heading, "", *lines, *(["", self.verdict] if self.verdict else [])])
 
     def _cells(self, row: Row) -> list[str]:
         def shown(name: str) -> str:
@@ -244,10 +244,10 @@ def _forms(forms: list[Row], raw: Row) -> str:
         size, row, change = max(smaller, key=lambda one: one[2].interval.low)
         if all(other.interval.high < 0 for _, _, other in smaller):
             return f"every smaller form loses, {row.name} of {size:,} bytes the least: {change}{choice}"
-        shown = (
+        sentence = (
             f"a smaller form loses less than {LITTLE:g} point; the closest is {row.name} of {size:,} bytes, {change}"
         )
-        return f"these data do not show that {shown}{choice}"
+        return f"these data do not show that {sentence}{choice}"
     size, row, change = min(lossless, key=lambda one: (one[0], -one[2].value))
     what = f"loses less than {LITTLE:g} point"
     if change.interval.low > 0:

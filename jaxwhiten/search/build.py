@@ -196,10 +196,10 @@ def _build_like(
     rows = rows_of(metadata, vectors)
     table = Ids.of(ids, len(vectors))
     store = BACKENDS[like.backend].build(vectors, copy.copy(like.store.options), like.store.coding, None)
-    about = {field.name: getattr(like, field.name) for field in dataclasses.fields(About)}
-    about |= {"size": len(vectors), "notes": list(store.notes), "build_seconds": time.perf_counter() - start}
+    fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(About)}
+    fields |= {"size": len(vectors), "notes": list(store.notes), "build_seconds": time.perf_counter() - start}
     return Index(
-        **about,
+        **fields,
         store=store,
         table=table,
         documents=None if documents is None else Strings([documents]),
@@ -224,8 +224,8 @@ def _encoding_of(vectors: RowsLike, encoding: Fields | None, *, judged: bool, co
             space = None
     if space is None:
         return encoding
-    given = dataclasses.replace(VectorSpace.of(encoding), dimension=space.dimension)
-    check_space("`encoding`", given, space, "omit encoding", role="query")
+    declared = dataclasses.replace(VectorSpace.of(encoding), dimension=space.dimension)
+    check_space("`encoding`", declared, space, "omit encoding", role="query")
     return {**(encoding or {}), **space.record()}  # the vectors know their prompt
 
 

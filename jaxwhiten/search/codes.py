@@ -59,8 +59,8 @@ def read_codes(files: Files, header: Header) -> tuple[Affine, Quantiser, UInt8[n
     ValueError or KeyError if they contradict the header.
     """
     assert header.codes is not None
-    about = header.codes
-    [codes] = take({"codes": files.array(CODES)}, "uint8", codes=(header.size, about["bytes"]))
+    layout = header.codes
+    [codes] = take({"codes": files.array(CODES)}, "uint8", codes=(header.size, layout["bytes"]))
     codes = np.asarray(codes)  # a subclass of arrays would cost time
     prepare, tensors = read_map(files.get(TRANSFORM), header.input_dimension, header.normalize, header.dimension)
     affine = Affine(np.zeros(header.dimension))
@@ -69,10 +69,10 @@ def read_codes(files: Files, header: Header) -> tuple[Affine, Quantiser, UInt8[n
         raise ValueError("a rotation of codes, but no number of coordinates in the header")
     if not is_first_version(header):
         affine = Affine(*(tensors[name] for name in _ROTATION))
-        width = about["coordinates"]
-    quantiser = Quantiser(about["name"], affine, tensors["centroids"], float(about["length"]))
+        width = layout["coordinates"]
+    quantiser = Quantiser(layout["name"], affine, tensors["centroids"], float(layout["length"]))
     sizes = (quantiser.nbytes, quantiser.width, affine.inputs, affine.outputs)
-    same("bytes and columns of the centroids", sizes, (about["bytes"], width, header.dimension, width))
+    same("bytes and columns of the centroids", sizes, (layout["bytes"], width, header.dimension, width))
     if quantiser.bits not in (4, 8):
         raise ValueError(f"centroids of {quantiser.bits} bits")
     return prepare, quantiser, codes
@@ -168,26 +168,26 @@ class CodedStore(Store):
         if not alone:
             hardware.check_process()
         with self._alone() if alone else contextlib.nullcontext():
-            asked, products = self._asked(queries, prepared)
+            prepared_queries, products = self._asked(queries, prepared)
             if not self.exact:
-                return self._search_first_version(asked, k, among)
+                return self._search_first_version(prepared_queries, k, among)
             wide = min(len(self.codes), max(WIDER * k, LEAST))
-            points = self.quantiser.scanned(asked)
+            points = self.quantiser.scanned(prepared_queries)
             if among is None or self.scan.selects:
-                return self._best(asked, products, self.scan.search(points, wide, among)[1], k)
+                return self._best(prepared_queries, products, self.scan.search(points, wide, among)[1], k)
             deep = 2 * wide * -(-len(self.codes) // max(1, len(among)))
             if len(among) <= _FEW or deep >= len(self.codes):
-                return self._best_of(asked, products, among, k)
+                return self._best_of(prepared_queries, products, among, k)
             inside = np.zeros(len(self.codes) + 1, bool)  # the last for a missing row
             inside[among] = True
             candidates = self.scan.search(points, deep)[1]
             chosen = inside[candidates]
             chosen &= np.cumsum(chosen, axis=1) <= wide
             candidates = np.sort(np.where(chosen, candidates, -1), axis=1)[:, -wide:]
-            scores, rows = self._best(asked, products, candidates, k)
+            scores, rows = self._best(prepared_queries, products, candidates, k)
             short = candidates[:, 0] < 0
             if short.any():
-                scores[short], rows[short] = self._best_of(asked[short], products[short], among, k)
+                scores[short], rows[short] = self._best_of(prepared_queries[short], products[short], among, k)
             return scores, rows
 
     def _search_first_version(self, asked: np.ndarray, k: int, among: IdsLike) -> tuple[np.ndarray, np.ndarray]:

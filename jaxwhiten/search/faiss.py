@@ -347,9 +347,9 @@ class FaissIvf(Faiss):
 
     @classmethod
     def build(cls, vectors: Rows, options: BackendOptions, coding: Coding, stored: np.ndarray | None) -> Store:
-        asked = options.nprobe
+        requested = options.nprobe
         store = super().build(vectors, options, coding, stored)
-        if asked == 0:
+        if requested == 0:
             probes = store.scan if isinstance(store, CodedStore) else store
             note = _choose_nprobe(store, probes, vectors, options)
             store.notes = [*store.notes, note]
@@ -529,9 +529,9 @@ def _listed(faiss: ModuleType, lists: FaissObject, number: int, width: int) -> t
 
 
 def _lower(options: BackendOptions, name: str, limit: int, n: int, reason: str, notes: list[str]) -> None:
-    if (wanted := getattr(options, name)) > limit:
+    if (value := getattr(options, name)) > limit:
         setattr(options, name, limit)
-        notes.append(f"{name} lowered from {wanted} to {limit} for {n} documents ({reason}).")
+        notes.append(f"{name} lowered from {value} to {limit} for {n} documents ({reason}).")
 
 
 def _affine_of(faiss: ModuleType, chain: list[FaissObject], dimension: int) -> Affine:

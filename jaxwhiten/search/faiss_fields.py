@@ -173,7 +173,7 @@ def _check_lists(faiss: ModuleType, index: FaissObject, options: BackendOptions,
     _same("lists", "shape", fields, (nlist, nlist, code_size, code_size, faiss.DirectMap.NoMap))
     _check_vectors(faiss, "quantizer", faiss.downcast_index(index.quantizer), index.d, nlist, index.metric_type)
     _same("lists", "size", lists.compute_ntotal(), header.size)
-    seen = np.zeros(header.size, bool)
+    listed = np.zeros(header.size, bool)
     codes = lists.codes
     for number in range(nlist):
         size = lists.list_size(number)
@@ -181,8 +181,8 @@ def _check_lists(faiss: ModuleType, index: FaissObject, options: BackendOptions,
         if size:
             ids = faiss.rev_swig_ptr(lists.get_ids(number), size)
             within("rows of the lists in the FAISS file", ids, 0, header.size - 1)
-            seen[ids] = True
-    _same("lists", "number of documents", int(seen.sum()), header.size)  # each is in one list
+            listed[ids] = True
+    _same("lists", "number of documents", int(listed.sum()), header.size)  # each is in one list
     index.nprobe = options.nprobe
     index.max_codes = 0
     index.parallel_mode = 0

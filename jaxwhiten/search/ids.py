@@ -78,10 +78,10 @@ class Ids:
 
     def rows(self, ids: IdsLike) -> Int64[np.ndarray, " m"]:
         """The rows of ids; InputError if an id is missing."""
-        wanted = as_ids(ids)
-        if (absent := next((id for id in wanted if id not in self._row), None)) is not None:
+        requested = as_ids(ids)
+        if (absent := next((id for id in requested if id not in self._row), None)) is not None:
             raise InputError(f"No document {absent!r:.80} in the index.")
-        return np.array([self._row[id] for id in wanted], np.int64)
+        return np.array([self._row[id] for id in requested], np.int64)
 
     def __contains__(self, id: object) -> bool:
         return id in self._row
@@ -99,20 +99,22 @@ class Ids:
             new = range(self.next, self.next + n)
             end = self.next + n
             return Ids(range(end) if isinstance(self.kept, range) else np.concatenate([self.array, new]), end)
-        wanted = unique_ids(ids, n)
-        if isinstance(wanted[0], str) != self.strings:
+        new_ids = unique_ids(ids, n)
+        if isinstance(new_ids[0], str) != self.strings:
             kind = "strings" if self.strings else "integers"
-            raise InputError(f"The IDs of this index are {kind}, got {wanted[0]!r:.80}.")
-        if (present := next((id for id in wanted if id in self._row), None)) is not None:
+            raise InputError(f"The IDs of this index are {kind}, got {new_ids[0]!r:.80}.")
+        if (present := next((id for id in new_ids if id in self._row), None)) is not None:
             raise InputError(f"Document {present!r:.80} is already in the index: use `update` to replace it.")
-        more = self.kept.plus(wanted) if isinstance(self.kept, Strings) else np.concatenate([self.array, _kept(wanted)])
+        more = (
+            self.kept.plus(new_ids) if isinstance(self.kept, Strings) else np.concatenate([self.array, _kept(new_ids)])
+        )
         result = Ids(more, None)
         numbers = range(len(self.kept), len(self.kept) + n)
         if isinstance(self._row, Mapping):
             row_of = dict(self._row)
         else:
             row_of = {}
-        vars(result)["_row"] = row_of | dict(zip(wanted, numbers, strict=True))  # not read again from a file
+        vars(result)["_row"] = row_of | dict(zip(new_ids, numbers, strict=True))  # not read again from a file
         return result
 
     def write(self, folder: Path, first: int = 0) -> None:

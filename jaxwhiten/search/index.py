@@ -366,10 +366,10 @@ class Index(About):
         """`check_encoding` for vectors that know their space, which `Encoder.encode` returned."""
         if self.encoding is None or not isinstance(vectors, EncodedArray | CodedArray) or vectors.origin is None:
             return
-        seen = (vectors.origin, vectors.shape[-1])
-        if self._fitting.get(role) != seen:
+        key = (vectors.origin, vectors.shape[-1])
+        if self._fitting.get(role) != key:
             check_space("the index", self.encoding, vectors.space, "rebuild the index", role=role)
-            self._fitting[role] = seen
+            self._fitting[role] = key
 
     def check_k(self, k: Any) -> None:
         """Raises `InputError` unless k is an integer in 1..size."""
@@ -408,12 +408,12 @@ class Index(About):
             tail = None
             if saved is not None and not compact and self.store.extends(saved.header.files):
                 tail = saved.tail(folder, self.size)
-            about = {name.name: getattr(self, name.name) for name in dataclasses.fields(About)}
-            about["normalize"] = self.prepare.unit_length
+            fields = {name.name: getattr(self, name.name) for name in dataclasses.fields(About)}
+            fields["normalize"] = self.prepare.unit_length
             if not isinstance(self.table.kept, range):
-                about["next_id"] = self.table.next
-            seen = None if saved is None else saved.header.checksum
-            header = replace_files(folder, about, functools.partial(self._write_files, tail), seen, tail)
+                fields["next_id"] = self.table.next
+            checksum = None if saved is None else saved.header.checksum
+            header = replace_files(folder, fields, functools.partial(self._write_files, tail), checksum, tail)
             if saved is None:
                 self._saved[folder.resolve()] = Saved.whole(header)
             else:
@@ -523,9 +523,9 @@ def _load(folders: list[Path], headers: list[Header]) -> Index:
         store = kind.read(files, options, header)
     if header.whitening is not None and store.prepare.hash() != header.whitening.get("hash"):
         raise FormatError(f"{folder}: the whitening inside the index differs from the one in its header.")
-    about = {field.name: getattr(header, field.name) for field in dataclasses.fields(About)}
+    fields = {field.name: getattr(header, field.name) for field in dataclasses.fields(About)}
     index = Index(
-        **about,
+        **fields,
         documents=documents,
         metadata=metadata,
         store=store,

@@ -213,17 +213,19 @@ class JaxCodes(CodedStore):
         self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         check_process()
-        asked, products = self._asked(queries, prepared)
+        prepared_queries, products = self._asked(queries, prepared)
         if among is not None:
-            return self._best_of(asked, products, among, k)
-        scores = np.empty((len(asked), k), np.float32)
-        rows = np.empty((len(asked), k), np.int64)
-        certain = np.empty(len(asked), bool)
-        for part, results in self._batches(self._kernels.search_codes, asked, products, k):
+            return self._best_of(prepared_queries, products, among, k)
+        scores = np.empty((len(prepared_queries), k), np.float32)
+        rows = np.empty((len(prepared_queries), k), np.int64)
+        certain = np.empty(len(prepared_queries), bool)
+        for part, results in self._batches(self._kernels.search_codes, prepared_queries, products, k):
             scores[part], rows[part], certain[part] = results
         if not certain.all():
             unsure = np.flatnonzero(~certain)
-            for part, results in self._batches(self._kernels.search_codes_surely, asked[unsure], products[unsure], k):
+            for part, results in self._batches(
+                self._kernels.search_codes_surely, prepared_queries[unsure], products[unsure], k
+            ):
                 scores[unsure[part]], rows[unsure[part]] = results[:2]
         return scores, rows
 

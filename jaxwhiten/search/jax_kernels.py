@@ -82,8 +82,8 @@ def searcher(mesh: jax.sharding.Mesh, k: int, block: int, recall_target: float |
 
 def _tile(rows: int, k: int) -> int:
     """The tile size that sorts the fewest values: rows / tile + k × tile is smallest at √(rows / k)."""
-    wanted = (rows / k) ** 0.5
-    return next(tile for tile in (128, 64, 32, 16) if tile <= max(16.0, 1.42 * wanted))
+    width = (rows / k) ** 0.5
+    return next(tile for tile in (128, 64, 32, 16) if tile <= max(16.0, 1.42 * width))
 
 
 def tiled_top_k(scores: Float32[Array, "q n"], k: int, tile: int) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
@@ -334,11 +334,11 @@ def coded_searcher(
         count = max(_LEAST_TILES, _TILES_PER_RESULT * k)
         if count < rows // _CODED_TILE:
             here = codes.T if transposed and way != "passes" else codes
-            given = queries, offsets, here, inverse, points, size - first
+            arguments = queries, offsets, here, inverse, points, size - first
             if way == "passes":
-                highest, error = _by_passes(*given, mirrored)
+                highest, error = _by_passes(*arguments, mirrored)
             else:
-                highest = _by_blocks(*given, dtype, way)
+                highest = _by_blocks(*arguments, dtype, way)
                 error = jnp.ones(len(queries))
             tiles, others = _best_tiles(highest, count)
         else:

@@ -152,8 +152,8 @@ def read_map(
     prepare = preparation(None, dimension, normalize)
     if "weight" in tensors:
         prepare = Affine(*(tensors[name] for name in _PARTS), unit_length=normalize)
-    wanted = dimension, prepare.outputs if outputs is None else outputs
-    same("dimensions that the transform takes and gives", (prepare.inputs, prepare.outputs), wanted)
+    shape = dimension, prepare.outputs if outputs is None else outputs
+    same("dimensions that the transform takes and gives", (prepare.inputs, prepare.outputs), shape)
     return prepare, tensors
 
 

@@ -66,10 +66,10 @@ class Rescoring:
         self, queries: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
         """The k best candidates of each raw query; candidate −1 is missing, and ties go to the lower id."""
-        asked = self.prepare(queries)
+        prepared = self.prepare(queries)
         scores = np.empty((len(queries), k), np.float32)
         ids = np.empty((len(queries), k), np.int64)
-        for row, (query, rows_of_query) in enumerate(zip(asked, np.sort(candidates, axis=1), strict=True)):
+        for row, (query, rows_of_query) in enumerate(zip(prepared, np.sort(candidates, axis=1), strict=True)):
             rows = self.rows[np.maximum(rows_of_query, 0)]
             if self.code is None:
                 vectors = rows.astype(np.float32)

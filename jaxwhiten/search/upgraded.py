@@ -57,8 +57,8 @@ def share_embedded(folder: PathLike, header: Header, upgrade: Fields) -> float:
     """`Upgraded.share` for an index in a folder, without loading the encoders."""
     texts = Files.of(Path(folder), header).strings(DOCUMENTS, ENDS) or ()
     slots = Vectors(Path(folder) / _FOLDER, upgrade["new"]["fingerprint"]).slots
-    wanted = set(map(_digest, texts))
-    return len(wanted & set(slots)) / len(wanted)
+    digests = set(map(_digest, texts))
+    return len(digests & set(slots)) / len(digests)
 
 
 def _same(a: Fields, b: Fields | None) -> bool:
@@ -227,8 +227,8 @@ class Upgraded:
         near = [hit.text for hits in by_old for hit in hits[depth:]]
         self._embed([hit.text for hits in by_old for hit in hits[:depth]], near, searching=True)
         results = []
-        asked = normalize(self.new.queries(queries))
-        for query, hits in zip(asked, by_old, strict=True):
+        vectors = normalize(self.new.queries(queries))
+        for query, hits in zip(vectors, by_old, strict=True):
             scores = normalize(self._floats(hit.text for hit in hits[:depth])) @ query
             best = np.argsort(-scores, kind="stable")[:k].tolist()
             results.append([hits[place]._replace(score=float(scores[place])) for place in best])

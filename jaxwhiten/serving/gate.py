@@ -42,8 +42,8 @@ class Gate:
         self._held = 0
         self._hosts = None if hosts is None else {"localhost", *map(str.lower, hosts)}
         self.requests = Counter("jaxwhiten_requests", "Requests answered", ["path", "status"], registry=registry)
-        about = "Seconds from request to answer"
-        self.times = Histogram("jaxwhiten_request_seconds", about, ["path"], registry=registry)
+        help_text = "Seconds from request to answer"
+        self.times = Histogram("jaxwhiten_request_seconds", help_text, ["path"], registry=registry)
 
     async def unknown(self, request: Request, error: HTTPException) -> Response:
         """The answer on a path or method that is not there."""
@@ -74,18 +74,18 @@ class Gate:
         with self._holding() as hold:
             try:
                 async with asyncio.timeout(self._seconds):
-                    asked = request_of(route.asked, await _body(request, hold))
+                    parsed = request_of(route.asked, await _body(request, hold))
             except TimeoutError:
                 raise Refused(408, f"The request took more than {self._seconds:g} seconds to arrive.") from None
-            return await _while_awaited(request, route.endpoint(asked))
+            return await _while_awaited(request, route.endpoint(parsed))
 
     def _check(self, request: Request, route: Route) -> None:
         """Refuses hosts of other names, and requests without the key."""
         if not self._knows(host := request.headers.get("host", "localhost")):
             raise Refused(421, f"Unknown host {host!r:.80}: start the server with `--allow-host` to allow it.")
         if self._key and route.path != "/health":
-            scheme, _, given = request.headers.get("authorization", "").partition(" ")
-            right = hmac.compare_digest(given.strip().encode("latin-1"), self._key)
+            scheme, _, credential = request.headers.get("authorization", "").partition(" ")
+            right = hmac.compare_digest(credential.strip().encode("latin-1"), self._key)
             if not right or scheme.lower() != "bearer":
                 expected = "Expected the access key as `Authorization: Bearer KEY`."
                 raise Refused(401, expected, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})

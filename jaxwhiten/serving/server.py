@@ -65,8 +65,8 @@ def listen(host: str = "127.0.0.1", port: int = 8000) -> tuple[socket.socket, st
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or bodies wait for the ACK of their headers
-    shown, number = listening.getsockname()[:2]
-    return listening, f"http://{f'[{shown}]' if ':' in shown else shown}:{number}"
+    address, number = listening.getsockname()[:2]
+    return listening, f"http://{f'[{address}]' if ':' in address else address}:{number}"
 
 
 def run(app: Any, listening: socket.socket) -> None:

@@ -136,8 +136,8 @@ def _steps(rule: Rules | None) -> Iterator[Rules]:
 
 def _agrees(tokenizer: Any, settings: Fields) -> bool:
     """Whether the rules of a tokenizer do what settings specify."""
-    given = {key: settings[key] for key in CHANGING if settings.get(key) is not None}
-    if not given:
+    changed = {key: settings[key] for key in CHANGING if settings.get(key) is not None}
+    if not changed:
         return True
     steps = list(_steps(_state(tokenizer.normalizer)))
     words = _state(tokenizer.pre_tokenizer)
@@ -149,9 +149,9 @@ def _agrees(tokenizer: Any, settings: Fields) -> bool:
         "tokenize_chinese_chars": bert.get("handle_chinese_chars", False),
         "keep_accents": "StripAccents" not in kinds,
     }
-    prefix = given.pop("add_prefix_space", None)
+    prefix = changed.pop("add_prefix_space", None)
     same = prefix is None or _prefixed(words, bool(prefix)) == words
-    return same and all(does[key] == value for key, value in given.items())
+    return same and all(does[key] == value for key, value in changed.items())
 
 
 def _replaced(tokenizer: Any, rules: Rules) -> Any:
@@ -162,13 +162,13 @@ def _replaced(tokenizer: Any, rules: Rules) -> Any:
 
 def _of_transformers(folder: Path, settings: Fields, name: str) -> Any:
     """The tokenizer that transformers itself makes, which takes a second to import."""
-    given = {key: settings[key] for key in CHANGING if key in settings}
+    changed = {key: settings[key] for key in CHANGING if key in settings}
     message = (
         f"{folder / TOKENIZER_SETTINGS}: tokenizer_class is {name!r}, with which transformers cannot apply"
-        f" {given or 'its defaults'} ({REASON})."
+        f" {changed or 'its defaults'} ({REASON})."
     )
     with turning(ModelError, message):
-        return auto_tokenizer(folder, **given).backend_tokenizer
+        return auto_tokenizer(folder, **changed).backend_tokenizer
 
 
 def auto_tokenizer(folder: Path, **settings: Any) -> Any:

@@ -74,13 +74,13 @@ def as_rows(rows: Any, width: int, what: str) -> list[tuple[Any, ...]]:
 def _items(texts: object, what: str, dimensions: int = 1) -> Iterator[Any]:
     """Iterates over a container in its order; InputError for other objects."""
     kind = type(texts)
-    wanted = f"Expected a list, one item per {what}"
+    expected = f"Expected a list, one item per {what}"
     if hasattr(kind, "columns") or hasattr(kind, "column_names"):  # iterated, a table gives the names of its columns
-        raise InputError(f"{wanted}, got a {kind.__name__}: pass its columns, such as table['text'].")
+        raise InputError(f"{expected}, got a {kind.__name__}: pass its columns, such as table['text'].")
     if isinstance(texts, str | bytes | bytearray | Mapping | set | frozenset) or not isinstance(texts, Iterable):
-        raise _refused(texts, wanted)
-    if not 1 <= (given := getattr(texts, "ndim", 1)) <= dimensions:
-        raise InputError(f"{wanted}, got an array of {given} dimensions: pass one of {dimensions}.")
+        raise _refused(texts, expected)
+    if not 1 <= (dimensions_given := getattr(texts, "ndim", 1)) <= dimensions:
+        raise InputError(f"{expected}, got an array of {dimensions_given} dimensions: pass one of {dimensions}.")
     return iter(texts)
 
 

@@ -85,8 +85,8 @@ def prompt_of_role(prompts: Mapping[str, str], role: str) -> str:
 
 def in_role(prompts: Mapping[str, str], role: str, options: Fields) -> Json:
     """Options of `Encoder.encode` with the prompt of a role, unless they have a `prompt_name` or a `prompt`."""
-    given = any(options.get(name) is not None for name in ("prompt_name", "prompt"))
-    if given:
+    specified = any(options.get(name) is not None for name in ("prompt_name", "prompt"))
+    if specified:
         return {**options}
     return {**options, "prompt": prompt_of_role(prompts, role)}
 
@@ -154,10 +154,10 @@ class BulkTokenizer:
         That is so if half of the part has them already: then no word that its end cuts is among them. None if no part
         of up to a million characters has them, such as spaces.
         """
-        left = self._truncation["direction"] == "left"
+        keeps_end = self._truncation["direction"] == "left"
         size = min(_CHARACTERS * self.max_length, _MOST_CHARACTERS)
         while size < len(text):
-            parts = [text[-n:] if left else text[:n] for n in (size // 2, size)]
+            parts = [text[-n:] if keeps_end else text[:n] for n in (size // 2, size)]
             encodings = self._in_form(parts, form)
             of_half, of_part = np.split(encodings.flat, [encodings.lengths[0]])
             if len(of_half) == self.max_length and np.array_equal(of_half, of_part):
@@ -210,14 +210,14 @@ class BulkTokenizer:
             tokenizer.no_truncation()
             parts = [tokenizer.encode(part, add_special_tokens=False).ids for part in template.split("{text}")]
             before, after = self.around
-            left = [*before, *parts[0]]
+            before_text = [*before, *parts[0]]
             right = [*parts[1], *after]
-            if len(left) + len(right) > self.max_length:
-                size = len(left) + len(right)
+            if len(before_text) + len(right) > self.max_length:
+                size = len(before_text) + len(right)
                 raise InputError(f"max_length is {self.max_length}, but the template {template!r} has {size} tokens.")
-            pieces = {"template-left": left, "template-right": right}
+            pieces = {"template-left": before_text, "template-right": right}
             tokenizer.post_processor = TemplateProcessing(
-                single=" ".join([*["template-left"] * bool(left), "$A", *["template-right"] * bool(right)]),
+                single=" ".join([*["template-left"] * bool(before_text), "$A", *["template-right"] * bool(right)]),
                 special_tokens=[
                     {"id": name, "ids": ids, "tokens": [tokenizer.id_to_token(i) for i in ids]}
                     for name, ids in pieces.items()

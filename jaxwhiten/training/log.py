@@ -35,8 +35,8 @@ class Log:
     def __init__(self, folder: Path, total: int, *, start: int, per_step: int, unit: str, progress: bool | None):
         self._per_step = per_step
         self._unit = unit
-        shown = progress if is_writer() else False
-        self._bar = Progress(shown, total=total, initial=start, unit="step", desc="train")
+        show = progress if is_writer() else False
+        self._bar = Progress(show, total=total, initial=start, unit="step", desc="train")
         self._file: Any = None
         self._events: Any = None
         if is_writer():
@@ -129,8 +129,8 @@ def plot_run(folder: io.PathLike) -> Path | None:
     new_figure = optional("matplotlib.figure", *_PLOTTING, "matplotlib").Figure
     figure = new_figure(figsize=(8, 1.2 + 2.6 * len(panels)), layout="constrained")
     axes = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
-    for axis, (kind, shown) in zip(axes, sorted(panels.items(), reverse=True), strict=True):
-        for name in shown:
+    for axis, (kind, names_shown) in zip(axes, sorted(panels.items(), reverse=True), strict=True):
+        for name in names_shown:
             points = curves[name]
             if name == "loss":
                 window = len(curves[name]) // 20

@@ -197,18 +197,18 @@ def _not_finite(row: tuple[int, Fields], checkpoints: Checkpoints) -> NonFiniteE
 @contextlib.contextmanager
 def stop_requests() -> Iterator[set[int]]:
     """Collects SIGTERM and the first SIGINT while in the context; a second SIGINT interrupts as usual."""
-    seen: set[int] = set()
+    signals: set[int] = set()
     before: dict[int, Any] = {}
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if number in seen and number == signal.SIGINT and callable(handler := before[number]):
+        if number in signals and number == signal.SIGINT and callable(handler := before[number]):
             handler(number, frame)
-        seen.add(number)
+        signals.add(number)
 
     if threading.current_thread() is threading.main_thread():
         before |= {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield seen
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

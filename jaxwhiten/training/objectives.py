@@ -71,8 +71,8 @@ def encode_columns(
     store = EmbeddingStore()
     view = encoder.view.floats
     if len({*prompts}) > 1:
-        given = zip(columns, prompts, strict=True)
-        return np.stack([store.encode(view, list(column), prompt=prompt) for column, prompt in given], axis=1)
+        pairs = zip(columns, prompts, strict=True)
+        return np.stack([store.encode(view, list(column), prompt=prompt) for column, prompt in pairs], axis=1)
     encoded = store.encode(view, list(itertools.chain(*columns)), prompt=prompts[0])
     return encoded.reshape(len(columns), -1, encoded.shape[-1]).swapaxes(0, 1)
 
@@ -106,8 +106,8 @@ def student_map(
         whitening = Whitening.from_moments(Moments().update(vectors), n_components=width, gamma=gamma)
         weight, bias = whitening.kernel
     target = vectors[sample] @ weight + bias
-    left, _, right = np.linalg.svd((target - target.mean(axis=0)).T @ (student - student.mean(axis=0)))
-    turn = left @ right / np.sqrt(np.mean(target**2))
+    rotation, _, right = np.linalg.svd((target - target.mean(axis=0)).T @ (student - student.mean(axis=0)))
+    turn = rotation @ right / np.sqrt(np.mean(target**2))
     return lambda x: jnp.matmul(x, weight @ turn, precision="highest") + bias @ turn
 
 

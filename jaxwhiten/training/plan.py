@@ -123,11 +123,11 @@ class Objective:
         least, most = self.columns
         if len(columns) < least or (most is not None and len(columns) > most):
             if most == least:
-                wanted = f"{least}"
+                expected = f"{least}"
             else:
-                wanted = f"at least {least}"
+                expected = f"at least {least}"
             raise InputError(
-                f"The objective {self.name!r} expects {wanted} sentences per row, got {', '.join(columns)}."
+                f"The objective {self.name!r} expects {expected} sentences per row, got {', '.join(columns)}."
             )
         if self.label in ("class", "score") and label != self.label:
             raise InputError(f"The objective {self.name!r} expects a {self.label} in every row, got {label or 'none'}.")

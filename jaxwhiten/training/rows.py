@@ -71,11 +71,11 @@ def read_rows(
     header = read_header(source)
     if not columns:
         check_header(source, header)
-    taken = _chosen(header, where, objective, columns, label)
-    label = taken.label
-    wanted = {" + ".join(parts_of(column, header)): column for column in taken.sentences}
-    names = list(wanted)
-    table = read_table(source, wanted | ({label: label} if label else {}), skip_bad_rows=skip_bad_rows)
+    chosen = _chosen(header, where, objective, columns, label)
+    label = chosen.label
+    sentence_columns = {" + ".join(parts_of(column, header)): column for column in chosen.sentences}
+    names = list(sentence_columns)
+    table = read_table(source, sentence_columns | ({label: label} if label else {}), skip_bad_rows=skip_bad_rows)
     if label and objective.label not in ("class", "score"):
         return _triplets(table, names, label, skip_bad_rows)
     for name in [] if columns else names:
@@ -83,10 +83,10 @@ def read_rows(
             raise _no_sentences(where, name)
     absent: Collection[str] = ()
     if objective.label == "class":
-        given = [str(value) for value in table[label or ""]]
-        absent = no_class(classes or given)
-        _note_absent(where, sum(map(absent.__contains__, given)))
-        columns_present = sorted(set(given) - absent)
+        labels_given = [str(value) for value in table[label or ""]]
+        absent = no_class(classes or labels_given)
+        _note_absent(where, sum(map(absent.__contains__, labels_given)))
+        columns_present = sorted(set(labels_given) - absent)
         ordered = set(columns_present) <= set(LABELS)
         if not (classes or ordered):
             listed = shown(columns_present)
@@ -115,17 +115,17 @@ def _chosen(
     header: Sequence[str], where: PathLike, objective: Objective, columns: Sequence[Column], label: str | None
 ) -> Columns:
     """The columns of sentences and the column of the label, which a note names."""
-    given = [part for column in columns for part in parts_of(column, header)]
-    for name in (*given, *filter(None, [label])):
+    specified = [part for column in columns for part in parts_of(column, header)]
+    for name in (*specified, *filter(None, [label])):
         if name not in header:
             raise InputError(f"{where}: no column {name!r}; the columns are {', '.join(map(str, header))[:400]}.")
     kind = _kind(objective, label)
     scored = [name for name in labels_of(header) if name != label]
     if scored and kind.least > 1 and not columns and objective.label not in ("class", "score"):
         raise _no_sentences(where, scored[0])  # pairs, whatever their score, would be trained as ones that match
-    taken = guess(header, kind, where, columns=columns, label=label)
-    _note(f"{where}: {taken.words(kind)}")
-    return taken
+    guessed = guess(header, kind, where, columns=columns, label=label)
+    _note(f"{where}: {guessed.words(kind)}")
+    return guessed
 
 
 def _kind(objective: Objective, label: str | None) -> Kind:

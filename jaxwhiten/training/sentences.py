@@ -85,8 +85,10 @@ def tokenize_columns(columns: Sequence[Texts], tokenizer: BulkTokenizer, forms: 
 
     def write(folder: Path) -> None:
         numbers: dict[tuple[TextForm, str], int] = {}
-        given = list(zip(forms, texts, strict=True))
-        rows = np.array([[numbers.setdefault((form, text), len(numbers)) for text in column] for form, column in given])
+        with_forms = list(zip(forms, texts, strict=True))
+        rows = np.array(
+            [[numbers.setdefault((form, text), len(numbers)) for text in column] for form, column in with_forms]
+        )
         groups = [(form, [text for _, text in group]) for form, group in itertools.groupby(numbers, lambda key: key[0])]
         tokens = [tokenizer(texts, form) for form, texts in groups]
         for name in ("flat", "lengths"):
@@ -182,11 +184,11 @@ def sentence_batches(
     >>> next(sentence_batches(table, labels=None, batch_size=2))["lengths"].shape
     (2, 1)
     """
-    given = {name: array for name, array in (("labels", labels), ("vectors", vectors)) if array is not None}
+    extra = {name: array for name, array in (("labels", labels), ("vectors", vectors)) if array is not None}
 
     def collate(rows: Int[np.ndarray, " b"], length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
         del rng
-        return table.batch(rows, length) | {name: array[rows] for name, array in given.items()}
+        return table.batch(rows, length) | {name: array[rows] for name, array in extra.items()}
 
     ladder = length_ladder(table.max_length)
     return Batches(table.lengths, collate, batch_size=batch_size, ladder=ladder, buckets=buckets, seed=seed)

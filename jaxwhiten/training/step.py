@@ -160,9 +160,9 @@ def make_step(loss_fn: LossFn, options: TrainingOptions, mesh: Mesh, frozen: Par
         return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
 
     placed = jax.jit(lambda x: x, out_shardings=everywhere)(jax.tree.map(np.asarray, frozen))
-    given = (everywhere, everywhere, by_row)
+    inputs = (everywhere, everywhere, by_row)
     shardings = (everywhere, everywhere)
-    return functools.partial(jax.jit(step, donate_argnums=1, in_shardings=given, out_shardings=shardings), placed)
+    return functools.partial(jax.jit(step, donate_argnums=1, in_shardings=inputs, out_shardings=shardings), placed)
 
 
 def step_memory(step: StepFn, state: TrainState, batch: Batch) -> int:

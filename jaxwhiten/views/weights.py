@@ -86,8 +86,8 @@ class Weights:
         if key not in self._ratios:
             if (engine := self._engine_again()) is None:
                 return None
-            about = [self.tokenizer.to_str(), key, engine.dtype, str(self.tokenizer.max_length)]
-            name = f"ratio-{hashed(part.encode() for part in about)}"
+            key_parts = [self.tokenizer.to_str(), key, engine.dtype, str(self.tokenizer.max_length)]
+            name = f"ratio-{hashed(part.encode() for part in key_parts)}"
             self._ratios[key] = float(engine.once(name, lambda: str(self._measured(head, engine))))
         return self._ratios[key]
 

@@ -214,18 +214,18 @@ def block_moments(X: np.ndarray, devices: Sequence[Any] | None = None) -> Iterat
     full = arrays.block_rows(d, dtype.itemsize, _HOST_BLOCK_BYTES if on_host else arrays.BLOCK_BYTES)
 
     def dispatch(rows: slice) -> tuple[slice, Sums, tuple[np.ndarray, float]]:
-        about = center_and_scale(X[rows], dtype)
-        if on_host or about[0].dtype != dtype:
-            return rows, sums_on_host(X[rows], *about), about
-        return rows, sums_on_devices(X[rows], *about, devices, full), about
+        scaling = center_and_scale(X[rows], dtype)
+        if on_host or scaling[0].dtype != dtype:
+            return rows, sums_on_host(X[rows], *scaling), scaling
+        return rows, sums_on_devices(X[rows], *scaling, devices, full), scaling
 
     dispatched = map(dispatch, arrays.blocks(n, full))
-    for rows, sums, about in dispatched if on_host else arrays.one_ahead(dispatched):
-        moments = moments_of(len(block := X[rows]), sums, *about)
+    for rows, sums, scaling in dispatched if on_host else arrays.one_ahead(dispatched):
+        moments = moments_of(len(block := X[rows]), sums, *scaling)
         if moments is None:
             arrays.check_finite(block, rows.start)
-            about = center_and_scale(block, np.dtype(np.float64))
-            moments = moments_of(len(block), sums_on_host(block, *about), *about)
+            scaling = center_and_scale(block, np.dtype(np.float64))
+            moments = moments_of(len(block), sums_on_host(block, *scaling), *scaling)
         if moments is None:
             raise InputError(
                 f"Rows {rows.start} to {rows.stop - 1} contain values whose squares overflow float64: scale the input"

@@ -278,9 +278,9 @@ class Whitening(Estimator, WhiteningParameters):
         g = (1 / (values[:, None] - values * (1 + 1j / np.sqrt(n - 1)))).sum(axis=1) / d + (d - rank) / (d * values)
         unseen[:rank] = values / np.abs(1 + d / (n - 1) * (values * g - 1)) ** 2
         if d > rank:
-            left = min(rank**2 / (1 / values).sum(), 0.95 * values.sum())
-            unseen *= (values.sum() - left) / unseen.sum()
-            unseen[rank:] = left / (d - rank)
+            noise_sum = min(rank**2 / (1 / values).sum(), 0.95 * values.sum())
+            unseen *= (values.sum() - noise_sum) / unseen.sum()
+            unseen[rank:] = noise_sum / (d - rank)
         return unseen
 
     def _facts(self) -> Json:
