@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -59,10 +57,10 @@ def times(documents: int) -> dict[str, float]:
 
 def measured(folder: Path, documents: int) -> dict[str, float]:
     """`times` of a checkout, in a process of its own."""
-    command = [sys.executable, "-P", __file__, "--one", "--documents", f"{documents}"]
-    environment = os.environ | {"PYTHONPATH": str(folder), "JAX_PLATFORMS": "cpu"}
-    result = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=True)
-    figures: dict[str, float] = json.loads(result.stdout.splitlines()[-1])
+    from benchmarks.harness import printed
+
+    words = ["-P", __file__, "--one", "--documents", f"{documents}"]
+    figures: dict[str, float] = printed(words, PYTHONPATH=str(folder), JAX_PLATFORMS="cpu")
     return figures
 
 

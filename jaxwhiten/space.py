@@ -20,7 +20,7 @@ from jaxwhiten.typing import Fields, Json, RowsLike
 # Fingerprints are shown by a name if the names differ, or described.
 _SHOWN = {"fingerprint": "model", "head": "pooling"}
 _UNSEEN = {"fingerprint": "other weights, tokenizer or head", "head": "another head, such as another whitening"}
-_TYPES: Json = {"prompts": dict, "max_length": int, "dimension": int}  # other fields are texts
+_TYPES: dict[str, Any] = {"prompts": dict, "max_length": int, "dimension": int}  # other fields are texts
 _TYPES |= {"tuned": bool, "participation_ratio": float}
 _OF_VECTORS = ("fingerprint", "head", "pooling", "max_length", "prompt", "prompts", "code")  # on which they depend
 JUDGED = ("tuned", "participation_ratio")  # fields that vectors do not depend on

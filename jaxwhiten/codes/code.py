@@ -28,7 +28,7 @@ from jaxwhiten.errors import InputError, MismatchError, check_name, optional
 from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.shapes import Bool, Float, Float32, Int, Integer, UInt8
 from jaxwhiten.space import Record, VectorSpace, check_origin, origin_of
-from jaxwhiten.typing import AnyArray, FaissObject, Json, OnnxGraph, RowsLike
+from jaxwhiten.typing import AnyArray, FaissObject, OnnxGraph, RowsLike
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator
@@ -243,7 +243,7 @@ class Code(Estimator):
 
     @classmethod
     @abstractmethod
-    def quantise(cls, x: RowsLike, constants: Constants) -> AnyArray:
+    def quantise(cls, x: AnyArray, constants: Constants) -> AnyArray:
         """Quantizes mapped rows to uint8 [n, bytes], in NumPy, or in JAX for a JAX array, also under `jit`."""
 
     @classmethod
@@ -475,7 +475,7 @@ def load_fitted(path: PathLike, kinds: tuple[type[Any], ...] = (Moments, Whiteni
     Raises:
       FormatError: The file is missing, damaged, of another kind, or of a code that this version does not know.
     """
-    classes: Json = {Moments.name: Moments, Whitening.name: Whitening, **CODES}
+    classes: dict[str, type[Any]] = {Moments.name: Moments, Whitening.name: Whitening, **CODES}
     readers = {name: cls for name, cls in classes.items() if issubclass(cls, kinds)}
     tensors, header = load_tensors(path, kind=tuple(readers))
     return readers[header["kind"]].from_tensors(path, tensors, header)

@@ -88,7 +88,7 @@ class ScalarCode(PlainCode):
         return Plan(Affine(np.zeros(len(columns))), constants, columns)
 
     @classmethod
-    def quantise(cls, x: RowsLike, constants: Constants) -> AnyArray:
+    def quantise(cls, x: AnyArray, constants: Constants) -> AnyArray:
         xp = x.__array_namespace__()
         steps = xp.floor((x - constants["starts"]) / constants["steps"])
         return xp.clip(steps, 0, 255).astype(xp.uint8) ^ cls.flip
@@ -119,7 +119,7 @@ class BinaryCode(PlainCode):
         return Plan(Affine(np.zeros(d)), {"places": places}, columns // 8)
 
     @classmethod
-    def quantise(cls, x: RowsLike, constants: Constants) -> AnyArray:
+    def quantise(cls, x: AnyArray, constants: Constants) -> AnyArray:
         xp = x.__array_namespace__()
         return xp.packbits(x > 0, axis=-1) ^ cls.flip
 

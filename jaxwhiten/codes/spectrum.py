@@ -190,7 +190,7 @@ class SpectrumCode(Code):
         return bound(self._shares, 8 * self.bytes)
 
     @classmethod
-    def quantise(cls, x: RowsLike, constants: Constants) -> AnyArray:
+    def quantise(cls, x: AnyArray, constants: Constants) -> AnyArray:
         centroids = constants["centroids"]
         columns = constants["columns"]
         x = x[:, columns]

@@ -267,13 +267,12 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False, dimensi
         add(parser, "-k --dimension K", what, dest="n_components", type=int)
     for knob in WHITENING:
         if knob.name != "n_components":
-            if fitting:
-                if knob.default is None:
-                    default = "none"
-                else:
-                    default = f"{knob.default:g}"
-            else:
+            if not fitting:
                 default = "from the file"
+            elif knob.default is None:
+                default = "none"
+            else:
+                default = f"{knob.default:g}"
             if fitting and knob.name == "gamma":
                 default = "0.25, or 1 for an encoder not fine-tuned for similarity"
             flag = f"--{knob.name.replace('_', '-')}"

@@ -76,9 +76,9 @@ def run(args: argparse.Namespace) -> Report | None:
     from jaxwhiten.export import save_trained
     from jaxwhiten.progress import note, say
 
-    options_given = {name: value for name in _FLAGS if (value := getattr(args, name)) is not None}
+    specified = {name: value for name in _FLAGS if (value := getattr(args, name)) is not None}
     settings = values_of("--setting", args.setting, float, "NAME=NUMBER")
-    options = TrainingOptions(**options_given, settings=settings, lora=RANK if args.lora else 0)
+    options = TrainingOptions(**specified, settings=settings, lora=RANK if args.lora else 0)
     objective = training.find_objective(args.objective)
     examples = training.read_rows(
         args.rows,

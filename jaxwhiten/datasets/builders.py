@@ -58,7 +58,7 @@ class STSBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
             shutil.rmtree(folder, ignore_errors=True)  # the next run then downloads it again
             raise
 
-    def _split_generators(self, dl_manager: Any) -> Json:
+    def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
         task = self._read(dl_manager)
         return {split: self._generate_examples(pairs) for split, pairs in task.splits.items()}
 

@@ -99,7 +99,7 @@ class EmbeddingStore:
             name: _Entry(self.folder, entry_key(view, text, len(sentences)), self.shard_rows)
             for name, view in views.items()
         }
-        opened: Json = {name: entry.open() for name, entry in entries.items()}
+        opened: dict[str, Any] = {name: entry.open() for name, entry in entries.items()}
         missing = {name: entries[name] for name, array in opened.items() if array is None}
         if not missing:
             _count_cut(views[names[0]], sentences)

@@ -107,9 +107,9 @@ class _Compiled(NamedTuple):
     def run(self, vectors: np.ndarray) -> np.ndarray:
         """The output for vectors."""
         request = self.request()
-        vectors_out = np.array(request.infer({"vectors": vectors}, share_inputs=True, share_outputs=True)[0])
+        result = np.array(request.infer({"vectors": vectors}, share_inputs=True, share_outputs=True)[0])
         self.idle.append(request)
-        return vectors_out
+        return result
 
     def request(self) -> Any:
         """A request; the caller puts it back among the idle ones."""

@@ -30,7 +30,7 @@ def hidden_state(number: int) -> str:
     return f"hidden.{number}"
 
 
-def outputs_by_name(model: Any) -> Json:
+def outputs_by_name(model: Any) -> dict[str, Any]:
     """All outputs of the operators of an OpenVINO model, by their names in ONNX."""
     return {name: output for op in model.get_ordered_ops() for output in op.outputs() for name in output.get_names()}
 

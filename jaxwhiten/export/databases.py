@@ -11,7 +11,7 @@ import dataclasses
 import json
 import re
 import runpy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -212,7 +212,7 @@ def _save(
     settings: Json,
     code: str,
     metadata: bool,
-    points: Fields | None = None,
+    points: Mapping[str, Any] | None = None,
 ) -> Json:
     """Writes the folder of `save_database`, and returns the settings."""
     kind = DATABASES[settings["database"]]

@@ -24,7 +24,7 @@ from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import MismatchError, optional
 from jaxwhiten.shapes import Float
 from jaxwhiten.text import ROLES, as_texts, in_role
-from jaxwhiten.typing import Fields, Json, RowsLike
+from jaxwhiten.typing import Fields, RowsLike
 
 
 class MTEBEncoder:
@@ -98,7 +98,7 @@ class MTEBEncoder:
             encoder = self.encoder.without_code()
         else:
             encoder = self.encoder
-        options: Json = {"prompt_name": self._prompt_name(about.get("task_metadata"), role)}
+        options: dict[str, Any] = {"prompt_name": self._prompt_name(about.get("task_metadata"), role)}
         options |= {"batch_size": self.batch_size, "show_progress": show_progress_bar}
         if role in ROLES:
             options = in_role(encoder.prompts, role, options)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -269,7 +269,7 @@ def write_folder(
             save_model(model, whole, dtype=dtype)
         tokenizer.save(whole, head.form)
         listed = [_row(model.module, 0, "")]
-        changes: Json = {}
+        changes: dict[str, Any] = {}
         for number, module in enumerate(modules, start=1):
             place = whole / f"{number}_{module.kind}"
             listed.append(_row(module.kind, number, place.name))

@@ -40,7 +40,7 @@ def array(default: AnyArray = dataclasses.MISSING) -> Any:
     return dataclasses.field(default=default, metadata={"kind": "array"}, repr=False)
 
 
-def record(default: AnyArray = None) -> Any:
+def record(default: Any = None) -> Any:
     """A field of a step that the computation does not use; the compiled function does not see it."""
     return dataclasses.field(default=default, metadata={"kind": "record"}, compare=False)
 
@@ -201,7 +201,7 @@ class Step:
 
     def words(self) -> str:
         """A short description of the step, which differs between steps unless they differ only in parameters."""
-        static: Json
+        static: dict[str, Any]
         if dataclasses.is_dataclass(self):
             static = _fields(self, None)
         else:
@@ -241,7 +241,7 @@ def leaves(steps: PyTree, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, steps
 
 
-def _fields(step: PyTree, kind: str | None) -> Json:
+def _fields(step: PyTree, kind: str | None) -> dict[str, Any]:
     """The values of a step's fields of a kind: `"array"`, `"record"`, or None for static ones."""
     fields = (field.name for field in dataclasses.fields(step) if field.metadata.get("kind") == kind)
     return {name: getattr(step, name) for name in fields}

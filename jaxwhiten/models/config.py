@@ -168,7 +168,7 @@ class EncoderConfig:
         return embeddings + (self.layer_groups or self.num_layers) * self.layer_flops // 2
 
 
-_JSON_TYPES: Json = {"int": int, "float": (int, float), "str": str, "bool": bool}
+_JSON_TYPES: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
 _FIELDS = {field.name: field for field in dataclasses.fields(EncoderConfig)}
 
 
@@ -248,9 +248,11 @@ def read_rotary(
 def _read_scaling(parameters: Fields, yarn: bool) -> RotaryScaling:
     def number(key: str, default: float = 0.0) -> float:
         value = parameters.get(key)
-        number_: float = typed(default if value is None else value, "float", key)
-        Bounds(0.0).check(key, number_, ModelError)
-        return number_
+        if value is None:
+            value = default
+        scaling: float = typed(value, "float", key)
+        Bounds(0.0).check(key, scaling, ModelError)
+        return scaling
 
     factor = number("factor")
     Bounds(1.0, _MOST_FACTOR).check("factor", factor, ModelError)

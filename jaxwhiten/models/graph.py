@@ -7,7 +7,7 @@ converter. Its inputs are `input_ids` and `attention_mask` (int64 [batch, length
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from jaxwhiten.models.config import Attention
 from jaxwhiten.models.layers import Experts, FeedForward, Norm, RootNorm, SelfAttention, TransformerLayer
 from jaxwhiten.models.positions import relative_buckets, rotary, visible
 from jaxwhiten.models.transformer import TransformerEncoder
-from jaxwhiten.typing import AnyArray, Json
+from jaxwhiten.typing import AnyArray
 
 _OPSET = 17
 _IR_VERSION = 8
@@ -35,7 +35,7 @@ class Graph:
     def __init__(self, purpose: str = "Exporting to ONNX", extra: str = "export"):
         self._onnx = optional("onnx", extra, purpose)
         self._nodes: list[Any] = []
-        self._constants: Json = {}
+        self._constants: dict[str, Any] = {}
         self.nbytes = 0
 
     def constant(self, name: str, value: AnyArray) -> str:
@@ -121,7 +121,7 @@ def _silu(graph: Graph, x: str) -> str:
     return graph.op("Mul", x, graph.op("Sigmoid", x))
 
 
-_ACTIVATIONS: Json = {
+_ACTIVATIONS: dict[str, Callable[[Graph, str], str]] = {
     "gelu": _gelu,
     "gelu_new": _gelu_tanh,
     "gelu_pytorch_tanh": _gelu_tanh,

@@ -21,7 +21,7 @@ from jaxwhiten.models.config import ACTIVATIONS, Attention, EncoderConfig
 from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import Rotary, embedding_rows
 from jaxwhiten.shapes import Array, Bool, Float, Int
-from jaxwhiten.typing import Json, PyTree
+from jaxwhiten.typing import PyTree
 
 
 class EncoderOutput(NamedTuple):
@@ -122,7 +122,7 @@ def linear(
     >>> linear(256, 2, config, jnp.float32, nnx.Rngs(0))(jnp.ones(256)).shape
     (2,)
     """
-    narrow: Json = {"dot_general": narrow_product, "promote_dtype": _narrow_but_kernel}
+    narrow: dict[str, Any] = {"dot_general": narrow_product, "promote_dtype": _narrow_but_kernel}
     return nnx.Linear(
         inputs,
         outputs,

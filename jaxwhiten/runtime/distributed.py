@@ -21,7 +21,6 @@ from jax.experimental import multihost_utils
 
 from jaxwhiten.errors import REASON, InputError, JaxwhitenError, MismatchError, turning
 from jaxwhiten.shapes import Float64, Int64, Shaped, UInt8
-from jaxwhiten.typing import Json
 
 # A process that is silent for this long counts as dead.
 HEARTBEAT_SECONDS = 20
@@ -42,7 +41,7 @@ def start(where: str = "") -> None:
     of processes. If it is empty, all three come from the environment of Slurm, a TPU pod, Open MPI or Kubernetes.
     Raises JaxwhitenError if the processes do not meet within five minutes.
     """
-    settings: Json = {}
+    settings: dict[str, Any] = {}
     if where:
         match = _FORM.fullmatch(where)
         if match is None or not int(match["index"]) < int(match["count"]):

@@ -212,7 +212,9 @@ class Index(About):
     def _check_removes(self) -> None:
         check_able(self.backend, "removes", "remove documents")
 
-    def _check(self, vectors: RowsLike, documents: Texts | None, metadata: MetadataLike) -> tuple[np.ndarray, Json]:
+    def _check(
+        self, vectors: RowsLike, documents: Texts | None, metadata: MetadataLike
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Vectors, and what the index keeps besides, by attribute."""
         self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
@@ -227,7 +229,7 @@ class Index(About):
             if value is not None and getattr(self, name) is None:
                 raise InputError(f"The index stores no {name}: omit `{name}`.")
 
-    def _append(self, vectors: np.ndarray, kept: Fields) -> None:
+    def _append(self, vectors: np.ndarray, kept: Mapping[str, Any]) -> None:
         """Appends checked vectors, texts and metadata, or raises and changes nothing."""
         if self.rescoring is None:
             rescoring = None

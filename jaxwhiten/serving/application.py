@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -177,8 +177,12 @@ def application(
     batcher = Batcher(queue, registry)
     service = Service(encoder, name or Path(encoder.name).name, batcher, registry)
     views = dict.fromkeys([encoder.documents, encoder.view.floats.documents])
-    posts: Json = {"/v1/embeddings": service.embeddings, "/embed": service.embed, "/": service.embed}
-    gets: Json = {"/v1/models": service.list_models, "/v1/models/{model:path}": service.model}
+    posts: dict[str, Callable[..., Any]] = {
+        "/v1/embeddings": service.embeddings,
+        "/embed": service.embed,
+        "/": service.embed,
+    }
+    gets: dict[str, Callable[..., Any]] = {"/v1/models": service.list_models, "/v1/models/{model:path}": service.model}
     gets |= {"/v1/code": service.code}
     gets |= {"/health": service.health, "/metrics": service.metrics}
     if index:

@@ -129,8 +129,8 @@ def plot_run(folder: io.PathLike) -> Path | None:
     new_figure = optional("matplotlib.figure", *_PLOTTING, "matplotlib").Figure
     figure = new_figure(figsize=(8, 1.2 + 2.6 * len(panels)), layout="constrained")
     axes = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
-    for axis, (kind, names_shown) in zip(axes, sorted(panels.items(), reverse=True), strict=True):
-        for name in names_shown:
+    for axis, (kind, names_of_kind) in zip(axes, sorted(panels.items(), reverse=True), strict=True):
+        for name in names_of_kind:
             points = curves[name]
             if name == "loss":
                 window = len(curves[name]) // 20

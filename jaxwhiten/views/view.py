@@ -51,7 +51,7 @@ class View:
     truncate: int | None = None
     unit: bool = False
 
-    def __getstate__(self) -> Json:
+    def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @classmethod
@@ -370,11 +370,11 @@ class View:
 
 def _shown(head: Head, prompt: str | None) -> str:
     """The prompt in the record of a space: None is the head's own, and a template of the head takes none."""
-    prompt_of_head = head.form.prompt
-    if prompt_of_head is None:
+    head_prompt = head.form.prompt
+    if head_prompt is None:
         return ""
     if prompt is None:
-        return prompt_of_head
+        return head_prompt
     return prompt
 
 

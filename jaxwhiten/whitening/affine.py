@@ -12,7 +12,7 @@ from jaxwhiten import arrays
 from jaxwhiten.errors import InputError
 from jaxwhiten.runtime import hardware
 from jaxwhiten.shapes import Float, Float32, Shaped
-from jaxwhiten.typing import AnyArray, Json, RowsLike
+from jaxwhiten.typing import AnyArray, RowsLike
 
 _BLOCK_BYTES = 32 << 20
 _HOST_BLOCK_BYTES = 256 << 20
@@ -84,7 +84,7 @@ class Affine:
         self._extreme = size > _MOST or 0 < size < 1 / _MOST
         self._constants: dict[Any, tuple[Any, ...]] = {}
 
-    def __getstate__(self) -> Json:  # copies make their own constants of devices
+    def __getstate__(self) -> dict[str, Any]:  # copies make their own constants of devices
         return vars(self) | {"_constants": {}}
 
     @functools.cached_property

@@ -205,11 +205,11 @@ class Estimator(Saved):
         result.restore(tensors, d)
         return result._fitted_on(n, d, provenance)
 
-    def _defaults(self) -> Json:
-        fields: Json = getattr(type(self), "__dataclass_fields__", {})
+    def _defaults(self) -> dict[str, Any]:
+        fields: dict[str, Any] = getattr(type(self), "__dataclass_fields__", {})
         return {name: field.default for name, field in fields.items()}
 
-    def get_params(self, deep: bool = True) -> Json:
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Constructor arguments by name."""
         return {name: getattr(self, name) for name in self._defaults()}
 
