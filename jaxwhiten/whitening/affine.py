@@ -160,7 +160,7 @@ class Affine:
         else:
             dtype = out_dtype
         out = np.empty((len(X), self.outputs), out_dtype)
-        on_host = dtype == np.float64 or len(X) <= _FEW_ROWS or hardware.platform() == "cpu"
+        on_host = dtype == np.float64 or len(X) <= _FEW_ROWS or not hardware.has_accelerator()
         if on_host:
             doubtful = self._map_on_host(X, out, dtype)
         else:

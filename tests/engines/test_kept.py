@@ -147,6 +147,22 @@ def test_a_search_imports_nothing_heavy(folder, tmp_path):
     assert process(code, "0") == [[], 0]
 
 
+def test_an_addition_to_codes_imports_nothing_heavy(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(300, 16)).astype(np.float32)
+    build_index(rows, bytes=4, tuned=True).save(tmp_path / "index")
+    np.save(tmp_path / "rows.npy", rows)
+    adding = """
+import sys
+import numpy as np
+from jaxwhiten import load_index
+index = load_index({index!r})
+index.add(np.load({rows!r}))
+index.save({index!r})
+"""
+    code = adding.format(index=str(tmp_path / "index"), rows=str(tmp_path / "rows.npy"))
+    assert process(code, "len(index.ids)") == [[], 600]
+
+
 DAMAGES = {
     "flipped": lambda data: data[:-9] + bytes([data[-9] ^ 4]) + data[-8:],
     "cut": lambda data: data[:-9],

@@ -16,7 +16,7 @@ from jaxwhiten.whitening.affine import Affine
 def route(request, monkeypatch):
     """float32 rows by BLAS, as on a machine without an accelerator, or by the device, as on one with it."""
     if request.param == "device":
-        monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+        monkeypatch.setattr(hardware, "has_accelerator", lambda: True)
         monkeypatch.setattr(affine.Affine, "_map_on_host", None)
         monkeypatch.setattr(affine, "_FEW_ROWS", -1)
     else:
