@@ -15,6 +15,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import faiss
@@ -26,6 +27,7 @@ from eval.report import Table
 from eval.runs import Record, Run
 from jaxwhiten import Whitening, metrics, normalize
 from jaxwhiten.errors import InputError
+from jaxwhiten.plots import COLOURS, new_figure
 from jaxwhiten.search import build_index
 
 WIDTH = 384
@@ -111,6 +113,38 @@ def _milliseconds(row: Record | None) -> str:
 
 
 TABLES = SPEED | {"batches_table": batches_table}
+DRAWN = 100_000  # documents
+TICKS = (0.03, 0.1, 0.3, 1, 3, 10)
+
+
+def draw(run: Run, path: Path) -> Path:
+    """Recall against the time of a query, in calls of one and in the largest ones; points have their bytes."""
+    panels = {BATCHES[0]: "one query a call", BATCHES[-1]: f"{BATCHES[-1]:,} queries a call"}
+    rows = [row for row in run.rows if row.documents == DRAWN]
+    names = sorted({row["index"] for row in rows}, key=lambda name: (name != OURS, name))
+    with new_figure(path, 8.6, 3.6) as drawing:
+        axes = drawing.subplots(1, len(panels), sharey=True)
+        for axis, (batch, title) in zip(axes, panels.items(), strict=True):
+            for name, colour in zip(names, COLOURS, strict=False):
+                points = [row for row in rows if (row["index"], row.queries) == (name, batch)]
+                milliseconds = [row.ms_a_query for row in points]
+                axis.plot(
+                    milliseconds, [row.recall for row in points], marker="o", ms=5, lw=1.6, color=colour, label=name
+                )
+                for row in points:
+                    if name != FLOATS:
+                        place = (row.ms_a_query, row.recall)
+                        axis.annotate(
+                            str(row.bytes), place, (0, 5), textcoords="offset points", color=colour, ha="center"
+                        )
+            axis.set(xscale="log", ylim=(0, 1.1), xlabel="ms a query", title=title)
+            low, high = axis.get_xlim()
+            axis.set_xticks([tick for tick in TICKS if low < tick < high])
+            axis.xaxis.set_major_formatter("{x:g}")
+            axis.xaxis.set_minor_formatter("")
+        axes[0].set(ylabel="recall@10 of float32's ten")
+        drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(names))
+    return path
 
 
 def main() -> None:

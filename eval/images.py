@@ -20,6 +20,7 @@ IMAGES = {
     "codes": ("tasks/minilm-wikipedia-7000", "plot_codes"),
     "engines-memory": ("benchmarks/engines_scale", "draw_memory"),
     "growth": ("benchmarks/growth", "draw"),
+    "scans": ("benchmarks/search_batches", "draw"),
     "serving-memory": ("benchmarks/serving_faults", "draw_memory"),
     "miniature": ("miniature/raw", "plot_scores"),
     "nli-stsb": ("nli-stsb", "draw_curves"),
