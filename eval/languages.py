@@ -1,0 +1,58 @@
+"""Whitenings and codes fitted on one language and used on another: Chinese pairs, fitted on English or on Chinese.
+
+`python -m eval.languages DATA --model NAME=MODEL -o runs/mteb-languages.jsonl`
+
+DATA has sts_zh (STS-B.test.data, STS-B.train.data: two sentences and a score, split by tabs) and the English STS-B.
+Fits see sentences of a training set; no prompt is used. Codes are on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from eval.beir import BYTES, TABLES, Rows, program, stored
+from eval.mteb import GAMMAS, STS
+from jaxwhiten import Encoder, Moments, SpectrumCode, Whitening, evaluate, records
+from jaxwhiten.datasets import load_sts
+
+SENTENCES = 6000  # of each training set
+Pairs = tuple[list[str], list[str], list[float]]
+
+
+def read(file: Path) -> Pairs:
+    """Both sentences of each pair, and its score."""
+    lines = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines() if line]
+    return [line[0] for line in lines], [line[1] for line in lines], [float(line[2]) for line in lines]
+
+
+def languages(folder: Path, _model: str, encoder: Encoder, _check: bool) -> Iterator[tuple[str, Rows]]:
+    """Raw vectors, then each whitening and code, fitted on English and on Chinese."""
+    chinese = folder / "sts_zh"
+    pairs = read(chinese / "STS-B.test.data")
+    english = load_sts("STS-B", folder).splits["train"]
+    sides = {
+        "English": (english.sentence1, english.sentence2),
+        "Chinese": read(chinese / "STS-B.train.data")[:2],
+    }
+    rows = Rows()
+    for language, (first, second) in sides.items():
+        sentences = list(dict.fromkeys([*first, *second]))[:SENTENCES]
+        moments = Moments().update(stored(encoder, sentences))
+        ways = {
+            f"whitened, γ = {gamma:g}": encoder.with_whitening(Whitening.from_moments(moments, gamma=gamma))
+            for gamma in GAMMAS
+        }
+        ways |= {f"code, {size} bytes": encoder.with_code(SpectrumCode(bytes=size).fit(moments)) for size in BYTES}
+        for name, way in ways.items():
+            raw, form = evaluate(way, pairs, encode=stored).rows[:2]
+            if not rows:
+                rows.append(records.to_json(raw))
+            rows.append(records.to_json(form) | {"name": f"{name}, fitted on {language}"})
+    yield STS, rows
+
+
+__all__ = ["TABLES", "languages"]
+
+if __name__ == "__main__":
+    program("eval.languages", __doc__, languages)
