@@ -164,7 +164,7 @@ class JaxFlat(Backend):
         return self._row_file in names
 
     def rows(self, first: int = 0) -> Mapping[str, np.ndarray]:
-        return {self._row_file: self._on_host()[first:]}
+        return {self._row_file: np.asarray(self._documents[first : self._size])}
 
     @property
     def _row_file(self) -> str:
