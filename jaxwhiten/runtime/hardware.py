@@ -86,6 +86,7 @@ def describe() -> str:
     return f"{jax.device_count()} × {kind}"
 
 
+@functools.cache
 def cpu_features() -> str:
     """What the first CPU is and can do, as the system says."""
     info = Path("/proc/cpuinfo")

@@ -9,7 +9,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import SpectrumCode, UBinary, make_code
 from jaxwhiten.errors import FormatError, InputError, MismatchError
-from jaxwhiten.search import build_index, load_index
+from jaxwhiten.search import build_index, faiss_scans, load_index
 from jaxwhiten.whitening import Moments, Whitening
 
 pytest.importorskip("faiss")
@@ -215,3 +215,28 @@ def test_a_code_of_whitened_vectors_takes_no_vectors_that_are_only_pooled(tiny_m
         code.encode(raw)
     assert code.encode(whitened).shape == code.encode(whitening.transform(raw[:2])).shape == (2, 8)
     assert build_index(whitened, codes=code).size == build_index(raw[:2], codes=code, whitening=whitening).size == 2
+
+
+@pytest.mark.parametrize(
+    ("level", "features", "sizes"),
+    [
+        ("AVX512", "avx512f", {24: 64, 96: 64}),
+        ("AVX512", "avx512f avx_vnni", {24: 32, 96: 64}),
+        ("AVX2", "avx2", {24: 32, 96: 32}),
+    ],
+)
+def test_blocks_of_a_scan_suit_the_processor_and_the_code(level, features, sizes, monkeypatch):
+    """Whatever they are, the results are those of the machine's own blocks."""
+    import faiss
+
+    if not hasattr(faiss, "SIMDConfig"):
+        pytest.skip("this FAISS does not name its instructions")
+    rows = np.random.default_rng(0).normal(size=(500, 192)).astype(np.float32)
+    expected = {size: build_index(rows, bytes=size, tuned=True).search(rows[:20], 5) for size in sizes}
+    monkeypatch.setattr(faiss.SIMDConfig, "get_level_name", staticmethod(lambda: level))
+    monkeypatch.setattr(faiss_scans.hardware, "cpu_features", lambda: features)
+    for size, blocks in sizes.items():
+        index = build_index(rows, bytes=size, tuned=True)
+        assert index.store.scan._index.bbs == blocks
+        for found, wanted in zip(index.search(rows[:20], 5), expected[size], strict=True):
+            np.testing.assert_array_equal(found, wanted)
