@@ -6,16 +6,17 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from jaxwhiten.counting import counted
 from jaxwhiten.metrics import UNDEFINED
 from jaxwhiten.metrics.bootstrap import LEAST, Interval
-from jaxwhiten.progress import counted
 from jaxwhiten.typing import Json
 
 RAW = "raw"
 _MANY = 1e7  # pairs that nobody labels
 LITTLE = 1.0  # points of the first measure
 _ONLY_RELEVANT = (
-    " Only documents that are relevant to a query were searched, which hides losses: add the rest of the corpus."
+    " Only documents that are relevant to a query were searched, which hides losses: add the rest of the corpus"
+    " with `corpus`."
 )
 HEADS = {
     "spearman": "Spearman × 100",

@@ -100,7 +100,7 @@ def test_a_corpus_is_searched_with_the_judged_documents():
     alone, among = (evaluate(encoder, judged, corpus=texts, resamples=50) for texts in (None, corpus))
     assert (alone.counts["documents"], among.counts["documents"]) == (7, 77)
     assert among.score < alone.score
-    assert alone.verdict.endswith("add the rest of the corpus.")
+    assert alone.verdict.endswith("add the rest of the corpus with `corpus`.")
     assert "relevant to a query" not in among.verdict
     with pytest.raises(InputError, match="omit it for pairs"):
         evaluate(encoder, (["a", "b"], ["c", "d"], [1.0, 2.0]), corpus=corpus)
@@ -302,3 +302,13 @@ def test_scores_of_two_labels():
         assert area[row] == pytest.approx(((ahead > 0) + (ahead == 0) / 2).mean())
         expected = [y[x >= value].mean() for value in x[y == 1]]
         assert precision[row] == pytest.approx(np.mean(expected))
+
+
+def test_n_components_is_k(search):
+    encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=32)
+    for sizes in ((), (8,)):
+        of_k, of_components = (
+            evaluate(encoder, search, bytes=sizes, resamples=50, **{name: 8}) for name in ("k", "n_components")
+        )
+        assert [str(row) for row in of_components.rows] == [str(row) for row in of_k.rows]
+        assert ("whitened", 8) in [(row.name, row.dimensions) for row in of_components.rows]

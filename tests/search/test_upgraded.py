@@ -172,7 +172,7 @@ def test_an_index_that_changes_in_this_process_is_followed(pair, embedded):
     assert 0 not in [hit.id for hit in found()]
     index.add(pair[0][:1], documents=["added"])
     assert upgraded.share < 1
-    with pytest.raises(InputError, match="1 documents are not embedded yet"):
+    with pytest.raises(InputError, match="Not embedded yet: 1 document"):
         upgraded.finished()
     assert (found()[0].id, found()[0].text) == (N, "added")
     index.update([7], pair[0][:1], documents=["changed"])
