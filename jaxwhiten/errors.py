@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxwhiten.counting import counted
+
 _OURS = ("jaxwhiten", "jaxtyping", "contextlib", "functools")  # frames that no caller wrote
 _REASON = 300  # characters, at most, of what another library says
 
@@ -352,7 +354,7 @@ def check_counts(what: str, count: int, other: str, expected: int) -> None:
     jaxwhiten.errors.InputError: 3 ids but 4 documents.
     """
     if count != expected:
-        raise InputError(f"{count} {what} but {expected} {other}.")
+        raise InputError(f"{counted(count, what)} but {counted(expected, other)}.")
 
 
 def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:

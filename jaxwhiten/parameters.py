@@ -97,7 +97,7 @@ class TrainingOptions:
     epochs: int = _setting(1, "passes over the rows")
     steps: int = bounded(0, 0, help="optimizer steps; overrides epochs if above 0")
     optimizer: str = _setting("adamw", "adamw or adam")
-    learning_rate: float = bounded(2e-5, 0.0, help="peak value, after the warm-up")
+    learning_rate: float = bounded(2e-5, 0.0, help="peak learning rate, after the warm-up")
     warmup: float = bounded(0.1, 0.0, 1.0, below=True, help="fraction of the steps in which the learning rate rises")
     decay: str = _setting("linear", "linear, cosine or constant, after the warm-up")
     weight_decay: float = bounded(0.01, 0.0, help="weight decay of adamw; biases and norms are exempt")

@@ -1,9 +1,8 @@
-"""Notes on stderr, whether there are any, or bars (`jaxwhiten.bars`), and numbers of things in sentences."""
+"""Notes on stderr, whether there are any, or bars (`jaxwhiten.bars`)."""
 
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 import threading
 import time
@@ -29,17 +28,6 @@ def quiet(wanted: bool = True) -> Iterator[None]:
         silent = before
 
 
-def counted(number: int, things: str) -> str:
-    """A number with a noun, which is given in the plural.
-
-    >>> counted(1, "queries"), counted(1234, "rows")
-    ('1 query', '1,234 rows')
-    """
-    if number == 1:
-        things = re.sub(r"(?<=ch)es\b|ies\b|s\b", lambda end: "y" if end[0] == "ies" else "", things, count=1)
-    return f"{number:,} {things}"
-
-
 @contextlib.contextmanager
 def naming(spell: Callable[[str], str]) -> Iterator[None]:
     """Lines in the block name parameters as `spell` does, such as by the flags of a command."""
@@ -50,6 +38,16 @@ def naming(spell: Callable[[str], str]) -> Iterator[None]:
         yield
     finally:
         _named = before
+
+
+def named(text: str) -> str:
+    """A text with the names that parameters have for its reader, see `naming`.
+
+    >>> with naming(lambda text: text.replace("`k`", "--top")):
+    ...     named("Pass `k`.")
+    'Pass --top.'
+    """
+    return _named(text)
 
 
 @contextlib.contextmanager

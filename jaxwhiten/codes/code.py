@@ -360,7 +360,8 @@ class Code(Estimator):
         ((1, 8, 16), (8, 16))
 
         Args:
-          queries: [q, d] vectors like those of the fit.
+          queries: [q, d] vectors like those of the fit, such as `encoder.queries(texts)`. Codes are decoded, and find
+            less.
 
         Returns:
           The parts of the products of queries with decoded vectors, and of the squared lengths of these. The low half

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxwhiten.codes.code import Code, Constants, Plan, packed, unpacked
 from jaxwhiten.codes.gaussian import Design, bound, design, nearest_on_cores, nearest_on_device
+from jaxwhiten.counting import counted
 from jaxwhiten.errors import REASON, FormatError, InputError, turning, warn
 from jaxwhiten.io import PathLike, load_tensors, same, within
 from jaxwhiten.parameters import bounded
@@ -20,6 +21,7 @@ from jaxwhiten.typing import AnyArray, Fields, Json, OnnxGraph, RowsLike
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import INVALID, parameters
+from jaxwhiten.whitening.whitening import alike
 
 _SAMPLES = 512  # of a normal distribution, for expectations under it
 # of a group: half a byte
@@ -161,11 +163,12 @@ class SpectrumCode(Code):
         if groups not in state.designs:
             variances = _variances(state.axes, groups)
             if not len(variances):
-                raise InputError("Cannot fit a code: the vectors are identical up to rounding. Use texts that differ.")
+                raise InputError(f"Cannot fit a code: {alike(state.axes.n_samples_seen_)}")
             if groups > (rank := state.axes.rank_):
-                advice = f"Use more texts, or at most {max(1, rank // 2)} bytes."
+                advice = f"Use more texts, or at most {counted(max(1, rank // 2), 'bytes')}."
                 warn(
-                    f"A code of {self.bytes} bytes was fitted on vectors that vary along only {rank} axes. {advice}",
+                    f"A code of {counted(self.bytes, 'bytes')} was fitted on vectors that vary along only"
+                    f" {counted(rank, 'axes')}. {advice}",
                     WhiteningWarning,
                 )
             made = _design(tuple((variances / variances.sum()).tolist()), groups, _BITS, self._seed)

@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _cut().clear()
         spell = functools.partial(in_flags, flags=flags)
         with warnings.catch_warnings(), quiet(args.quiet), naming(spell):
-            warnings.showwarning = functools.partial(show_warning, flags=flags)
+            warnings.showwarning = functools.partial(show_warning, flags=flags, shown=set())
             check_places(args)
             show(_module(args.command).run(args), args.json)
             say_cut()
@@ -205,10 +205,18 @@ def say_cut() -> None:
 
 
 def show_warning(
-    message: Warning | str, *_: object, flags: Mapping[str, str] = MappingProxyType({}), joint: str = " "
+    message: Warning | str,
+    *_: object,
+    flags: Mapping[str, str] = MappingProxyType({}),
+    joint: str = " ",
+    shown: set[str] | None = None,
 ) -> None:
-    """Prints a warning in one line on stderr, like `say`; replaces `warnings.showwarning`."""
-    print(f"warning: {one_line(in_flags(message, flags, joint))}", file=sys.stderr)
+    """Prints a warning in one line on stderr, like `say`, unless it was `shown`; replaces `warnings.showwarning`."""
+    line = f"warning: {one_line(in_flags(message, flags, joint))}"
+    if shown is None or line not in shown:
+        print(line, file=sys.stderr)
+    if shown is not None:
+        shown.add(line)
 
 
 def program() -> NoReturn:

@@ -25,8 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report | None:
     from jaxwhiten.commands.vectors import vector_writer, written
+    from jaxwhiten.counting import counted
     from jaxwhiten.head import Normalize
-    from jaxwhiten.progress import counted, note
+    from jaxwhiten.progress import note
 
     texts = nonempty(sentences(args.input, args.format, args.column), args.input)
     encoder = whitened_encoder(args, normalize=args.normalize)

@@ -24,8 +24,8 @@ from jaxwhiten.commands.arguments import (
     whitened_encoder,
 )
 from jaxwhiten.commands.texts import sentences
+from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError, JaxwhitenError, OutputError, check_installed, check_name
-from jaxwhiten.progress import counted
 from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:

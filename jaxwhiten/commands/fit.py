@@ -22,9 +22,9 @@ from jaxwhiten.commands.arguments import (
     load_encoder,
 )
 from jaxwhiten.commands.texts import STDIN, add_texts, is_parts, nonempty, sentences
+from jaxwhiten.counting import counted
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.parameters import DEFAULTS
-from jaxwhiten.progress import counted
 from jaxwhiten.space import check_space
 from jaxwhiten.typing import Json
 
@@ -163,15 +163,14 @@ def write_outputs(
     if args.output:
         from jaxwhiten.codes.fit import fit
         from jaxwhiten.progress import note
+        from jaxwhiten.whitening.whitening import alike
 
         moments.provenance |= provenance
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*the rank of the data is 0")  # an error below
             whitening, code, why = fit(moments, bytes=args.bytes, tuned=args.tuned, **knobs(args))
         if whitening is not None and whitening.rank_ < 1:
-            raise InputError(
-                f"Cannot whiten: the {moments.n:,} vectors are identical up to rounding. Use texts that differ."
-            )
+            raise InputError(f"Cannot whiten: {alike(moments.n)}")
         what = _described(whitening, code)
         if encoder is None or Path(args.output).suffix == _FILE:
             if whitening is not None and code is not None:

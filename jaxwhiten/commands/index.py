@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.combinations import Rule, check_options
@@ -25,8 +24,8 @@ from jaxwhiten.commands.arguments import (
     values_of,
 )
 from jaxwhiten.commands.texts import add_texts, as_stored, ids_in, is_parts, nonempty, records
+from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError
-from jaxwhiten.progress import counted
 from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:
@@ -299,10 +298,27 @@ def _save(args: argparse.Namespace, index: Index, skipped: str) -> Report:
     index.save(args.output)
     for text in index.notes:
         note(text)
-    folder = sum(path.stat().st_size for path in Path(args.output).iterdir())
-    sizes = f"{index.nbytes / 1e6:.1f} MB ({folder / 1e6:.1f} MB with texts and statistics)"
-    summary = f"{args.output}: {counted(index.size, 'texts')}{skipped}, {index.stored}, {sizes}"
+    summary = f"{args.output}: {counted(index.size, 'texts')}{skipped}, {index.stored}, {_sizes(index, args.output)}"
     return Report(f'{summary}\nNext: jaxwhiten search {shlex.quote(args.output)} "a query"', _facts(args, index))
+
+
+def _sizes(index: Index, folder: str) -> str:
+    """The size of an index folder, and what of it grows with the texts."""
+    from jaxwhiten.search.header import OF_TEXTS, STORED, read_header
+
+    sizes = dict.fromkeys(("codes" if index.codes else "vectors", "texts", "constants"), 0)
+    stored, texts, constants = sizes
+    for part in read_header(folder).parts:
+        for name, file in part["files"].items():
+            sizes[stored if name in STORED else texts if name in OF_TEXTS else constants] += file["bytes"]
+    listed = ", ".join(f"{part} {_size(size)}" for part, size in sizes.items() if size)
+    return f"{_size(sum(sizes.values()))} ({listed})"
+
+
+def _size(count: int) -> str:
+    if count < 1e6:
+        return f"{count / 1e3:.0f} kB"
+    return f"{count / 1e6:.1f} MB"
 
 
 def _facts(args: argparse.Namespace, index: Index, **more: int) -> Json:
@@ -320,7 +336,7 @@ def _rewrite(args: argparse.Namespace) -> Report:
         with locked(args.output):
             index = load_index(args.output)
             index.save(args.output, compact=True)
-    text = f"{args.output}: {counted(index.size, 'texts')}, {index.stored}, {index.nbytes / 1e6:.1f} MB"
+    text = f"{args.output}: {counted(index.size, 'texts')}, {index.stored}, {_sizes(index, args.output)}"
     return Report(text, _facts(args, index))
 
 
@@ -345,7 +361,10 @@ def _change(args: argparse.Namespace) -> Report:
         index = load_index(args.output, model=None if args.model == DEFAULT_MODEL else args.model)
         assert index.views is not None
         if (index.metadata is None) != (metadata is None):
-            stored = "metadata: pass its columns with --keep" if metadata is None else "no metadata: omit --keep"
+            if metadata is None:
+                stored = f"metadata: pass its columns with --keep{_columns(index)}"
+            else:
+                stored = "no metadata: omit --keep"
             raise InputError(f"{args.output}: the index stores {stored}.")
         change = Change(name, as_stored(ids, index), texts, encoding=index.encoding, metadata=metadata)
         encoded = functools.partial(encode_view, args, code=index.fitted)
@@ -353,8 +372,16 @@ def _change(args: argparse.Namespace) -> Report:
         change = change._replace(vectors=vectors)
     index, count = change_folder(args.output, change, index=index)
     what = f"{counted(count, 'texts')} {done}{skipped}"
-    text = f"{args.output}: {what}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB"
+    text = f"{args.output}: {what}, {index.size:,} in all, {_sizes(index, args.output)}"
     return Report(text, _facts(args, index, **{done: count}))
+
+
+def _columns(index: Index) -> str:
+    """The columns that the first document has as metadata, as the value of --keep; empty if there are none."""
+    names = [*index.metadata[0]] if index.metadata and index.size else []
+    if not names:
+        return ""
+    return f" {shlex.quote(','.join(names))}"
 
 
 def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], list[Any] | None, str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import Place, Report, Source, add
+from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError, optional
-from jaxwhiten.progress import counted
 from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:

@@ -64,6 +64,7 @@ def integers(text: str) -> tuple[int, ...]:
 
 def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.encoding import Encoder
+    from jaxwhiten.progress import named
     from jaxwhiten.scoring import evaluate, read
 
     data = read(args.data, args.columns)
@@ -95,4 +96,4 @@ def run(args: argparse.Namespace) -> Report:
     result = dataclasses.replace(result, data=args.data)
     if "gamma" not in settings and encoder.head.whitening is None:
         say_gamma(encoder)
-    return Report(str(result), {**to_json(result), "measure": result.measure, "verdict": result.verdict})
+    return Report(named(str(result)), {**to_json(result), "measure": result.measure, "verdict": named(result.verdict)})

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 OBJECTIVES = ("mnr", "cosent", "cosine", "softmax", "triplet", "simcse", "distil_mse", "distil_cosine")
 RANK = 8  # of --lora
+_PACKAGES = {"orbax.checkpoint": "orbax-checkpoint"}
 # Options of training that have a flag; each flag has the help of its field.
 _FLAGS = {
     **{"held_out": "--held-out FRACTION", "epochs": "--epochs N", "steps": "--steps N", "learning_rate": "--lr RATE"},
@@ -72,6 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report | None:
+    from jaxwhiten.errors import check_installed
+
+    for module in ("optax", "orbax.checkpoint", "grain", "tensorboardX", "matplotlib"):
+        check_installed(module, "train", "Training", _PACKAGES.get(module, ""))
+
     from jaxwhiten import training
     from jaxwhiten.export import save_trained
     from jaxwhiten.progress import note, say

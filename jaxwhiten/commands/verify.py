@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.commands.texts import sentences
+from jaxwhiten.counting import counted
 from jaxwhiten.errors import (
     REASON,
     DataError,
@@ -19,7 +20,7 @@ from jaxwhiten.errors import (
     check_installed,
     turning,
 )
-from jaxwhiten.progress import counted, watched
+from jaxwhiten.progress import watched
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder

@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from jaxwhiten.counting import counted
 from jaxwhiten.datasets.columns import SEARCHES, Columns, guess, is_search
 from jaxwhiten.datasets.tables import Table, read_header, read_table, table_format, tsv_cells
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError, NonFiniteError, warn
 from jaxwhiten.io import PathLike
 from jaxwhiten.metrics.scores import Gold
-from jaxwhiten.progress import counted, note
+from jaxwhiten.progress import note
 from jaxwhiten.shapes import Int
 from jaxwhiten.text import as_texts
 

@@ -23,9 +23,10 @@ import numpy as np
 from jaxwhiten import interrupts, io
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
+from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError, NonFiniteError, OutputError, check_integer, warn
 from jaxwhiten.head.head import pooling_names
-from jaxwhiten.progress import counted, note
+from jaxwhiten.progress import note
 from jaxwhiten.space import JUDGED
 from jaxwhiten.text import Texts, as_texts, text_fingerprint
 from jaxwhiten.typing import Fields, Json
@@ -234,7 +235,7 @@ class _Shards:
         self.done += more
         if self.done < self.count:
             texts = counted(self.count, "texts")
-            interrupts.kept = f"{self.done:,} of {texts} are encoded, and the same command goes on there"
+            interrupts.kept = f"{self.done:,} of {texts} are encoded, and the same command resumes there"
 
 
 class _Entry:

@@ -8,9 +8,9 @@ from pathlib import Path
 from string import Template
 
 from jaxwhiten._version import __version__
+from jaxwhiten.counting import counted
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.head import CODE_FILE, WHITENING_FILE
-from jaxwhiten.progress import counted
 from jaxwhiten.typing import Fields
 from jaxwhiten.whitening import Whitening
 

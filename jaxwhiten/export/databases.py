@@ -146,8 +146,8 @@ def save_database(
     Args:
       folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It gets `model/`, which
         sentence-transformers and `Encoder.from_pretrained` load, `recipe.py` and `recipe.json`.
-      encoder: An encoder with a whitening in its head, whose mean and axes are used with β = 1; for `"lancedb"` also
-        one that ends with a `SpectrumCode`, in whose points LanceDB then stores vectors.
+      encoder: An encoder with a whitening or a `SpectrumCode` in its head, whose mean and axes are used with β = 1;
+        LanceDB stores vectors in the points of a code.
       database: A name of `DATABASES`.
       size: Bytes of a vector in the database; by default 48, or those of the code.
       gamma: Power of the scaling; by default that of `jaxwhiten.whitening.choose_gamma`.
@@ -157,7 +157,7 @@ def save_database(
       The contents of `recipe.json`.
 
     Raises:
-      InputError: The encoder has no whitening, or no column fits into `size` bytes.
+      InputError: The encoder has neither a whitening nor a `SpectrumCode`, or no column fits into `size` bytes.
     """
     check_name("database", database, DATABASES)
     if database == LANCEDB and isinstance(encoder.head.code, SpectrumCode):
@@ -166,6 +166,8 @@ def save_database(
     size = 48 if size is None else size
     whitening = encoder.head.whitening
     raw = encoder.before_whitening()
+    if whitening is None and isinstance(encoder.head.code, SpectrumCode):
+        whitening = encoder.head.code.axes
     if whitening is None:
         raise InputError(
             f"{encoder.name}: contains no whitening: add one with `jaxwhiten fit TEXTS --model MODEL -o DIR/`."

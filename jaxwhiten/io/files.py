@@ -236,7 +236,7 @@ def check_folder(path: PathLike, kind: str = "model") -> Path:
         raise InputError(f"{path}: is a folder of kind {existing!r}, not {kind!r}; nothing was written: use another.")
     for file in folder.rglob("*"):
         name = file.relative_to(folder).as_posix()
-        if name not in manifest["files"] and (file.is_symlink() or not file.is_dir()):
+        if name not in (LOCK, *manifest["files"]) and (file.is_symlink() or not file.is_dir()):
             raise InputError(
                 f"{path}: contains {name}, which jaxwhiten did not write; nothing was written. Specify a new folder."
             )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, no_type_check
 import numpy as np
 
 from jaxwhiten.arrays import check_finite
+from jaxwhiten.counting import counted
 from jaxwhiten.datasets import Pairs, RetrievalData, read_own, read_pairs
 from jaxwhiten.datasets.columns import is_search
 from jaxwhiten.datasets.retrieval import COLUMNS as QUORA
@@ -83,7 +84,8 @@ def _checked(data: RowsLike) -> Pairs | ScoredPairs:
             raise TypeError("they are dates or times")
         gold = np.asarray(gold, np.float64)
     if not len(first) == len(second) == len(gold):
-        raise InputError(f"{len(first)} and {len(second)} sentences, but {len(gold)} scores; pairs need as many.")
+        scores = counted(len(gold), "scores")
+        raise InputError(f"{len(first)} and {len(second)} sentences, but {scores}; pairs need as many.")
     check_finite(gold[:, None], what="scores")
     if len(gold) < 2 or gold.min() == gold.max():
         raise InputError("The pairs need at least two different scores to be correlated with.")

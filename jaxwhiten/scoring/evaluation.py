@@ -12,6 +12,7 @@ import numpy as np
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary
 from jaxwhiten.codes.fit import fit_whitening
 from jaxwhiten.combinations import Rule, check_options
+from jaxwhiten.counting import counted
 from jaxwhiten.datasets import Pairs, RetrievalData
 from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
@@ -94,7 +95,7 @@ def evaluate(
       resamples, seed: Number and seed of the bootstrap's resamples.
       encode: A function of encoder, texts and role that is called instead of `Encoder.encode`, for example to use a
         cache.
-      **whitening: Parameters of `jaxwhiten.Whitening`, such as `gamma`.
+      **whitening: Parameters of `jaxwhiten.Whitening`, such as `gamma`; its `n_components` is k.
 
     Returns:
       The scores of every form with their intervals; `print` shows a table with a verdict.
@@ -109,6 +110,7 @@ def evaluate(
       Thakur et al. 2021, "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models".
     """
     parsed = read(data, columns)
+    k = k or whitening.pop("n_components", None) or ()
     sizes, ks = ([value] if isinstance(value, int) else list(value) for value in (bytes, k))
     options = {"corpus": corpus, "bytes": sizes, "k": ks, "whitening": whitening, "versus": versus}
     kinds = {"searched": isinstance(parsed, RetrievalData), "vectors": isinstance(parsed, ScoredPairs)}
@@ -201,6 +203,12 @@ def _distinct(pairs: Pairs) -> tuple[list[str], Int[np.ndarray, " n"], Int[np.nd
     return texts, first, right
 
 
+def _these(number: int, what: str) -> str:
+    if number == 1:
+        return f"this {counted(1, what).removeprefix('1 ')}"
+    return f"these {counted(number, what)}"
+
+
 class _Pairs:
     """Scored pairs: every sentence is encoded once."""
 
@@ -212,7 +220,7 @@ class _Pairs:
         self.raw = raw
         self.vectors = encode(raw, texts, None)
         self.counts = {"pairs": len(pairs)}
-        self.fitted_on = f"these {len(texts):,} sentences, without their scores"
+        self.fitted_on = f"{_these(len(texts), 'sentences')}, without their scores"
 
     def compare(self, way: Encoder) -> Float[np.ndarray, " n"]:
         """The similarity of each pair, both sides in this form."""
@@ -238,7 +246,7 @@ class _Search:
         if count := self.data.own_documents:
             self.counts["own documents left out"] = count
         self.counts["queries"] = len(self.data.queries)
-        self.fitted_on = f"these {len(self.data.documents):,} documents"
+        self.fitted_on = _these(len(self.data.documents), "documents")
 
     def compare(self, way: Encoder) -> Int[np.ndarray, "q k"]:
         """The nearest documents of each query, as an index finds them; only documents may be coded.

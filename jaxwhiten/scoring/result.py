@@ -6,16 +6,19 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from jaxwhiten.counting import counted
 from jaxwhiten.metrics import UNDEFINED
 from jaxwhiten.metrics.bootstrap import LEAST, Interval
-from jaxwhiten.progress import counted
 from jaxwhiten.typing import Json
 
 RAW = "raw"
 _MANY = 1e7  # pairs that nobody labels
 LITTLE = 1.0  # points of the first measure
+# If none of so many items changed, fewer than 3 of them change with 95% confidence, and `LITTLE` is not lost.
+_ENOUGH = round(3 * 100 / LITTLE)
 _ONLY_RELEVANT = (
-    " Only documents that are relevant to a query were searched, which hides losses: add the rest of the corpus."
+    " Only documents that are relevant to a query were searched, which hides losses: add the rest of the corpus"
+    " with `corpus`."
 )
 HEADS = {
     "spearman": "Spearman × 100",
@@ -131,7 +134,7 @@ class Evaluation:
         own = f"{self.rows[self.own].name} vectors"
         advice = ": use it, or a fine-tuned encoder"
         against = _against(own, other, n, what), _against(own, words, n, what, advice)
-        parts = [part for part in (*against, _forms(forms, raw)) if part]
+        parts = [part for part in (*against, _forms(forms, raw, n)) if part]
         if not parts:
             return ""
         text = "; ".join(parts)
@@ -218,7 +221,7 @@ def _against(own: str, other: Row | None, n: int, what: str, advice: str = "") -
     return f"{own} and {other.name} do not differ significantly: {other.versus_own} on {counted(n, what)}{decide}"
 
 
-def _forms(forms: list[Row], raw: Row) -> str:
+def _forms(forms: list[Row], raw: Row, n: int) -> str:
     """The smallest form of the vectors that surely loses little; without smaller ones, the effect of the whitening.
 
     The form is chosen by the scores that it is judged by: the intervals of all forms hold at once.
@@ -233,13 +236,12 @@ def _forms(forms: list[Row], raw: Row) -> str:
     smaller = [(row.bytes, row, change) for row, change in compared if row.bytes and row.bytes < raw.bytes]
     if not smaller:
         row, change = max(compared, key=lambda one: one[1].value)
-        what = "no significant change"
         if change.interval.low > 0:
-            what = "gains"
-        elif change.interval.high < 0:
-            what = "loses"
-        return f"{row.name}: {what}, {change}{choice}"
-    lossless = [one for one in smaller if one[2].interval.low >= -LITTLE]
+            return f"{row.name} gains: {change}{choice}"
+        if change.interval.high < 0:
+            return f"{row.name} loses: {change}{choice}"
+        return f"{row.name}: no significant change, {change}{choice}"
+    lossless = [one for one in smaller if one[2].interval.low >= -LITTLE and (any(one[2].interval) or n >= _ENOUGH)]
     if not lossless:
         size, row, change = max(smaller, key=lambda one: one[2].interval.low)
         if all(other.interval.high < 0 for _, _, other in smaller):

@@ -109,6 +109,10 @@ class Backend(Store):
     Options: ClassVar[type[Any]] = make_dataclass("NoOptions", ())  # the dataclass of its options
     codes: ClassVar[bool] = False  # whether it can store codes
 
+    @classmethod
+    def check_installed(cls) -> None:
+        """MissingDependencyError if a package that the backend needs is not installed."""
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "name" in vars(cls):

@@ -49,7 +49,9 @@ def check_settings(
         check_name("code", codes, CODES)
     if rescore is not None:
         check_name("copy to rescore by", rescore, COPIES)
-    return backend_with(backend, options)
+    kind, chosen = backend_with(backend, options)
+    kind.check_installed()
+    return kind, chosen
 
 
 def build_index(

@@ -252,6 +252,10 @@ class Faiss(Backend):
         return self._cpu_inner
 
     @classmethod
+    def check_installed(cls) -> None:
+        cls._import()
+
+    @classmethod
     def _import(cls) -> ModuleType:
         faiss = import_faiss(cls.name, "gpu" if cls.on_gpu else "cpu")
         if cls.on_gpu and not hasattr(faiss, "StandardGpuResources"):

@@ -42,6 +42,8 @@ LISTS = "lists.npy"
 VECTORS = "vectors.npy"
 COPY = "rescore.npy"
 OF_FAISS = "index.faiss"  # vectors or a graph, in FAISS's own format; codes until version 0.1
+OF_TEXTS = {DOCUMENTS, ENDS, METADATA, METADATA_ENDS, NUMBERS, STRINGS, ID_ENDS}
+STORED = {CODES, LISTS, VECTORS, COPY, OF_FAISS}
 KIND = "index"
 # Earlier versions read folders of version 2: those without parts and without ids of their own.
 _VERSION = 3

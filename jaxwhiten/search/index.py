@@ -20,10 +20,10 @@ import numpy as np
 
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import Code, load_first_version, load_fitted
+from jaxwhiten.counting import counted
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_counts, check_integer, turning
 from jaxwhiten.io import PathLike, writing
 from jaxwhiten.locks import SharedLock, locked
-from jaxwhiten.progress import counted
 from jaxwhiten.records import from_json
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
 from jaxwhiten.search.backend import BACKENDS, CODED, Store, check_able

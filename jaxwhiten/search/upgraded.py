@@ -23,6 +23,7 @@ import numpy as np
 from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import as_floats, with_code
 from jaxwhiten.codes import Code, SpectrumCode
+from jaxwhiten.counting import counted
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, check_integer, warn
 from jaxwhiten.io import PathLike, load_tensors, save_tensors
 from jaxwhiten.search.build import build_index, with_folder
@@ -252,7 +253,7 @@ class Upgraded:
     def finished(self) -> Index:
         """The index of the new encoder alone, once all texts are embedded; built like the old one, with its code."""
         if (alone := self._alone()) is None:
-            raise InputError(f"{len(self._left):,} documents are not embedded yet: call fill() first.")
+            raise InputError(f"Not embedded yet: {counted(len(self._left), 'documents')}. Call fill() first.")
         return alone
 
     def _alone(self) -> Index | None:

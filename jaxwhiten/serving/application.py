@@ -20,6 +20,7 @@ from jaxwhiten._version import __version__
 from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import UBinary
+from jaxwhiten.counting import counted
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import JaxwhitenError
 from jaxwhiten.io import PathLike
@@ -82,7 +83,7 @@ class Service:
             view = self.encoder.view.with_prompt(prompt_named(self.encoder.prompts, asked.prompt_name))
         rows, _, cut = await self.batcher.encode(view, asked.inputs)
         if asked.truncate is False and cut:
-            raise Refused(422, f"inputs: {cut} texts have more than {self.encoder.max_length} tokens.")
+            raise Refused(422, f"inputs: more than {self.encoder.max_length} tokens in {counted(cut, 'texts')}.")
         rows = self.leading(rows, asked.dimensions)
         return answer(np.ascontiguousarray(rows if asked.normalize is False else normalize(rows)))
 

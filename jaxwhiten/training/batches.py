@@ -12,6 +12,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
+from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError, optional
 from jaxwhiten.shapes import Int
 from jaxwhiten.typing import AnyArray, Json
@@ -49,7 +50,7 @@ def deal_rows(
     `batch_size` rows do not fill a batch; the shuffle of each epoch decides which rows these are.
     """
     if len(lengths) < batch_size:
-        raise InputError(f"{len(lengths)} rows are fewer than one batch of {batch_size}: lower `batch_size`.")
+        raise InputError(f"{counted(len(lengths), 'rows')}, fewer than one batch of {batch_size}: lower `batch_size`.")
     order = np.argsort(lengths, kind="stable")
     ends = np.searchsorted(lengths[order], buckets, side="right") // batch_size * batch_size
     ends = np.minimum(ends, (len(order) // batch_size - 1) * batch_size)  # the last bucket keeps a batch

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from flax import nnx
 
+from jaxwhiten.counting import counted
 from jaxwhiten.datasets.examples import Examples
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.engines import DEFAULT
@@ -21,7 +22,7 @@ from jaxwhiten.head import AUTO, modules_of, says_head
 from jaxwhiten.io import PathLike
 from jaxwhiten.models import StaticEncoder, load_config, load_model, resolve_folder
 from jaxwhiten.parameters import DEFAULTS, TrainingOptions
-from jaxwhiten.progress import counted, say
+from jaxwhiten.progress import say
 from jaxwhiten.runtime.distributed import is_writer
 from jaxwhiten.training.held_out import Evaluations, HeldOut, hold_out
 from jaxwhiten.training.loop import run_plan

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxwhiten.counting import counted
 from jaxwhiten.datasets import Pairs, RetrievalData, from_pairs
 from jaxwhiten.datasets.examples import Examples, write_pairs
 from jaxwhiten.datasets.nli import LABELS
@@ -25,7 +26,7 @@ from jaxwhiten.metrics.bootstrap import (
     percentile_interval,
     spearman_resamples,
 )
-from jaxwhiten.progress import counted, note
+from jaxwhiten.progress import note
 from jaxwhiten.scoring import by_words, compared, encoded
 from jaxwhiten.scoring.result import Change
 from jaxwhiten.shapes import Float, Int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,12 +128,14 @@ def recorded_view(encoding: Fields, *, engine: str | None = None) -> View:
     """
     options = recorded_options(encoding, engine=engine)
     try:
-        return load_view(**options)[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PoolingWarning)  # the pooling is recorded
+            return load_view(**options)[0]
     except InputError as error:
         if not str(error).startswith("max_length="):
             raise
         raise MismatchError(
-            f"{options['model']}: is not the model of these vectors ({error}): specify theirs."
+            f"{options['model']}: is not the model of these vectors ({str(error).removesuffix('.')}): specify theirs."
         ) from None
 
 

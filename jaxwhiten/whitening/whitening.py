@@ -15,9 +15,9 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.arrays import as_matrix
+from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError, check_name, warn
 from jaxwhiten.parameters import SHRINKAGES, WhiteningParameters, check_bounds
-from jaxwhiten.progress import counted
 from jaxwhiten.shapes import Float, Float32, Float64
 from jaxwhiten.space import Origin, origin_of
 from jaxwhiten.typing import Fields, Json, RowsLike
@@ -396,6 +396,17 @@ def effective_dimensions(variances: Float64[np.ndarray, " d"]) -> Float64[np.nda
 def _floor(values: np.ndarray, relative: float) -> float:
     """`relative` times the largest value, and at least the resolution of float64."""
     return max(relative, len(values) * np.finfo(np.float64).eps) * float(values[0])
+
+
+def alike(n: int) -> str:
+    """Why nothing can be fitted on n vectors without any variance, and what to do.
+
+    >>> alike(1)
+    'one vector has no variance. Use more texts.'
+    """
+    if n == 1:
+        return "one vector has no variance. Use more texts."
+    return f"the {n:,} vectors are identical up to rounding. Use texts that differ."
 
 
 def _warn_of_few_rows(variances: np.ndarray, n: int, k: int) -> None:

@@ -105,6 +105,21 @@ def test_a_database_scores_codes_as_we_do(name, saved, tmp_path, monkeypatch):
     np.testing.assert_allclose(scores, -np.sort(-expected)[:10], atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")  # few sentences
+def test_the_page_scores_queries_as_an_index_does(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    page = {}
+    exec(PYTHON[1], page)
+    hits = page["encoder"].index(page["texts"]).search("someone plays music", k=10)
+    values = np.asarray(page["codes"]).view(np.uint8)
+    values = np.stack([values & 15, values >> 4], axis=2).reshape(len(values), -1)
+    groups = np.arange(values.shape[1])
+    scores = page["products"][0, groups, values].sum(axis=1) / np.sqrt(page["squares"][groups, values].sum(axis=1))
+    np.testing.assert_allclose([hit.score for hit in hits], -np.sort(-scores)[:10], atol=1e-5)
+    np.testing.assert_allclose([hit.score for hit in hits], scores[[hit.id for hit in hits]], atol=1e-5)
+
+
 def test_clickhouse_scores_codes_as_we_do(saved, tmp_path):
     pytest.importorskip("chdb")
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")

@@ -1,7 +1,10 @@
 """`jaxwhiten index` on an index that lives: --id, --add, --update, --remove, and `search` from elsewhere."""
 
+import errno
 import functools
 import json
+import os
+import re
 
 import pytest
 from filelock import FileLock
@@ -9,6 +12,8 @@ from filelock import FileLock
 from jaxwhiten import Encoder, encoding
 from jaxwhiten.encoding import store
 from jaxwhiten.search import build_index, load_index
+from jaxwhiten.search import index as index_module
+from jaxwhiten.search.header import read_header
 from jaxwhiten.views import View
 from jaxwhiten.views.view import together
 from tests.sentences import TEXTS, generated
@@ -184,3 +189,45 @@ def test_texts_cannot_act_on_the_terminal(run, tiny_model, tmp_path):
     assert r"a\n0.9999\t7\tforged" in done.out
     assert "日本\u3000é" in done.out
     assert json.loads(run("search", tmp_path / "idx", "a", "-k", 4, "--json").out)["hits"][0]["text"] in texts
+
+
+def test_the_size_is_that_of_the_folder_and_says_what_grows(run, tiny_model, tmp_path):
+    idx = tmp_path / "idx"
+    table = tmp_path / "texts.jsonl"
+    table.write_text("".join(json.dumps({"text": f"text {n}", "year": n}) + "\n" for n in range(400)))
+    of_model = ["--model", tiny_model, "--pooling", "mean", "--max-length", "32"]
+    done = run("index", table, "-o", idx, "--keep", "year", "--bytes", "8", *of_model)
+    assert done.code == 0, done.err
+    sizes = {name: (idx / file["name"]).stat().st_size for name, file in read_header(idx).files.items()}
+    found = re.search(r"(\d+) kB \(codes (\d+) kB, texts (\d+) kB, constants (\d+) kB\)", done.out)
+    whole, codes, texts, constants = map(int, found.groups())
+    assert whole == round(sum(sizes.values()) / 1e3)
+    assert codes == round(sizes["codes.npy"] / 1e3)
+    assert texts == round(sum(size for name, size in sizes.items() if name.startswith(("documents", "metadata"))) / 1e3)
+    assert constants == round(sum(size for name, size in sizes.items() if name.endswith(".safetensors")) / 1e3)
+    done = run("index", table, "-o", idx, "--keep", "year", "--add")
+    (more,) = re.findall(r"800 in all, (\d+) kB \(codes", done.out)
+    assert int(more) > whole + texts  # all texts again
+
+
+def test_columns_that_an_index_keeps_are_named(run, tiny_model, tmp_path):
+    idx = tmp_path / "idx"
+    table = tmp_path / "texts.csv"
+    table.write_text("text,year,a b\none,1,2\nothers,3,4\n")
+    of_model = ["--model", tiny_model, "--pooling", "mean", "--max-length", "32"]
+    assert run("index", table, "-o", idx, "--keep", "year,a b", *of_model).code == 0
+    done = run("index", table, "-o", idx, "--add")
+    assert done.err.endswith("the index stores metadata: pass its columns with --keep 'year,a b'.\n")
+
+
+def test_a_folder_in_which_no_index_was_finished_can_be_used(run, tiny_model, corpus, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    of_model = ["--model", tiny_model, "--pooling", "mean", "--max-length", "32"]
+    monkeypatch.setattr(index_module, "replace_files", full)
+    assert run("index", corpus, "-o", tmp_path / "out", *of_model).code == 1
+    monkeypatch.undo()
+    assert os.listdir(tmp_path / "out") == [".lock"]
+    done = run("fit", corpus, "-o", tmp_path / "out/", "-k", "8", *of_model)
+    assert done.code == 0, done.err

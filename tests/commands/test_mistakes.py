@@ -162,6 +162,9 @@ def test_vectors_that_float32_cannot_square(backend, scale):
         ("export --format faiss -o {out}", "faiss", "cpu"),
         ("export --format int8 --sentences absent.txt -o {out}", "nncf", "openvino"),
         ("embed absent.txt -o {out}", "pyarrow", "data"),
+        ("index absent.txt -o {out}", "faiss", "cpu"),
+        ("train absent.tsv -o {out}", "grain", "train"),
+        ("train absent.tsv -o {out}", "matplotlib", "train"),
         ("embed absent.txt -o {out} --runner ray", "ray", "ray"),
         ("verify absent --against sentence-transformers", "sentence_transformers", "parity"),
     ],
@@ -181,4 +184,5 @@ def test_a_model_that_cannot_be_that_of_an_index_is_named(run, tiny_model, corpu
     short = write_model(tmp_path / "short", max_positions=32)
     done = run("search", tmp_path / "idx", "hello", "--model", short)
     assert done.code == 2
-    assert f"{short}: is not the model of these vectors" in done.err
+    assert done.err.startswith(f"error: {short}: is not the model of these vectors")
+    assert done.err.endswith("reads 3 to 32 tokens): specify theirs.\n")

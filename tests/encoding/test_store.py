@@ -181,7 +181,7 @@ def test_ctrl_c_in_a_shard_keeps_its_batches_and_says_so(tiny_model, tmp_path, m
         store.encode(encoder, SENTENCES)
     done = sum(batches)
     assert 0 < done < len(SENTENCES)
-    assert interrupts.kept == f"{done} of 10 texts are encoded, and the same command goes on there"
+    assert interrupts.kept == f"{done} of 10 texts are encoded, and the same command resumes there"
     assert len(list(tmp_path.rglob("part-*.npy"))) == (3 if seconds == 0 else 1)
     counting = Counting(monkeypatch)
     found = store.encode(encoder, SENTENCES)

@@ -224,3 +224,18 @@ def test_lancedb_takes_the_points_of_a_code(tiny_model, tmp_path):
         np.testing.assert_allclose(row[found], np.sort(row)[:5], rtol=1e-3)  # equal codes are in any order
     with pytest.raises(InputError, match="its code has 8 bytes"):
         save_database(tmp_path / "again", encoder, "lancedb", 48)
+
+
+@pytest.mark.parametrize("database", DATABASES)
+def test_a_model_that_ends_with_a_code_goes_into_every_database(tiny_model, tmp_path, database):
+    """The code has the mean and axes that a whitening of the same texts has."""
+    base = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, tuned=True)
+    texts = list(dict.fromkeys(load_sts("sts_sample").splits["test"].sentence1))
+    coded = save_database(tmp_path / "coded", base.shrink(texts, bytes=8), database)
+    if database == "lancedb":
+        assert "the points of a code" in coded["quantiser"]
+        return
+    assert coded == save_database(tmp_path / "whitened", base.whiten(texts), database)
+    models = [Encoder.from_pretrained(tmp_path / name / "model") for name in ("coded", "whitened")]
+    of_code, of_whitening = (model.encode(texts[:9]) for model in models)
+    np.testing.assert_allclose(np.abs(of_code @ of_code.T), np.abs(of_whitening @ of_whitening.T), atol=1e-5)

@@ -147,7 +147,7 @@ def test_retrieval_refuses_what_does_not_fit():
     ranked = np.array([[1, 2], [3, 3]])
     with pytest.raises(InputError, match="Row 1 of the results contains an id twice"):
         metrics.reciprocal_ranks(ranked, [[1], [3]])
-    with pytest.raises(InputError, match="2 rows of results but 1 queries of the gold"):
+    with pytest.raises(InputError, match="2 rows of results but 1 query of the gold"):
         metrics.reciprocal_ranks(ranked, [[1]])
     with pytest.raises(InputError, match="k=0: expected an integer of at least 1"):
         metrics.recalls(ranked, [[1], [3]], 0)

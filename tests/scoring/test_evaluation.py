@@ -100,7 +100,7 @@ def test_a_corpus_is_searched_with_the_judged_documents():
     alone, among = (evaluate(encoder, judged, corpus=texts, resamples=50) for texts in (None, corpus))
     assert (alone.counts["documents"], among.counts["documents"]) == (7, 77)
     assert among.score < alone.score
-    assert alone.verdict.endswith("add the rest of the corpus.")
+    assert alone.verdict.endswith("add the rest of the corpus with `corpus`.")
     assert "relevant to a query" not in among.verdict
     with pytest.raises(InputError, match="omit it for pairs"):
         evaluate(encoder, (["a", "b"], ["c", "d"], [1.0, 2.0]), corpus=corpus)
@@ -199,9 +199,9 @@ def test_the_own_head_is_the_score(encoder, pairs):
         evaluate(encoder, ScoredPairs(np.eye(3), np.eye(3), np.arange(3.0)), bytes=4)
 
 
-def evaluation(*rows):
+def evaluation(*rows, pairs=9):
     encoding = {"model": "m", "pooling": "mean", "max_length": 32, "dtype": "float32", "engine": "jax"}
-    return Evaluation("", {"pairs": 9}, rows, 0, "", "cosine", encoding, 10, 0)
+    return Evaluation("", {"pairs": pairs}, rows, 0, "", "cosine", encoding, 10, 0)
 
 
 def row(name, size, value, low=None, high=None):
@@ -225,8 +225,8 @@ TWO_FORMS = ", which allows for choosing among 2 forms on the same data"
             "Raw vectors and BM25 do not differ significantly: +1.00 (-6.00 to +12.00) on 9 pairs, about 730 would"
             " decide 1.00.",
         ),
-        ([row("whitened", 400, 1.0, 0.5, 2.0)], "Whitened: gains, +1.00 (+0.50 to +2.00)."),
-        ([row("whitened", 400, -1.0, -2.5, -0.1)], "Whitened: loses, -1.00 (-2.50 to -0.10)."),
+        ([row("whitened", 400, 1.0, 0.5, 2.0)], "Whitened gains: +1.00 (+0.50 to +2.00)."),
+        ([row("whitened", 400, -1.0, -2.5, -0.1)], "Whitened loses: -1.00 (-2.50 to -0.10)."),
         (
             [row("int8", 100, 0.0, -0.1, 0.1), row("code", 50, -3.0, -9.0, 2.0)],
             "Int8 of 100 bytes, 1/4 of float32, loses nothing, or less than 1 point:"
@@ -252,6 +252,17 @@ def test_the_verdict_follows_the_intervals(others, verdict):
     found = evaluation(row("raw", 400, 0.0), *others)
     assert found.verdict == verdict
     assert str(found).endswith(found.verdict)
+
+
+def test_a_few_items_of_which_none_changed_decide_nothing():
+    rows = row("raw", 400, 0.0), row("int8", 100, 0.0, 0.0, 0.0)
+    assert evaluation(*rows, pairs=299).verdict == (
+        "These data do not show that a smaller form loses less than 1 point; the closest is int8 of 100 bytes,"
+        " +0.00 (+0.00 to +0.00)."
+    )
+    assert evaluation(*rows, pairs=300).verdict == (
+        "Int8 of 100 bytes, 1/4 of float32, loses nothing, or less than 1 point: +0.00 (+0.00 to +0.00)."
+    )
 
 
 @pytest.mark.parametrize(
@@ -302,3 +313,13 @@ def test_scores_of_two_labels():
         assert area[row] == pytest.approx(((ahead > 0) + (ahead == 0) / 2).mean())
         expected = [y[x >= value].mean() for value in x[y == 1]]
         assert precision[row] == pytest.approx(np.mean(expected))
+
+
+def test_n_components_is_k(search):
+    encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=32)
+    for sizes in ((), (8,)):
+        of_k, of_components = (
+            evaluate(encoder, search, bytes=sizes, resamples=50, **{name: 8}) for name in ("k", "n_components")
+        )
+        assert [str(row) for row in of_components.rows] == [str(row) for row in of_k.rows]
+        assert ("whitened", 8) in [(row.name, row.dimensions) for row in of_components.rows]

@@ -107,7 +107,7 @@ def test_filling_goes_by_use_and_the_new_index_then_stands_alone(pair, tmp_path)
     del new.asked[:]
     assert upgraded.fill(15) == 15
     assert set(new.asked) <= set(near)
-    with pytest.raises(InputError, match="265 documents are not embedded"):
+    with pytest.raises(InputError, match="Not embedded yet: 265 documents"):
         upgraded.finished()
     told = read_upgrade(tmp_path / "index", upgraded.index.encoding)
     assert share_embedded(tmp_path / "index", read_header(tmp_path / "index"), told) == pytest.approx(35 / N)
@@ -172,7 +172,7 @@ def test_an_index_that_changes_in_this_process_is_followed(pair, embedded):
     assert 0 not in [hit.id for hit in found()]
     index.add(pair[0][:1], documents=["added"])
     assert upgraded.share < 1
-    with pytest.raises(InputError, match="1 documents are not embedded yet"):
+    with pytest.raises(InputError, match="Not embedded yet: 1 document"):
         upgraded.finished()
     assert (found()[0].id, found()[0].text) == (N, "added")
     index.update([7], pair[0][:1], documents=["changed"])

@@ -197,7 +197,7 @@ def test_long_texts_are_counted_or_refused(plain):
     assert plain.post("/embed", inputs=long, truncate=True).status_code == 200
     answer = plain.post("/embed", inputs=["short", long], truncate=False)
     assert answer.status_code == 422
-    assert answer.json() == {"error": "inputs: 1 texts have more than 64 tokens.", "error_type": "Validation"}
+    assert answer.json() == {"error": "inputs: more than 64 tokens in 1 text.", "error_type": "Validation"}
 
 
 @pytest.mark.parametrize("path", ["/embed", "/"])
