@@ -306,11 +306,12 @@ def _sizes(index: Index, folder: str) -> str:
     """The size of an index folder, and what of it grows with the texts."""
     from jaxwhiten.search.header import OF_TEXTS, STORED, read_header
 
-    sizes = dict.fromkeys(("codes" if index.codes else "vectors", "texts", "constants"), 0)
-    stored, texts, constants = sizes
+    stored = "codes" if index.codes else "vectors"
+    part_of = dict.fromkeys(STORED, stored) | dict.fromkeys(OF_TEXTS, "texts")
+    sizes = dict.fromkeys((stored, "texts", "constants"), 0)
     for part in read_header(folder).parts:
         for name, file in part["files"].items():
-            sizes[stored if name in STORED else texts if name in OF_TEXTS else constants] += file["bytes"]
+            sizes[part_of.get(name, "constants")] += file["bytes"]
     listed = ", ".join(f"{part} {_size(size)}" for part, size in sizes.items() if size)
     return f"{_size(sum(sizes.values()))} ({listed})"
 
