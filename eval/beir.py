@@ -133,7 +133,9 @@ def program(
     parser.add_argument("--check", action="store_true", help="compare with the scores by other programs")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the .jsonl file to write")
     args = parser.parse_args()
-    run = Run(header(name, vars(args) | {"folder": args.folder.name, "output": ""}, encoders={}))
+    labels = [argument.rpartition("=")[0] or argument for argument in args.model]  # without folders of the machine
+    recorded = vars(args) | {"folder": args.folder.name, "model": labels, "output": ""}
+    run = Run(header(name, recorded, encoders={}))
     for argument in args.model:
         label, _, model = argument.rpartition("=")
         encoder = Encoder.from_pretrained(model, engine=args.engine, dtype=args.dtype)
