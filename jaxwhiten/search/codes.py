@@ -32,8 +32,7 @@ LEAST = 64
 _ROTATION = ("mean", "rotation", "offset")  # of a code
 _EXACT_BYTES = 32 << 20  # decoded rows at a time
 _TABLE_BYTES = 1 << 20  # of queries' tables at a time, which stay in the cache
-_ON_CORES = 64  # queries whose candidates are worth threads
-_ALONE = 2 << 20  # bytes of codes that are scanned in less time than other threads may take to wake
+_ALONE = 64 << 20  # bytes of codes that are scanned in less time than other threads take to start
 _TABLES = 256 << 10  # bytes of codes that are scanned while the tables of a query are made
 _FEW = 4096  # rows of a set whose cosines are computed without a scan
 
@@ -163,32 +162,47 @@ class CodedStore(Store):
     def search(
         self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
+        """Each core searches a share of the queries: threads of BLAS and of FAISS would wait for each other's."""
+        count = hardware.cores()
+        if len(queries) * (self.codes.nbytes + _TABLES) < _ALONE:
+            count = 1
+        parts = blocks(len(queries), max(1, -(-len(queries) // count)))
+
+        def search(part: slice) -> tuple[np.ndarray, np.ndarray]:
+            with self._alone():
+                return self._search(queries[part], k, prepared, among)
+
+        results = hardware.on_threads(search, list(parts))
+        if len(results) == 1:
+            return results[0]
+        return np.concatenate([scores for scores, _ in results]), np.concatenate([rows for _, rows in results])
+
+    def _search(
+        self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`search` on the calling thread."""
         assert self.scan is not None
-        alone = len(queries) == 1 or len(queries) * (self.codes.nbytes + _TABLES) < _ALONE
-        if not alone:
-            hardware.check_process()
-        with self._alone() if alone else contextlib.nullcontext():
-            prepared_queries, products = self._asked(queries, prepared)
-            if not self.exact:
-                return self._search_first_version(prepared_queries, k, among)
-            wide = min(len(self.codes), max(WIDER * k, LEAST))
-            points = self.quantiser.scanned(prepared_queries)
-            if among is None or self.scan.selects:
-                return self._best(prepared_queries, products, self.scan.search(points, wide, among)[1], k)
-            deep = 2 * wide * -(-len(self.codes) // max(1, len(among)))
-            if len(among) <= _FEW or deep >= len(self.codes):
-                return self._best_of(prepared_queries, products, among, k)
-            inside = np.zeros(len(self.codes) + 1, bool)  # the last for a missing row
-            inside[among] = True
-            candidates = self.scan.search(points, deep)[1]
-            chosen = inside[candidates]
-            chosen &= np.cumsum(chosen, axis=1) <= wide
-            candidates = np.sort(np.where(chosen, candidates, -1), axis=1)[:, -wide:]
-            scores, rows = self._best(prepared_queries, products, candidates, k)
-            short = candidates[:, 0] < 0
-            if short.any():
-                scores[short], rows[short] = self._best_of(prepared_queries[short], products[short], among, k)
-            return scores, rows
+        prepared_queries, products = self._asked(queries, prepared)
+        if not self.exact:
+            return self._search_first_version(prepared_queries, k, among)
+        wide = min(len(self.codes), max(WIDER * k, LEAST))
+        points = self.quantiser.scanned(prepared_queries)
+        if among is None or self.scan.selects:
+            return self._best(prepared_queries, products, self.scan.search(points, wide, among)[1], k)
+        deep = 2 * wide * -(-len(self.codes) // max(1, len(among)))
+        if len(among) <= _FEW or deep >= len(self.codes):
+            return self._best_of(prepared_queries, products, among, k)
+        inside = np.zeros(len(self.codes) + 1, bool)  # the last for a missing row
+        inside[among] = True
+        candidates = self.scan.search(points, deep)[1]
+        chosen = inside[candidates]
+        chosen &= np.cumsum(chosen, axis=1) <= wide
+        candidates = np.sort(np.where(chosen, candidates, -1), axis=1)[:, -wide:]
+        scores, rows = self._best(prepared_queries, products, candidates, k)
+        short = candidates[:, 0] < 0
+        if short.any():
+            scores[short], rows[short] = self._best_of(prepared_queries[short], products[short], among, k)
+        return scores, rows
 
     def _search_first_version(self, asked: np.ndarray, k: int, among: IdsLike) -> tuple[np.ndarray, np.ndarray]:
         assert self.scan is not None
@@ -221,18 +235,8 @@ class CodedStore(Store):
             return self._ordered(asked, products, candidates, k)
         scores = np.empty((len(asked), k), np.float32)
         rows = np.empty((len(asked), k), np.int64)
-        block = max(1, _TABLE_BYTES // (4 * 256 * self.quantiser.nbytes))
-
-        def fill(share: slice) -> None:
-            for start in range(share.start, share.stop, block):
-                part = slice(start, min(start + block, share.stop))
-                scores[part], rows[part] = self._ordered(asked[part], products[part], candidates[part], k)
-
-        if len(asked) >= _ON_CORES:
-            threads = hardware.cores()
-        else:
-            threads = 1
-        hardware.on_threads(fill, list(blocks(len(asked), -(-len(asked) // threads))))
+        for part in blocks(len(asked), max(1, _TABLE_BYTES // (4 * 256 * self.quantiser.nbytes))):
+            scores[part], rows[part] = self._ordered(asked[part], products[part], candidates[part], k)
         return scores, rows
 
     def _ordered(

@@ -76,7 +76,7 @@ def test_an_id_stays_through_add_update_remove_and_reopen(backend, ids, tmp_path
         ),
         (NAMES, lambda i: i.add(VECTORS[:2], documents=["x", "y"], ids=["a", "a"]), "'a' occurs twice"),
         (NAMES, lambda i: i.add(VECTORS[:1], documents=["x"], ids=[7]), "are strings, got 7"),
-        (NAMES, lambda i: i.add(VECTORS[:2], documents=["x", "y"], ids=["a"]), "1 ids but 2 documents"),
+        (NAMES, lambda i: i.add(VECTORS[:2], documents=["x", "y"], ids=["a"]), "1 id but 2 documents"),
         (NAMES, lambda i: i.update(["doc-1", "other"], VECTORS[:2], documents=["x", "y"]), "No document 'other'"),
         (NAMES, lambda i: i.update(["doc-1"] * 2, VECTORS[:2], documents=["x", "y"]), "occurs twice"),
         (NAMES, lambda i: i.update(["doc-1"], VECTORS[:1] * 0, documents=["x"]), "zero vector"),

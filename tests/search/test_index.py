@@ -200,7 +200,7 @@ def test_what_cannot_be_indexed_is_refused(backend, vectors):
             build_index(bad, backend)
     with pytest.raises(InputError, match="No document vectors"):
         build_index(vectors[:0], backend)
-    with pytest.raises(InputError, match="documents but"):
+    with pytest.raises(InputError, match="document but"):
         build_index(vectors, backend, documents=["one"])
 
 

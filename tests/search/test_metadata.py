@@ -68,7 +68,7 @@ def test_what_is_no_json_is_refused():
         rows[1] = bad
         with pytest.raises(InputError, match=f"metadata: row 1: .*{reason}"):
             build_index(VECTORS[:2], metadata=rows)
-    with pytest.raises(InputError, match="1 rows of metadata but 2"):
+    with pytest.raises(InputError, match="1 row of metadata but 2"):
         build_index(VECTORS[:2], metadata=rows[:1])
 
 
