@@ -24,6 +24,7 @@ Result = TypeVar("Result")
 Share = TypeVar("Share")
 # One call at a time: each call takes all cores and limits the threads of the process.
 _TURN = threading.Lock()
+_within = threading.local()  # whether the thread does a share of a call
 _WORTH_KEEPING = 0.1  # seconds of compilation
 _LEAST_ROWS = 512  # fewer rows are not worth a thread
 _process: int | None = None  # the process that first used devices; a forked process inherits the number
@@ -171,12 +172,17 @@ def on_cores(work: Callable[[list[slice]], Result], rows: range, most: int, thre
 
 
 def on_threads(work: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
-    """`on_cores` for given shares."""
-    if len(shares) <= 1:
+    """`on_cores` for given shares. In a share, a further call does its own on the thread of this share."""
+    if len(shares) <= 1 or getattr(_within, "share", False):
         return list(map(work, shares))
     check_process()
     # The limit holds for the process if BLAS has one pool of threads, and for the calling thread if OpenMP gives every
     # thread its own pool. The earlier setting is restored.
     on_one_thread = functools.partial(_libraries().limit, limits=1, user_api="blas")
-    with _TURN, on_one_thread(), ThreadPoolExecutor(len(shares), initializer=on_one_thread) as pool:
+
+    def begin() -> None:
+        _within.share = True
+        on_one_thread()
+
+    with _TURN, on_one_thread(), ThreadPoolExecutor(len(shares), initializer=begin) as pool:
         return list(pool.map(work, shares))

@@ -163,6 +163,7 @@ class CodedStore(Store):
         self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Each core searches a share of the queries: threads of BLAS and of FAISS would wait for each other's."""
+        units = self._units(queries, prepared)
         count = hardware.cores()
         if len(queries) * (self.codes.nbytes + _TABLES) < _ALONE:
             count = 1
@@ -170,7 +171,7 @@ class CodedStore(Store):
 
         def search(part: slice) -> tuple[np.ndarray, np.ndarray]:
             with self._alone():
-                return self._search(queries[part], k, prepared, among)
+                return self._search(units[part], k, among)
 
         results = hardware.on_threads(search, list(parts))
         if len(results) == 1:
@@ -178,11 +179,11 @@ class CodedStore(Store):
         return np.concatenate([scores for scores, _ in results]), np.concatenate([rows for _, rows in results])
 
     def _search(
-        self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None
+        self, units: np.ndarray, k: int, among: Int64[np.ndarray, " m"] | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`search` on the calling thread."""
+        """`search` for mapped queries of unit length, on the calling thread."""
         assert self.scan is not None
-        prepared_queries, products = self._asked(queries, prepared)
+        prepared_queries, products = self.quantiser.asked(units)
         if not self.exact:
             return self._search_first_version(prepared_queries, k, among)
         wide = min(len(self.codes), max(WIDER * k, LEAST))
@@ -221,11 +222,13 @@ class CodedStore(Store):
             rows = rows[each, order]
         return cosines(distances, length), rows
 
-    def _asked(self, queries: np.ndarray, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _units(self, queries: np.ndarray, prepared: bool) -> np.ndarray:
+        """Queries as the quantizer is asked, of unit length."""
         if prepared or self.prepare.matrix is None:  # the index has checked their lengths
-            return self.quantiser.asked(queries / np.sqrt(np.vecdot(queries, queries))[:, None])
+            units: np.ndarray = queries / np.sqrt(np.vecdot(queries, queries))[:, None]
+            return units
         x = np.asarray(self.prepare(queries), np.float32)
-        return self.quantiser.asked(x if self.prepare.unit_length else normalize(x))
+        return x if self.prepare.unit_length else normalize(x)
 
     def _best(
         self, asked: np.ndarray, products: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int

@@ -213,7 +213,7 @@ class JaxCodes(CodedStore):
         self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         check_process()
-        prepared_queries, products = self._asked(queries, prepared)
+        prepared_queries, products = self.quantiser.asked(self._units(queries, prepared))
         if among is not None:
             return self._best_of(prepared_queries, products, among, k)
         scores = np.empty((len(prepared_queries), k), np.float32)

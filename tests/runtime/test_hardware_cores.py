@@ -69,3 +69,15 @@ def test_callers_side_by_side_leave_blas_its_threads():
             found = list(pool.map(lambda _: hardware.on_cores(lambda chunks: x @ x, range(1024), 512, 2), range(16)))
         assert all(np.allclose(product, expected) for products in found for product in products)
         assert blas_threads() == before
+
+
+def test_a_call_within_a_share_stays_on_its_thread():
+    """It would wait for ever for the turn of the call that it is part of."""
+
+    def share(number):
+        inner = hardware.on_threads(lambda place: (place, threading.get_ident()), [0, 1, 2])
+        return number, threading.get_ident(), inner
+
+    for number, thread, inner in hardware.on_threads(share, [0, 1]):
+        assert number in (0, 1)
+        assert inner == [(place, thread) for place in range(3)]

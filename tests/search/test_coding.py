@@ -9,7 +9,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import SpectrumCode, UBinary, make_code
 from jaxwhiten.errors import FormatError, InputError, MismatchError
-from jaxwhiten.search import build_index, faiss_scans, load_index
+from jaxwhiten.search import build_index, codes, faiss_scans, load_index
 from jaxwhiten.whitening import Moments, Whitening
 
 pytest.importorskip("faiss")
@@ -240,3 +240,19 @@ def test_blocks_of_a_scan_suit_the_processor_and_the_code(level, features, sizes
         assert index.store.scan._index.bbs == blocks
         for found, wanted in zip(index.search(rows[:20], 5), expected[size], strict=True):
             np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("options", [{"tuned": False}, {"whitening": 20}, {"nlist": 4, "nprobe": 4}])
+def test_many_queries_are_searched_as_each_alone(vectors, options, monkeypatch):
+    """More than a thread's share of them, also where a map comes first."""
+    monkeypatch.setattr(codes, "_ALONE", 0)
+    monkeypatch.setattr(codes.hardware, "cores", lambda: 3)
+    if "whitening" in options:
+        options = {"whitening": Whitening(options["whitening"]).fit(vectors)}
+    backend = "faiss-ivf" if "nlist" in options else "faiss-flat"
+    index = build_index(vectors, backend, bytes=8, **options)
+    scores, ids = index.search(vectors, 5)
+    for row in range(0, N, 100):
+        score, id = index.search(vectors[row : row + 1], 5)
+        np.testing.assert_array_equal(ids[row], id[0])
+        np.testing.assert_allclose(scores[row], score[0], atol=1e-6)
