@@ -133,21 +133,21 @@ def program(
     parser.add_argument("--check", action="store_true", help="compare with the scores by other programs")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the .jsonl file to write")
     args = parser.parse_args()
-    labels = [argument.rpartition("=")[0] or argument for argument in args.model]  # without folders of the machine
+    models = [argument.rpartition("=") for argument in args.model]
+    labels = [label or model for label, _, model in models]  # without folders of the machine
     recorded = vars(args) | {"folder": args.folder.name, "model": labels, "output": ""}
     run = Run(header(name, recorded, encoders={}))
-    for argument in args.model:
-        label, _, model = argument.rpartition("=")
+    for label, (_, _, model) in zip(labels, models, strict=True):
         encoder = Encoder.from_pretrained(model, engine=args.engine, dtype=args.dtype)
-        run.header.encoders[label or model] = {
+        run.header.encoders[label] = {
             "max_length": encoder.max_length,
             "engine": args.engine,
             "dtype": args.dtype,
             "prompts": encoder.prompts,
         }
         for data, rows in scored(args.folder, model, encoder, args.check):
-            say(f"{label or model}: {data}")
-            run.rows.extend(Record(row, encoder=label or model, data=data) for row in rows)
+            say(f"{label}: {data}")
+            run.rows.extend(Record(row, encoder=label, data=data) for row in rows)
             run.save(args.output)
     run.with_header(complete=True).save(args.output)
     table = scores_table(run)

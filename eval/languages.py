@@ -12,28 +12,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eval.beir import BYTES, TABLES, Rows, program, stored
-from eval.mteb import GAMMAS, STS
+from eval.mteb import GAMMAS, STS, read_scored
 from jaxwhiten import Encoder, Moments, SpectrumCode, Whitening, evaluate, records
 from jaxwhiten.datasets import load_sts
 
 SENTENCES = 6000  # of each training set
-Pairs = tuple[list[str], list[str], list[float]]
-
-
-def read(file: Path) -> Pairs:
-    """Both sentences of each pair, and its score."""
-    lines = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines() if line]
-    return [line[0] for line in lines], [line[1] for line in lines], [float(line[2]) for line in lines]
 
 
 def languages(folder: Path, _model: str, encoder: Encoder, _check: bool) -> Iterator[tuple[str, Rows]]:
     """Raw vectors, then each whitening and code, fitted on English and on Chinese."""
     chinese = folder / "sts_zh"
-    pairs = read(chinese / "STS-B.test.data")
+    pairs = read_scored(chinese / "STS-B.test.data")
     english = load_sts("STS-B", folder).splits["train"]
     sides = {
         "English": (english.sentence1, english.sentence2),
-        "Chinese": read(chinese / "STS-B.train.data")[:2],
+        "Chinese": read_scored(chinese / "STS-B.train.data")[:2],
     }
     rows = Rows()
     for language, (first, second) in sides.items():

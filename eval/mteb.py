@@ -41,9 +41,15 @@ def read(folder: Path) -> Iterator[tuple[str, Splits]]:
         labels = {split: [names.index(row["category"]) for row in rows] for split, rows in tables.items()}
         yield BANKING, {split: {"text": texts[split], "label": labels[split]} for split in tables}
     if (path := folder / "sts_zh/STS-B.test.data").is_file():
-        lines = path.read_text(encoding="utf-8").splitlines()
-        first, second, score = (list(side) for side in zip(*(line.split("\t") for line in lines if line), strict=True))
-        yield STS, {"test": {"sentence1": first, "sentence2": second, "score": [*map(float, score)]}}
+        first, second, scores = read_scored(path)
+        yield STS, {"test": {"sentence1": first, "sentence2": second, "score": scores}}
+
+
+def read_scored(file: Path) -> tuple[list[str], list[str], list[float]]:
+    """Both sentences of each line, and its score."""
+    lines = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines() if line]
+    first, second, scores = zip(*lines, strict=True)
+    return [*first], [*second], [*map(float, scores)]
 
 
 def mteb_accuracy(model: MTEBEncoder, name: str, splits: Splits) -> float:

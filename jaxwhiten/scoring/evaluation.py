@@ -110,7 +110,8 @@ def evaluate(
       Thakur et al. 2021, "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models".
     """
     parsed = read(data, columns)
-    k = k or whitening.pop("n_components", None) or ()
+    components = whitening.pop("n_components", None)  # also with k, which wins, as in `Encoder.whiten`
+    k = k or components or ()
     sizes, ks = ([value] if isinstance(value, int) else list(value) for value in (bytes, k))
     options = {"corpus": corpus, "bytes": sizes, "k": ks, "whitening": whitening, "versus": versus}
     kinds = {"searched": isinstance(parsed, RetrievalData), "vectors": isinstance(parsed, ScoredPairs)}

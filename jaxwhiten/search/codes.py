@@ -245,7 +245,7 @@ class CodedStore(Store):
     def _ordered(
         self, asked: np.ndarray, products: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`_best` of few queries, on one core."""
+        """`_best` of so few queries that their tables stay in the cache."""
         numbers = np.sort(candidates, axis=1)
         missing = numbers[:, :1].min() < 0
         cosines = self.quantiser.cosines(asked, products, self.codes[np.maximum(numbers, 0) if missing else numbers])

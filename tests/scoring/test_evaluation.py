@@ -323,3 +323,5 @@ def test_n_components_is_k(search):
         )
         assert [str(row) for row in of_components.rows] == [str(row) for row in of_k.rows]
         assert ("whitened", 8) in [(row.name, row.dimensions) for row in of_components.rows]
+        of_both = evaluate(encoder, search, bytes=sizes, resamples=50, k=8, n_components=4)
+        assert [str(row) for row in of_both.rows] == [str(row) for row in of_k.rows]
