@@ -224,10 +224,7 @@ def quality(task: Task, names: list[str], sizes: list[int]) -> list[dict[str, An
                 rows.append(row)
                 print(f"{database}, {size}, {name}: {figures['mrr_at_10']:.4f}, {bytes_each:.1f} bytes", flush=True)
             for row in rows[-len(ranks) :]:
-                if row["map"] == HEAD:
-                    base = points
-                else:
-                    base = ranks[row["map"]]
+                base = points if row["map"] == HEAD else ranks[row["map"]]
                 difference = ranks[HEAD] - base
                 key = "less_ours" if row["map"] == HEAD else "head_less_this"
                 row[key] = [float(difference.mean()), *bootstrap_mean(difference, RESAMPLES, 0)]

@@ -144,10 +144,7 @@ def table(
     notes: Sequence[str] | None = None,
 ) -> report.Table:
     """A line for each row of a run, or of `rows`; the first `words` columns hold words. The note is by `conditions`."""
-    if rows is None:
-        selected = run.rows
-    else:
-        selected = list(rows)
+    selected = run.rows if rows is None else list(rows)
     return report.table(selected, columns, words, "", notes=[conditions(run)] if notes is None else notes, merged=True)
 
 

@@ -114,10 +114,7 @@ class Clients:
                 killed, back = self.killed
                 with self.lock:
                     in_kill = sent < killed < time.perf_counter() or killed < sent < back
-                    if in_kill:
-                        status = "SIGKILL"
-                    else:
-                        status = type(error).__name__
+                    status = "SIGKILL" if in_kill else type(error).__name__
                     self.statuses[kind][status if complete else "refused half-way"] += 1
                     self.lost_in_kill += in_kill
                     gave_up = isinstance(error, TimeoutError)

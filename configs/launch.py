@@ -48,10 +48,7 @@ def run(main: Callable[[Any], None], default_config: str, *kinds: type[Config]) 
         path = command.config or default_config
         module, argument = _load(path)
         config: Config
-        if argument:
-            config = module.get_config(argument)
-        else:
-            config = module.get_config()
+        config = module.get_config(argument) if argument else module.get_config()
         if not isinstance(config, kinds):
             expected = " or ".join(kind.__name__ for kind in kinds)
             received = type(config).__name__

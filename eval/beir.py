@@ -64,10 +64,7 @@ def by_sentence_transformers(model: str, data: RetrievalData) -> float:
     scores = encoder.encode_query(data.queries, normalize_embeddings=True) @ documents.T
     judged = {}
     for query, (start, end) in enumerate(zip(data.gold.indptr[:-1], data.gold.indptr[1:], strict=True)):
-        if data.gold.grades is None:
-            grades = np.ones(end - start)
-        else:
-            grades = data.gold.grades[start:end]
+        grades = np.ones(end - start) if data.gold.grades is None else data.gold.grades[start:end]
         judged[f"{query}"] = {f"{i}": int(grade) for i, grade in zip(data.gold.ids[start:end], grades, strict=True)}
     best = data.others(scoring.best(scores, min(101, len(documents))))
     run = {f"{query}": {f"{i}": float(scores[query, i]) for i in ids} for query, ids in enumerate(best)}

@@ -33,10 +33,7 @@ def trials(vectors: dict[str, np.ndarray], kind: str, count: int) -> Iterator[tu
     rng = np.random.default_rng(0)
     for trial in range(count):
         size = SIZES[trial % len(SIZES)]
-        if kind == PAIRS:
-            pair = rng.choice(list(vectors), 2, replace=False)
-        else:
-            pair = [kind, kind]
+        pair = rng.choice(list(vectors), 2, replace=False) if kind == PAIRS else [kind, kind]
         old, new = (rng.permutation(len(vectors[name])) for name in pair)
         yield (
             size,

@@ -79,10 +79,7 @@ class MaskToken(Pooling):
         is_mask = (states.ids == self.mask_id) & (states.mask > 0)
         last = is_mask.shape[1] - 1 - is_mask[:, ::-1].argmax(axis=1)
         is_last = self.template.index("{text}") < self.template.index("{mask}")
-        if is_last:
-            position = last
-        else:
-            position = is_mask.argmax(axis=1)
+        position = last if is_last else is_mask.argmax(axis=1)
         return xp.take_along_axis(x, position[:, None, None], axis=1)[:, 0].astype(np.float32)
 
     @property

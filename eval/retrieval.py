@@ -213,10 +213,7 @@ def whitened(
         yield setting | fields, basis
         return
     with notes.collect(whitening, vectors.pooling):
-        if whitening == "nli":
-            fitted_on = nli
-        else:
-            fitted_on = Moments().update(vectors.documents)
+        fitted_on = nli if whitening == "nli" else Moments().update(vectors.documents)
         if whitening == "target":
             fitted_on.update(vectors.queries)
         gamma = max(parameters["gamma"] for parameters in settings.parameters)

@@ -56,10 +56,7 @@ def draw_curves(run: Run, path: Path) -> Path:
         axis = figure.subplots()
         for name, colour in zip(("both", "alone"), COLOURS, strict=False):
             for number, row in enumerate(row for row in run.rows if row.kind == name):
-                if number:
-                    label = None
-                else:
-                    label = NAMES[name]
+                label = None if number else NAMES[name]
                 axis.plot(
                     [int(step) for step in row.curve],
                     [*row.curve.values()],

@@ -116,10 +116,7 @@ def row_bucket(n: int, full: int, multiple: int = 1) -> int:
     """n rounded up to one of few sizes (2^i and 3·2^i), so that few programs are compiled."""
     size = 8
     while size < n:
-        if size & (size - 1) == 0:
-            size = size * 3 // 2
-        else:
-            size = size * 4 // 3
+        size = size * 3 // 2 if size & size - 1 == 0 else size * 4 // 3
     return -(-min(size, max(full, n)) // multiple) * multiple
 
 

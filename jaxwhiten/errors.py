@@ -63,14 +63,8 @@ class NonFiniteError(InputError):
     @classmethod
     def of_texts(cls, rows: Sequence[int], texts: Sequence[Any] = (), first: int = 0) -> NonFiniteError:
         """The error for an encoder's vectors of `rows`, counted from the first text, whose own number is `first`."""
-        if len(texts):
-            begins = f", {texts[rows[0]]!r:.60},"
-        else:
-            begins = ""
-        if len(rows) > 1:
-            more = f", as do those of {len(rows) - 1:,} more"
-        else:
-            more = ""
+        begins = f", {texts[rows[0]]!r:.60}," if len(texts) else ""
+        more = f", as do those of {len(rows) - 1:,} more" if len(rows) > 1 else ""
         error = cls(
             f"The vector of text {first + rows[0]}{begins} contains NaN or inf{more}. Check the model with `jaxwhiten"
             " verify`, use dtype='float32', or remove the text."
@@ -211,14 +205,8 @@ def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:
     choices = sorted(valid)
     bare = {choice.lstrip("-"): choice for choice in choices}  # shared dashes would make all names similar
     near = difflib.get_close_matches(str(name).lstrip("-"), bare, n=3, cutoff=0.5)
-    if near:
-        hint = f" Did you mean {' or '.join(repr(bare[n]) for n in near)}?"
-    else:
-        hint = ""
-    if choices:
-        advice = f"Valid: {', '.join(choices)}."
-    else:
-        advice = "There is none."
+    hint = f" Did you mean {' or '.join(repr(bare[n]) for n in near)}?" if near else ""
+    advice = f"Valid: {', '.join(choices)}." if choices else "There is none."
     return InputError(f"Unknown {what} {name!r}.{hint} {advice}")
 
 
@@ -275,10 +263,7 @@ class Bounds(NamedTuple):
         if self.high is not None and not self.above and not self.below:
             limits = f"from {low} to {high}"
         else:
-            if self.above:
-                limits = f"above {low}"
-            else:
-                limits = f"of at least {low}"
+            limits = f"above {low}" if self.above else f"of at least {low}"
             limits += "" if self.high is None else f", below {high}" if self.below else f", at most {high}"
         noun = self.noun or ("an integer" if self.kind is int else "a number")
         return " or ".join((*map(repr, self.names), f"{noun} {limits}"))
@@ -297,10 +282,7 @@ class Bounds(NamedTuple):
     def check(self, name: str, value: object, error: type[JaxwhitenError] = InputError) -> None:
         """Raises an error unless the value is valid: InputError for a parameter, others for an entry of a file."""
         if not self.hold(value):
-            if error is InputError:
-                joints = ("=", ":")
-            else:
-                joints = (" is ", ";")
+            joints = ("=", ":") if error is InputError else (" is ", ";")
             raise error(f"{name}{joints[0]}{value!r:.80}{joints[1]} expected {self.words}.")
 
     def __call__(self, text: str) -> Any:

@@ -220,10 +220,7 @@ def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None 
     References:
       Kusupati et al., Matryoshka Representation Learning (NeurIPS 2022), section 3, equation 1.
     """
-    if weights is None:
-        weights = [1.0] * len(dims)
-    else:
-        weights = list(weights)
+    weights = [1.0] * len(dims) if weights is None else list(weights)
     if not dims or min(dims) < 1 or len(weights) != len(dims):
         raise InputError(f"matryoshka needs positive prefix lengths and as many weights: got {dims!r}, {weights!r}.")
 

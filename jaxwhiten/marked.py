@@ -79,10 +79,7 @@ class MarkedArray(np.ndarray):
         result = super().__getitem__(key)
         if not _takes_rows(key, self.ndim):
             return result
-        if isinstance(key, tuple):
-            parts = key
-        else:
-            parts = (key,)
+        parts = key if isinstance(key, tuple) else (key,)
         return self._pass_on(result, copied=any(isinstance(part, list | np.ndarray) for part in parts))
 
     def copy(self: M, order: Any = "C") -> M:
@@ -143,10 +140,7 @@ class MarkedArray(np.ndarray):
         result = getattr(ufunc, method)(*map(_plain, inputs), **kwargs)
         if not out:
             return result
-        if isinstance(result, tuple):
-            results = result
-        else:
-            results = (result,)
+        results = result if isinstance(result, tuple) else (result,)
         results = tuple(new if pairs is None else pairs for new, pairs in zip(results, out, strict=True))
         if isinstance(result, tuple):
             return results
@@ -219,10 +213,7 @@ def _takes_rows(key: object, ndim: int) -> bool:
     """Whether an index of an array with so many axes leaves the last axis whole and last."""
     if ndim > 1 and type(key) in (int, slice):
         return True
-    if isinstance(key, tuple):
-        parts = key
-    else:
-        parts = (key,)
+    parts = key if isinstance(key, tuple) else (key,)
     counts = [_axes(part) for part in parts]
     if not parts or any(count is None for count in counts):
         return not parts

@@ -129,10 +129,7 @@ def merged(where: object, facts: Fields, more: Fields) -> Json:
     check_space(where, more, facts, "omit it")
     result = {**more, **facts}
     if ("fingerprint" in facts) != ("fingerprint" in more):
-        if "fingerprint" in facts:
-            unknown = where
-        else:
-            unknown = f"what {where} is merged into"
+        unknown = where if "fingerprint" in facts else f"what {where} is merged into"
         warn(f"no encoder is recorded for {unknown}, so the result records none.", SpaceWarning)
         for name in VectorSpace.__dataclass_fields__:
             result.pop(name, None)

@@ -26,10 +26,7 @@ from train.examples import load_examples
 
 def main(config: SBERT | Stages) -> None:
     """Trains as the config specifies: one run, or several stages one after the other."""
-    if isinstance(config, Stages):
-        runs = config.runs()
-    else:
-        runs = [config]
+    runs = config.runs() if isinstance(config, Stages) else [config]
     for run in runs:
         options_of(run)
     for run in runs:

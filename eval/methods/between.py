@@ -60,10 +60,7 @@ class CrossMoments:
             u, weights, v = np.linalg.svd(a @ xy @ b, full_matrices=False)
             return Affine(mean[:d], a @ u * weights), Affine(mean[d:], b @ v.T * weights)
         u, _, v = np.linalg.svd(xy, full_matrices=False)
-        if kind == "procrustes":
-            left = u @ v
-        else:
-            left = _power(xx, strength, -1.0) @ xy
+        left = u @ v if kind == "procrustes" else _power(xx, strength, -1.0) @ xy
         return Affine(mean[:d], left), Affine(mean[d:], np.eye(len(yy)))
 
 
@@ -110,10 +107,7 @@ class EncoderMap(Method):
         else:
             X = as_matrix(X, type(self).__name__, min_rows=1)
             moments = CrossMoments(X.shape[1]).update(X, self._learn(X) if y is None else y)
-            if self.strength is None:
-                strength = self._chosen(X, np.asarray(y))
-            else:
-                strength = self.strength
+            strength = self._chosen(X, np.asarray(y)) if self.strength is None else self.strength
         self._state = _State(moments, float(strength), *moments.maps(self.kind, strength))
         return self._fitted_on(moments.joint.n, moments.columns, stamp(time.perf_counter() - started))
 

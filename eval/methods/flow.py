@@ -171,10 +171,7 @@ class BertFlow(Method):
             return len(block), forward(state.params, pad_rows(block, row_bucket(len(block), full)))
 
         # an empty input has a result of k columns, too
-        if len(X):
-            parts = blocks(len(X), full)
-        else:
-            parts = [slice(0, 0)]
+        parts = blocks(len(X), full) if len(X) else [slice(0, 0)]
         return np.concatenate([np.asarray(values)[:n] for n, values in one_ahead(map(dispatch, parts))])
 
     def _pack(self, state: FlowState) -> dict[str, np.ndarray]:

@@ -79,10 +79,7 @@ class AllButTheTop(Method):
     def _map(self, state: Whitening, X: np.ndarray) -> np.ndarray:
         d = state.n_features_in_
         self._check_params(d)
-        if self.n_directions is None:
-            D = min(max(1, d // 100), d - 1)
-        else:
-            D = self.n_directions
+        D = min(max(1, d // 100), d - 1) if self.n_directions is None else self.n_directions
         top = state.components_[:, :D]
         return Affine(state.mean_, np.eye(d) - top @ top.T)(X)
 

@@ -114,10 +114,7 @@ def encoder_table(run: Run) -> Table:
     """
 
     def baseline(row: Record) -> str:
-        if row.whitening == "none":
-            model = run.header.arguments.get("versus", "")
-        else:
-            model = row.model
+        model = run.header.arguments.get("versus", "") if row.whitening == "none" else row.model
         if row.versus_raw:
             return model_name(model)
         return ""

@@ -25,10 +25,7 @@ def is_whitened_first(record: Record, tuned: bool | None = None) -> bool:
     >>> is_whitened_first({"tuned": False}), is_whitened_first(None)
     (True, False)
     """
-    if tuned is None:
-        known = VectorSpace.of(record).tuned
-    else:
-        known = tuned
+    known = VectorSpace.of(record).tuned if tuned is None else tuned
     return known is False
 
 
@@ -76,10 +73,7 @@ def fit(
     if bytes is not None and not whiten:
         return Fit(None, SpectrumCode(bytes=bytes).fit(moments), "")
     whitening, why = fit_whitening(moments, tuned=tuned, **params)
-    if bytes is None:
-        code = None
-    else:
-        code = SpectrumCode(bytes=bytes).fit(whitening)
+    code = None if bytes is None else SpectrumCode(bytes=bytes).fit(whitening)
     if code is not None and why:
         why = f"the vectors are whitened before they are coded, {why}"
     return Fit(whitening, code, why)

@@ -45,10 +45,7 @@ def _variances(axes: Whitening, least: int) -> np.ndarray:
     Few vectors vary along few axes, but other ones will vary along the rest: they get the least variance.
     """
     variances: np.ndarray = axes.eigenvalues_[: axes.rank_]
-    if len(variances):
-        more = max(0, least - len(variances))
-    else:
-        more = 0
+    more = max(0, least - len(variances)) if len(variances) else 0
     return np.concatenate([variances, np.repeat(variances[-1:], more)])
 
 
@@ -60,10 +57,7 @@ def _design(shares: tuple[float, ...], groups: int, bits: int, seed: int) -> Des
 def _plan(axes: Whitening, made: Design) -> Plan:
     """The operations of a code with this quantiser, whose centroids are in units of the root of the variance."""
     k, (groups, points, width) = len(made.group), made.centroids.shape
-    if points == _POINTS_OF_A_BYTE:
-        variances = axes.eigenvalues_
-    else:
-        variances = _variances(axes, k)
+    variances = axes.eigenvalues_ if points == _POINTS_OF_A_BYTE else _variances(axes, k)
     variance = float(variances[:k].sum())
     columns = np.zeros(groups * width, np.int32)  # where a group has no more columns, its centroids are 0
     columns[made.used] = np.argsort(made.group, kind="stable")

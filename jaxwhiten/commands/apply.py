@@ -37,10 +37,7 @@ def run(args: argparse.Namespace) -> Report | None:
     d = as_matrix(vectors[:1]).shape[1]
     check_width(f"fit in {args.whitening}", fitted.n_features_in_, d, args.vectors)
     dtype = work_dtype(vectors.dtype)
-    if isinstance(fitted, Code):
-        width = fitted.nbytes
-    else:
-        width = fitted.n_components or d
+    width = fitted.nbytes if isinstance(fitted, Code) else fitted.n_components or d
     function: Any = fitted.encode if isinstance(fitted, Code) else fitted.transform
     rows = max(1, _BLOCK_BYTES // (d * dtype.itemsize))
     progress = Progress(total=n, desc="apply", unit="row", delay=1, leave=False)

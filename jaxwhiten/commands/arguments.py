@@ -359,10 +359,7 @@ def encode_view(
     fitted = view.head.whitening or code
     if not args.no_cache:
         raw = cached = view.raw
-        if fitted is None:
-            provenance = {}
-        else:
-            provenance = fitted.provenance
+        provenance = {} if fitted is None else fitted.provenance
         pooling = provenance.get("pooling")
         if pooling not in (None, raw.head.name):  # cached under the name at the time of the fit
             with contextlib.suppress(InputError):  # a pooling that cannot be named here

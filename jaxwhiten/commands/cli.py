@@ -95,16 +95,10 @@ def _module(command: str) -> ModuleType:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, or the exit code of an error, which is reported in one line on stderr."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments and not arguments[0].startswith("-"):
-        command = arguments[0]
-    else:
-        command = None
+    command = arguments[0] if arguments and not arguments[0].startswith("-") else None
     if command == "help":  # `help` and `help COMMAND`
         arguments = [*arguments[1:2], "--help"]
-        if len(arguments) > 1:
-            command = arguments[0]
-        else:
-            command = None
+        command = arguments[0] if len(arguments) > 1 else None
     if command in _ALIASES:
         arguments[arguments.index(command)] = command = _ALIASES[command]
     flags: dict[str, str] = {}
@@ -155,10 +149,7 @@ def show(reports: Report | Iterable[Report] | None, as_json: bool) -> None:
 
     for text, facts in [reports] if isinstance(reports, Report) else reports or ():
         if as_json:
-            if facts is None:
-                text = ""
-            else:
-                text = json.dumps(to_json(facts), ensure_ascii=False)
+            text = "" if facts is None else json.dumps(to_json(facts), ensure_ascii=False)
         if text:
             print(text, flush=True)
             printed()

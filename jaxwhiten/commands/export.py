@@ -90,10 +90,7 @@ def run(args: argparse.Namespace) -> Report:
         whitening = load_plain_whitening(args.whitening, args) if args.whitening else load_encoder(args).head.whitening
         if whitening is None:
             raise InputError(f"{args.model}: contains no whitening; pass --whitening FILE.")
-        if args.whitening:
-            changes = {}
-        else:
-            changes = knobs(args)
+        changes = {} if args.whitening else knobs(args)
         export.save_faiss(args.output, whitening.with_params(**changes) if changes else whitening)
         what = "centering.vt, linear.vt (transforms) and index.faiss (an empty index that whitens)"
     elif args.format == "onnx":
@@ -145,27 +142,18 @@ def _database(args: argparse.Namespace) -> Report:
     from jaxwhiten.export import databases
     from jaxwhiten.search import load_index
 
-    if args.index:
-        index = load_index(args.index)
-    else:
-        index = None
+    index = load_index(args.index) if args.index else None
     if index is not None and index.documents is None:
         raise InputError(f"{args.index}: stores no documents: build it with `jaxwhiten index`.")
     encoder = load_encoder(args)
     if args.whitening:
         encoder = encoder.before_whitening().with_whitening(load_plain_whitening(args.whitening, args))
-    if index is None or index.metadata is None:
-        stored = None
-    else:
-        stored = list(index.metadata)
+    stored = None if index is None or index.metadata is None else list(index.metadata)
     whether = stored is not None
     settings = databases.save_database(
         args.output, encoder, args.format, args.bytes, gamma=args.gamma, metadata=whether
     )
-    if "gamma" in settings:
-        scaled = f"γ = {settings['gamma']:g}, "
-    else:
-        scaled = ""
+    scaled = f"γ = {settings['gamma']:g}, " if "gamma" in settings else ""
     columns = f"{settings['columns']} columns, {scaled}{settings['quantiser']}"
     lines = [f"{args.output}: {columns}; recipe.py opens the database, model/ computes the vectors"]
     facts = {"output": args.output, "format": args.format, **settings}
@@ -175,10 +163,7 @@ def _database(args: argparse.Namespace) -> Report:
         place = one_line(args.into)
         changes = _fill(args, index, stored, place)
         same = index.size - changes.added - changes.changed
-        if args.keep:
-            others = ""
-        else:
-            others = f"{changes.changed:,} changed, {changes.removed:,} removed, "
+        others = "" if args.keep else f"{changes.changed:,} changed, {changes.removed:,} removed, "
         lines.append(f"{place}: {counted(changes.added, 'texts')} added, {others}{same:,} already there")
         facts |= {"database": place, **changes._asdict()}
     return Report("\n".join(lines), facts)

@@ -104,10 +104,7 @@ def run(args: argparse.Namespace) -> Report:
 
         parts = Parts(args.input)
         record = parts.plan.encoding
-        if args.output:
-            encoder = encoder_of(record)
-        else:
-            encoder = None
+        encoder = encoder_of(record) if args.output else None
         if encoder is not None:
             check_space(args.input, record, encoder.documents.space, "embed the texts again")
         moments = parts.moments()
@@ -116,22 +113,13 @@ def run(args: argparse.Namespace) -> Report:
         texts = nonempty(filled, args.input)
         encoder = load_encoder(args)
         check_sizes(args, encoder.dimension)
-        if args.no_cache:
-            first = []
-        else:
-            first = list(itertools.islice(texts, _KEPT + 1))
+        first = [] if args.no_cache else list(itertools.islice(texts, _KEPT + 1))
         if args.no_cache or len(first) > _KEPT:
             moments = encoder.documents.moments(itertools.chain(first, texts))
         else:
             moments = Moments().update(encode(args, encoder, first, "document"))
-    if args.input != STDIN:
-        corpus = Path(args.input).name
-    else:
-        corpus = "stdin"
-    if encoder and not parts:
-        provenance = encoder.documents.record()
-    else:
-        provenance = {}
+    corpus = Path(args.input).name if args.input != STDIN else "stdin"
+    provenance = encoder.documents.record() if encoder and not parts else {}
     return write_outputs(args, moments, {"corpus": corpus, **provenance}, encoder)
 
 
@@ -181,10 +169,7 @@ def write_outputs(
         else:
             from jaxwhiten.export import export_sentence_transformer
 
-            if whitening is None:
-                small = encoder
-            else:
-                small = encoder.with_whitening(whitening)
+            small = encoder if whitening is None else encoder.with_whitening(whitening)
             if code is not None:
                 small = small.with_code(code)
             export_sentence_transformer(args.output, small)
@@ -204,10 +189,7 @@ def _described(whitening: Whitening | None, code: SpectrumCode | None) -> str:
     words = []
     if whitening is not None:
         k = whitening.n_components or whitening.n_features_in_
-        if whitening.beta != 1:
-            beta = f"β={whitening.beta:g}, "
-        else:
-            beta = ""
+        beta = f"β={whitening.beta:g}, " if whitening.beta != 1 else ""
         words.append(f"a whitening from {whitening.n_features_in_} to {k} dimensions ({beta}γ={whitening.gamma:g})")
     if code is not None:
         words.append(f"a code of {code.nbytes} bytes")

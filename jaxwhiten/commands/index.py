@@ -140,10 +140,7 @@ def _only_input(inputs: list[str]) -> str:
 def run(args: argparse.Namespace) -> Report:
     usual = {"backend": DEFAULT_BACKEND, "model": DEFAULT_MODEL}
     values = {name: None if usual.get(name) == value else value for name, value in vars(args).items()}
-    if args.input:
-        first = args.input[0]
-    else:
-        first = ""
+    first = args.input[0] if args.input else ""
     of_codes = first.lower().endswith(".npy") and args.format is None
     check_options(_RULES, {**values, "vectors": of_codes, "parts": is_parts(first)})
     if args.compact or args.merge:
@@ -199,10 +196,7 @@ def _fitted(args: argparse.Namespace, encoder: Encoder | None = None) -> tuple[W
     """The whitening to put inside the index, and its codes; --whitening may name either."""
     from jaxwhiten.whitening import Whitening
 
-    if args.whitening:
-        fitted = load_whitening(args.whitening, args, encoder)
-    else:
-        fitted = None
+    fitted = load_whitening(args.whitening, args, encoder) if args.whitening else None
     if fitted is None or isinstance(fitted, Whitening):
         return fitted, args.codes
     if args.codes:
@@ -398,10 +392,7 @@ def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], list[
     )
     nonempty(iter(texts), args.input)
     advice = "`encode` keeps them: to align the two, remove them from the file"
-    if blank:
-        skipped = f" ({counted(blank, 'blank texts')} skipped; {advice})"
-    else:
-        skipped = ""
+    skipped = f" ({counted(blank, 'blank texts')} skipped; {advice})" if blank else ""
     return ids, texts, metadata, skipped
 
 

@@ -157,10 +157,7 @@ def _lines(report: Json) -> list[str]:
     if fields:
         lines.append(f"  source      {', '.join(fields)}")
     if values := report["params"]:
-        if values["shrinkage"] is not None:
-            shrinkage = f", shrinkage={values['shrinkage']}"
-        else:
-            shrinkage = ""
+        shrinkage = f", shrinkage={values['shrinkage']}" if values["shrinkage"] is not None else ""
         k = values["n_components"] or report["dimension"]
         lines.append(f"  settings    k={k}, β={values['beta']:g}, γ={values['gamma']:g}{shrinkage}")
     lines.append(f"  rank        {report['rank']}, largest over smallest variance {report['condition']:.3g}")

@@ -79,10 +79,7 @@ def run(args: argparse.Namespace) -> Report:
         versus = Encoder.from_pretrained(args.versus, max_length=args.max_length)
     else:
         versus = None
-    if args.corpus is None:
-        corpus = None
-    else:
-        corpus = sentences(args.corpus)
+    corpus = None if args.corpus is None else sentences(args.corpus)
     result = evaluate(
         encoder,
         data,

@@ -43,10 +43,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
     index = load_index(args.index, model=args.model, engine=args.engine)
     old = index.views
     assert old is not None
-    if args.among is None:
-        among = None
-    else:
-        among = as_stored(ids_in(args.among), index)
+    among = None if args.among is None else as_stored(ids_in(args.among), index)
     find: Any = index.search
     if upgrade := read_upgrade(args.index, index.encoding):
         try:
@@ -68,10 +65,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
         if reranker:
             hits = rerank_hits(reranker, query, hits)[: args.k]
         lines = [f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}{_metadata(hit)}" for hit in hits]
-        if len(args.query) != 1:
-            head = [f"> {printable(query)}"]
-        else:
-            head = []
+        head = [f"> {printable(query)}"] if len(args.query) != 1 else []
         yield Report("\n".join(head + lines), {"query": query, "hits": [hit.record() for hit in hits]})
 
 

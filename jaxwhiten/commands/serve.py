@@ -60,10 +60,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
             warn(f"{url} is open to the network: set {KEY}, an access key.")
         encoder = Encoder.from_pretrained(args.model, engine=args.engine)
         # A web page that points its own name at this machine has no key.
-        if args.allow_host or key is None:
-            hosts = [args.host, *args.allow_host]
-        else:
-            hosts = None
+        hosts = [args.host, *args.allow_host] if args.allow_host or key is None else None
         if args.access_log:
             lines = logging.StreamHandler()
             lines.setFormatter(logging.Formatter("%(asctime)s %(message)s"))

@@ -161,10 +161,7 @@ def format_of(path: str, format: str | None = None) -> str:
     from jaxwhiten.datasets.textfile import split_name
 
     if format is None:
-        if split_name(path)[1] == ".txt":
-            format = "txt"
-        else:
-            format = table_format(path) or "txt"
+        format = "txt" if split_name(path)[1] == ".txt" else table_format(path) or "txt"
     check_name("format", format, FORMATS)
     return format
 

@@ -165,14 +165,8 @@ def table(figures: dict[str, Figure], held_out: HeldOut) -> str:
         if math.isnan(figure.value):
             lines.append(f"{name:8}{'undefined':>10}, all similarities are equal")
             continue
-        if name == "before":
-            gain = ""
-        else:
-            gain = str(figure.change)
-        if math.isnan(figure.interval.low):
-            ends = ""
-        else:
-            ends = "{:.2f}–{:.2f}".format(*figure.interval)
+        gain = "" if name == "before" else str(figure.change)
+        ends = "" if math.isnan(figure.interval.low) else "{:.2f}–{:.2f}".format(*figure.interval)
         lines.append(f"{name:8}{figure.value:10.2f}{ends:>16}{gain:>27}".rstrip())
     return "\n".join(lines)
 

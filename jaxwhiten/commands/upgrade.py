@@ -31,14 +31,8 @@ def run(args: argparse.Namespace) -> Report:
     upgrade = read_upgrade(args.index, index.encoding) or {"new": {"model": args.model}, "candidates": 100}
     if upgrade["new"]["model"] is None:
         raise InputError(f"{args.index}: no upgrade in progress: specify the new encoder with --model.")
-    if args.candidates is None:
-        candidates = upgrade["candidates"]
-    else:
-        candidates = args.candidates
-    if args.model:
-        new = upgrade["new"]
-    else:
-        new = located(upgrade["new"], args.index)
+    candidates = upgrade["candidates"] if args.candidates is None else args.candidates
+    new = upgrade["new"] if args.model else located(upgrade["new"], args.index)
     encoder = load_encoder(args, new)
     upgraded = Upgraded(index, old, encoder, candidates, folder=args.index)
     with Progress(total=args.fill, desc="embed", unit="text") as bar:

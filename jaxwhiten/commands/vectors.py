@@ -56,10 +56,7 @@ def written(path: str, rows: int, width: int, code: Any = None) -> Report | None
     """The report of a file of vectors or codes; None for stdout, which has the vectors themselves."""
     if path == STDOUT:
         return None
-    if code is None:
-        what = f"{width}-dimensional vectors"
-    else:
-        what = f"codes of {width} bytes"
+    what = f"{width}-dimensional vectors" if code is None else f"codes of {width} bytes"
     facts = {"output": path, "rows": rows, "dimensions" if code is None else "bytes": width}
     return Report(f"{path}: {rows:,} {what}", facts)
 
@@ -106,10 +103,7 @@ def _json_lines(file: Any) -> Write:
     def write(texts: Sequence[str] | None, block: np.ndarray) -> None:
         for number, vector in enumerate(block.tolist()):
             row: Json
-            if texts is None:
-                row = {}
-            else:
-                row = {"text": texts[number]}
+            row = {} if texts is None else {"text": texts[number]}
             file.write(json.dumps({**row, "embedding": vector}, ensure_ascii=False) + "\n")
         file.flush()
 

@@ -46,10 +46,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
         raise InputError(f"--texts requires --against: pass --against {_PEER}.")
     if args.against:
         check_installed("sentence_transformers", "parity", "The comparison", _PEER)
-    if args.texts:
-        texts = list(sentences(args.texts))
-    else:
-        texts = []
+    texts = list(sentences(args.texts)) if args.texts else []
     if args.path:
         yield Report(f"     {'check':<34}{'max diff':>9}{'limit':>9}  what")
     findings = []
@@ -104,10 +101,7 @@ def _of_paths(paths: list[str], against: bool, texts: list[str]) -> Iterator[Fin
 
     for name in paths:
         path = Path(name)
-        if len(paths) > 1:
-            prefix = f"{name}: "
-        else:
-            prefix = ""
+        prefix = f"{name}: " if len(paths) > 1 else ""
         if path.is_file() or path.suffix in _FILES:
             yield finding(name, _vectors if path.suffix == ".npy" else _fitted, name)
         elif (path / "header.json").is_file():

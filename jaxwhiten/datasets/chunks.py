@@ -82,10 +82,7 @@ class Chunk(NamedTuple):
 
     def record(self) -> Json:
         """The chunk without its texts; `dead` are the lines of bad rows and the reasons."""
-        if self.rows:
-            end = self.rows[-1].end
-        else:
-            end = self.start
+        end = self.rows[-1].end if self.rows else self.start
         record = {"part": self.number, "file": self.source.path, "column": self.source.column, "stat": self.stat}
         record |= {"start": self.start, "end": end, "last": self.last}
         return {**record, "dead": [(row.end.line, row.error) for row in self.rows if row.text is None]}
@@ -131,10 +128,7 @@ def rows(
         yield from (row for row in bad.taken() if row.end.line > start.line)
         if line <= start.line or (not blank and isinstance(text, str) and not text.strip()):
             continue
-        if ids:
-            id = whole_id(ids[0])
-        else:
-            id = f"{name}:{line}"
+        id = whole_id(ids[0]) if ids else f"{name}:{line}"
         if why := problem(text):
             bad(line, f"{source.column}: {why}" if source.column else why)
         elif not isinstance(id, str | int):
@@ -195,18 +189,12 @@ def chunks(
                 position = Position(*part["end"])
                 ended = part["last"] and part["stat"] == stat and (*key, position.line) not in parts
                 # the last line may have had no line break
-                if part["last"]:
-                    begin = Position()
-                else:
-                    begin = position
+                begin = Position() if part["last"] else position
                 continue
             with contextlib.closing(rows(source, position, skip_bad, begin)) as remaining:
                 upcoming = next(remaining, None)
                 while not ended and (*key, position.line) not in parts:
-                    if upcoming:
-                        chunk = [upcoming, *itertools.islice(remaining, size - 1)]
-                    else:
-                        chunk = []
+                    chunk = [upcoming, *itertools.islice(remaining, size - 1)] if upcoming else []
                     upcoming = next(remaining, None)
                     ended = upcoming is None
                     if (now := source.stat()) != stat:

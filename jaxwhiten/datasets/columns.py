@@ -101,14 +101,8 @@ class Columns(NamedTuple):
         groups = itertools.groupby(places, lambda place: kind.noun(place[0]))
         parts = ", ".join(f"{noun} from {shown(name for _, name in group)}" for noun, group in groups)
         every = "; every row matches" if kind.label == "grade" else ""
-        if self.label:
-            label = f"; {kind.label_noun} from {self.label}"
-        else:
-            label = every
-        if self.unused:
-            unused = f"; not used: {shown(self.unused)}"
-        else:
-            unused = ""
+        label = f"; {kind.label_noun} from {self.label}" if self.label else every
+        unused = f"; not used: {shown(self.unused)}" if self.unused else ""
         return parts + label + unused
 
 
@@ -205,10 +199,7 @@ def guess(
 
 def _label(left: Mapping[str, str], kind: Kind, where: object) -> str | None:
     """The column of the label by its name."""
-    if kind.label == "class":
-        order = _LABELS[::-1]
-    else:
-        order = _LABELS
+    order = _LABELS[::-1] if kind.label == "class" else _LABELS
     remedy = kind.label_remedy or kind.remedy
     names = (_one(left, role, kind.label_noun, remedy, where) for role in order if kind.label)
     return next(filter(None, names), None)
@@ -221,17 +212,11 @@ def _sentences(left: dict[str, str], kind: Kind, where: object, bare: bool, want
         left |= {name: "" for name, role in left.items() if role not in _LABELS}  # any of them may be the texts
         return [next((texts[usual] for usual in _USUAL[TEXT] if usual in texts), None)]
     if bare:
-        if wanted:
-            count = kind.least
-        else:
-            count = min(len(left), kind.most or kind.least + 1)
+        count = kind.least if wanted else min(len(left), kind.most or kind.least + 1)
         return [None] * max(count, kind.least)
     sides = [_one(left, role, kind.noun(place), kind.remedy, where) for place, role in enumerate((FIRST, SECOND))]
     negatives = [name for name, role in left.items() if role == NEGATIVE]
-    if kind.most is None:
-        room = len(negatives)
-    else:
-        room = kind.most - 2
+    room = len(negatives) if kind.most is None else kind.most - 2
     if room and len(negatives) > room:
         raise _refusal(f"expected {room} of {shown(negatives)}: {kind.remedy}", where, left)
     return [*sides, *negatives[:room], *[None] * (kind.least - 2 - len(negatives))]

@@ -191,10 +191,7 @@ def examples_of(
     if not keep:
         raise DataError(f"{table.path}: no valid row to train on ({bad.count + table.skipped + without} invalid).")
     columns_kept = {name: [str(table[name][row]) for row in keep] for name in columns}
-    if label:
-        labels = np.asarray(values, np.int32 if classes else np.float32)
-    else:
-        labels = None
+    labels = np.asarray(values, np.int32 if classes else np.float32) if label else None
     return Examples(columns_kept, labels, tuple(classes), table.skipped + bad.count + without)
 
 

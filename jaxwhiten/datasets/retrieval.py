@@ -98,10 +98,7 @@ class RetrievalData:
     def of(self, rows: Int[np.ndarray, " r"]) -> RetrievalData:
         """These documents with some of the queries, by their numbers."""
         texts, ids = ([side[row] for row in rows] for side in (self.queries, self.query_ids))
-        if self.own is None:
-            own = None
-        else:
-            own = self.own[rows]
+        own = None if self.own is None else self.own[rows]
         return dataclasses.replace(self, queries=texts, query_ids=ids, gold=self.gold.of(rows), own=own)
 
     def others(self, ids: Int[np.ndarray, "q k"]) -> Int[np.ndarray, "q m"]:
@@ -241,10 +238,7 @@ def read_own(source: PathLike | Table) -> RetrievalData:
     if not isinstance(source, Table) and Path(source).is_dir():
         return _read_beir(Path(source))
     where = source.path if isinstance(source, Table) else source
-    if isinstance(source, Table) or table_format(source):
-        header = read_header(source)
-    else:
-        header = []
+    header = read_header(source) if isinstance(source, Table) or table_format(source) else []
     if not is_search(header):
         if not isinstance(source, Table) and (table_format(source) or "tsv") == "tsv":
             data = read_pairs_file(str(source))
@@ -255,10 +249,7 @@ def read_own(source: PathLike | Table) -> RetrievalData:
         taken = guess(header, SEARCHES, where)
         columns = dict(zip(("query", "document", "label"), (*taken.sentences, taken.label), strict=True))
         table = read_table(source, {name: column for name, column in columns.items() if column})
-        if "label" in table:
-            grades = table.numbers("label")
-        else:
-            grades = np.ones(len(table.lines))
+        grades = table.numbers("label") if "label" in table else np.ones(len(table.lines))
         pairs = zip(table.texts("query"), table.texts("document"), grades.tolist(), strict=True)
         rows = ((query, document, query, document, gain) for query, document, gain in pairs)
         data = from_pairs(table.path.name, rows)
@@ -277,10 +268,7 @@ def _quora_table(source: PathLike | Table) -> RetrievalData:
 
 def _read_beir(folder: Path) -> RetrievalData:
     files = sorted((folder / "qrels").glob("*.tsv"))
-    if len(files) == 1:
-        path = files[0]
-    else:
-        path = folder / "qrels" / "test.tsv"
+    path = files[0] if len(files) == 1 else folder / "qrels" / "test.tsv"
     judged = read_table(path, {"query": "query-id", "document": "corpus-id", "score": "score"})
     queries = _by_id(folder / "queries.jsonl")
     documents = _by_id(folder / "corpus.jsonl")

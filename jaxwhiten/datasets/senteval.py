@@ -90,10 +90,7 @@ def _read_table(spec: TaskSpec, path: Path, count: Count) -> list[Row]:
         most = sys.maxsize
         start = 0
     else:
-        if lines:
-            header = lines[0].split("\t")
-        else:
-            header = []
+        header = lines[0].split("\t") if lines else []
         if missing := [name for name in _SICK_COLUMNS if name not in header]:
             raise DataError(f"{path}, line 1: no column {', '.join(missing)} in the header.")
         places = [header.index(name) for name in _SICK_COLUMNS]

@@ -34,10 +34,7 @@ def sentence_key(text: str) -> str:
     >>> sentence_key("A  Dog") == sentence_key("\\uff41 dog")
     True
     """
-    if text.isascii():
-        plain = text
-    else:
-        plain = unicodedata.normalize("NFKC", text)
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
     return " ".join(plain.casefold().split())
 
 

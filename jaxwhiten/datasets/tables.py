@@ -208,26 +208,17 @@ def _csv_cells(lines: Iterator[_Line], bad: BadRows, mark: str, width: int) -> R
                     yield number, cells
                 else:
                     yield from _long_row(cells, quotes, bad)
-            if quotes.again:
-                line = quotes.again.popleft()
-            else:
-                line = None
+            line = quotes.again.popleft() if quotes.again else None
 
 
 def _long_row(cells: list[str] | str, quotes: _Quotes, bad: BadRows) -> Rows:
     """The cells of a row of several lines, unless its quotes are stray."""
     (number, _), *inner = quotes.used
-    if inner:
-        end = inner.pop()[0]
-    else:
-        end = number
+    end = inner.pop()[0] if inner else number
     if isinstance(cells, list) and (len(cells) <= quotes.width or not inner or not quotes.hold_rows(inner)):
         yield end, cells
         return
-    if isinstance(cells, str):
-        why = cells
-    else:
-        why = f"its quotes hold {len(inner):,} rows"
+    why = cells if isinstance(cells, str) else f"its quotes hold {len(inner):,} rows"
     bad(number, f"not valid CSV ({why})")
     quotes.give_back()
 
@@ -249,10 +240,7 @@ def tsv_cells(lines: Iterator[_Line], bad: BadRows, width: int, *, quora: bool =
                     yield number, text.split("\t")
             else:
                 yield from _tsv_row(quotes.row(line), line, quotes, bad, quora)
-            if quotes.again:
-                line = quotes.again.popleft()
-            else:
-                line = None
+            line = quotes.again.popleft() if quotes.again else None
 
 
 def _tsv_row(cells: list[str] | str, line: _Line, quotes: _Quotes, bad: BadRows, quora: bool) -> Rows:
@@ -286,10 +274,7 @@ def _delimited(path: Path, bad: BadRows, format: str, names: Sequence[str] = ())
     head = next((line for line in numbered if line[1]), None)
     if head is None or bad.count > skipped:
         raise DataError(f"{path}, line 1: {'not readable' if head else 'the file is empty'}; expected a header line.")
-    if format == "tsv":
-        mark = "\t"
-    else:
-        mark = _separator(head[1])
+    mark = "\t" if format == "tsv" else _separator(head[1])
     header = head[1].split(mark)
     quoted = format == "csv" or (not names and any(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in header))
     lines = numbered
@@ -313,10 +298,7 @@ def _delimited(path: Path, bad: BadRows, format: str, names: Sequence[str] = ())
             if least <= len(row) <= width:
                 yield number, pick(row)
             else:
-                if len(row) < least:
-                    lacks = f", so {header[least - 1]!r} is missing"
-                else:
-                    lacks = ""
+                lacks = f", so {header[least - 1]!r} is missing" if len(row) < least else ""
                 bad(number, f"{len(row)} columns, expected {width}{lacks}")
 
     return _Opened(header, rows, lambda: header)
@@ -541,10 +523,7 @@ def table_rows(
     opened = _open(source, bad or _bad_rows(source), format)
     rows = opened.rows
     joined = any(isinstance(column, str) and "+" in column for column in columns)
-    if joined:
-        header = opened.names()
-    else:
-        header = opened.first
+    header = opened.names() if joined else opened.first
     groups = [parts_of(column, header) for column in columns]
     names = list(dict.fromkeys(itertools.chain(*groups)))
     if groups == [[name] for name in names]:
@@ -636,10 +615,7 @@ def read_table(
         parsed = list(table_rows(source, list(columns.values()), bad=bad))
         header = list(columns)
     values = {name: [row[i] for _, row in parsed] for i, name in enumerate(header)}
-    if isinstance(source, Table):
-        path = source.path
-    else:
-        path = Path(source)
+    path = source.path if isinstance(source, Table) else Path(source)
     return Table(values, path, np.fromiter((line for line, _ in parsed), np.int64, len(parsed)), bad.count)
 
 
@@ -702,10 +678,7 @@ def _columns_of(rows: Sequence[Any]) -> tuple[dict[str, list[Any]], set[str]]:
 
 def _columns_by_place(rows: Sequence[Any]) -> dict[str, list[Any]]:
     """The columns of tuples, which have no names."""
-    if rows and isinstance(rows[0], Sequence):
-        width = len(rows[0])
-    else:
-        width = 0
+    width = len(rows[0]) if rows and isinstance(rows[0], Sequence) else 0
     for number, row in enumerate(rows):
         if not isinstance(row, Sequence) or len(row) != width:
             raise InputError(f"Row {number}: expected a tuple of {width} items, got {row!r:.60}.")

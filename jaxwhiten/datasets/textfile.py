@@ -88,10 +88,7 @@ def numbered_lines(
         with open(path, "rb") as plain:
             begins = plain.peek(8)
             opener = next((opener for first, opener in _OPENERS.items() if begins.startswith(first)), None)
-            if opener:
-                most = max(MAX_UNPACKED, MAX_RATIO * os.stat(path).st_size)
-            else:
-                most = sys.maxsize
+            most = max(MAX_UNPACKED, MAX_RATIO * os.stat(path).st_size) if opener else sys.maxsize
             with opener(plain) if opener else contextlib.nullcontext(plain) as file:
                 if start[1]:
                     file.seek(start[1])
@@ -203,10 +200,7 @@ def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Pa
             files = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]
         else:
             files = []
-        if text:
-            message = f"{text}: no such file or folder"
-        else:
-            message = "No text was specified"
+        message = f"{text}: no such file or folder" if text else "No text was specified"
     if not files:
         raise DataNotFoundError(
             f"{message}. Specify a file, a folder or a pattern of text files, one passage per line."

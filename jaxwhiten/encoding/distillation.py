@@ -152,14 +152,8 @@ def distil(
         raise InputError(f"`fit` requires a corpus of at least {ENOUGH} different sentences.")
     Bounds(0.0, above=True, none=True).check("sif", sif)
     p = vocabulary.frequencies
-    if sif is None:
-        shares = np.ones(len(p))
-    else:
-        shares = sif / (sif + p)
-    if weighted:
-        weights = p * shares
-    else:
-        weights = vocabulary.words.astype(np.float64)
+    shares = np.ones(len(p)) if sif is None else sif / (sif + p)
+    weights = p * shares if weighted else vocabulary.words.astype(np.float64)
     whitening = _whitening(_weighted_moments(vocabulary.alone, weights), None if fit else k, gamma=gamma)
     table = (whitening.transform(vocabulary.alone) * (shares * vocabulary.words)[:, None]).astype(np.float32)
     if fit:

@@ -299,10 +299,7 @@ def codes(subject: Subject) -> Measured:
     apart = list[float]()
     name = str(added.name)
     for encoder in subject.loaded:
-        if encoder.head.code is None:
-            coded = encoder.then(Quantise.of(added))
-        else:
-            coded = encoder
+        coded = encoder.then(Quantise.of(added)) if encoder.head.code is None else encoder
         codes_of_texts = coded.encode(TEXTS)
         vectors = coded.view.floats(TEXTS)
         apart.append(float((np.asarray(codes_of_texts) != coded.head.steps[-1](vectors)).mean()))

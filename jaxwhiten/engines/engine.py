@@ -77,10 +77,7 @@ def chosen(name: str, folder: Path, dtype: str | None = None, device: Any = None
     If that is JAX because OpenVINO does not take it, a warning says why.
     """
     if name == FASTEST:
-        if dtype == "int8":
-            name = INT8
-        else:
-            name = os.environ.get("JAXWHITEN_ENGINE") or FASTEST
+        name = INT8 if dtype == "int8" else os.environ.get("JAXWHITEN_ENGINE") or FASTEST
     if name != FASTEST:
         return name
     if (reason := engine_class(INT8).why_not(folder, dtype, device)) is None:

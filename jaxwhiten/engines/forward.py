@@ -93,10 +93,7 @@ class JAXEngine:
         self.config = model.config
         self.dtype = jnp.dtype(model.dtype).name
         self._dealt, self._everywhere = NamedSharding(self.mesh, _DEALT), NamedSharding(self.mesh, PartitionSpec())
-        if platform == "cpu" and self.devices == 1:
-            side_by_side = min(cores(), _CPU_BATCHES)
-        else:
-            side_by_side = 1
+        side_by_side = min(cores(), _CPU_BATCHES) if platform == "cpu" and self.devices == 1 else 1
         self._threads = ThreadPoolExecutor(side_by_side, "batch") if side_by_side > 1 else None
         self.in_flight = side_by_side + 2
         self.kernel = kernel_for(devices[0], self.dtype, self.config.head_size) if max_length > BLOCK else None
@@ -194,10 +191,7 @@ class JAXEngine:
         devices; `tokens` is the room for tokens on all of them together (`batching`).
         """
         rows = ids.reshape(-1, self.devices, ids.shape[1]), lengths.reshape(-1, self.devices, *lengths.shape[1:])
-        if tokens < ids.size:
-            each = tokens // self.devices
-        else:
-            each = None
+        each = tokens // self.devices if tokens < ids.size else None
         if not self._one_cpu:  # which takes them in the call, and begins sooner than after a copy
             rows = jax.device_put(rows, self._dealt)
         numbers = [str(number) for number in range(len(heads))]  # programs do not know the names
@@ -269,10 +263,7 @@ def forward(
     def on_device(weights: PyTree, ids: jax.Array, lengths: jax.Array, heads: PyTree) -> dict[str, Found]:
         ids = ids[:, 0]
         lengths = lengths[:, 0]
-        if lengths.ndim == 2:
-            segments = Segments.of(lengths, ids.shape[1])
-        else:
-            segments = None
+        segments = Segments.of(lengths, ids.shape[1]) if lengths.ndim == 2 else None
         tokens_of_row = lengths[:, None] if segments is None else jnp.sum(lengths, axis=1, keepdims=True)
         mask = (jnp.arange(ids.shape[1]) < tokens_of_row).astype(jnp.int32)
         model = nnx.merge(graph[0], jax.tree.unflatten(graph[1], weights))

@@ -110,10 +110,7 @@ class Kept:
             (whole / _BLOB).write_bytes(stream.getbuffer())
 
         result: Any = io.recall(folder, compiled)
-        if result is None:
-            model = make()
-        else:
-            model = None
+        model = make() if result is None else None
         with contextlib.suppress(OSError, RuntimeError, InputError):
             if result is None:
                 io.keep(folder, write, RuntimeError)
@@ -280,18 +277,12 @@ def digest(
     def make() -> str:
         from jaxwhiten.models.loading import contents
 
-        if tokenizer is None:
-            before = b""
-        else:
-            before = tokenizer.to_json().encode()
+        before = b"" if tokenizer is None else tokenizer.to_json().encode()
         return folders.hashed(itertools.chain([before], contents(model[0], model[1]()), after))
 
     if kept is None:
         return make()
-    if tokenizer is None:
-        before = b""
-    else:
-        before = tokenizer.to_str().encode()
+    before = b"" if tokenizer is None else tokenizer.to_str().encode()
     return kept.text(
         folders.hashed([dtype.encode(), before, *(folders.hashed([part]).encode() for part in after)]), make
     )

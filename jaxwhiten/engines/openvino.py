@@ -209,10 +209,7 @@ class OpenVINOEngine:
 
     def digest(self, tokenizer: BulkTokenizer, after: Sequence[bytes]) -> str:
         """In float32 that of JAX, whose vectors are equal."""
-        if self.dtype == "float32":
-            parts = []
-        else:
-            parts = [f"openvino {self.dtype}".encode()]
+        parts = [] if self.dtype == "float32" else [f"openvino {self.dtype}".encode()]
         parts += [] if self._quantised is None else [self._quantised.digest.encode()]
         return self.weights_digest(tokenizer, (*parts, *after))
 

@@ -30,10 +30,7 @@ def card(name: str, text: str, base_model: str, header: Mapping[str, str], *tags
     >>> card("small", "Text.", "bert-base-uncased", {"license": "apache-2.0"}, "bert").splitlines()[1]
     'license: apache-2.0'
     """
-    if base_model:
-        base = f"base_model: {json.dumps(base_model, ensure_ascii=False)}\n"
-    else:
-        base = ""
+    base = f"base_model: {json.dumps(base_model, ensure_ascii=False)}\n" if base_model else ""
     lines = "".join(f"{key}: {value}\n" for key, value in header.items())
     listed = "\n".join(f"- {tag}" for tag in (*tags, "feature-extraction", "jaxwhiten"))
     return filled("card", header=lines, base=base, tags=listed, name=name, text=text)
@@ -59,10 +56,7 @@ def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
     >>> "up to 64 tokens" in head_card("small", encoder, {"STS-B": 70.0})
     True
     """
-    if Path(encoder.name).is_dir():
-        base = Path(encoder.name).resolve().name
-    else:
-        base = encoder.name
+    base = Path(encoder.name).resolve().name if Path(encoder.name).is_dir() else encoder.name
     code = encoder.head.code
     dimension = encoder.view.floats.dimension
     whitening = encoder.head.whitening

@@ -81,10 +81,7 @@ def code_of(database: str, columns: int, size: int, *, metadata: bool = False) -
     >>> "import psycopg" in code_of("pgvector", columns=384, size=48)
     True
     """
-    if database == LANCEDB:
-        index = filled("lancedb_trained", bytes=size)
-    else:
-        index = ""
+    index = filled("lancedb_trained", bytes=size) if database == LANCEDB else ""
     return _rows(metadata) + filled(database, columns=columns, bytes=size, index=index)
 
 
@@ -297,14 +294,8 @@ def fill(
     else:
         present = {id: tuple(row) for id, *row in code["rows"](db)}
     missing = [id for id in by_id if id not in present]
-    if keep:
-        changed = []
-    else:
-        changed = [id for id, row in by_id.items() if present.get(id, row) != row]
-    if keep:
-        removed = []
-    else:
-        removed = [id for id in present if id not in by_id]
+    changed = [] if keep else [id for id, row in by_id.items() if present.get(id, row) != row]
+    removed = [] if keep else [id for id in present if id not in by_id]
     for part in _blocks([*missing, *changed]):
         new, *more = map(list, zip(*(by_id[id] for id in part), strict=True))
         code["add"](db, part, new, encode(new), *more)

@@ -94,10 +94,7 @@ class MTEBEncoder:
         """
         texts = [text for batch in inputs for text in as_texts(batch["text"])]
         role = str(getattr(kind := about.get("prompt_type"), "value", kind or ""))
-        if role == "query":
-            encoder = self.encoder.without_code()
-        else:
-            encoder = self.encoder
+        encoder = self.encoder.without_code() if role == "query" else self.encoder
         options: dict[str, Any] = {"prompt_name": self._prompt_name(about.get("task_metadata"), role)}
         options |= {"batch_size": self.batch_size, "show_progress": show_progress_bar}
         if role in ROLES:

@@ -148,17 +148,11 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
     if (kinds[0], kinds.count("Pooling")) not in (("Transformer", 1), (STATIC, 0)):
         raise ModelError(f"{where}: lists {', '.join(kinds)}; expected one Transformer, then one Pooling.")
     static = kinds[0] == STATIC
-    if static:
-        first = listed[0][1]
-    else:
-        first = folders.transformer_folder(folder)
+    first = listed[0][1] if static else folders.transformer_folder(folder)
     settings = TransformerSettings.read(first)
     settings.check_text_encoder()
     steps: list[Step]
-    if static:
-        steps = [Mean()]
-    else:
-        steps = []
+    steps = [Mean()] if static else []
     width = config.hidden_size
     for kind, place in listed[1:]:
         classes = STEPS.get(kind, ())
@@ -175,10 +169,7 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
     if (folder / CODE_FILE).is_file():
         with folders.naming(folder / CODE_FILE):
             first_version = load_first_version(folder / CODE_FILE)
-            if first_version is None:
-                code = load_code(folder / CODE_FILE)
-            else:
-                code = first_version[1]
+            code = load_code(folder / CODE_FILE) if first_version is None else first_version[1]
             steps.append(Quantise.of(code))
             steps[-1].output_width(width)
     return Head.of(tuple(steps), _text_form(folder, settings.lower_case))

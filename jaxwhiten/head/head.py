@@ -108,10 +108,7 @@ POOLINGS: dict[str, Reader] = {
 def parse(name: str) -> tuple[str, Maker]:
     """The canonical name of a pooling or alias, and a function that makes its steps."""
     kind, colon, parameters = ALIASES.get(name, name).partition(":")
-    if kind in POOLINGS:
-        pooling = POOLINGS[kind](parameters if colon else None)
-    else:
-        pooling = None
+    pooling = POOLINGS[kind](parameters if colon else None) if kind in POOLINGS else None
     if pooling is None and kind in _MOVED:
         raise InputError(
             f"Pooling {name!r} is one of research, which eval.poolings of the repository has: import it, or use another"
@@ -279,10 +276,7 @@ class Head:
     @functools.cached_property
     def summary(self) -> str:
         """The steps as text, which differs between heads unless they differ only in parameters."""
-        if self.form not in (PLAIN, _pooling(self.steps).form):
-            form = [repr(self.form)]
-        else:
-            form = []
+        form = [repr(self.form)] if self.form not in (PLAIN, _pooling(self.steps).form) else []
         return " > ".join([*(step.words() for step in self.steps), *form])
 
     @property
@@ -354,10 +348,7 @@ def run(
     """
     if segments is not None:
         mask = segments.members().astype(mask.dtype)
-        if ids is None:
-            ids = None
-        else:
-            ids = ids[:, None]
+        ids = None if ids is None else ids[:, None]
     x: Any = States(output, mask, mask.astype(np.float32), ids, segments=segments)
     for step in steps:
         x = step(x)

@@ -152,20 +152,14 @@ class _Weighted(Pooling):
     root: ClassVar[bool] = False  # whether to divide by the square root of the sum of the weights
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
-        if self.by_position:
-            weights = states.weights * (states.positions + 1)
-        else:
-            weights = states.weights
+        weights = states.weights * (states.positions + 1) if self.by_position else states.weights
         total = weights.sum(axis=-1, keepdims=True)
         if self.root:
             total = states.np.sqrt(total)
         return _weighted_sum(x, weights) / states.np.where(total > 0, total, 1.0)
 
     def to_onnx(self, graph: OnnxGraph, x: States) -> str:
-        if self.by_position:
-            weights = graph.op("Mul", _onnx_places(graph), x.weights)
-        else:
-            weights = x.weights
+        weights = graph.op("Mul", _onnx_places(graph), x.weights) if self.by_position else x.weights
         total = graph.op("ReduceSum", weights, graph.integers(1), keepdims=1)
         if self.root:
             total = graph.op("Sqrt", total)
@@ -273,10 +267,7 @@ class Concat(Pooling):
         if declared != found.width:
             raise ModelError(f"{found.file}: expected {found.width} dimensions, got {declared!r}.")
         parts = tuple(MODES[mode]() for mode in modes)
-        if len(parts) == 1:
-            pooling = parts[0]
-        else:
-            pooling = cls(parts)
+        pooling = parts[0] if len(parts) == 1 else cls(parts)
         if raw.get("include_prompt") is False:
             return AfterPrompt(pooling, np.int32(0))
         return pooling

@@ -141,10 +141,7 @@ class Found:
 
     def read(self, *understood: str, optional: bool = False) -> Json:
         """The configuration; `ModelError` if a key is not understood, or maps something else than sentence vectors."""
-        if optional and not self.file.is_file():
-            raw = {}
-        else:
-            raw = folders.read_json(self.file)
+        raw = {} if optional and not self.file.is_file() else folders.read_json(self.file)
         check_values(self.file, raw, _NAMES)
         refuse_unknown(self.file, raw, {*understood, *_NAMES})
         return raw
@@ -202,10 +199,7 @@ class Step:
     def words(self) -> str:
         """A short description of the step, which differs between steps unless they differ only in parameters."""
         static: dict[str, Any]
-        if dataclasses.is_dataclass(self):
-            static = _fields(self, None)
-        else:
-            static = {}
+        static = _fields(self, None) if dataclasses.is_dataclass(self) else {}
         values = [f"{name} {lasting(value) or type(value).__name__}" for name, value in static.items()]
         return " ".join([type(self).__name__.lower(), *values])
 

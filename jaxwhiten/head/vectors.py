@@ -54,10 +54,7 @@ def dense_module(weight: Float[np.ndarray, "d k"], bias: Float[np.ndarray, " k"]
     >>> dense_module(np.eye(4, 2, dtype=np.float32)).kind
     'Dense'
     """
-    if bias is None:
-        offset = np.zeros(weight.shape[1])
-    else:
-        offset = bias
+    offset = np.zeros(weight.shape[1]) if bias is None else bias
     return Dense(weight.T.astype(np.float32), offset.astype(np.float32), None, "Identity").module()
 
 

@@ -188,10 +188,7 @@ def check_file(path: PathLike, kind: str = "") -> Path:
         start = _BEGINNINGS.get(real.suffix.lower(), b"")
         with open(real, "rb") as file:
             begins = file.read(8)
-            if kind:
-                other = _kind_of(begins, file)
-            else:
-                other = ""
+            other = _kind_of(begins, file) if kind else ""
     if (other != kind) if kind else not begins.startswith(start):
         if other:
             what = f"contains a {other!r}, not a {kind!r}"
@@ -285,10 +282,7 @@ def below(folder: Path, name: str, error: type[JaxwhitenError] = FormatError) ->
     if {"", ".", ".."} & set(name.replace("\\", "/").split("/")) or not name.isprintable():
         raise error(f"{folder}: {name!r:.80} is not a valid file or folder name in it.")
     root, target = (Path(os.path.realpath(path)) for path in (folder, folder / name))
-    if root.parent.name == "snapshots":
-        blobs = root.parents[1] / "blobs"
-    else:
-        blobs = root
+    blobs = root.parents[1] / "blobs" if root.parent.name == "snapshots" else root
     if not (target.is_relative_to(root) or target.is_relative_to(blobs)):
         raise error(f"{folder / name}: a link that leaves the folder; put a copy in its location.")
     return folder / name

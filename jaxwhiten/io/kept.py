@@ -108,10 +108,7 @@ def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
         check_seal(CHECKSUMS, checksums)
         for name in checksums.keys() - {"checksum"}:
             file = folder / name
-            if file.stat().st_size <= _SMALL:
-                digest = sha256_file(file)
-            else:
-                digest = sha256_once(file)
+            digest = sha256_file(file) if file.stat().st_size <= _SMALL else sha256_once(file)
             if digest != checksums[name]:
                 raise ValueError(f"{name}: checksum does not match")
         return read(folder)

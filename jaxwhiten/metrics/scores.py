@@ -47,20 +47,14 @@ class Gold(NamedTuple):
         sizes = np.bincount(queries, minlength=n_queries)
         if len(sizes) > n_queries:
             raise InputError(f"Query number {int(queries.max())} in the gold, but there are {n_queries} queries.")
-        if grades is None:
-            grades = None
-        else:
-            grades = grades[order]
+        grades = None if grades is None else grades[order]
         return cls(np.concatenate([[0], np.cumsum(sizes)]), np.asarray(ids)[order].astype(np.int64), grades)
 
     def of(self, queries: Int[np.ndarray, " r"]) -> Gold:
         """The relevant ids of some queries, by their numbers."""
         parts = [np.arange(*self.indptr[query : query + 2]) for query in queries]
         at = np.concatenate([np.zeros(0, np.int64), *parts])
-        if self.grades is None:
-            grades = None
-        else:
-            grades = self.grades[at]
+        grades = None if self.grades is None else self.grades[at]
         return Gold(np.cumsum([0, *map(len, parts)]), self.ids[at], grades)
 
 
@@ -146,10 +140,7 @@ def _gains(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.n
     names, numbers = np.unique(np.concatenate([gold.ids, top.ravel()]), return_inverse=True)
     owners = np.repeat(np.arange(n), np.diff(gold.indptr))
     keys, first = np.unique(owners * len(names) + numbers[: len(gold.ids)], return_index=True)
-    if gold.grades is None:
-        grades = np.ones(len(keys))
-    else:
-        grades = gold.grades[first]
+    grades = np.ones(len(keys)) if gold.grades is None else gold.grades[first]
     used, rows = np.unique(owners[first], return_inverse=True)
     wanted = used[:, None] * len(names) + numbers[len(gold.ids) :].reshape(top.shape)[used]
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

@@ -99,10 +99,7 @@ def match(folder: Path, family: Family, shapes: Mapping[Place, Shape]) -> tuple[
         if source is None:
             missing[path] = sources[0].name
             continue
-        if path[-1] == "kernel":
-            expected = shape[::-1]
-        else:
-            expected = shape
+        expected = shape[::-1] if path[-1] == "kernel" else shape
         expected = (expected[0] * source.parts, *expected[1:])
         _check_shape(tensors, source.name, expected, where)
         matched[path] = (source, expected)
@@ -144,10 +141,7 @@ def shapes_of(state: PyTree) -> dict[Place, Shape]:
 
 
 def _missing(names: list[str], where: Path) -> ModelError:
-    if len(names) > 1:
-        more = f" and {len(names) - 1} more"
-    else:
-        more = ""
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return ModelError(f"{where}: tensor {names[0]!r}{more} is missing; the file is not complete for its config.json.")
 
 
@@ -199,10 +193,7 @@ def _sources(path: tuple[Any, ...], family: Family) -> Iterator[Part]:
     number = next((part for part in parts if part.isdigit()), "")
     places = family.names[".".join("*" if part.isdigit() else part for part in parts[:-1])]
     for place in (places,) if isinstance(places, str | Part) else places:
-        if isinstance(place, str):
-            part = Part(place, 0, 1)
-        else:
-            part = place
+        part = Part(place, 0, 1) if isinstance(place, str) else place
         for leaf in _LEAVES[parts[-1]]:
             yield part._replace(name=f"{part.name.replace('*', number)}.{leaf}")
 
@@ -234,10 +225,7 @@ def weight_files(folder: Path) -> list[Path]:
     """The files that `open_weights` reads, and that which replaces keys of `config.json`, if one does."""
     _, file = open_weights(folder)
     settings = TransformerSettings.read(folder)
-    if file.name == SAFETENSORS_INDEX:
-        shards = _shards(file)
-    else:
-        shards = []
+    shards = _shards(file) if file.name == SAFETENSORS_INDEX else []
     return [file, *shards, *([settings.file] if settings.config else [])]
 
 

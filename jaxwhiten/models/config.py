@@ -238,10 +238,7 @@ def read_rotary(
     value = next((v for v in (parameters.get("rope_theta"), raw.get(older_key)) if v is not None), default)
     theta: float = typed(value, "float", "rope_theta")
     Bounds(float(name == "yarn"), _MOST_THETA, above=True, below=True).check("rope_theta", theta, ModelError)
-    if name == "default":
-        scaling = None
-    else:
-        scaling = _read_scaling(parameters, name == "yarn")
+    scaling = None if name == "default" else _read_scaling(parameters, name == "yarn")
     return {f"{prefix}rotary_theta": theta, f"{prefix}rotary_scaling": scaling}
 
 
@@ -262,10 +259,7 @@ def _read_scaling(parameters: Fields, yarn: bool) -> RotaryScaling:
     scale = number("mscale")
     of_all = number("mscale_all_dim")
     grown = 0.1 * math.log(factor)
-    if scale and of_all:
-        attention = (grown * scale + 1) / (grown * of_all + 1)
-    else:
-        attention = grown + 1
+    attention = (grown * scale + 1) / (grown * of_all + 1) if scale and of_all else grown + 1
     original = typed(parameters.get(key := "original_max_position_embeddings"), "int", key)
     Bounds(1, (1 << 31) - 1).check(key, original, ModelError)
     turns = number("beta_fast") or 32.0, number("beta_slow") or 1.0

@@ -159,10 +159,7 @@ def _parsed(folder: Path, raw: Fields) -> EncoderConfig:
             raise ModelError("no model_type; is this the config.json of a Hugging Face model?")
         if model_type not in FAMILIES:
             custom = raw.get("auto_map")
-            if custom:
-                code = f" It needs custom code, {custom!r:.80}, which is never run."
-            else:
-                code = ""
+            code = f" It needs custom code, {custom!r:.80}, which is never run." if custom else ""
             raise ModelError(f"model_type {model_type!r} is not supported.{code} Supported: {', '.join(FAMILIES)}.")
         config = FAMILIES[model_type].parse_config(raw)
         check_name("hidden_act", config.hidden_act, ACTIVATIONS)

@@ -72,14 +72,8 @@ def _read_decoder(
 ) -> Json:
     """Fields common to decoders: `is_causal`, rotary positions with default base `theta`, windows of some layers."""
     causal = typed(raw.get("is_causal", fields["causal"]), "bool", "is_causal")
-    if slides:
-        local = read_local_layers(raw, fields["num_layers"], is_local)
-    else:
-        local = ()
-    if local:
-        window = typed(raw.get("sliding_window"), "int", "sliding_window", 1)
-    else:
-        window = causal
+    local = read_local_layers(raw, fields["num_layers"], is_local) if slides else ()
+    window = typed(raw.get("sliding_window"), "int", "sliding_window", 1) if local else causal
     return {
         "causal": causal,
         **read_rotary(raw, None, "rope_theta", theta, _SCALINGS),
@@ -91,10 +85,7 @@ def _read_decoder(
 
 def _write_decoder(config: EncoderConfig) -> Json:
     """The inverse of `_read_decoder`, without the list of local layers."""
-    if config.local_layers:
-        window = config.local_window + config.causal
-    else:
-        window = None
+    window = config.local_window + config.causal if config.local_layers else None
     return {**write_rotary(config), "is_causal": config.causal, "sliding_window": window}
 
 

@@ -103,10 +103,7 @@ def init_model(
     >>> len(model.layers)
     4
     """
-    if isinstance(seed, nnx.Rngs):
-        rngs = seed
-    else:
-        rngs = nnx.Rngs(seed)
+    rngs = seed if isinstance(seed, nnx.Rngs) else nnx.Rngs(seed)
     return TransformerEncoder(config, dtype=_dtype(dtype), remat=remat, rngs=rngs)
 
 

@@ -101,10 +101,7 @@ NOMIC_BERT = Family(
 
 def _write_sparse(config: EncoderConfig) -> Json:
     first, second = (*config.expert_layers, 0, 0)[:2]
-    if second:
-        every = second - first
-    else:
-        every = max(config.num_layers * first, 1)
+    every = second - first if second else max(config.num_layers * first, 1)
     named = {"model_type": "nomic_bert", "num_experts": config.experts, "moe_top_k": config.experts_taken}
     return {**write_rotary(config), **_SPARSE, **named, "moe_every_n_layers": every}
 

@@ -45,10 +45,7 @@ class Rotary(NamedTuple):
 
     def at(self, position: Int[Array, "rows length"]) -> Rotary:
         """The entries for tokens at the given positions."""
-        if self.growth is None:
-            growth = None
-        else:
-            growth = jnp.take(self.growth, position, mode="clip")
+        growth = None if self.growth is None else jnp.take(self.growth, position, mode="clip")
         cos, sin = (jnp.take(angles, position, axis=0, mode="clip") for angles in self[:2])
         return Rotary(cos, sin, growth)
 

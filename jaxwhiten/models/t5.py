@@ -60,10 +60,7 @@ DEFAULTS = llama.DEFAULTS | {
 def _read(raw: Fields, fields: Fields) -> Json:
     """The activation and the gate, both named by `feed_forward_proj`; its "gated-gelu" is the GELU by tanh."""
     activation: str = fields["hidden_act"]
-    if activation == "gated-gelu":
-        name = "gelu_new"
-    else:
-        name = activation.removeprefix("gated-")
+    name = "gelu_new" if activation == "gated-gelu" else activation.removeprefix("gated-")
     gated = activation.startswith("gated-")
     check_supported(raw, {"dense_act_fn": name, "is_gated_act": gated})  # transformers lets these override the key
     if not gated:

@@ -84,10 +84,7 @@ class TransformerEncoder(nnx.Module):
         """
         if token_type_ids is not None and not self.config.type_vocab_size:
             raise InputError(f"{self.config.model_type} has no token types: omit token_type_ids.")
-        if tokens is None:
-            packing = None
-        else:
-            packing = Packing.of(attention_mask, tokens)
+        packing = None if tokens is None else Packing.of(attention_mask, tokens)
         contexts = self._contexts(attention_mask, segments, packing, kernel)
         positions = None if segments is None else segments.position
         x = self.embeddings(input_ids, token_type_ids, deterministic=deterministic, rngs=rngs, positions=positions)
@@ -102,14 +99,8 @@ class TransformerEncoder(nnx.Module):
         if packing is not None:
             hidden_states = [packing.pad(h) for h in hidden_states]
         last = hidden_states[-1]
-        if segments is None:
-            first = last[:, 0]
-        else:
-            first = segments.firsts(last)
-        if self.pooler is None:
-            pooled = None
-        else:
-            pooled = jnp.tanh(self.pooler(first))
+        first = last[:, 0] if segments is None else segments.firsts(last)
+        pooled = None if self.pooler is None else jnp.tanh(self.pooler(first))
         return EncoderOutput(tuple(hidden_states), pooled)
 
     def stack(self) -> Iterator[tuple[TransformerLayer, Attention]]:

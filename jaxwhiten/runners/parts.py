@@ -125,10 +125,7 @@ class Parts:
         optional("pyarrow", *_PARQUET)  # an error now, before anything is encoded
         folder = io.replaceable(self.folder)
         if not (self.folder / _PLAN).is_file():
-            if folder.is_dir():
-                names = [path.name for path in folder.iterdir()]
-            else:
-                names = []
+            names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
             if other := [name for name in names if name != _CODE and not name.endswith(".tmp")]:
                 raise InputError(
                     f"{self.folder}: contains {other[0]}; expected a folder of shards. Specify a new folder."
@@ -173,10 +170,7 @@ class Parts:
                     row = next(rows_of_source, None)
                 for text, hash in itertools.zip_longest(now, hashes):
                     if text is None or text[1] != hash:
-                        if text:
-                            line = text[0]
-                        else:
-                            line = part["end"][0]
+                        line = text[0] if text else part["end"][0]
                         raise MismatchError(
                             f"{source.path}, row {line}: changed after it was embedded in shard {part['part']} of"
                             f" {self.folder}. Restore the file, or embed it into a new folder."
@@ -255,10 +249,7 @@ class Parts:
 
     def blocks(self) -> Iterator[tuple[list[str], np.ndarray]]:
         """Ids and vectors, or codes that know their code, part after part; FormatError for a part that is damaged."""
-        if "code" in self.plan.encoding:
-            code = load_code(self.folder / _CODE)
-        else:
-            code = None
+        code = load_code(self.folder / _CODE) if "code" in self.plan.encoding else None
         for record in self._finished():
             table = self._table(record)
             yield table["id"].to_pylist(), arrow.vectors(table, code)

@@ -126,8 +126,5 @@ def fit(dataset: Any, column: str = "vector", by: str | None = None) -> Any:
             return grouped.merged_bytes(total, other)
 
     moments = dataset.select_columns([column, by] if by else [column]).aggregate(FitMoments())  # None for no rows
-    if moments:
-        packed = moments["moments"]
-    else:
-        packed = None
+    packed = moments["moments"] if moments else None
     return grouped.result(grouped.from_bytes(packed) if packed else {}, by)

@@ -49,10 +49,7 @@ def finding(name: str, check: Callable[..., str | Measured], *args: object) -> F
     except Skipped as reason:
         return Finding(name, None, str(reason))
     except Exception as error:  # whatever fails is the result
-        if isinstance(error, JaxwhitenError):
-            kind = ""
-        else:
-            kind = f"{type(error).__name__}: "
+        kind = "" if isinstance(error, JaxwhitenError) else f"{type(error).__name__}: "
         return Finding(name, False, f"{kind}{error}")
     if isinstance(detail, str):
         return Finding(name, True, detail)
@@ -121,10 +118,7 @@ def _faiss() -> str:
     if len(names) > 1:
         raise InputError(f"{' and '.join(names)} are installed together: uninstall one of them")
     build = "GPU build" if hasattr(faiss, "StandardGpuResources") else "CPU build"
-    if build == "GPU build":
-        gpus = f", {faiss.get_num_gpus()} GPUs"
-    else:
-        gpus = ""
+    gpus = f", {faiss.get_num_gpus()} GPUs" if build == "GPU build" else ""
     return f"{faiss.__version__}, {build}{gpus}, {faiss.get_compile_options().strip()}"
 
 

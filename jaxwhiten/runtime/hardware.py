@@ -91,10 +91,7 @@ def describe() -> str:
 def cpu_features() -> str:
     """What the first CPU is and can do, as the system says."""
     info = Path("/proc/cpuinfo")
-    if info.is_file():
-        first = info.read_text().partition("\n\n")[0]
-    else:
-        first = ""
+    first = info.read_text().partition("\n\n")[0] if info.is_file() else ""
     lines = [line for line in first.splitlines() if line.startswith(("flags", "Features", "model name", "CPU part"))]
     if lines:
         return "\n".join(lines)

@@ -58,10 +58,7 @@ def read(data: RowsLike, columns: Sequence[Column] = ()) -> Pairs | RetrievalDat
             return read_own(table)
         names = [name.strip('"') for name in read_header(table)]
         searches = not columns and (is_search(names) or set(names).issuperset(QUORA[1:]))
-        if searches:
-            data = read_own(table)
-        else:
-            data = read_pairs(table, columns)
+        data = read_own(table) if searches else read_pairs(table, columns)
     if isinstance(data, RetrievalData):
         return data
     return _checked(data)
@@ -70,10 +67,7 @@ def read(data: RowsLike, columns: Sequence[Column] = ()) -> Pairs | RetrievalDat
 @no_type_check  # at run time: invalid rows get a message of their own
 def _checked(data: RowsLike) -> Pairs | ScoredPairs:
     sides: Any
-    if isinstance(data, Pairs):
-        sides = (data.sentence1, data.sentence2, data.score)
-    else:
-        sides = data
+    sides = (data.sentence1, data.sentence2, data.score) if isinstance(data, Pairs) else data
     if not isinstance(sides, tuple) or len(sides) != 3 or isinstance(next(iter(sides[2]), None), str):
         sides = as_rows(sides, 3, "two sentences and a score")
     first, second, gold = sides

@@ -133,15 +133,9 @@ def evaluate(
         forms.append((Path(versus.name).name, *_size(versus), compared(versus, parsed, encode)))
     forms += by_words(scored.data)
     own_row = max((i for i, (_, way) in enumerate(ways) if way.head is encoder.head), default=0)
-    if versus:
-        other = len(ways)
-    else:
-        other = None
+    other = len(ways) if versus else None
     rows = _rows(forms, *scored.measured(forms, resamples, seed), own_row, other)
-    if len(ways) > 1 + own_row:
-        fitted = f"fitted on {scored.fitted_on}"
-    else:
-        fitted = ""
+    fitted = f"fitted on {scored.fitted_on}" if len(ways) > 1 + own_row else ""
     only_relevant = isinstance(parsed, RetrievalData) and parsed.only_relevant
     return Evaluation(scored.name, scored.counts, rows, own_row, fitted, *details, other, only_relevant)
 
@@ -300,10 +294,7 @@ def _ways(
         moments.update(np.asarray(vectors))
     before = fitted
     if fitted is None and (ks or sizes):  # one decomposition, of which the rows must allow the widest form
-        if sizes or 0 in ks:
-            widest = None
-        else:
-            widest = max(ks)
+        widest = None if sizes or 0 in ks else max(ks)
         before, _ = fit_whitening(moments, n_components=widest, **whitening)
     for k in ks:
         assert before is not None
@@ -389,10 +380,7 @@ def _rows(
         for family in chosen_from:
             others = [number for number in family if number != base]
             samples = [drawn[number][first] - drawn[base][first] for number in others]
-            if others:
-                intervals = chosen_intervals(np.stack(samples), units)
-            else:
-                intervals = []
+            intervals = chosen_intervals(np.stack(samples), units) if others else []
             for number, interval in zip(others, intervals, strict=True):
                 figures[number] = Change(values[number][first] - values[base][first], interval)
         return figures

@@ -119,10 +119,7 @@ class Evaluation:
         raw, *others = self.rows
         if math.isnan(raw.scores[self.measure]):
             return f"{_head(self.measure)} {UNDEFINED}."
-        if self.versus is None:
-            other = None
-        else:
-            other = self.rows[self.versus]
+        other = None if self.versus is None else self.rows[self.versus]
         forms = [row for row in others if row.bytes is not None and row is not other]
         words = max(
             (row for row in others if row.bytes is None), key=lambda row: row.scores[self.measure], default=None
@@ -166,10 +163,7 @@ class Evaluation:
             "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in cells
         ]
         counts = ", ".join(counted(count, what) for what, count in self.counts.items())
-        if self.fitted_on:
-            fitted = f"; {self.fitted_on}"
-        else:
-            fitted = ""
+        fitted = f"; {self.fitted_on}" if self.fitted_on else ""
         unit = ". Scores × 100" if len(names) > 2 else ""
         origin = "{model}, {dtype} by {engine}".format(**self.encoding)
         heading = f"{self.data + ': ' if self.data else ''}{counts}; {origin}{fitted}{unit}"
@@ -182,18 +176,12 @@ class Evaluation:
             return f"{row.scores[name]:.2f}"
 
         (low, high), (first, *rest) = row.intervals[self.measure], row.scores
-        if math.isnan(low):
-            ends = ""
-        else:
-            ends = f"{low:.2f}–{high:.2f}"
+        ends = "" if math.isnan(low) else f"{low:.2f}–{high:.2f}"
         if row.versus_raw and not math.isnan(row.versus_raw.value):
             change = str(row.versus_raw)
         else:
             change = ""
-        if row.bytes is not None:
-            size = f"{row.bytes:,}"
-        else:
-            size = "–"
+        size = f"{row.bytes:,}" if row.bytes is not None else "–"
         return [row.name, str(row.dimensions), size, shown(first), ends, *map(shown, rest), change]
 
 
@@ -210,10 +198,7 @@ def _against(own: str, other: Row | None, n: int, what: str, advice: str = "") -
         return f"{own} beat {other.name} by {-value:.2f} ({-high:.2f} to {-low:.2f})"
     if low > 0:
         return f"{other.name} beats {own} by {value:.2f} ({low:.2f} to {high:.2f}){advice}"
-    if value:
-        needed = n * ((high - low) / 2 / value) ** 2
-    else:
-        needed = math.inf
+    needed = n * ((high - low) / 2 / value) ** 2 if value else math.inf
     if needed < _MANY:
         decide = f", about {float(f'{needed:.2g}'):,.0f} would decide {abs(value):.2f}"
     else:

@@ -130,10 +130,7 @@ def build_index(
     codes = "spectrum" if codes is None and (bytes is not None or backend in CODED) else codes
     judged = isinstance(codes, str) and codes == "spectrum" and whitening is None
     encoding = _encoding_of(vectors, encoding, judged=judged, codes=codes)
-    if coded:
-        stored = np.asarray(vectors)
-    else:
-        stored = None
+    stored = np.asarray(vectors) if coded else None
     if stored is None:
         vectors = check_vectors("document vectors", vectors)
     else:
@@ -151,10 +148,7 @@ def build_index(
 
     # The stored vectors.
     compared = coding.prepare.in_float32(unit_length=normalize)
-    if rescore is None:
-        rescoring = None
-    else:
-        rescoring = Rescoring.of(rescore, vectors, compared)
+    rescoring = None if rescore is None else Rescoring.of(rescore, vectors, compared)
     store = kind.build(vectors, chosen, coding, None if stored is None else stored.view(np.uint8))
 
     # The description.

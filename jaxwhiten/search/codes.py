@@ -208,10 +208,7 @@ class CodedStore(Store):
     def _search_first_version(self, asked: np.ndarray, k: int, among: IdsLike) -> tuple[np.ndarray, np.ndarray]:
         assert self.scan is not None
         length = self.quantiser.length
-        if among is None:
-            count = k
-        else:
-            count = len(self.codes)
+        count = k if among is None else len(self.codes)
         distances, rows = self.scan.search(stretched(asked, length), count)
         if among is not None:
             outside = ~np.isin(rows, among)

@@ -221,10 +221,7 @@ class Faiss(Backend):
         with _one_thread(self._faiss) if len(queries) == 1 else contextlib.nullcontext():
             if among is None:
                 return (self._inner if prepared else self._index).search(queries, k)
-            if prepared:
-                mapped = queries
-            else:
-                mapped = _through(self._chain, queries)
+            mapped = queries if prepared else _through(self._chain, queries)
             return self._search_among(mapped, k, self._faiss.IDSelectorBatch(among))
 
     def _search_among(self, mapped: np.ndarray, k: int, selector: FaissObject) -> tuple[np.ndarray, np.ndarray]:
@@ -428,10 +425,7 @@ class FaissIvf(Faiss):
         tensors = load_tensors(files[TRANSFORM], kind=KIND)[0]
         [centers] = take(tensors, "float32", centers=(options.nlist, quantiser.width))
         # a tensor in format version 2
-        if "lists" in tensors:
-            lists = tensors["lists"]
-        else:
-            lists = files.array(LISTS)
+        lists = tensors["lists"] if "lists" in tensors else files.array(LISTS)
         [numbers] = take({"lists": lists}, "int32", lists=(len(codes),))
         within("lists of documents", numbers, 0, options.nlist - 1)
         return ListScan(faiss, quantiser, codes, centers, numbers, options.nprobe)
@@ -513,10 +507,7 @@ def _choose_nprobe(store: Store, probes: FaissObject, vectors: Rows, options: Ba
         shared = [
             len({*a} & {*b} - {row, -1}) / max(1, k - 1) for a, b, row in zip(nearest, expected, sample, strict=True)
         ]
-        if k > 1:
-            recall = float(np.mean(shared))
-        else:
-            recall = 1.0
+        recall = float(np.mean(shared)) if k > 1 else 1.0
         if recall >= RECALL or count == options.nlist:
             break
     options.nprobe = count

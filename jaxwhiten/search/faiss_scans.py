@@ -170,10 +170,7 @@ def _fast(faiss: ModuleType, index: FaissObject) -> FaissObject:
     more, but 1.25 where it has fewer, and many 1.2 to 1.4. With AVX2, many take .8 by twos. FAISS merges and removes
     blocks of 32 only.
     """
-    if hasattr(faiss, "SIMDConfig"):
-        level = faiss.SIMDConfig.get_level_name()
-    else:
-        level = ""
+    level = faiss.SIMDConfig.get_level_name() if hasattr(faiss, "SIMDConfig") else ""
     short = index.pq.code_size < _LONG and "avx_vnni" in hardware.cpu_features()
     blocks_of_64 = level.startswith("AVX512") and not short
     fast = faiss.IndexPQFastScan(index, 64 if blocks_of_64 else 32)

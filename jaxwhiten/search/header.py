@@ -244,10 +244,7 @@ def check_index_folder(path: os.PathLike[str] | str) -> Path:
     str(folder).encode()  # UnicodeEncodeError: FAISS opens only names in UTF-8
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{path}: is a file; an index is a folder.")
-    if folder.is_dir():
-        names = [entry.name for entry in folder.iterdir()]
-    else:
-        names = []
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     ours = HEADER in names or all(map(LEFTOVER.fullmatch, names))
     with contextlib.suppress(FormatError):  # there is none, or it is damaged
         ours = records.read(folder / HEADER, dict[str, Any]).get("kind") == KIND
@@ -324,10 +321,7 @@ def joined(folders: Sequence[Path], headers: Sequence[Header]) -> Header:
 
 def _unlike(one: Header, other: Header) -> str | None:
     """The name of a file that is there once and not the same in two folders."""
-    if one.codes:
-        of_rows = _OF_ROWS
-    else:
-        of_rows = {*_OF_ROWS, OF_FAISS}
+    of_rows = _OF_ROWS if one.codes else {*_OF_ROWS, OF_FAISS}
     for name in sorted({*one.files, *other.files} - of_rows):
         entries = [header.files.get(name) for header in (one, other)]
         if None in entries or len({entry["sha256"] for entry in entries if entry}) > 1:

@@ -110,20 +110,14 @@ class Ids:
         )
         result = Ids(more, None)
         numbers = range(len(self.kept), len(self.kept) + n)
-        if isinstance(self._row, Mapping):
-            row_of = dict(self._row)
-        else:
-            row_of = {}
+        row_of = dict(self._row) if isinstance(self._row, Mapping) else {}
         vars(result)["_row"] = row_of | dict(zip(new_ids, numbers, strict=True))  # not read again from a file
         return result
 
     def write(self, folder: Path, first: int = 0) -> None:
         """Writes the ids of the rows from `first` on; there is no file while ids equal rows."""
         if isinstance(self.kept, Strings):
-            if first == 0:
-                rows = self.kept
-            else:
-                rows = self.kept[first:]
+            rows = self.kept if first == 0 else self.kept[first:]
             write_lines(folder / STRINGS, rows, folder / ID_ENDS)
         elif isinstance(self.kept, np.ndarray):
             np.save(folder / NUMBERS, self.kept[first:])
@@ -154,10 +148,7 @@ class Ids:
         if files.places is not None:
             numbers = numbers[files.places]
         ascends = bool((np.diff(numbers) > 0).all())
-        if ascends:
-            different = size
-        else:
-            different = len(np.unique(numbers))
+        different = size if ascends else len(np.unique(numbers))
         if files.several and different < size:
             raise MismatchError("An ID is in more than one of these indexes.")
         with turning(FormatError, f"{where} ({REASON}). {_REMEDY}", ValueError):

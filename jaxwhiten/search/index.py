@@ -231,10 +231,7 @@ class Index(About):
 
     def _append(self, vectors: np.ndarray, kept: Mapping[str, Any]) -> None:
         """Appends checked vectors, texts and metadata, or raises and changes nothing."""
-        if self.rescoring is None:
-            rescoring = None
-        else:
-            rescoring = self.rescoring.plus(vectors)
+        rescoring = None if self.rescoring is None else self.rescoring.plus(vectors)
         self.store.add(vectors)
         self.size += len(vectors)
         self.rescoring = rescoring
@@ -295,10 +292,7 @@ class Index(About):
         self.check_k(k)
         if self.views is None:
             raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
-        if texts:
-            hits = self.hits(self.views.queries(texts), k, among)
-        else:
-            hits = []
+        hits = self.hits(self.views.queries(texts), k, among) if texts else []
         if isinstance(queries, str):
             return hits[0]
         return hits
@@ -324,10 +318,7 @@ class Index(About):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Scores and rows."""
         self.check_k(k)
-        if among is None:
-            chosen = None
-        else:
-            chosen = np.unique(self.table.rows(among))
+        chosen = None if among is None else np.unique(self.table.rows(among))
         if chosen is not None and not len(chosen):
             raise InputError("`among` contains no IDs: omit it to search all documents.")
         self._check_space(queries, "query")
@@ -437,10 +428,7 @@ class Index(About):
         if first == self.size:
             return
         self.table.write(folder, first)
-        if self.rescoring is None:
-            copy = {}
-        else:
-            copy = {COPY: self.rescoring.rows[first:]}
+        copy = {} if self.rescoring is None else {COPY: self.rescoring.rows[first:]}
         for name, array in {**self.store.rows(first), **copy}.items():
             np.save(folder / name, array)
         lines = {DOCUMENTS: (self.documents, ENDS), METADATA: (self.metadata, METADATA_ENDS)}
@@ -474,10 +462,7 @@ def load_index(path: PathLike | Sequence[PathLike], *, model: str | None = None,
       MismatchError: Several folders cannot become one index.
       MissingDependencyError: The backend's package or device is missing.
     """
-    if isinstance(path, str | os.PathLike):
-        paths = [Path(path)]
-    else:
-        paths = [Path(one) for one in path]
+    paths = [Path(path)] if isinstance(path, str | os.PathLike) else [Path(one) for one in path]
     if not paths:
         raise InputError("Expected at least one index folder, got none.")
     headers = [read_header(folder) for folder in paths]
@@ -496,10 +481,7 @@ def load_index(path: PathLike | Sequence[PathLike], *, model: str | None = None,
 def _load(folders: list[Path], headers: list[Header]) -> Index:
     """The index of one or more headers; FormatError or OSError if a writer has replaced its files meanwhile."""
     folder = folders[0]
-    if len(headers) == 1:
-        header = headers[0]
-    else:
-        header = joined(folders, headers)
+    header = headers[0] if len(headers) == 1 else joined(folders, headers)
     header.backend = CODED.get(header.backend, header.backend)
     if header.backend not in BACKENDS:
         raise FormatError(
@@ -542,10 +524,7 @@ def _load(folders: list[Path], headers: list[Header]) -> Index:
 
 def _are_rows(items: Sequence[Any]) -> bool:
     """Whether the items of a list are vectors."""
-    if len(items):
-        first = items[0]
-    else:
-        first = ""
+    first = items[0] if len(items) else ""
     listed = isinstance(first, list | tuple) and len(first) > 0 and isinstance(first[0], int | float)
     return listed or getattr(first, "ndim", 0) == 1
 

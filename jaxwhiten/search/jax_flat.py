@@ -88,10 +88,7 @@ class JaxFlat(Backend):
         quantiser = coding.quantiser
         if quantiser is None:
             return cls(options, coding.prepare, _stored(vectors, coding.prepare, None), None)
-        if stored is None:
-            codes = coded(vectors, coding.prepare, quantiser)
-        else:
-            codes = np.array(stored)
+        codes = coded(vectors, coding.prepare, quantiser) if stored is None else np.array(stored)
         return JaxCodes(options, coding.prepare, quantiser, codes)
 
     def add(self, vectors: np.ndarray) -> None:
@@ -119,10 +116,7 @@ class JaxFlat(Backend):
         batch, block = self._batch_and_block(len(queries), k)
         if not prepared:
             queries = np.asarray(self.prepare(queries), np.float32)
-        if self.options.approximate:
-            recall_target = float(self.options.recall_target)
-        else:
-            recall_target = None
+        recall_target = float(self.options.recall_target) if self.options.approximate else None
         run = self._kernels.searcher(self._mesh, k, block, recall_target)
         scores = np.empty((len(queries), k), np.float32)
         ids = np.empty((len(queries), k), np.int64)
@@ -244,10 +238,7 @@ def _stored(vectors: Rows, prepare: Affine, centroids: np.ndarray | None) -> np.
     """The stored form of raw vectors: whitened vectors, or their codes."""
     columns, dtype = (prepare.outputs, np.float32) if centroids is None else (len(centroids), np.uint8)
     out = np.empty((len(vectors), columns), dtype)
-    if centroids is None:
-        coder = None
-    else:
-        coder = apart(centroids)
+    coder = None if centroids is None else apart(centroids)
     for part, x in prepared(vectors, prepare):
         if coder is None:
             out[part] = x

@@ -226,10 +226,7 @@ def points_of(
     groups, points, width = centroids.shape
     columns = centroids.transpose(0, 2, 1).reshape(groups * width, points)
     used = np.flatnonzero(columns.any(axis=1)).astype(np.int32)
-    if mean is None:
-        mean = np.zeros(groups * width, np.float32)
-    else:
-        mean = np.asarray(mean, np.float32)
+    mean = np.zeros(groups * width, np.float32) if mean is None else np.asarray(mean, np.float32)
     values = np.ascontiguousarray(columns[used], np.float32)
     return Points(values, used // width, used, mean[used], np.asarray(mean_square, np.float32))
 
@@ -354,10 +351,7 @@ def coded_searcher(
     ) -> Any:
         queries = jnp.take(queries, points.column, axis=1, mode="clip")
         by_query = P(None, _AXIS)
-        if transposed:
-            dealt = by_query
-        else:
-            dealt = P(_AXIS)
+        dealt = by_query if transposed else P(_AXIS)
         on_devices = jax.shard_map(
             local, mesh=mesh, in_specs=(P(), P(), dealt, P(_AXIS), P(), P()), out_specs=(by_query,) * 4, check_vma=False
         )
@@ -447,10 +441,7 @@ def _by_blocks(
     n = len(codes)
     few = len(queries)
     blocks = -(-n // min(_MOST_ROWS, max(TILE, _BLOCK_SCORES // few)))
-    if blocks == 1:
-        block = n
-    else:
-        block = -(-n // (blocks * TILE)) * TILE
+    block = n if blocks == 1 else -(-n // (blocks * TILE)) * TILE
     sixteen = points.values.shape[1] == 16
     width = codes.shape[1]
     if way == "bytes":

@@ -129,10 +129,7 @@ def prepared(
 
 def write_map(file: Path, prepare: Affine, more: Mapping[str, np.ndarray] = {}) -> None:
     """Writes the map's parts, and the arrays `more`, to a file of an index, if there are any."""
-    if prepare.matrix is None:
-        parts = {}
-    else:
-        parts = dict(zip(_PARTS, prepare.parts, strict=True))
+    parts = {} if prepare.matrix is None else dict(zip(_PARTS, prepare.parts, strict=True))
     if parts or more:
         save_tensors(file, {**parts, **more}, kind=KIND, header={})
 
@@ -144,10 +141,7 @@ def read_map(
 
     ValueError if a number is not finite, or if it maps to another dimension than `outputs`.
     """
-    if file is None:
-        tensors = {}
-    else:
-        tensors = load_tensors(file, kind=KIND)[0]
+    tensors = {} if file is None else load_tensors(file, kind=KIND)[0]
     finite_numbers(tensors)
     prepare = preparation(None, dimension, normalize)
     if "weight" in tensors:

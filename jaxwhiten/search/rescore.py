@@ -71,10 +71,7 @@ class Rescoring:
         ids = np.empty((len(queries), k), np.int64)
         for row, (query, rows_of_query) in enumerate(zip(prepared, np.sort(candidates, axis=1), strict=True)):
             rows = self.rows[np.maximum(rows_of_query, 0)]
-            if self.code is None:
-                vectors = rows.astype(np.float32)
-            else:
-                vectors = self.code.decode(rows)
+            vectors = rows.astype(np.float32) if self.code is None else self.code.decode(rows)
             cosines = np.where(rows_of_query >= 0, vectors @ query, -np.inf)
             order = np.argsort(-cosines, kind="stable")[:k]
             scores[row], ids[row] = cosines[order], rows_of_query[order]
@@ -92,10 +89,7 @@ class Rescoring:
         unit_length = header.normalize or header.codes is not None  # of codes, the copy alone has unit length
         prepare, _ = read_map(files.get(_MAP), header.input_dimension, unit_length)
         rows = files.array(COPY)
-        if header.rescore == "int8":
-            code = load_code(files[_CODE])
-        else:
-            code = None
+        code = load_code(files[_CODE]) if header.rescore == "int8" else None
         kind = "float16" if code is None else "uint8"
         width = prepare.outputs if code is None else code.nbytes
         check_name("copy to rescore by", header.rescore, COPIES)

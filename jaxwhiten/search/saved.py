@@ -53,10 +53,7 @@ class Saved:
         first = self.count
         while len(parts) > 1 and parts[-1]["rows"] <= 2 * (size - first):
             end -= parts.pop()["rows"]
-            if self.places is None:
-                first = self.count
-            else:
-                first = int(np.searchsorted(self.places, end))
+            first = self.count if self.places is None else int(np.searchsorted(self.places, end))
             first = min(first, end)
         if end <= _FEW or max(end - first, size - first) > _MOST * end:
             return None
@@ -72,10 +69,7 @@ class Saved:
         if tail is None or header.removed is None:
             return Saved.whole(header)
         end = tail.first + len(tail.removed)
-        if self.places is None:
-            old = np.arange(tail.first)
-        else:
-            old = self.places[: tail.first]
+        old = np.arange(tail.first) if self.places is None else self.places[: tail.first]
         new = np.arange(end, end + header.size - tail.first)
         return Saved.whole(header, np.concatenate([old, new]))
 

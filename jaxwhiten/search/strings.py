@@ -44,10 +44,7 @@ class Lines(Sequence[Any]):
             empty = path.stat().st_size == 0
             self._data: Any = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         with turning(FormatError, f"{ends}: not readable as the ends of lines ({REASON}). {_REMEDY}", ValueError):
-            if ends is None:
-                line_ends = _line_ends(self._data)
-            else:
-                line_ends = np.asarray(map_array(ends))
+            line_ends = _line_ends(self._data) if ends is None else np.asarray(map_array(ends))
         unlike = f"{path}: does not contain {size} lines, one per vector ({REASON}). {_REMEDY}"
         with turning(FormatError, unlike, ValueError, IndexError):
             take({"ends": line_ends}, "int64", ends=(size,))
@@ -61,18 +58,12 @@ class Lines(Sequence[Any]):
     def __getitem__(self, row: int | slice) -> Any:
         if isinstance(row, slice):
             return [self[number] for number in range(*row.indices(len(self)))]
-        if row:
-            start = self._ends[row - 1]
-        else:
-            start = 0
+        start = self._ends[row - 1] if row else 0
         return parse(self._data[start : self._ends[row]], self._kind, f"{self._path}, line {row + 1}", _REMEDY)
 
     def __iter__(self) -> Iterator[Any]:
         for part in blocks(len(self), _BLOCK):
-            if part.start:
-                start = self._ends[part.start - 1]
-            else:
-                start = 0
+            start = self._ends[part.start - 1] if part.start else 0
             lines = self._data[start : self._ends[part.stop - 1]].rstrip(b"\n").replace(b"\n", b",")
             yield from parse(b"[" + lines + b"]", types.GenericAlias(list, (self._kind,)), self._path, _REMEDY)
 
@@ -99,10 +90,7 @@ class Strings(Sequence[Any]):
         rows = range(len(self))[row]  # IndexError for a row that is not there
         if isinstance(rows, range):
             return [self[number] for number in rows]
-        if self._places is None:
-            place = rows
-        else:
-            place = int(self._places[rows])
+        place = rows if self._places is None else int(self._places[rows])
         part = bisect.bisect_right(self._starts, place) - 1
         return self._parts[part][place - self._starts[part]]
 

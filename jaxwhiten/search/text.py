@@ -87,14 +87,8 @@ def without_blank(
         if values is not None:
             check_counts(what, len(values), "documents", len(texts))
     texts = [text.strip() for text in texts]
-    if ids is None:
-        ids = None
-    else:
-        ids = list(itertools.compress(ids, texts))
-    if metadata is None:
-        metadata = None
-    else:
-        metadata = list(itertools.compress(metadata, texts))
+    ids = None if ids is None else list(itertools.compress(ids, texts))
+    metadata = None if metadata is None else list(itertools.compress(metadata, texts))
     nonblank = list(filter(None, texts))
     return nonblank, ids, metadata, len(texts) - len(nonblank)
 
@@ -183,10 +177,7 @@ def document_vectors(
 
     `encode` computes the vectors with a view, such as from a cache.
     """
-    if replace:
-        _ = index.table.rows(ids)
-    else:
-        _ = index.table.plus(ids, len(texts))
+    _ = index.table.rows(ids) if replace else index.table.plus(ids, len(texts))
     view = view_for(index, encoder, "document")
     if encode:
         return encode(view, texts)

@@ -47,10 +47,7 @@ _AT_ONCE = 64
 def read_upgrade(folder: PathLike, encoding: Fields | None) -> Json | None:
     """The header of an upgrade in an index folder: `old` and `new` encoding and `candidates`; None if there is none."""
     path = Path(folder) / _FOLDER / _HEADER
-    if path.is_file():
-        upgrade = load_tensors(path, kind="upgrade")[1]
-    else:
-        upgrade = None
+    upgrade = load_tensors(path, kind="upgrade")[1] if path.is_file() else None
     return None if upgrade is None or _same(upgrade["new"], encoding) else upgrade  # a kill may leave a finished one
 
 
@@ -239,10 +236,7 @@ class Upgraded:
         """Embeds `count` more texts, or all, most used first, and returns how many; searches may run meanwhile."""
         done = 0
         while self._pending() and (count is None or done < count):
-            if count is None:
-                most = _AT_ONCE
-            else:
-                most = min(_AT_ONCE, count - done)
+            most = _AT_ONCE if count is None else min(_AT_ONCE, count - done)
             with self._turn:
                 used = [key for key, _ in self.vectors.near.most_common(most) if key in self._left]
                 keys = list(dict.fromkeys([*used, *itertools.islice(self._left, most)]))[:most]

@@ -55,15 +55,9 @@ class Service:
         coded = kind == "code" or (kind == "float" and role == "document")
         view = self.encoder.view if coded else self.encoder.view.floats
         rows, tokens, cut = await self.batcher.encode(view.in_role(role), asked.input)
-        if kind == "code":
-            rows = np.asarray(rows)
-        else:
-            rows = self.leading(rows, asked.dimensions)
+        rows = np.asarray(rows) if kind == "code" else self.leading(rows, asked.dimensions)
         decode: Any
-        if kind == "code":
-            decode = {"code": "/v1/code"}
-        else:
-            decode = {"dimensions": rows.shape[1]}
+        decode = {"code": "/v1/code"} if kind == "code" else {"dimensions": rows.shape[1]}
         if kind == "ubinary":
             rows = UBinary.quantise(rows, {})
         elif kind == "int8":

@@ -92,10 +92,7 @@ class Gate:
 
     def _knows(self, host: str) -> bool:
         """Whether requests may call the server by the name in a `Host` header. No web page's name is an IP address."""
-        if host.startswith("["):
-            name = host[1:].partition("]")[0]
-        else:
-            name = host.partition(":")[0]
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         with contextlib.suppress(ValueError):
             ipaddress.ip_address(name)
             return True
@@ -140,16 +137,10 @@ async def _body(request: Request, hold: Callable[[int], None]) -> bytearray:
         advice = "compress the body with gzip, or not at all"
         raise Refused(415, f"Content-Encoding {coding!r:.80}: {advice}.", headers={"Accept-Encoding": "gzip"})
     body = bytearray()
-    if coding == "gzip":
-        inflate = zlib.decompressobj(_GZIP)
-    else:
-        inflate = None
+    inflate = zlib.decompressobj(_GZIP) if coding == "gzip" else None
     try:
         async for chunk in request.stream():
-            if inflate:
-                more = inflate.decompress(chunk, _BODY + 1)
-            else:
-                more = chunk
+            more = inflate.decompress(chunk, _BODY + 1) if inflate else chunk
             if inflate and inflate.unused_data:
                 raise zlib.error("more bytes after its end")
             hold(len(more))

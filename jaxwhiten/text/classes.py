@@ -34,10 +34,7 @@ _AS_IN_FILE = ("modernbert", "ministral3")  # models for which transformers take
 def tokenizer_settings(folder: Path) -> Rules:
     """The keys of `tokenizer_config.json`, with those that sentence-transformers' file puts in their place."""
     file = folder / TOKENIZER_SETTINGS
-    if file.is_file():
-        settings = read_object(file)
-    else:
-        settings = {}
+    settings = read_object(file) if file.is_file() else {}
     given = TransformerSettings.read(folder)
     for where, keys in ((file, settings), (given.file, given.tokenizer)):
         check_values(where, keys, {"split_special_tokens": (False,)})
@@ -51,10 +48,7 @@ def with_settings(tokenizer: Any, folder: Path, settings: Fields) -> Any:
         rules = _like_bert(settings)
     elif name in _PREFIXED:
         prefix = settings.get("add_prefix_space")
-        if prefix is None:
-            prefix = _PREFIXED[name]
-        else:
-            prefix = bool(prefix)
+        prefix = _PREFIXED[name] if prefix is None else bool(prefix)
         rules = {"pre_tokenizer": _prefixed(_state(tokenizer.pre_tokenizer), prefix)}
     elif name in _GENERIC or _agrees(tokenizer, {**_DEFAULTS.get(name, {}), **settings}):
         return tokenizer
@@ -87,10 +81,7 @@ def lower_cased(tokenizer: Any) -> Any:
 def _class_name(folder: Path, settings: Fields) -> str:
     """The name of the class that transformers chooses, without "Fast" at its end."""
     file = folder / "config.json"
-    if file.is_file():
-        config = read_object(file)
-    else:
-        config = {}
+    config = read_object(file) if file.is_file() else {}
     model = config.get("model_type")
     if model in _AS_IN_FILE:
         return _GENERIC[0]

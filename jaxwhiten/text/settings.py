@@ -110,10 +110,7 @@ class TransformerSettings:
         modalities = self.raw.get("modality_config")
         if modalities is None:
             return
-        if isinstance(modalities, Mapping):
-            text = modalities.get("text")
-        else:
-            text = None
+        text = modalities.get("text") if isinstance(modalities, Mapping) else None
         if not isinstance(text, Mapping) or any(text.get(key) not in (v, [v]) for key, v in _TEXT.items()):
             raise _unsupported(self.file, "modality_config", modalities, f"expected 'text' with {_TEXT}")
         if "message" in modalities:
@@ -131,10 +128,7 @@ def refuse_unknown(file: Path, raw: Fields, understood: Collection[str], within:
     """
     for key, value in raw.items():
         if key not in understood and value not in (None, {}, []):
-            if within:
-                name = f"{within}.{key}"
-            else:
-                name = key
+            name = f"{within}.{key}" if within else key
             raise _unsupported(file, name, value, "it could change vectors, and is not understood")
 
 
@@ -161,10 +155,7 @@ def _name(raw: Fields, names: Sequence[str]) -> str:
 def _nested(file: Path, raw: Fields, *names: str) -> Fields:
     """The object under one of the names of a key; empty if there is none."""
     name = _name(raw, names)
-    if raw.get(name) is None:
-        value = {}
-    else:
-        value = raw[name]
+    value = {} if raw.get(name) is None else raw[name]
     if not isinstance(value, Mapping):
         raise _unsupported(file, name, value, "expected an object")
     return value

@@ -307,10 +307,7 @@ class BulkTokenizer:
 
         A template becomes part of the special tokens; a prompt is left to the caller.
         """
-        if form.prompt is not None:
-            tokenizer = self._tokenizer
-        else:
-            tokenizer = self._around(form.template)
+        tokenizer = self._tokenizer if form.prompt is not None else self._around(form.template)
         if self._special_tokens:
             copy_tokenizer(self.folder, folder)
             settings = {**self._settings, "model_max_length": self.max_length}

@@ -82,10 +82,7 @@ class Checkpoints:
         if step == self.latest:
             return
         score = (scores or {}).get(self._best or "", math.nan)
-        if self._best:
-            metrics = {self._best: score if math.isfinite(score) else -math.inf}
-        else:
-            metrics = None
+        metrics = {self._best: score if math.isfinite(score) else -math.inf} if self._best else None
         rest = {"position": dict(position), "checksums": _checksums(state)}
         items = args.Composite(state=args.StandardSave(_flatten(state)), rest=args.JsonSave(rest))
         with self._writing():

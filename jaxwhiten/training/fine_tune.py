@@ -165,10 +165,7 @@ def fine_tune(
     say(f"{per_epoch} per epoch, padded to {lengths} tokens; {counted(options.steps, 'steps')}")
 
     scores = dict(scores or {})
-    if best is None:
-        watched = None
-    else:
-        watched = scores[best]
+    watched = None if best is None else scores[best]
     evaluations = None
     if held_out is not None:
         evaluations = Evaluations(held_out, Path(folder))
@@ -201,10 +198,7 @@ def fine_tune(
             values[when] = held_out.values(one)
             scores_of[when][best] = held_out.score_of(values[when])
         scores_of[when] |= {name: score(one) for name, score in scores.items()}
-    if evaluations is not None and is_writer():
-        checkpoints = evaluations.checkpoints()
-    else:
-        checkpoints = []
+    checkpoints = evaluations.checkpoints() if evaluations is not None and is_writer() else []
     return Tuned(
         tuned, scores_of["before"], scores_of["after"], result.step, recipe, result.finished, values, checkpoints
     )

@@ -132,10 +132,7 @@ def plot_run(folder: io.PathLike) -> Path | None:
     for axis, (kind, names_of_kind) in zip(axes, sorted(panels.items(), reverse=True), strict=True):
         for name in names_of_kind:
             points = curves[name]
-            if name == "loss":
-                window = len(curves[name]) // 20
-            else:
-                window = 0
+            window = len(curves[name]) // 20 if name == "loss" else 0
             [line] = axis.plot(*points.T, color=f"C{list(curves).index(name)}", label=name)
             if name == "loss":
                 line.set(lw=0.8, alpha=0.4)

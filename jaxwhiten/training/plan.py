@@ -122,10 +122,7 @@ class Objective:
         """Raises InputError if it cannot train on rows with these columns and `"class"`, `"score"` or no labels."""
         least, most = self.columns
         if len(columns) < least or (most is not None and len(columns) > most):
-            if most == least:
-                expected = f"{least}"
-            else:
-                expected = f"at least {least}"
+            expected = f"{least}" if most == least else f"at least {least}"
             raise InputError(
                 f"The objective {self.name!r} expects {expected} sentences per row, got {', '.join(columns)}."
             )

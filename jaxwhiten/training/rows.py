@@ -95,16 +95,10 @@ def read_rows(
         classes = classes or (LABELS[::-1] if ordered else columns_present)
     elif objective.label == "score" and score_range is None:
         numbers = table.numbers(label or "")
-        if len(numbers):
-            score_range = (float(numbers.min()), float(numbers.max()))
-        else:
-            score_range = (0.0, 1.0)
+        score_range = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
         if not score_range[0] < score_range[1]:
             raise InputError("The scores of the rows are all equal: there is nothing to learn from them.")
-    if objective.label == "class":
-        of = classes
-    else:
-        of = ()
+    of = classes if objective.label == "class" else ()
     examples = examples_of(table, names, label, of, score_range or (0.0, 1.0), skip_bad_rows, absent)
     unlabeled = len(names) > 2 and examples.label is None
     if unlabeled:

@@ -72,19 +72,10 @@ def output_of(
 
     The compiled function takes the prompt's length as an argument.
     """
-    if prompt is None:
-        form = head.form
-    else:
-        form = head.form.with_prompt(prompt)
-    if placed is None:
-        steps = engine.place(head.steps)
-    else:
-        steps = placed
+    form = head.form if prompt is None else head.form.with_prompt(prompt)
+    steps = engine.place(head.steps) if placed is None else placed
     if any(isinstance(step, AfterPrompt) for step in steps):
-        if form.prompt:
-            length = tokenizer.prompt_length(form.prompt, form.lower_case)
-        else:
-            length = 0
+        length = tokenizer.prompt_length(form.prompt, form.lower_case) if form.prompt else 0
         length = engine.place(np.int32(length))
         steps = tuple(AfterPrompt(s.pooling, length) if isinstance(s, AfterPrompt) else s for s in steps)
     return Output(form, steps, width, head.dtype, head.by_segment)
@@ -283,10 +274,7 @@ class _NoBar(contextlib.nullcontext[Any]):
 
 def progress(sentences: object = (), show: bool | None = None) -> Any:
     """A progress bar over sentences; None shows it on a terminal after a second, unless there are only a few."""
-    if isinstance(sentences, Sized):
-        total = len(sentences)
-    else:
-        total = None
+    total = len(sentences) if isinstance(sentences, Sized) else None
     if show is False or (show is None and total is not None and total <= _FEW):
         return _NoBar()
     from jaxwhiten.bars import Progress  # tqdm's import takes longer than a few sentences

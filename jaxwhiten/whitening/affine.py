@@ -77,10 +77,7 @@ class Affine:
             self.offset = np.zeros(self.outputs, shift.dtype)
         else:
             self.offset = offset
-        if matrix is None:
-            size = 1.0
-        else:
-            size = float(np.abs(matrix).max(initial=0.0))
+        size = 1.0 if matrix is None else float(np.abs(matrix).max(initial=0.0))
         self._extreme = size > _MOST or 0 < size < 1 / _MOST
         self._constants: dict[Any, tuple[Any, ...]] = {}
 
@@ -109,10 +106,7 @@ class Affine:
 
     def times(self, B: Float[np.ndarray, "k m"]) -> Affine:
         """This map, then a linear map of its results before they are scaled to unit length; in float32."""
-        if self.matrix is None:
-            matrix = B
-        else:
-            matrix = self.matrix @ B
+        matrix = B if self.matrix is None else self.matrix @ B
         return Affine(self.shift, matrix, self.offset @ B).in_float32(unit_length=self.unit_length)
 
     def hash(self) -> str | None:
@@ -121,10 +115,7 @@ class Affine:
             return None
         shift, weight, bias = self.parts
         # indexes of older versions have no shift
-        if shift.any():
-            moved = shift.tobytes()
-        else:
-            moved = b""
+        moved = shift.tobytes() if shift.any() else b""
         return hashlib.sha256(f"{weight.shape}".encode() + weight.tobytes() + bias.tobytes() + moved).hexdigest()
 
     def on_device(self, x: Float[AnyArray, "n d"]) -> Float[AnyArray, "n k"]:
@@ -155,16 +146,10 @@ class Affine:
         return mapped
 
     def _mapped(self, X: np.ndarray, out_dtype: np.dtype) -> np.ndarray:
-        if self._extreme:
-            dtype = np.dtype(np.float64)
-        else:
-            dtype = out_dtype
+        dtype = np.dtype(np.float64) if self._extreme else out_dtype
         out = np.empty((len(X), self.outputs), out_dtype)
         on_host = dtype == np.float64 or len(X) <= _FEW_ROWS or not hardware.has_accelerator()
-        if on_host:
-            doubtful = self._map_on_host(X, out, dtype)
-        else:
-            doubtful = self._map_on_device(X, out)
+        doubtful = self._map_on_host(X, out, dtype) if on_host else self._map_on_device(X, out)
         for part in doubtful:
             arrays.check_finite(X[part], part.start)
             row = arrays.first_nonfinite_row(out[part])

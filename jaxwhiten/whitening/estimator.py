@@ -175,10 +175,7 @@ class Estimator(Saved):
         If the rows knew their space, it is recorded, with the answer whether their encoder is fine-tuned for
         similarity.
         """
-        if self._origin is None:
-            space = {}
-        else:
-            space = self._origin.space(judged=True).record()
+        space = {} if self._origin is None else self._origin.space(judged=True).record()
         return {"model": None, "pooling": None, **space, **self._told()}
 
     def _told(self) -> Json:
@@ -264,10 +261,7 @@ class Estimator(Saved):
         """
         mapped = self._mapped(X)
         sklearn = sys.modules.get("sklearn")
-        if sklearn:
-            usual = sklearn.get_config()["transform_output"]
-        else:
-            usual = "default"
+        usual = sklearn.get_config()["transform_output"] if sklearn else "default"
         kind = self._sklearn_output_config.get("transform", usual)
         if kind == "default":
             return mapped

@@ -20,10 +20,7 @@ Groups = dict[Any, Moments]
 def sums(vectors: np.ndarray) -> Moments:
     """The moments of a block, in float64, so that parts merge to the moments of the corpus to the last digits."""
     floats = as_floats(vectors)
-    if len(vectors):
-        moments = Moments().update(floats.astype(np.float64))
-    else:
-        moments = Moments()
+    moments = Moments().update(floats.astype(np.float64)) if len(vectors) else Moments()
     moments.eps = max(moments.eps, resolution(floats.dtype))
     return moments
 

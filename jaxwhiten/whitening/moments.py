@@ -247,10 +247,7 @@ def center_and_scale(block: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, fl
     with np.errstate(all="ignore"):
         center = sample.mean(axis=0).astype(dtype)
         spread = float(np.max(np.abs(sample - center)))
-    if np.isfinite(spread):
-        exponent = np.frexp(spread)[1]
-    else:
-        exponent = 0
+    exponent = np.frexp(spread)[1] if np.isfinite(spread) else 0
     return center, 1.0 if abs(exponent) <= 16 else float(np.ldexp(1.0, -int(np.clip(exponent, -120, 120))))
 
 
@@ -316,10 +313,7 @@ def sums_on_devices(block: np.ndarray, center: np.ndarray, scale: float, devices
     x = arrays.device_block(block)
     no_double = center.dtype == np.float64 and devices[0].platform not in _DOUBLE_PLATFORMS
     if no_double or scale > 2.0**90:  # rows so small that XLA would flush some to zero
-        if no_double:
-            dtype = np.dtype(np.float32)
-        else:
-            dtype = center.dtype
+        dtype = np.dtype(np.float32) if no_double else center.dtype
         with np.errstate(all="ignore"):
             x = ((x - center) * scale).astype(dtype)
         center = np.zeros(d, dtype)
@@ -370,10 +364,7 @@ def merge_moments(moments: Moments) -> Moments:
     if set(widths) - {0, d}:
         raise MismatchError(f"The processes have moments of different dimensions: {', '.join(map(str, widths))}.")
     total = Moments()
-    if moments.n:
-        packed = moments.packed()
-    else:
-        packed = np.zeros(2 + d + d * d)
+    packed = moments.packed() if moments.n else np.zeros(2 + d + d * d)
     for source in range(len(widths)):
         total.merge(Moments.unpacked(distributed.broadcast(packed, source)))
     return total

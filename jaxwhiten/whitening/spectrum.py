@@ -107,10 +107,7 @@ def _isotropy(mean: np.ndarray, variances: np.ndarray) -> dict[str, float]:
     """How evenly vectors point into all directions; the mean cosine is that of rows of one length."""
     square = float(mean @ mean)
     total = float(variances.sum())
-    if square + total > 0:
-        cosine = square / (square + total)
-    else:
-        cosine = math.nan
+    cosine = square / (square + total) if square + total > 0 else math.nan
     return {"mean_cosine": cosine, "participation_ratio": participation_ratio(variances)}
 
 
@@ -129,10 +126,7 @@ def spectrum(whitening: Whitening) -> Json:
     rank = whitening.rank_
     total = float(values.sum())
     ks = [*(2**i for i in range(3, d.bit_length()) if 2**i < d), d]
-    if total > 0:
-        shares = np.cumsum(values) / total
-    else:
-        shares = np.full(d, math.nan)
+    shares = np.cumsum(values) / total if total > 0 else np.full(d, math.nan)
     scales = np.linalg.norm(whitening.kernel[0].astype(np.float64), axis=0)  # Λ^(−γ/2): the columns of U have length 1
     k = len(scales)
     mean = whitening.mean_ @ whitening.components_

@@ -271,10 +271,7 @@ class Whitening(Estimator, WhiteningParameters):
             return unseen
         values = self.variances_[:rank] * n / (n - 1)
         # rows of lower rank than they could have never leave its axes
-        if rank < n - 1:
-            d = rank
-        else:
-            d = len(unseen)
+        d = rank if rank < n - 1 else len(unseen)
         g = (1 / (values[:, None] - values * (1 + 1j / np.sqrt(n - 1)))).sum(axis=1) / d + (d - rank) / (d * values)
         unseen[:rank] = values / np.abs(1 + d / (n - 1) * (values * g - 1)) ** 2
         if d > rank:
@@ -323,18 +320,12 @@ class Whitening(Estimator, WhiteningParameters):
             return
         if self.gamma and 4 * rank < min(d, self.n_samples_seen_ - 1):
             what = f"{d - rank} of {d} directions vary too little to be whitened: the rank of the data is {rank}"
-            if rank:
-                most = f", or use n_components={rank}"
-            else:
-                most = ""
+            most = f", or use n_components={rank}" if rank else ""
             warn(
                 f"{what}. Remove rows that are much longer than the others, and repeated rows{most}.", WhiteningWarning
             )
         elif k is not None and k > rank:
-            if k - rank > 1:
-                last = f"{k - rank} columns carry"
-            else:
-                last = "column carries"
+            last = f"{k - rank} columns carry" if k - rank > 1 else "column carries"
             warn(
                 f"n_components={k!r} is more than the rank of the data, {rank}: the last {last} no"
                 " information. Use fewer.",
@@ -420,10 +411,7 @@ def _warn_of_few_rows(variances: np.ndarray, n: int, k: int) -> None:
     if n >= _ROWS_PER_COLUMN * k:
         few = f"{_ROWS_PER_EFFECTIVE} for each of the {effective[k - 1]:.0f} columns of about that variance"
     most = int(np.count_nonzero(needed <= n))
-    if most:
-        fewer = f", or keep at most {counted(most, 'columns')}: n_components={most}"
-    else:
-        fewer = ""
+    fewer = f", or keep at most {counted(most, 'columns')}: n_components={most}" if most else ""
     what = f"A whitening {'of' if k == d else f'to {k} of'} {d} columns"
     warn(
         f"{what} was fitted on {counted(n, 'rows')}, fewer than {few}:"
