@@ -22,14 +22,16 @@ import argparse
 import functools
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks import harness
+from eval.faiss_indexes import OPTIONS, FaissIndex
 from eval.runs import Run
 from jaxwhiten import Moments, Whitening, metrics
-from jaxwhiten.search import Index, build_index
+from jaxwhiten.search import build_index
 
 DIMENSION = 768
 KEPT = 256
@@ -81,11 +83,11 @@ def paper_index(x: np.ndarray, q: np.ndarray, slices: int, sample: int) -> dict[
     }
     chosen = np.linspace(0, len(q) - 1, min(sample, len(q))).astype(np.int64)
     sources = list(chosen[:, None] % len(x))
-    indexes: dict[str, Index] = {}
+    indexes: dict[str, FaissIndex] = {}
     prepared: dict[str, np.ndarray] = {}
     rows: dict[str, dict[str, object]] = {}
     for name, fitted in settings.items():
-        indexes[name] = index = build_index(x, "faiss-ivf", whitening=fitted)
+        indexes[name] = index = FaissIndex(x, "faiss-ivf", whitening=fitted, nlist=1024, nprobe=5)
         prepared[name] = index.prepare(q)
         exact = build_index(x, "jax", whitening=fitted).search(prepared[name][chosen], K, prepared=True)[1]
         ids = index.search(prepared[name][chosen], K, prepared=True)[1]
@@ -141,7 +143,10 @@ def exact_search(x: np.ndarray, q: np.ndarray, rounds: int) -> dict[str, object]
     result: dict[str, object] = {"queries": len(q), "documents": len(x), "gpu": _gpu()}
     for name, fitted in zip(WIDTHS, (None, whitening), strict=True):
         backends = ["jax", "faiss-flat", *(["faiss-gpu-flat"] if result["gpu"] is True else [])]
-        indexes = {backend: build_index(x, backend, whitening=fitted) for backend in backends}
+        indexes: dict[str, Any] = {
+            backend: (FaissIndex if backend in OPTIONS else build_index)(x, backend, whitening=fitted)
+            for backend in backends
+        }
         prepared = indexes["jax"].prepare(q)
         hits = {backend: index.search(prepared, K, prepared=True) for backend, index in indexes.items()}
         runs = {backend: functools.partial(_search, index, prepared) for backend, index in indexes.items()}
@@ -163,11 +168,11 @@ def exact_search(x: np.ndarray, q: np.ndarray, rounds: int) -> dict[str, object]
     return result
 
 
-def _search(index: Index, prepared: np.ndarray) -> None:
+def _search(index: Any, prepared: np.ndarray) -> None:
     index.search(prepared, K, prepared=True)
 
 
-def _one_by_one(index: Index, prepared: np.ndarray) -> None:
+def _one_by_one(index: Any, prepared: np.ndarray) -> None:
     for row in range(SINGLE):
         index.search(prepared[row : row + 1], K, prepared=True)
 

@@ -214,7 +214,7 @@ class Retrieval(Whitened):
         "none; target: fitted on documents and queries (transductive); documents: on these alone; nli: on NLI"
         " sentences",
     )
-    backends: str = setting("faiss-ivf,jax", "also faiss-flat, faiss-hnsw, faiss-gpu-flat, faiss-gpu-ivf")
+    backends: str = setting("faiss-ivf,jax", "also faiss-flat, faiss-gpu-flat, faiss-gpu-ivf")
     nlist: int = setting(1024, "inverted lists; lowered with a note where the documents are too few")
     nprobe: int = setting(5, "inverted lists visited per query")
     exact_queries: int = setting(10_000, "searched exactly as well, for an index's recall; 0 for all")

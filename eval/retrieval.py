@@ -28,6 +28,7 @@ from eval import common, measure, published
 from eval.common import Notes, Settings, load_encoder, say
 from eval.driver import driven
 from eval.encoding import encode, expand_poolings, first_plain, nli_moments
+from eval.faiss_indexes import OPTIONS, FaissIndex
 from eval.intervals import estimate
 from eval.report.retrieval import TABLES, VIEWS
 from eval.runs import Record, Run
@@ -39,8 +40,9 @@ from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.scoring import nearest
-from jaxwhiten.search import BACKENDS, Index, build_index, search_text
+from jaxwhiten.search import Index, build_index
 
+BACKENDS = ("faiss-flat", "jax", *OPTIONS)
 DOCUMENTS = "documents"  # a fit that sees no query, as an index is built
 # results of the timed search, and of the one that quality is measured on
 FIRST = 10
@@ -82,7 +84,7 @@ class Searches:
             data,
             measure.sample_rows(len(data.queries), config.exact_queries),
             measure.sample_rows(len(data.queries), config.single_queries),
-            {name: backend_options(name, config) for name in choices("backends", config.backends, tuple(BACKENDS))},
+            {name: backend_options(name, config) for name in choices("backends", config.backends, BACKENDS)},
             reranker,
             config.rerank_depth,
             config.rerank_queries,
@@ -135,7 +137,7 @@ def evaluator(config: Retrieval) -> Iterator[Run]:
         bases.raw = dict.fromkeys(itertools.product(poolings, searches.options), ranks)
     # the best raw and the best whitened index
     notes = Notes()
-    best = dict[bool, tuple[Record, Index]]()
+    best = dict[bool, tuple[Record, Index | FaissIndex]]()
     for pooling in poolings:
         vectors = Vectors(encoder.name, pooling, raw[pooling][documents], raw[pooling][queries])
         for whitening in (*settings.whitenings, *[CENTRED] * ("centred" in settings.baselines)):
@@ -150,7 +152,7 @@ def evaluator(config: Retrieval) -> Iterator[Run]:
                     run = run.with_header(warnings=notes.texts())
                     yield run
     matches = published.compare_retrieval(run.rows, run.header.dataset)
-    yield run.with_header(published=matches, examples=examples(config.examples, best.values(), encoder))
+    yield run.with_header(published=matches, examples=examples(config.examples, best.values(), encoder, data.documents))
 
 
 @dataclass
@@ -226,22 +228,17 @@ def whitened(
 
 def score(
     setting: Mapping[str, Any], whitening: Whitening | None, vectors: Vectors, encoder: Encoder, searches: Searches
-) -> Iterator[tuple[Record, Index, np.ndarray]]:
+) -> Iterator[tuple[Record, Index | FaissIndex, np.ndarray]]:
     """For each backend a row of results, its index, and the reciprocal rank of each query with gold."""
     data = searches.data
     n_documents = len(searches.data.documents)
     first = min(FIRST, n_documents)
     deep = min(max(DEEP, searches.depth) + (data.own is not None), n_documents)
     exact: dict[str, measure.Exact] = {}
+    view = encoder.with_pooling(vectors.pooling).without_code().queries
     for backend, options in searches.options.items():
-        index = build_index(
-            vectors.documents,
-            backend,
-            whitening=whitening,
-            encoding=encoder.with_pooling(vectors.pooling).without_code().encoding(),
-            documents=data.documents,
-            **options,
-        )
+        build = FaissIndex if backend in OPTIONS else build_index
+        index = build(vectors.documents, backend, whitening=whitening, **options)
         prepared = index.prepare(vectors.queries)
         ids = data.others(index.search(prepared, deep, prepared=True)[1])
         seconds = measure.batched_seconds(index, prepared, first, prepared=True)
@@ -256,12 +253,9 @@ def score(
         one_by_one = vectors.queries[searches.single][:, None]
         single = measure.single_milliseconds(lambda query, index=index: index.search(query, first), one_by_one)
         single_text = measure.single_milliseconds(
-            lambda i, index=index: search_text(index, encoder, [data.queries[i]], first), searches.single
+            lambda i, index=index: index.search(view([data.queries[i]]), first), searches.single
         )
         ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
-        vector_bytes = 4 * index.dimension
-        if index.codes is not None:
-            vector_bytes = index.codes["bytes"]
         reranked = None
         if searches.reranker is not None:
             reranked = rerank(ids, searches)
@@ -277,7 +271,7 @@ def score(
             single_p99_ms=single[1],
             single_text_p50_ms=single_text[0],
             single_text_p99_ms=single_text[1],
-            memory_gib=index.size * vector_bytes / 2**30,
+            memory_gib=index.size * 4 * index.dimension / 2**30,
             index_bytes=index.nbytes,
             build_seconds=index.build_seconds,
             peak_rss_gb=hardware.peak_memory(),
@@ -381,20 +375,26 @@ def intervals(
 
 def backend_options(backend: str, config: Retrieval) -> dict[str, Any]:
     """The options of a backend that the config names."""
-    fields = {field.name for field in dataclasses.fields(BACKENDS[backend].Options)}
-    return {name: getattr(config, name) for name in ("nlist", "nprobe") if name in fields}
+    return {name: getattr(config, name) for name in OPTIONS.get(backend, ())}
 
 
-def examples(queries: Sequence[str], best: Iterable[tuple[Record, Index]], encoder: Encoder) -> list[Record]:
+def examples(
+    queries: Sequence[str],
+    best: Iterable[tuple[Record, Index | FaissIndex]],
+    encoder: Encoder,
+    documents: Sequence[str],
+) -> list[Record]:
     """The first results of a few queries from each kept index."""
     if not queries:
         return []
     records = []
     for row, index in best:
-        hits = search_text(index, encoder, list(queries), min(3, index.size))
-        for query, of_query in zip(queries, hits, strict=True):
+        view = encoder.with_pooling(row.pooling).without_code().queries
+        scores, ids = index.search(view(list(queries)), min(3, index.size))
+        for query, *of_query in zip(queries, ids.tolist(), scores.tolist(), strict=True):
             setting = {name: row[name] for name in ("pooling", "whitening", "k", "backend")}
-            records.append(Record(setting, query=query, hits=[Record(hit._asdict()) for hit in of_query]))
+            hits = [Record(id=id, score=score, text=documents[id]) for id, score in zip(*of_query, strict=True)]
+            records.append(Record(setting, query=query, hits=hits))
     return records
 
 

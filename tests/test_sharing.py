@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.W
 TEXTS = generated(160)
 X = (np.random.default_rng(0).normal(size=(800, 16)) * np.linspace(3, 0.3, 16)).astype(np.float32)
 CODES = {"spectrum": SpectrumCode(bytes=4), "int8": Int8(), "uint8": UInt8(), "binary": Binary(), "ubinary": UBinary()}
-BACKENDS = ("faiss-flat", "faiss-ivf", "faiss-hnsw", "jax")
+BACKENDS = {"faiss-flat": {}, "faiss-ivf": {"bytes": 4}, "jax": {}}
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,8 @@ def things(tiny_model, cross_encoder):
     }
     for name, code in CODES.items():
         found[name] = code.fit(X), lambda own, at: own.decode(own.encode(X[at::8]))
-    for backend in BACKENDS:
-        found[backend] = build_index(X, backend), lambda own, at: own.search(X[at::8], 3)[0]
+    for backend, options in BACKENDS.items():
+        found[backend] = build_index(X, backend, **options), lambda own, at: own.search(X[at::8], 3)[0]
     index = encoder.index(TEXTS)
     found["Index of an encoder"] = index, lambda own, at: [hit.score for hit in own.search(TEXTS[at], 3)]
     upgraded = Upgraded(index, encoder, Encoder.from_pretrained(tiny_model, pooling="cls"), 20)

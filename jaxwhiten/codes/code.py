@@ -86,8 +86,6 @@ class Quantiser:
     @functools.cached_property
     def center(self) -> tuple[Float32[np.ndarray, " coordinates"], float]:
         """The coordinates of the mean about the origin, Vᵀμ, and its square |μ|²."""
-        if self.affine.matrix is None:
-            return np.zeros(self.width, np.float32), 0.0
         shift, matrix, _ = self.affine.parts
         mean = shift.astype(np.float64)
         return (mean @ matrix).astype(np.float32), float(mean @ mean)
@@ -142,8 +140,6 @@ class Quantiser:
         self, queries: Float32[np.ndarray, "q d"]
     ) -> tuple[Float32[np.ndarray, "q c"], Float32[np.ndarray, " q"]]:
         """Queries q of unit length as coordinates, Vᵀq, and their products with the mean."""
-        if self.affine.matrix is None:
-            return queries, np.zeros(len(queries), np.float32)
         both = queries @ self._asking
         return both[:, :-1], both[:, -1]
 
@@ -494,9 +490,9 @@ def load_code(path: PathLike) -> Code:
     return code
 
 
-def import_faiss(purpose: str = "Searching codes with FAISS", on: str = "cpu") -> ModuleType:
-    """Imports FAISS for `"cpu"` or `"gpu"`; MissingDependencyError if it is not installed."""
-    return optional("faiss", "cuda" if on == "gpu" else on, purpose, f"faiss-{on}")
+def import_faiss(purpose: str = "Searching codes with FAISS") -> ModuleType:
+    """Imports FAISS; MissingDependencyError if it is not installed."""
+    return optional("faiss", "cpu", purpose, "faiss-cpu")
 
 
 def transforms(affine: Affine) -> list[FaissObject]:

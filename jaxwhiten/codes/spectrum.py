@@ -12,22 +12,21 @@ import numpy as np
 from jaxwhiten.codes.code import Code, Constants, Plan, packed, unpacked
 from jaxwhiten.codes.gaussian import Design, bound, design, nearest_on_cores, nearest_on_device
 from jaxwhiten.counting import counted
-from jaxwhiten.errors import REASON, FormatError, InputError, turning, warn
-from jaxwhiten.io import PathLike, load_tensors, same, within
+from jaxwhiten.errors import InputError, warn
+from jaxwhiten.io import same, within
 from jaxwhiten.parameters import bounded
 from jaxwhiten.shapes import Float32, Float64, UInt8
 from jaxwhiten.space import Known, Origin, check_origin
-from jaxwhiten.typing import AnyArray, Fields, Json, OnnxGraph, RowsLike
+from jaxwhiten.typing import AnyArray, Json, OnnxGraph, RowsLike
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import INVALID, parameters
+from jaxwhiten.whitening.estimator import parameters
 from jaxwhiten.whitening.whitening import alike
 
 _SAMPLES = 512  # of a normal distribution, for expectations under it
 # of a group: half a byte
 _BITS = 4
 _POINTS = 16
-_POINTS_OF_A_BYTE = 256  # which were those of version 0.1
 
 S = TypeVar("S", bound="SpectrumCode")
 
@@ -56,16 +55,13 @@ def _design(shares: tuple[float, ...], groups: int, bits: int, seed: int) -> Des
 
 def _plan(axes: Whitening, made: Design) -> Plan:
     """The operations of a code with this quantiser, whose centroids are in units of the root of the variance."""
-    k, (groups, points, width) = len(made.group), made.centroids.shape
-    variances = axes.eigenvalues_ if points == _POINTS_OF_A_BYTE else _variances(axes, k)
-    variance = float(variances[:k].sum())
+    k, (groups, _, width) = len(made.group), made.centroids.shape
+    variance = float(_variances(axes, k)[:k].sum())
     columns = np.zeros(groups * width, np.int32)  # where a group has no more columns, its centroids are 0
     columns[made.used] = np.argsort(made.group, kind="stable")
     constants = {"centroids": made.centroids * np.float32(np.sqrt(variance)), "columns": columns}
     affine = Affine(axes.mean_, axes.components_[:, :k])
     length = float(np.sqrt(axes.mean_ @ axes.mean_ + variance * (1 - made.lost)))
-    if points == _POINTS_OF_A_BYTE:
-        return Plan(affine, constants, made.group, None, length)
     return Plan(affine, constants, made.group // 2, made.group % 2 == 1, length)
 
 
@@ -195,28 +191,25 @@ class SpectrumCode(Code):
             groups = nearest_on_cores(x, centroids)
         else:
             groups = nearest_on_device(x, centroids)
-        return packed(groups, centroids.shape[1].bit_length() - 1)
+        return packed(groups, _BITS)
 
     @classmethod
     def quantise_onnx(cls, graph: OnnxGraph, x: str, constants: Constants) -> str:
         centroids = np.asarray(constants["centroids"])
-        groups, points, width = centroids.shape
+        groups, _, width = centroids.shape
         columns = graph.constant(f"{x}.columns", np.asarray(constants["columns"], np.int64))
         parts = graph.op("Reshape", graph.op("Gather", x, columns, axis=1), graph.integers(-1, groups, 1, width))
         table = graph.constant(f"{x}.centroids", np.ascontiguousarray(centroids.transpose(0, 2, 1)))
         halves = graph.constant(f"{x}.halves", (centroids**2).sum(axis=2)[:, None] / 2)
         scores = graph.op("Sub", graph.op("MatMul", parts, table), halves)
         levels = graph.op("Cast", graph.op("ArgMax", scores, axis=-1, keepdims=0), to=1)
-        if points == 256:
-            places = np.kron(np.eye(groups), [[1]])
-        else:
-            places = np.kron(np.eye(groups // 2), [[1], [16]])
+        places = np.kron(np.eye(groups // 2), [[1], [_POINTS]])
         levels = graph.op("Reshape", levels, graph.integers(-1, groups))
         return str(graph.op("MatMul", levels, graph.constant(f"{x}.places", places.astype(np.float32))))
 
     def _decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
         centroids, columns = self.plan.constants.values()
-        groups = unpacked(codes, centroids.shape[1].bit_length() - 1)
+        groups = unpacked(codes, _BITS)
         decoded = centroids[np.arange(len(centroids)), groups].reshape(len(codes), len(columns))
         used = self._made(self._state)[0].used
         return decoded[:, used[np.argsort(columns[used])]]
@@ -242,73 +235,22 @@ class SpectrumCode(Code):
         lost = np.array([layout.lost], np.float64)
         return {**self._state.axes.tensors(), "group": layout.group, "centroids": layout.centroids, "lost": lost}
 
-    @classmethod
-    def _restored(cls: type[S], tensors: Mapping[str, np.ndarray], provenance: Json) -> S:
-        if "settings" in tensors:
-            raise ValueError(
-                "it was written by version 0.1, whose codes whitened vectors: fit it again with `jaxwhiten fit`"
-            )
-        return super()._restored(tensors, provenance)
-
     def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
         group = tensors["group"]
         centroids = tensors["centroids"]
         lost = float(tensors["lost"].item())
         groups = 2 * self.bytes
-        width = _checked(group, centroids, lost, d)
-        if centroids.shape not in (
-            (groups, _POINTS, width),
-            (self.bytes, _POINTS_OF_A_BYTE, width),
-        ):  # the second of version 0.1
-            raise ValueError(f"points {centroids.dtype} of shape {centroids.shape}")
+        same("kind of the groups of the axes", (group.dtype.kind, group.ndim), ("i", 1))
+        within("number of axes", len(group), groups, d)
+        same("groups of the axes", np.unique(group).tolist(), [*range(groups)])
+        within("distortion", lost, 0.0, 1.0)
+        same("kind of the points", str(centroids.dtype), "float32")
+        width = int(np.bincount(group).max())
+        same("shape of the points", centroids.shape, (groups, _POINTS, width))
         axes = Whitening(gamma=0)
         axes.restore(tensors, d)
         layout = Design(group, centroids, lost)
         self._state = _State(axes, {groups: (layout, _plan(axes, layout))})
-
-
-def load_first_version(path: PathLike) -> tuple[Whitening, SpectrumCode] | None:
-    """What a spectrum code of version 0.1 did: a whitening, then unit length, and the code of these vectors.
-
-    None for other files, which `load_fitted` reads. FormatError if the file is not valid.
-
-    >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
-    >>> SpectrumCode(bytes=4).fit(rows).save("code.safetensors")
-    >>> load_first_version("code.safetensors") is None
-    True
-    """
-    try:
-        tensors, header = load_tensors(path, kind=SpectrumCode.name)
-    except FormatError:
-        return None
-    if "settings" not in tensors:
-        return None
-    with turning(FormatError, f"{path}: not a valid {SpectrumCode.name} file ({REASON}). Rewrite it.", *INVALID):
-        return _of_first_version(tensors, header["provenance"])
-
-
-def _of_first_version(tensors: Mapping[str, np.ndarray], facts: Fields) -> tuple[Whitening, SpectrumCode]:
-    gamma, shrinkage, floor, count, lost = map(float, tensors["settings"])
-    if gamma < 0:
-        gamma = float(facts["gamma"])
-    group = tensors["group"]
-    centroids = tensors["centroids"]
-    k = len(group)
-    n = int(facts["n"])
-    size = int(facts["params"]["bytes"])
-    within("γ", gamma, 0.0, 1.0)
-    within("axes", count, k, facts["dimension"])
-    same("columns of the points", centroids.shape[2], _checked(group, centroids, lost, k))
-    whitening = Whitening(gamma=gamma, shrinkage=shrinkage, eigenvalue_floor=floor)
-    whitening.restore(tensors, int(facts["dimension"]))
-    whitening = whitening.with_params(n_components=k)._fitted_on(n, int(facts["dimension"]), dict(facts))
-    axes = unit_length(whitening)
-    layout = Design(group, centroids, lost)  # the points are of unit vectors already
-    plan = _plan(axes, layout)._replace(affine=Affine(np.zeros(k)), length=float(np.sqrt(1 - lost)))
-    plan = plan._replace(constants={**plan.constants, "centroids": centroids})
-    code = SpectrumCode(bytes=size)
-    code._state = _State(axes, {2 * size: (layout, plan)})
-    return whitening, code._fitted_on(n, k, {"fit_seconds": 0.0, "version": facts["version"], "date": facts["date"]})
 
 
 def unit_length(whitening: Whitening) -> Whitening:
@@ -326,13 +268,3 @@ def unit_length(whitening: Whitening) -> Whitening:
     tensors = {"n": np.array([whitening.n_samples_seen_]), "mean": mean / np.sqrt(size), "noise": np.zeros(k)}
     result.restore({**tensors, "components": np.eye(k), "eigenvalues": variances / size}, k)
     return result
-
-
-def _checked(group: np.ndarray, centroids: np.ndarray, lost: float, most: int) -> int:
-    """The columns of the largest group; ValueError if groups or points are impossible."""
-    same("kind of the bytes of the axes", (group.dtype.kind, group.ndim), ("i", 1))
-    within("number of axes", len(group), len(centroids), most)
-    same("bytes of the axes", np.unique(group).tolist(), [*range(len(centroids))])
-    within("distortion", lost, 0.0, 1.0)
-    same("kind of the points", (str(centroids.dtype), centroids.ndim), ("float32", 3))
-    return int(np.bincount(group).max())

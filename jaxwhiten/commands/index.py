@@ -161,16 +161,18 @@ def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.search.text import index_of
     from jaxwhiten.whitening import Moments
 
-    check_settings(args.backend, options, args.codes, args.rescore)  # raises before the texts are encoded
+    # What can be wrong is found before the texts are encoded.
+    backend, _ = check_settings(args.backend, options, args.codes, args.rescore)
     check_index_folder(args.output)
     if of_codes:
         return _save(args, _of_codes(args, options), "")
     if is_parts(args.input):
         return _save(args, _of_parts(args, options), "")
     ids, texts, metadata, skipped = _texts(args)
-    Ids.of(ids, len(texts))  # raises before the texts are encoded
+    Ids.of(ids, len(texts))
     encoder = load_encoder(args)
     whitening, codes = _fitted(args, encoder)
+    backend.check_stores(coded=bool(codes or args.bytes or encoder.head.code))
     floats = encoder.without_code()
     check_sizes(args, floats.dimension)
     vectors = encode(args, floats, texts, "document", encoder.head.code)

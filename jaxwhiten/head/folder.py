@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten._version import __version__
-from jaxwhiten.codes import load_code, load_first_version
+from jaxwhiten.codes import load_code
 from jaxwhiten.errors import REASON, InputError, ModelError, turning
 from jaxwhiten.head.head import AUTO, Head
 from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
@@ -168,9 +168,7 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
         raise ModelError(f"{where}: WordWeights before a Pooling with include_prompt false, which is not supported.")
     if (folder / CODE_FILE).is_file():
         with folders.naming(folder / CODE_FILE):
-            first_version = load_first_version(folder / CODE_FILE)
-            code = load_code(folder / CODE_FILE) if first_version is None else first_version[1]
-            steps.append(Quantise.of(code))
+            steps.append(Quantise.of(load_code(folder / CODE_FILE)))
             steps[-1].output_width(width)
     return Head.of(tuple(steps), _text_form(folder, settings.lower_case))
 

@@ -22,7 +22,7 @@ from jaxwhiten.errors import REASON, Bounds, FormatError, turning
 from jaxwhiten.io.files import HEADER_KEY, PathLike, atomic_path, check_file, existing
 from jaxwhiten.typing import Fields, Json
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 1
 
 
 class _Header(TypedDict):
@@ -102,20 +102,19 @@ def check_seal(path: PathLike, header: Fields, content: str = "") -> None:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
 
 
-def check_version(path: PathLike, header: Fields, latest: int = FORMAT_VERSION) -> None:
-    """Raises FormatError for a header without a format version, or of an older or newer one than is read.
+def check_version(path: PathLike, header: Fields) -> None:
+    """Raises FormatError for a header without the format version that is read.
 
-    >>> check_version("old.npz", {"format_version": 1})
+    >>> check_version("new.safetensors", {"format_version": 2})
     Traceback (most recent call last):
         ...
-    jaxwhiten.errors.FormatError: old.npz: format version 1; ...
+    jaxwhiten.errors.FormatError: new.safetensors: format version 2; ...
     """
     version = header.get("format_version")
-    if type(version) is not int or not FORMAT_VERSION <= version <= latest:
-        remedy = "It is damaged: rewrite it"
-        if type(version) is int and version > 0:
-            remedy = "Upgrade jaxwhiten" if version > latest else "It is older than any release: rewrite it"
-        raise FormatError(f"{path}: format version {version}; this jaxwhiten reads version {latest}. {remedy}.")
+    if type(version) is not int or version != FORMAT_VERSION:
+        newer = type(version) is int and version > FORMAT_VERSION
+        remedy = "Upgrade jaxwhiten" if newer else "It is damaged: rewrite it"
+        raise FormatError(f"{path}: format version {version}; this jaxwhiten reads version {FORMAT_VERSION}. {remedy}.")
 
 
 def save_array(path: PathLike, array: np.ndarray) -> None:

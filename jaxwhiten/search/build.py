@@ -13,10 +13,9 @@ import numpy as np
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import CODES, Code
 from jaxwhiten.combinations import Rule, check_options
-from jaxwhiten.errors import InputError, check_integer, check_name
+from jaxwhiten.errors import check_integer, check_name
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.search.backend import BACKENDS, CODED, Backend, backend_with, check_able
-from jaxwhiten.search.codes import is_first_version
+from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
 from jaxwhiten.search.header import About
 from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Index, rows_of, texts_of
@@ -35,9 +34,7 @@ _RULES = (
         beside=("like",),
     ),
     Rule(("rescore",), "Codes alone cannot be rescored: omit `rescore`, or pass vectors.", beside=("coded",)),
-    Rule(
-        ("normalize",), "Codes are of vectors of unit length: omit normalize=False.", beside=("codes", "bytes", "scan")
-    ),
+    Rule(("normalize",), "Codes are of vectors of unit length: omit normalize=False.", beside=("codes", "bytes")),
 )
 
 
@@ -81,7 +78,7 @@ def build_index(
     Args:
       vectors: [n, d] document vectors; a memory map of floats is read block by block. Codes are decoded, and with
         `codes=vectors.code` stored unchanged; queries are vectors of `Encoder.without_code`.
-      backend: A name of `BACKENDS`.
+      backend: A name of `BACKENDS`; `faiss-ivf` stores codes alone.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
       encoding: How the vectors were encoded (`Encoder.encoding`); queries encoded differently raise an error. By
@@ -123,11 +120,14 @@ def build_index(
         "options": options,
     }
     stores |= {"backend": None if backend == "faiss-flat" else backend, "normalize": None if normalize else "omitted"}
-    check_options(_RULES, {"like": like, "coded": coded, "scan": backend in CODED, **stores})
+    check_options(_RULES, {"like": like, "coded": coded, **stores})
     if like is not None:
         return _build_like(like, vectors, encoding, documents, ids, metadata)
     kind, chosen = check_settings(backend, options, codes, rescore)
-    codes = "spectrum" if codes is None and (bytes is not None or backend in CODED) else codes
+    if bytes is not None:
+        check_integer("bytes", bytes, least=1)
+        codes = codes or "spectrum"
+    kind.check_stores(coded=codes is not None)
     judged = isinstance(codes, str) and codes == "spectrum" and whitening is None
     encoding = _encoding_of(vectors, encoding, judged=judged, codes=codes)
     stored = np.asarray(vectors) if coded else None
@@ -142,7 +142,6 @@ def build_index(
     # The map, and the code.
     coding = Coding(preparation(whitening, vectors.shape[1], normalize))
     if codes is not None:
-        _check_coding(kind, bytes)
         coding = choose(codes, bytes, vectors, whitening, encoding=encoding, tuned=tuned)
     inside = _inside(whitening if coding.fitted is None else coding.fitted, coding.prepare, encoding)
 
@@ -155,7 +154,6 @@ def build_index(
     return Index(
         backend=kind.name,
         options=dataclasses.asdict(store.options),
-        size=len(vectors),
         input_dimension=store.prepare.inputs,
         dimension=store.prepare.outputs,
         encoding=None if encoding is None else with_folder(encoding),
@@ -183,8 +181,6 @@ def _build_like(
 ) -> Index:
     """`build_index` with what another index stores its documents by."""
     start = time.perf_counter()
-    if is_first_version(like):
-        raise InputError("`like` contains codes of version 0.1: build a new index of its documents first.")
     like.check_documents(vectors, encoding)
     like.check_kept(documents=documents, metadata=metadata)
     vectors = check_vectors("document vectors", vectors, like.input_dimension)
@@ -193,7 +189,7 @@ def _build_like(
     table = Ids.of(ids, len(vectors))
     store = BACKENDS[like.backend].build(vectors, copy.copy(like.store.options), like.store.coding, None)
     fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(About)}
-    fields |= {"size": len(vectors), "notes": list(store.notes), "build_seconds": time.perf_counter() - start}
+    fields |= {"notes": list(store.notes), "build_seconds": time.perf_counter() - start}
     return Index(
         **fields,
         store=store,
@@ -223,13 +219,6 @@ def _encoding_of(vectors: RowsLike, encoding: Fields | None, *, judged: bool, co
     declared = dataclasses.replace(VectorSpace.of(encoding), dimension=space.dimension)
     check_space("`encoding`", declared, space, "omit encoding", role="query")
     return {**(encoding or {}), **space.record()}  # the vectors know their prompt
-
-
-def _check_coding(kind: type[Backend], bytes: int | None) -> None:
-    """InputError if the backend cannot store codes of vectors prepared so."""
-    check_able(kind.name, "codes", "store codes")
-    if bytes is not None:
-        check_integer("bytes", bytes, least=1)
 
 
 def _inside(source: Any, prepare: Affine, encoding: Fields | None) -> Json | None:

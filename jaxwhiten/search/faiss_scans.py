@@ -1,5 +1,6 @@
 """Scans of codes by FAISS, of all documents or of inverted lists.
 
+A scan ranks by rounded distances: it gives more candidates than results, whose cosines are computed from the codes.
 Codes of half bytes are scanned fast: distances are looked up in registers and rounded to a byte.
 
 References:
@@ -9,99 +10,127 @@ References:
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator
-from types import ModuleType
 
 import numpy as np
 
 from jaxwhiten.arrays import blocks
 from jaxwhiten.codes import Quantiser
+from jaxwhiten.codes.code import import_faiss
 from jaxwhiten.runtime import hardware
-from jaxwhiten.search.header import LISTS
 from jaxwhiten.search.prepare import BLOCK_ROWS
-from jaxwhiten.shapes import Float32, Int, UInt8
+from jaxwhiten.search.store import BackendOptions
+from jaxwhiten.shapes import Float32, Int, Int64, UInt8
 from jaxwhiten.typing import FaissObject
 
 _LONG = 64  # bytes of a code
 
 
 class FlatScan:
-    """A scan of all codes; those of half bytes are scanned fast, with distances rounded to a byte."""
+    """A scan of all codes by the Euclidean distance in coordinates.
 
-    selects = False
+    The codes are in one or more indexes of FAISS, its parts, none of which is ever changed: lists that FAISS merges
+    into others lose their bounds, and a search may go on meanwhile.
+    """
 
-    def __init__(self, faiss: ModuleType, quantiser: Quantiser, codes: UInt8[np.ndarray, "n bytes"]) -> None:
-        self._faiss = faiss
+    selects = False  # whether it can search among some rows
+
+    def __init__(self, quantiser: Quantiser, codes: UInt8[np.ndarray, "n bytes"]) -> None:
         self._quantiser = quantiser
-        self._index = self._of(codes)
+        self._parts = [self._part(codes, 0)]
 
-    def _of(self, codes: np.ndarray) -> FaissObject:
+    def _part(self, codes: UInt8[np.ndarray, "m bytes"], first: int) -> FaissObject:
+        """An index of the codes of rows from `first` on."""
         index = self._quantiser.empty_pq()
         index.add_sa_codes(np.ascontiguousarray(codes))
-        if self._quantiser.bits == 4:
-            return _fast(self._faiss, index)
-        return index
+        return _fast(index) if self._quantiser.bits == 4 else index
 
-    def search(self, points: np.ndarray, k: int, among: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        distances, rows = self._index.search(points, k)
-        return distances, rows
+    def plus(self, codes: UInt8[np.ndarray, "n bytes"]) -> FlatScan:
+        """The scan of these codes, which begin with its own."""
+        scan = copy.copy(self)
+        scan._parts = scan._grown(codes)
+        return scan
 
-    def add(self, codes: np.ndarray) -> None:
-        if self._quantiser.bits == 4:
-            self._index.add(self._quantiser.coordinates(codes))
-        else:
-            self._index.add_sa_codes(codes)
+    def _grown(self, codes: np.ndarray) -> list[FaissObject]:
+        """Its parts, and one of the codes that follow, together with those of the parts before that are not longer than
+        twice as many. So parts become shorter from one to the next, and are few.
+        """
+        parts = list(self._parts)
+        first = sum(part.ntotal for part in parts)
+        new = len(codes) - first
+        while parts and parts[-1].ntotal <= 2 * new:
+            first -= parts.pop().ntotal
+        return [*parts, self._part(codes[first:], first)]
 
-    def remove(self, gone: np.ndarray, keep: np.ndarray, codes: np.ndarray) -> None:
-        self._index = self._of(codes)
+    def taken(self, codes: UInt8[np.ndarray, "m bytes"], rows: Int64[np.ndarray, " m"]) -> FlatScan:
+        """The scan of these rows, which have these codes."""
+        return FlatScan(self._quantiser, codes)
 
-    @property
-    def rows(self) -> dict[str, np.ndarray]:
-        return {}
+    def search(
+        self, points: Float32[np.ndarray, "q c"], k: int, among: Int64[np.ndarray, " m"] | None = None
+    ) -> Int64[np.ndarray, "q k"]:
+        """The nearest rows; −1 for a missing one."""
+        start = 0
+        distances = list[np.ndarray]()
+        rows = list[np.ndarray]()
+        for part in self._parts:
+            end = start + part.ntotal
+            here = None if among is None else among[slice(*np.searchsorted(among, [start, end]))] - start
+            if here is None or len(here):
+                far, near = part.search(points, k, params=self._params(here))
+                near[near >= 0] += start
+                distances.append(far)
+                rows.append(near)
+            start = end
+        if len(rows) == 1:
+            return rows[0]
+        nearest = np.argpartition(np.concatenate(distances, axis=1), k - 1, axis=1)[:, :k]
+        return np.take_along_axis(np.concatenate(rows, axis=1), nearest, axis=1)
 
-    def tensors(self) -> dict[str, np.ndarray]:
-        return {}
+    def _params(self, among: np.ndarray | None) -> FaissObject | None:
+        """The parameters of a search among rows of a part."""
+        return None
 
 
-class ListScan:
-    """A scan of the inverted lists whose centers are nearest; each document is in the list of its decoded vector."""
+class ListScan(FlatScan):
+    """A scan of the inverted lists whose centers are nearest; each document is in the list of its decoded vector.
+
+    `options.nprobe` lists are searched for a query. `numbers` are the lists of codes; None finds them.
+    """
 
     selects = True
 
     def __init__(
         self,
-        faiss: ModuleType,
         quantiser: Quantiser,
         codes: UInt8[np.ndarray, "n bytes"],
+        options: BackendOptions,
         centers: Float32[np.ndarray, "lists c"],
-        numbers: Int[np.ndarray, " n"] | None,
-        nprobe: int,
+        numbers: Int[np.ndarray, " n"] | None = None,
     ) -> None:
-        """`numbers` are the lists of codes; None finds them."""
-        self._faiss = faiss
         self._quantiser = quantiser
-        self._nprobe = nprobe
-        self._centers = faiss.IndexFlatL2(centers.shape[1])
-        self._centers.add(centers)
-        if numbers is None:
-            self._numbers = self._nearest(codes)
-        else:
-            self._numbers = numbers
-        self._index = self._of(codes, self._numbers)
+        self._options = options
+        self.centers = centers
+        self._lists = import_faiss().IndexFlatL2(centers.shape[1])
+        self._lists.add(centers)
+        self.numbers = self._nearest(codes) if numbers is None else numbers
+        super().__init__(quantiser, codes)
 
     def _nearest(self, codes: np.ndarray) -> Int[np.ndarray, " n"]:
         """The list of each code."""
         numbers = np.empty(len(codes), np.int32)
-        with matrix_products(self._faiss):
+        with matrix_products():
             for part in blocks(len(codes), BLOCK_ROWS):
-                numbers[part] = self._centers.search(self._quantiser.coordinates(codes[part]), 1)[1][:, 0]
+                numbers[part] = self._lists.search(self._quantiser.coordinates(codes[part]), 1)[1][:, 0]
         return numbers
 
-    def _of(self, codes: np.ndarray, numbers: np.ndarray) -> FaissObject:
-        faiss = self._faiss
-        nlist = self._centers.ntotal
+    def _part(self, codes: np.ndarray, first: int) -> FaissObject:
+        faiss = import_faiss()
+        numbers = self.numbers[first : first + len(codes)]
         count, _, width = self._quantiser.centroids.shape
-        index = faiss.IndexIVFPQ(self._centers, count * width, nlist, count, self._quantiser.bits, faiss.METRIC_L2)
+        nlist = len(self.centers)
+        index = faiss.IndexIVFPQ(self._lists, count * width, nlist, count, self._quantiser.bits, faiss.METRIC_L2)
         index.by_residual = False
         self._quantiser.fill(index.pq)
         index.is_trained = True
@@ -112,64 +141,33 @@ class ListScan:
                 listed = np.ascontiguousarray(codes[rows])
                 index.invlists.add_entries(number, len(rows), faiss.swig_ptr(rows), faiss.swig_ptr(listed))
         index.ntotal = len(codes)
-        if self._quantiser.bits == 4:
-            index = faiss.IndexIVFPQFastScan(index)
-        index.nprobe = self._nprobe
-        return index
+        return faiss.IndexIVFPQFastScan(index) if self._quantiser.bits == 4 else index
 
-    @property
-    def nprobe(self) -> int:
-        """The number of lists that a query searches."""
-        return int(self._index.nprobe)
+    def plus(self, codes: np.ndarray) -> ListScan:
+        scan = copy.copy(self)
+        scan.numbers = np.concatenate([self.numbers, self._nearest(codes[len(self.numbers) :])])
+        scan._parts = scan._grown(codes)
+        return scan
 
-    @nprobe.setter
-    def nprobe(self, count: int) -> None:
-        self._index.nprobe = self._nprobe = count
+    def taken(self, codes: np.ndarray, rows: np.ndarray) -> ListScan:
+        return ListScan(self._quantiser, codes, self._options, self.centers, self.numbers[rows])
 
-    def search(self, points: np.ndarray, k: int, among: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        params = None
-        if among is not None:  # all lists, so that the result is exact
-            params = self._faiss.SearchParametersIVF(sel=self._faiss.IDSelectorBatch(among), nprobe=self._index.nlist)
-        distances, rows = self._index.search(points, k, params=params)
-        return distances, rows
-
-    def add(self, codes: np.ndarray) -> None:
-        numbers = self._nearest(codes)
-        self._index.merge_from(self._of(codes, numbers), self._index.ntotal)
-        self._numbers = np.concatenate([self._numbers, numbers])
-
-    def remove(self, gone: np.ndarray, keep: np.ndarray, codes: np.ndarray) -> None:
-        self._index.remove_ids(gone)
-        renumber(self._faiss, self._index, keep)
-        self._numbers = self._numbers[keep]
-
-    @property
-    def rows(self) -> dict[str, np.ndarray]:
-        return {LISTS: self._numbers}
-
-    def tensors(self) -> dict[str, np.ndarray]:
-        size = self._centers.ntotal
-        centers = self._faiss.rev_swig_ptr(self._centers.get_xb(), size * self._centers.d)
-        return {"centers": centers.reshape(size, -1)}
+    def _params(self, among: np.ndarray | None) -> FaissObject:
+        faiss = import_faiss()
+        if among is None:
+            return faiss.SearchParametersIVF(nprobe=self._options.nprobe)
+        # all lists, so that the result is exact
+        return faiss.SearchParametersIVF(sel=faiss.IDSelectorBatch(among), nprobe=len(self.centers))
 
 
-def renumber(faiss: ModuleType, index: FaissObject, keep: np.ndarray) -> None:
-    """Numbers the rows in inverted lists anew after a removal, which leaves them as they were before it."""
-    lists = faiss.extract_index_ivf(index).invlists
-    for number in range(lists.nlist):
-        if size := lists.list_size(number):
-            rows = faiss.rev_swig_ptr(lists.get_ids(number), size)
-            rows[:] = np.searchsorted(keep, rows)
-
-
-def _fast(faiss: ModuleType, index: FaissObject) -> FaissObject:
+def _fast(index: FaissObject) -> FaissObject:
     """The fast scan of an `IndexPQ`, of so many codes and queries at a time as was measured to be fastest.
 
     FAISS 1.15 takes 32 codes and up to 4 queries. With AVX-512, one query takes .87 of the time in blocks of 64 codes,
     and many .77, on Zen 4, which has no AVX-VNNI. On Zen 5, which has it, one takes .65 where a code has 64 bytes or
-    more, but 1.25 where it has fewer, and many 1.2 to 1.4. With AVX2, many take .8 by twos. FAISS merges and removes
-    blocks of 32 only.
+    more, but 1.25 where it has fewer, and many 1.2 to 1.4. With AVX2, many take .8 by twos.
     """
+    faiss = import_faiss()
     level = faiss.SIMDConfig.get_level_name() if hasattr(faiss, "SIMDConfig") else ""
     short = index.pq.code_size < _LONG and "avx_vnni" in hardware.cpu_features()
     blocks_of_64 = level.startswith("AVX512") and not short
@@ -180,8 +178,9 @@ def _fast(faiss: ModuleType, index: FaissObject) -> FaissObject:
 
 
 @contextlib.contextmanager
-def matrix_products(faiss: ModuleType) -> Iterator[None]:
+def matrix_products() -> Iterator[None]:
     """Computes distances by matrix products; below 128,000 values FAISS 1.15 avoids them, at ten times the time."""
+    faiss = import_faiss()
     before = faiss.cvar.distance_compute_blas_threshold
     faiss.cvar.distance_compute_blas_threshold = min(20, before)
     try:

@@ -34,23 +34,16 @@ METADATA_ENDS = "metadata_ends.npy"
 NUMBERS = "ids.npy"
 STRINGS = "ids.jsonl"
 ID_ENDS = "ids_ends.npy"
-EARLIER = "ids.json"  # IDs of both kinds, in folders of format version 2
 REMOVED = "removed.npy"
 # What backends keep of each document: codes, their inverted lists, vectors, and a copy to rescore by.
 CODES = "codes.npy"
 LISTS = "lists.npy"
 VECTORS = "vectors.npy"
 COPY = "rescore.npy"
-OF_FAISS = "index.faiss"  # vectors or a graph, in FAISS's own format; codes until version 0.1
 OF_TEXTS = {DOCUMENTS, ENDS, METADATA, METADATA_ENDS, NUMBERS, STRINGS, ID_ENDS}
-STORED = {CODES, LISTS, VECTORS, COPY, OF_FAISS}
+STORED = {CODES, LISTS, VECTORS, COPY}
 KIND = "index"
-# Earlier versions read folders of version 2: those without parts and without ids of their own.
-_VERSION = 3
-_SINCE_VERSION_3 = ("segments", "removed", "next_id")
-_FILES_SINCE_VERSION_3 = {NUMBERS, STRINGS, LISTS, METADATA}
-_OF_IDS = {NUMBERS, STRINGS, EARLIER}
-_OF_ROWS = {*_FILES_SINCE_VERSION_3, EARLIER, ID_ENDS, METADATA_ENDS, DOCUMENTS, ENDS, CODES, VECTORS, COPY}
+_OF_IDS = {NUMBERS, STRINGS}
 _SHARED = ("backend", "options", "input_dimension", "dimension", "whitening", "rescore", "normalize")
 _MAPPED = (".npy", ".jsonl")
 _WHOLE = 64 << 20  # bytes of a file up to which it is read to be verified; of a larger one, this is its start
@@ -61,15 +54,12 @@ _NEEDED = ("model", "fingerprint", "pooling", "max_length")  # entries of `encod
 _OF_CODES = {"bytes": Bounds(1), "coordinates": Bounds(1), "length": Bounds(0.0, 1e9, above=True, below=True)}
 
 
-class _Codes(TypedDict):
+class Codes(TypedDict):
+    """The codes of an index."""
+
     name: str
     bytes: int  # per document
     length: float  # root mean square of the lengths of decoded documents
-
-
-class Codes(_Codes, total=False):
-    """The codes of an index; those of version 0.1, which include a whitening, have no `coordinates`."""
-
     coordinates: int  # columns of the product quantizer
 
 
@@ -92,7 +82,6 @@ class About:
 
     backend: str
     options: Json  # of the backend, as used
-    size: int = bounded(MISSING, 1)  # number of documents
     input_dimension: int = bounded(MISSING, 1)  # of a raw vector
     dimension: int = bounded(MISSING, 1)  # of a stored vector
     encoding: Json | None  # of the documents (`Encoder.encoding`), or None if unknown
@@ -112,6 +101,7 @@ class Header(About):
     """
 
     checksum: str
+    size: int = bounded(MISSING, 1)  # number of documents
     normalize: bool
     files: dict[str, File]
     rows: int = bounded(0, 0)  # of `files`, if the index has segments or removed rows
@@ -200,42 +190,30 @@ class Files(Mapping[str, Path]):
 
         ValueError or KeyError if a file does not fit the header.
         """
-        arrays = [self.in_part(name, number) for number in range(len(self.parts))]
-        first = arrays[0]
-        for array in arrays:
-            io.same(name, (array.dtype, array.shape[1:]), (first.dtype, first.shape[1:]))
+        arrays = list[np.ndarray]()
+        start = 0
+        for files, rows in self.parts:
+            array = io.map_array(files[name])
+            io.same(f"rows of {name}", array.shape[:1], (rows,))
+            first_part = arrays[0] if arrays else array
+            io.same(name, (array.dtype, array.shape[1:]), (first_part.dtype, first_part.shape[1:]))
+            if self.places is not None:
+                first, last = np.searchsorted(self.places, [start, start + rows])
+                array = array[self.places[first:last] - start]
+            arrays.append(array)
+            start += rows
         if len(arrays) == 1:
-            return first
+            return arrays[0]
         return np.concatenate(arrays)
 
-    def in_part(self, name: str, number: int) -> np.ndarray:
-        """`array` of one part."""
-        files, rows = self.parts[number]
-        array = io.map_array(files[name])
-        io.same(f"rows of {name}", array.shape[:1], (rows,))
-        keep = self.kept(number)
-        if keep is None:
-            return array
-        return array[keep]
-
-    def kept(self, number: int) -> Int64[np.ndarray, " n"] | None:
-        """The rows of a part that the index has; None if it has all."""
-        start = sum(rows for _, rows in self.parts[:number])
-        rows = self.parts[number][1]
-        if self.places is None:
-            return None
-        first, last = np.searchsorted(self.places, [start, start + rows])
-        if last - first == rows:
-            return None
-        return self.places[first:last] - start
-
     def strings(self, name: str, ends: str, kind: Any = str) -> Strings | None:
-        """The lines in files of this name, read when they are needed; None if there are no such files."""
+        """The lines in files of this name, read when they are needed; None if there are no such files.
+
+        KeyError if there are none in a part.
+        """
         if name not in self:
             return None
-        with turning(FormatError, f"{self.folder}: {REASON} is missing from a part. {_AGAIN}", KeyError):
-            lines = [Lines(files[name], rows, files.get(ends), kind) for files, rows in self.parts]
-        return Strings(lines, self.places)
+        return Strings([Lines(files[name], rows, files[ends], kind) for files, rows in self.parts], self.places)
 
 
 def check_index_folder(path: os.PathLike[str] | str) -> Path:
@@ -259,7 +237,7 @@ def read_header(folder: str | os.PathLike[str]) -> Header:
     record = records.read(path, dict[str, Any], _AGAIN)
     if record.get("kind", KIND) != KIND:
         raise FormatError(f"{path}: describes a {record['kind']!r}; expected an index.")
-    io.check_version(path, record, _VERSION)
+    io.check_version(path, record)
     header = _typed(record, path)
     io.check_seal(path, record)
     return header
@@ -321,8 +299,7 @@ def joined(folders: Sequence[Path], headers: Sequence[Header]) -> Header:
 
 def _unlike(one: Header, other: Header) -> str | None:
     """The name of a file that is there once and not the same in two folders."""
-    of_rows = _OF_ROWS if one.codes else {*_OF_ROWS, OF_FAISS}
-    for name in sorted({*one.files, *other.files} - of_rows):
+    for name in sorted({*one.files, *other.files} - STORED - OF_TEXTS):
         entries = [header.files.get(name) for header in (one, other)]
         if None in entries or len({entry["sha256"] for entry in entries if entry}) > 1:
             return name
@@ -380,8 +357,6 @@ def replace_files(
                 os.replace(path, place)
         header = {"kind": KIND, "format_version": io.FORMAT_VERSION, "jaxwhiten_version": __version__, **about}
         header |= _contents(files, about["size"], tail)
-        if any(header.get(name) for name in _SINCE_VERSION_3) or _FILES_SINCE_VERSION_3 & set(files):
-            header["format_version"] = _VERSION
         header = io.seal(json.loads(json.dumps(header)))
         replaced = _typed(header, folder / HEADER)
         io.write_json(folder / HEADER, header)

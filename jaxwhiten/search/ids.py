@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +15,7 @@ from jaxwhiten.arrays import column_values
 from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_counts, turning
 from jaxwhiten.io import map_array, same, take, within
-from jaxwhiten.records import read
-from jaxwhiten.search.header import EARLIER, ID_ENDS, NUMBERS, STRINGS, Files
+from jaxwhiten.search.header import ID_ENDS, NUMBERS, STRINGS, Files
 from jaxwhiten.search.strings import Lines, Strings, write_lines
 from jaxwhiten.shapes import Int64, Shaped
 from jaxwhiten.typing import IdsLike
@@ -26,11 +25,6 @@ _RULES = (
     Rule(("ids",), "The index numbers its documents itself: omit `ids`.", beside=("numbered",)),
     Rule(("documents",), "The documents of this index have their own IDs: pass `ids`.", without=("ids", "numbered")),
 )
-
-
-class _Record(TypedDict):
-    next: int | None
-    ids: list[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,13 +118,11 @@ class Ids:
 
     @classmethod
     def read(cls, files: Files, size: int, next_number: int | None) -> Ids:
-        """Reads ids from the files that `write` made, or from those of format version 2."""
+        """Reads ids from the files that `write` made."""
         parts = list[Any]()
         start = 0
         for part, rows in files.parts:
-            ids, last = _of_part(part, rows, range(start, start + rows))
-            next_number = last if next_number is None else next_number
-            parts.append(ids)
+            parts.append(_of_part(part, rows, range(start, start + rows)))
             start += rows
         where = f"{files.folder}: not readable as the ids of {size} documents"
         kinds = {isinstance(ids, Sequence) and not isinstance(ids, range) for ids in parts}
@@ -188,20 +180,12 @@ def _kept(ids: list[Any]) -> Int64[np.ndarray, " n"] | Strings:
     return np.array(ids, np.int64)
 
 
-def _of_part(part: Mapping[str, Path], rows: int, otherwise: range) -> tuple[Any, int | None]:
-    """The ids of one part of an index, and the number of the next document if the part has it."""
+def _of_part(part: Mapping[str, Path], rows: int, otherwise: range) -> Any:
+    """The ids of one part of an index."""
     if STRINGS in part:
-        return Lines(part[STRINGS], rows, part.get(ID_ENDS)), None
-    if NUMBERS in part:
-        with turning(FormatError, f"{part[NUMBERS]}: not readable as ids ({REASON}). {_REMEDY}", ValueError, OSError):
-            [ids] = take({"ids": map_array(part[NUMBERS])}, "int64", ids=(rows,))
-        return np.asarray(ids), None
-    if EARLIER not in part:
-        return otherwise, None
-    record = read(part[EARLIER], _Record, _REMEDY)
-    unlike = f"{part[EARLIER]}: not readable as the ids of {rows} documents ({REASON})."
-    with turning(FormatError, unlike, ValueError):
-        listed = unique_ids(record["ids"], rows)
-        if isinstance(listed[0], str):
-            same("the next number", record["next"], None)
-    return (listed if isinstance(listed[0], str) else np.array(listed, np.int64)), record["next"]
+        return Lines(part[STRINGS], rows, part[ID_ENDS])
+    if NUMBERS not in part:
+        return otherwise
+    with turning(FormatError, f"{part[NUMBERS]}: not readable as ids ({REASON}). {_REMEDY}", ValueError, OSError):
+        [ids] = take({"ids": map_array(part[NUMBERS])}, "int64", ids=(rows,))
+    return np.asarray(ids)

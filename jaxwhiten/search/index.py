@@ -1,6 +1,6 @@
 """The index: built from vectors, searched, saved to a folder and loaded, with a record of how it was made.
 
-A saved index is a folder: `header.json`, the vectors in the backend's own format, and the texts if there are any. The
+A saved index is a folder: `header.json`, the vectors or codes, and the texts if there are any. The
 header names each file with its size and SHA-256. It is replaced last, so that it always points to complete files. What
 is added to it later is in files of its own, and the numbers of removed rows are in one more.
 """
@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from jaxwhiten.coded import CodedArray
-from jaxwhiten.codes import Code, load_first_version, load_fitted
+from jaxwhiten.codes import Code, load_fitted
 from jaxwhiten.counting import counted
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_counts, check_integer, turning
 from jaxwhiten.io import PathLike, writing
 from jaxwhiten.locks import SharedLock, locked
 from jaxwhiten.records import from_json
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
-from jaxwhiten.search.backend import BACKENDS, CODED, Store, check_able
+from jaxwhiten.search.backend import BACKENDS
 from jaxwhiten.search.encoders import Location
 from jaxwhiten.search.header import (
     COPY,
@@ -50,6 +50,7 @@ from jaxwhiten.search.ids import Ids, unique_ids
 from jaxwhiten.search.prepare import Rows, check_vectors
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.search.saved import Saved
+from jaxwhiten.search.store import Store
 from jaxwhiten.search.strings import Strings, write_lines
 from jaxwhiten.shapes import Float32, Int64, Shaped
 from jaxwhiten.space import EncodedArray, Origin, VectorSpace, check_space
@@ -60,6 +61,9 @@ from jaxwhiten.whitening.affine import Affine
 
 if TYPE_CHECKING:
     from jaxwhiten.views import Views
+
+
+_OF_ROWS = ("store", "table", "documents", "metadata", "rescoring")  # what an index keeps of each document
 
 
 class Hit(NamedTuple):
@@ -125,6 +129,11 @@ class Index(About):
         return views
 
     @property
+    def size(self) -> int:
+        """The number of documents."""
+        return self.store.size
+
+    @property
     def stored(self) -> str:
         """What is stored of a document, and by which backend."""
         codes = self.codes and f"{self.codes['name']} codes of {self.codes['bytes']} bytes"
@@ -171,9 +180,8 @@ class Index(About):
         """
         with self._threads.writing():
             vectors, checked = self._check(vectors, documents, metadata)
-            table = self.table.plus(ids, len(vectors))
-            self._append(vectors, checked)
-            self.table = table
+            grown = self._grown({name: getattr(self, name) for name in _OF_ROWS}, vectors, checked)
+            self._become(grown | {"table": self.table.plus(ids, len(vectors))})
 
     def update(
         self,
@@ -185,32 +193,24 @@ class Index(About):
     ) -> None:
         """Replaces the documents of existing ids with new raw vectors, texts and metadata, see `add`."""
         with self._threads.writing():
-            self._check_removes()
             vectors, checked = self._check(vectors, documents, metadata)
             gone = self.table.rows(unique_ids(ids, len(vectors)))
             keep = np.delete(np.arange(self.size), gone)
-            table = self.table.taken(np.concatenate([keep, gone]))
-            self._append(vectors, checked)
-            self._keep(np.concatenate([keep, np.arange(self.size - len(gone), self.size)]))
-            self.table = table
+            grown = self._grown(self._taken(keep), vectors, checked)
+            self._become(grown | {"table": self.table.taken(np.concatenate([keep, gone]))})
 
     def remove(self, ids: IdsLike) -> None:
         """Removes the documents of a list of ids; the ids are not used again. At least one document must remain.
 
         Raises:
-          InputError: An id does not exist, or the backend cannot remove.
+          InputError: An id does not exist.
         """
         with self._threads.writing():
-            self._check_removes()
             keep = np.delete(np.arange(self.size), self.table.rows(ids))
             if not len(keep):
                 raise InputError("This would remove every document; an index holds at least one.")
             if len(keep) < self.size:
-                self._keep(keep)
-                self.table = self.table.taken(keep)
-
-    def _check_removes(self) -> None:
-        check_able(self.backend, "removes", "remove documents")
+                self._become(self._taken(keep))
 
     def _check(
         self, vectors: RowsLike, documents: Texts | None, metadata: MetadataLike
@@ -229,28 +229,19 @@ class Index(About):
             if value is not None and getattr(self, name) is None:
                 raise InputError(f"The index stores no {name}: omit `{name}`.")
 
-    def _append(self, vectors: np.ndarray, kept: Mapping[str, Any]) -> None:
-        """Appends checked vectors, texts and metadata, or raises and changes nothing."""
-        rescoring = None if self.rescoring is None else self.rescoring.plus(vectors)
-        self.store.add(vectors)
-        self.size += len(vectors)
-        self.rescoring = rescoring
-        for name, more in kept.items():
-            if more is not None:
-                setattr(self, name, getattr(self, name).plus(more))
+    def _taken(self, rows: Int64[np.ndarray, " m"]) -> dict[str, Any]:
+        """What the index keeps of the given rows, which ascend, by attribute."""
+        kept = {name: part if (part := getattr(self, name)) is None else part.taken(rows) for name in _OF_ROWS}
+        return kept | {"_saved": {folder: saved.taken(rows) for folder, saved in self._saved.items()}}
 
-    def _keep(self, rows: Int64[np.ndarray, " m"]) -> None:
-        """Removes all rows except the given ones, which are in ascending order."""
-        self.store.remove(np.delete(np.arange(self.size), rows), rows)
-        self.size = len(rows)
-        for saved in self._saved.values():
-            saved.keep(rows)
-        if self.rescoring is not None:
-            self.rescoring = self.rescoring.taken(rows)
-        if self.documents is not None:
-            self.documents = self.documents.taken(rows)
-        if self.metadata is not None:
-            self.metadata = self.metadata.taken(rows)
+    def _grown(self, kept: Mapping[str, Any], vectors: np.ndarray, more: Mapping[str, Any]) -> dict[str, Any]:
+        """What the index keeps, and checked vectors, texts and metadata after it, by attribute."""
+        new = {"store": vectors, "rescoring": vectors, **more}
+        return {**kept, **{name: kept[name].plus(part) for name, part in new.items() if kept[name] is not None}}
+
+    def _become(self, kept: dict[str, Any]) -> None:
+        """Replaces what the index keeps in one step of the interpreter: an interrupt leaves all of it old, or new."""
+        vars(self).update(kept)
 
     @overload
     def search(self, queries: str, k: int = 10, *, among: IdsLike = None) -> list[Hit]: ...
@@ -329,8 +320,7 @@ class Index(About):
         else:
             wide = min(self.size, WIDER * int(k))
             scores, rows = self.rescoring.best(queries, self.store.search(queries, wide, False, chosen)[1], int(k))
-        if (missing := rows < 0).any():
-            scores[missing] = -np.inf
+        scores[rows < 0] = -np.inf
         ties = scores[:, 1:] == scores[:, :-1]
         if ties.any():
             tied = np.flatnonzero(ties.any(axis=1))
@@ -386,8 +376,7 @@ class Index(About):
         """Writes the index to a folder and replaces the index there, if any, which stays whole until then.
 
         Saved to the folder that it was loaded from or saved to last, an index writes only what is new, and the numbers
-        of removed documents; a graph (`faiss-hnsw`) is one file, which is written as a whole. Once a quarter has
-        changed, or with `compact`, so is every index.
+        of removed documents. Once a quarter has changed, or with `compact`, all is written.
 
         Raises:
           OutputError: The folder cannot be written to, or the disk is full; an index already there is intact.
@@ -399,10 +388,10 @@ class Index(About):
         with locked(folder), self._threads.reading(), writing(folder, OSError, RuntimeError):  # RuntimeError: FAISS's
             saved = self._saved.get(folder.resolve())
             tail = None
-            if saved is not None and not compact and self.store.extends(saved.header.files):
+            if saved is not None and not compact:
                 tail = saved.tail(folder, self.size)
             fields = {name.name: getattr(self, name.name) for name in dataclasses.fields(About)}
-            fields["normalize"] = self.prepare.unit_length
+            fields |= {"size": self.size, "normalize": self.prepare.unit_length}
             if not isinstance(self.table.kept, range):
                 fields["next_id"] = self.table.next
             checksum = None if saved is None else saved.header.checksum
@@ -482,7 +471,6 @@ def _load(folders: list[Path], headers: list[Header]) -> Index:
     """The index of one or more headers; FormatError or OSError if a writer has replaced its files meanwhile."""
     folder = folders[0]
     header = headers[0] if len(headers) == 1 else joined(folders, headers)
-    header.backend = CODED.get(header.backend, header.backend)
     if header.backend not in BACKENDS:
         raise FormatError(
             f"{folder}: a {header.backend!r} index, which this jaxwhiten does not support: upgrade it, or rebuild."
@@ -490,20 +478,15 @@ def _load(folders: list[Path], headers: list[Header]) -> Index:
     kind = BACKENDS[header.backend]
     options = from_json(kind.Options, header.options, f"{folder / HEADER}: options", "Rebuild the index.")
     files = Files.joined([Files.of(one, its) for one, its in zip(folders, headers, strict=True)])
-    documents = files.strings(DOCUMENTS, ENDS)
-    metadata = files.strings(METADATA, METADATA_ENDS, dict[str, Any])
-    table = Ids.read(files, header.size, header.next_id)
-    fitted = rescoring = None
-    if FITTED in files:
-        first_version = load_first_version(files[FITTED])
-        if first_version is None:
-            fitted = load_fitted(files[FITTED], (Whitening, Code))
-        else:
-            fitted = first_version[0]
+    fitted = load_fitted(files[FITTED], (Whitening, Code)) if FITTED in files else None
+    rescoring = None
     kinds = (LookupError, ArithmeticError, OSError, EOFError, ValueError, TypeError, RuntimeError)
     with turning(FormatError, f"{folder}: the index cannot be read ({REASON}). Rebuild it.", *kinds):
         if header.rescore is not None:
             rescoring = Rescoring.read(files, header)
+        documents = files.strings(DOCUMENTS, ENDS)
+        metadata = files.strings(METADATA, METADATA_ENDS, dict[str, Any])
+        table = Ids.read(files, header.size, header.next_id)
         store = kind.read(files, options, header)
     if header.whitening is not None and store.prepare.hash() != header.whitening.get("hash"):
         raise FormatError(f"{folder}: the whitening inside the index differs from the one in its header.")

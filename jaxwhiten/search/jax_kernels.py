@@ -12,8 +12,7 @@ from jax import lax
 from jax.typing import DTypeLike
 
 from jaxwhiten.arrays import pad_rows
-from jaxwhiten.search.prepare import COSINE
-from jaxwhiten.shapes import Array, Float, Float32, Int, Shaped, UInt8
+from jaxwhiten.shapes import Array, Float, Float32, Int, UInt8
 from jaxwhiten.typing import AnyArray
 
 TILE = 128  # rows per device are a multiple of this
@@ -26,12 +25,6 @@ _AGAIN_BYTES = 32 << 20
 def local_mesh() -> jax.sharding.Mesh:
     """The local devices, along which documents are sharded."""
     return jax.sharding.Mesh(np.array(jax.local_devices()), (_AXIS,))
-
-
-def on_all_devices(mesh: jax.sharding.Mesh, centroids: np.ndarray) -> jax.Array:
-    """Centroids on every device, in bfloat16 on accelerators."""
-    dtype = jnp.float32 if mesh.devices.flat[0].platform == "cpu" else jnp.bfloat16
-    return jax.device_put(jnp.asarray(centroids, dtype), jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()))
 
 
 def sharded(mesh: jax.sharding.Mesh, stored: np.ndarray) -> jax.Array:
@@ -50,14 +43,13 @@ def searcher(mesh: jax.sharding.Mesh, k: int, block: int, recall_target: float |
     """The compiled search for one k: score documents, take the best per device, then of all."""
     P: Any = jax.sharding.PartitionSpec
 
-    def local(queries: Array, documents: Array, decoder: Array | None, size: Array) -> tuple[Array, Array]:
+    def local(queries: Array, documents: Array, size: Array) -> tuple[Array, Array]:
         rows = documents.shape[0]
         first = lax.axis_index(_AXIS) * rows
         if block < rows:
-            values, ids = top_k_by_blocks(queries, documents, size - first, k, block, AGAIN_TILE, decoder)
+            values, ids = top_k_by_blocks(queries, documents, size - first, k, block, AGAIN_TILE)
             return values, first + ids
-        scores = scored(queries, documents, decoder)
-        scores = jnp.where(first + jnp.arange(rows) < size, scores, -jnp.inf)
+        scores = jnp.where(first + jnp.arange(rows) < size, _products(queries, documents), -jnp.inf)
         if recall_target is None:
             values, ids = tiled_top_k(scores, min(k, rows), _tile(rows, k))
         else:
@@ -66,11 +58,11 @@ def searcher(mesh: jax.sharding.Mesh, k: int, block: int, recall_target: float |
             )
         return values, first + ids
 
-    def search(queries: Array, documents: Array, decoder: Array | None, size: Array) -> Any:
+    def search(queries: Array, documents: Array, size: Array) -> Any:
         sharded = jax.shard_map(
-            local, mesh=mesh, in_specs=(P(), P(_AXIS), P(), P()), out_specs=(P(None, _AXIS), P(None, _AXIS))
+            local, mesh=mesh, in_specs=(P(), P(_AXIS), P()), out_specs=(P(None, _AXIS), P(None, _AXIS))
         )
-        values, ids = sharded(queries, documents, decoder, size)
+        values, ids = sharded(queries, documents, size)
         if mesh.size == 1:
             return values, ids
         # Devices hold documents in order of id, so that the lower id still wins a tie.
@@ -101,43 +93,17 @@ def tiled_top_k(scores: Float32[Array, "q n"], k: int, tile: int) -> tuple[Float
     return values, jnp.take_along_axis(best, place // tile, axis=1) * tile + place % tile
 
 
-def scored(
-    queries: Float32[Array, "q d"], documents: Shaped[Array, "n c"], decoder: Float[Array, "c 256 w"] | None = None
-) -> Float32[Array, "q n"]:
-    """Inner products; for codes, scores from distances, see `jaxwhiten.search.prepare`."""
-    if decoder is None:
-        return jnp.matmul(queries, documents.T, precision=lax.Precision.HIGHEST)
-    if len(queries) <= _FEW_QUERIES and decoder.dtype == jnp.float32:
-        return _looked_up(queries, documents, decoder)
-    decoded = decoder[jnp.arange(len(decoder)), documents].reshape(len(documents), -1)
-    precision = lax.Precision.HIGHEST if decoded.dtype == jnp.float32 else None
-    products = jnp.matmul(
-        queries.astype(decoded.dtype), decoded.T, precision=precision, preferred_element_type=jnp.float32
-    )
-    return products + COSINE / 2 * (1 - (decoded.astype(jnp.float32) ** 2).sum(axis=1))
-
-
-def _looked_up(
-    queries: Float32[Array, "q d"], documents: Shaped[Array, "n c"], decoder: Float32[Array, "c 256 w"]
-) -> Float32[Array, "q n"]:
-    """`scored` for codes on a CPU: a table per query holds the contribution of each byte, and these are summed."""
-    parts = queries.reshape(len(queries), len(decoder), -1)
-    products = jnp.einsum("qcw,cvw->qcv", parts, decoder, precision=lax.Precision.HIGHEST)
-    tables = (products - COSINE / 2 * (decoder**2).sum(axis=-1)).reshape(len(queries), -1)
-    places = documents + jnp.arange(len(decoder)) * decoder.shape[1]
-    # Unrolled: in a compiled loop XLA would write the looked-up values to memory before summing them.
-    sums = [table.at[places].get(mode="promise_in_bounds").sum(axis=1) for table in tables]
-    return jnp.stack(sums) + COSINE / 2
+def _products(queries: Float32[Array, "q d"], documents: Float32[Array, "n d"]) -> Float32[Array, "q n"]:
+    return jnp.matmul(queries, documents.T, precision=lax.Precision.HIGHEST)
 
 
 def top_k_by_blocks(
     queries: Float32[Array, "q d"],
-    documents: Shaped[Array, "n c"],
+    documents: Float32[Array, "n d"],
     count: Array,
     k: int,
     block: int,
     tile: int,
-    decoder: Float[Array, "c 256 w"] | None = None,
 ) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
     """The k documents with the highest scores, without keeping all scores; ties go to the first.
 
@@ -145,14 +111,13 @@ def top_k_by_blocks(
     `count` on are padding; missing results have score −inf.
     """
     n, d = documents.shape
-    width = queries.shape[1]
 
     def maxima(start: Array) -> tuple[Array, Array]:
         # The last block begins early enough to be full; tiles shared with the block before are masked.
         begin = jnp.minimum(start, n - block)
         part = lax.dynamic_slice_in_dim(documents, begin, block)
         places = begin + jnp.arange(0, block, tile)
-        highest = scored(queries, part, decoder).reshape(len(queries), block // tile, tile).max(axis=-1)
+        highest = _products(queries, part).reshape(len(queries), block // tile, tile).max(axis=-1)
         return jnp.where((places >= start) & (places < count), highest, -jnp.inf), places // tile
 
     highest, tiles = lax.map(maxima, jnp.arange(0, n, block))
@@ -165,13 +130,13 @@ def top_k_by_blocks(
     rows = documents.reshape(n // tile, tile, d)
 
     def again(query: Array, best: Array, maxima_of_best: Array) -> tuple[Array, Array]:
-        scores = scored(query[None], rows[best].reshape(-1, d), decoder)[0]
+        scores = _products(query[None], rows[best].reshape(-1, d))[0]
         places = (best[:, None] * tile + jnp.arange(tile)).reshape(-1)
         counts = (places < count) & jnp.repeat(maxima_of_best > -jnp.inf, tile)
         values, place = lax.top_k(jnp.where(counts, scores, -jnp.inf), k)
         return values, places[place]
 
-    at_once = max(1, min(len(queries), _AGAIN_BYTES // (4 * width * (k + 1) * tile)))
+    at_once = max(1, min(len(queries), _AGAIN_BYTES // (4 * d * (k + 1) * tile)))
     return lax.map(lambda of: again(*of), (queries, best, maxima_of_best), batch_size=at_once)
 
 
@@ -219,14 +184,13 @@ class CodedDocuments(NamedTuple):
 
 def points_of(
     centroids: Float32[np.ndarray, "groups points width"],
-    mean: Float32[np.ndarray, " c"] | None = None,
-    mean_square: float = 0.0,
+    mean: Float32[np.ndarray, " c"],
+    mean_square: float,
 ) -> Points:
     """The points that vary, of centroids padded with zeros; `mean` is Vᵀμ with c = groups × width."""
     groups, points, width = centroids.shape
     columns = centroids.transpose(0, 2, 1).reshape(groups * width, points)
     used = np.flatnonzero(columns.any(axis=1)).astype(np.int32)
-    mean = np.zeros(groups * width, np.float32) if mean is None else np.asarray(mean, np.float32)
     values = np.ascontiguousarray(columns[used], np.float32)
     return Points(values, used // width, used, mean[used], np.asarray(mean_square, np.float32))
 
@@ -235,8 +199,8 @@ def place_codes(
     mesh: jax.sharding.Mesh,
     codes: UInt8[np.ndarray, "n bytes"],
     centroids: Float32[np.ndarray, "groups points width"],
-    mean: Float32[np.ndarray, " c"] | None = None,
-    mean_square: float = 0.0,
+    mean: Float32[np.ndarray, " c"],
+    mean_square: float,
 ) -> CodedDocuments:
     """Deals codes out over the devices, and computes the lengths of the decoded documents there.
 
@@ -244,7 +208,7 @@ def place_codes(
       mesh: `local_mesh()`.
       codes: Of the documents.
       centroids: Of 2 · bytes groups of 16 points, or of as many groups as bytes with 256 points; padded with zeros.
-      mean: Vᵀμ with c = groups × width; None is 0.
+      mean: Vᵀμ with c = groups × width.
       mean_square: |μ|².
     """
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())

@@ -1,9 +1,4 @@
-"""Vectors in the form that an index stores and searches: checks, whitening, unit length, and the code of documents.
-
-The score of a document in codes is the cosine of the query with the decoded vector. Codes of version 0.1 are of
-vectors z of unit length, and their score is q·u + c (1 − |u|²) / 2 for u = z / m, where m is the root mean square of
-the lengths |z|. It follows from the distance |s q − z|² with s = m / c.
-"""
+"""Vectors in the form that an index stores and searches: checks, whitening, unit length, and the code of documents."""
 
 from __future__ import annotations
 
@@ -28,11 +23,11 @@ from jaxwhiten.whitening.affine import Affine
 
 BLOCK_ROWS = 16384
 DEFAULT_BYTES = 48
-COSINE = 0.65  # c, of the first documents that are found
 _LEAST_SQUARE = float(np.finfo(np.float32).tiny / np.finfo(np.float32).eps)  # of a length in float32
 _MOST_SQUARE = float(np.finfo(np.float32).max)
 _PARTS = ("shift", "weight", "bias")
 KIND = "index transform"
+TRANSFORM = "transform.safetensors"
 _TAKES = ": pass raw vectors of its model, or pass sentences to jaxwhiten.search.search_text"
 
 
@@ -220,13 +215,3 @@ def choose(
         nbytes = coding.quantiser.nbytes
         raise InputError(f"The code {name} has {nbytes} bytes per vector: expected {size}.")
     return coding
-
-
-def stretched(queries: np.ndarray, length: float) -> np.ndarray:
-    """Queries of unit length times s, for codes of version 0.1."""
-    return queries * np.float32(length / COSINE)
-
-
-def cosines(distances: np.ndarray, length: float) -> np.ndarray:
-    """The scores of squared distances to stretched queries, for codes of version 0.1."""
-    return (1 / COSINE + COSINE - (COSINE / length**2) * distances) / 2

@@ -15,7 +15,7 @@ _FEW = 256  # rows that are written anew with every change
 _MOST = 0.25  # of the rows in a folder that may be removed or new before all are written anew
 
 
-@dataclass
+@dataclass(frozen=True)
 class Saved:
     """The header of a folder, and which of its rows an index has."""
 
@@ -32,15 +32,12 @@ class Saved:
         """That of another index, which replaces this one in the folder."""
         return Saved(self.header, None, 0)
 
-    def keep(self, rows: Int64[np.ndarray, " n"]) -> None:
-        """Follows an index that keeps these rows, in ascending order."""
+    def taken(self, rows: Int64[np.ndarray, " n"]) -> Saved:
+        """That of the index with these rows alone, in ascending order."""
         rows = rows[: np.searchsorted(rows, self.count)]
-        if len(rows) < self.count:
-            if self.places is None:
-                self.places = rows
-            else:
-                self.places = self.places[rows]
-            self.count = len(rows)
+        if len(rows) == self.count:
+            return self
+        return Saved(self.header, rows if self.places is None else self.places[rows], len(rows))
 
     def tail(self, folder: Path, size: int) -> Tail | None:
         """What stays in the folder when an index of `size` rows is saved; None if all is to be written anew.

@@ -20,7 +20,6 @@ from jaxwhiten.records import parse
 from jaxwhiten.shapes import Int64
 
 _BLOCK = 1 << 16  # strings that are written or read at once
-_SCAN = 16 << 20  # bytes whose line ends are found at once
 _NEWLINE = ord("\n")
 _REMEDY = "Rebuild the index."
 
@@ -28,25 +27,23 @@ _REMEDY = "Rebuild the index."
 class Lines(Sequence[Any]):
     """The strings, or the objects, in a file of JSON lines, which is memory-mapped.
 
-    >>> write_lines(Path("words.jsonl"), ["A dog runs.", "It rains."])
-    >>> Lines(Path("words.jsonl"), 2)[1]
+    >>> write_lines(Path("words.jsonl"), ["A dog runs.", "It rains."], Path("ends.npy"))
+    >>> Lines(Path("words.jsonl"), 2, Path("ends.npy"))[1]
     'It rains.'
 
     Raises:
       FormatError: The file does not have so many lines, now, or a line is not of this kind, when it is read.
     """
 
-    def __init__(self, path: Path, size: int, ends: Path | None = None, kind: Any = str) -> None:
-        """`ends` is the file with the end of each line; without one the lines are searched for."""
+    def __init__(self, path: Path, size: int, ends: Path, kind: Any = str) -> None:
+        """`ends` is the file with the end of each line."""
         self._path = path
         self._kind = kind
-        with open(path, "rb") as file:
-            empty = path.stat().st_size == 0
-            self._data: Any = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         with turning(FormatError, f"{ends}: not readable as the ends of lines ({REASON}). {_REMEDY}", ValueError):
-            line_ends = _line_ends(self._data) if ends is None else np.asarray(map_array(ends))
+            line_ends = np.asarray(map_array(ends))
         unlike = f"{path}: does not contain {size} lines, one per vector ({REASON}). {_REMEDY}"
-        with turning(FormatError, unlike, ValueError, IndexError):
+        with turning(FormatError, unlike, ValueError, IndexError), open(path, "rb") as file:
+            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             take({"ends": line_ends}, "int64", ends=(size,))
             within("ends of lines", line_ends, 1, ascending=True)
             same("end of the last line", int(line_ends[-1]), len(self._data))
@@ -132,7 +129,7 @@ class Strings(Sequence[Any]):
         return Strings(self._parts, rows if self._places is None else self._places[rows])
 
 
-def write_lines(path: Path, strings: Iterable[Any], ends: Path | None = None) -> None:
+def write_lines(path: Path, strings: Iterable[Any], ends: Path) -> None:
     """Writes strings, or objects, as JSON lines, and the end of each line to another file."""
     start = 0
     written = list[np.ndarray]()
@@ -141,16 +138,6 @@ def write_lines(path: Path, strings: Iterable[Any], ends: Path | None = None) ->
         while block := list(itertools.islice(items, _BLOCK)):
             data = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in block).encode()
             file.write(data)
-            written.append(_line_ends(data) + start)
+            written.append(start + 1 + np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE))  # JSON escapes others
             start += len(data)
-    if ends is not None:
-        np.save(ends, np.concatenate(written))
-
-
-def _line_ends(data: Any) -> Int64[np.ndarray, " n"]:
-    """The ends of the lines in bytes; each line has a newline, which JSON escapes within a string."""
-    if not len(data):
-        return np.empty(0, np.int64)
-    codes = np.frombuffer(data, np.uint8)
-    ends = [np.flatnonzero(codes[part] == _NEWLINE) + part.start + 1 for part in blocks(len(codes), _SCAN)]
-    return np.concatenate(ends).astype(np.int64)
+    np.save(ends, np.concatenate(written))

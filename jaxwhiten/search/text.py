@@ -214,10 +214,10 @@ def index_of(
     """The index of texts, or of their `vectors` without the encoder's code, for `Encoder.index`."""
     from jaxwhiten.views import Views  # not needed for vectors alone
 
-    if vectors is None:  # what can be wrong is found before the texts are encoded
-        check_settings(backend, options, codes, rescore)
-        Ids.of(ids, len(texts))
     code = encoder.documents.code
+    if vectors is None:  # what can be wrong is found before the texts are encoded
+        check_settings(backend, options, codes, rescore)[0].check_stores(coded=bool(codes or bytes or code))
+        Ids.of(ids, len(texts))
     documents = encoder.documents.floats
     queries = encoder.queries
     encoding = documents.record()

@@ -114,9 +114,8 @@ class Affine:
         if self.matrix is None:
             return None
         shift, weight, bias = self.parts
-        # indexes of older versions have no shift
-        moved = shift.tobytes() if shift.any() else b""
-        return hashlib.sha256(f"{weight.shape}".encode() + weight.tobytes() + bias.tobytes() + moved).hexdigest()
+        content = f"{weight.shape}".encode() + weight.tobytes() + bias.tobytes() + shift.tobytes()
+        return hashlib.sha256(content).hexdigest()
 
     def on_device(self, x: Float[AnyArray, "n d"]) -> Float[AnyArray, "n k"]:
         """Maps a JAX array on its device; also usable inside a compiled function."""

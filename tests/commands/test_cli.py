@@ -95,10 +95,10 @@ def test_indexing_says_what_it_did(tiny_model, tmp_path, capsys):
     lines = generated(500)
     texts.write_bytes(gzip.compress("\n".join(lines).encode()))
     words = ["index", texts, "-o", tmp_path / "index", "--model", tiny_model, "--pooling", "cls", "--whiten", "-k", "8"]
-    words += ["--backend", "faiss-ivf", "--option", "nlist=1024", "--option", "nprobe=3"]
+    words += ["--codes", "int8", "--backend", "faiss-ivf", "--option", "nlist=1024", "--option", "nprobe=3"]
     assert cli.main([str(w) for w in words]) == 0
     out, err = capsys.readouterr()
-    assert "500 texts, 8 dimensions, faiss-ivf" in out
+    assert "500 texts, int8 codes of 8 bytes, faiss-ivf" in out
     assert "nlist lowered" in err
     index = load_index(tmp_path / "index")
     assert (index.dimension, index.options["nprobe"], index.encoding["pooling"]) == (8, 3, "cls")

@@ -283,7 +283,7 @@ def test_published_figures_stand_beside_the_same_setting_only(run):  # noqa: F81
         {"pooling": "mean"},
         {"whitening": "nli", "k": 128},
         {"gamma": 0.5},
-        {"backend": "faiss-hnsw"},
+        {"backend": "faiss-flat"},
         {"options": {"nlist": 1024, "nprobe": 6}},
     ):
         assert published.compare_retrieval([paper_row(**change)], DATASET) == []

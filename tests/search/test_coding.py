@@ -9,7 +9,8 @@ from jaxwhiten import Encoder
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import SpectrumCode, UBinary, make_code
 from jaxwhiten.errors import FormatError, InputError, MismatchError
-from jaxwhiten.search import build_index, codes, faiss_scans, load_index
+from jaxwhiten.search import build_index, faiss_scans, load_index
+from jaxwhiten.search import faiss as faiss_backend
 from jaxwhiten.whitening import Moments, Whitening
 
 pytest.importorskip("faiss")
@@ -78,11 +79,11 @@ def test_codes_that_are_there_are_stored_unchanged(codes, vectors, queries):
 def test_a_query_at_the_center_of_a_list_finds_the_documents_of_that_list(codes, vectors):
     how = {"codes": codes, **({"bytes": 8} if codes == "spectrum" else {})}
     index = build_index(vectors, "faiss-ivf", nlist=8, nprobe=1, **how)
-    centers, lists = index.store.scan.tensors()["centers"], index.store.rows()["lists.npy"]
+    centers, lists = index.store.scan.centers, index.store.rows()["lists.npy"]
     index.remove(np.flatnonzero(lists == 3)[:5])
     index.add(vectors[:7])
     lists = index.store.rows()["lists.npy"]
-    _, found = index.store.scan.search(centers.copy(), index.size)
+    found = index.store.scan.search(centers, index.size)
     assert [set(rows) - {-1} for rows in found] == [set(np.flatnonzero(lists == number)) for number in range(8)]
 
 
@@ -102,15 +103,6 @@ def test_saved_and_loaded_it_is_the_same_index(backend, code, vectors, queries, 
     assert stored == pytest.approx(index.nbytes, rel=0.02)
     header = json.loads((tmp_path / "index" / "header.json").read_text())
     assert header["codes"] == index.codes
-
-
-@pytest.mark.parametrize("options", [{"codes": "ubinary"}, {"bytes": 8}])
-def test_an_earlier_name_of_the_backend_is_understood(options, vectors, queries):
-    index = build_index(vectors, "faiss-fast", **options)
-    assert index.backend == "faiss-flat"
-    assert index.codes["name"] == options.get("codes", "spectrum")
-    named = build_index(vectors, "faiss-flat", **options)
-    np.testing.assert_array_equal(index.search(queries, 5)[1], named.search(queries, 5)[1])
 
 
 @pytest.mark.parametrize("codes", ["int8", "uint8", "binary", "ubinary"])
@@ -173,8 +165,6 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
     for name in ("pq", "auto"):
         with pytest.raises(InputError, match="Unknown"):
             build_index(vectors, "faiss-flat", codes=name, bytes=8)
-    with pytest.raises(InputError, match="faiss-hnsw cannot store codes"):
-        build_index(vectors, "faiss-hnsw", codes="spectrum", bytes=8)
     with pytest.raises(InputError, match="8 bytes per vector: expected 9"):
         build_index(vectors, "jax", codes=code, bytes=9)
     with pytest.raises(InputError, match="code expects 32 dimensions, got 5 from the whitened vectors"):
@@ -237,7 +227,7 @@ def test_blocks_of_a_scan_suit_the_processor_and_the_code(level, features, sizes
     monkeypatch.setattr(faiss_scans.hardware, "cpu_features", lambda: features)
     for size, blocks in sizes.items():
         index = build_index(rows, bytes=size, tuned=True)
-        assert index.store.scan._index.bbs == blocks
+        assert index.store.scan._parts[0].bbs == blocks
         for found, wanted in zip(index.search(rows[:20], 5), expected[size], strict=True):
             np.testing.assert_array_equal(found, wanted)
 
@@ -245,8 +235,8 @@ def test_blocks_of_a_scan_suit_the_processor_and_the_code(level, features, sizes
 @pytest.mark.parametrize("options", [{"tuned": False}, {"whitening": 20}, {"nlist": 4, "nprobe": 4}])
 def test_many_queries_are_searched_as_each_alone(vectors, options, monkeypatch):
     """More than a thread's share of them, also where a map comes first."""
-    monkeypatch.setattr(codes, "_ALONE", 0)
-    monkeypatch.setattr(codes.hardware, "cores", lambda: 3)
+    monkeypatch.setattr(faiss_backend, "_ALONE", 0)
+    monkeypatch.setattr(faiss_backend.hardware, "cores", lambda: 3)
     if "whitening" in options:
         options = {"whitening": Whitening(options["whitening"]).fit(vectors)}
     backend = "faiss-ivf" if "nlist" in options else "faiss-flat"

@@ -1,6 +1,5 @@
 """An id means one document for ever: what documents bring, what the index gives, and every mistake with them."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 
 import jaxwhiten
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError
-from jaxwhiten.io import seal
 from jaxwhiten.search import build_index, load_index, locked, search_text
 
 N, D = 12, 8
@@ -99,17 +97,18 @@ def test_ids_that_are_none_are_refused(ids):
 def test_missing_results_are_none_among_strings():
     pytest.importorskip("faiss")
     x = np.random.default_rng(1).standard_normal((200, D)).astype(np.float32)
-    index = build_index(x, "faiss-ivf", nlist=5, nprobe=1, ids=[f"d{i}" for i in range(200)])
+    index = build_index(x, "faiss-ivf", bytes=4, nlist=5, nprobe=1, ids=[f"d{i}" for i in range(200)])
     scores, ids = index.search(x[:5], 150)
     assert (ids[np.isneginf(scores)] == None).all()  # noqa: E711
     assert all(isinstance(id, str) for id in ids[~np.isneginf(scores)])
     assert np.isneginf(scores).any()
 
 
-@pytest.mark.parametrize("backend", ["faiss-flat", "faiss-ivf", "faiss-hnsw", "jax"])
+@pytest.mark.parametrize("backend", ["faiss-flat", "faiss-ivf", "jax"])
 def test_duplicates_rank_by_row(backend):
+    codes = {"codes": "int8"} if backend == "faiss-ivf" else {}
     x = np.concatenate([VECTORS[:4], np.repeat(VECTORS[5:6], 4, axis=0), VECTORS[6:9]])
-    scores, ids = build_index(x, backend, ids=range(50, 50 + len(x))).search(VECTORS[5:7], 5)
+    scores, ids = build_index(x, backend, ids=range(50, 50 + len(x)), **codes).search(VECTORS[5:7], 5)
     assert ids[0, :4].tolist() == [54, 55, 56, 57]
     assert len(set(scores[0, :4].tolist())) == 1
 
@@ -174,27 +173,6 @@ def test_a_reader_whose_files_are_replaced_reads_the_header_again(tmp_path, monk
     next(folder.glob("vectors-*")).unlink()
     with pytest.raises(FormatError, match="missing"):
         load_index(folder)
-
-
-@pytest.mark.parametrize("change", [{"next": 3}, {"next": "7"}, {"ids": [0]}, {"ids": [0, 1, 1]}, {"ids": 5}, {"x": 1}])
-def test_ids_that_a_stranger_wrote_are_refused(change, tmp_path):
-    import hashlib
-
-    index = build_index(VECTORS[:4], "jax")
-    index.remove([1])
-    index.save(tmp_path)
-    header = json.loads((tmp_path / "header.json").read_text())
-    del header["files"]["ids.npy"], header["next_id"]
-    header |= {"format_version": 2}  # in which both kinds of ids were in one file
-    entry = header["files"]["ids.json"] = {"name": "ids.json"}
-    content = json.dumps({} if "x" in change else {"next": 4, "ids": [0, 2, 3]} | change).encode()
-    (tmp_path / entry["name"]).write_bytes(content)
-    entry |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    (tmp_path / "header.json").write_text(json.dumps(seal(header)))
-    with pytest.raises(
-        FormatError, match=r"not readable as the ids of 3|ids[-\w]*.json: (ids|next).*Rebuild the index"
-    ):
-        load_index(tmp_path)
 
 
 def test_ids_may_be_columns_of_other_libraries():

@@ -224,11 +224,9 @@ def test_many_queries_of_a_history_equal_brute_force(backend, instructions, coun
         index = load_index(tmp_path / "index")
 
 
-@pytest.mark.parametrize("codes", ["spectrum", None])
-def test_lists_are_renumbered(codes, vectors, tmp_path):
+def test_lists_are_renumbered(vectors, tmp_path):
     pytest.importorskip("faiss")
-    more = {} if codes is None else {"codes": codes, "bytes": 8}
-    index = build_index(vectors[:3000], "faiss-ivf", documents=list(map(str, range(3000))), nlist=8, nprobe=8, **more)
+    index = build_index(vectors[:3000], "faiss-ivf", documents=list(map(str, range(3000))), bytes=8, nlist=8, nprobe=8)
     rng = np.random.default_rng(2)
     texts = list(map(str, range(3000)))
     for step in range(5):
@@ -253,12 +251,3 @@ def test_an_index_without_texts_takes_none(vectors):
     index.add(vectors[9:12])
     index.remove([])
     assert index.size == 12
-
-
-def test_a_graph_grows_but_cannot_forget(vectors):
-    pytest.importorskip("faiss")
-    index = build_index(vectors[:500], "faiss-hnsw")
-    index.add(vectors[500:600])
-    assert index.search(vectors[550:551], 1)[1][0, 0] == 550
-    with pytest.raises(InputError, match="faiss-hnsw cannot remove"):
-        index.remove([1])

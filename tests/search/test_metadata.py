@@ -1,7 +1,5 @@
 """What an index keeps besides texts follows its documents through every change, into hits and files."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -27,21 +25,18 @@ def check(index):
     return index
 
 
-@pytest.mark.parametrize("options", [{}, {"bytes": 4}, {"backend": "faiss-hnsw"}], ids=["floats", "codes", "graph"])
+@pytest.mark.parametrize("options", [{}, {"bytes": 4}], ids=["floats", "codes"])
 def test_it_follows_its_document(options, tmp_path, monkeypatch):
     monkeypatch.setattr(saved, "_FEW", 0)
     index = check(made(**options))
     index.save(tmp_path)
     index.add(VECTORS[40:44], ids=[f"d{row}" for row in range(40, 44)], metadata=ROWS[40:44])
-    if index.store.removes:
-        index.remove(["d3", "d41"])
-        index.update(["d7"], VECTORS[7:8], metadata=[{"new": "é"}])
-        assert index.metadata_of("d7") == {"new": "é"}
+    index.remove(["d3", "d41"])
+    index.update(["d7"], VECTORS[7:8], metadata=[{"new": "é"}])
+    assert index.metadata_of("d7") == {"new": "é"}
     index.save(tmp_path)
     again = check(load_index(tmp_path))
     assert list(again.metadata) == list(index.metadata)
-    header = json.loads((tmp_path / "header.json").read_text())
-    assert header["format_version"] == 3
     again.save(tmp_path, compact=True)
     check(load_index(tmp_path))
 

@@ -26,15 +26,14 @@ def vector(id):
     return EVERYTHING[id % len(EVERYTHING)]
 
 
-@pytest.mark.parametrize("backend", ["faiss-flat", "faiss-ivf", "faiss-hnsw", "jax"])
+@pytest.mark.parametrize("backend", ["faiss-flat", "jax"])
 @pytest.mark.filterwarnings("ignore:.*another writer")
 @pytest.mark.parametrize("seconds", [0.6, pytest.param(SOAK, marks=pytest.mark.slow, id="soak")])
 def test_two_writers_and_six_readers(backend, seconds, tmp_path):
     """An id is a number whose vector every thread knows: a hit must have its cosine, and its text."""
-    options = {"nlist": 8, "nprobe": 8} if backend == "faiss-ivf" else {}
     start = list(range(2000))
     texts = list(map(str, start))
-    index = build_index(EVERYTHING[:2000], backend, documents=texts, ids=start, **options)
+    index = build_index(EVERYTHING[:2000], backend, documents=texts, ids=start)
     index.hits(EVERYTHING[:4], 5)
     end, errors, counts = time.monotonic() + seconds, [], [0] * 8
     alive, barrier = [set(), set()], threading.Barrier(8)
@@ -46,11 +45,10 @@ def test_two_writers_and_six_readers(backend, seconds, tmp_path):
             number += 20
             index.add(np.stack([vector(i) for i in new]), documents=list(map(str, new)), ids=list(new))
             alive[me] |= set(new)
-            if index.store.removes:
-                some = rng.sample(sorted(alive[me]), 6)
-                index.update(some[:3], np.stack([vector(i) for i in some[:3]]), documents=list(map(str, some[:3])))
-                index.remove(some[3:])
-                alive[me] -= set(some[3:])
+            some = rng.sample(sorted(alive[me]), 6)
+            index.update(some[:3], np.stack([vector(i) for i in some[:3]]), documents=list(map(str, some[:3])))
+            index.remove(some[3:])
+            alive[me] -= set(some[3:])
             if number % 400 == me:
                 index.save(tmp_path / "i")
             counts[me] += 1
@@ -88,9 +86,7 @@ def test_two_writers_and_six_readers(backend, seconds, tmp_path):
         assert list(found.documents) == list(map(str, found.ids))
         rows = np.random.default_rng(9).integers(0, found.size, 200)
         best = found.search(np.stack([vector(i) for i in found.ids[rows]]), 1)[1][:, 0]
-        assert (best % len(EVERYTHING) == found.ids[rows] % len(EVERYTHING)).mean() > (
-            0.95 if backend == "faiss-hnsw" else 0.999
-        )
+        assert (best % len(EVERYTHING) == found.ids[rows] % len(EVERYTHING)).mean() > 0.999
 
 
 CHANGES = """
