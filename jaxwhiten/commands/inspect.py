@@ -92,7 +92,6 @@ def _index(folder: str, *, check: bool) -> Json:
     """The header of an index."""
     from jaxwhiten.codes import Code
     from jaxwhiten.search.header import DOCUMENTS, FITTED, read_header, verified
-    from jaxwhiten.search.upgraded import read_upgrade, share_embedded
 
     header = read_header(folder)
     facts = {name: getattr(header, name) for name in ("backend", "options", "size", "dimension", "codes", "rescore")}
@@ -110,8 +109,6 @@ def _index(folder: str, *, check: bool) -> Json:
             verified(Path(folder), file, whole=True)
         facts["checked"] = f"{counted(len(header.entries), 'files')}, all as they were written"
     facts |= {"whitening": header.whitening and header.whitening["k"], "encoding": header.encoding}
-    if upgrade := read_upgrade(folder, header.encoding):
-        facts["upgrade"] = f"{share_embedded(folder, header, upgrade):.1%} by {upgrade['new']['model']}"
     return {"kind": "index", **facts}
 
 

@@ -28,10 +28,6 @@ class Saved:
         """That of an index whose rows are all in the folder."""
         return cls(header, places, header.size)
 
-    def replaced(self) -> Saved:
-        """That of another index, which replaces this one in the folder."""
-        return Saved(self.header, None, 0)
-
     def keep(self, rows: Int64[np.ndarray, " n"]) -> None:
         """Follows an index that keeps these rows, in ascending order."""
         rows = rows[: np.searchsorted(rows, self.count)]
