@@ -39,7 +39,6 @@ COMMANDS = {
     "export": "export an encoder and its whitening to other libraries",
     "verify": "check this installation, or models, indexes, vectors, fitted files and data",
 }
-_ALIASES = {"doctor": "verify"}
 # For bash, and for zsh, which reads bash's functions after the first line. File names complete what has no words.
 _COMPLETION = """_jaxwhiten() {{
   local words='{commands}'
@@ -95,8 +94,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command == "help":  # `help` and `help COMMAND`
         arguments = [*arguments[1:2], "--help"]
         command = arguments[0] if len(arguments) > 1 else None
-    if command in _ALIASES:
-        arguments[arguments.index(command)] = command = _ALIASES[command]
     flags: dict[str, str] = {}
     try:
         if command is not None:

@@ -92,7 +92,7 @@ def test_moments_of_parts_make_the_whole(run, tiny_model, corpus, whitening_file
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"pooling": "cls"}, "b: expected pooling='cls', got 'mean'"), ({}, "sum expects 4 dimensions")],
+    [({"pooling": "cls"}, "b: expected --pooling cls, got 'mean'"), ({}, "sum expects 4 dimensions")],
 )
 def test_moments_of_other_vectors_are_refused(run, tmp_path, change, message):
     rows = np.random.default_rng(0).normal(size=(100, 4))

@@ -97,6 +97,7 @@ def test_no_permission(run, forbidden, unprivileged):
     assert done.err == f"error: {forbidden}: cannot be read (Permission denied): check its permissions.\n"
 
 
+@pytest.mark.filterwarnings("default")
 def test_the_same_moments_twice(run, places, tmp_path):
     moments = tmp_path / "m.safetensors"
     run("fit", places["texts"], "--model", places["tiny"], "--pooling", "mean", "--moments", moments)
