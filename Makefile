@@ -25,7 +25,7 @@ TESTS := OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 LABORATORY := $(addprefix tests/,programs eval train notebooks accelerators test_base.py test_documents.py test_examples.py test_packaging.py test_wheel.py)
 
 # Servers, which wait longest, come first for ci/smoke.sh, where several run at a time.
-BENCHMARKS ?= serving_faults serving cold_start encode latency train_throughput processors memory upgrade_zipf search_real \
+BENCHMARKS ?= serving_faults serving cold_start encode latency train_throughput processors memory search_real \
   search_scale growth whitening_fit whitening_transform search_batches search_threads
 # What they are given here, so that all take less than 15 minutes on 2 cores; README has the figures without.
 whitening_fit_ARGS ?= --rounds 2
@@ -33,7 +33,6 @@ whitening_transform_ARGS ?= --rounds 2
 train_throughput_ARGS ?= --rounds 2 --steps 20
 search_real_ARGS ?= --documents 15000
 serving_faults_ARGS ?= --seconds 60
-upgrade_zipf_ARGS ?= --documents 60000 --queries 1000
 search_scale_ARGS ?= --documents 100000 --queries 20000 --sample 500 --exact-queries 1024 --rounds 2 --slices 4
 
 comma := ,

@@ -24,7 +24,6 @@ declare -A arguments=(
   [serving]="--seconds 0.5 --rounds 1 --clients 1,2 --model jaxwhiten-tiny"
   [serving_faults]="--seconds 5 --model jaxwhiten-tiny"
   [train_throughput]="--rows 16 --steps 2 --rounds 1"
-  [upgrade_zipf]="--documents 2000 --queries 20 --candidates 10 --timed 20"
   [whitening_fit]="--rows 4000 --width 64 --rounds 1"
   [whitening_transform]="--rows 4000 --width 64 --rounds 1"
 )

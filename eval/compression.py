@@ -9,6 +9,7 @@ packages bitbudget and mteb.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,12 +20,11 @@ from typing import Any
 import numpy as np
 
 from eval.common import say
+from eval.mteb_encoder import MTEBEncoder
 from eval.report import Table, figure, table
 from eval.runs import Record, Run, header
 from jaxwhiten import Encoder, SpectrumCode, normalize
 from jaxwhiten.encoding import EmbeddingStore
-from jaxwhiten.export import Compressor
-from jaxwhiten.export.mteb import CodeWrapper, MTEBEncoder
 
 BYTES = (24, 48, 96)
 _TYPES = {"int8": "INT8", "binary": "BINARY", "int4": "INT4"}  # of MTEB
@@ -53,6 +53,42 @@ class _Model(MTEBEncoder):
         return self.cached.lookup([text for batch in inputs for text in batch["text"]])
 
 
+class CodeWrapper:
+    """Any model of MTEB with coded texts, beside `mteb.models.CompressionWrapper`, which has int8, binary and others.
+
+    Queries stay as they are; all other texts are decoded codes. The code is fitted, without labels, on the first of
+    these texts that are encoded for a task: the corpus, up to `corpus_chunk_size`.
+    """
+
+    def __init__(self, model: Any, bytes: int) -> None:
+        self.model = model
+        self.bytes = bytes
+        self._fitted: dict[tuple[Any, ...], SpectrumCode] = {}
+        self.similarity = model.similarity
+        self.similarity_pairwise = model.similarity_pairwise
+        meta = model.mteb_model_meta
+        kwargs = {**(meta.experiment_kwargs or {}), "code": SpectrumCode.name, "bytes": str(bytes)}
+        self.mteb_model_meta = meta.model_copy(update={"experiment_kwargs": kwargs})
+
+    def encode(self, inputs: Any, *, prompt_type: Any = None, **about: Any) -> np.ndarray:
+        """The model's vectors of queries, and decoded codes of other texts; arguments as of MTEB's models."""
+        vectors = np.asarray(self.model.encode(inputs, prompt_type=prompt_type, **about), np.float32)
+        if str(getattr(prompt_type, "value", prompt_type or "")) == "query":
+            return vectors
+        task = getattr(about.get("task_metadata"), "name", None), about.get("hf_split"), about.get("hf_subset")
+        if task not in self._fitted:
+            self._fitted[task] = SpectrumCode(bytes=self.bytes).fit(normalize(vectors))
+        code = self._fitted[task]
+        return code.decode(code.encode(normalize(vectors)))
+
+
+def compressed(bytes: int, documents: np.ndarray, queries: np.ndarray) -> tuple[np.ndarray, int]:
+    """A method of BitBudget: cosines of queries with the documents' decoded codes, and the bytes of a code."""
+    unit = normalize(documents)
+    code = SpectrumCode(bytes=bytes).fit(unit)
+    return code.scores(queries, code.encode(unit)), code.nbytes
+
+
 def by_bitbudget(
     cached: CachedVectors,
     documents: Mapping[str, str],
@@ -62,7 +98,7 @@ def by_bitbudget(
     """The rows of BitBudget's own methods and of codes; nDCG@10, and recall of float32's ten."""
     bitbudget = importlib.import_module("bitbudget")
     for size in BYTES:
-        bitbudget.method(f"spectrum, {size} bytes")(Compressor(size))
+        bitbudget.method(f"spectrum, {size} bytes")(functools.partial(compressed, size))
     vectors = (cached.lookup(list(texts.values())) for texts in (documents, queries))
     yield from bitbudget.evaluate(*vectors, list(documents), list(queries), judged)
 
@@ -94,7 +130,7 @@ def by_mteb(cached: CachedVectors, task: Any) -> Iterator[tuple[str, float]]:
     for name, dtype in _TYPES.items():
         forms[name] = lambda dtype=dtype: models.CompressionWrapper(_Model(cached), dtypes[dtype])
     for size in BYTES:
-        forms[f"spectrum, {size} bytes"] = lambda size=size: CodeWrapper(_Model(cached), SpectrumCode(bytes=size))
+        forms[f"spectrum, {size} bytes"] = lambda size=size: CodeWrapper(_Model(cached), size)
     for name, make in forms.items():
         results = mteb.evaluate(make(), task, cache=None, co2_tracker=False, encode_kwargs={"show_progress_bar": False})
         yield name, float(results[0].scores["test"][0]["ndcg_at_10"])

@@ -18,8 +18,8 @@ import numpy as np
 
 from eval.beir import TABLES, Rows, program, stored
 from eval.classification import fit, predict
+from eval.mteb_encoder import MTEBEncoder
 from jaxwhiten import Encoder, Moments, Whitening, metrics
-from jaxwhiten.export.mteb import MTEBEncoder
 
 BANKING = "Banking77Classification"
 STS = "STSB"

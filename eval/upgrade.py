@@ -3,8 +3,8 @@
 `python -m eval.upgrade [--config configs/upgrade.py] [--config.key=value ...]`
 
 For every ordered pair of encoders: the old one unchanged (stay); old documents mapped to the space of the new encoder's
-queries (map); the sum of both scores (fuse); the old index's first documents embedded and scored by the new encoder (on
-read, `jaxwhiten.search.Upgraded`); all documents embedded (everything). Writes `run.jsonl` to the
+queries (map); the sum of both scores (fuse); the old encoder's first documents scored by the new one, which embeds a
+document once it is among the first of a query (on read); all documents embedded (everything). Writes `run.jsonl` to the
 folder `out`, and prints a table and an advice.
 """
 
@@ -15,8 +15,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -36,8 +34,6 @@ from eval.settings import NO_WHITENING, choices, integers, words
 from jaxwhiten import Encoder, Whitening, metrics, scoring
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError, optional
-from jaxwhiten.search import Upgraded, build_index
-from jaxwhiten.space import VectorSpace
 
 PEER = "isotrieve-ridge"
 FIRST = 10
@@ -59,32 +55,6 @@ class Side:
     encoder: Encoder
     documents: np.ndarray
     queries: np.ndarray
-
-
-class Recorded:
-    """Stands in for an encoder whose vectors are known; texts are given by their numbers."""
-
-    def __init__(self, label: str, documents: np.ndarray, queries: np.ndarray) -> None:
-        self.vectors = np.concatenate([documents, queries])
-        self.head = SimpleNamespace(name="auto")
-        self.code = None
-        self.label = label
-        self.documents: Any = self  # a view of both
-        self.queries: Any = self
-        self.floats = self
-
-    def record(self) -> dict[str, Any]:
-        return {"model": self.label, "fingerprint": self.label, "pooling": self.head.name, "max_length": 1}
-
-    @property
-    def space(self) -> VectorSpace:
-        return VectorSpace.of(self.record())
-
-    def with_pooling(self, name: str) -> Recorded:
-        return self
-
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        return self.vectors[np.array(list(texts), np.int64)]
 
 
 def evaluator(config: Upgrade) -> Iterator[Run]:
@@ -202,17 +172,14 @@ def measured(
             fused = standard(scores) + standard(old.queries @ old.documents.T)
             rows.append(row(FUSE, metrics.reciprocal_ranks(ranked(fused), gold, FIRST), count))
     for count in candidates:
-        upgraded = on_read(old, new, count)
-        hits = upgraded.search([str(len(old.documents) + i) for i in range(len(old.queries))], FIRST)
-        ids = np.array([[hit.id for hit in part] for part in hits])
         first = ranked(old.queries @ old.documents.T, count)
         rows.append(
             row(
                 ON_READ,
-                metrics.reciprocal_ranks(ids, gold, FIRST),
+                metrics.reciprocal_ranks(reranked(first, new), gold, FIRST),
                 candidates=count,
                 old_recall=metrics.recalls(first, gold, count).mean(),
-                embedded=len(upgraded.vectors.slots) / len(old.queries),
+                embedded=len(np.unique(first)) / len(old.queries),
             )
         )
     full_cost = len(old.documents) / len(old.queries)
@@ -231,12 +198,10 @@ def mapped(kind: str, old: Side, new: Side, pairs: np.ndarray) -> tuple[np.ndarr
     return jaxwhiten.normalize(parts[0]), jaxwhiten.normalize(parts[1])
 
 
-def on_read(old: Side, new: Side, count: int) -> Upgraded:
-    """The old index, searched by the new encoder; texts are the numbers of documents, then of queries."""
-    encoders = [Recorded(side.label, side.documents, side.queries) for side in (old, new)]
-    texts = [str(i) for i in range(len(old.documents))]
-    index = build_index(old.documents, "faiss-flat", encoding=encoders[0].record(), documents=texts)
-    return Upgraded(index, *encoders, count)
+def reranked(first: np.ndarray, new: Side) -> np.ndarray:
+    """The best `FIRST` of each query's documents by the new encoder, [queries, FIRST]."""
+    scores = [new.documents[ids] @ query for ids, query in zip(first, new.queries, strict=True)]
+    return np.take_along_axis(first, ranked(np.array(scores), FIRST), axis=1)
 
 
 def ranked(scores: np.ndarray, k: int = 100) -> np.ndarray:

@@ -78,7 +78,7 @@ def test_versions_agree():
     entries = re.findall(
         r"^## \[(.*?)\] - (unreleased|\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
     )
-    assert entries[0][0] == version
+    assert [entry for entry, _ in entries] == [version]
     pythons = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", name)]
     assert PROJECT["requires-python"] == f">={pythons[0]}"
     test = (ROOT / ".github" / "workflows" / "ci.yml").read_text().partition("\n  test:\n")[2]

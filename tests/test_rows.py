@@ -5,7 +5,7 @@ import pytest
 
 import jaxwhiten
 from jaxwhiten import Moments, Whitening, build_index, normalize
-from jaxwhiten.codes import drift, make_code
+from jaxwhiten.codes import make_code
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.metrics.similarity import similarity
 
@@ -59,13 +59,12 @@ DOORS = {
     "Index.hits": lambda x: np.array([[hit.id for hit in hits] for hits in build_index(OTHERS).hits(x, 5)]),
     "similarity": lambda x: similarity(x, OTHERS),
     "Code.scores": lambda x: SPECTRUM.scores(x, SPECTRUM.encode(OTHERS)),
-    "drift": lambda x: np.array([measure.value for measure in drift(SPECTRUM, x).measures]),
 }
 DIRECTED = {"build_index", "build_index of faiss", "Index.add", "Index.update", "Index.search", "Index.hits"}
 WITHOUT_WIDTH = {"Moments.update", "Whitening.fit", "SpectrumCode.fit", "int8.fit", "normalize"}
 WITHOUT_WIDTH |= {"build_index", "build_index of faiss"}
 # What no rows are: refused where something is made of them, and otherwise answered by no rows.
-FITS = DIRECTED | {"Whitening.fit", "SpectrumCode.fit", "int8.fit", "drift"}
+FITS = DIRECTED | {"Whitening.fit", "SpectrumCode.fit", "int8.fit"}
 
 
 def torch_of(dtype, grad=False):

@@ -12,7 +12,6 @@ import pytest
 from jaxwhiten import CrossEncoder, Encoder, Moments, SpectrumCode, Whitening, build_index
 from jaxwhiten.codes import Binary, Int8, UBinary, UInt8
 from jaxwhiten.errors import InputError
-from jaxwhiten.search import Upgraded
 from tests.sentences import generated
 
 pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
@@ -40,12 +39,10 @@ def things(tiny_model, cross_encoder):
         found[backend] = build_index(X, backend, **options), lambda own, at: own.search(X[at::8], 3)[0]
     index = encoder.index(TEXTS)
     found["Index of an encoder"] = index, lambda own, at: [hit.score for hit in own.search(TEXTS[at], 3)]
-    upgraded = Upgraded(index, encoder, Encoder.from_pretrained(tiny_model, pooling="cls"), 20)
-    found["Upgraded"] = upgraded, lambda own, at: [hit.score for hit in own.search([TEXTS[at]], 3)[0]]
     return found
 
 
-NAMES = ["Encoder", "Encoder.shrink", "CrossEncoder", "Whitening", *CODES, *BACKENDS, "Index of an encoder", "Upgraded"]
+NAMES = ["Encoder", "Encoder.shrink", "CrossEncoder", "Whitening", *CODES, *BACKENDS, "Index of an encoder"]
 
 
 @pytest.mark.slow
@@ -79,7 +76,7 @@ def test_a_copy_computes_the_same(things, name, copied):
     np.testing.assert_array_equal(use(copied(own), 0), use(own, 0))
 
 
-@pytest.mark.parametrize("name", ["Encoder in memory", "CrossEncoder", *BACKENDS, "Upgraded"])
+@pytest.mark.parametrize("name", ["Encoder in memory", "CrossEncoder", *BACKENDS])
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy])
 def test_what_cannot_be_copied_says_what_to_pass(things, name, copied):
     with pytest.raises(InputError, match="cannot be pickled or deep-copied: "):

@@ -8,9 +8,8 @@ code.to_faiss()                                 # an empty FAISS index that code
 
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes.code import CODES, Code, Quantiser, check_whitened, load_code, load_fitted, make_code
-from jaxwhiten.codes.drift import VERDICTS, Drift, drift
 from jaxwhiten.codes.plain import Binary, Int8, UBinary, UInt8
 from jaxwhiten.codes.spectrum import SpectrumCode
 
-__all__ = ["CODES", "Binary", "Code", "CodedArray", "Drift", "Int8", "Quantiser", "SpectrumCode", "UBinary", "UInt8"]
-__all__ += ["VERDICTS", "check_whitened", "drift", "load_code", "load_fitted", "make_code"]
+__all__ = ["CODES", "Binary", "Code", "CodedArray", "Int8", "Quantiser", "SpectrumCode", "UBinary", "UInt8"]
+__all__ += ["check_whitened", "load_code", "load_fitted", "make_code"]

@@ -268,8 +268,8 @@ class Code(Estimator):
         """Adds rows to those of the fit; a decomposition is postponed to its first use."""
         return self._fit_rows(X, more=True)
 
-    def rows(self, X: RowsLike, caller: str | None = None) -> np.ndarray:
-        matrix = super().rows(X, caller)
+    def rows(self, X: RowsLike) -> np.ndarray:
+        matrix = super().rows(X)
         origin = origin_of(X)
         if origin is not None and self.provenance.get("whitening") is not None:
             check_pooled(self, origin.space())

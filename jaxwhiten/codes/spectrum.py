@@ -15,7 +15,7 @@ from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError, warn
 from jaxwhiten.io import same, within
 from jaxwhiten.parameters import bounded
-from jaxwhiten.shapes import Float32, Float64, UInt8
+from jaxwhiten.shapes import Float32, UInt8
 from jaxwhiten.space import Known, Origin, check_origin
 from jaxwhiten.typing import AnyArray, Json, OnnxGraph, RowsLike
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
@@ -23,7 +23,6 @@ from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import parameters
 from jaxwhiten.whitening.whitening import alike
 
-_SAMPLES = 512  # of a normal distribution, for expectations under it
 # of a group: half a byte
 _BITS = 4
 _POINTS = 16
@@ -213,19 +212,6 @@ class SpectrumCode(Code):
         decoded = centroids[np.arange(len(centroids)), groups].reshape(len(codes), len(columns))
         used = self._made(self._state)[0].used
         return decoded[:, used[np.argsort(columns[used])]]
-
-    def expected_loss(self, means: Float64[np.ndarray, " k"], variances: Float64[np.ndarray, " k"]) -> float:
-        """The share of the variance along the code's axes that it is expected to lose, if vectors are normal.
-
-        `means`, relative to the fitted mean, and `variances` are of vectors along the first axes of the fit.
-        """
-        k = len(self.plan.byte)
-        x = np.zeros((_SAMPLES, k))
-        normal = np.random.default_rng(0).standard_normal((_SAMPLES, k))
-        some = slice(min(k, len(means)))
-        x[:, some] = means[some] + np.sqrt(variances[some]) * normal[:, some]
-        z = self._decode(self.quantise(x.astype(np.float32), self.plan.constants))
-        return float((((x - z) ** 2)[:, some]).sum() / (x**2).sum())
 
     def _facts(self) -> Json:
         return super()._facts() | {"distortion": self.distortion_, "bound": self.bound_}

@@ -218,7 +218,7 @@ class Parser(argparse.ArgumentParser):
         return letters | {action.dest: (action.option_strings or [action.dest])[0] for action in self._actions}
 
 
-def add(parser: argparse.ArgumentParser, names: str, help: str, **settings: Any) -> None:
+def add(parser: argparse._ActionsContainer, names: str, help: str, **settings: Any) -> None:
     """Adds an argument. `names` has its flags and a word for its value, such as `"-o --output DIR"`, or no word."""
     words = names.split()
     flags = [word for word in words if word.startswith("-")]

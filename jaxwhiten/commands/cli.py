@@ -29,21 +29,16 @@ COMMANDS = {
     "embed": "embed a corpus in resumable shards",
     "fit": "fit a whitening or code, for a model folder that all commands load",
     "apply": "whiten a file of vectors",
-    "merge": "merge moments files from parts of a corpus",
     "inspect": "show the contents of a whitening, moments file, index or model",
     "train": "fine-tune an encoder on a table of pairs",
     "score": "score an encoder on your own pairs or searches, raw, whitened and in fewer bytes",
     "index": "encode texts and build a search index; --bytes fits a code for this index alone",
     "search": "search an index for the documents nearest to a query",
     "serve": "answer over HTTP with a model's vectors and searches of its index",
-    "upgrade": "migrate an index to a better encoder, re-embedding only documents that searches find",
-    "drift": "check whether new texts have drifted and an index or model needs refitting",
     "distil-static": "distill an encoder into a table of token vectors",
     "export": "export an encoder and its whitening to other libraries",
-    "bench": "compare engines and precisions on this machine: speed, and agreement with float32",
     "verify": "check this installation, or models, indexes, vectors, fitted files and data",
 }
-_ALIASES = {"doctor": "verify"}
 # For bash, and for zsh, which reads bash's functions after the first line. File names complete what has no words.
 _COMPLETION = """_jaxwhiten() {{
   local words='{commands}'
@@ -99,8 +94,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command == "help":  # `help` and `help COMMAND`
         arguments = [*arguments[1:2], "--help"]
         command = arguments[0] if len(arguments) > 1 else None
-    if command in _ALIASES:
-        arguments[arguments.index(command)] = command = _ALIASES[command]
     flags: dict[str, str] = {}
     try:
         if command is not None:

@@ -32,17 +32,16 @@ if TYPE_CHECKING:
     from jaxwhiten.export.databases import Changes
     from jaxwhiten.search import Index
 
-# Listed here because help must not wait for the imports of jaxwhiten.export; a test compares both lists.
-DATABASES = ("pgvector", "qdrant", "lancedb", "milvus", "sqlite-vec")
 _WORDS = re.compile(r"[^\s:/@=&?'\"]+").findall
 _KINDS = {"onnx": "onnx", "faiss": "faiss"}  # of folders that are no model
-_CLIENTS = {
+_CLIENTS = {  # of databases
     "pgvector": ("psycopg",),
     "qdrant": ("qdrant_edge",),
     "lancedb": ("lancedb", "lance"),
     "milvus": ("pymilvus", "milvus_lite"),
     "sqlite-vec": ("apsw", "sqlite_vec"),
 }
+DATABASES = tuple(_CLIENTS)
 _NEEDS = {
     "onnx": ("onnx", "export", "Exporting to ONNX"),
     "faiss": ("faiss", "cpu", "Exporting to FAISS", "faiss-cpu"),

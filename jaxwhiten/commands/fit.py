@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from jaxwhiten.commands.arguments import (
 )
 from jaxwhiten.commands.texts import STDIN, add_texts, is_parts, nonempty, sentences
 from jaxwhiten.counting import counted
-from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.errors import DataError, InputError, warn
 from jaxwhiten.parameters import DEFAULTS
 from jaxwhiten.space import check_space
 from jaxwhiten.typing import Json
@@ -47,7 +48,7 @@ _RULES = (
     ),
     Rule(
         ("folder",),
-        f"{{output}}: vectors alone give a whitening, a {_FILE} file; a folder needs sentences.",
+        f"{{output}}: vectors and moments give a whitening, a {_FILE} file; a folder needs sentences.",
         without=("sentences",),
     ),
 )
@@ -55,62 +56,57 @@ _KEPT = 1 << 17  # vectors of up to this many sentences are cached, so that an i
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_texts(parser, "sentences, vectors in a .npy file, or a folder of `jaxwhiten embed`")
-    add_outputs(
+    add_texts(
         parser,
-        "PATH",
-        "a folder for the encoder with its whitening, for --model of every command; or a .safetensors file "
-        "for the whitening alone",
+        "sentences, vectors in a .npy file, a folder of `jaxwhiten embed`, or moments files of parts of a corpus",
+        nargs="+",
     )
-    add_model(parser)
-    add(parser, "--no-cache", "do not cache the vectors; by default those of up to 131072 sentences are cached")
-
-
-def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
-    """Adds --output, --moments and the parameters of the whitening."""
-    add(parser, f"-o --output {metavar}", what, type=Place)
+    what = "a folder for the encoder with its whitening, for --model of every command; or a .safetensors file for the"
+    add(parser, "-o --output PATH", f"{what} whitening alone", type=Place)
     moments = "file for the moments, which can be merged and used to fit any setting"
     add(parser, "--moments FILE", moments, type=Place.file("moments"))
     add_knobs(parser, fitting=True)
     add_tuned(parser)
-    what = (
-        "add a code of N bytes per sentence; default: none. Vectors are whitened before they are coded if the encoder"
-    )
-    add(
-        parser,
-        "--bytes N",
-        f"{what} is not fine-tuned for similarity, or with -k, --beta, --gamma or --shrinkage",
-        type=int,
-    )
+    what = "add a code of N bytes per sentence; default: none. Vectors are whitened before they are coded if the"
+    what += " encoder is not fine-tuned for similarity, or with -k, --beta, --gamma or --shrinkage"
+    add(parser, "--bytes N", what, type=int)
+    add_model(parser)
+    add(parser, "--no-cache", "do not cache the vectors; by default those of up to 131072 sentences are cached")
 
 
 def run(args: argparse.Namespace) -> Report:
-    parts = None
-    from_vectors = args.input != STDIN and args.format is None and args.input.lower().endswith(".npy")
-    check_outputs(args, folder=not from_vectors)
+    path = args.input[0]
+    from_vectors = path != STDIN and args.format is None and path.lower().endswith(".npy")
+    from_moments = all(map(_is_tensors, args.input))
+    if len(args.input) > 1 and not from_moments:
+        raise InputError(f"Expected one input, or moments files alone, got {' '.join(args.input):.200}.")
+    _check_outputs(args, folder=not (from_vectors or from_moments))
     from jaxwhiten.whitening import Moments
 
-    if from_vectors:
+    encoder = None
+    provenance: Json = {"corpus": Path(path).name if path != STDIN else "stdin"}
+    if from_moments:
+        moments, provenance["corpus"] = _merged(args.input)
+    elif from_vectors:
         from jaxwhiten.commands.vectors import open_vectors
 
-        vectors = open_vectors(args.input)
-        encoder = None
+        vectors = open_vectors(path)
         if not len(vectors):
-            raise DataError(f"{args.input}: contains no vectors.")
+            raise DataError(f"{path}: contains no vectors.")
         moments = Moments().update(vectors)
-    elif is_parts(args.input):
+    elif is_parts(path):
         from jaxwhiten.encoding.encoder import encoder_of
         from jaxwhiten.runners import Parts
 
-        parts = Parts(args.input)
+        parts = Parts(path)
         record = parts.plan.encoding
         encoder = encoder_of(record) if args.output else None
         if encoder is not None:
-            check_space(args.input, record, encoder.documents.space, "embed the texts again")
+            check_space(path, record, encoder.documents.space, "embed the texts again")
         moments = parts.moments()
     else:
-        filled = filter(None, map(str.strip, sentences(args.input, args.format, args.column)))
-        texts = nonempty(filled, args.input)
+        filled = filter(None, map(str.strip, sentences(path, args.format, args.column)))
+        texts = nonempty(filled, path)
         encoder = load_encoder(args)
         check_sizes(args, encoder.dimension)
         first = [] if args.no_cache else list(itertools.islice(texts, _KEPT + 1))
@@ -118,12 +114,36 @@ def run(args: argparse.Namespace) -> Report:
             moments = encoder.documents.moments(itertools.chain(first, texts))
         else:
             moments = Moments().update(encode(args, encoder, first, "document"))
-    corpus = Path(args.input).name if args.input != STDIN else "stdin"
-    provenance = encoder.documents.record() if encoder and not parts else {}
-    return write_outputs(args, moments, {"corpus": corpus, **provenance}, encoder)
+        provenance |= encoder.documents.record()
+    return _write(args, moments, provenance, encoder)
 
 
-def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
+def _is_tensors(path: str) -> bool:
+    """Whether a file is of safetensors, as those of moments are."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        start = file.read(9)
+    return start[8:] == b"{" and int.from_bytes(start[:8], "little") < os.path.getsize(path)
+
+
+def _merged(paths: list[str]) -> tuple[Moments, str]:
+    """The moments of all rows of several files, and the names of their corpora."""
+    from jaxwhiten.whitening import Moments
+
+    total = Moments()
+    corpora = list[str]()
+    firsts = dict[tuple[int, bytes, bytes], str]()
+    for path in paths:
+        part = Moments.load(path)
+        total.merge(part, path)
+        if (first := firsts.setdefault((part.n, part.mean.tobytes(), part.M2.tobytes()), path)) is not path:
+            warn(f"{path}: contains the same moments as {first}: its rows count twice.")
+        corpora.append(str(part.provenance.get("corpus") or path))
+    return total, " + ".join(corpora)
+
+
+def _check_outputs(args: argparse.Namespace, *, folder: bool) -> None:
     """Raises InputError for a command that would write nothing, or not what its output's name says.
 
     A folder can be written only if there is an encoder.
@@ -139,9 +159,7 @@ def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
         Place.folder(what=f"a whitening is a {_FILE} file or a model folder")(args.output)
 
 
-def write_outputs(
-    args: argparse.Namespace, moments: Moments, provenance: Json, encoder: Encoder | None = None
-) -> Report:
+def _write(args: argparse.Namespace, moments: Moments, provenance: Json, encoder: Encoder | None) -> Report:
     """Writes the moments, the whitening, or both."""
     lines = []
     facts = {"output": args.output, "moments": args.moments, "rows": moments.n}

@@ -35,12 +35,10 @@ if TYPE_CHECKING:
 
 # Options that an existing index has already fixed.
 _OF_TEXTS = ("whitening", "whiten", "n_components", "gamma", "bytes", "codes", "max_length")
-DEFAULT_BACKEND = "faiss-flat"
 _FIXED = (*_OF_TEXTS, "rescore", "option")
 _CHANGES = ("add", "update", "remove", "remove_file", "compact", "merge")
 _ANEW = ("like", *_CHANGES)
 _RULES = (
-    Rule(_CHANGES, "Expected one change, got {given}.", most=1),
     Rule(
         (*_FIXED, "ids", "metadata", "shard"),
         "{beside} changes no setting of an index: omit {given}.",
@@ -50,33 +48,14 @@ _RULES = (
     Rule(("input",), "--compact rewrites the index {output}: omit {input[0]!r:.80}.", beside=("compact",)),
     Rule(("remove",), "--remove needs the IDs of the documents to remove.", without=("input",)),
     Rule(("metadata",), "--keep is for texts of a table: omit it.", beside=("remove", "remove_file", "parts")),
-    Rule(
-        _FIXED,
-        "{beside} uses the settings of the existing index: omit {given}.",
-        beside=("add", "update", "remove", "remove_file"),
-    ),
-    Rule(
-        ("update",),
-        "--update replaces documents by their IDs: specify the ID column with --id.",
-        without=("ids",),
-    ),
-    Rule(
-        (*_FIXED, "backend"),
-        "`like` takes all settings from {like}: omit {given}.",
-        beside=("like",),
-        without=_CHANGES,
-    ),
+    Rule(_FIXED, "{beside} uses the settings of the existing index: omit {given}.", beside=_CHANGES),
+    Rule(("update",), "--update replaces documents by their IDs: specify the ID column with --id.", without=("ids",)),
+    Rule((*_FIXED, "backend"), "`like` takes all settings from {like}: omit {given}.", beside=("like",)),
     Rule(
         ("shard",),
         "--shard needs a code or whitening that all parts share: fit one with `jaxwhiten fit`, and pass it with"
         " --whitening, or a model that ends with it with --model. Or pass the index of another part with --like.",
         without=("whitening", "model", *_ANEW),
-    ),
-    Rule(
-        ("whitening", "whiten"),
-        "--whitening reads a whitening and --whiten fits one: pass only one.",
-        without=_ANEW,
-        most=1,
     ),
     Rule(
         (*_OF_TEXTS, "ids", "metadata", "model"),
@@ -101,78 +80,85 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_texts(parser, what, nargs="*")
     add(parser, "-o --output DIR", "the folder to write; an index already there is replaced", type=Place, required=True)
     add_model(parser)
-    add(parser, "--whitening FILE", "a saved whitening or code to put inside the index", type=Source)
-    add(parser, "--whiten", "fit a whitening on the texts themselves")
+    parser.set_defaults(model=None)
+    one = parser.add_mutually_exclusive_group()
+    add(one, "--whitening FILE", "a saved whitening or code to put inside the index", type=Source)
+    add(one, "--whiten", "fit a whitening on the texts themselves")
     add(parser, "-k --dimension K", "dimensions that the whitening keeps; default: all", dest="n_components", type=int)
     add(parser, "--gamma G", "fit a whitening with this exponent of the scaling, 0 to 1", type=float)
     add(parser, "--bytes N", "store each text in N bytes, by --codes; default: float32", type=int)
     add(parser, "--codes CODES", "the code: spectrum, int8, uint8, binary or ubinary; default with --bytes: spectrum")
     add_tuned(parser)
     add(parser, "--rescore COPY", "float16 or int8: keep a copy on disk to rescore the candidates")
-    add(parser, "--backend BACKEND", "search backend; default: faiss-flat", default=DEFAULT_BACKEND)
+    add(parser, "--backend BACKEND", "search backend; default: faiss-flat")
     add(parser, "--option NAME=NUMBER", "option of the backend, such as nprobe=10", action="append", default=[])
     add(parser, "--id COLUMN", "ID column of a table; default: numbers from 0", dest="ids")
     whose = "encoded like the others; --model only specifies a new location of the model"
     keep = "columns of a table to keep as metadata of the hits, such as title,date"
     add(parser, "--keep COLUMNS", keep, dest="metadata", type=_names)
-    add(parser, "--add", f"add the texts to the existing index, {whose}")
-    add(parser, "--update", "replace the documents with the IDs of --id in the existing index")
-    add(parser, "--remove", "remove the documents with these IDs from the existing index")
-    add(parser, "--remove-file", "remove the documents whose IDs are in this file: lines, or the column of --id")
-    add(parser, "--compact", "write the existing index as a whole, without what was removed or replaced")
-    add(parser, "--merge", "write one index of the documents of several, which have the same code")
     shard = "index one of N equal parts of the texts, with a code or whitening that was fitted before, or --like"
     add(parser, "--shard I/N", shard, type=_shard)
-    alike = "store the texts as this index does: with its encoder, code, whitening and inverted lists; see --merge"
-    add(parser, "--like DIR", alike, type=Source)
     add(parser, "--no-cache", "do not cache the vectors")
-
-
-def _only_input(inputs: list[str]) -> str:
-    if len(inputs) == 1:
-        return inputs[0]
-    listed = "none"
-    if inputs:
-        listed = f"{len(inputs)}: {' '.join(inputs)[:200]}"
-    raise InputError(f"Expected one input, got {listed}.")
+    one = parser.add_mutually_exclusive_group()
+    add(one, "--add", f"add the texts to the existing index, {whose}")
+    add(one, "--update", "replace the documents with the IDs of --id in the existing index")
+    add(one, "--remove", "remove the documents with these IDs from the existing index")
+    add(one, "--remove-file", "remove the documents whose IDs are in this file: lines, or the column of --id")
+    add(one, "--compact", "write the existing index as a whole, without what was removed or replaced")
+    add(one, "--merge", "write one index of the documents of several, which have the same code")
+    alike = "store the texts as this index does: with its encoder, code, whitening and inverted lists; see --merge"
+    add(one, "--like DIR", alike, type=Source)
 
 
 def run(args: argparse.Namespace) -> Report:
-    usual = {"backend": DEFAULT_BACKEND, "model": DEFAULT_MODEL}
-    values = {name: None if usual.get(name) == value else value for name, value in vars(args).items()}
     first = args.input[0] if args.input else ""
     of_codes = first.lower().endswith(".npy") and args.format is None
-    check_options(_RULES, {**values, "vectors": of_codes, "parts": is_parts(first)})
+    check_options(_RULES, {**vars(args), "vectors": of_codes, "parts": is_parts(first)})
     if args.compact or args.merge:
         return _rewrite(args)
-    if not args.remove:
-        args.input = _only_input(args.input)
-    if any(getattr(args, change) for change in _CHANGES):
+    if args.remove:
         return _change(args)
-    if args.like:
-        return _like(args)
-    fits = args.n_components is not None or args.gamma is not None
-    args.whiten = args.whiten or (fits and not args.whitening)
-    options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
+    if len(args.input) != 1:
+        raise InputError(f"Expected one input, got {len(args.input)}: {' '.join(args.input)[:200]}")
+    args.input = first
+    if args.add or args.update or args.remove_file:
+        return _change(args)
 
     from jaxwhiten.search.build import check_settings
     from jaxwhiten.search.header import check_index_folder
+
+    fits = args.n_components is not None or args.gamma is not None
+    args.whiten = args.whiten or (fits and not args.whitening)
+    args.backend = args.backend or "faiss-flat"
+    options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
+    check_settings(args.backend, options, args.codes, args.rescore)  # raises before the texts are encoded
+    check_index_folder(args.output)
+    if of_codes and not args.like:
+        return _save(args, _of_codes(args, options), "")
+    if is_parts(first):
+        return _save(args, _of_parts(args, options), "")
+    return _save(args, *_of_texts(args, options))
+
+
+def _of_texts(args: argparse.Namespace, options: Json) -> tuple[Index, str]:
+    """The index of texts, and a remark on the blank ones."""
+    from jaxwhiten.search import BACKENDS, build_index, load_index
     from jaxwhiten.search.ids import Ids
-    from jaxwhiten.search.text import index_of
+    from jaxwhiten.search.text import index_of, view_for
     from jaxwhiten.whitening import Moments
 
-    # What can be wrong is found before the texts are encoded.
-    backend, _ = check_settings(args.backend, options, args.codes, args.rescore)
-    check_index_folder(args.output)
-    if of_codes:
-        return _save(args, _of_codes(args, options), "")
-    if is_parts(args.input):
-        return _save(args, _of_parts(args, options), "")
+    like = load_index(args.like, model=args.model) if args.like else None
     ids, texts, metadata, skipped = _texts(args)
-    Ids.of(ids, len(texts))
+    Ids.of(ids, len(texts))  # raises before the texts are encoded
+    if like is not None:
+        if like.views is None:
+            raise InputError(f"{args.like}: does not record its encoder, so texts cannot be encoded as its were.")
+        vectors = encode_view(args, view_for(like, like.views, "document"), texts, code=like.fitted)
+        return build_index(vectors, like=like, documents=texts, ids=ids, metadata=metadata), skipped
+    args.model = args.model or DEFAULT_MODEL
     encoder = load_encoder(args)
     whitening, codes = _fitted(args, encoder)
-    backend.check_stores(coded=bool(codes or args.bytes or encoder.head.code))
+    BACKENDS[args.backend].check_stores(coded=bool(codes or args.bytes or encoder.head.code))
     floats = encoder.without_code()
     check_sizes(args, floats.dimension)
     vectors = encode(args, floats, texts, "document", encoder.head.code)
@@ -191,7 +177,7 @@ def run(args: argparse.Namespace) -> Report:
         rescore=args.rescore,
         **options,
     )
-    return _save(args, index, skipped)
+    return index, skipped
 
 
 def _fitted(args: argparse.Namespace, encoder: Encoder | None = None) -> tuple[Whitening | None, Any]:
@@ -211,10 +197,8 @@ def _whitening(moments: Moments, args: argparse.Namespace) -> Whitening:
     from jaxwhiten.codes.fit import fit_whitening
     from jaxwhiten.progress import note
 
-    if args.gamma is None:
-        whitening, why = fit_whitening(moments, tuned=args.tuned, n_components=args.n_components)
-    else:
-        whitening, why = fit_whitening(moments, tuned=args.tuned, n_components=args.n_components, gamma=args.gamma)
+    gamma = {} if args.gamma is None else {"gamma": args.gamma}
+    whitening, why = fit_whitening(moments, tuned=args.tuned, n_components=args.n_components, **gamma)
     if why:
         note(why)
     return whitening
@@ -237,54 +221,22 @@ def _of_codes(args: argparse.Namespace, options: Json) -> Index:
 def _of_parts(args: argparse.Namespace, options: Json) -> Index:
     """The index of a folder of `jaxwhiten embed`, with its ids, whitened by the moments of all parts."""
     from jaxwhiten.runners import Parts
-    from jaxwhiten.search import build_index
+    from jaxwhiten.search import build_index, load_index
 
     parts = Parts(args.input)
-    whitening, codes = _fitted(args)
-    if args.whiten:
-        whitening = _whitening(parts.moments(), args)
+    if args.like:
+        options = {"like": load_index(args.like, model=args.model)}
+    else:
+        whitening, codes = _fitted(args)
+        if args.whiten:
+            whitening = _whitening(parts.moments(), args)
+        options |= {"backend": args.backend, "whitening": whitening, "codes": codes}
+        options |= {"bytes": args.bytes, "rescore": args.rescore, "tuned": args.tuned}
     ids, vectors = parts.all()
-    part = _part(args, len(ids))
-    ids = ids[part]
-    vectors = vectors[part]
     if (code := getattr(vectors, "code", None)) is not None:
         raise InputError(f"{args.input}: contains codes of {code.nbytes} bytes; expected shards of vectors.")
-    return build_index(
-        vectors,
-        args.backend,
-        whitening=whitening,
-        encoding=parts.plan.encoding,
-        ids=ids,
-        codes=codes,
-        bytes=args.bytes,
-        rescore=args.rescore,
-        tuned=args.tuned,
-        **options,
-    )
-
-
-def _like(args: argparse.Namespace) -> Report:
-    """Builds an index that can be searched as one with that of --like."""
-    from jaxwhiten.runners import Parts
-    from jaxwhiten.search import build_index, load_index
-    from jaxwhiten.search.header import check_index_folder
-    from jaxwhiten.search.ids import Ids
-    from jaxwhiten.search.text import view_for
-
-    check_index_folder(args.output)
-    like = load_index(args.like, model=None if args.model == DEFAULT_MODEL else args.model)
-    if is_parts(args.input):
-        parts = Parts(args.input)
-        numbers, vectors = parts.all()
-        part = _part(args, len(numbers))
-        index = build_index(vectors[part], like=like, encoding=parts.plan.encoding, ids=numbers[part])
-        return _save(args, index, "")
-    ids, texts, metadata, skipped = _texts(args)
-    Ids.of(ids, len(texts))
-    if like.views is None:
-        raise InputError(f"{args.like}: does not record its encoder, so texts cannot be encoded like its documents.")
-    vectors = encode_view(args, view_for(like, like.views, "document"), texts, code=like.fitted)
-    return _save(args, build_index(vectors, like=like, documents=texts, ids=ids, metadata=metadata), skipped)
+    part = _part(args, len(ids))
+    return build_index(vectors[part], encoding=parts.plan.encoding, ids=ids[part], **options)
 
 
 def _save(args: argparse.Namespace, index: Index, skipped: str) -> Report:
@@ -355,7 +307,7 @@ def _change(args: argparse.Namespace) -> Report:
             name = "update"
             done = "replaced"
         ids, texts, metadata, skipped = _texts(args)
-        index = load_index(args.output, model=None if args.model == DEFAULT_MODEL else args.model)
+        index = load_index(args.output, model=args.model)
         assert index.views is not None
         if (index.metadata is None) != (metadata is None):
             if metadata is None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from jaxwhiten.codes import Code
     from jaxwhiten.whitening import Whitening
 
+_ORIGIN = ("model", "pooling", "max_length", "corpus")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "file", "a file of a whitening, a code or moments, or the folder of an index or a model", type=Source)
@@ -35,41 +37,31 @@ def run(args: argparse.Namespace) -> Report:
         raise InputError(f"{args.file}: is not an index, whose files --check compares; other files are always checked.")
     if args.plot is not None:
         optional("matplotlib", "eval", "Drawing a plot")
+    if is_index:
+        return _listed(args.file, _index(args.file, check=args.check))
     if os.path.isdir(args.file):
-        kind = ""
-        fitted = None
-    else:
-        kind, fitted = load_fitted(args.file)
-    if fitted is None or isinstance(fitted, Code):
-        if fitted:
-            report_of = _code(fitted)
-        elif is_index:
-            report_of = _index(args.file, check=args.check)
-        else:
-            report_of = _model(Path(args.file))
-        lines = []
-        for name, value in report_of.items():
-            if isinstance(value, dict):
-                items = ", ".join(f"{key} {item}" for key, item in value.items())
-            else:
-                items = value
-            lines.append(f"  {name:<12}{items if items not in (None, '') else 'none'}")
-        return Report("\n".join(lines), {"file": args.file, **report_of})
-    whitening = fitted
-    facts = spectrum(whitening)
+        return _listed(args.file, _model(Path(args.file)))
+    kind, fitted = load_fitted(args.file)
+    if isinstance(fitted, Code):
+        return _listed(args.file, _code(fitted))
+    facts = spectrum(fitted)
     if args.plot:
-        values = whitening.with_params(shrinkage=None).eigenvalues_
+        values = fitted.with_params(shrinkage=None).eigenvalues_
         draw_spectra(args.plot, {counted(facts["n"], "rows"): values}, [], args.file)
         note(f"{args.plot}: plot of the spectrum")
-    provenance = {key: value for key, value in whitening.provenance.items() if value is not None}
-    report: Json = {
-        "file": args.file,
-        "kind": kind,
-        "params": whitening.get_params() if kind == "whitening" else None,
-        **facts,
-        "provenance": provenance,
-    }
-    return Report("\n".join(_lines(report)), {**report, "eigenvalues": whitening.eigenvalues_.tolist()})
+    provenance = {key: value for key, value in fitted.provenance.items() if value is not None}
+    params = fitted.get_params() if kind == "whitening" else None
+    report: Json = {"file": args.file, "kind": kind, "params": params, **facts, "provenance": provenance}
+    return Report("\n".join(_lines(report)), {**report, "eigenvalues": fitted.eigenvalues_.tolist()})
+
+
+def _listed(file: str, facts: Json) -> Report:
+    """Facts with a line for each."""
+    lines = []
+    for name, value in facts.items():
+        shown = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else value
+        lines.append(f"  {name:<12}{'none' if shown in (None, '') else shown}")
+    return Report("\n".join(lines), {"file": file, **facts})
 
 
 def _model(folder: Path) -> Json:
@@ -92,7 +84,6 @@ def _index(folder: str, *, check: bool) -> Json:
     """The header of an index."""
     from jaxwhiten.codes import Code
     from jaxwhiten.search.header import DOCUMENTS, FITTED, read_header, verified
-    from jaxwhiten.search.upgraded import read_upgrade, share_embedded
 
     header = read_header(folder)
     facts = {name: getattr(header, name) for name in ("backend", "options", "size", "dimension", "codes", "rescore")}
@@ -110,8 +101,6 @@ def _index(folder: str, *, check: bool) -> Json:
             verified(Path(folder), file, whole=True)
         facts["checked"] = f"{counted(len(header.entries), 'files')}, all as they were written"
     facts |= {"whitening": header.whitening and header.whitening["k"], "encoding": header.encoding}
-    if upgrade := read_upgrade(folder, header.encoding):
-        facts["upgrade"] = f"{share_embedded(folder, header, upgrade):.1%} by {upgrade['new']['model']}"
     return {"kind": "index", **facts}
 
 
@@ -127,9 +116,9 @@ def _design(code: Code) -> Json:
 
 def _code(code: Code) -> Json:
     """The facts of a code."""
-    facts = code.provenance
-    told = {"kind": "code", **_design(code), "rows": facts["n"], "dimension": facts["dimension"]}
-    return told | {name: facts[name] for name in ("model", "pooling", "max_length", "corpus") if facts.get(name)}
+    provenance = code.provenance
+    facts = {"kind": "code", **_design(code), "rows": provenance["n"], "dimension": provenance["dimension"]}
+    return facts | {name: provenance[name] for name in _ORIGIN if provenance.get(name)}
 
 
 def load_fitted(path: str) -> tuple[str, Whitening | Code]:
@@ -153,7 +142,7 @@ def _lines(report: Json) -> list[str]:
     lines = [
         f"{report['file']}: {report['kind']} of {counted(report['n'], 'rows')} of {report['dimension']} dimensions"
     ]
-    fields = [f"{key} {facts[key]}" for key in ("model", "pooling", "max_length", "corpus") if key in facts]
+    fields = [f"{key} {facts[key]}" for key in _ORIGIN if key in facts]
     if fields:
         lines.append(f"  source      {', '.join(fields)}")
     if values := report["params"]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
-import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import Report, Source, add, printable
 from jaxwhiten.commands.texts import as_stored, ids_in, stdin_lines
 from jaxwhiten.engines import HELP
-from jaxwhiten.errors import InputError, MismatchError, ModelError
+from jaxwhiten.errors import InputError
 
 if TYPE_CHECKING:
     from jaxwhiten.search import Hit
@@ -35,23 +33,10 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
     if not all(query.strip() for query in args.query):
         raise InputError("The query is empty: pass a sentence to search for.")
 
-    from jaxwhiten.encoding.encoder import encoder_of
-    from jaxwhiten.search import Upgraded, load_index, rerank_hits
-    from jaxwhiten.search.encoders import located
-    from jaxwhiten.search.upgraded import read_upgrade
+    from jaxwhiten.search import load_index, rerank_hits
 
     index = load_index(args.index, model=args.model, engine=args.engine)
-    old = index.views
-    assert old is not None
     among = None if args.among is None else as_stored(ids_in(args.among), index)
-    find: Any = index.search
-    if upgrade := read_upgrade(args.index, index.encoding):
-        try:
-            new = encoder_of(located(upgrade["new"], args.index))
-            find = Upgraded(index, old, new, upgrade["candidates"], folder=args.index).search
-        except (ModelError, MismatchError) as error:
-            advice = f"record its location with `jaxwhiten upgrade {shlex.quote(args.index)} --model DIR`"
-            print(f"warning: {error} Only the old encoder answers: {advice}.", file=sys.stderr)
     reranker = None
     if args.rerank:
         from jaxwhiten.encoding import CrossEncoder
@@ -61,7 +46,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
     # From stdin, each query is answered before the next is read.
     for query in args.query or filter(None, map(str.strip, stdin_lines())):
         query.encode()  # UnicodeEncodeError: bytes of an argument that are not UTF-8
-        (hits,) = find([query], k, among=among)
+        hits = index.search(query, k, among=among)
         if reranker:
             hits = rerank_hits(reranker, query, hits)[: args.k]
         lines = [f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}{_metadata(hit)}" for hit in hits]

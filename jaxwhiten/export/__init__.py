@@ -2,14 +2,12 @@
 
 from jaxwhiten.engines import save_int8
 from jaxwhiten.export.cards import card, head_card, model_card
-from jaxwhiten.export.compressor import Compressor
 from jaxwhiten.export.databases import DATABASES, Database, code_of, front, save_database, turn
 from jaxwhiten.export.files import save_faiss, save_onnx
 from jaxwhiten.export.sentence_transformers import export_sentence_transformer, push_to_hub, save_trained
 
 __all__ = [
     "DATABASES",
-    "Compressor",
     "Database",
     "card",
     "code_of",

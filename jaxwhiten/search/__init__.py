@@ -6,7 +6,6 @@ from jaxwhiten.search.build import build_index
 from jaxwhiten.search.index import Hit, Index, load_index
 from jaxwhiten.search.semantic import paraphrase_mining, paraphrase_mining_embeddings, semantic_search
 from jaxwhiten.search.text import add_text, rerank_hits, search_text
-from jaxwhiten.search.upgraded import Upgraded
 
-__all__ = ["BACKENDS", "Hit", "Index", "Upgraded", "add_text", "build_index", "load_index", "locked"]
+__all__ = ["BACKENDS", "Hit", "Index", "add_text", "build_index", "load_index", "locked"]
 __all__ += ["paraphrase_mining", "paraphrase_mining_embeddings", "rerank_hits", "search_text", "semantic_search"]

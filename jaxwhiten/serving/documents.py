@@ -18,7 +18,6 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.io import PathLike, identity
 from jaxwhiten.search.header import HEADER
 from jaxwhiten.search.text import Change, change_folder, view_for, without_blank
-from jaxwhiten.search.upgraded import read_upgrade
 from jaxwhiten.serving.batching import Batcher
 from jaxwhiten.serving.protocol import Add, Refused, Remove, Search, Update, answer
 from jaxwhiten.text import ROLES
@@ -54,8 +53,7 @@ class Documents:
         self._seen: Current | None = None
         gauge = Gauge("jaxwhiten_changes", "Changes of the index that wait or are carried out", registry=registry)
         gauge.set_function(lambda: self._changes)
-        if read_upgrade(folder, self.current().index.encoding):
-            raise InputError(f"{folder}: is being upgraded: finish it with `jaxwhiten upgrade`.")
+        self.current()
 
     def current(self) -> Current:
         """The index, read again if the folder has changed."""

@@ -236,14 +236,11 @@ class Estimator(Saved):
         """`transform` as an array, independent of `set_output`."""
         return self._apply(self.rows(X))
 
-    def rows(self, X: RowsLike, caller: str | None = None) -> np.ndarray:
-        """Array-like rows [n, d] as a matrix; MismatchError if they know their space, and the fit was on another.
-
-        Messages about their shape name the `caller`, by default this class.
-        """
+    def rows(self, X: RowsLike) -> np.ndarray:
+        """Array-like rows [n, d] as a matrix; MismatchError if they know their space, and the fit was on another."""
         name = type(self).__name__
         origin = origin_of(X)
-        matrix = as_matrix(X, name if caller is None else caller, columns=self.n_features_in_)
+        matrix = as_matrix(X, name, columns=self.n_features_in_)
         if origin is not None:
             check_origin(f"the {name}", self.origin, origin, "fit another one", tolerated=("max_length",))
         return matrix

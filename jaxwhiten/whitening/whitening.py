@@ -247,38 +247,9 @@ class Whitening(Estimator, WhiteningParameters):
     @property
     def rank_(self) -> int:
         """The number of eigenvalues above the floor before shrinkage, at most n − 1."""
-        return self._rank(float(self.eigenvalue_floor))
-
-    def _rank(self, floor: float) -> int:
-        above = self.variances_ > np.maximum(_floor(self.variances_, floor), self.noise_)
+        floor = _floor(self.variances_, float(self.eigenvalue_floor))
+        above = self.variances_ > np.maximum(floor, self.noise_)
         return min(int(above.sum()), self.n_samples_seen_ - 1)
-
-    @property
-    def unseen_variances_(self) -> Float64[np.ndarray, " d"]:
-        """The variances along `components_` to expect of further rows of the same kind, whatever the parameters.
-
-        λ / |1 − c + c λ g(λ)|² with c = d / n and g the mean of 1 / (λ − λ_j), smoothed at the scale λ_j / √n. For
-        n < d, the sum over the axes without variance is n times the harmonic mean of the other variances.
-
-        References:
-          Ledoit, Péché 2011, "Eigenvectors of some large sample covariance matrix ensembles". Bun, Bouchaud, Potters
-          2017, "Cleaning large correlation matrices: tools from random matrix theory", for the smoothing. Ledoit, Wolf
-          2020, "Analytical nonlinear shrinkage of large-dimensional covariance matrices", for n < d.
-        """
-        n = self.n_samples_seen_
-        unseen = np.zeros(self.n_features_in_)
-        if not (rank := self._rank(0.0)):
-            return unseen
-        values = self.variances_[:rank] * n / (n - 1)
-        # rows of lower rank than they could have never leave its axes
-        d = rank if rank < n - 1 else len(unseen)
-        g = (1 / (values[:, None] - values * (1 + 1j / np.sqrt(n - 1)))).sum(axis=1) / d + (d - rank) / (d * values)
-        unseen[:rank] = values / np.abs(1 + d / (n - 1) * (values * g - 1)) ** 2
-        if d > rank:
-            noise_sum = min(rank**2 / (1 / values).sum(), 0.95 * values.sum())
-            unseen *= (values.sum() - noise_sum) / unseen.sum()
-            unseen[rank:] = noise_sum / (d - rank)
-        return unseen
 
     def _facts(self) -> Json:
         return super()._facts() | {"rank": self.rank_}

@@ -28,8 +28,6 @@ ALONE = {
     "score": f"score {{pairs}} {MODEL}",
     "verify": "verify {model}",
     'search {} "a query"': 'search {idx} "a query"',
-    "upgrade": "upgrade {idx} --model {model} --pooling cls",
-    "upgrade {} --model DIR": "upgrade {idx} --model {model} --pooling cls",
     "fit TEXTS --model MODEL -o DIR/": "fit {texts} --model {model} --pooling mean -o {out}/",
     "fit TEXTS --model {}{} -o FITTED": "fit {texts} --model {saved} --bytes 8 -o {out}",
     "export --format int8 --sentences FILE": f"export --format int8 --sentences {{texts}} {MODEL} -o {{out}}",

@@ -50,7 +50,7 @@ def test_every_command_has_its_help(command, capsys):
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("jaxwhiten dr", "drift"),
+        ("jaxwhiten tr", "train"),
         ("jaxwhiten search idx/ --rer", "--rerank --rerank-depth"),
         ("jaxwhiten fit texts.txt --no", "--no-cache"),
         ("jaxwhiten fit tex", ""),  # a file's name

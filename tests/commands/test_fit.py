@@ -1,4 +1,4 @@
-"""`jaxwhiten fit`: the whitening of the library, from sentences or vectors, with what it needs to know later."""
+"""`jaxwhiten fit`: the whitening of the library, from sentences, vectors or moments, and what it must know later."""
 
 import io
 import sys
@@ -62,6 +62,52 @@ def test_blank_lines_are_left_out_and_stdin_is_read(run, tiny_model, tmp_path, m
     assert done.code == 0, done.err
     moments = Moments.load(tmp_path / "m.safetensors")
     assert (moments.n, moments.provenance["corpus"]) == (400, "stdin")
+
+
+def test_moments_of_parts_make_the_whole(run, tiny_model, corpus, whitening_file, tmp_path):
+    lines = corpus.read_text(encoding="utf-8").splitlines()
+    parts = []
+    for number, part in enumerate((lines[:50], lines[50:400], lines[400:])):
+        (tmp_path / f"part{number}.txt").write_text("\n".join(part), encoding="utf-8")
+        parts.append(tmp_path / f"{number}.moments")
+        assert (
+            run("fit", tmp_path / f"part{number}.txt", "--model", tiny_model, *MODEL, "--moments", parts[-1]).code == 0
+        )
+    out = tmp_path / "all.moments"
+    done = run("fit", *parts, "--moments", out, "--output", tmp_path / "w.safetensors", "-k", 16)
+    assert done.code == 0, done.err
+    merged, whole = Moments.load(out), Moments.load(whitening_file.parent / "moments.safetensors")
+    assert merged.n == 600
+    np.testing.assert_allclose(merged.covariance(), whole.covariance(), atol=1e-5)
+    assert merged.provenance["corpus"] == "part0.txt + part1.txt + part2.txt"
+    assert merged.provenance["fingerprint"] == whole.provenance["fingerprint"]
+    total = Moments()
+    for part in parts:
+        total.merge(Moments.load(part))
+    assert (merged.mean == total.mean).all()
+    assert (merged.M2 == total.M2).all()
+    expected = Whitening.from_moments(total, n_components=16)
+    assert (Whitening.load(tmp_path / "w.safetensors").components_ == expected.components_).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"pooling": "cls"}, "b: expected --pooling cls, got 'mean'"), ({}, "sum expects 4 dimensions")],
+)
+def test_moments_of_other_vectors_are_refused(run, tmp_path, change, message):
+    rows = np.random.default_rng(0).normal(size=(100, 4))
+    Moments().update(rows).save(tmp_path / "a", {"pooling": "mean"})
+    Moments().update(rows if change else rows[:, :3]).save(tmp_path / "b", change)
+    done = run("fit", tmp_path / "a", tmp_path / "b", "--moments", tmp_path / "c")
+    assert (done.code, message in done.err, done.err.count("\n")) == (2, True, 1)
+    assert not (tmp_path / "c").exists()
+
+
+def test_what_is_not_moments_is_not_merged(run, whitening_file, corpus, tmp_path):
+    done = run("fit", whitening_file, "--moments", tmp_path / "c")
+    assert (done.code, "contains a 'whitening', not a 'moments'" in done.err) == (2, True)
+    done = run("fit", whitening_file.parent / "moments.safetensors", corpus, "--moments", tmp_path / "c")
+    assert (done.code, "moments files alone" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize(

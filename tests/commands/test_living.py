@@ -86,7 +86,7 @@ def test_numbers_never_change_meaning(run, index, corpus, tiny_model, tmp_path):
         ("{docs} --update --id text --column key", "No document 'A man"),
         ("doc-1 doc-9 --remove", "No document 'doc-9' in the index"),
         ("none.txt --remove", "No document 'none.txt' in the index"),
-        ("{docs} --add --update --id key", "Expected one change, got --add, --update"),
+        ("{docs} --add --update --id key", "--update: not allowed with argument --add"),
         ("{docs} --add --id kye", "no column 'kye'"),
         ("{docs} --add --id key --bytes 8", "omit --bytes"),
         ("{texts} --add --id key", "a text file has no columns"),

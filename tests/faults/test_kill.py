@@ -2,13 +2,10 @@
 
 import os
 
-import numpy as np
 import pytest
 
-from jaxwhiten.commands import cli
-from jaxwhiten.search import load_index
 from tests.conftest import own_cache
-from tests.faults import kill, kill_embed, kill_saving, kill_training, kill_upgrade
+from tests.faults import kill, kill_embed, kill_saving, kill_training
 
 KILLS = int(os.environ.get("JAXWHITEN_FAULT_KILLS", "2"))
 
@@ -37,21 +34,6 @@ def test_killed_while_saving(operation, tiny_model, tmp_path):
     found, left = kill_saving.killed(operation, tmp_path, tiny_model, KILLS)
     print(f"{operation}: the two folders found {found} times, {left} temporary folders left by the kills")
     assert sum(found) == KILLS
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_killed_while_an_upgrade_fills(tiny_model, tmp_path):
-    kill_upgrade.begin(tmp_path, tiny_model)
-    found = kill_upgrade.killed(tmp_path, tiny_model, KILLS)
-    print(f"texts embedded after each kill: {found}")
-    cli.main(["upgrade", str(tmp_path / "index"), "--fill", str(len(kill_upgrade.TEXTS))])
-    filled, new = load_index(tmp_path / "index"), kill_upgrade.encoders(tiny_model)[1]
-    assert (filled.ids.tolist(), list(filled.documents)) == (kill_upgrade.IDS, kill_upgrade.TEXTS)
-    unbroken = new.encode(kill_upgrade.TEXTS)
-    scores = filled.search(unbroken[:50], 5)[0]
-    unit = unbroken / np.linalg.norm(unbroken, axis=1, keepdims=True)
-    np.testing.assert_allclose(scores, -np.sort(-unit[:50] @ unit.T, axis=1)[:, :5], atol=1e-5)
 
 
 @pytest.mark.slow

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Moments, Whitening
-from jaxwhiten.codes import Int8, SpectrumCode, UBinary, drift, load_fitted
+from jaxwhiten.codes import Int8, SpectrumCode, UBinary, load_fitted
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.export import databases
 from jaxwhiten.metrics import cosine_pairs
 from jaxwhiten.metrics import similarity as similarities
 from jaxwhiten.runners.parts import Parts, Plan
-from jaxwhiten.search import Upgraded, add_text, build_index, search_text, semantic_search
+from jaxwhiten.search import add_text, build_index, search_text, semantic_search
 from jaxwhiten.search.semantic import paraphrase_mining_embeddings
 from jaxwhiten.space import SpaceWarning
 from tests.sentences import generated
@@ -78,14 +78,6 @@ def coded(encoder):
     return SpectrumCode(bytes=4).fit(moments_of(encoder))
 
 
-def resumed(there, other, folder):
-    old = made(there.name, pooling="last2avg")
-    index, place = index_of(old), folder / "index"
-    index.save(place)
-    Upgraded(index, old, there, folder=place)
-    return Upgraded(index, old, other, folder=place)
-
-
 def parts(there, other, folder):
     Parts(folder / "shards", Plan.of(there, [])).begin(there)
     return Parts(folder / "shards", Plan.of(other, []))
@@ -108,7 +100,6 @@ DOCUMENTS = {
     "Index.update": lambda a, b, _: index_of(a).update([0, 1], b.encode_document(NEW), documents=NEW),
     "add_text": lambda a, b, _: add_text(index_of(a), b, NEW),
     "add_text(replace=True)": lambda a, b, _: add_text(index_of(a), b, NEW, [0, 1], replace=True),
-    "Upgraded, resumed": resumed,
     "Moments.merge": lambda a, b, _: moments_of(a).merge(moments_of(b)),
     "Encoder.with_whitening": lambda a, b, _: b.with_whitening(fitted(a)),
     "Encoder.with_code": lambda a, b, _: b.with_code(coded(a)),
@@ -120,7 +111,6 @@ QUERIES = {
     "Index.search": lambda a, b, _: index_of(a).search(b.encode_query(NEW), 2),
     "Index.hits": lambda a, b, _: index_of(a).hits(b.encode_query(NEW), 2),
     "search_text": lambda a, b, _: search_text(index_of(a), b, NEW, 2),
-    "Upgraded, old": lambda a, b, _: Upgraded(index_of(a), b, made(a.name, pooling="last2avg")),
 }
 
 
@@ -175,7 +165,6 @@ VECTORS = {
     "Code.scores of codes": lambda a, b, _: Int8().fit(a).scores(a, half(b)),
     "Code.decode": lambda a, b, _: Int8().fit(a).decode(half(b)),
     "UBinary.encode": lambda a, b, _: UBinary().fit(a).encode(b),
-    "drift": lambda a, b, _: drift(Whitening().fit(a), b),
     "Index.search": lambda a, b, _: index_of_vectors(a).search(b, 1),
     "Index.search of codes": lambda a, b, _: index_of_vectors(half(a)).search(b, 1),
     "Index.search of stored codes": lambda a, b, _: index_of_vectors(half(a), codes="int8").search(b, 1),
@@ -236,7 +225,7 @@ def test_moments_of_unknown_origin_are_said_so(encoders, run, tmp_path):
     with pytest.warns(SpaceWarning):
         known.merge(unknown)
     with warnings.catch_warnings(action="default"):
-        done = run("merge", tmp_path / "known", tmp_path / "unknown", "--moments", tmp_path / "both")
+        done = run("fit", tmp_path / "known", tmp_path / "unknown", "--moments", tmp_path / "both")
     assert (done.code, f"no encoder is recorded for {tmp_path / 'unknown'}" in done.err) == (0, True), done.err
     assert not {"fingerprint", "head", "model"} & set(Moments.load(tmp_path / "both").provenance)
 

@@ -13,8 +13,7 @@ from jaxwhiten.encoding import encoder as face
 from jaxwhiten.engines import int8
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import databases
-from jaxwhiten.export.mteb import MTEBEncoder
-from jaxwhiten.search import Upgraded, add_text, search_text
+from jaxwhiten.search import add_text, search_text
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training import mine_negatives, tokenize_columns
 from jaxwhiten.views import view
@@ -46,11 +45,6 @@ def encoder(tiny_model):
 
 
 @pytest.fixture(scope="module")
-def other(tiny_model):
-    return Encoder.from_pretrained(tiny_model, pooling="cls", max_length=32)
-
-
-@pytest.fixture(scope="module")
 def cross(cross_encoder):
     return CrossEncoder.from_pretrained(cross_encoder)
 
@@ -66,8 +60,8 @@ def stop(encoder, texts):
 class Kit:
     """The doors. Each takes texts and returns something that depends on every text and its position."""
 
-    def __init__(self, encoder, other, cross, folder):
-        self.encoder, self.other, self.cross, self.folder = encoder, other, cross, folder
+    def __init__(self, encoder, cross, folder):
+        self.encoder, self.cross, self.folder = encoder, cross, folder
         self.tokenizer = BulkTokenizer(encoder.tokenizer.folder, 32, 200)
 
     def index(self, texts=TEXTS):
@@ -117,9 +111,6 @@ class Kit:
     def search_text(self, texts):
         return search_text(self.index(), self.encoder, texts, 3)
 
-    def upgraded(self, texts):
-        return Upgraded(self.index(), self.encoder, self.other, 4).search(texts, 2)
-
     def paraphrase_mining(self, texts):
         return paraphrase_mining(self.encoder, texts)
 
@@ -164,11 +155,6 @@ class Kit:
                 int8.save_int8(self.folder / "int8", self.encoder, texts)
         return found.value.args[0]
 
-    def mteb(self, texts):
-        model = MTEBEncoder.__new__(MTEBEncoder)
-        model.encoder, model.whitening, model.batch_size = self.encoder, None, None
-        return model.encode([{"text": texts}])
-
     def fill(self, texts):
         (self.folder / "recipe.py").write_text(RECIPE)
         vectors = []
@@ -201,8 +187,8 @@ ONE_IS_ENOUGH = ("encode", "encode_query", "encode_document")
 
 
 @pytest.fixture
-def kit(encoder, other, cross, tmp_path):
-    return Kit(encoder, other, cross, tmp_path)
+def kit(encoder, cross, tmp_path):
+    return Kit(encoder, cross, tmp_path)
 
 
 def library(name):

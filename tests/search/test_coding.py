@@ -97,7 +97,7 @@ def test_saved_and_loaded_it_is_the_same_index(backend, code, vectors, queries, 
     for mine, theirs in zip(index.search(queries, 7), loaded.search(queries, 7), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-6)
     assert loaded.fitted.distortion_ == pytest.approx(code.distortion_)
-    assert loaded.fitted.n_samples_seen_ == N  # which `drift` corrects for
+    assert loaded.fitted.n_samples_seen_ == N
     about = ("header", "fitted")
     stored = sum(f.stat().st_size for f in (tmp_path / "index").iterdir() if not f.name.startswith(about))
     assert stored == pytest.approx(index.nbytes, rel=0.02)

@@ -296,16 +296,6 @@ def test_a_refused_block_leaves_the_fit_as_it_was():
         assert np.array_equal(fitted.transform(X), before)
 
 
-def test_unseen_variances_are_their_formula():
-    X, degrees = sample(40, 5), 39  # of freedom: the mean is taken out
-    values = np.linalg.eigvalsh(np.cov(X, rowvar=False))[::-1]
-    expected = []
-    for value in values:
-        g = np.mean([1 / (value - other * (1 + 1j / np.sqrt(degrees))) for other in values])
-        expected.append(value / abs(1 - 5 / degrees + 5 / degrees * value * g) ** 2)
-    np.testing.assert_allclose(Whitening().fit(X).unseen_variances_, expected, rtol=1e-9)
-
-
 def test_copies_are_independent():
     X = sample(50, 3)
     fitted = Whitening().fit(X)

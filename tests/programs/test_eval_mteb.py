@@ -1,6 +1,5 @@
-"""`jaxwhiten.export.mteb`: MTEB's own evaluator runs our encoders, on tasks built from our loaders."""
+"""`eval.mteb_encoder`: MTEB's own evaluator runs our encoders, on tasks built from our loaders."""
 
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,11 +8,11 @@ import pytest
 from jaxwhiten import Encoder, Whitening, metrics
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import Pairs, load_sts
-from jaxwhiten.errors import MismatchError, MissingDependencyError
+from jaxwhiten.errors import MismatchError
 from tests.tiny import SENTENCES
 
 pytest.importorskip("mteb")
-from jaxwhiten.export.mteb import MTEBEncoder
+from eval.mteb_encoder import MTEBEncoder
 
 # The task that scores are published for, not its second version.
 pytestmark = pytest.mark.filterwarnings("ignore:The task 'STSBenchmark' is superseded")
@@ -84,16 +83,11 @@ def test_the_evaluator_takes_it_for_an_encoder(encoder):
 
 
 def test_texts_are_encoded_in_the_order_of_the_batches(encoder, with_cls, whitening):
-    model = MTEBEncoder(with_cls, whitening, batch_size=2)
+    model = MTEBEncoder(with_cls, whitening)
     batches = [{"text": SENTENCES[:3]}, {"text": SENTENCES[3:5]}]
     found = model.encode(batches, task_metadata=None, hf_split="test", hf_subset="default", prompt_type=None)
     expected = whitening.transform(encoder.encode(SENTENCES[:5], pooling="cls"))
     np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_a_hub_id_keeps_its_name(encoder):
-    named = MTEBEncoder(encoder, name="someone/something").mteb_model_meta
-    assert (named.name, named.framework, named.embed_dim) == ("someone/something", ["JAX"], encoder.dimension)
 
 
 def test_results_of_another_setting_are_never_taken_from_the_cache(encoder, with_cls, whitening):
@@ -185,12 +179,6 @@ def test_anything_with_transform_maps_the_vectors(encoder):
 
     doubled = MTEBEncoder(encoder, Doubling()).encode([{"text": SENTENCES[:3]}])
     np.testing.assert_array_equal(doubled, 2 * encoder.encode(SENTENCES[:3]))
-
-
-def test_without_mteb_the_message_names_the_extra(encoder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "mteb.models.model_meta", None)
-    with pytest.raises(MissingDependencyError, match=r"jaxwhiten\[mteb\]"):
-        MTEBEncoder(encoder)
 
 
 def test_sts16_of_real_weights(minilm, real_data):

@@ -7,8 +7,7 @@ import pytest
 
 from eval import compression
 from eval.runs import Record, Run
-from jaxwhiten import SpectrumCode, build_index, normalize
-from jaxwhiten.export import Compressor
+from jaxwhiten import Encoder, SpectrumCode, build_index, normalize
 
 RNG = np.random.default_rng(0)
 DOCUMENTS = (RNG.normal(size=(300, 24)) * np.arange(24, 0, -1)).astype(np.float32)
@@ -16,7 +15,7 @@ QUERIES = DOCUMENTS[:12] + 12 * RNG.normal(size=(12, 24)).astype(np.float32)
 
 
 def test_bitbudget_ranks_as_an_index_of_codes():
-    scores, size = Compressor(6)(DOCUMENTS, QUERIES)
+    scores, size = compression.compressed(6, DOCUMENTS, QUERIES)
     assert size == 6
     unit = normalize(DOCUMENTS)
     index = build_index(unit, "jax", codes=SpectrumCode(bytes=6).fit(unit))
@@ -51,9 +50,6 @@ def test_bitbudgets_own_protocol(cached, monkeypatch):
 @pytest.mark.slow
 def test_mteb_scores_codes_beside_its_own_compressions(cached, monkeypatch, tiny_model):
     pytest.importorskip("mteb")
-    from jaxwhiten import Encoder
-    from jaxwhiten.export.mteb import CodeWrapper
-
     cached.encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
     monkeypatch.setattr(compression, "BYTES", (12,))
     monkeypatch.setattr(compression, "_TYPES", {"binary": "BINARY"})
@@ -65,7 +61,7 @@ def test_mteb_scores_codes_beside_its_own_compressions(cached, monkeypatch, tiny
     expected = np.mean(np.where(ranks < 10, 1 / np.log2(ranks + 2), 0))
     assert found["spectrum, 12 bytes"] == pytest.approx(expected, abs=1e-5)
     assert found["binary"] < found["float32"]
-    model = CodeWrapper(compression._Model(cached), SpectrumCode(bytes=12))
+    model = compression.CodeWrapper(compression._Model(cached), 12)
     assert model.mteb_model_meta.experiment_kwargs["bytes"] == "12"
     batches = [{"text": ["d 0", "d 1"]}]
     np.testing.assert_array_equal(model.encode(batches, prompt_type="query"), cached.lookup(["d 0", "d 1"]))

@@ -1,11 +1,4 @@
-"""An encoder, optionally with a whitening, as a model for MTEB's own evaluator.
-
-import mteb
-from jaxwhiten.export.mteb import MTEBEncoder
-
-model = MTEBEncoder(Encoder.from_pretrained("bert-base-uncased"), Whitening.load("whitening.safetensors"))
-mteb.evaluate(model, mteb.get_tasks(["STS12", "STS16"]))
-"""
+"""An encoder, optionally with a whitening, as a model for MTEB's own evaluator."""
 
 from __future__ import annotations
 
@@ -16,14 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten import io
-from jaxwhiten.arrays import normalize
+from jaxwhiten import Encoder, io
 from jaxwhiten.coded import as_floats
-from jaxwhiten.codes import Code
-from jaxwhiten.encoding import Encoder
-from jaxwhiten.errors import MismatchError, optional
+from jaxwhiten.errors import MismatchError
 from jaxwhiten.shapes import Float
-from jaxwhiten.text import ROLES, as_texts, in_role
+from jaxwhiten.text import as_texts
 from jaxwhiten.typing import Fields, RowsLike
 
 
@@ -40,16 +30,11 @@ class MTEBEncoder:
 
     Args:
       whitening: A fitted `Whitening`, code or scikit-learn transformer, applied to every vector; None for none.
-      batch_size: Maximum sentences per batch; by default a token budget decides. MTEB's own 32 is not used.
-      name: The name for results, `ORGANISATION/MODEL`; by default made from the encoder's name.
     """
 
-    def __init__(
-        self, encoder: Encoder, whitening: Any = None, *, batch_size: int | None = None, name: str | None = None
-    ) -> None:
+    def __init__(self, encoder: Encoder, whitening: Any = None) -> None:
         self.encoder = encoder
         self.whitening = whitening
-        self.batch_size = batch_size
         width = encoder.view.floats.dimension
         named = {"pooling": encoder.pooling}
         if whitening is not None:
@@ -65,10 +50,10 @@ class MTEBEncoder:
         setting: list[Any] = [encoder.fingerprint, encoder.max_length, encoder.dtype, encoder.pooling]
         prompted = any(encoder.prompts.values())
         setting += [sorted(encoder.prompts.items())] if prompted else []
-        module = optional("mteb.models.model_meta", "mteb", "MTEBEncoder", "mteb")
+        module = importlib.import_module("mteb.models.model_meta")
         self.mteb_model_meta = module.ModelMeta.create_empty(
             {
-                "name": name or _organised(encoder.name),
+                "name": _organised(encoder.name),
                 "revision": io.content_key(*setting, np.asarray(probe, np.float32).round(4).tolist()),
                 "max_tokens": encoder.max_length,
                 "embed_dim": int(probe.shape[1]),
@@ -95,11 +80,9 @@ class MTEBEncoder:
         texts = [text for batch in inputs for text in as_texts(batch["text"])]
         role = str(getattr(kind := about.get("prompt_type"), "value", kind or ""))
         encoder = self.encoder.without_code() if role == "query" else self.encoder
-        options: dict[str, Any] = {"prompt_name": self._prompt_name(about.get("task_metadata"), role)}
-        options |= {"batch_size": self.batch_size, "show_progress": show_progress_bar}
-        if role in ROLES:
-            options = in_role(encoder.prompts, role, options)
-        return self._whitened(encoder.encode(texts, **options))
+        encode = {"query": encoder.encode_query, "document": encoder.encode_document}.get(role, encoder.encode)
+        prompt_name = self._prompt_name(about.get("task_metadata"), role)
+        return self._whitened(encode(texts, prompt_name=prompt_name, show_progress=show_progress_bar))
 
     def _prompt_name(self, task: Any, role: str) -> str | None:
         """The encoder's prompt for a task or for its type, by the names and in the order of MTEB; None if none is."""
@@ -114,46 +97,6 @@ class MTEBEncoder:
     def similarity_pairwise(self, embeddings1: RowsLike, embeddings2: RowsLike) -> Any:
         """Cosines of rows of one array with the same rows of another, as the tensor that MTEB expects."""
         return importlib.import_module("mteb.similarity_functions").pairwise_cos_sim(embeddings1, embeddings2)
-
-
-class CodeWrapper:
-    """Any model of MTEB with coded texts, beside `mteb.models.CompressionWrapper`, which has int8, binary and others.
-
-    Queries stay as they are; all other texts are decoded codes. The code is fitted, without labels, on the first of
-    these texts that are encoded for a task: the corpus, up to `corpus_chunk_size`.
-
-    Args:
-      model: A model that `mteb.evaluate` takes, such as `mteb.get_model(...)` or an `MTEBEncoder`.
-      code: A code to fit, unfitted: a copy is fitted for each task.
-    """
-
-    def __init__(self, model: Any, code: Code) -> None:
-        self.model = model
-        self.code = code
-        self._fitted: dict[tuple[Any, ...], Code] = {}
-        meta = model.mteb_model_meta
-        size = {key: str(value) for key, value in code.get_params().items()}
-        kwargs = {**(meta.experiment_kwargs or {}), "code": code.name, **size}
-        self.mteb_model_meta = meta.model_copy(update={"experiment_kwargs": kwargs})
-
-    def encode(self, inputs: Any, *, prompt_type: Any = None, **about: Any) -> Float[np.ndarray, "n k"]:
-        """The model's vectors of queries, and decoded codes of other texts; arguments as of MTEB's models."""
-        vectors = np.asarray(self.model.encode(inputs, prompt_type=prompt_type, **about), np.float32)
-        if str(getattr(prompt_type, "value", prompt_type or "")) == "query":
-            return vectors
-        task = getattr(about.get("task_metadata"), "name", None), about.get("hf_split"), about.get("hf_subset")
-        if task not in self._fitted:
-            self._fitted[task] = type(self.code)(**self.code.get_params()).fit(normalize(vectors))
-        code = self._fitted[task]
-        return code.decode(code.encode(normalize(vectors)))
-
-    def similarity(self, embeddings1: RowsLike, embeddings2: RowsLike) -> Any:
-        """The model's similarity."""
-        return self.model.similarity(embeddings1, embeddings2)
-
-    def similarity_pairwise(self, embeddings1: RowsLike, embeddings2: RowsLike) -> Any:
-        """The model's similarity of rows with the same rows of another array."""
-        return self.model.similarity_pairwise(embeddings1, embeddings2)
 
 
 def _organised(name: str) -> str:
