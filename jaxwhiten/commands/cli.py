@@ -41,7 +41,7 @@ COMMANDS = {
     "distil-static": "distill an encoder into a table of token vectors",
     "export": "export an encoder and its whitening to other libraries",
     "bench": "compare engines and precisions on this machine: speed, and agreement with float32",
-    "verify": "check this installation, or models, indexes, vectors, fitted files and data",
+    "verify": "check this installation, or models and indexes",
 }
 _ALIASES = {"doctor": "verify"}
 # For bash, and for zsh, which reads bash's functions after the first line. File names complete what has no words.

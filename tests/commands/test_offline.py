@@ -26,7 +26,7 @@ COMMANDS = {
     "distil-static": f"distil-static --corpus {{texts}} {MODEL} -o {{out}}/ -k 4",
     "export": f"export {MODEL} -o {{out}}",
     "bench": "bench {model} {few}",
-    "verify": "verify {whitening}",
+    "verify": "verify {index}",
 }
 
 

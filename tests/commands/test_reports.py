@@ -25,7 +25,7 @@ COMMANDS = {
     f"distil-static {MODEL} -o {{at}}/static -k 4": {"dimensions": 4},
     f"export {MODEL} -o {{at}}/out": {"format": "sentence-transformers"},
     "bench {model} {texts}": {"texts": 65},
-    "verify {at}/x.npy": {"ok": True},
+    "verify {at}/idx": {"ok": True},
 }
 
 
