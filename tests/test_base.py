@@ -43,7 +43,7 @@ LINES = [
     ("verify {model}", None),
     ("encode texts.txt -o old.npy --model {old} --pooling mean", None),
     ("verify", None),
-    ("verify idx v.npy w.safetensors", None),
+    ("verify idx", None),
 ]
 # In a process of its own, where the packages that base requirements do not bring cannot be imported.
 WALK = """

@@ -37,7 +37,7 @@ COMMANDS = {
     "serve": "answer over HTTP with a model's vectors and searches of its index",
     "distil-static": "distill an encoder into a table of token vectors",
     "export": "export an encoder and its whitening to other libraries",
-    "verify": "check this installation, or models, indexes, vectors, fitted files and data",
+    "verify": "check this installation, or models and indexes",
 }
 # For bash, and for zsh, which reads bash's functions after the first line. File names complete what has no words.
 _COMPLETION = """_jaxwhiten() {{

@@ -1,137 +1,180 @@
-"""`jaxwhiten verify [PATH...]`: checks this installation, or models, indexes, vectors, fitted files and data."""
+"""`jaxwhiten verify [PATH...]`: checks this installation, or that models and indexes give what their files specify."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import importlib
+import importlib.metadata
+import importlib.util
+import platform
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jaxwhiten import progress
+from jaxwhiten._version import __version__
 from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.commands.texts import sentences
 from jaxwhiten.counting import counted
 from jaxwhiten.errors import (
-    REASON,
-    DataError,
-    DataNotFoundError,
     InputError,
     JaxwhitenError,
+    MismatchError,
     MissingDependencyError,
-    check_installed,
-    turning,
+    install_command,
+    optional,
 )
-from jaxwhiten.progress import watched
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
-    from jaxwhiten.runtime.checks import Finding
 
-_PEER = "sentence-transformers"
-_SHIPPED = "jaxwhiten-tiny"  # with which an installation is tried
-_FILES = (".npy", ".safetensors")
-_OF_MODELS = ("config.json", "modules.json", "0_Transformer/config.json")
 _MARKS = {True: "ok  ", None: "--  ", False: "FAIL"}
+_REQUIRED = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
+_OPTIONAL = ("openvino", "pyarrow", "optax", "orbax-checkpoint", "grain", "onnx", "sentence-transformers")
+_TEXTS = (
+    "A man plays a guitar.",
+    "A Naïve CAFÉ in 北京: 1,984 of them – “quoted”.",
+    "short",
+    "The committee rejected the plan on Tuesday, and meets again when the engineers have told it what went wrong. " * 8,
+)
+_SHIPPED = "jaxwhiten-tiny"
+_COSINE = 0.59976  # of the first and the third text, by the shipped model
+_ALLOWED = 1e-4  # difference of an entry, relative to the largest one if that is above 1
+_BYTES = 0.05  # share of bytes of codes, whose values may lie on the border of two bytes
+
+
+class Check(NamedTuple):
+    """The result of a check; `ok` is None if it could not be done."""
+
+    name: str
+    ok: bool | None
+    detail: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "model folder or Hugging Face model ID, index, .npy file, whitening or moments file, or data folder"
-    add(parser, "path", f"{what}; default: check this installation", type=Source, nargs="*")
-    against = f"{_PEER}: fail where a model cannot be compared with it; needs the extra parity"
-    add(parser, "--against PEER", against, choices=[_PEER])
-    add(parser, "--texts FILE", "your own texts for that comparison, in a format that encode reads", type=Source)
+    what = "model folder or Hugging Face model ID, or index; default: check this installation"
+    add(parser, "path", what, type=Source, nargs="*")
+    texts = "your own texts to compare models with sentence-transformers on, in a format that encode reads"
+    add(parser, "--texts FILE", texts, type=Source)
 
 
 def run(args: argparse.Namespace) -> Iterator[Report]:
-    if args.texts and not args.against:
-        raise InputError(f"--texts requires --against: pass --against {_PEER}.")
-    if args.against:
-        check_installed("sentence_transformers", "parity", "The comparison", _PEER)
-    texts = list(sentences(args.texts)) if args.texts else []
-    if args.path:
-        yield Report(f"     {'check':<34}{'max diff':>9}{'limit':>9}  what")
-    findings = []
-    with watched():
-        for check in _of_paths(args.path, args.against is not None, texts) if args.path else _of_installation():
-            findings.append(check)
-            yield Report(f"{_MARKS[check.ok]} {_line(check, wide=bool(args.path))}")
-    wrong = [check for check in findings if check.ok is False]
-    yield Report("", {"ok": not wrong, "checks": [check._asdict() for check in findings]})
-    if wrong:
-        raise JaxwhitenError(f"{len(wrong)} of {len(findings)} checks failed: {wrong[0].name}: {wrong[0].detail}")
-
-
-def _line(check: Finding, *, wide: bool) -> str:
-    detail = " ".join(check.detail.split())
-    if not wide:
-        return f"{check.name:<20} {detail}"
-    figures = [f"{x:>9.1e}" if x is not None else " " * 9 for x in (check.difference, check.allowed)]
-    return f"{check.name:<34}{''.join(figures)}  {detail}"
-
-
-def _of_installation() -> Iterator[Finding]:
-    from jaxwhiten.encoding.verification import Subject, as_loaded, codes
-    from jaxwhiten.engines import DEFAULT, ENGINES
-    from jaxwhiten.models.folders import resolve_folder
-    from jaxwhiten.runtime.checks import finding, installation
     from jaxwhiten.text import uncounted
 
-    yield from installation()
-    for name in ENGINES:
-        if name != DEFAULT:
-            yield finding(name, _engine, name)
-    encoders: list[Encoder] = []
-    yield finding(_SHIPPED, _model, _SHIPPED, encoders)
-    for encoder in encoders:
-        subject = Subject(encoder, resolve_folder(_SHIPPED))
-        with uncounted():
-            yield finding("vectors", as_loaded, subject)
-            yield finding("codes", codes, subject)
+    if args.texts and not args.path:
+        raise InputError("--texts requires a model: name its folder.")
+    texts = [*_TEXTS, *(sentences(args.texts) if args.texts else ())]
+    checks = list[Check]()
+    with progress.watched(), uncounted():  # its texts are of every length
+        for check in _paths(args.path, texts) if args.path else _installation():
+            checks.append(check)
+            yield Report(f"{_MARKS[check.ok]} {check.name:<20} {' '.join(check.detail.split())}")
+    failed = [check for check in checks if check.ok is False]
+    yield Report("", {"ok": not failed, "checks": [check._asdict() for check in checks]})
+    if failed:
+        raise JaxwhitenError(f"{len(failed)} of {len(checks)} checks failed: {failed[0].name}: {failed[0].detail}")
 
 
-def _engine(name: str) -> str:
-    from jaxwhiten.engines import engine_class
-    from jaxwhiten.runtime.checks import Skipped
+def _check(name: str, check: Callable[..., str], *args: Any) -> Check:
+    """Runs a check; an exception is its result."""
+    progress.begin(f"checking {name}")
+    try:
+        return Check(name, True, check(*args))
+    except MissingDependencyError as error:
+        return Check(name, None, str(error))
+    except Exception as error:  # whatever fails is the result
+        kind = "" if isinstance(error, JaxwhitenError) else f"{type(error).__name__}: "
+        return Check(name, False, f"{kind}{error}")
 
-    with turning(Skipped, REASON, MissingDependencyError):
-        return str(engine_class(name).installed())
+
+def _installation() -> Iterator[Check]:
+    yield Check("jaxwhiten", True, f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
+    parts = {"packages": _packages, "devices": _devices, "faiss": _faiss, "vectors": _shipped, "cache folder": _cache}
+    for name, check in parts.items():
+        yield _check(name, check)
 
 
-def _of_paths(paths: list[str], against: bool, texts: list[str]) -> Iterator[Finding]:
-    from jaxwhiten.runtime.checks import finding
+def _packages() -> str:
+    versions = {}
+    for package in (*_REQUIRED, *_OPTIONAL):
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            if package in _REQUIRED:
+                raise InputError(f"{package}: not installed: {install_command('cpu')}") from None
+    return ", ".join(map(" ".join, versions.items()))
 
+
+def _devices() -> str:
+    import jax
+
+    from jaxwhiten.runtime.hardware import cores
+
+    devices = jax.local_devices()
+    kinds = sorted({f"{device.platform} ({device.device_kind})" for device in devices})
+    return f"{len(devices)} of {', '.join(kinds)}; {jax.process_count()} process, {cores()} CPU cores"
+
+
+def _faiss() -> str:
+    if importlib.util.find_spec("faiss") is None:
+        raise MissingDependencyError(f"not installed: {install_command('cpu')}")
+    import faiss
+
+    return f"{faiss.__version__}, {faiss.get_compile_options().strip()}"
+
+
+def _shipped() -> str:
+    import numpy as np
+
+    from jaxwhiten.encoding import Encoder
+
+    encoder = Encoder.from_pretrained(_SHIPPED, pooling="mean")
+    x, y = np.asarray(encoder.encode([_TEXTS[0], _TEXTS[2]]))
+    cosine = float(x @ y / np.linalg.norm(x) / np.linalg.norm(y))
+    if not abs(cosine - _COSINE) <= _ALLOWED:  # also NaN
+        raise MismatchError(f"{_SHIPPED}: a cosine of {cosine:.5f} by {encoder.engine}; expected {_COSINE:.5f}.")
+    return f"{_SHIPPED}, by {encoder.engine}: as expected"
+
+
+def _cache() -> str:
+    from jaxwhiten.io import cache_dir, writing
+
+    folder = cache_dir()
+    with writing(folder, OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        (probe := folder / ".verify").touch()
+        probe.unlink()
+    return f"{folder}: {sum(path.stat().st_size for path in folder.rglob('*') if path.is_file()) / 1e9:.2f} GB"
+
+
+def _paths(paths: list[str], texts: list[str]) -> Iterator[Check]:
     for name in paths:
-        path = Path(name)
-        prefix = f"{name}: " if len(paths) > 1 else ""
-        if path.is_file() or path.suffix in _FILES:
-            yield finding(name, _vectors if path.suffix == ".npy" else _fitted, name)
-        elif (path / "header.json").is_file():
-            yield finding(name, _index, path)
-        elif path.is_dir() and not any((path / name).is_file() for name in _OF_MODELS):
-            yield finding(name, _data, path)
-        else:
-            encoders: list[Encoder] = []
-            yield finding(name, _model, name, encoders)
-            for encoder in encoders:
-                yield from _of_model(encoder, name, prefix, against, texts)
+        if (Path(name) / "header.json").is_file():
+            yield _check(name, _index, name)
+            continue
+        encoders: list[Encoder] = []
+        yield _check(name, _model, name, encoders)
+        for encoder in encoders:
+            prefix = f"{name}: " if len(paths) > 1 else ""
+            yield _check(f"{prefix}vectors", _vectors, encoder, name, texts)
+            if encoder.head.code is not None:
+                yield _check(f"{prefix}codes", _codes, encoder, texts)
 
 
-def _of_model(encoder: Encoder, name: str, prefix: str, against: bool, texts: list[str]) -> Iterator[Finding]:
-    from jaxwhiten.encoding.verification import verify
-    from jaxwhiten.text import uncounted
+def _index(folder: str) -> str:
+    from jaxwhiten.search import load_index
 
-    with uncounted():  # its texts are of every length
-        for check in verify(encoder, name, against=against, texts=texts):
-            yield check._replace(name=f"{prefix}{check.name}")
+    index = load_index(folder)
+    return f"{index.backend} index of {counted(index.size, 'vectors')}, {index.dimension} dimensions"
 
 
 def _model(name: str, encoders: list[Encoder]) -> str:
     """Loads a model, and appends it to `encoders`."""
     from jaxwhiten.encoding import Encoder
-    from jaxwhiten.engines import DEFAULT
     from jaxwhiten.head import own_pooling
     from jaxwhiten.models.folders import resolve_folder
 
-    encoder = Encoder.from_pretrained(name, pooling=own_pooling(resolve_folder(name)), engine=DEFAULT)
+    encoder = Encoder.from_pretrained(name, pooling=own_pooling(resolve_folder(name)))
     encoders.append(encoder)
     config = encoder.config
     return (
@@ -140,51 +183,34 @@ def _model(name: str, encoders: list[Encoder]) -> str:
     )
 
 
-def _vectors(name: str) -> str:
-    """Checks that all vectors are finite and that some differ."""
-    from jaxwhiten.arrays import blocks, check_finite
-    from jaxwhiten.coded import as_floats
-    from jaxwhiten.commands.vectors import open_vectors
+def _vectors(encoder: Encoder, name: str, texts: list[str]) -> str:
+    """Compares the vectors before a code with those of sentence-transformers."""
+    import numpy as np
 
-    x = open_vectors(name)
-    differ = False
-    for part in blocks(len(x), 65_536):
-        rows = as_floats(x[part])
-        check_finite(rows, part.start, "vectors")
-        differ = differ or bool((rows != as_floats(x[:1])).any())
-    if len(x) > 1 and not differ:
-        raise DataError(f"all {len(x):,} vectors are identical")
-    return f"{counted(len(x), 'vectors')}, {x.shape[1]} {'bytes' if x.dtype.itemsize == 1 else 'dimensions'}, {x.dtype}"
+    from jaxwhiten.metrics.scores import cosine_pairs
+    from jaxwhiten.models.folders import resolve_folder
 
-
-def _fitted(name: str) -> str:
-    from jaxwhiten.commands.inspect import load_fitted
-    from jaxwhiten.whitening import Whitening
-
-    kind, fitted = load_fitted(name)
-    description = f"{kind} of {counted(fitted.n_samples_seen_, 'rows')}, {fitted.n_features_in_} dimensions"
-    return description + (f", rank {fitted.rank_}" if isinstance(fitted, Whitening) else f", {fitted.nbytes} bytes")
+    actual = np.asarray(encoder.without_code().encode(texts))
+    library = optional("sentence_transformers", "parity", "The comparison", "sentence-transformers")
+    importlib.import_module("transformers.utils.logging").disable_progress_bar()
+    peer = library.SentenceTransformer(str(resolve_folder(name)), device="cpu", model_kwargs={"dtype": "float32"})
+    expected = peer.encode(texts, batch_size=1, show_progress_bar=False)  # its padding takes no part
+    if actual.shape != expected.shape:
+        raise MismatchError(f"{actual.shape[1]} dimensions; sentence-transformers gives {expected.shape[1]}.")
+    difference = float(np.abs(actual - expected).max() / max(1.0, np.abs(expected).max()))
+    found = f"smallest cosine {cosine_pairs(actual, expected).min():.7f}, largest difference {difference:.1e}"
+    if not difference <= _ALLOWED:
+        raise MismatchError(f"not those of sentence-transformers: {found}; expected up to {_ALLOWED:.0e}.")
+    return f"those of sentence-transformers for {len(texts)} texts by {encoder.engine}: {found}"
 
 
-def _index(folder: Path) -> str:
-    from jaxwhiten.search import load_index
+def _codes(encoder: Encoder, texts: list[str]) -> str:
+    import numpy as np
 
-    index = load_index(folder)
-    return f"{index.backend} index of {counted(index.size, 'vectors')}, {index.dimension} dimensions"
-
-
-def _data(folder: Path) -> str:
-    """Reads and counts the STS tasks of a SentEval-style folder."""
-    from jaxwhiten.datasets import STS_TASKS, load_sts
-
-    findings = []
-    missing = []
-    for task in STS_TASKS:
-        try:
-            splits = load_sts(task, folder).splits
-            findings.append(f"{task} {'/'.join(f'{len(pairs):,}' for pairs in splits.values())}")
-        except DataNotFoundError:
-            missing.append(task)
-    if not findings:
-        raise DataError("no model, index or data in it: no config.json, header.json or downstream/STS")
-    return f"pairs of {', '.join(findings)}" + (f"; missing: {', '.join(missing)}" if missing else "")
+    code = encoder.head.code
+    assert code is not None
+    expected = code.encode(encoder.without_code().encode(texts))
+    share = float((np.asarray(encoder.encode(texts)) != np.asarray(expected)).mean())
+    if share > _BYTES:
+        raise MismatchError(f"{share:.0%} of the bytes are not those of the vectors.")
+    return f"{code.name}, {code.nbytes} bytes: those of the vectors"

@@ -31,10 +31,6 @@ class Engine(Protocol):
     in_flight: int  # batches to start before waiting for the oldest
 
     @staticmethod
-    def installed() -> str:
-        """A description of what the engine runs on; MissingDependencyError if a package is missing."""
-
-    @staticmethod
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
         """The model of a folder for products of a dtype, its configuration, and the folder of its weights."""
 

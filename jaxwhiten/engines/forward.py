@@ -29,7 +29,6 @@ from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.parameters import DTYPES
-from jaxwhiten.runtime import hardware
 from jaxwhiten.runtime.hardware import check_devices, check_process, cores, cpu_features, keep_compiled
 from jaxwhiten.text import BulkTokenizer, TokenIds
 from jaxwhiten.typing import PyTree
@@ -125,10 +124,6 @@ class JAXEngine:
         settings = {name: value for name, value in settings.items() if not re.search("cache|^jax_log", name)}
         flags = [os.environ.get(name) for name in ("XLA_FLAGS", "JAX_ENABLE_X64")]
         return io.content_key(jax.__version__, jaxlib_version, cpu_features(), cores(), settings, flags)
-
-    @staticmethod
-    def installed() -> str:
-        return hardware.describe()
 
     @staticmethod
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:

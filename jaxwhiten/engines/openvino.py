@@ -191,13 +191,6 @@ class OpenVINOEngine:
         return tree  # parameters become constants of a graph
 
     @staticmethod
-    def installed() -> str:
-        from jaxwhiten.runtime.checks import version  # packages' metadata take 10 ms to import
-
-        bfloat16 = "bfloat16" if has_bfloat16() else "no bfloat16"
-        return f"{version('openvino')}, {bfloat16} on this CPU, nncf {version('nncf') or 'not installed'}"
-
-    @staticmethod
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
         check_name("dtype", dtype, OpenVINOEngine.dtypes)
         if not has_bfloat16() and dtype == "bfloat16":  # in this order: without OpenVINO, that is the error

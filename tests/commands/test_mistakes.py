@@ -167,13 +167,12 @@ def test_vectors_that_float32_cannot_square(backend, scale):
         ("train absent.tsv -o {out}", "grain", "train"),
         ("train absent.tsv -o {out}", "matplotlib", "train"),
         ("embed absent.txt -o {out} --runner ray", "ray", "ray"),
-        ("verify absent --against sentence-transformers", "sentence_transformers", "parity"),
     ],
 )
 def test_a_missing_extra_is_said_before_texts_and_model_are_read(run, tmp_path, monkeypatch, words, module, extra):
     monkeypatch.setitem(sys.modules, module, None)
     words = words.format(out=tmp_path / "out").split()
-    done = run(*words, *(["--model", "absent"] if words[0] != "verify" else []))
+    done = run(*words, "--model", "absent")
     assert done.code == 2
     assert f"[{extra}]" in done.err
     assert done.err.count("\n") == 1

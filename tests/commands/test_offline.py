@@ -22,7 +22,7 @@ COMMANDS = {
     "serve": "serve {model} --port 0",
     "distil-static": f"distil-static --corpus {{texts}} {MODEL} -o {{out}}/ -k 4",
     "export": f"export {MODEL} -o {{out}}",
-    "verify": "verify {whitening}",
+    "verify": "verify {index}",
 }
 
 

@@ -21,7 +21,7 @@ COMMANDS = {
     "search {at}/idx man -k 2": {"query": "man"},
     f"distil-static {MODEL} -o {{at}}/static -k 4": {"dimensions": 4},
     f"export {MODEL} -o {{at}}/out": {"format": "sentence-transformers"},
-    "verify {at}/x.npy": {"ok": True},
+    "verify {at}/idx": {"ok": True},
 }
 
 

@@ -2,75 +2,110 @@
 
 import json
 import shutil
+import sys
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
-from jaxwhiten import Encoder, Moments
-from jaxwhiten.encoding import verification
-from jaxwhiten.search import build_index
-from tests.sentences import TEXTS
+from jaxwhiten import Encoder
+from jaxwhiten.commands import verify
+from jaxwhiten.models import load_model
+from tests.sentences import TEXTS, generated
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_model, tmp_path_factory):
+    """Whitened vectors in 8 bytes, with a prompt in front of every text."""
+    encoder = Encoder(load_model(tiny_model)[0], tiny_model, prompts={"query": "Q: "}, default_prompt_name="query")
+    return encoder.shrink(generated(700), bytes=8).save(tmp_path_factory.mktemp("whole") / "model")
+
+
+def checks(done):
+    """The checks of a report, by name."""
+    report = json.loads(done.out)
+    assert report["ok"] == (done.code == 0)
+    return {check["name"]: check for check in report["checks"]}
 
 
 @pytest.mark.devices
-@pytest.mark.parametrize("command", ["verify", "doctor"])
-def test_a_healthy_machine(run, command):
-    done = run(command)
-    assert done.code == 0, done.out
-    for name in ("jaxwhiten", "packages", "devices", "matrix product", "faiss", "cache folder"):
-        assert f"\nok   {name} " in f"\n{done.out}"
-    assert "8 of cpu" in done.out
-    assert done.err == ""
+def test_a_healthy_machine(run):
+    done = run("verify", "--json")
+    assert [check["ok"] for check in checks(done).values()] == [True] * 6, done.out
+    assert "8 of cpu" in checks(done)["devices"]["detail"]
 
 
-def test_what_is_whole_passes(run, tiny_model, whitening_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(verification, "CHECKS", {"texts apart": verification.CHECKS["texts apart"]})
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
-    build_index(encoder.encode(TEXTS), "jax", encoding=encoder.encoding()).save(tmp_path / "index")
-    moments = whitening_file.parent / "moments.safetensors"
-    np.save(tmp_path / "vectors.npy", np.eye(3, dtype=np.float32))
-    done = run("verify", tiny_model, whitening_file, moments, tmp_path / "index", tmp_path / "vectors.npy", "--json")
-    report = json.loads(done.out)
-    assert (done.code, report["ok"]) == (0, True)
-    details = {check["name"]: check["detail"] for check in report["checks"]}
-    assert "bert, 2 layers of 32" in details[str(tiny_model)]
-    assert "whitening of 600 rows, 32 dimensions" in details[str(whitening_file)]
-    assert "moments of 600 rows" in details[str(moments)]
-    assert "3 vectors, 3 dimensions" in details[str(tmp_path / "vectors.npy")]
-    assert f"{tiny_model}: texts apart" in details
-    assert f"index of {len(TEXTS)} vectors" in details[str(tmp_path / "index")]
+def test_weights_that_the_shipped_vectors_are_not_of(run, monkeypatch):
+    monkeypatch.setattr(verify, "_COSINE", verify._COSINE + 0.001)
+    assert [name for name, check in checks(run("verify", "--json")).items() if not check["ok"]] == ["vectors"]
 
 
-def test_real_data(run, real_data):
-    done = run("verify", real_data)
-    assert done.code == 0, done.err
-    assert "STS-B 5,749/1,500/1,379" in done.out
+def test_a_cache_that_cannot_be_written_fails(run, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    assert [name for name, check in checks(run("verify", "--json")).items() if not check["ok"]] == ["cache folder"]
 
 
-def damaged(tiny_model, whitening_file, folder, what):
+def test_what_is_whole_passes(run, folder, tiny_model, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    Encoder.from_pretrained(tiny_model, pooling="mean").index(TEXTS).save(tmp_path / "index")
+    (tmp_path / "mine.txt").write_text("One text.\nAnother one, of mine.\n")
+    done = run("verify", folder, tiny_model, tmp_path / "index", "--texts", tmp_path / "mine.txt", "--json")
+    found = checks(done)
+    names = [folder, f"{folder}: vectors", f"{folder}: codes", tiny_model, f"{tiny_model}: vectors", tmp_path / "index"]
+    assert [*found] == [*map(str, names)]
+    assert all(check["ok"] for check in found.values()), done.out
+    assert f"{len(verify._TEXTS) + 2} texts" in found[f"{folder}: vectors"]["detail"]
+
+
+def test_vectors_that_are_not_those_of_the_folder(run, folder, tmp_path, monkeypatch):
+    """The whole folder decides, not what jaxwhiten reads of it."""
+    pytest.importorskip("sentence_transformers")
+    load = Encoder.from_pretrained
+    monkeypatch.setattr(Encoder, "from_pretrained", lambda name, **options: load(folder, **options))
+    changed = shutil.copytree(folder, tmp_path / "model")
+    weights = load_file(changed / "model.safetensors")
+    save_file({name: 1.1 * x for name, x in weights.items()}, changed / "model.safetensors", metadata={"format": "pt"})
+    found = checks(run("verify", changed, "--json"))
+    assert {name: check["ok"] for name, check in found.items()} == {str(changed): True, "vectors": False, "codes": True}
+    assert "not those of sentence-transformers" in found["vectors"]["detail"]
+
+
+def test_codes_that_are_not_those_of_the_vectors(run, folder, monkeypatch):
+    real = Encoder.encode
+
+    def other(self, texts, **options):
+        found = real(self, texts, **options)
+        return 255 - np.asarray(found) if self.head.code else found
+
+    monkeypatch.setattr(Encoder, "encode", other)
+    assert checks(run("verify", folder, "--json"))["codes"]["ok"] is False
+
+
+def test_without_sentence_transformers(run, folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    done = run("verify", folder, "--json")
+    found = checks(done)["vectors"]
+    assert (done.code, found["ok"]) == (0, None)
+    assert "[parity]" in found["detail"]
+
+
+def damaged(tiny_model, folder, what):
     """Something broken, and what must be said of it."""
     path = folder / what
     if what == "absent":
         return path, "no such folder"
-    if what == "absent.npy":
-        return path, "no such file"
-    if what.endswith(".npy"):
-        np.save(path, np.array([[1, 2], [1, 2], [1, np.nan if what == "nan.npy" else 2]], np.float32))
-        return path, "Row 2 of the vectors contains NaN" if what == "nan.npy" else "all 3 vectors are identical"
-    if what == "whitening":
-        raw = bytearray(whitening_file.read_bytes())
-        raw[-20] ^= 0xFF
-        path.write_bytes(raw)
-        return path, "checksum does not match"
-    if what == "empty moments":
-        Moments().save(path)
-        return path, "moments of no rows"
+    if what == "x.npy":
+        np.save(path, np.eye(3))
+        return path, "is a file"
     if what == "empty folder":
         path.mkdir()
-        return path, "no model, index or data in it"
-    if what == "data":
-        (path / "downstream" / "STS" / "STSBenchmark").mkdir(parents=True)
-        return path, "no such file"
+        return path, "no config.json"
+    if what == "index":
+        Encoder.from_pretrained(tiny_model, pooling="mean").index(TEXTS).save(path)
+        file = next(iter(path.glob("*.npy")), path / "codes.safetensors")
+        file.write_bytes(file.read_bytes()[:-1])
+        return path, file.name
     shutil.copytree(tiny_model, path)
     if what == "tokenizer":
         (path / "tokenizer.json").write_text("{}")
@@ -79,28 +114,15 @@ def damaged(tiny_model, whitening_file, folder, what):
     return path, "not a readable safetensors file"
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        *("absent", "absent.npy", "nan.npy", "equal.npy", "whitening", "empty moments", "empty folder", "data"),
-        *("tokenizer", "weights"),
-    ],
-)
-def test_what_is_damaged_fails_with_its_reason(run, tiny_model, whitening_file, tmp_path, what):
-    path, reason = damaged(tiny_model, whitening_file, tmp_path, what)
+@pytest.mark.parametrize("what", ["absent", "x.npy", "empty folder", "index", "tokenizer", "weights"])
+def test_what_is_damaged_fails_with_its_reason(run, tiny_model, tmp_path, what):
+    path, reason = damaged(tiny_model, tmp_path, what)
     done = run("verify", path)
     assert done.code == 1
     assert f"FAIL {path}" in done.out
-    assert done.err.startswith("error: 1 of 1 checks failed")
     assert done.err.count("\n") == 1
     assert reason in done.err
 
 
-@pytest.mark.slow
-def test_a_cache_that_cannot_be_written_fails(run, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    done = run("verify", "--json")
-    assert done.code == 1
-    wrong = [check["name"] for check in json.loads(done.out)["checks"] if check["ok"] is False]
-    assert wrong == ["cache folder"]
+def test_texts_need_a_model(run):
+    assert run("verify", "--texts", "mine.txt").code == 2

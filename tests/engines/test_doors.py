@@ -13,7 +13,6 @@ from jaxwhiten import Encoder, Moments, Whitening, normalize
 from jaxwhiten.codes import SpectrumCode, make_code
 from jaxwhiten.codes.plain import UBinary
 from jaxwhiten.commands import cli
-from jaxwhiten.encoding import verification
 from jaxwhiten.engines import forward
 from jaxwhiten.engines.openvino import OpenVINOEngine
 from jaxwhiten.errors import InputError
@@ -136,8 +135,6 @@ def test_every_door(engine, shallow_model, pooled, tmp_path, monkeypatch, capsys
     texts.write_text("\n".join(TEXTS))
     assert cli.main(["encode", str(texts), "--model", str(folder), "--engine", engine, "-o", str(out)]) == 0
     same(np.load(out), expected)
-    subject = verification.Subject(Encoder.from_pretrained(folder, engine=engine).without_code(), folder)
-    assert verification.CHECKS["codes"](subject)[0] == 0
 
 
 @step

@@ -8,7 +8,7 @@ import pytest
 
 from jaxwhiten import CrossEncoder, Encoder, build_index, evaluate, load_index, paraphrase_mining
 from jaxwhiten.datasets import Examples, from_pairs
-from jaxwhiten.encoding import EmbeddingStore, distil_static, distillation, verification
+from jaxwhiten.encoding import EmbeddingStore, distil_static, distillation
 from jaxwhiten.encoding import encoder as face
 from jaxwhiten.engines import int8
 from jaxwhiten.errors import InputError
@@ -140,13 +140,6 @@ class Kit:
 
     def distil_static(self, texts):
         return distil_static(self.encoder, texts, 4, fit=True).encode(TEXTS[:3])
-
-    def verify(self, texts):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(verification, "CHECKS", {})
-            patch.setattr(verification, "beside", lambda subject, texts: (0.0, 0.0, str(texts)))
-            folder = self.encoder.tokenizer.folder
-            return [found.detail for found in verification.verify(self.encoder, folder, against=True, texts=texts)]
 
     def save_int8(self, texts):
         with pytest.MonkeyPatch.context() as patch:

@@ -76,6 +76,16 @@ def test_a_tokenizer_without_mask_token_says_so(tiny_model, tmp_path):
     assert BulkTokenizer(tiny_model, 16).mask_token_id == plain(tiny_model).token_to_id("[MASK]")
 
 
+@pytest.mark.parametrize("side", ["Left", "Right"])
+def test_padding_of_the_file_takes_no_part(tiny_model, tmp_path, side):
+    shutil.copytree(tiny_model, tmp_path, dirs_exist_ok=True)
+    padding = {"strategy": {"Fixed": 30}, "direction": side, "pad_to_multiple_of": None, "pad_type_id": 0}
+    raw = json.loads((tmp_path / "tokenizer.json").read_text())
+    raw["padding"] = {**padding, "pad_id": 0, "pad_token": "[PAD]"}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(raw))
+    assert rows(BulkTokenizer(tmp_path, 64)(SENTENCES)) == [plain(tiny_model).encode(s).ids for s in SENTENCES]
+
+
 def test_document_frequencies_equal_a_plain_count():
     rng = np.random.default_rng(0)
     lengths = rng.integers(0, 9, 50)
