@@ -49,11 +49,11 @@ from benchmarks.harness import (
     table,
     torch_device,
 )
+from eval.data import load_sts
 from eval.pydocs import load_pydocs
 from eval.report import Table
 from eval.runs import Record, Run
 from jaxwhiten import Encoder, metrics
-from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.models import load_config, load_model, resolve_folder
 from jaxwhiten.text import BulkTokenizer

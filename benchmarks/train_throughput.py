@@ -24,8 +24,8 @@ import jax
 import numpy as np
 
 from benchmarks.harness import SPEED, Ratio, in_words, median, ratio, rotated, save, torch_device
+from eval.data import load_sts
 from eval.runs import Run
-from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.models import load_model
 from jaxwhiten.text import BulkTokenizer

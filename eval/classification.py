@@ -14,8 +14,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 import jaxwhiten
-from eval.mrpc import load_mrpc
-from eval.nli import load_nli
+from eval.data import load_mrpc, load_nli
 
 TASKS = ("MRPC", "SNLI")
 PENALTIES = (1e-3, 1e-2, 1e-1)  # factors of half the squared weights, added to the mean loss

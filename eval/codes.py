@@ -27,6 +27,7 @@ from configs.settings import Codes
 from eval import classification, common, measure
 from eval.common import Notes, load_encoder, make_folder, say
 from eval.comparators import COMPARATORS, Comparator
+from eval.data import STS_TASKS, load_sts
 from eval.driver import driven
 from eval.intervals import estimate, resampled, with_ends
 from eval.report.codes import TABLES, VIEWS, plot_codes
@@ -36,7 +37,7 @@ from eval.settings import NO_WHITENING, choices, fractions, integers, optional_c
 from eval.tasks import TaskIndex, index_sentences
 from jaxwhiten import Encoder, Moments, Whitening, metrics, scoring
 from jaxwhiten.codes import CODES, Code, SpectrumCode, make_code
-from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_sts
+from jaxwhiten.datasets import Corpus, RetrievalData, corpus_files
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import Index, build_index

@@ -14,8 +14,8 @@ from typing import Any
 
 from configs.settings import Evaluation, Scored, Whitened
 from eval import runs
+from eval.data import NLIRows, load_nli
 from eval.encoding import pooling_names
-from eval.nli import NLIRows, load_nli
 from eval.runs import Record
 from eval.settings import choices, integers, optional_choices, parameters
 from eval.words import BASELINES, LAYER0, WORDS

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from eval.nli import NLIRows
+from eval.data.nli import NLIRows
 from eval.poolings import fit_idf
 from eval.settings import words
 from jaxwhiten import Encoder, Moments

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eval.beir import BYTES, TABLES, Rows, program, stored
+from eval.data import load_sts
 from eval.mteb import GAMMAS, STS, read_scored
 from jaxwhiten import Encoder, Moments, SpectrumCode, Whitening, evaluate, records
-from jaxwhiten.datasets import load_sts
 
 SENTENCES = 6000  # of each training set
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+from eval.data import STS_TASKS, load_nli, load_sts
 from eval.measure import sample_rows
-from eval.nli import load_nli
-from jaxwhiten.datasets import STS_TASKS, Pairs, STSTask, load_sts
+from jaxwhiten.datasets import Pairs, STSTask
 
 _PAIRS = 4000  # of a task, at most, spread evenly over those there are
 _SAME = 4.0  # pairs of at least this human score mean the same

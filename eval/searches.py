@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 import re
@@ -21,28 +20,13 @@ from pathlib import Path
 
 import numpy as np
 
-from eval import mrpc
-from eval.nli import load_nli
+from eval.data import STS_TASKS, data_folder, load_nli, load_quora, load_sts, mrpc, read_quora
+from eval.data.quora import COLUMNS
 from eval.pydocs import load_pydocs, split_docstring
-from jaxwhiten.datasets import (
-    STS_TASKS,
-    Corpus,
-    RetrievalData,
-    corpus_files,
-    data_folder,
-    fetch,
-    from_pairs,
-    load_sts,
-    read_own,
-)
+from jaxwhiten.datasets import Corpus, RetrievalData, corpus_files, from_pairs, read_header, read_own
 from jaxwhiten.errors import DataNotFoundError, unknown_name
-from jaxwhiten.io import cache_dir, content_key
 
 Row = tuple[str, str, str, str, bool]  # as `from_pairs` takes them
-QUORA_URL = "https://qim.fs.quoracdn.net/quora_duplicate_questions.tsv"
-QUORA_URL_VARIABLE = "JAXWHITEN_QUORA_URL"  # for mirrors
-QUORA_FILE = "quora_duplicate_questions.tsv"
-_QUORA_FOLDERS = ("", "quora", "Quora", "pairs/quora", "downstream/quora", "downstream/Quora")
 _WIKIPEDIA = ("text/enwiki", "enwiki")
 _MIN_WORDS = 3
 _SAME = 4.0  # pairs of at least this human score mean the same
@@ -54,13 +38,15 @@ _WHEN = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
 
 
 def load_search(name: str, data_dir: str | None) -> RetrievalData:
-    """One of `SEARCHES`, or a folder or file of `read_own`.
+    """One of `SEARCHES`, a folder or file of `read_own`, or a file in Quora's columns.
 
     Raises:
       DataNotFoundError: The data is not on this machine and cannot be downloaded.
     """
     if name in SEARCHES:
         return SEARCHES[name](data_dir)
+    if Path(name).is_file() and set(COLUMNS[1:]) <= {*read_header(name)}:
+        return read_quora(name)
     if Path(name).exists():
         return read_own(name)
     if os.sep in name or "." in name:
@@ -68,25 +54,6 @@ def load_search(name: str, data_dir: str | None) -> RetrievalData:
             f"{name}: no such file; expected a BEIR folder, a table of query and document, or Quora's columns."
         )
     raise unknown_name("retrieval data set (or file)", name, SEARCHES)
-
-
-def _quora(data_dir: str | None) -> RetrievalData:
-    """299,364 documents and 290,654 queries, from a folder, or downloaded once and kept in the cache."""
-    root = data_folder(data_dir)
-    places = []
-    if root:
-        places = [root / folder / (QUORA_FILE + suffix) for folder in _QUORA_FOLDERS for suffix in ("", ".gz")]
-    path = next((path for path in places if path.is_file()), None)
-    if path is None and data_dir:
-        raise DataNotFoundError(
-            f"{data_dir}: no {QUORA_FILE} in it (nor in {', '.join(filter(None, _QUORA_FOLDERS))} below it). Put it"
-            " there, specify a different file in Quora's columns, or leave `data_dir` unset to download it."
-        )
-    if path is None:
-        url = os.environ.get(QUORA_URL_VARIABLE) or QUORA_URL
-        path = cache_dir("downloads", f"quora-{content_key(url)}", QUORA_FILE)
-        fetch(url, path, "the Quora question pairs")
-    return dataclasses.replace(read_own(path), name="quora")
 
 
 def _wikipedia(count: int, data_dir: str | None) -> RetrievalData:
@@ -146,7 +113,7 @@ def _templated(data_dir: str | None) -> RetrievalData:
 
 
 SEARCHES: Mapping[str, Callable[[str | None], RetrievalData]] = {
-    "quora": _quora,
+    "quora": load_quora,
     "pydocs": lambda _: load_pydocs(),
     **{f"wikipedia-{count}": partial(_wikipedia, count) for count in (7000, 15000, 30000)},
     "mrpc": mrpc.search,

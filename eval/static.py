@@ -24,6 +24,7 @@ from configs import launch
 from configs.settings import Static
 from eval import common, measure
 from eval.common import make_folder, say
+from eval.data import STS_TASKS, load_sts
 from eval.driver import driven
 from eval.encoding import EMPTY
 from eval.intervals import resampled, with_ends
@@ -34,7 +35,7 @@ from eval.settings import NO_WHITENING, choices, integers, optional_choices, wor
 from eval.tasks import TaskIndex, index_sentences
 from jaxwhiten import Encoder, metrics, normalize
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_sts
+from jaxwhiten.datasets import Corpus, RetrievalData, corpus_files
 from jaxwhiten.encoding import Vocabulary, distil
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import StaticEncoder, resolve_folder

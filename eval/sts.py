@@ -16,12 +16,13 @@ from configs.settings import STS
 from eval import common, published
 from eval.aggregates import AGGREGATES
 from eval.common import Notes, Settings, load_encoder, python, say
+from eval.data import STS_TASKS
+from eval.data.nli import NLIRows
 from eval.driver import driven
 from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_moments
 from eval.figures import add_figures, shown_task
 from eval.intervals import resampled, with_intervals
 from eval.methods import METHODS
-from eval.nli import NLIRows
 from eval.probes import PROBES, load_task
 from eval.report.sts import TABLES, VIEWS, plot_scores
 from eval.runs import Record, Run
@@ -30,7 +31,6 @@ from eval.settings import choices, optional_choices
 from eval.tasks import Encoded, TaskIndex, index_sentences
 from eval.words import CENTRED, count, fits
 from jaxwhiten import Encoder
-from jaxwhiten.datasets import STS_TASKS
 from jaxwhiten.runtime import distributed
 
 SAMPLE = "sts_sample"

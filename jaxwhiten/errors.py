@@ -88,14 +88,14 @@ class DataError(_BadInputError):
     >>> _ = Path("scored.tsv").write_text("sentence1\\tsentence2\\tscore\\nA dog runs.\\tIt rains.\\n")
     >>> evaluate(Encoder.from_pretrained("jaxwhiten-tiny"), "scored.tsv")
     Traceback (most recent call last):
-    jaxwhiten.errors.DataError: scored.tsv, line 2: 2 columns, expected 3, so 'score' is missing.
+    jaxwhiten.errors.DataError: scored.tsv, line 2: 2 columns, expected 3.
     """
 
 
 class DataNotFoundError(DataError):
-    """The data is not in a local folder and cannot be downloaded; the message names both remedies.
+    """There is no such data; the message says where it was looked for.
 
-    >>> load_sts("STS12", data_dir="empty")
+    >>> evaluate(Encoder.from_pretrained("jaxwhiten-tiny"), "absent.csv")
     Traceback (most recent call last):
     jaxwhiten.errors.DataNotFoundError: ...
     """

@@ -12,8 +12,9 @@ import jax
 import numpy as np
 
 from configs.settings import MLM, SBERT, Cross
+from eval.data import load_sts
 from jaxwhiten import Encoder, io, records, scoring
-from jaxwhiten.datasets import Pairs, load_sts
+from jaxwhiten.datasets import Pairs
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import spearman
 from jaxwhiten.parameters import TrainingOptions

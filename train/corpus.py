@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from jaxtyping import Int
 from tqdm import tqdm
 
 from jaxwhiten import io
-from jaxwhiten.datasets import Corpus, held_out
+from jaxwhiten.datasets import Corpus
 from jaxwhiten.errors import DataError, InputError, ModelError
 from jaxwhiten.text import BulkTokenizer
 
@@ -161,3 +162,8 @@ def _tokens(tokenizer: BulkTokenizer, passages: list[str], dtype: type) -> np.nd
         tokens = tokenizer(passages[start : start + _BLOCK_PASSAGES])
         pieces.append(np.delete(tokens.flat, tokens.starts).astype(dtype))
     return np.concatenate(pieces)
+
+
+def held_out(passage: str, share: float) -> bool:
+    """Whether a passage is held out, decided by a hash of its text, so that duplicates fall on the same side."""
+    return zlib.crc32(passage.encode("utf-8", "replace")) < share * 2**32

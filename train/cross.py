@@ -19,10 +19,10 @@ import numpy as np
 
 from configs import launch
 from configs.settings import Cross
-from eval.nli import load_nli
+from eval.data import STS_TASKS, load_nli, load_sts
 from eval.searches import load_search
 from jaxwhiten import CrossEncoder, Encoder, io, training
-from jaxwhiten.datasets import STS_TASKS, Examples, load_sts
+from jaxwhiten.datasets import Examples
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.models import load_pair_classifier
 from jaxwhiten.runtime import distributed

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from configs.settings import Data
-from eval.nli import NLIRows, load_nli
+from eval.data import NLIRows, load_nli, load_sts
 from jaxwhiten import training
-from jaxwhiten.datasets import NLI_LABELS, Examples, Pairs, load_sts, nli_triplets, split_name, text_examples
+from jaxwhiten.datasets import NLI_LABELS, Examples, Pairs, nli_triplets, split_name, text_examples
 
 
 def load_examples(data: Data, objective: training.Objective) -> Examples:

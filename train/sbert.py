@@ -16,7 +16,6 @@ from pathlib import Path
 from configs import launch
 from configs.settings import SBERT, Stages
 from jaxwhiten import io, training
-from jaxwhiten.datasets import write_pairs
 from jaxwhiten.export import save_trained
 from jaxwhiten.runtime import distributed
 from train import adapters, objectives
@@ -46,7 +45,8 @@ def train_sentences(config: SBERT) -> bool:
     held_out = None
     if config.data.held_out:
         objective.check(list(examples.columns), examples.label_kind)
-        examples, held_out = examples.hold_out(config.data.held_out)
+        examples, rows = examples.hold_out(config.data.held_out)
+        held_out = training.HeldOut(rows)
     if config.data.limit:
         examples = examples.take(config.data.limit, config.seed)
     options, unused = objectives.own_settings(objective, options)
@@ -69,7 +69,7 @@ def train_sentences(config: SBERT) -> bool:
         return False
     if distributed.is_writer():
         if held_out is not None:
-            write_pairs(output / "held_out.tsv", held_out)
+            training.write_held_out(output / "held_out.tsv", held_out)
         record = {"recipe": tuned.recipe, "scores": tuned.after, "before": tuned.before}
         save_trained(output / "model", tuned.encoder, base_model=config.model, name=output.name, **record)
     scores = {"before": tuned.before, "after": tuned.after}

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.retrieval import COLUMNS
 from jaxwhiten.datasets.splits import sentence_key, shares, split
 from jaxwhiten.datasets.tables import Table
 from jaxwhiten.datasets.textfile import BadRows, Corpus, corpus_files, split_name
 from jaxwhiten.errors import DataError, InputError
-from jaxwhiten.io import PathLike, write_text
+from jaxwhiten.io import PathLike
 from jaxwhiten.shapes import Int, Shaped
 from jaxwhiten.text import as_texts
 
@@ -209,18 +208,3 @@ def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[i
     if not math.isfinite(score) or not min(low, high) <= score <= max(low, high):
         raise ValueError(f"{name} is {score}, expected {low} to {high}")
     return (score - low) / (high - low)
-
-
-def write_pairs(path: PathLike, examples: Examples) -> None:
-    """Writes the first two columns as pairs of duplicates in Quora's format, for `read_own`.
-
-    >>> write_pairs("pairs.tsv", Examples({"anchor": ["a dog"], "positive": ["A dog runs."]}))
-    >>> read_own("pairs.tsv").queries
-    ['a dog']
-    """
-    number: dict[str, int] = {}
-    lines = ["\t".join(COLUMNS)]
-    for row, pair in enumerate(zip(*list(examples.columns.values())[:2], strict=True)):
-        ids = (str(number.setdefault(sentence_key(text), len(number))) for text in pair)
-        lines.append("\t".join([str(row), *ids, *(" ".join(text.split()) for text in pair), "1"]))
-    write_text(path, "\n".join(lines) + "\n")

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.counting import counted
-from jaxwhiten.datasets.columns import SEARCHES, Columns, guess, is_search
-from jaxwhiten.datasets.tables import Table, read_header, read_table, table_format, tsv_cells
+from jaxwhiten.datasets.columns import SEARCHES, guess
+from jaxwhiten.datasets.tables import Table, read_header, read_table
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError, NonFiniteError, warn
 from jaxwhiten.io import PathLike
@@ -29,7 +29,6 @@ from jaxwhiten.progress import note
 from jaxwhiten.shapes import Int
 from jaxwhiten.text import as_texts
 
-COLUMNS = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
 _EXAMPLES = 5
 
 # Query id, document id, query, document, and how relevant it is: 0 or less for not at all; True is 1.
@@ -189,39 +188,8 @@ def from_pairs(
     )
 
 
-def read_pairs_file(path: PathLike, name: str | None = None) -> RetrievalData:
-    """Reads a file of question pairs in Quora's columns: tab-separated, with a header, plain or gzip.
-
-    Rows with a wrong number of columns, an empty id, a label other than 0 and 1, or invalid text are dropped and
-    counted as malformed. A field that starts with a quotation mark may be quoted, and then may hold tabs and line ends,
-    or it may be a plain field; such files contain both. By default the data set is named after the file.
-    """
-    path = Path(path)
-    bad = BadRows(path, skip=True)
-    lines = numbered_lines(path, bad)
-    header = [cell.strip().strip('"') for _, line in itertools.islice(lines, 1) for cell in line.split("\t")]
-    if missing := [column for column in COLUMNS[1:] if column not in header]:
-        raise DataError(
-            f"{path}, line 1: no column {', '.join(missing)} in the header; expected {', '.join(COLUMNS)}, split by"
-            " tabs."
-        )
-    places = [header.index(column) for column in COLUMNS[1:]]
-    rows: list[Row] = []
-    for number, cells in tsv_cells(lines, bad, len(header), quora=True):
-        if len(cells) == len(header):
-            fields = [cells[place].strip() for place in places]
-        else:
-            fields = [""] * len(places)
-        query_id, document_id, query, document, label = fields
-        if query_id and document_id and label in ("0", "1"):
-            rows.append((query_id, document_id, query, document, label == "1"))
-        else:
-            bad(number, "malformed")
-    return from_pairs(name or path.name, rows, {"malformed_rows": bad.count})
-
-
 def read_own(source: PathLike | Table) -> RetrievalData:
-    """Reads a BEIR folder, a table of queries and documents by their usual names, or one in Quora's columns.
+    """Reads a BEIR folder, or a table of queries and documents by their usual names.
 
     A BEIR folder has `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, or a single other file of judgments;
     queries without judgments are ignored. Judged documents that the corpus lacks are counted, with a warning, and
@@ -237,33 +205,15 @@ def read_own(source: PathLike | Table) -> RetrievalData:
     """
     if not isinstance(source, Table) and Path(source).is_dir():
         return _read_beir(Path(source))
-    where = source.path if isinstance(source, Table) else source
-    header = read_header(source) if isinstance(source, Table) or table_format(source) else []
-    if not is_search(header):
-        if not isinstance(source, Table) and (table_format(source) or "tsv") == "tsv":
-            data = read_pairs_file(str(source))
-        else:
-            data = _quora_table(source)
-        taken = Columns(COLUMNS[3:5], COLUMNS[5])
-    else:
-        taken = guess(header, SEARCHES, where)
-        columns = dict(zip(("query", "document", "label"), (*taken.sentences, taken.label), strict=True))
-        table = read_table(source, {name: column for name, column in columns.items() if column})
-        grades = table.numbers("label") if "label" in table else np.ones(len(table.lines))
-        pairs = zip(table.texts("query"), table.texts("document"), grades.tolist(), strict=True)
-        rows = ((query, document, query, document, gain) for query, document, gain in pairs)
-        data = from_pairs(table.path.name, rows)
+    taken = guess(read_header(source), SEARCHES, source.path if isinstance(source, Table) else source)
+    columns = dict(zip(("query", "document", "label"), (*taken.sentences, taken.label), strict=True))
+    table = read_table(source, {name: column for name, column in columns.items() if column})
+    grades = table.numbers("label") if "label" in table else np.ones(len(table.lines))
+    pairs = zip(table.texts("query"), table.texts("document"), grades.tolist(), strict=True)
+    data = from_pairs(table.path.name, ((query, document, query, document, gain) for query, document, gain in pairs))
     note(taken.words(SEARCHES))
     grades_from = taken.label or "no column: every row is a relevant document"
     return dataclasses.replace(data, read_from=(*map(str, taken.sentences), grades_from))
-
-
-def _quora_table(source: PathLike | Table) -> RetrievalData:
-    table = read_table(source, {name: name for name in COLUMNS[1:]})
-    ids = (map(str, table[name]) for name in COLUMNS[1:3])
-    texts = map(table.texts, COLUMNS[3:5])
-    rows = zip(*ids, *texts, table.numbers(COLUMNS[5]).tolist(), strict=True)
-    return from_pairs(table.path.name, rows)
 
 
 def _read_beir(folder: Path) -> RetrievalData:

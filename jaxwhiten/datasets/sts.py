@@ -1,52 +1,80 @@
-"""Scored pairs: the STS tasks by name, from a folder or downloaded, and the user's own tables."""
+"""Scored pairs: the sample that ships with the package, and the user's own tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
 
-from jaxwhiten.datasets import protocol
+import numpy as np
+
 from jaxwhiten.datasets.columns import PAIRS, Columns, guess, labels_of, shown
-from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask, data_folder
-from jaxwhiten.datasets.senteval import NUMBER, load_sample, read_task
 from jaxwhiten.datasets.tables import Column, Table, read_header, read_table, table_format
-from jaxwhiten.errors import DataError, InputError, check_name
-from jaxwhiten.io import PathLike, cache_dir
+from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.io import PathLike
 from jaxwhiten.progress import note
+from jaxwhiten.shapes import Float64
 
+SAMPLE = "sts_sample"
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _COLUMNS = ("sentence1", "sentence2", "score")
 _NAME = 3  # words of a column's name
 
 
-def load_sts(task: str, data_dir: PathLike | None = None) -> STSTask:
-    """Loads an STS task and checks it against the row counts of the protocol.
+@dataclass(frozen=True)
+class Pairs:
+    """Sentence pairs of one split, each with its gold score and its subset.
+
+    >>> pairs = Pairs(["A dog runs."], ["It rains."], np.array([0.0]), subset=[""])
+    >>> len(pairs)
+    1
+    """
+
+    sentence1: list[str]
+    sentence2: list[str]
+    score: Float64[np.ndarray, " n"]
+    subset: list[str]
+    read_from: tuple[str, ...] = ()  # the columns of sentences and score in a table
+
+    def __len__(self) -> int:
+        return len(self.sentence1)
+
+
+@dataclass(frozen=True)
+class STSTask:
+    """A task of semantic textual similarity: pairs by split.
+
+    >>> list(load_sts("sts_sample").splits)
+    ['test']
+    """
+
+    name: str
+    splits: Mapping[str, Pairs]
+
+
+def load_sts(task: str) -> STSTask:
+    """Loads the scored pairs that ship with the package: one split `test`, with the genres as subsets.
 
     >>> pairs = load_sts("sts_sample").splits["test"]
     >>> len(pairs.score), pairs.sentence1[0]
     (390, 'A bus crash in the Andes killed 21 people on Friday.')
 
     Args:
-      task: One of `STS_TASKS`, or `"sts_sample"`.
-      data_dir: A SentEval-style folder: the one that holds `downstream`, or `downstream` itself, or its `STS`. By
-        default `$JAXWHITEN_DATA_DIR`; if that is unset too, the data is downloaded once and kept in the cache.
-
-    Returns:
-      The task, with only the pairs that have a gold score.
+      task: `"sts_sample"`.
 
     Raises:
-      DataNotFoundError: The data is not in a folder, and cannot be downloaded.
-      DataError: A file is truncated, shifted, mis-encoded or mis-counted; the message names file and line.
+      InputError: Any other name.
     """
-    if task == SAMPLE:
-        return load_sample()
-    check_name("STS task", task, (*STS_TASKS, SAMPLE))
-    if folder := data_folder(data_dir):
-        return read_task(protocol.TASK_SPECS[task], folder)
-
-    from jaxwhiten.datasets import builders  # imports tensorflow-datasets, which takes seconds
-
-    builder = builders.make_builder(task, cache_dir("datasets", "prepared"))
-    builders.prepare(builder, cache_dir("datasets", "downloads"))
-    return builders.read_prepared(builder)
+    if task != SAMPLE:
+        raise InputError(
+            f"Unknown STS task {task!r:.80}: only {SAMPLE!r} ships with the package. In a checkout of the repository,"
+            " `eval.data.load_sts` reads STS12 to STS16, STS-B and SICK-R, and `python -m eval.sts` scores on them."
+        )
+    with resources.as_file(resources.files("jaxwhiten.datasets") / f"{SAMPLE}.tsv") as path:
+        table = read_table(path)
+    score = np.array(table["score"], np.float64)
+    return STSTask(SAMPLE, {"test": Pairs(table["sentence1"], table["sentence2"], score, table["genre"])})
 
 
 def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pairs:
@@ -58,7 +86,7 @@ def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pair
     Args:
       source: A `.tsv`, `.csv`, `.jsonl` or `.parquet` file, or the result of `as_table`.
       columns: Names of both sentences and of the score. By default usual names, and the order for at most two others;
-        a note says which. A first line whose third of three cells is a number is a row, not a header.
+        a note says which.
 
     Raises:
       InputError: The names do not settle which columns these are.
@@ -66,25 +94,18 @@ def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pair
     """
     if len(columns) not in (0, 3):
         raise InputError(f"columns={','.join(map(str, columns))!r}: expected three names, as {','.join(_COLUMNS)}.")
-    header = read_header(source)
-    bare = not columns and len(header) == 3 and NUMBER.fullmatch(header[2].strip()) and is_row(header)
-    if not bare and not columns:
-        check_header(source, header)
-    where = source.path if isinstance(source, Table) else source
-    if bare:
-        taken = Columns(("column 1", "column 2"), "column 3")
-    elif columns:
-        score = columns[2]
-        taken = Columns(tuple(columns[:2]), score if isinstance(score, str) else "+".join(score))
+    if columns:
+        taken = Columns(tuple(columns[:2]), shown(columns[2:]))
     else:
-        taken = _pair_columns(where, header)
-    read_from: Sequence[Column] = (*taken.sentences, taken.label or "")
-    names = _COLUMNS if bare else read_from
-    table = read_table(source, dict(zip(_COLUMNS, names, strict=True)), header=_COLUMNS if bare else ())
+        header = read_header(source)
+        check_header(source, header)
+        taken = _pair_columns(source.path if isinstance(source, Table) else source, header)
+    names: Sequence[Column] = (*taken.sentences, columns[2] if columns else taken.label or "")
+    table = read_table(source, dict(zip(_COLUMNS, names, strict=True)))
     note(taken.words(PAIRS))
     first, second = (table.texts(column) for column in _COLUMNS[:2])
-    columns_read = tuple(shown([name]) for name in read_from)
-    return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first), columns_read)
+    read_from = tuple(shown([name]) for name in names)
+    return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first), read_from)
 
 
 def is_row(header: Sequence[str]) -> bool:

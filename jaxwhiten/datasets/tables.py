@@ -1,8 +1,8 @@
 """User tables with named columns: TSV, CSV, JSON lines and Parquet.
 
-CSV has the usual quotes. TSV is split on tabs, as common corpora are written, but for the cells that libraries quote:
-those with a tab, a line break or a doubled quotation mark in quotes, and all cells below a header in quotes.
-Compression is recognized by its content. Bad rows raise an error with file and line, or are counted and dropped.
+TSV and CSV have the usual quotes, as `csv`, pandas and spreadsheets write them; in a line of TSV without valid quotes,
+quotation marks are text. Compression is recognized by its content. Bad rows raise an error with file and line, or are
+counted and dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,14 +44,10 @@ FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
 _BATCH = 65_536
 _BATCH_BYTES = 64 << 20
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
-_HELP = "Specify the column names of this file."
-# A quotation mark is stray if all lines that follow it within its quotes read as rows, with more separators than these.
-_STRAY_AFTER = 16
-_UNCLOSED = "unexpected end"  # the error of `csv` for quotes that are open where the text ends
-_JSON_KINDS = {str, int, float, bool}
 csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
 
 Column = str | Sequence[str]  # a name, or several whose texts are joined by a line break; "a+b" is ("a", "b")
+_Line = tuple[int, str]
 Rows = Iterator[tuple[int, Sequence[Any]]]  # the line and the values of each row
 
 
@@ -68,7 +63,6 @@ class Table(dict[str, list[Any]]):
         self.path = path
         self.lines = lines
         self.skipped = skipped
-        self.gaps: frozenset[str] = frozenset()  # columns that some rows lack; reading them makes these rows bad
 
     def where(self, row: int) -> str:
         """File and line of a row, for messages; in a folder, or in memory, the row itself."""
@@ -117,7 +111,7 @@ def check_columns(path: Path, header: Sequence[str], names: Sequence[str]) -> No
         if counts[name] != 1:
             problem = "no column" if name not in counts else "more than one column"
             listed = ", ".join(header[:20])[:400]
-            raise DataError(f"{path}, line 1: {problem} {name!r}; the columns are {listed}. {_HELP}")
+            raise DataError(f"{path}, line 1: {problem} {name!r}; the columns are {listed}. Specify some of these.")
 
 
 class _Opened(NamedTuple):
@@ -128,7 +122,27 @@ class _Opened(NamedTuple):
     names: Callable[[], Sequence[str]]  # those that occur in any line
 
 
-_Line = tuple[int, str]
+_MISSING = object()  # the value of a key that a row lacks
+
+
+def _problem(name: str, value: object) -> str | None:
+    """What is wrong with the cell of a column; None for text and numbers."""
+    if isinstance(value, str):
+        return f"{name!r} contains a NUL or an unpaired surrogate" if _NOT_TEXT.search(value) else None
+    if isinstance(value, int | float | np.number | np.bool_):
+        return None
+    if value is _MISSING:
+        return f"no key {name!r}"
+    return f"{name!r} is {'null' if value is None else 'a ' + type(value).__name__}, expected text or a number"
+
+
+def _checked(rows: Iterable[tuple[int, Sequence[Any]]], names: Sequence[str], bad: BadRows) -> Rows:
+    """The rows whose cells are text and numbers."""
+    for number, row in rows:
+        if problem := next(filter(None, map(_problem, names, row)), None):
+            bad(number, problem)
+        else:
+            yield number, row
 
 
 def _separator(line: str) -> str:
@@ -140,172 +154,72 @@ def _separator(line: str) -> str:
     return max(cells, key=cells.__getitem__)
 
 
-class _Quotes:
-    """Reads the rows that quotes extend over several lines, and gives back lines that were read in vain."""
-
-    def __init__(self, lines: Iterator[_Line], mark: str, width: int):
-        self.lines = lines
-        self.mark = mark
-        self.width = width  # of a row; 0 if lines that read as rows say nothing
-        self.again = deque[_Line]()  # lines to be read once more
-        self.used: list[_Line] = []  # the lines of the row
-        self._alike = 0  # lines in quotes that read as a row
-        self._begin()
-
-    def _begin(self) -> None:
-        self._reader = csv.reader(iter(self._text, None), delimiter=self.mark, strict=True)
-
-    def row(self, line: _Line) -> list[str] | str:
-        """The cells of the row that begins in a line, or what is wrong with its quotes."""
-        self.again.appendleft(line)
-        self.used = []
-        self._alike = 0
-        try:
-            return next(self._reader, [])
-        except csv.Error as error:
-            self._begin()
-            return str(error).partition(" - ")[0]
-
-    def _text(self) -> str | None:
-        used = self.used
-        line = self.again.popleft() if self.again else next(self.lines, None)
-        if line is None:
-            return None
-        used.append(line)
-        if len(used) == 1:
-            return line[1]
-        self._alike += line[1].count(self.mark) == self.width - 1
-        stray = self._alike == len(used) - 1 and self._alike * max(1, self.width - 1) > _STRAY_AFTER
-        if stray:
-            return None
-        return f"\n{line[1]}"
-
-    def give_back(self) -> None:
-        """Gives back the lines of the latest row but its first."""
-        self.again.extendleft(reversed(self.used[1:]))
-
-    def hold_rows(self, lines: Sequence[_Line]) -> bool:
-        """Whether every line reads as a row of its own, so that quotes around them are stray."""
-        return self.width > 1 and all(line.count(self.mark) == self.width - 1 for _, line in lines)
-
-
-def _csv_cells(lines: Iterator[_Line], bad: BadRows, mark: str, width: int) -> Rows:
+def _cells(lines: Iterator[_Line], mark: str, bad: BadRows, plain: int = 0) -> Iterator[tuple[int, list[str]]]:
     """The cells of each row, with the number of its last line.
 
-    A row with a stray quotation mark is bad, and the lines after its first are read once more.
+    In a line of so many cells as a `plain` one has, quotation marks are text if they are no valid quotes.
     """
-    quotes = _Quotes(lines, mark, width if width > 1 else 0)
-    line: _Line | None
-    for line in lines:
-        while line:
-            number, text = line
-            if '"' not in text and "\r" not in text:
-                if text:
-                    yield number, text.split(mark)
-            else:
-                cells = quotes.row(line)
-                if isinstance(cells, list) and len(quotes.used) == 1:
-                    yield number, cells
-                else:
-                    yield from _long_row(cells, quotes, bad)
-            line = quotes.again.popleft() if quotes.again else None
+    again = deque[_Line]()
+    used = list[_Line]()
 
+    def texts() -> Iterator[str]:
+        while line := again.popleft() if again else next(lines, None):
+            used.append(line)
+            yield f"{line[1]}\n"
 
-def _long_row(cells: list[str] | str, quotes: _Quotes, bad: BadRows) -> Rows:
-    """The cells of a row of several lines, unless its quotes are stray."""
-    (number, _), *inner = quotes.used
-    end = inner.pop()[0] if inner else number
-    if isinstance(cells, list) and (len(cells) <= quotes.width or not inner or not quotes.hold_rows(inner)):
-        yield end, cells
-        return
-    why = cells if isinstance(cells, str) else f"its quotes hold {len(inner):,} rows"
-    bad(number, f"not valid CSV ({why})")
-    quotes.give_back()
-
-
-def tsv_cells(lines: Iterator[_Line], bad: BadRows, width: int, *, quora: bool = False) -> Rows:
-    """The cells of each row of a TSV file without a quoted header, with the number of its last line.
-
-    A cell that begins with a quotation mark may be quoted, as libraries write cells with tabs, line breaks and
-    quotation marks, or plain, as most corpora are written. Files contain both. In Quora's file, texts in quotes are
-    quoted whatever they contain, and blank lines are rows.
-    """
-    quotes = _Quotes(lines, "\t", width)
-    line: _Line | None
-    for line in lines:
-        while line:
-            number, text = line
-            if '"' not in text or not (text[0] == '"' or '\t"' in text):
-                if text or quora:
-                    yield number, text.split("\t")
-            else:
-                yield from _tsv_row(quotes.row(line), line, quotes, bad, quora)
-            line = quotes.again.popleft() if quotes.again else None
-
-
-def _tsv_row(cells: list[str] | str, line: _Line, quotes: _Quotes, bad: BadRows, quora: bool) -> Rows:
-    """The cells of a row, one of which begins with a quotation mark."""
-    (number, text), width, used = line, quotes.width, quotes.used
-    plain = text.split("\t")
-    alone = len(plain) == width
-    whole = isinstance(cells, list) and len(cells) == width
-    if isinstance(cells, list) and len(used) == 1 and len(cells) == len(plain):
-        yield number, cells if quora else list(map(_unquoted, plain, cells))
-    elif whole and not (alone and (len(used) == 1 or quotes.hold_rows(used[1:]))):
-        yield used[-1][0], cells
-    else:
-        quotes.give_back()
-        # Text after a closing quotation mark is no quoting, but a text with quotation marks.
-        text_after = isinstance(cells, str) and len(used) == 1 and not cells.startswith(_UNCLOSED)
-        if alone or text_after:
-            yield number, plain
+    while True:
+        used.clear()
+        rest = texts()
+        if (first := next(rest, None)) is None:
+            return
+        row = first[:-1].split(mark)
+        if '"' not in first:
+            if first != "\n":
+                yield used[0][0], row
+            continue
+        problem = ""
+        try:
+            quoted = next(csv.reader(itertools.chain([first], rest), delimiter=mark, strict=True))
+        except csv.Error as error:
+            problem = str(error).partition(" - ")[0]
+        whole = plain == len(row)
+        if plain and not problem and len(quoted) != plain:
+            problem = f"{len(quoted)} columns, expected {plain}"
+        if whole and len(used) > 1 and all(line.count(mark) == plain - 1 for _, line in used):
+            problem = "they enclose rows"
+        if not problem:
+            yield used[-1][0], quoted
+            continue
+        again.extendleft(reversed(used[1:]))
+        if whole:
+            yield used[0][0], row
         else:
-            bad(number, f"{len(plain)} columns, expected {width}, because of a quotation mark at the start of a cell")
+            bad(used[0][0], f"its quotation marks are not valid ({problem})")
 
 
-def _unquoted(plain: str, cell: str) -> str:
-    """A cell as it was meant: quotes around a text that needs none are its own."""
-    return plain if plain == f'"{cell}"' and cell else cell
-
-
-def _delimited(path: Path, bad: BadRows, format: str, names: Sequence[str] = ()) -> _Opened:
-    skipped = bad.count
-    numbered = numbered_lines(path, bad)
-    head = next((line for line in numbered if line[1]), None)
-    if head is None or bad.count > skipped:
+def _delimited(path: Path, bad: BadRows, format: str) -> _Opened:
+    lines = numbered_lines(path, bad)
+    head = next((line for line in lines if line[1]), None)
+    if head is None or bad.count:
         raise DataError(f"{path}, line 1: {'not readable' if head else 'the file is empty'}; expected a header line.")
     mark = "\t" if format == "tsv" else _separator(head[1])
-    header = head[1].split(mark)
-    quoted = format == "csv" or (not names and any(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in header))
-    lines = numbered
-    if names:  # the first line is a row
-        lines = itertools.chain([head], numbered)
-        header = list(names)
-    elif quoted:
-        cells = _Quotes(numbered, mark, 0).row(head)
-        if isinstance(cells, str):
-            raise DataError(f"{path}, line {head[0]}: not valid CSV ({cells}); expected a header line.")
-        header = cells
+    _, header = next(_cells(itertools.chain([head], lines), mark, BadRows(path)))
     width = len(header)
 
     def rows(names: Sequence[str]) -> Rows:
         check_columns(path, header, names)
-        at = {name: place for place, name in enumerate(header)}
-        places = [at[name] for name in names]
-        least = max(places, default=0) + 1
-        pick = itemgetter(*places) if len(places) > 1 else lambda row: tuple(row[place] for place in places)
-        for number, row in _csv_cells(lines, bad, mark, width) if quoted else tsv_cells(lines, bad, width):
-            if least <= len(row) <= width:
-                yield number, pick(row)
+        places = [header.index(name) for name in names]
+        for number, row in _cells(lines, mark, bad, plain=width if format == "tsv" else 0):
+            if len(row) == width:
+                yield number, [row[place] for place in places]
             else:
-                lacks = f", so {header[least - 1]!r} is missing" if len(row) < least else ""
-                bad(number, f"{len(row)} columns, expected {width}{lacks}")
+                bad(number, f"{len(row)} columns, expected {width}")
 
     return _Opened(header, rows, lambda: header)
 
 
-def _objects(path: Path, bad: BadRows) -> Iterator[tuple[int, Json, bool]]:
-    """The objects of JSON lines, each with the number of its line, and whether the line has escapes."""
+def _objects(path: Path, bad: BadRows) -> Iterator[tuple[int, Json]]:
+    """The objects of JSON lines, each with the number of its line."""
     for number, line in numbered_lines(path, bad):
         if not line.strip():
             continue
@@ -315,25 +229,20 @@ def _objects(path: Path, bad: BadRows) -> Iterator[tuple[int, Json, bool]]:
             bad(number, f"not valid JSON ({str(error)[:80]})")
             continue
         if isinstance(value, dict):
-            yield number, value, "\\u" in line
+            yield number, value
         else:
             bad(number, "not a JSON object (one object per line is expected)")
 
 
 def _jsonl(path: Path, bad: BadRows) -> _Opened:
-    def rows(names: Sequence[str]) -> Rows:
-        for number, value, escaped in itertools.chain(first, objects):
-            row = [value.get(name) for name in names]
-            # `numbered_lines` refuses NULs and surrogates; only escapes can still hold them.
-            suspect = escaped or not _JSON_KINDS.issuperset(map(type, row))
-            if suspect and (problem := next(filter(None, (_json_problem(value, name) for name in names)), None)):
-                bad(number, problem)
-            else:
-                yield number, row
-
     objects = _objects(path, bad)
     if not (first := list(itertools.islice(objects, 1))):
         raise DataError(f"{path}, line 1: the file is empty; expected one JSON object per line.")
+
+    def rows(names: Sequence[str]) -> Rows:
+        read = ((line, [row.get(name, _MISSING) for name in names]) for line, row in itertools.chain(first, objects))
+        return _checked(read, names, bad)
+
     return _Opened(list(first[0][1]), rows, lambda: _keys(path, identity(path)))
 
 
@@ -341,57 +250,21 @@ def _jsonl(path: Path, bad: BadRows) -> _Opened:
 def _keys(path: Path, state: Identity) -> list[str]:
     """The keys of all objects of JSON lines."""
     keys = dict[str, None]()
-    for _, value, _ in _objects(path, BadRows(path, skip=True)):
+    for _, value in _objects(path, BadRows(path, skip=True)):
         if not keys.keys() >= value.keys():
             keys |= dict.fromkeys(value)
     return list(keys)
 
 
-def _json_problem(value: Json, name: str) -> str | None:
-    if name not in value:
-        return f"no key {name!r}; the keys are {', '.join(value)[:400]}"
-    item = value[name]
-    if not isinstance(item, str | int | float):
-        return f"{name!r} is {'null' if item is None else 'a ' + type(item).__name__}, expected text or a number"
-    if isinstance(item, str) and _NOT_TEXT.search(item):
-        return f"{name!r} contains a NUL or an unpaired surrogate, which is not text"
-    return None
-
-
-class _Bad(str):
-    """What is wrong with a cell."""
-
-
-_NULL = _Bad("is null")
-_LACKING = _Bad("no key")
-
-
-def _text(data: bytes | None) -> str:
-    if data is None:
-        return _NULL
-    if len(data) > MAX_LINE_BYTES:
-        return _Bad(f"is longer than {MAX_LINE_BYTES} bytes")
-    try:
-        if b"\0" in data:
-            return _Bad("contains a NUL byte")
-        return data.decode()
-    except UnicodeDecodeError as error:
-        return _Bad(f"is not UTF-8 (byte 0x{data[error.start]:02x} at position {error.start})")
-
-
-def _cells(column: Any) -> list[Any]:
-    """The values of a column of Arrow; `_Bad` replaces those that are not text."""
+def _values(column: Any) -> list[Any]:
+    """The values of a column of Arrow; each text of a dictionary is one object, however often it occurs."""
     import pyarrow as pa
 
-    places = column.indices if pa.types.is_dictionary(column.type) else column
-    places.validate(full=True)
-    if places is column:
-        return [_NULL if cell is None else cell for cell in column.to_pylist()]
-    large = pa.types.is_large_string(column.type.value_type)
-    texts = column.dictionary.view(pa.large_binary() if large else pa.binary())
-    pa.DictionaryArray.from_arrays(places, texts).validate(full=True)  # a damaged file points beyond its texts
-    cells = list(map(_text, texts.to_pylist()))
-    return [_NULL if place is None else cells[place] for place in places.to_pylist()]
+    column.validate(full=True)  # a damaged file has texts that are not UTF-8, or points beyond them
+    if not pa.types.is_dictionary(column.type):
+        return column.to_pylist()
+    texts = column.dictionary.to_pylist()
+    return [None if place is None else texts[place] for place in column.indices.to_pylist()]
 
 
 def _rows_at_once(path: Path, metadata: MetadataLike) -> int:
@@ -414,13 +287,19 @@ def _arrow_errors(path: Path) -> Iterator[None]:
 
 def _parquet(path: Path, bad: BadRows) -> _Opened:
     pq = optional("pyarrow.parquet", "data", "Reading Parquet", "pyarrow")
-    import pyarrow as pa
+    from pyarrow import types
 
-    types = pa.types
     strings = (types.is_string, types.is_large_string, types.is_string_view)
     accepted = (*strings, types.is_integer, types.is_floating, types.is_boolean)
     with _arrow_errors(path):
         schema = pq.read_schema(path)
+
+    def cells(names: Sequence[str]) -> Iterator[Sequence[Any]]:
+        # As a dictionary, a column holds repeated texts only once.
+        texts = [field.name for field in schema if any(kind(field.type) for kind in strings)]
+        with _arrow_errors(path), pq.ParquetFile(path, read_dictionary=texts, buffer_size=1 << 20) as file:
+            for batch in file.iter_batches(batch_size=_rows_at_once(path, file.metadata), columns=names):
+                yield from zip(*(_values(batch.column(name)) for name in names), strict=True)
 
     def rows(names: Sequence[str]) -> Rows:
         check_columns(path, schema.names, names)
@@ -428,19 +307,7 @@ def _parquet(path: Path, bad: BadRows) -> _Opened:
             kind = field.type.value_type if types.is_dictionary(field.type) else field.type
             if not any(is_kind(kind) for is_kind in accepted):
                 raise DataError(f"{path}: column {field.name!r} is of type {field.type}, expected text or numbers.")
-        # As a dictionary, a column holds repeated texts only once.
-        texts = [field.name for field in schema if any(kind(field.type) for kind in strings)]
-        with _arrow_errors(path), pq.ParquetFile(path, read_dictionary=texts, buffer_size=1 << 20) as file:
-            first = 1
-            for batch in file.iter_batches(batch_size=_rows_at_once(path, file.metadata), columns=names):
-                cells = [_cells(batch.column(name)) for name in names]
-                for number, row in enumerate(zip(*cells, strict=True), first):
-                    if _Bad in (kinds := list(map(type, row))):
-                        wrong = kinds.index(_Bad)
-                        bad(number, f"{names[wrong]!r} {row[wrong]}")
-                    else:
-                        yield number, row
-                first += batch.num_rows
+        return _checked(enumerate(cells(names), 1), names, bad)
 
     return _Opened(schema.names, rows, lambda: schema.names)
 
@@ -448,16 +315,8 @@ def _parquet(path: Path, bad: BadRows) -> _Opened:
 def _in_memory(table: Table, bad: BadRows) -> _Opened:
     def rows(names: Sequence[str]) -> Rows:
         check_columns(table.path, list(table), names)
-        numbered = zip(table.lines.tolist(), zip(*map(table.__getitem__, names), strict=True), strict=True)
-        if table.gaps.isdisjoint(names):
-            yield from numbered
-            return
-        for number, row in numbered:
-            if _Bad in (kinds := list(map(type, row))):
-                wrong = kinds.index(_Bad)
-                bad(number, f"{row[wrong]} {names[wrong]!r}")
-            else:
-                yield number, row
+        cells = zip(*map(table.__getitem__, names), strict=True)
+        return _checked(zip(table.lines.tolist(), cells, strict=True), names, bad)
 
     return _Opened(list(table), rows, lambda: list(table))
 
@@ -466,7 +325,7 @@ def _bad_rows(source: PathLike | Table, skip: bool = False) -> BadRows:
     return BadRows(source.path if isinstance(source, Table) else str(source), skip)
 
 
-def _open(source: PathLike | Table, bad: BadRows, format: str | None = None, names: Sequence[str] = ()) -> _Opened:
+def _open(source: PathLike | Table, bad: BadRows, format: str | None = None) -> _Opened:
     if isinstance(source, Table):
         return _in_memory(source, bad)
     path = Path(source)
@@ -482,7 +341,7 @@ def _open(source: PathLike | Table, bad: BadRows, format: str | None = None, nam
         return _parquet(path, bad)
     if format == "jsonl":
         return _jsonl(path, bad)
-    return _delimited(path, bad, format, names)
+    return _delimited(path, bad, format)
 
 
 def _folder(path: Path, bad: BadRows, format: str | None) -> _Opened:
@@ -542,7 +401,7 @@ def metadata_rows(path: PathLike, format: str, names: Sequence[str]) -> Iterator
     if format == "jsonl":
         header = read_header(path, format)
         check_columns(Path(path), header, names)
-        for number, value, _ in _objects(Path(path), _bad_rows(path)):
+        for number, value in _objects(Path(path), _bad_rows(path)):
             yield number, {name: value.get(name) for name in names}
     elif format == "parquet":
         pq = optional("pyarrow.parquet", "data", "Reading Parquet", "pyarrow")
@@ -584,9 +443,8 @@ def read_table(
     columns: Mapping[str, Column] | None = None,
     *,
     skip_bad_rows: bool = False,
-    header: Sequence[str] = (),
 ) -> Table:
-    """Reads named columns of a table; a row of TSV or CSV may be short if the columns read are there.
+    """Reads named columns of a table.
 
     >>> read_table("searches.tsv", {"text": "document"})
     {'text': ['A dog runs.', 'It rains.']}
@@ -597,7 +455,6 @@ def read_table(
       columns: Maps names in the result to names in the file, several of which are joined by a line break; by default
         all columns under their own names.
       skip_bad_rows: Whether to skip bad rows and count them in `skipped`, instead of raising an error.
-      header: Column names of a TSV or CSV file whose first line is a row.
 
     Returns:
       The columns as lists: text from TSV and CSV, text and numbers from JSON lines and Parquet.
@@ -607,14 +464,10 @@ def read_table(
         names file and line.
     """
     bad = _bad_rows(source, skip_bad_rows)
-    if header:
-        parsed = list(_open(source, bad, names=header).rows(header))
-    else:
-        if columns is None:
-            columns = {name: name for name in read_header(source)}
-        parsed = list(table_rows(source, list(columns.values()), bad=bad))
-        header = list(columns)
-    values = {name: [row[i] for _, row in parsed] for i, name in enumerate(header)}
+    if columns is None:
+        columns = {name: name for name in read_header(source)}
+    parsed = list(table_rows(source, list(columns.values()), bad=bad))
+    values = {name: [row[i] for _, row in parsed] for i, name in enumerate(columns)}
     path = source.path if isinstance(source, Table) else Path(source)
     return Table(values, path, np.fromiter((line for line, _ in parsed), np.int64, len(parsed)), bad.count)
 
@@ -631,55 +484,50 @@ def as_table(rows: Any) -> Table | PathLike:
     if isinstance(rows, Table):
         return rows
     if isinstance(rows, str | os.PathLike):
-        if is_pipe(rows):
-            return spooled(rows)
-        return rows
-    check_collected(rows)
-    gaps = set[str]()
-    names = list(rows) if isinstance(rows, Mapping) else getattr(rows, "column_names", getattr(rows, "columns", None))
-    if names is not None:
-        _check_names(names)
-        columns = {str(name): list(column_values(rows[name])) for name in names}
-    elif isinstance(rows, bytes) or not isinstance(rows, Iterable):
-        raise InputError(f"Expected rows: a path, a table, tuples or dicts; got {type(rows).__name__}.")
-    else:
-        listed: list[Any] = [(row,) if isinstance(row, str) else row for row in rows]
-        if listed and isinstance(listed[0], Mapping):
-            columns, gaps = _columns_of(listed)
-        else:
-            columns = _columns_by_place(listed)
+        return spooled(rows)
+    columns = _columns(rows)
     if len(lengths := {len(column) for column in columns.values()}) != 1 or 0 in lengths:
         raise InputError(f"Expected at least one row and columns of one length, got {sorted(lengths)} rows.")
     for name, column in columns.items():
         for number, value in enumerate(column):
-            if not isinstance(value, str | int | float | np.number | np.bool_) or value != value:
+            if value != value or (value is not _MISSING and _problem(name, value)):
                 raise InputError(f"Row {number}: {name} is {value!r:.60}, expected text or a number.")
-    table = Table(columns, Path("rows"), np.arange(len(next(iter(columns.values())))), 0)
-    table.gaps = frozenset(gaps)
-    return table
+    return Table(columns, Path("rows"), np.arange(len(next(iter(columns.values())))), 0)
+
+
+def _columns(rows: Any) -> dict[str, list[Any]]:
+    """The columns of rows by name, read in one pass: what is read twice may be shuffled."""
+    check_collected(rows)
+    names = list(rows) if isinstance(rows, Mapping) else getattr(rows, "column_names", getattr(rows, "columns", None))
+    if names is not None and (isinstance(rows, Mapping) or hasattr(rows, "__len__")):
+        if hasattr(rows, "iter"):  # a `datasets.Dataset`, whose format may show some of its columns
+            batches = list(map(_columns, rows.iter(batch_size=1000)))
+            return {name: [value for batch in batches for value in batch[name]] for name in (batches or [{}])[0]}
+        _check_names(names)
+        return {str(name): list(column_values(rows[name])) for name in names}
+    if isinstance(rows, bytes) or not isinstance(rows, Iterable):
+        raise InputError(f"Expected rows: a path, a table, tuples or dicts; got {type(rows).__name__}.")
+    listed: list[Any] = [(row,) if isinstance(row, str) else row for row in rows]
+    if listed and isinstance(listed[0], Mapping):
+        return _columns_of(listed)
+    width = len(listed[0]) if listed and isinstance(listed[0], Sequence) else 0
+    for number, row in enumerate(listed):
+        if not isinstance(row, Sequence) or len(row) != width:
+            raise InputError(f"Row {number}: expected a tuple of {width} items, got {row!r:.60}.")
+    return {f"column{place + 1}": list(cells) for place, cells in enumerate(zip(*listed, strict=True))}
+
+
+def _columns_of(rows: Sequence[Any]) -> dict[str, list[Any]]:
+    """The columns of dicts by name."""
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise InputError(f"Row {number}: expected a dict as in row 0, got {row!r:.60}.")
+    names = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
+    _check_names(names)
+    return {str(name): [row.get(name, _MISSING) for row in rows] for name in names}
 
 
 def _check_names(names: Iterable[Any]) -> None:
     """Raises InputError if two columns have one name."""
     if repeated := [name for name, count in Counter(map(str, names)).items() if count > 1]:
         raise InputError(f"The rows have more than one column {repeated[0]!r}: rename or drop one.")
-
-
-def _columns_of(rows: Sequence[Any]) -> tuple[dict[str, list[Any]], set[str]]:
-    """The columns of dicts by name, and those that some of them lack."""
-    for number, row in enumerate(rows):
-        if not isinstance(row, Mapping):
-            raise InputError(f"Row {number}: expected a dict as in row 0, got {row!r:.60}.")
-    names = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
-    _check_names(names)
-    gaps = {str(name) for name in names if not all(name in row for row in rows)}
-    return {str(name): [row.get(name, _LACKING) for row in rows] for name in names}, gaps
-
-
-def _columns_by_place(rows: Sequence[Any]) -> dict[str, list[Any]]:
-    """The columns of tuples, which have no names."""
-    width = len(rows[0]) if rows and isinstance(rows[0], Sequence) else 0
-    for number, row in enumerate(rows):
-        if not isinstance(row, Sequence) or len(row) != width:
-            raise InputError(f"Row {number}: expected a tuple of {width} items, got {row!r:.60}.")
-    return {f"column{place + 1}": list(cells) for place, cells in enumerate(zip(*rows, strict=True))}

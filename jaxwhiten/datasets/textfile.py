@@ -30,11 +30,9 @@ from jaxwhiten.io import PathLike, writing
 
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 MAX_LINE_BYTES = 16 << 20
-MAX_SMALL_BYTES = 256 << 20
 # A compressed file may not unpack to more than both limits: these bytes, and this ratio (text packs 3 to 20 times).
 MAX_UNPACKED = 256 << 20
 MAX_RATIO = 200
-_MAX_SMALL_LINE = 1 << 20
 # Compressed files by their first bytes; zstd is in Python from 3.14 on.
 _OPENERS: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _OPENERS |= {b"\x28\xb5\x2f\xfd": lambda file: _zstd(file.name).open(file)}
@@ -156,24 +154,6 @@ def lines_of(
         bad(number, f"longer than {max_line} bytes")
 
 
-def read_lines(path: PathLike, *, limit: int) -> list[str]:
-    """All lines of a small text file, at most `limit`, so that a wrong file cannot fill the memory.
-
-    >>> read_lines("texts.txt", limit=10)
-    ['A dog runs.', 'It rains.']
-    """
-    result: list[str] = []
-    size = 0
-    for number, line in numbered_lines(path, max_line=_MAX_SMALL_LINE):
-        result.append(line)
-        size += len(line)
-        if size > MAX_SMALL_BYTES:
-            raise DataError(f"{path}: more than {MAX_SMALL_BYTES} bytes, so not the expected file.")
-        if number > limit:
-            raise DataError(f"{path}, line {number}: more than {limit} lines, so not the expected file.")
-    return result
-
-
 def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Path]:
     """The files of a corpus, sorted by name.
 
@@ -268,12 +248,3 @@ class Corpus:
         passages = self.passages()
         while block := list(itertools.islice(passages, size)):
             yield block
-
-
-def held_out(passage: str, share: float) -> bool:
-    """Whether a passage is held out, decided by a hash of its text, so that duplicates fall on the same side.
-
-    >>> held_out("A dog runs.", 0.1) == held_out("A dog runs.", 0.1)
-    True
-    """
-    return zlib.crc32(passage.encode("utf-8", "replace")) < share * 2**32

@@ -13,7 +13,6 @@ from jaxwhiten.arrays import check_finite
 from jaxwhiten.counting import counted
 from jaxwhiten.datasets import Pairs, RetrievalData, read_own, read_pairs
 from jaxwhiten.datasets.columns import is_search
-from jaxwhiten.datasets.retrieval import COLUMNS as QUORA
 from jaxwhiten.datasets.tables import Column, Table, as_table, read_header
 from jaxwhiten.errors import REASON, InputError, turning
 from jaxwhiten.shapes import Float, Real
@@ -56,8 +55,7 @@ def read(data: RowsLike, columns: Sequence[Column] = ()) -> Pairs | RetrievalDat
         table = as_table(data)
         if not columns and not isinstance(table, Table) and Path(table).is_dir():
             return read_own(table)
-        names = [name.strip('"') for name in read_header(table)]
-        searches = not columns and (is_search(names) or set(names).issuperset(QUORA[1:]))
+        searches = not columns and is_search(read_header(table))
         data = read_own(table) if searches else read_pairs(table, columns)
     if isinstance(data, RetrievalData):
         return data

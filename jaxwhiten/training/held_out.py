@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import functools
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +14,7 @@ import numpy as np
 
 from jaxwhiten.counting import counted
 from jaxwhiten.datasets import Pairs, RetrievalData, from_pairs
-from jaxwhiten.datasets.examples import Examples, write_pairs
+from jaxwhiten.datasets.examples import Examples
 from jaxwhiten.datasets.nli import LABELS
 from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
@@ -199,13 +201,15 @@ def write_held_out(path: PathLike, held_out: HeldOut) -> None:
     >>> Path("held-out.tsv").read_text().splitlines()[1]
     'A dog runs.\\tA dog ran.\\t1'
     """
-    examples = held_out.examples
-    if examples.label is None:
-        return write_pairs(path, examples)
-    rows = zip(*examples.columns.values(), examples.label.tolist(), strict=True)
-    cells = ((" ".join(first.split()), " ".join(second.split()), f"{score:g}") for first, second, score in rows)
-    lines = ["sentence1\tsentence2\tscore", *map("\t".join, cells)]
-    return write_text(path, "\n".join(lines) + "\n")
+    first, second, *_ = ([" ".join(text.split()) for text in column] for column in held_out.examples.columns.values())
+    label = held_out.examples.label
+    columns = {"query": first, "document": second}
+    if label is not None:
+        columns = {"sentence1": first, "sentence2": second, "score": [f"{score:g}" for score in label.tolist()]}
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
+    writer.writerows([[*columns], *zip(*columns.values(), strict=True)])
+    write_text(path, text.getvalue())
 
 
 def hold_out(examples: Examples, share: int | float, seed: int, ordered: bool) -> tuple[Examples, HeldOut | None]:

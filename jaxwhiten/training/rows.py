@@ -13,9 +13,8 @@ from jaxwhiten.counting import counted
 from jaxwhiten.datasets.columns import Columns, Kind, guess, labels_of, shown
 from jaxwhiten.datasets.examples import Examples, examples_of, nli_triplets, text_examples
 from jaxwhiten.datasets.nli import LABELS, NO_CLASS, label_codes, no_class
-from jaxwhiten.datasets.senteval import NUMBER
 from jaxwhiten.datasets.splits import linked_groups
-from jaxwhiten.datasets.sts import check_header
+from jaxwhiten.datasets.sts import NUMBER, check_header
 from jaxwhiten.datasets.tables import Column, Table, as_table, parts_of, read_header, read_table
 from jaxwhiten.datasets.textfile import split_name
 from jaxwhiten.encoding import Encoder

@@ -88,7 +88,7 @@ def test_columns_are_kept_as_metadata(kind, run, tiny_model, tmp_path):
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("t.csv", b"id,title,text\n1,a,b\n2,c\n", "t.csv, line 3: 2 columns, expected 3, so 'text' is missing."),
+        ("t.csv", b"id,title,text\n1,a,b\n2,c\n", "t.csv, line 3: 2 columns, expected 3."),
         ("t.csv", b"id,text\n1,a\xff\n", "t.csv, line 2: not UTF-8"),
         ("t.jsonl", b'{"id": 1, "text": null}\n', "t.jsonl, line 1: 'text' is null, expected text or a number."),
         ("t.jsonl", b'{"id": 1, "text": 3}\n', "t.jsonl, line 1: text: 3 is not text."),

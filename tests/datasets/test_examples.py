@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxwhiten.datasets import Examples, nli_triplets, read_own, read_table, text_examples, write_pairs
+from jaxwhiten.datasets import Examples, nli_triplets, read_table, text_examples
 from jaxwhiten.datasets.examples import examples_of
 from jaxwhiten.errors import DataError, InputError
 
@@ -153,15 +153,6 @@ def test_no_sentence_is_on_both_sides_of_a_split():
     assert 0.1 < len(test) / len(examples) < 0.5
     assert examples.hold_out(0.3, seed=5)[1] == test
     assert examples.hold_out(0.3, seed=6)[1] != test
-
-
-def test_held_out_pairs_are_read_back_for_retrieval(tmp_path):
-    pairs = Examples({"one": ["a b", "a  B", "c\td"], "two": ["x", "y", "A b"]})
-    write_pairs(tmp_path / "held_out.tsv", pairs)
-    data = read_own(tmp_path / "held_out.tsv")
-    assert (data.queries, data.documents) == (["a b", "c d"], ["x", "y", "A b"])
-    assert data.gold.ids.tolist() == [0, 1, 2]
-    assert data.query_ids[0] == data.document_ids[2]
 
 
 @pytest.mark.parametrize(

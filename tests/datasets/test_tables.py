@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.datasets import read_table
-from jaxwhiten.datasets.tables import _cells, read_header, table_rows
+from jaxwhiten.datasets.tables import _values, read_header, table_rows
 from jaxwhiten.errors import DataError, InputError
 
 COLUMNS = {"anchor": "question1", "positive": "question2"}
@@ -100,7 +100,7 @@ def test_a_value_of_another_kind_is_named_with_its_line(tmp_path):
         ("a.tsv", "x\ty\n1\t2\n3\n5\t6\n", r"a.tsv, line 3: 1 columns, expected 2", ["1", "5"]),
         ("a.tsv", "x\ty\n1\t2\n3\t4\t5\n5\t6\n", r"a.tsv, line 3: 3 columns, expected 2", ["1", "5"]),
         ("a.tsv", b"x\ty\n1\t2\n3\t\xff\n5\t6\n", r"a.tsv, line 3: not UTF-8", ["1", "5"]),
-        ("a.csv", 'x,y\n1,2\n3,"a"b\n5,6\n', r"a.csv, line 3: not valid CSV", ["1", "5"]),
+        ("a.csv", 'x,y\n1,2\n3,"a"b\n5,6\n', r"a.csv, line 3: .*quotation marks", ["1", "5"]),
         ("a.csv", "x,y\n1,2\n3\n5,6\n", r"a.csv, line 3: 1 columns, expected 2", ["1", "5"]),
         ("a.jsonl", '{"x": 1, "y": 2}\n{"x": 3}\n{"x": 5, "y": 6}\n', r"a.jsonl, line 2: no key 'y'", [1, 5]),
         ("a.jsonl", '{"x": 1, "y": 2}\n{"x": 3,\n{"x": 5, "y": 6}\n', r"a.jsonl, line 2: not valid JSON", [1, 5]),
@@ -119,13 +119,6 @@ def test_bad_rows_are_refused_or_counted(tmp_path, name, text, message, kept):
     table = read_table(path, skip_bad_rows=True)
     assert table["x"] == kept
     assert table.skipped == 1
-
-
-def test_ragged_rows_may_lack_columns_nobody_asked_for(tmp_path):
-    path = write(tmp_path / "a.tsv", "x\ty\tz\n1\t2\n3\t4\t5\n")
-    assert read_table(path, {"y": "y"})["y"] == ["2", "4"]
-    with pytest.raises(DataError, match="line 2: 2 columns"):
-        read_table(path, {"z": "z"})
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl"])
@@ -175,7 +168,7 @@ def test_places_outside_of_a_parquet_dictionary_are_an_error(place):
     pa = pytest.importorskip("pyarrow")
     column = pa.DictionaryArray.from_arrays(pa.array([0, place], pa.int32()), pa.array(["a", "b"]), safe=False)
     with pytest.raises(pa.ArrowException):
-        _cells(column)
+        _values(column)
 
 
 def test_a_parquet_file_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path):

@@ -77,7 +77,7 @@ def test_cells_of_parquet(tmp_path, kind):
     with pytest.raises(DataError, match="line 2: 'text' contains a NUL"):
         read_table(path)
     pq.write_table(pa.table({"text": pa.array([b"a", b"\xff"]).view(pa.string())}), path)
-    with pytest.raises(DataError, match=r"line 2: 'text' is not UTF-8 \(byte 0xff at position 0\)"):
+    with pytest.raises(DataError, match=r"t\.parquet: .*UTF8"):
         read_table(path)
 
 

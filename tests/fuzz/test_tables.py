@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.nli import read_nli
 from jaxwhiten.datasets import textfile
 from jaxwhiten.datasets.examples import text_examples
 from jaxwhiten.datasets.tables import read_header, read_table, table_rows
-from jaxwhiten.datasets.textfile import BadRows, Corpus, numbered_lines, read_lines
+from jaxwhiten.datasets.textfile import BadRows, Corpus, numbered_lines
 from jaxwhiten.errors import DataError
-from tests.fuzz.common import attempt, damaged, fuzz, json_text
+from tests.fuzz.common import attempt, damaged, fuzz
 
 # What real files hold beside text: quotes, ends of lines, marks, other encodings, zeros.
 PIECES = st.sampled_from(
@@ -144,17 +143,15 @@ def test_parquet_columns_of_other_types(tmp_path):
             read_table(tmp_path / "t.parquet")
 
 
-def test_a_parquet_file_of_few_bytes_and_much_text_is_refused(tmp_path):
-    """One text of 32 MB, named by 60,000 rows: some kilobytes on disk, two terabytes as a list."""
+def test_a_text_of_parquet_that_many_rows_name_is_held_once(tmp_path):
+    """One text of 32 MB, named by 60,000 rows: some kilobytes on disk, two terabytes if each row held its own."""
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
 
     path = tmp_path / "t.parquet"
     column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(60_000, np.int32)), pa.array(["x" * (32 << 20)]))
     pq.write_table(pa.table({"a": column}), path, compression="ZSTD")
-    assert path.stat().st_size < 1 << 20
-    with pytest.raises(DataError, match="longer than"):
-        read_table(path)
+    assert len({*map(id, read_table(path)["a"])}) == 1
 
 
 @fuzz()
@@ -274,35 +271,3 @@ def test_a_line_of_many_names(tmp_path):
     started = time.monotonic()
     assert len(read_table(path)) == 200_000
     assert time.monotonic() - started < 10
-
-
-def test_small_files_have_no_gigabytes_of_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr(textfile, "MAX_SMALL_BYTES", 1 << 20)
-    path = tmp_path / "lines.txt"
-    path.write_bytes(b"x" * 700_000 + b"\n" + b"y" * 700_000)
-    with pytest.raises(DataError, match="more than 1048576 bytes"):
-        read_lines(path, limit=10)
-
-
-NLI = b"premise\thypothesis\tlabel\nA man.\tA person.\tentailment\nA dog.\tA cat.\tcontradiction\n"
-
-
-@pytest.mark.slow
-@fuzz(0.5)
-@given(data=st.data())
-def test_nli_folders(tmp_path, data):
-    folder = tmp_path / "nli"
-    folder.mkdir(exist_ok=True)
-    (folder / "rows.tsv").write_bytes(data.draw(damaged(NLI) | ANY.map(lambda tail: NLI + tail)))
-    (folder / "rows.overlap_lines.txt").write_bytes(data.draw(st.sampled_from([b"1\n", b"", b"-1\n", b"9" * 40]) | ANY))
-    row = {"sentence1": "a", "sentence2": "b", "gold_label": "neutral"}
-    (folder / "more.jsonl").write_bytes(data.draw(json_text(row)))
-    found, error = attempt(
-        lambda: read_nli(tmp_path, exclude_overlap=data.draw(st.booleans()), skip_bad_rows=data.draw(st.booleans()))
-    )
-    if error is not None:
-        assert isinstance(error, DataError)
-    elif found is not None:
-        assert len(found.premise) == len(found.hypothesis) == len(found.label)
-        assert set(found.label.tolist()) <= {0, 1, 2}
-        assert all(isinstance(text, str) and text.strip() for text in found.premise + found.hypothesis)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from eval.data import load_nli
 from eval.encoding import encode, nli_moments
-from eval.nli import load_nli
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.runtime import distributed

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from configs import defaults
+from eval.data import load_nli
+from eval.data.protocol import TASK_SPECS
 from eval.encoding import nli_moments
-from eval.nli import load_nli
 from eval.runs import Run
 from jaxwhiten import Encoder, Moments
-from jaxwhiten.datasets.protocol import TASK_SPECS
 from jaxwhiten.runtime.distributed import share_of
 from jaxwhiten.training.log import read_metrics
 from tests.conftest import ONE_DEVICE, ROOT, own_cache

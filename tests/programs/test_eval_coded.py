@@ -6,10 +6,10 @@ from scipy.stats import spearmanr
 
 from configs import quora, sample
 from eval import retrieval, sts
+from eval.data import read_quora
 from eval.runs import Run
 from jaxwhiten import Encoder, load_sts
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.metrics import reciprocal_ranks
 from tests.conftest import own_cache
 from tests.programs.test_eval_retrieval import generate
@@ -56,6 +56,6 @@ def test_retrieval(coded, tmp_path, monkeypatch):
     config.update({"examples": ("what is it?",), "out": str(tmp_path / "out"), "bootstrap": 0})
     retrieval.main(config)
     (row,) = Run.load(tmp_path / "out").rows
-    data = read_pairs_file(config.dataset)
+    data = read_quora(config.dataset)
     ranked = np.argsort(-(decoded(coded, data.queries) @ decoded(coded, data.documents).T), axis=1)[:, :10]
     assert row.mrr_at_10 == pytest.approx(reciprocal_ranks(ranked, data.gold, 10).mean(), abs=2e-3)

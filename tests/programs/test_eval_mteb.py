@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from eval.data import load_sts
 from jaxwhiten import Encoder, Whitening, metrics
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.datasets import Pairs, load_sts
+from jaxwhiten.datasets import Pairs
 from jaxwhiten.errors import MismatchError
 from tests.tiny import SENTENCES
 

@@ -8,11 +8,11 @@ import pytest
 
 from configs import quora
 from eval import measure, published, retrieval
+from eval.data import read_quora
 from eval.intervals import bootstrap_mean
 from eval.report import retrieval as views
 from eval.runs import Record, Run
 from jaxwhiten import CrossEncoder, Encoder
-from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.encoding import PoolingWarning
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import discounted_gains, recalls, reciprocal_ranks
@@ -93,7 +93,7 @@ def test_intervals_of_the_mrr_are_paired():
 def test_scores_are_those_of_plain_numpy(config):
     config.update({"examples": (), "backends": "faiss-flat,jax", "whitening": "none,target,documents"})
     retrieval.main(config)
-    data = read_pairs_file(config.dataset)
+    data = read_quora(config.dataset)
     encoder = Encoder.from_pretrained(config.model, pooling="cls")
     documents, queries = (encoder.encode(texts).astype(np.float64) for texts in (data.documents, data.queries))
     fitted_on = {"target": np.concatenate([documents, queries]), "documents": documents}
@@ -161,7 +161,7 @@ def test_reranking_is_scored_on_the_same_queries_before_and_after(config, cross_
     finished = Run.load(config.out)
     reranked = finished.rows[0].reranked
     assert (reranked.depth, reranked.queries) == (5, 30)
-    data = read_pairs_file(config.dataset)
+    data = read_quora(config.dataset)
     encoder, model = Encoder.from_pretrained(config.model, pooling="cls"), CrossEncoder.from_pretrained(cross_encoder)
     documents, queries = (encoder.encode(texts, normalize_embeddings=True) for texts in (data.documents, data.queries))
     scored = np.flatnonzero(np.diff(data.gold.indptr))

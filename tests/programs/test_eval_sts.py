@@ -10,12 +10,12 @@ from configs import sample
 from eval import published, scoring, settings
 from eval import sts as program
 from eval.common import WHITENINGS, Notes
-from eval.nli import load_nli
+from eval.data import load_nli, load_sts
 from eval.report import sts as views
 from eval.runs import Record, Run
 from eval.tasks import Encoded
 from jaxwhiten import Encoder, Moments
-from jaxwhiten.datasets import Pairs, STSTask, load_sts
+from jaxwhiten.datasets import Pairs, STSTask
 from jaxwhiten.errors import InputError
 from tests.tiny import SENTENCES, write_model
 

@@ -9,12 +9,12 @@ import pytest
 from configs import quora, sample
 from eval import probes, retrieval, sts, words
 from eval.aggregates import scores_of
+from eval.data import read_quora
 from eval.report.retrieval import quality_table
 from eval.report.sts import words_table
 from eval.runs import Run
 from jaxwhiten import Encoder, evaluate, metrics
 from jaxwhiten.datasets import Pairs, STSTask, load_sts
-from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.errors import InputError
 from tests.conftest import own_cache
 from tests.programs.test_eval_retrieval import generate
@@ -108,7 +108,7 @@ def test_baselines_are_rows_of_retrieval(tmp_path, model, monkeypatch):
     for row in run.rows[2:]:
         base = tfidf.get(row.whitening, tfidf["target"])
         assert row.versus_words.value == pytest.approx(row.mrr_at_10 - base, abs=1e-6)
-    data = read_pairs_file(path)
+    data = read_quora(path)
     encoder = Encoder.from_pretrained(model, pooling="mean", max_length=64)
     x, y = (encoder.encode(texts).astype(np.float64) for texts in (data.documents, data.queries))
     mean = np.concatenate([x, y]).mean(axis=0)

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from jaxwhiten.datasets import Corpus, corpus_files
-from jaxwhiten.datasets.textfile import held_out
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError
 from jaxwhiten.text.tokenization import BulkTokenizer
 from tests.tiny import SENTENCES
 from train import corpus
-from train.corpus import tokenize_corpus
+from train.corpus import held_out, tokenize_corpus
 
 WORDS = " ".join(SENTENCES).split()
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from eval.nli import NLIRows, load_nli
-from jaxwhiten.datasets import Pairs, load_sts, nli_triplets
+from eval.data import NLIRows, load_nli, load_sts
+from jaxwhiten.datasets import Pairs, nli_triplets
 from train.examples import distinct, nli_pairs, sts_pairs
 
 

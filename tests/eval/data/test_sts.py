@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxwhiten.datasets import STS_TASKS, load_sts, protocol
-from jaxwhiten.datasets.senteval import read_task
+from eval.data import STS_TASKS, load_sts, protocol
+from eval.data.senteval import read_task
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError
-from tests.datasets.conftest import FUZZ, ROWS, task_files
+from tests.eval.data.conftest import FUZZ, ROWS, task_files
 
 # Section "STS protocol" of the published papers: scored pairs, and all pairs where some are unscored.
 SCORED = {

@@ -4,9 +4,9 @@ import tarfile
 
 import pytest
 
-from jaxwhiten.datasets import remote
+from eval.data import remote
 from jaxwhiten.errors import DataError, DataNotFoundError
-from tests.datasets.conftest import make_tar
+from tests.eval.data.conftest import make_tar
 
 
 def test_fetch_writes_the_file_once(serve, tmp_path):

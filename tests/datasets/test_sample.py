@@ -1,10 +1,10 @@
-"""The sample that ships with the package; the folders are tested by task in `test_sts.py`."""
-
-from importlib import resources
+"""The sample that ships with the package."""
 
 import numpy as np
+import pytest
 
 from jaxwhiten.datasets import load_sts
+from jaxwhiten.errors import InputError
 
 
 def test_sample_is_large_varied_and_without_duplicates():
@@ -28,9 +28,6 @@ def test_sample_is_large_varied_and_without_duplicates():
     assert not any(a.lower() == b.lower() for a, b in zip(pairs.sentence1, pairs.sentence2, strict=True))
 
 
-def test_sample_needs_no_folder_and_no_network(no_data):
-    assert len(load_sts("sts_sample").splits["test"]) >= 300
-
-
-def test_sample_lies_in_the_package():
-    assert (resources.files("jaxwhiten.datasets") / "sts_sample.tsv").is_file()
+def test_another_name_is_told_where_it_is_read():
+    with pytest.raises(InputError, match=r"'STS12'.*eval\.data"):
+        load_sts("STS12")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eval import mrpc
+from eval.data import mrpc
 from eval.searches import load_search
 from jaxwhiten.errors import DataError, DataNotFoundError
 

@@ -6,15 +6,14 @@ import time
 
 import pytest
 
-from eval.nli import load_nli
-from jaxwhiten.datasets import STS_TASKS, load_sts, protocol, remote
+from eval.data import STS_TASKS, load_nli, load_sts, protocol, remote
 from jaxwhiten.errors import DataError, DataNotFoundError
-from tests.datasets.conftest import make_allnli, make_tar
+from tests.eval.data.conftest import make_allnli, make_tar
 
 pytest.importorskip("tensorflow_datasets")
 pytest.importorskip("array_record")
 
-from jaxwhiten.datasets import builders
+from eval.data import builders
 
 # tensorflow-datasets leaves files of its own open until they are collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -59,15 +58,6 @@ def test_data_source_rows(served, tmp_path):
     assert len(source) == 6
     assert source[0]["sentence2"].decode() == "STS-B dev right 0"
     assert source[1]["score"] == pytest.approx(5 / 6, abs=1e-3)
-
-
-def test_sample_builder(no_data, tmp_path):
-    builder = builders.make_builder("sts_sample", tmp_path / "out")
-    builders.prepare(builder, tmp_path / "down")
-    pairs = load_sts("sts_sample").splits["test"]
-    source = builder.as_data_source("test")
-    assert len(source) == len(pairs)
-    assert source[7]["sentence1"].decode() == pairs.sentence1[7]
 
 
 def test_nli_is_downloaded_once(served):
@@ -126,7 +116,7 @@ def test_real_archive_read_by_two_processes_at_once(real_data, serve, no_data, m
     archive = make_tar({f"./{name}": (real_data / "downstream" / name).read_bytes() for name in names})
     url, _ = serve({"/senteval.tar": archive})
     monkeypatch.setenv("JAXWHITEN_SENTEVAL_URL", f"{url}/senteval.tar")
-    code = "from jaxwhiten.datasets import load_sts; print(len(load_sts('STS16').splits['test']))"
+    code = "from eval.data import load_sts; print(len(load_sts('STS16').splits['test']))"
     command = [sys.executable, "-W", "error", "-c", code]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     for process in running:
@@ -144,16 +134,14 @@ def test_damaged_prepared_data_names_the_folder(served, no_data):
         load_sts("STS13")
 
 
-def test_tensorflow_is_not_imported(tmp_path):
-    """In a fresh interpreter; and the heavy packages only once they are needed."""
+def test_tensorflow_is_not_imported(real_data):
+    """In a fresh interpreter; and tensorflow-datasets only once it is needed."""
     code = f"""
 import sys
-from jaxwhiten.datasets import load_sts
-assert not {{"tensorflow_datasets", "requests", "pyarrow"}} & set(sys.modules)
-from jaxwhiten.datasets import builders
-builder = builders.make_builder("sts_sample", {str(tmp_path / "out")!r})
-builders.prepare(builder, {str(tmp_path / "down")!r})
-assert builder.as_data_source("test")[0]["sentence1"]
+from eval.data import load_sts
+load_sts("STS-B", {str(real_data)!r})
+assert not {{"tensorflow_datasets", "requests"}} & set(sys.modules)
+from eval.data import builders
 assert "tensorflow" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)

@@ -1,6 +1,6 @@
 """The STS tasks as a tensorflow-datasets builder: downloaded and prepared once, then read back.
 
-TensorFlow is never imported: records are written as array records and read with `as_data_source`. This package has its
+TensorFlow is never imported: records are written as array records and read with `as_data_source`. This folder has its
 own downloads, because the downloader and the extractor of tensorflow-datasets need TensorFlow. NLI and Quora have no
 builder: reading their text takes seconds, preparing and reading a million records takes minutes.
 """
@@ -18,14 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets import protocol, remote
-from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask
-from jaxwhiten.datasets.senteval import load_sample, read_task
+from eval.data import protocol, remote
+from eval.data.protocol import STS_TASKS
+from eval.data.senteval import read_task
+from jaxwhiten.datasets import Pairs, STSTask
 from jaxwhiten.errors import REASON, DataError, JaxwhitenError, optional, turning
 from jaxwhiten.io import PathLike
 from jaxwhiten.typing import Json
 
-optional("tensorflow_datasets", "data", "Downloading and preparing data", "tensorflow-datasets")
+optional("tensorflow_datasets", "eval", "Downloading and preparing data", "tensorflow-datasets")
 import tensorflow_datasets as tfds  # noqa: E402
 
 
@@ -34,7 +35,7 @@ class STSBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
 
     name = "sts"
     VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=task) for task in (*STS_TASKS, SAMPLE)]  # noqa: RUF012
+    BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=task) for task in STS_TASKS]  # noqa: RUF012
 
     def _info(self) -> Any:
         text = tfds.features.Text()
@@ -47,10 +48,7 @@ class STSBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
         )
 
     def _read(self, dl_manager: Any) -> STSTask:
-        task = self.builder_config.name
-        if task == SAMPLE:
-            return load_sample()
-        spec = protocol.TASK_SPECS[task]
+        spec = protocol.TASK_SPECS[self.builder_config.name]
         folder = remote.senteval_folder(dl_manager.download_dir)
         try:
             return read_task(spec, folder)

@@ -1,4 +1,4 @@
-"""Definitions of the STS tasks: types, files, subsets and row counts.
+"""Definitions of the STS tasks: files, subsets and row counts.
 
 References:
   SemEval STS 2012-2016; Cer et al. 2017 (STS benchmark); Marelli et al. 2014 (SICK).
@@ -12,41 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-import numpy as np
-
 from jaxwhiten.io import PathLike
-from jaxwhiten.shapes import Float64
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Sentence pairs of one split, each with its gold score and its subset.
-
-    >>> pairs = Pairs(["A dog runs."], ["It rains."], np.array([0.0]), subset=[""])
-    >>> len(pairs)
-    1
-    """
-
-    sentence1: list[str]
-    sentence2: list[str]
-    score: Float64[np.ndarray, " n"]
-    subset: list[str]
-    read_from: tuple[str, ...] = ()  # the columns of sentences and score in a table
-
-    def __len__(self) -> int:
-        return len(self.sentence1)
-
-
-@dataclass(frozen=True)
-class STSTask:
-    """A task of `STS_TASKS` or `"sts_sample"`: pairs by split. STS-B and SICK-R also have `train` and `dev`.
-
-    >>> list(load_sts("sts_sample").splits)
-    ['test']
-    """
-
-    name: str
-    splits: Mapping[str, Pairs]
 
 
 @dataclass(frozen=True)
@@ -127,12 +93,6 @@ SAMPLE = "sts_sample"
 
 
 def data_folder(data_dir: PathLike | None) -> Path | None:
-    """The folder to read data from: `data_dir`, else `$JAXWHITEN_DATA_DIR`, else None.
-
-    >>> data_folder("data").name
-    'data'
-    """
+    """The folder to read data from: `data_dir`, else `$JAXWHITEN_DATA_DIR`, else None."""
     folder = data_dir or os.environ.get("JAXWHITEN_DATA_DIR")
-    if folder:
-        return Path(folder)
-    return None
+    return Path(folder) if folder else None

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxwhiten.datasets import Pairs, RetrievalData, data_folder, from_pairs, read_lines
+from eval.data.lines import read_lines
+from eval.data.protocol import data_folder
+from jaxwhiten.datasets import Pairs, RetrievalData, from_pairs
 from jaxwhiten.errors import DataError, DataNotFoundError
 from jaxwhiten.io import PathLike
 
@@ -47,7 +49,7 @@ def _mrpc_splits(data_dir: PathLike | None) -> Iterator[tuple[str, list[Row]]]:
 
 
 def _mrpc_rows(path: Path, count: int) -> Iterator[Row]:
-    lines = read_lines(path, limit=100_000)
+    lines = read_lines(path)
     if not lines or lines[0].split("\t") != _MRPC_HEADER:
         raise DataError(f"{path}, line 1: not the header of MRPC ({', '.join(_MRPC_HEADER)}).")
     for number, line in enumerate(lines[1:], 2):

@@ -15,9 +15,9 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from eval.data import protocol
+from eval.data.protocol import TaskSpec
 from jaxwhiten.bars import Progress
-from jaxwhiten.datasets import protocol
-from jaxwhiten.datasets.protocol import TaskSpec
 from jaxwhiten.errors import REASON, DataError, DataNotFoundError, OutputError, optional, turning
 from jaxwhiten.io import PathLike, atomic_path, content_key, sha256_file
 
@@ -51,15 +51,11 @@ def _reason(error: Exception) -> str:
 
 
 def fetch(url: str, path: PathLike, what: str, *, max_bytes: int = MAX_DOWNLOAD) -> Path:
-    """Downloads a file atomically, unless it exists already; `what` describes the file in errors.
-
-    >>> fetch("https://example.org/texts.txt", "texts.txt", "texts").name  # is there already
-    'texts.txt'
-    """
+    """Downloads a file atomically, unless it exists already; `what` describes the file in errors."""
     path = Path(path)
     if path.is_file():
         return path
-    requests = optional("requests", "data", "Downloading data")
+    requests = optional("requests", "eval", "Downloading data")
     try:
         with (
             requests.get(url, stream=True, timeout=(_CONNECT_SECONDS, _READ_SECONDS)) as response,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxwhiten.datasets import remote
+from eval.data import remote
 from jaxwhiten.errors import DataError
 from tests.fuzz.common import attempt, damaged, fuzz
 

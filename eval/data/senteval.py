@@ -1,4 +1,4 @@
-"""Reads STS and SICK from a SentEval-style folder and checks row counts against the protocol; also reads the sample.
+"""Reads STS and SICK from a SentEval-style folder and checks row counts against the protocol.
 
 References:
   Conneau and Kiela 2018, SentEval; the folders are laid out as in its `data/downstream`.
@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
-from jaxwhiten.datasets.protocol import SAMPLE, Count, Pairs, STSTask, TaskSpec
-from jaxwhiten.datasets.tables import read_table
-from jaxwhiten.datasets.textfile import read_lines
+from eval.data.lines import read_lines
+from eval.data.protocol import Count, TaskSpec
+from jaxwhiten.datasets import Pairs, STSTask
 from jaxwhiten.errors import DataError, DataNotFoundError
 from jaxwhiten.io import PathLike
 
-_LIMIT = 100_000  # lines; the longest file of the protocol has 5,749
-NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _STSB_PLACES = (5, 6, 4)
 _SICK_COLUMNS = ("sentence_A", "sentence_B", "relatedness_score")
 
@@ -39,7 +37,7 @@ def task_folder(spec: TaskSpec, data_dir: PathLike) -> Path | None:
 def _gold(text: str, path: Path, line: int, spec: TaskSpec) -> float:
     """A gold score, which must be a number within the task's range."""
     text = text.strip()
-    if not NUMBER.fullmatch(text):
+    if not _NUMBER.fullmatch(text):
         raise DataError(
             f"{path}, line {line}: gold score {text[:40]!r} is not a number; the file is damaged or its rows"
             " are shifted."
@@ -59,8 +57,8 @@ def _check_count(path: Path, found: int, expected: int) -> None:
 def _read_semeval(spec: TaskSpec, folder: Path, subset: str, count: Count) -> list[Row]:
     sentences_path = folder / f"STS.input.{subset}.txt"
     gold_path = folder / f"STS.gs.{subset}.txt"
-    sentences = read_lines(sentences_path, limit=_LIMIT)
-    gold = read_lines(gold_path, limit=_LIMIT)
+    sentences = read_lines(sentences_path)
+    gold = read_lines(gold_path)
     if len(sentences) != len(gold):
         raise DataError(
             f"{sentences_path} has {len(sentences)} lines but {gold_path} has {len(gold)}: they are shifted from"
@@ -83,7 +81,7 @@ def _read_semeval(spec: TaskSpec, folder: Path, subset: str, count: Count) -> li
 
 def _read_table(spec: TaskSpec, path: Path, count: Count) -> list[Row]:
     """The rows of STS-B, which has no header and some extra columns at the end, or of SICK."""
-    lines = read_lines(path, limit=_LIMIT)
+    lines = read_lines(path)
     if spec.layout == "stsb":
         places = list(_STSB_PLACES)
         least = max(_STSB_PLACES) + 1
@@ -135,11 +133,3 @@ def read_task(spec: TaskSpec, data_dir: PathLike) -> STSTask:
             f" downstream/{spec.folder}), or unset both and connect to the network to download the data."
         )
     return STSTask(spec.name, {split: read_split(spec, folder, split) for split in spec.counts})
-
-
-def load_sample() -> STSTask:
-    """The pairs that ship with the package, for demo and tests: one split `test`, with the genres as subsets."""
-    with resources.as_file(resources.files("jaxwhiten.datasets") / f"{SAMPLE}.tsv") as path:
-        table = read_table(path)
-    score = np.array(table["score"], np.float64)
-    return STSTask(SAMPLE, {"test": Pairs(table["sentence1"], table["sentence2"], score, table["genre"])})

@@ -17,7 +17,10 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int8
 
-from jaxwhiten.datasets import data_folder, fetch, label_codes, read_header, read_lines, read_table, split_name
+from eval.data.lines import read_lines
+from eval.data.protocol import data_folder
+from eval.data.remote import fetch
+from jaxwhiten.datasets import label_codes, read_header, read_table, split_name
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError, check_name
 from jaxwhiten.io import PathLike, cache_dir, content_key
 
@@ -143,7 +146,7 @@ def _overlap(path: Path) -> np.ndarray:
     listed = path.with_name(f"{split_name(path)[0]}.overlap_lines.txt")
     if not listed.is_file():
         return np.zeros(0, np.int64)
-    lines = read_lines(listed, limit=10_000_000)
+    lines = read_lines(listed)
     for line, text in enumerate(lines, 1):
         if not re.fullmatch(r"\s*[0-9]{1,12}\s*", text):
             raise DataError(f"{listed}, line {line}: {text[:40]!r} is not a line number.")

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from jaxwhiten.datasets import protocol
-from jaxwhiten.datasets.protocol import Count, TaskSpec
+from eval.data import protocol
+from eval.data.protocol import Count, TaskSpec
 
 ROWS = 6
 
-# A longer run: JAXWHITEN_FUZZ_EXAMPLES=10000 pytest tests/datasets -k "any or damaged"
+# A longer run: JAXWHITEN_FUZZ_EXAMPLES=10000 pytest tests/eval/data -k "any or damaged"
 FUZZ = settings(
     max_examples=int(os.environ.get("JAXWHITEN_FUZZ_EXAMPLES", "250")),
     deadline=None,
