@@ -12,7 +12,6 @@ import contextlib
 import time
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
