@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -273,8 +274,8 @@ class FaissFlat(Backend):
     """Search of all documents."""
 
     name = "faiss-flat"
-    floats = FaissFloats
-    codes = FaissCodes
+    floats: ClassVar[type[FloatStore] | None] = FaissFloats
+    codes: ClassVar[type[CodedStore]] = FaissCodes
 
     @classmethod
     def check_installed(cls) -> None:

@@ -60,7 +60,7 @@ class JaxFloats(FloatStore):
         self._documents = jax_kernels.sharded(self._mesh, vectors)
         self._rows = len(self._documents) // self._mesh.size
 
-    @property
+    @property  # type: ignore[override]
     def vectors(self) -> np.ndarray:
         return np.asarray(self._documents)[: self.size]
 

@@ -26,7 +26,8 @@ def test_all_lists_find_what_an_exact_search_finds(name, whitening):
     index = FaissIndex(VECTORS, name, whitening=whitening, **options)
     exact = build_index(VECTORS, "faiss-flat", whitening=whitening)
     assert options.items() <= index.options.items()
-    assert index.size * index.dimension * 4 < index.nbytes < 1.2 * index.size * index.dimension * 4
+    row = 4 * index.dimension
+    assert N * row < index.nbytes < 1.1 * N * (row + 8)
     for prepared in (False, True):
         queries = index.prepare(QUERIES) if prepared else QUERIES
         for rows in (slice(None), slice(1)):

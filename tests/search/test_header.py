@@ -115,7 +115,6 @@ def test_every_entry_with_every_wrong_value(folders, kind, tmp_path):
         ("faiss-flat", {"codes": {"name": 5, "bytes": 64}}),
         ("faiss-flat", {"backend": "faiss-iwf", "options": {}}),
         ("faiss-flat", {"backend": "faiss-ivf", "options": {}}),
-        ("faiss-flat", {"normalize": False}),
         ("faiss-flat codes", {"codes": None}),
         ("faiss-flat codes", {"codes": {"name": "spectrum", "bytes": 7}}),
         ("faiss-flat codes", {"backend": "faiss-ivf", "options": {"nlist": 4, "nprobe": 4}}),

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder
+from jaxwhiten import Encoder, Whitening
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.errors import FormatError, InputError, MismatchError, MissingDependencyError, NonFiniteError
 from jaxwhiten.io import seal
@@ -87,7 +87,8 @@ def test_approximate_backends_find_most_neighbours(backend, options, recall, vec
 
 
 @pytest.mark.parametrize("backend", CPU)
-def test_raw_and_prepared_queries_agree(backend, vectors, queries, whitening):
+def test_raw_and_prepared_queries_agree(backend, vectors, queries):
+    whitening = Whitening(K).fit(vectors)
     index = build_index(vectors, backend, whitening=whitening, **of(backend))
     scores, ids = index.search(queries, 5)
     prepared_scores, prepared_ids = index.search(index.prepare(queries), 5, prepared=True)
@@ -97,12 +98,12 @@ def test_raw_and_prepared_queries_agree(backend, vectors, queries, whitening):
 
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("backend", CPU)
-def test_saved_and_loaded_it_is_the_same_index(backend, inside, vectors, queries, whitening, tmp_path):
+def test_saved_and_loaded_it_is_the_same_index(backend, inside, vectors, queries, tmp_path):
     documents = [f"text {i} \n ü" for i in range(N)]
     index = build_index(
         vectors,
         backend,
-        whitening=whitening if inside else None,
+        whitening=Whitening(K).fit(vectors) if inside else None,
         encoding=ENCODING,
         documents=documents,
         **of(backend),
