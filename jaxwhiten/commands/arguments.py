@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import dataclasses
 import itertools
 import os
 import re
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from jaxwhiten import engines
 from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.errors import Bounds, InputError, OutputError, check_name, unknown_name, warn
+from jaxwhiten.locks import LOCK
 from jaxwhiten.parameters import DEFAULTS, WHITENING
 from jaxwhiten.typing import Fields, Json
 
@@ -95,46 +97,55 @@ class Source(str):
 
 
 class Place(str):
-    """A file or folder that a command writes. `check_places` finds it, and what would be lost by it, by their types.
+    """A file or folder that a command writes. `check_places` finds it, and what would be lost by it, by their types."""
 
-    What its methods return checks a place as the argument is parsed, before any work.
+
+class Guarded(Place):
+    """A place that the command itself guards by `check_new`, once it knows whether it would be replaced."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """The type of an argument that names a place: checks it as the argument is parsed, before any work.
+
+    `kind` is one of `io.check_file`, or of folders that `io.whole_folder` writes, whose names do not end like those of
+    files. `endings` are those that a file may have; `-` is then JSON lines on stdout. `what` is said of a folder whose
+    name ends like that of a file.
     """
 
-    @classmethod
-    def file(cls, kind: str = "", endings: Collection[str] = ()) -> Callable[[str], Place]:
-        """Files of a kind that `io.check_file` knows, or with one of these endings; `-` is JSON lines on stdout."""
+    kind: str = ""
+    folder: bool = False
+    endings: Collection[str] = ()
+    what: str = "the output is a folder"
 
-        def place(path: str) -> Place:
-            ending = Path(path).suffix.lower()
-            if path == STDOUT and ".jsonl" in endings:
-                return cls(path)
-            if endings:
-                check_name(f"ending of the output {path}:", ending, endings)
-            from jaxwhiten import io
+    def __call__(self, path: str) -> Place:
+        from jaxwhiten import io
 
-            io.check_file(path, kind)
-            return cls(path)
-
-        return place
-
-    @classmethod
-    def folder(cls, kind: str = "model", what: str = "the output is a folder") -> Callable[[str], Place]:
-        """Folders of a kind that `io.whole_folder` may write; their names do not end like those of files."""
-
-        def place(path: str) -> Place:
+        if self.folder:
             ending = re.fullmatch(r"\.[A-Za-z]\w*", Path(path).suffix)  # but not that of a model's name, such as v1.5
             if ending and not path.endswith("/") and not Path(path).is_dir():
-                raise InputError(f"{path}: {what}, not a {ending[0]} file; a folder name with a dot must end with /.")
-            from jaxwhiten import io
+                advice = "a folder name with a dot must end with /."
+                raise InputError(f"{path}: {self.what}, not a {ending[0]} file; {advice}")
+            io.check_folder(path, self.kind)
+        elif path != STDOUT or ".jsonl" not in self.endings:
+            if self.endings:
+                check_name(f"ending of the output {path}:", Path(path).suffix.lower(), self.endings)
+            io.check_file(path, self.kind)
+        return Place(path)
 
-            io.check_folder(path, kind)
-            return cls(path)
 
-        return place
+def check_new(place: str, overwrite: bool) -> None:
+    """Raises InputError for a place that has contents, unless they may be replaced."""
+    if os.path.isdir(place):
+        full = any(entry.name != LOCK for entry in os.scandir(place))
+    else:
+        full = os.path.isfile(place) and os.path.getsize(place) > 0
+    if full and not overwrite:
+        raise InputError(f"{place}: exists already. Specify a different output, or replace it with --overwrite.")
 
 
 def check_places(args: argparse.Namespace) -> None:
-    """Raises InputError for a place that would replace a source of the same run, or another place."""
+    """Raises InputError for a place that would replace a source of the same run, another place, or earlier contents."""
     named = list(_paths(args, Source))
     for name, place in _paths(args, Place):
         real = os.path.realpath(place)
@@ -147,6 +158,8 @@ def check_places(args: argparse.Namespace) -> None:
                 else:
                     what = f"the input {value}"
                 raise InputError(f"{place}: would replace {what}. Specify a different `{name}`.")
+        if not isinstance(place, Guarded):
+            check_new(place, args.overwrite)
         named.append((name, place))
 
 
@@ -165,6 +178,13 @@ class Parser(argparse.ArgumentParser):
     """
 
     _second = False
+
+    def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
+        action = super().add_argument(*names, **settings)
+        writes = isinstance(action.type, Output) or action.type is Guarded
+        if writes and "--overwrite" not in self._option_string_actions:
+            add(self, "--overwrite", "replace an output that exists already")
+        return action
 
     def error(self, message: str) -> NoReturn:
         message = message.replace(_NO_OPTION, "")
@@ -189,7 +209,7 @@ class Parser(argparse.ArgumentParser):
         return parsed, rest
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        """Converts a text by the `type` of its argument; the errors of a `Place` and of `Bounds` stay as they are."""
+        """Converts a text by the `type` of its argument; the errors of an `Output` and of `Bounds` stay as they are."""
         if isinstance(action.type, Bounds):
             try:
                 value = action.type(arg_string)

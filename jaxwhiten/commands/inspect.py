@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxwhiten.commands.arguments import Place, Report, Source, add
+from jaxwhiten.commands.arguments import Output, Report, Source, add
 from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError, optional
 from jaxwhiten.typing import Json
@@ -23,7 +23,7 @@ _ORIGIN = ("model", "pooling", "max_length", "corpus")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "file", "a file of a whitening, a code or moments, or the folder of an index or a model", type=Source)
     add(parser, "--check", "of an index, compare the checksum of every file")
-    add(parser, "--plot PNG", "draw the spectrum", type=Place.file(endings=(".png",)))
+    add(parser, "--plot PNG", "draw the spectrum", type=Output(endings=(".png",)))
 
 
 def run(args: argparse.Namespace) -> Report:

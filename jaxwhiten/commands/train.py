@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxwhiten.commands.arguments import DEFAULT_MODEL, POOLINGS, Place, Report, Source, add, tokens, values_of
+from jaxwhiten.commands.arguments import DEFAULT_MODEL, POOLINGS, Output, Report, Source, add, tokens, values_of
 from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.typing import Json
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "-o --output DIR",
         "folder for the trained model; logs and checkpoints go to DIR.training",
-        type=Place.folder(),
+        type=Output("model", folder=True),
         required=True,
     )
     model = f"Hugging Face model ID or folder; default: {DEFAULT_MODEL}"
@@ -114,6 +114,7 @@ def run(args: argparse.Namespace) -> Report | None:
         held_out=held_out,
         model_folder=args.output,
         say=say,
+        overwrite=args.overwrite,
     )
     if not tuned.finished:
         return None
