@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from jaxwhiten.whitening import Whitening
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-# Listed here because help must not wait for the imports of jaxwhiten.head; a test compares both lists.
 POOLINGS = (
-    *("mean", "cls", "max", "first_last_avg", "embeddings_last_avg", "last2avg", "pooler", "weightedmean"),
-    *("mean_sqrt_len_tokens", "lasttoken", "layers:I+J"),
+    "mean, cls, max, first_last_avg, embeddings_last_avg, last2avg, pooler, weightedmean, mean_sqrt_len_tokens,"
+    " lasttoken, layers:I+J"
 )
 
 # Control characters, line ends, direction changes and surrogates, which a terminal would act on.
@@ -225,10 +224,6 @@ class Parser(argparse.ArgumentParser):
                 raise error.__context__ from None
             raise
 
-    def options(self) -> list[str]:
-        """All options, in the order in which they were added."""
-        return list(self._option_string_actions)
-
     def flags(self) -> dict[str, str]:
         """The first flag of every option, and the names of the other arguments, by their names in Python.
 
@@ -257,7 +252,7 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_
     else:
         model, pooling, length, engine, dtype = ["as recorded in the file"] * 5
     add(parser, "--model MODEL", f"Hugging Face model ID or folder; default: {model}", type=Source, default=default)
-    add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: {pooling}", default=default and "auto")
+    add(parser, "--pooling POOLING", f"{POOLINGS}; default: {pooling}", default=default and "auto")
     add(parser, "--max-length TOKENS", f"tokens per text; default: {length}", type=tokens)
     add(parser, "--engine ENGINE", f"{engines.HELP}; default: {engine}", default=default and engines.FASTEST)
     add(parser, "--dtype DTYPE", f"{engines.DTYPES_HELP}; default: {dtype}")
@@ -272,12 +267,6 @@ def tokens(text: str) -> int:
 def listed(text: str) -> list[str]:
     """Names separated by commas; one that holds a comma is quoted, as in CSV."""
     return next(csv.reader([text]), [])
-
-
-def add_columns(parser: argparse.ArgumentParser) -> None:
-    """Adds --columns for a table of scored pairs."""
-    names = "columns of the pairs; default: usual names, such as sentence1,sentence2,score"
-    add(parser, "--columns A,B,SCORE", names, type=listed, default=())
 
 
 def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False, dimension: bool = True) -> None:

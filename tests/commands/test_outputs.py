@@ -113,7 +113,7 @@ REPLACING_OTHERS = [
 @pytest.mark.parametrize("command", cli.COMMANDS)
 def test_every_argument_for_a_path_says_whether_it_is_read_or_written(command):
     named = dict.fromkeys(("FILE", "DIR", "FOLDER", "IDX", "MODEL", "PAIRS", "PATH", "PLACE"), "new")
-    named |= {"PNG": "new.png", "OUTPUT": "new.npy"}
+    named |= {"OUTPUT": "new.npy"}
     for action in cli.parser(command)[1]._actions:
         positional = not action.option_strings and action.dest != "query"
         if (positional or action.metavar in named) and action.nargs != 0:

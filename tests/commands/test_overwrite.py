@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,13 +18,12 @@ INPUTS = {
     "embed": f"{{texts-{{n}}.txt}} {MODEL}",
     "fit": f"{{texts-{{n}}.txt}} {MODEL}",
     "apply": "{w.safetensors} {x.npy} -k {n}",
-    "inspect": "{w-{n}.safetensors}",
     "train": "{pairs.tsv} --model {model} --max-length 16 --steps {n} --batch-size 4 --held-out 0",
     "index": f"{{texts-{{n}}.txt}} {MODEL}",
     "distil-static": f"{MODEL} --no-fit -k {{n}}",
-    "export": f"--whitening {{w.safetensors}} -k {{n}} {MODEL}",
+    "export": f"--whitening {{w.safetensors}} --gamma 0.{{n}} {MODEL}",
 }
-NAMES = {"OUTPUT": "out.npy", "PNG": "out.png"}
+NAMES = {"OUTPUT": "out.npy"}
 UPDATED = {"--into"}  # brought level with an index
 # Outputs of other kinds, by the same arguments.
 OTHERS = [
@@ -63,8 +63,6 @@ def home(tmp_path_factory, tiny_model):
     rows = [f"{a}\t{b}\n" for a, b in zip(texts[::2], texts[1::2], strict=True)]
     (folder / "pairs.tsv").write_text("".join(["anchor\tpositive\n", *rows[:20]]))
     for line in (
-        f"fit {{texts-4.txt}} {MODEL} -o {{w-4.safetensors}}",
-        f"fit {{texts-5.txt}} {MODEL} -o {{w-5.safetensors}}",
         f"fit {{texts-4.txt}} {MODEL} -o {{w.safetensors}}",
         f"fit {{texts-4.txt}} {MODEL} --bytes 4 --tuned -o {{code.safetensors}}",
     ):
@@ -109,9 +107,8 @@ def test_an_output_that_exists_is_replaced_only_if_that_is_asked_for(run, home, 
     assert contents(tmp_path) == before
     done = run(*line(5, "--overwrite"))
     assert done.code == 0, done.err
-    after = contents(tmp_path)
-    assert after.keys() >= {path for path in before if "training" not in path and "part-" not in path}
-    assert after != before
+    assert Path(place).exists()
+    assert contents(tmp_path) != before
 
 
 @pytest.mark.parametrize("command", ["encode", "index"])
