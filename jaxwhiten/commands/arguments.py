@@ -44,6 +44,7 @@ _PASSWORD = re.compile(
 STDOUT = "-"
 _OF_WHITENING = Rule(tuple(DEFAULTS), "-k, --beta and --gamma require --whitening FILE.", without=("whitening",))
 VECTORS = (".npy", ".parquet", ".jsonl")  # endings of files of vectors
+CODE = ".code.safetensors"  # ending of the code beside a file of codes
 _NO_OPTION = "\0"  # before the words after `--`; no argument of a process has it
 
 
@@ -159,6 +160,7 @@ def check_places(args: argparse.Namespace) -> None:
                 raise InputError(f"{place}: would replace {what}. Specify a different `{name}`.")
         if not isinstance(place, Guarded):
             check_new(place, args.overwrite)
+            check_new(f"{place}{CODE}", args.overwrite)
         named.append((name, place))
 
 

@@ -120,7 +120,8 @@ def run(args: argparse.Namespace) -> Report:
     if args.remove:
         return _change(args)
     if len(args.input) != 1:
-        raise InputError(f"Expected one input, got {len(args.input)}: {' '.join(args.input)[:200]}")
+        listed = f"{len(args.input)}: {' '.join(args.input)[:200]}" if args.input else "none"
+        raise InputError(f"Expected one input, got {listed}.")
     args.input = first
     if args.add or args.update or args.remove_file:
         return _change(args)

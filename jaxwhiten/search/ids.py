@@ -171,7 +171,7 @@ def as_ids(ids: IdsLike) -> list[Any]:
     for value in values:
         if type(value) is not kind or value == "" or (kind is int and not 0 <= int(value) < 2**63):
             raise InputError(f"Expected IDs that are all strings or all integers of at least 0, got {value!r:.80}.")
-        if kind is str and _SURROGATE.search(value):
+        if isinstance(value, str) and _SURROGATE.search(value):
             raise InputError(f"The ID {value!r:.80} has a lone surrogate, which no file can store: replace it.")
     return values
 

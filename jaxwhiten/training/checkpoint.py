@@ -43,8 +43,8 @@ class Checkpoints:
         policies = [policy.LatestN(keep), *([policy.BestN(get_metric_fn=score, n=1)] if best else [])]
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / "recipe.json"
-        recipe = json.loads(json.dumps(recipe))
-        if overwrite and file.is_file() and records.read(file, dict[str, Any]) != recipe:
+        settings: Json = json.loads(json.dumps(recipe))
+        if overwrite and file.is_file() and records.read(file, dict[str, Any]) != settings:
             shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         self._manager = ocp.CheckpointManager(
             self.folder / "checkpoints",
@@ -53,7 +53,7 @@ class Checkpoints:
                 preservation_policy=policy.AnyPreservationPolicy(policies), best_fn=score, cleanup_tmp_directories=True
             ),
         )
-        self._check_recipe(recipe, file)
+        self._check_recipe(settings, file)
 
     def _check_recipe(self, recipe: Json, file: Path) -> None:
         if self.latest is None:

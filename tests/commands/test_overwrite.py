@@ -111,6 +111,13 @@ def test_an_output_that_exists_is_replaced_only_if_that_is_asked_for(run, home, 
     assert contents(tmp_path) != before
 
 
+def test_the_code_beside_codes_is_an_output(run, home, tmp_path):
+    (tmp_path / "out.npy.code.safetensors").write_text("of other codes")
+    done = run("encode", *words_of(INPUTS["encode"], home), "-o", tmp_path / "out.npy")
+    assert (done.code, "out.npy.code.safetensors: exists" in done.err) == (2, True), done.err
+    assert not (tmp_path / "out.npy").exists()
+
+
 @pytest.mark.parametrize("command", ["encode", "index"])
 def test_an_empty_output_is_none(run, home, tmp_path, command):
     (tmp_path / "index").mkdir()
