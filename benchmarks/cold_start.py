@@ -201,7 +201,7 @@ def commands_of(folder: Path, scratch: Path) -> dict[str, list[str]]:
     texts.write_text("\n".join(SENTENCES))
     return {
         SEARCH: ["search", str(scratch / "index"), "Birds wait."],
-        ENCODE: ["encode", str(texts), "--model", str(folder), "-o", str(scratch / "v.npy")],
+        ENCODE: ["encode", str(texts), "--model", str(folder), "-o", str(scratch / "v.npy"), "--overwrite"],
     }
 
 

@@ -30,7 +30,7 @@ import json, sys, time
 from jaxwhiten.runtime import hardware
 from jaxwhiten.commands import cli
 start = time.perf_counter()
-if cli.main(["fit", sys.argv[1], "--moments", sys.argv[2], "--output", sys.argv[3]]):
+if cli.main(["fit", sys.argv[1], "--moments", sys.argv[2], "--output", sys.argv[3], "--overwrite"]):
     sys.exit("the fit failed")
 seconds = time.perf_counter() - start
 print(json.dumps({"seconds": seconds, "peak_gb": hardware.peak_memory()}))

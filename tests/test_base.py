@@ -29,7 +29,6 @@ LINES = [
     ("apply w.safetensors v.npy -o whitened.parquet", "data"),
     ("fit m.safetensors m.safetensors -o both.safetensors", None),
     ("inspect w.safetensors", None),
-    ("inspect w.safetensors --plot spectrum.png", "eval"),
     ("score pairs.tsv --model {model} --pooling mean", None),
     ("train pairs.tsv -o tuned --objective cosent --batch-size 2 --held-out 0 --model {model} --pooling mean", "train"),
     ("index texts.txt -o idx --backend jax --model small/", None),

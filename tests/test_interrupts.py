@@ -92,7 +92,7 @@ def test_while_it_encodes(tiny_model, tmp_path):
     corpus.write_text("\n".join(filter(None, SENTENCES)) * 20_000)
     output.parent.mkdir()
     output.write_bytes(b"\x93NUMPY, an earlier one")
-    words = ["encode", corpus, "-o", output, "--model", tiny_model, "--pooling", "mean", "--block", 64]
+    words = ["encode", corpus, "-o", output, "--model", tiny_model, "--pooling", "mean", "--block", 64, "--overwrite"]
     process = start("-m", "jaxwhiten.commands.cli", *words)
     deadline = time.monotonic() + 100
     while not any(path.stat().st_size > 1000 for path in output.parent.glob(".*.tmp")):

@@ -15,7 +15,7 @@ from eval.report.table import shorten
 from eval.runs import Record, Run
 from eval.settings import knobs, label, symbols
 from jaxwhiten import io
-from jaxwhiten.plots import COLOURS, draw_spectra, new_figure
+from jaxwhiten.plots import COLOURS, new_figure
 
 
 @contextlib.contextmanager
@@ -103,13 +103,31 @@ def plot_scores(run: Run, path: Path) -> Path | None:
 
 
 def plot_spectrum(run: Run, path: Path) -> Path | None:
-    """The spectra of the poolings, if the run has them."""
+    """Descending eigenvalues by pooling, relative to their mean, and the share of the first k, if the run has them."""
     poolings = dict.fromkeys(row.pooling for row in run.rows)
     spectra = {name: run.figures[f"spectrum/{name}"] for name in poolings if f"spectrum/{name}" in run.figures}
     if not spectra:
         return None
     ks = sorted({row.k for row in run.rows if symbols(row)})
-    draw_spectra(path, spectra, ks, f"{run.header.model}, covariance of {run.header.spectrum}")
+    with new_figure(path, 8.4, 3.7) as figure:
+        first, right = figure.subplots(1, 2)
+        shares: list[float] = []
+        for (pooling, values), colour in zip(spectra.items(), COLOURS * 9, strict=False):
+            share = np.maximum(values, 0) / values.sum()
+            place = np.arange(1, len(share) + 1)
+            positive = share * len(share) > 1e-5  # the others are rounding errors of a singular covariance
+            first.plot(place[positive], share[positive] * len(share), lw=1.5, color=colour, label=pooling)
+            shares.append(float(share[positive].min() * len(share)))
+            right.plot(place, 100 * np.cumsum(share), lw=1.5, color=colour)
+        first.axhline(1, color="#777777", lw=1, ls="--", label="after whitening (γ = 1)")
+        first.set(yscale="log", ylim=(0.5 * min(shares), None), title="Spectrum")
+        first.set(xlabel="component", ylabel="eigenvalue / mean eigenvalue")
+        right.set(xlabel="components kept", ylabel="explained variance, %", ylim=(0, 102), title="Explained variance")
+        for k in ks:
+            right.axvline(k, color="#777777", lw=0.8, ls=":")
+            right.annotate(f"k={k}", (k, 2), rotation=90, ha="right", va="bottom", fontsize=8, color="#555555")
+        figure.suptitle(f"{run.header.model}, covariance of {run.header.spectrum}", fontsize=10)
+        figure.legend(loc="outside lower center", ncols=3)
     return path
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from jaxwhiten.commands.arguments import VECTORS, Place, Report, Source, add, add_knobs, load_whitening
+from jaxwhiten.commands.arguments import VECTORS, Output, Report, Source, add, add_knobs, load_whitening
 from jaxwhiten.errors import InputError, check_width
 
 _BLOCK_BYTES = 256 << 20
@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "whitening", "a saved whitening or code", type=Source)
     add(parser, "vectors", "a .npy file [n, d]; it is memory-mapped, so it may exceed the memory", type=Source)
     what = ".npy, .parquet or .jsonl; - for JSON lines on stdout"
-    add(parser, "-o --output OUTPUT", what, type=Place.file(endings=VECTORS), required=True)
+    add(parser, "-o --output OUTPUT", what, type=Output(endings=VECTORS), required=True)
     add_knobs(parser)
     add(parser, "--normalize", "scale the vectors to unit length")
 

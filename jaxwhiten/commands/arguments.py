@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import dataclasses
 import itertools
 import os
 import re
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from jaxwhiten import engines
 from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.errors import Bounds, InputError, OutputError, check_name, unknown_name, warn
+from jaxwhiten.locks import LOCK
 from jaxwhiten.parameters import DEFAULTS, WHITENING
 from jaxwhiten.typing import Fields, Json
 
@@ -27,10 +29,9 @@ if TYPE_CHECKING:
     from jaxwhiten.whitening import Whitening
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-# Listed here because help must not wait for the imports of jaxwhiten.head; a test compares both lists.
 POOLINGS = (
-    *("mean", "cls", "max", "first_last_avg", "embeddings_last_avg", "last2avg", "pooler", "weightedmean"),
-    *("mean_sqrt_len_tokens", "lasttoken", "layers:I+J"),
+    "mean, cls, max, first_last_avg, embeddings_last_avg, last2avg, pooler, weightedmean, mean_sqrt_len_tokens,"
+    " lasttoken, layers:I+J"
 )
 
 # Control characters, line ends, direction changes and surrogates, which a terminal would act on.
@@ -43,6 +44,7 @@ _PASSWORD = re.compile(
 STDOUT = "-"
 _OF_WHITENING = Rule(tuple(DEFAULTS), "-k, --beta and --gamma require --whitening FILE.", without=("whitening",))
 VECTORS = (".npy", ".parquet", ".jsonl")  # endings of files of vectors
+CODE = ".code.safetensors"  # ending of the code beside a file of codes
 _NO_OPTION = "\0"  # before the words after `--`; no argument of a process has it
 
 
@@ -95,46 +97,55 @@ class Source(str):
 
 
 class Place(str):
-    """A file or folder that a command writes. `check_places` finds it, and what would be lost by it, by their types.
+    """A file or folder that a command writes. `check_places` finds it, and what would be lost by it, by their types."""
 
-    What its methods return checks a place as the argument is parsed, before any work.
+
+class Guarded(Place):
+    """A place that the command itself guards by `check_new`, once it knows whether it would be replaced."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """The type of an argument that names a place: checks it as the argument is parsed, before any work.
+
+    `kind` is one of `io.check_file`, or of folders that `io.whole_folder` writes, whose names do not end like those of
+    files. `endings` are those that a file may have; `-` is then JSON lines on stdout. `what` is said of a folder whose
+    name ends like that of a file.
     """
 
-    @classmethod
-    def file(cls, kind: str = "", endings: Collection[str] = ()) -> Callable[[str], Place]:
-        """Files of a kind that `io.check_file` knows, or with one of these endings; `-` is JSON lines on stdout."""
+    kind: str = ""
+    folder: bool = False
+    endings: Collection[str] = ()
+    what: str = "the output is a folder"
 
-        def place(path: str) -> Place:
-            ending = Path(path).suffix.lower()
-            if path == STDOUT and ".jsonl" in endings:
-                return cls(path)
-            if endings:
-                check_name(f"ending of the output {path}:", ending, endings)
-            from jaxwhiten import io
+    def __call__(self, path: str) -> Place:
+        from jaxwhiten import io
 
-            io.check_file(path, kind)
-            return cls(path)
-
-        return place
-
-    @classmethod
-    def folder(cls, kind: str = "model", what: str = "the output is a folder") -> Callable[[str], Place]:
-        """Folders of a kind that `io.whole_folder` may write; their names do not end like those of files."""
-
-        def place(path: str) -> Place:
+        if self.folder:
             ending = re.fullmatch(r"\.[A-Za-z]\w*", Path(path).suffix)  # but not that of a model's name, such as v1.5
             if ending and not path.endswith("/") and not Path(path).is_dir():
-                raise InputError(f"{path}: {what}, not a {ending[0]} file; a folder name with a dot must end with /.")
-            from jaxwhiten import io
+                advice = "a folder name with a dot must end with /."
+                raise InputError(f"{path}: {self.what}, not a {ending[0]} file; {advice}")
+            io.check_folder(path, self.kind)
+        elif path != STDOUT or ".jsonl" not in self.endings:
+            if self.endings:
+                check_name(f"ending of the output {path}:", Path(path).suffix.lower(), self.endings)
+            io.check_file(path, self.kind)
+        return Place(path)
 
-            io.check_folder(path, kind)
-            return cls(path)
 
-        return place
+def check_new(place: str, overwrite: bool) -> None:
+    """Raises InputError for a place that has contents, unless they may be replaced."""
+    if os.path.isdir(place):
+        full = any(entry.name != LOCK for entry in os.scandir(place))
+    else:
+        full = os.path.isfile(place) and os.path.getsize(place) > 0
+    if full and not overwrite:
+        raise InputError(f"{place}: exists already. Specify a different output, or replace it with --overwrite.")
 
 
 def check_places(args: argparse.Namespace) -> None:
-    """Raises InputError for a place that would replace a source of the same run, or another place."""
+    """Raises InputError for a place that would replace a source of the same run, another place, or earlier contents."""
     named = list(_paths(args, Source))
     for name, place in _paths(args, Place):
         real = os.path.realpath(place)
@@ -147,6 +158,9 @@ def check_places(args: argparse.Namespace) -> None:
                 else:
                     what = f"the input {value}"
                 raise InputError(f"{place}: would replace {what}. Specify a different `{name}`.")
+        if not isinstance(place, Guarded):
+            check_new(place, args.overwrite)
+            check_new(f"{place}{CODE}", args.overwrite)
         named.append((name, place))
 
 
@@ -165,6 +179,13 @@ class Parser(argparse.ArgumentParser):
     """
 
     _second = False
+
+    def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
+        action = super().add_argument(*names, **settings)
+        writes = isinstance(action.type, Output) or action.type is Guarded
+        if writes and "--overwrite" not in self._option_string_actions:
+            add(self, "--overwrite", "replace an output that exists already")
+        return action
 
     def error(self, message: str) -> NoReturn:
         message = message.replace(_NO_OPTION, "")
@@ -189,7 +210,7 @@ class Parser(argparse.ArgumentParser):
         return parsed, rest
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        """Converts a text by the `type` of its argument; the errors of a `Place` and of `Bounds` stay as they are."""
+        """Converts a text by the `type` of its argument; the errors of an `Output` and of `Bounds` stay as they are."""
         if isinstance(action.type, Bounds):
             try:
                 value = action.type(arg_string)
@@ -204,10 +225,6 @@ class Parser(argparse.ArgumentParser):
             if isinstance(error.__context__, InputError):
                 raise error.__context__ from None
             raise
-
-    def options(self) -> list[str]:
-        """All options, in the order in which they were added."""
-        return list(self._option_string_actions)
 
     def flags(self) -> dict[str, str]:
         """The first flag of every option, and the names of the other arguments, by their names in Python.
@@ -237,7 +254,7 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_
     else:
         model, pooling, length, engine, dtype = ["as recorded in the file"] * 5
     add(parser, "--model MODEL", f"Hugging Face model ID or folder; default: {model}", type=Source, default=default)
-    add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: {pooling}", default=default and "auto")
+    add(parser, "--pooling POOLING", f"{POOLINGS}; default: {pooling}", default=default and "auto")
     add(parser, "--max-length TOKENS", f"tokens per text; default: {length}", type=tokens)
     add(parser, "--engine ENGINE", f"{engines.HELP}; default: {engine}", default=default and engines.FASTEST)
     add(parser, "--dtype DTYPE", f"{engines.DTYPES_HELP}; default: {dtype}")
@@ -252,12 +269,6 @@ def tokens(text: str) -> int:
 def listed(text: str) -> list[str]:
     """Names separated by commas; one that holds a comma is quoted, as in CSV."""
     return next(csv.reader([text]), [])
-
-
-def add_columns(parser: argparse.ArgumentParser) -> None:
-    """Adds --columns for a table of scored pairs."""
-    names = "columns of the pairs; default: usual names, such as sentence1,sentence2,score"
-    add(parser, "--columns A,B,SCORE", names, type=listed, default=())
 
 
 def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False, dimension: bool = True) -> None:

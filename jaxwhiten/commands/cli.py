@@ -55,7 +55,7 @@ _SHELLS = {"bash": "", "zsh": "autoload -U +X compinit bashcompinit && compinit 
 
 def completion(shell: str) -> str:
     """A script that completes commands and their options in a shell."""
-    options = {name: " ".join(parser(name)[1].options()) for name in COMMANDS}
+    options = {name: " ".join(parser(name)[1]._option_string_actions) for name in COMMANDS}
     cases = "\n".join(f"      {name}) words='{words}' ;;" for name, words in options.items())
     return _SHELLS[shell] + _COMPLETION.format(commands=" ".join(COMMANDS), cases=cases)
 

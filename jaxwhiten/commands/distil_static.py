@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from jaxwhiten.commands.arguments import Place, Report, Source, add, add_model, add_tuned, load_encoder
+from jaxwhiten.commands.arguments import Output, Report, Source, add, add_model, add_tuned, load_encoder
 from jaxwhiten.commands.texts import nonempty, sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "model folder to write, for --model of every command; sentence-transformers and model2vec"
-    add(parser, "-o --output FOLDER", f"{what} load it, too", type=Place.folder(), required=True)
+    add(parser, "-o --output FOLDER", f"{what} load it, too", type=Output("model", folder=True), required=True)
     what = "sentences for token counts and for fitting the teacher's vectors: .txt (one per line),"
     what += " .tsv, .csv, .jsonl or .parquet, - for stdin; default: none, and Zipf's law, as for fewer than 300"
     add(parser, "--corpus FILE", what, type=Source)

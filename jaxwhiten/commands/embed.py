@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import collections
 
-from jaxwhiten.commands.arguments import Place, Report, Source, add, add_model, add_tuned, load_encoder
+from jaxwhiten.commands.arguments import Guarded, Output, Report, Source, add, add_model, add_tuned, load_encoder
 from jaxwhiten.commands.texts import add_format, sources
 from jaxwhiten.errors import Bounds, DataError, InputError, check_installed, check_name
 
@@ -13,7 +13,7 @@ from jaxwhiten.errors import Bounds, DataError, InputError, check_installed, che
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "files, folders or patterns with *: .txt (one text per line), .tsv, .csv, .jsonl or .parquet"
     add(parser, "inputs", what, type=Source, nargs="+", metavar="INPUT")
-    add(parser, "-o --output DIR", "folder for the shards; rerun the command to resume", type=Place, required=True)
+    add(parser, "-o --output DIR", "folder for the shards; rerun the command to resume", type=Guarded, required=True)
     add_format(parser)
     add(parser, "--id COLUMN", "ID column of a table; default: FILE:LINE below the common folder", dest="ids")
     add_model(parser)
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=65_536,
     )
     moments = "also write the moments of all vectors, for `jaxwhiten fit` and `merge`"
-    add(parser, "--moments FILE", moments, type=Place.file("moments"))
+    add(parser, "--moments FILE", moments, type=Output("moments"))
     add(
         parser,
         "--skip-bad",
@@ -65,6 +65,7 @@ def run(args: argparse.Namespace) -> Report:
         float16=args.float16,
         moments=bool(args.moments),
         skip_bad=args.skip_bad,
+        overwrite=args.overwrite,
     )
     if not done["rows"]:
         raise DataError(f"{', '.join(args.inputs)}: contains no texts.")

@@ -8,14 +8,14 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from jaxwhiten.commands.arguments import VECTORS, Place, Report, Source, add, add_knobs, add_model, whitened_encoder
+from jaxwhiten.commands.arguments import VECTORS, Output, Report, Source, add, add_knobs, add_model, whitened_encoder
 from jaxwhiten.commands.texts import add_texts, nonempty, sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_texts(parser)
     endings = ".npy (float32, or uint8 codes), .parquet (text and embedding) or .jsonl; - for JSON lines on stdout"
-    add(parser, "-o --output OUTPUT", endings, type=Place.file(endings=VECTORS), required=True)
+    add(parser, "-o --output OUTPUT", endings, type=Output(endings=VECTORS), required=True)
     add_model(parser)
     add(parser, "--whitening FILE", "a saved whitening or code to apply to the vectors", type=Source)
     add_knobs(parser)

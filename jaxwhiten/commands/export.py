@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import (
-    Place,
+    Guarded,
+    Output,
     Report,
     Source,
     add,
     add_knobs,
     add_model,
     add_tuned,
+    check_new,
     knobs,
     load_encoder,
     load_plain_whitening,
@@ -52,7 +54,7 @@ FORMATS = ("sentence-transformers", "onnx", "faiss", "int8", *DATABASES)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: {FORMATS[0]}", default=FORMATS[0])
-    add(parser, "-o --output DIR", "the folder to write", type=Place, required=True)
+    add(parser, "-o --output DIR", "the folder to write", type=Guarded, required=True)
     add(parser, "--whitening FILE", "a saved whitening; default: the one in the model's folder", type=Source)
     add_knobs(parser)
     add_model(parser)
@@ -62,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--score TASK=POINTS", 'for the card, such as "STS-B test=71.3"', action="append", default=[])
     add(parser, "--bytes N", "for a database: bytes per vector; default: 48, or those of the model's code", type=int)
     add(parser, "--from IDX", "for a database: index with which --into is made level", type=Source, dest="index")
-    add(parser, "--into PLACE", "database to fill from --from: a file, folder or connection string", type=Place)
+    add(parser, "--into PLACE", "database to fill from --from: a file, folder or connection string", type=Guarded)
     add(parser, "--keep", "only add missing documents to --into: change and remove none")
 
 
@@ -76,7 +78,9 @@ def run(args: argparse.Namespace) -> Report:
         raise InputError(
             f"--bytes, --from, --into and --keep require a database as the format: {', '.join(DATABASES)}."
         )
-    Place.folder(_KINDS.get(args.format, "database" if args.format in DATABASES else "model"))(args.output)
+    kind = _KINDS.get(args.format, "database" if args.format in DATABASES else "model")
+    Output(kind, folder=True)(args.output)
+    check_new(args.output, args.overwrite)
     if args.format in _NEEDS:
         check_installed(*_NEEDS[args.format])
     if args.format in DATABASES:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands.arguments import (
-    Place,
+    Guarded,
+    Output,
     Report,
     add,
     add_knobs,
     add_model,
     add_tuned,
+    check_new,
     check_sizes,
     encode,
     knobs,
@@ -62,9 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
     )
     what = "a folder for the encoder with its whitening, for --model of every command; or a .safetensors file for the"
-    add(parser, "-o --output PATH", f"{what} whitening alone", type=Place)
+    add(parser, "-o --output PATH", f"{what} whitening alone", type=Guarded)
     moments = "file for the moments, which can be merged and used to fit any setting"
-    add(parser, "--moments FILE", moments, type=Place.file("moments"))
+    add(parser, "--moments FILE", moments, type=Output("moments"))
     add_knobs(parser, fitting=True)
     add_tuned(parser)
     what = "add a code of N bytes per sentence; default: none. Vectors are whitened before they are coded if the"
@@ -154,9 +156,10 @@ def _check_outputs(args: argparse.Namespace, *, folder: bool) -> None:
         return
     ending = Path(args.output).suffix
     if ending == _FILE or not (ending or folder):
-        Place.file("whitening" if args.bytes is None else "spectrum")(args.output)
+        Output("whitening" if args.bytes is None else "spectrum")(args.output)
     else:
-        Place.folder(what=f"a whitening is a {_FILE} file or a model folder")(args.output)
+        Output("model", folder=True, what=f"a whitening is a {_FILE} file or a model folder")(args.output)
+    check_new(args.output, args.overwrite)
 
 
 def _write(args: argparse.Namespace, moments: Moments, provenance: Json, encoder: Encoder | None) -> Report:

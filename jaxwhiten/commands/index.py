@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands.arguments import (
     DEFAULT_MODEL,
-    Place,
+    Guarded,
     Report,
     Source,
     add,
     add_model,
     add_tuned,
+    check_new,
     check_sizes,
     encode,
     encode_view,
@@ -78,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " index folders"
     )
     add_texts(parser, what, nargs="*")
-    add(parser, "-o --output DIR", "the folder to write; an index already there is replaced", type=Place, required=True)
+    add(parser, "-o --output DIR", "the folder to write", type=Guarded, required=True)
     add_model(parser)
     parser.set_defaults(model=None)
     one = parser.add_mutually_exclusive_group()
@@ -119,7 +120,8 @@ def run(args: argparse.Namespace) -> Report:
     if args.remove:
         return _change(args)
     if len(args.input) != 1:
-        raise InputError(f"Expected one input, got {len(args.input)}: {' '.join(args.input)[:200]}")
+        listed = f"{len(args.input)}: {' '.join(args.input)[:200]}" if args.input else "none"
+        raise InputError(f"Expected one input, got {listed}.")
     args.input = first
     if args.add or args.update or args.remove_file:
         return _change(args)
@@ -133,6 +135,7 @@ def run(args: argparse.Namespace) -> Report:
     options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
     check_settings(args.backend, options, args.codes, args.rescore)  # raises before the texts are encoded
     check_index_folder(args.output)
+    check_new(args.output, args.overwrite)
     if of_codes and not args.like:
         return _save(args, _of_codes(args, options), "")
     if is_parts(first):
@@ -277,8 +280,11 @@ def _facts(args: argparse.Namespace, index: Index, **more: int) -> Json:
 def _rewrite(args: argparse.Namespace) -> Report:
     """Runs --compact or --merge."""
     from jaxwhiten.search import load_index, locked
+    from jaxwhiten.search.header import check_index_folder
 
     if args.merge:
+        check_index_folder(args.output)
+        check_new(args.output, args.overwrite)
         index = load_index(args.input)
         index.save(args.output)
     else:

@@ -8,9 +8,9 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxwhiten.commands.arguments import Place, Report, Source, add
+from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.counting import counted
-from jaxwhiten.errors import InputError, optional
+from jaxwhiten.errors import InputError
 from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:
@@ -23,20 +23,15 @@ _ORIGIN = ("model", "pooling", "max_length", "corpus")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "file", "a file of a whitening, a code or moments, or the folder of an index or a model", type=Source)
     add(parser, "--check", "of an index, compare the checksum of every file")
-    add(parser, "--plot PNG", "draw the spectrum", type=Place.file(endings=(".png",)))
 
 
 def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.codes import Code
-    from jaxwhiten.plots import draw_spectra
-    from jaxwhiten.progress import note
     from jaxwhiten.whitening import spectrum
 
     is_index = os.path.isfile(os.path.join(args.file, "header.json"))
     if args.check and not is_index:
         raise InputError(f"{args.file}: is not an index, whose files --check compares; other files are always checked.")
-    if args.plot is not None:
-        optional("matplotlib", "eval", "Drawing a plot")
     if is_index:
         return _listed(args.file, _index(args.file, check=args.check))
     if os.path.isdir(args.file):
@@ -45,10 +40,6 @@ def run(args: argparse.Namespace) -> Report:
     if isinstance(fitted, Code):
         return _listed(args.file, _code(fitted))
     facts = spectrum(fitted)
-    if args.plot:
-        values = fitted.with_params(shrinkage=None).eigenvalues_
-        draw_spectra(args.plot, {counted(facts["n"], "rows"): values}, [], args.file)
-        note(f"{args.plot}: plot of the spectrum")
     provenance = {key: value for key, value in fitted.provenance.items() if value is not None}
     params = fitted.get_params() if kind == "whitening" else None
     report: Json = {"file": args.file, "kind": kind, "params": params, **facts, "provenance": provenance}

@@ -10,12 +10,12 @@ from jaxwhiten.commands.arguments import (
     Report,
     Source,
     add,
-    add_columns,
     add_knobs,
     add_model,
     add_tuned,
     encode,
     knobs,
+    listed,
     load_encoder,
     say_gamma,
 )
@@ -32,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " and document (or positive); or a BEIR folder",
         type=Source,
     )
-    add_columns(parser)
+    names = "columns of the pairs; default: usual names, such as sentence1,sentence2,score"
+    add(parser, "--columns A,B,SCORE", names, type=listed, default=())
     add(
         parser,
         "--corpus FILE",

@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxwhiten.commands.arguments import DEFAULT_MODEL, POOLINGS, Place, Report, Source, add, tokens, values_of
+from jaxwhiten.commands.arguments import DEFAULT_MODEL, POOLINGS, Output, Report, Source, add, tokens, values_of
 from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.typing import Json
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from jaxwhiten.training import Figure, HeldOut
     from jaxwhiten.training.fine_tune import Tuned
 
-OBJECTIVES = ("mnr", "cosent", "cosine", "softmax", "triplet", "simcse", "distil_mse", "distil_cosine")
 RANK = 8  # of --lora
 _PACKAGES = {"orbax.checkpoint": "orbax-checkpoint"}
 # Options of training that have a flag; each flag has the help of its field.
@@ -39,15 +38,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "-o --output DIR",
         "folder for the trained model; logs and checkpoints go to DIR.training",
-        type=Place.folder(),
+        type=Output("model", folder=True),
         required=True,
     )
     model = f"Hugging Face model ID or folder; default: {DEFAULT_MODEL}"
     add(parser, "--model MODEL", model, type=Source, default=DEFAULT_MODEL)
     kinds = (
-        "mnr (pairs, or triplets with a hard negative), cosent or cosine (scored pairs), softmax (pairs with a class)"
+        "mnr (pairs, or triplets with a hard negative), cosent or cosine (scored pairs), softmax (pairs with a class);"
+        " or triplet, simcse, distil_mse, distil_cosine; default: mnr"
     )
-    add(parser, "--objective NAME", f"{kinds}; or {', '.join(OBJECTIVES[4:])}; default: mnr", default="mnr")
+    add(parser, "--objective NAME", kinds, default="mnr")
     column = "column of sentences; repeat it in the order of the objective. Default: usual names, or the only two"
     add(parser, "--column NAME", column, action="append", default=[], dest="columns")
     add(parser, "--label COLUMN", "column of scores or classes; with mnr, of NLI's classes; default: label, or score")
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--classes A,B,C", classes, type=lambda text: text.split(","), default=())
     scores = "the scores that map to 0 and 1; default: the lowest and the highest"
     add(parser, "--score-range LOW,HIGH", scores, type=lambda text: tuple(map(float, text.split(","))))
-    add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: auto (from the model folder)", default="auto")
+    add(parser, "--pooling POOLING", f"{POOLINGS}; default: auto (from the model folder)", default="auto")
     add(parser, "--max-length TOKENS", "tokens per text; default: from the model folder, or 128", type=tokens)
     add(parser, "--lora", f"train low-rank products of rank {RANK} instead of all parameters")
     dev = "a table of scored pairs that chooses the checkpoint, instead of held-out rows; its sentences are not trained"
@@ -114,6 +114,7 @@ def run(args: argparse.Namespace) -> Report | None:
         held_out=held_out,
         model_folder=args.output,
         say=say,
+        overwrite=args.overwrite,
     )
     if not tuned.finished:
         return None

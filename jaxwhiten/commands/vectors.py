@@ -18,13 +18,11 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten.arrays import column_of
 from jaxwhiten.coded import with_code
-from jaxwhiten.commands.arguments import STDOUT, Report
+from jaxwhiten.commands.arguments import CODE, STDOUT, Report
 from jaxwhiten.errors import REASON, DataError, optional, turning
 from jaxwhiten.typing import Json
 
-# ending of a code's file; its entry for the codes' checksum
-_CODE = ".code.safetensors"
-_CHECKSUM = "codes_sha256"
+_CHECKSUM = "codes_sha256"  # of the codes, in the file of their code
 
 # Takes the sentences of a block (None if there are none) and their vectors.
 Write = Callable[[Sequence[str] | None, np.ndarray], None]
@@ -38,7 +36,7 @@ def vector_writer(path: str, dimension: int, dtype: np.dtype | type, code: Any =
         yield _json_lines(sys.stdout)
         return
     with contextlib.ExitStack() as stack:
-        beside = code and stack.enter_context(io.atomic_path(f"{path}{_CODE}"))
+        beside = code and stack.enter_context(io.atomic_path(f"{path}{CODE}"))
         temporary = stack.enter_context(io.atomic_path(path))
         if ending == ".npy":
             with open(temporary, "wb") as file:
@@ -124,7 +122,7 @@ def open_vectors(path: str) -> np.ndarray:
         return array
     from jaxwhiten.codes import load_code
 
-    if not (beside := Path(f"{path}{_CODE}")).is_file():
+    if not (beside := Path(f"{path}{CODE}")).is_file():
         raise DataError(
             f"{path}: contains codes, but {beside.name}, which describes them, is missing, so they cannot be decoded"
             ": write both with `jaxwhiten encode`, or save the code there with code.save."

@@ -106,12 +106,12 @@ class Parts:
         if plan is None or path.is_file():
             written = _read(path, Plan)
             if plan is not None and plan.hash != written.hash:
-                check_space(folder, written.encoding, plan.encoding, "use a different folder")
+                check_space(folder, written.encoding, plan.encoding, "use a different folder, or `overwrite`")
                 pairs = zip(dataclasses.asdict(written).items(), dataclasses.asdict(plan).values(), strict=True)
                 other = ", ".join(name for (name, was), now in pairs if was != now)
                 raise MismatchError(
                     f"{folder}: its shards follow plan {written.hash[:16]}, these settings {plan.hash[:16]}, which"
-                    f" differs in {other}: use a different folder, or the original settings."
+                    f" differs in {other}: use a different folder, the original settings, or `overwrite`."
                 )
             plan = written
         self.plan = plan
@@ -290,6 +290,13 @@ class Parts:
         return total
 
 
+def _clear(folder: Path) -> None:
+    """Removes the files of a run, its plan last: until then, the folder is one of parts."""
+    if (folder / _PLAN).is_file():
+        for path in [*folder.glob("part-*"), *(folder / name for name in (_FINISHED, _DEAD, _CODE, _PLAN))]:
+            path.unlink(missing_ok=True)
+
+
 def embed_files(
     sources: Sequence[Source],
     folder: io.PathLike,
@@ -298,16 +305,20 @@ def embed_files(
     runner: str = "local",
     workers: int = 2,
     show_progress: bool | None = None,
+    overwrite: bool = False,
     **how: Any,
 ) -> Json:
-    """Embeds files into parts; a killed run resumes with the missing parts.
+    """Embeds files into parts; a killed run resumes with the missing parts, unless they are to be overwritten.
 
     `runner` is `"local"` or `"ray"`; each of Ray's `workers` has a copy of the encoder. `how` are those of `Plan.of`.
     Returns the numbers of rows written and of bad rows left out, and the plan's hash. DataError names file and line of
     a bad row; MismatchError names both hashes if the folder holds parts of another plan.
     """
     check_name("runner", runner, ("local", "ray"))
-    parts = Parts(folder, Plan.of(encoder, list(sources), **how))
+    plan = Plan.of(encoder, list(sources), **how)
+    if overwrite:
+        _clear(Path(folder))
+    parts = Parts(folder, plan)
     parts.begin(encoder)
     if runner == "ray":
         from jaxwhiten.runners.ray import write_parts

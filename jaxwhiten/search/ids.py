@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from jaxwhiten.shapes import Int64, Shaped
 from jaxwhiten.typing import IdsLike
 
 _REMEDY = "Rebuild the index."
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _RULES = (
     Rule(("ids",), "The index numbers its documents itself: omit `ids`.", beside=("numbered",)),
     Rule(("documents",), "The documents of this index have their own IDs: pass `ids`.", without=("ids", "numbered")),
@@ -161,6 +163,8 @@ def as_ids(ids: IdsLike) -> list[Any]:
     for value in values:
         if type(value) is not kind or value == "" or (kind is int and not 0 <= int(value) < 2**63):
             raise InputError(f"Expected IDs that are all strings or all integers of at least 0, got {value!r:.80}.")
+        if isinstance(value, str) and _SURROGATE.search(value):
+            raise InputError(f"The ID {value!r:.80} has a lone surrogate, which no file can store: replace it.")
     return values
 
 

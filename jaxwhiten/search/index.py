@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -51,7 +50,7 @@ from jaxwhiten.search.prepare import Rows, check_vectors
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.search.saved import Saved
 from jaxwhiten.search.store import Store
-from jaxwhiten.search.strings import Strings, write_lines
+from jaxwhiten.search.strings import Strings, as_json, write_lines
 from jaxwhiten.shapes import Float32, Int64, Shaped
 from jaxwhiten.space import EncodedArray, Origin, VectorSpace, check_space
 from jaxwhiten.text import TextList, Texts, as_texts
@@ -521,7 +520,7 @@ def texts_of(documents: Texts | None, vectors: Rows) -> TextList | None:
     return texts
 
 
-def rows_of(metadata: MetadataLike, vectors: Rows) -> list[Json] | None:
+def rows_of(metadata: MetadataLike, vectors: Sized) -> list[Json] | None:
     """The metadata, one object of JSON per vector, or None; InputError for others, with the row."""
     if metadata is None:
         return None
@@ -530,9 +529,8 @@ def rows_of(metadata: MetadataLike, vectors: Rows) -> list[Json] | None:
     checked = list[dict[str, Any]]()
     for number, row in enumerate(rows):
         what = f"metadata: row {number}"
-        if not isinstance(row, Mapping) or not all(isinstance(name, str) for name in row):
-            raise InputError(f"{what}: expected a dictionary with names, got {row!r:.80}.")
-        kinds = (TypeError, ValueError, RecursionError)
-        with turning(InputError, f"{what}: cannot be written as JSON ({REASON}).", *kinds):
-            checked.append(json.loads(json.dumps(dict(row), allow_nan=False, ensure_ascii=False).encode()))
+        if not isinstance(row, Mapping):
+            raise InputError(f"{what}: expected a dictionary, got {row!r:.80}.")
+        with turning(InputError, f"{what}: cannot be stored as JSON ({REASON}).", ValueError):
+            checked.append(as_json(row))
     return checked

@@ -5,9 +5,10 @@ from __future__ import annotations
 import bisect
 import itertools
 import json
+import math
 import mmap
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from jaxwhiten.shapes import Int64
 _BLOCK = 1 << 16  # strings that are written or read at once
 _NEWLINE = ord("\n")
 _REMEDY = "Rebuild the index."
+_DEEPEST = 100  # lists and objects in each other
 
 
 class Lines(Sequence[Any]):
@@ -127,6 +129,30 @@ class Strings(Sequence[Any]):
     def taken(self, rows: Int64[np.ndarray, " m"]) -> Strings:
         """Those of the given rows, in this order."""
         return Strings(self._parts, rows if self._places is None else self._places[rows])
+
+
+def as_json(value: object, depth: int = 0) -> Any:
+    """A copy of a value that JSON has and that its readers read alike, with tuples as lists; ValueError for others.
+
+    >>> as_json({"page": (1, 2)})
+    {'page': [1, 2]}
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        value.encode()  # UnicodeEncodeError: a lone surrogate
+        return str(value)
+    if isinstance(value, int) and -(2**63) <= value < 2**64:
+        return int(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    if depth == _DEEPEST:
+        raise ValueError(f"nested in more than {_DEEPEST} lists and objects")
+    if isinstance(value, list | tuple):
+        return [as_json(item, depth + 1) for item in value]
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return {as_json(name): as_json(item, depth + 1) for name, item in value.items()}
+    raise ValueError(f"{value!r:.80} is not a value of JSON of at most 64 bits")
 
 
 def write_lines(path: Path, strings: Iterable[Any], ends: Path) -> None:

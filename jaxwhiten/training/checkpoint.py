@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,12 @@ class Checkpoints:
     """The checkpoints of one run: the `keep` latest, and the one with the highest score `best` if the run is scored.
 
     The recipe holds the settings that determine the run, as JSON values: data, model, objective, rates, seed. A folder
-    with checkpoints of another recipe raises a MismatchError that names the differences.
+    with checkpoints of another recipe raises a MismatchError that names the differences; `overwrite` removes them.
     """
 
-    def __init__(self, folder: Path, recipe: Fields, *, best: str | None = None, keep: int = 1):
+    def __init__(
+        self, folder: Path, recipe: Fields, *, best: str | None = None, keep: int = 1, overwrite: bool = False
+    ):
         ocp = optional("orbax.checkpoint", "train", "Training", "orbax-checkpoint")
         from orbax.checkpoint.checkpoint_managers import preservation_policy as policy
 
@@ -39,6 +42,10 @@ class Checkpoints:
         score = (lambda scores: scores[best]) if best else None
         policies = [policy.LatestN(keep), *([policy.BestN(get_metric_fn=score, n=1)] if best else [])]
         self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / "recipe.json"
+        settings: Json = json.loads(json.dumps(recipe))
+        if overwrite and file.is_file() and records.read(file, dict[str, Any]) != settings:
+            shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         self._manager = ocp.CheckpointManager(
             self.folder / "checkpoints",
             item_names=("state", "rest"),
@@ -46,7 +53,7 @@ class Checkpoints:
                 preservation_policy=policy.AnyPreservationPolicy(policies), best_fn=score, cleanup_tmp_directories=True
             ),
         )
-        self._check_recipe(json.loads(json.dumps(recipe)), self.folder / "recipe.json")
+        self._check_recipe(settings, file)
 
     def _check_recipe(self, recipe: Json, file: Path) -> None:
         if self.latest is None:

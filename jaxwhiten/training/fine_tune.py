@@ -120,12 +120,13 @@ def fine_tune(
     record: Fields | None = None,
     model_folder: PathLike = "FOLDER",
     say: Say = print,
+    overwrite: bool = False,
 ) -> Tuned:
     """Trains an encoder from its start, or from the latest checkpoint in the folder.
 
     The score of the held-out rows, or the score `best`, chooses the checkpoint; all `scores` are computed before and
     after. `record` is written with the settings: a run with other values is a different run. `model_folder` is the
-    trained model's in messages.
+    trained model's in messages. With `overwrite`, a run with other settings in the folder is replaced.
 
     >>> kind, options = find_objective("mnr"), TrainingOptions(steps=1, batch_size=2)
     >>> examples = read_rows("searches.tsv", kind)
@@ -188,7 +189,16 @@ def fine_tune(
     unit = ("sentences", table.sentences.shape[1])
     evaluated = None if evaluations is None else evaluations.keep
     result = run_plan(
-        folder, plan, batches, options, recipe, unit=unit, evaluate=evaluate, evaluated=evaluated, best=best
+        folder,
+        plan,
+        batches,
+        options,
+        recipe,
+        unit=unit,
+        evaluate=evaluate,
+        evaluated=evaluated,
+        best=best,
+        overwrite=overwrite,
     )
     tuned = plan.encoder(result.params).judged()
     scores_of: dict[str, dict[str, float]] = {"before": {}, "after": {}}

@@ -58,6 +58,7 @@ def run_plan(
     best: str | None = None,
     evaluated: Callable[[int], None] | None = None,
     unit: tuple[str, int] = ("sentences", 1),
+    overwrite: bool = False,
 ) -> Trained:
     """Trains `options.steps` steps, resuming from the folder's latest checkpoint if there is one; plots the loss curve.
 
@@ -66,7 +67,7 @@ def run_plan(
     once before the first step. The highest value of the score `best` marks the best checkpoint. `evaluated` is called
     with the step after each evaluation, before its checkpoint is written, by the process that writes. The recipe is
     everything that determines the result. `unit` names the unit of the logged rate and its number per row. A note
-    warns if the longest batch may not fit into memory.
+    warns if the longest batch may not fit into memory. With `overwrite`, a run of another recipe is replaced.
 
     >>> def loss(params, batch, key):
     ...     return jnp.mean((batch["x"] - params["w"]) ** 2), {}
@@ -89,7 +90,7 @@ def run_plan(
     steps = options.steps
     Path(folder).mkdir(parents=True, exist_ok=True)
     with locked(folder, 0) if is_writer() else contextlib.nullcontext():
-        checkpoints = Checkpoints(Path(folder), recipe, best=best, keep=options.keep)
+        checkpoints = Checkpoints(Path(folder), recipe, best=best, keep=options.keep, overwrite=overwrite)
         state = create_state(plan.params, options, mesh)
         if checkpoints.latest is not None:
             state, position = checkpoints.restore(state)

@@ -42,7 +42,18 @@ def test_knobs_are_saved(run, tiny_model, corpus, tmp_path):
     assert (params["n_components"], params["beta"], params["gamma"], params["shrinkage"]) == (
         5, 0.5, 0.25, "oas",
     )  # fmt: skip
-    done = run("fit", corpus, "--model", tiny_model, *MODEL, "--shrinkage", 0.1, "-o", tmp_path / "w.safetensors")
+    done = run(
+        "fit",
+        corpus,
+        "--model",
+        tiny_model,
+        *MODEL,
+        "--shrinkage",
+        0.1,
+        "-o",
+        tmp_path / "w.safetensors",
+        "--overwrite",
+    )
     assert Whitening.load(tmp_path / "w.safetensors").shrinkage == 0.1
 
 

@@ -69,11 +69,11 @@ def test_the_working_directory_is_not_exchanged(run, corpus, of_model, tmp_path,
 def test_an_own_folder_is_replaced_and_a_users_file_in_it_kept(run, corpus, of_model, tmp_path):
     out = tmp_path / "all-MiniLM-v1.5"
     for k in (4, 8):
-        assert run("fit", corpus, "-o", out, "-k", k, *of_model).code == 0
+        assert run("fit", corpus, "-o", out, "-k", k, "--overwrite", *of_model).code == 0
         assert Encoder.from_pretrained(out).dimension == k
     before = sorted(path.name for path in out.rglob("*"))
     (out / "notes.txt").write_text("mine")
-    done = run("fit", corpus, "-o", out, "-k", 4, *of_model)
+    done = run("fit", corpus, "-o", out, "-k", 4, "--overwrite", *of_model)
     assert "contains notes.txt, which jaxwhiten did not write" in done.err
     assert (out / "notes.txt").read_text() == "mine"
     assert Encoder.from_pretrained(out).dimension == 8

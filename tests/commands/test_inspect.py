@@ -1,4 +1,4 @@
-"""`jaxwhiten inspect`: text for people, JSON for programs, a picture, and one line for what is neither file."""
+"""`jaxwhiten inspect`: text for people, JSON for programs, and one line for what is neither file."""
 
 import json
 
@@ -30,14 +30,6 @@ def test_json_of_moments_and_of_their_whitening_agree(run, whitening_file):
     np.testing.assert_allclose(whitening["eigenvalues"], Whitening.load(whitening_file).eigenvalues_)
     assert whitening["after"]["participation_ratio"] == pytest.approx(16, abs=1e-3)
     assert whitening["provenance"]["pooling"] == "mean"
-
-
-def test_plot(run, whitening_file, tmp_path):
-    done = run("inspect", whitening_file, "--plot", tmp_path / "spectrum.png")
-    assert done.code == 0
-    assert (tmp_path / "spectrum.png").read_bytes().startswith(b"\x89PNG")
-    done = run("inspect", whitening_file, "--plot", tmp_path / "spectrum.jpg")
-    assert (done.code, "Valid: .png" in done.err) == (2, True)
 
 
 def test_few_rows_are_no_warning(run, tmp_path):

@@ -10,9 +10,9 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, load_index
+from jaxwhiten import load_index
 from jaxwhiten.commands import cli
-from jaxwhiten.commands.arguments import Parser, Place, Source, add, check_places
+from jaxwhiten.commands.arguments import Output, Parser, Place, Source, add, check_places
 from jaxwhiten.errors import InputError
 from tests.sentences import generated
 
@@ -79,8 +79,8 @@ REPLACING_INPUTS = [
     "export --model {model} --pooling mean --whitening {w.safetensors} -o {w.safetensors}",
     "distil-static --model {small} -o {small}",
     "distil-static --model {model} --pooling mean --corpus {texts.txt} -o {texts.txt}",
-    "merge {m.safetensors} --moments {m.safetensors}",
-    "merge {m.safetensors} {m.safetensors} -o {m.safetensors}",
+    "fit {m.safetensors} --moments {m.safetensors}",
+    "fit {m.safetensors} {m.safetensors} -o {m.safetensors}",
     "apply {w.safetensors} {x.npy} -o {x.npy}",
     "encode {texts.txt} --model {small} -o {texts.txt}",
     "encode {texts.txt} --model {small} --whitening {w.safetensors} -o {w.safetensors}",
@@ -100,7 +100,7 @@ REPLACING_OTHERS = [
     f"fit {{texts.txt}} {MODEL} -o {{foreign.safetensors}}",
     f"fit {{texts.txt}} {MODEL} -o {{m.safetensors}}",
     f"fit {{texts.txt}} {MODEL} --moments {{w.safetensors}}",
-    "merge {m.safetensors} --moments {w.safetensors}",
+    "fit {m.safetensors} --moments {w.safetensors}",
     f"encode {{texts.txt}} {MODEL} -o {{foreign.jsonl}}",
     "apply {w.safetensors} {x.npy} -o {foreign.parquet}",
     f"index {{texts.txt}} {MODEL} -o {{foreign}}",
@@ -113,7 +113,7 @@ REPLACING_OTHERS = [
 @pytest.mark.parametrize("command", cli.COMMANDS)
 def test_every_argument_for_a_path_says_whether_it_is_read_or_written(command):
     named = dict.fromkeys(("FILE", "DIR", "FOLDER", "IDX", "MODEL", "PAIRS", "PATH", "PLACE"), "new")
-    named |= {"PNG": "new.png", "OUTPUT": "new.npy"}
+    named |= {"OUTPUT": "new.npy"}
     for action in cli.parser(command)[1]._actions:
         positional = not action.option_strings and action.dest != "query"
         if (positional or action.metavar in named) and action.nargs != 0:
@@ -124,8 +124,8 @@ def test_a_new_command_is_guarded_by_the_types_of_its_arguments(things):
     parser = Parser()
     add(parser, "texts", "what is read", type=Source, nargs="+")
     add(parser, "--peer DIR", "what is read, too", type=Source)
-    add(parser, "--dest DIR", "what is written", type=Place.folder())
-    add(parser, "--log FILE", "and this", type=Place.file("moments"))
+    add(parser, "--dest DIR", "what is written", type=Output("model", folder=True))
+    add(parser, "--log FILE", "and this", type=Output("moments"))
     small, texts = things / "small", things / "texts.txt"
     for words, message in (
         (
@@ -140,7 +140,7 @@ def test_a_new_command_is_guarded_by_the_types_of_its_arguments(things):
     ):
         with pytest.raises(InputError, match=re.escape(message)):
             check_places(parser.parse_args(list(map(str, words))))
-    check_places(parser.parse_args([str(texts), "--dest", str(things / "new"), "--log", str(things / "m.safetensors")]))
+    check_places(parser.parse_args([str(texts), "--dest", str(things / "new"), "--log", str(things / "n.safetensors")]))
 
 
 def words_of(line, folder):
@@ -149,8 +149,9 @@ def words_of(line, folder):
 
 @pytest.mark.parametrize("line", REPLACING_INPUTS + REPLACING_OTHERS)
 def test_nothing_that_is_there_is_lost(run, things, line):
+    """Not with --overwrite either."""
     before = contents(things)
-    done = run(*words_of(line, things))
+    done = run(*words_of(line, things), "--overwrite")
     assert (done.code, done.err.count("error: ")) == (2, 1), (done.out, done.err)
     assert contents(things) == before
 
@@ -160,7 +161,7 @@ def test_an_input_by_another_name_is_an_input(run, things, line):
     (things / "link").symlink_to(things / "small")
     before = contents(things)
     line = line.replace("-o {m}", "-o {link}").replace("{m}", "{small}").replace("{t}", "{texts.txt}")
-    done = run(*words_of(line, things))
+    done = run(*words_of(line, things), "--overwrite")
     assert (done.code, "would replace" in done.err) == (2, True), done.err
     assert contents(things) == before
 
@@ -173,11 +174,11 @@ def test_what_is_read_only_stays(run, things, name):
         assert run(*words_of(f"embed {{texts.txt}} {MODEL} -o {{begun}}", things)).code == 0
     (things / name).chmod(0o555)
     line = {
-        "old": f"fit {{texts.txt}} {MODEL} -o {{old}} -k 4",
-        "w.safetensors": f"fit {{texts.txt}} {MODEL} -o {{w.safetensors}} -k 4",
-        "m.safetensors": f"fit {{texts.txt}} {MODEL} --moments {{m.safetensors}}",
-        "x.npy": f"encode {{pairs.tsv}} --column sentence1 {MODEL} -o {{x.npy}}",
-        "idx": f"index {{pairs.tsv}} --column sentence1 {MODEL} -o {{idx}}",
+        "old": f"fit {{texts.txt}} {MODEL} -o {{old}} -k 4 --overwrite",
+        "w.safetensors": f"fit {{texts.txt}} {MODEL} -o {{w.safetensors}} -k 4 --overwrite",
+        "m.safetensors": f"fit {{texts.txt}} {MODEL} --moments {{m.safetensors}} --overwrite",
+        "x.npy": f"encode {{pairs.tsv}} --column sentence1 {MODEL} -o {{x.npy}} --overwrite",
+        "idx": f"index {{pairs.tsv}} --column sentence1 {MODEL} -o {{idx}} --overwrite",
         "begun": f"embed {{texts.txt}} {MODEL} -o {{begun}}",
     }[name]
     before = contents(things)
@@ -190,28 +191,13 @@ def test_what_is_read_only_stays(run, things, name):
 
 def test_a_link_keeps_its_place_and_its_file_is_written(run, things):
     (things / "link.npy").symlink_to(things / "x.npy")
-    done = run(*words_of(f"encode {{pairs.tsv}} --column sentence1 {MODEL} -o {{link.npy}}", things))
+    done = run(*words_of(f"encode {{pairs.tsv}} --column sentence1 {MODEL} -o {{link.npy}} --overwrite", things))
     assert done.code == 0, done.err
     assert os.readlink(things / "link.npy") == str(things / "x.npy")
     assert len(np.load(things / "x.npy")) == len(TEXTS) - 1
     (things / "loop.npy").symlink_to(things / "loop.npy")
     done = run(*words_of(f"encode {{texts.txt}} {MODEL} -o {{loop.npy}}", things))
     assert (done.code, "symbolic link in a loop" in done.err) == (2, True), done.err
-
-
-def test_an_earlier_output_is_replaced(run, things):
-    for line in (
-        f"fit {{texts.txt}} {MODEL} -o {{small}} --moments {{m.safetensors}} -k 4",
-        f"fit {{texts.txt}} {MODEL} -o {{w.safetensors}} -k 4",
-        f"encode {{pairs.tsv}} --column sentence1 {MODEL} -o {{x.npy}}",
-        f"index {{pairs.tsv}} --column sentence1 {MODEL} -o {{idx}}",
-        f"embed {{texts.txt}} {MODEL} -o {{new}}",
-        f"embed {{texts.txt}} {MODEL} -o {{new}}",
-    ):
-        done = run(*words_of(line, things))
-        assert done.code == 0, (line, done.err)
-    assert Encoder.from_pretrained(things / "small").dimension == 4
-    assert load_index(things / "idx").size == len(TEXTS) - 1
 
 
 def test_random_command_lines_lose_no_input(run, things):
@@ -226,7 +212,7 @@ def test_random_command_lines_lose_no_input(run, things):
         words, out = words_of(rng.choice(lines), things), rng.choice(names)
         inputs = {name for name in before if any(str(things / name).startswith(word) for word in words)}
         now = contents(things)
-        run(*words, "-o", things / out)
+        run(*words, "-o", things / out, "--overwrite")
         after = contents(things)
         assert {name: after.get(name) for name in kept} == kept, (words, out)
         lost = [name for name in inputs & set(now) if after.get(name) != now[name]]

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.commands.train import OBJECTIVES, verdict
+from jaxwhiten.commands.train import verdict
 from jaxwhiten.metrics.bootstrap import Interval
 from jaxwhiten.scoring.result import Change
-from jaxwhiten.training import OBJECTIVES as KNOWN
-from jaxwhiten.training import Figure
+from jaxwhiten.training import OBJECTIVES, Figure
 from tests.conftest import ONE_DEVICE, ROOT, own_cache
 from tests.sentences import generated
 
@@ -35,8 +34,8 @@ def pairs(tmp_path):
     return write(tmp_path / "pairs.tsv", {"question": texts[:60], "answer": texts[60:]})
 
 
-def test_help_lists_the_objectives():
-    assert set(OBJECTIVES) == set(KNOWN)
+def test_help_lists_the_objectives(run):
+    assert set(OBJECTIVES) <= set(re.findall(r"\w+", run("train", "--help").out.partition("--objective NAME")[2]))
 
 
 def test_pairs_give_a_model_folder_with_figures_and_a_verdict(run, pairs, shallow_model, tmp_path):

@@ -48,11 +48,11 @@ def words(what, output, corpus, tiny_model, whitening_file, vectors):
     how += ["--bytes", 8] if kind == "faiss-ivf" else []
     wide = vectors.with_name("wide.npy")
     return {
-        "encode": ["encode", corpus, "-o", output, *of_model],
-        "apply": ["apply", whitening_file, vectors, "-o", output],
-        "fit": ["fit", wide, "-o", output],
-        "moments": ["fit", wide, "--moments", output],
-        "index": ["index", corpus, "-o", output, "--no-cache", *how],
+        "encode": ["encode", corpus, "-o", output, "--overwrite", *of_model],
+        "apply": ["apply", whitening_file, vectors, "-o", output, "--overwrite"],
+        "fit": ["fit", wide, "-o", output, "--overwrite"],
+        "moments": ["fit", wide, "--moments", output, "--overwrite"],
+        "index": ["index", corpus, "-o", output, "--no-cache", "--overwrite", *how],
         "export": ["export", "--format", "sentence-transformers", "-o", output, *of_model],
     }[what]
 
@@ -173,10 +173,10 @@ def test_unreadable_input(run, command, kind, tmp_path, tiny_model, whitening_fi
     before = earlier(output, "whitening" if command == "fit" else "")
     of_model = ["--model", tiny_model, "--pooling", "mean"]
     words = {
-        "encode": ["encode", place, "-o", output, *of_model],
-        "fit": ["fit", place, "-o", output, *of_model],
+        "encode": ["encode", place, "-o", output, "--overwrite", *of_model],
+        "fit": ["fit", place, "-o", output, "--overwrite", *of_model],
         "index": ["index", place, "-o", tmp_path / "index", *of_model],
-        "apply": ["apply", whitening_file, place, "-o", output],
+        "apply": ["apply", whitening_file, place, "-o", output, "--overwrite"],
     }[command]
     assert str(place) in one_line(run(*words), 2)
     assert output.read_bytes() == before

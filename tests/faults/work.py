@@ -46,9 +46,9 @@ def commands(operation, folder, model):
     index = str(folder / "index")
     halves = [f"{index}-{number}" for number in (1, 2)]
     one = {
-        "encode": ["encode", texts, "-o", str(folder / "out.npy"), "--block", str(WIDTH), *of_model],
-        "fit": ["fit", str(folder / "vectors.npy"), *outputs],
-        "index": ["index", texts, "-o", str(folder / "index"), "--whiten", "-k", "8", *of_model],
+        "encode": ["encode", texts, "-o", str(folder / "out.npy"), "--block", str(WIDTH), "--overwrite", *of_model],
+        "fit": ["fit", str(folder / "vectors.npy"), "--overwrite", *outputs],
+        "index": ["index", texts, "-o", str(folder / "index"), "--whiten", "-k", "8", "--overwrite", *of_model],
         "base": ["index", texts, "-o", str(folder / "index"), "--bytes", "8", "--rescore", "int8", *of_model],
         "add": ["index", str(folder / "new.txt"), "--add", "-o", str(folder / "index")],
     }
@@ -58,7 +58,7 @@ def commands(operation, folder, model):
         "halves": [
             ["index", texts, "-o", half, "--shard", f"{number}/2", *code] for number, half in enumerate(halves, 1)
         ],
-        "merge": [["index", *halves, "-o", index, "--merge"]],
+        "merge": [["index", *halves, "-o", index, "--merge", "--overwrite"]],
     }.get(operation) or [one[operation]]
 
 

@@ -1,5 +1,6 @@
 """Search over HTTP, changes of the index, and an index that others change."""
 
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -150,6 +151,10 @@ def test_hits_have_the_metadata_that_documents_brought(tiny, tmp_path):
         assert {hit["id"]: hit["metadata"]["n"] for hit in answers} == {"a": 1, "b": 2, "c": [3, {"deep": "é"}]}
         invalid(server.post("/add", ids=["e"], texts=["Five."]), "stores metadata: pass `metadata`")
         invalid(server.post("/add", ids=["e"], texts=["Five."], metadata=[]), "metadata: ")
+        for bad in (2**64, -(2**63) - 1, json.loads("[" * 150 + "]" * 150)):
+            invalid(server.post("/add", ids=["e"], texts=["Five."], metadata=[{"n": bad}]), "metadata: row 0")
+            invalid(server.post("/update", ids=["c"], texts=["Five."], metadata=[{"n": bad}]), "metadata: row 0")
+            assert server.post("/search", text="Five.", k=4).status_code == 200
         many = {str(name): 0 for name in range(2**15 + 70)}
         assert server.post("/add", ids=["e"], texts=["Five."], metadata=[many]).status_code == 413
 

@@ -1,0 +1,96 @@
+"""What an index takes, it stores and answers as it was given; what it cannot is refused at every door."""
+
+import json
+import math
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxwhiten.errors import InputError
+from jaxwhiten.search import build_index, load_index
+
+VECTORS = np.eye(4, dtype=np.float32)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+NUMBERS = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+PLAIN = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+OTHERS = {
+    "an integer of 65 bits": 2**64,
+    "an integer below 64 bits": -(2**63) - 1,
+    "NaN": math.nan,
+    "an infinity": -math.inf,
+    "a lone surrogate": "a\ud800",
+    "a name that is a surrogate": {"\udfff": 1},
+    "a name that is a number": {1: "a"},
+    "a name that is None": {None: 1},
+    "bytes": b"a",
+    "a set": {1},
+    "an array": np.arange(3),
+    "nested without end": [],
+    "nested deeply": json.loads("[" * 300 + "]" * 300),
+}
+OTHERS["nested without end"].append(OTHERS["nested without end"])
+
+
+def built(ids, texts, metadata):
+    return build_index(VECTORS[:2], "jax", ids=ids, documents=texts, metadata=metadata)
+
+
+def added(ids, texts, metadata):
+    index = build_index(VECTORS[2:], "jax", ids=["x", "y"], documents=["x", "y"], metadata=[{}, {}])
+    index.add(VECTORS[:2], ids=ids, documents=texts, metadata=metadata)
+    return index
+
+
+def updated(ids, texts, metadata):
+    index = build_index(VECTORS[2:], "jax", ids=ids, documents=["x", "y"], metadata=[{}, {}])
+    index.update(ids, VECTORS[:2], documents=texts, metadata=metadata)
+    return index
+
+
+DOORS = {"build_index": built, "Index.add": added, "Index.update": updated}
+some_ids = st.lists(TEXT.filter(lambda id: id not in ("", "x", "y")), min_size=2, max_size=2, unique=True)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(sorted(DOORS)),
+    some_ids,
+    st.lists(st.dictionaries(TEXT, PLAIN, max_size=3), min_size=2, max_size=2),
+)
+def test_what_is_json_comes_back(tmp_path_factory, door, ids, metadata):
+    index = DOORS[door](ids, ["one", "two"], metadata)
+    folder = tmp_path_factory.mktemp("stored") / "index"
+    index.save(folder)
+    for each in (index, load_index(folder)):
+        hits = [hits[0].record() for hits in each.hits(VECTORS[:2], 1)]
+        assert [(hit["id"], hit["metadata"]) for hit in hits] == list(zip(ids, metadata, strict=True))
+        for dumped in (json.dumps(hits).encode(), orjson.dumps(hits)):
+            assert json.loads(dumped) == hits
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("inside", [lambda value: value, lambda value: {"b": [value]}], ids=["", "inside"])
+def test_what_is_not_json_is_refused_with_its_row(door, name, inside):
+    with pytest.raises(InputError, match="metadata: row 1"):
+        DOORS[door](["a", "b"], ["one", "two"], [{}, {"a": inside(OTHERS[name])}])
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_ids_that_cannot_be_written_are_refused(door):
+    with pytest.raises(InputError, match="ID"):
+        DOORS[door](["a", "b\udc00"], ["one", "two"], [{}, {}])
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_texts_are_stored_as_they_are_answered(door, tmp_path):
+    """A lone surrogate in a text is U+FFFD for the tokenizer, too."""
+    DOORS[door](["a", "b"], ["one\ud800", "two"], [{}, {}]).save(tmp_path / "index")
+    assert list(load_index(tmp_path / "index").documents)[-2:] == ["one\ufffd", "two"]
