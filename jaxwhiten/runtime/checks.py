@@ -19,7 +19,7 @@ from jaxwhiten.runtime.hardware import cores
 
 _REQUIRED = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
 _OPTIONAL = {
-    "data": ("pyarrow", "tensorflow-datasets"),
+    "data": ("pyarrow",),
     "train": ("optax", "orbax-checkpoint", "grain", "matplotlib"),
     "export": ("onnx",),
 }
