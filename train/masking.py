@@ -22,11 +22,12 @@ from jaxtyping import Bool, Int
 
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.io import PathLike
-from jaxwhiten.models import EncoderConfig, MaskedLM, init_model
+from jaxwhiten.models import EncoderConfig, init_model
 from jaxwhiten.runtime.distributed import gather_rows
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training import Batch, Batches, Evaluate, LossFn, Params, Rebuild, place_batch
 from train.corpus import TokenStream
+from train.masked import MaskedLM
 
 # Prefix of tokens that begin a word; WordPiece instead marks the tokens that continue one.
 _WORD_START = {"BPE": "Ġ", "Unigram": "▁"}

@@ -25,7 +25,7 @@ from configs.vocabulary import cached_wordpiece
 from jaxwhiten import io, training
 from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.errors import InputError
-from jaxwhiten.models import EncoderConfig, MaskedLM, load_masked_lm, save_masked_lm
+from jaxwhiten.models import EncoderConfig
 from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.text import copy_tokenizer
 from jaxwhiten.training.log import read_metrics
@@ -33,6 +33,7 @@ from train import corpus as corpora
 from train import masking
 from train.cards import masked_model_card
 from train.common import count, options_of
+from train.masked import MaskedLM, load_masked_lm, save_masked_lm
 
 # Settings that determine the result, in addition to the options of training.
 OWN = ("model", "held_out", "sizes", "vocabulary", "block_length", "mask", "dropout", "evaluate_blocks")

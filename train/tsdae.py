@@ -18,8 +18,9 @@ from jaxtyping import Array, Float, Int, Scalar
 
 from jaxwhiten.errors import InputError
 from jaxwhiten.losses import Loss
-from jaxwhiten.models import Context, MaskedHead, TransformerEncoder, linear, load_masked_lm, rotary
+from jaxwhiten.models import Context, TransformerEncoder, linear, rotary
 from jaxwhiten.training import Batch, Objective, Params, Plan, Setup, noisy_vectors, split_encoder
+from train.masked import MaskedHead, load_masked_lm
 
 
 class Decoder(nnx.Module):

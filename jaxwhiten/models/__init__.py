@@ -9,12 +9,8 @@ from jaxwhiten.models.registry import FAMILIES
 
 if TYPE_CHECKING:
     from jaxwhiten.models.heads import (
-        MaskedHead,
-        MaskedLM,
         PairClassifier,
-        load_masked_lm,
         load_pair_classifier,
-        save_masked_lm,
         save_pair_classifier,
     )
     from jaxwhiten.models.layers import Context, EncoderOutput, linear
@@ -25,7 +21,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__ = exports(__name__)
 
-__all__ = ["FAMILIES", "Context", "EncoderConfig", "EncoderOutput", "MaskedHead", "MaskedLM", "PairClassifier"]
+__all__ = ["FAMILIES", "Context", "EncoderConfig", "EncoderOutput", "PairClassifier"]
 __all__ += ["StaticEncoder", "TransformerEncoder", "init_model", "linear", "load_config"]
-__all__ += ["load_masked_lm", "load_model", "load_pair_classifier", "resolve_folder", "rotary", "save_masked_lm"]
+__all__ += ["load_model", "load_pair_classifier", "resolve_folder", "rotary"]
 __all__ += ["save_model", "save_pair_classifier"]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 
 from jaxwhiten.models.config import RotaryScaling, check_supported, read_rotary, typed, write_rotary
-from jaxwhiten.models.family import Family, MaskedForm, Names, PairForm, fused
+from jaxwhiten.models.family import Family, Names, PairForm, fused
 from jaxwhiten.typing import Fields, Json
 
 EMBEDDING_NAMES = {
@@ -55,27 +55,16 @@ def _after_padding(_: object, fields: Fields) -> Json:
     return {"position_offset": fields["pad_token_id"] + 1}
 
 
-MASKED = MaskedForm(
-    "cls.predictions.transform.dense",
-    "cls.predictions.transform.LayerNorm",
-    ("cls.predictions", "cls.predictions.decoder"),
-)
-BERT = Family("Bert", NAMES, ("", "bert."), KEYS, MASKED, PairForm())
+BERT = Family("Bert", NAMES, ("", "bert."), KEYS, PairForm())
 
-ROBERTA_MASKED = MaskedForm("lm_head.dense", "lm_head.layer_norm", ("lm_head", "lm_head.decoder"), "gelu")
 ROBERTA_PAIRS = PairForm("classifier.out_proj", "classifier.dense")
-ROBERTA = Family(
-    "Roberta", NAMES, ("", "roberta."), KEYS, ROBERTA_MASKED, ROBERTA_PAIRS, {"pad_token_id": 1}, read=_after_padding
-)
+ROBERTA = Family("Roberta", NAMES, ("", "roberta."), KEYS, ROBERTA_PAIRS, {"pad_token_id": 1}, read=_after_padding)
 XLM_ROBERTA = dataclasses.replace(ROBERTA, stem="XLMRoberta")
 ELECTRA = Family(
     "Electra",
     {**NAMES, "embeddings.projection": "embeddings_project"},
     ("", "electra."),
     {**KEYS, "embedding_size": "embedding_size"},
-    MaskedForm(
-        "generator_predictions.dense", "generator_predictions.LayerNorm", ("generator_lm_head",), activation="gelu"
-    ),
     ROBERTA_PAIRS._replace(activation="gelu"),
     {"embedding_size": 128, "pooler": False},
 )
@@ -106,7 +95,6 @@ DISTILBERT = Family(
     DISTILBERT_NAMES,
     ("", "distilbert."),
     DISTILBERT_KEYS,
-    MaskedForm("vocab_transform", "vocab_layer_norm", ("vocab_projector",), epsilon=1e-12),
     PairForm(dense="pre_classifier", activation="relu"),
     {"type_vocab_size": 0, "pooler": False},
 )
@@ -139,7 +127,6 @@ ALBERT = Family(
     ALBERT_NAMES,
     ("", "albert."),
     {**KEYS, "embedding_size": "embedding_size", "layer_groups": "num_hidden_groups"},
-    MaskedForm("predictions.dense", "predictions.LayerNorm", ("predictions", "predictions.decoder")),
     PairForm(),
     ALBERT_DEFAULTS,
     {"inner_group_num": 1},
@@ -161,7 +148,6 @@ MPNET = Family(
     MPNET_NAMES,
     ("", "mpnet."),
     {**UNTYPED_KEYS, "relative_buckets": "relative_attention_num_buckets"},
-    ROBERTA_MASKED,
     ROBERTA_PAIRS,
     # Positions start after the padding id, which is always 1.
     {"type_vocab_size": 0, "position_offset": 2, "relative_buckets": 32, "pad_token_id": 1},
@@ -208,7 +194,6 @@ GTE = Family(
     GTE_NAMES,
     ("", "new.", "gte."),
     KEYS,
-    MaskedForm("lm_head.dense", "lm_head.norm", ("lm_head.decoder",), "gelu"),
     defaults=GTE_DEFAULTS,
     supported={"position_embedding_type": "rope", "layer_norm_type": "layer_norm", "logn_attention_scale": False},
     read=_read_gte,
@@ -232,7 +217,6 @@ JINA_V3 = Family(
     JINA_NAMES,
     ("", "roberta."),
     KEYS,
-    ROBERTA_MASKED,
     defaults={"type_vocab_size": 1, "learned_positions": False, "layer_norm_eps": 1e-5, "pad_token_id": 1},
     supported={"lora_adaptations": None},
     read=lambda raw, _: read_rotary(raw, None, "rope_theta", 20_000.0),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 from jaxwhiten.models.config import EncoderConfig, check_supported, read_fields
@@ -43,22 +42,6 @@ def fused(tensor: str, parameters: Sequence[str] = QUERY_KEY_VALUE) -> Names:
     return {f"layers.*.{name}": Part(tensor, part, len(parameters)) for part, name in enumerate(parameters)}
 
 
-class MaskedForm(NamedTuple):
-    """The head of a family's masked language models: prefixes of its tensors, and how it differs from BERT's."""
-
-    dense: str
-    norm: str
-    output: tuple[str, ...]  # of the output bias; checkpoints use several: all are read, the first is written
-    activation: str = ""  # "" for the encoder's
-    epsilon: float = 0.0  # of the layer norm; 0 for the encoder's
-    dense_bias: bool = True
-    supported: Fields = MappingProxyType({})  # keys of `config.json`, each with its only supported value
-
-    @property
-    def names(self) -> Names:
-        return {"dense": self.dense, "norm": self.norm, "": self.output}
-
-
 class PairForm(NamedTuple):
     """The head of a family's classifiers of sentence pairs: prefixes of its tensors, and its activation."""
 
@@ -80,7 +63,6 @@ class Family:
     prefixes: tuple[str, ...]  # of the names in published checkpoints; the second is for checkpoints with a head
     # `EncoderConfig` field -> key in `config.json`. If there are several keys, all are read, the first is written.
     keys: Mapping[str, str | tuple[str, ...]]
-    masked: MaskedForm | None = None
     pairs: PairForm | None = None
     # `EncoderConfig` fields that `config.json` may omit or has no key for.
     defaults: Fields = dataclasses.field(default_factory=dict)
@@ -102,7 +84,7 @@ class Family:
         raw |= {key if isinstance(key, str) else key[0]: getattr(config, name) for name, key in self.keys.items()}
         return raw | self.write(config)
 
-    def head(self, form: MaskedForm | PairForm) -> Family:
+    def head(self, names: Names) -> Family:
         """This family with the tensor names of a head, which have no prefix."""
         word = {"embeddings.word": self.names["embeddings.word"]}
-        return dataclasses.replace(self, names={**word, **form.names}, prefixes=("",))
+        return dataclasses.replace(self, names={**word, **names}, prefixes=("",))

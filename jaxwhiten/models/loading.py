@@ -17,7 +17,7 @@ from jax.typing import DTypeLike
 from jaxwhiten.errors import check_name
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
-from jaxwhiten.models.family import MaskedForm, PairForm
+from jaxwhiten.models.family import Names
 from jaxwhiten.models.folders import load_config, resolve_folder, transformer_folder
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
@@ -135,12 +135,10 @@ def contents(config: EncoderConfig, state: nnx.State[Any, Any]) -> Iterator[byte
         yield np.asarray(leaf.get_value(), dtype=np.float32).tobytes()
 
 
-def load_head(
-    module: nnx.Module, part: PyTree, form: MaskedForm | PairForm, config: EncoderConfig, folder: Path
-) -> None:
+def load_head(module: nnx.Module, part: PyTree, names: Names, config: EncoderConfig, folder: Path) -> None:
     """Reads a family's head from a folder into the part of a module that an nnx filter selects."""
     state = nnx.state(module, part)
-    family = FAMILIES[config.model_type].head(form)
+    family = FAMILIES[config.model_type].head(names)
     values = checkpoint.load_parameters(folder, family, checkpoint.shapes_of(state))
     nnx.replace_by_pure_dict(state, traverse_util.unflatten_dict(values))
     nnx.update(module, jax.tree.map(jnp.asarray, state))
@@ -151,12 +149,12 @@ def save_with_head(
     folder: str | Path,
     task: str,
     head: nnx.State[Any, Any],
-    form: MaskedForm | PairForm,
+    names: Names,
     more: Fields,
     dtype: str,
 ) -> None:
     """Writes an encoder with a head as transformers' architecture for `task`; `more` are further keys of the config."""
     family = FAMILIES[encoder.config.model_type]
     tensors = checkpoint.to_tensors(family, nnx.state(encoder, nnx.Param), dtype, family.prefixes[1])
-    tensors |= checkpoint.to_tensors(family.head(form), head, dtype)
+    tensors |= checkpoint.to_tensors(family.head(names), head, dtype)
     checkpoint.save_folder(folder, {**family.config_json(encoder.config, task), **more}, tensors, dtype)

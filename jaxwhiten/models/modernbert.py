@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from jaxwhiten.models import bert
 from jaxwhiten.models.config import FULL, LOCAL, EncoderConfig, read_local_layers, read_rotary, typed, write_kinds
-from jaxwhiten.models.family import ROTARY, Family, MaskedForm, Names, fused
+from jaxwhiten.models.family import ROTARY, Family, Names, fused
 from jaxwhiten.typing import Fields, Json
 
 NAMES: Names = {
@@ -60,12 +60,4 @@ def _write(config: EncoderConfig) -> Json:
     return {**write_kinds(config), "embedding_dropout": dropout, "local_attention": window}
 
 
-MASKED = MaskedForm(
-    "head.dense",
-    "head.norm",
-    ("decoder",),
-    "gelu",
-    dense_bias=False,
-    supported={"classifier_bias": False, "classifier_activation": "gelu", "decoder_bias": True},
-)
-MODERNBERT = Family("ModernBert", NAMES, ("", "model."), KEYS, MASKED, defaults=DEFAULTS, read=_read, write=_write)
+MODERNBERT = Family("ModernBert", NAMES, ("", "model."), KEYS, defaults=DEFAULTS, read=_read, write=_write)

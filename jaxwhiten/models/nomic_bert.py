@@ -90,7 +90,6 @@ NOMIC_BERT = Family(
     NAMES,
     ("", "nomic_bert.", "bert."),
     KEYS,
-    bert.MASKED._replace(norm="cls.predictions.transform.layer_norm"),
     None,
     ROTARY,
     _SUPPORTED,
@@ -115,6 +114,5 @@ NOMIC_BERT_MOE = dataclasses.replace(
         "layers.*.feed_forward.up": f"{_LAYER}.mlp.fc1",
         "layers.*.feed_forward.down": f"{_LAYER}.mlp.fc2",
     },
-    masked=None,
     write=_write_sparse,
 )

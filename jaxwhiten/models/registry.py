@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import bert, llama
 from jaxwhiten.models.config import EncoderConfig
-from jaxwhiten.models.family import Family
+from jaxwhiten.models.family import Family, PairForm
 from jaxwhiten.models.modernbert import MODERNBERT
 from jaxwhiten.models.nomic_bert import NOMIC_BERT, NOMIC_BERT_MOE
 from jaxwhiten.models.t5 import MT5, T5, T5_V1_1
@@ -37,13 +35,10 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-HEADS = {"masked": "masked language models", "pairs": "classifiers of sentence pairs"}
-
-
-def head_form(config: EncoderConfig, head: str) -> Any:
-    """The family's head of a kind in `HEADS`; ModelError if the family has none."""
-    form = getattr(FAMILIES.get(config.model_type), head, None)
-    if form is None:
-        able = ", ".join(name for name, family in FAMILIES.items() if getattr(family, head) is not None)
-        raise ModelError(f"{config.model_type}: this family has no {HEADS[head]}; use {able}.")
-    return form
+def pair_form(config: EncoderConfig) -> PairForm:
+    """The family's classifiers of sentence pairs; ModelError if it has none."""
+    family = FAMILIES.get(config.model_type)
+    if family is None or family.pairs is None:
+        able = ", ".join(name for name, family in FAMILIES.items() if family.pairs is not None)
+        raise ModelError(f"{config.model_type}: this family has no classifiers of sentence pairs; use {able}.")
+    return family.pairs

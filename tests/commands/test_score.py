@@ -153,7 +153,6 @@ def test_columns_that_are_not_there(run, tmp_path):
         ("score,sentence2,sentence1\n0,b,a\n1,d,c\n", "sentence1, sentence2; scores from score"),
         ("id,text1,text2,similarity\n7,a,b,0\n8,c,d,1\n", "text1, text2; scores from similarity; not used: id"),
         ("label,x,y\n0,a,b\n1,c,d\n", "x, y; scores from label"),
-        ("a,b,1e-1\nc,d,1\n", "column 1, column 2; scores from column 3"),
         ('"x, y",z,gold\na,b,0\nc,d,1\n', "x, y, z; scores from gold"),
     ],
 )

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 from jaxwhiten import CrossEncoder, Encoder
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models import load_masked_lm, load_model, load_pair_classifier, save_masked_lm
+from jaxwhiten.models import load_model, load_pair_classifier
 from jaxwhiten.models.loading import look_at
 from tests.golden.cases import write_checkpoint
 from tests.models.test_families import CASES, parity
@@ -35,7 +35,6 @@ REFUSED = {  # what a folder of BERT has more -> what the message says
 }
 DOORS = {
     "load_model": load_model,
-    "load_masked_lm": load_masked_lm,
     "load_pair_classifier": load_pair_classifier,
     "CrossEncoder": CrossEncoder.from_pretrained,
     "Encoder": lambda folder: Encoder.from_pretrained(folder, pooling="mean", engine="jax"),
@@ -106,7 +105,9 @@ def test_refused_without_a_prefix(spoilt, case):
 def test_refused_by_every_command(spoilt, command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "texts.txt").write_text("A line.\nAnother line.\n")
-    (tmp_path / "pairs.tsv").write_text("One.\tTwo.\t1\nThree.\tFour.\t2\nFive.\tSix.\t3\n")
+    (tmp_path / "pairs.tsv").write_text(
+        "sentence1\tsentence2\tscore\nOne.\tTwo.\t1\nThree.\tFour.\t2\nFive.\tSix.\t3\n"
+    )
     folder = spoilt("a layer beyond the config", "bert.")
     code = cli.main([word.format(folder) for word in COMMANDS[command]])
     assert (code, "no place for it" in capsys.readouterr().err) == (1 if command == "verify" else 2, True)
@@ -147,11 +148,14 @@ def test_buffers_and_tied_copies_are_ignored_and_other_copies_are_not(tmp_path):
 def test_modules_outside_the_encoder_are_listed(tmp_path, tiny_model, classifier):
     assert look_at(tiny_model)[1] == {}
     assert look_at(classifier)[1] == {"classifier": 2}
-    model, _, _ = load_masked_lm(tiny_model)
-    save_masked_lm(model, tmp_path / "masked")
+    shutil.copytree(tiny_model, tmp_path / "masked")  # as transformers writes a masked language model
+    file = tmp_path / "masked" / "model.safetensors"
+    encoder = {f"bert.{name}": value for name, value in load_file(file).items() if "pooler" not in name}
+    one = np.ones(3, np.float32)
     pooler = {"bert.pooler.dense.bias": np.ones(32, np.float32)}  # without its weight
-    add(tmp_path / "masked", **pooler, **{"decoder.block.0.weight": np.ones(3, np.float32)})
-    assert look_at(tmp_path / "masked")[1] == {"bert.pooler": 1, "cls": 5, "decoder": 1}
+    others = {f"cls.predictions.{name}": one for name in ("bias", "transform.dense.weight")}
+    save_file({**encoder, **pooler, **others, "decoder.block.0.weight": one}, file, metadata={"format": "pt"})
+    assert look_at(tmp_path / "masked")[1] == {"bert.pooler": 1, "cls": 2, "decoder": 1}
     assert load_model(tmp_path / "masked")[1].pooler is False
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from jaxwhiten.models import load_masked_lm
 from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.training.sentences import split_encoder
 from jaxwhiten.training.step import create_state, data_mesh, make_step, place_batch
 from tests.tiny import tiny_config
 from train import masking
 from train.corpus import TokenStream
+from train.masked import load_masked_lm
 from train.masking import MaskRules, mask_blocks, masked_batches, masked_evaluator, masked_loss
 
 VOCAB, LENGTH = 60, 16

@@ -10,11 +10,11 @@ import pytest
 from flax import nnx
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.models import MaskedHead
 from jaxwhiten.training.objectives import make_plan
 from tests.conftest import own_cache
 from tests.tiny import SENTENCES, write_model
 from tests.training.setups import changed, setup_for
+from train.masked import MaskedHead
 from train.objectives import find_objective
 from train.tsdae import Decoder, delete_tokens
 

@@ -10,8 +10,9 @@ from eval.aggregates import sts_scores
 from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models import folders, load_masked_lm, resolve_folder
+from jaxwhiten.models import folders, resolve_folder
 from jaxwhiten.whitening.whitening import WhiteningWarning
+from train.masked import load_masked_lm
 
 NAME = "jaxwhiten-tiny"
 

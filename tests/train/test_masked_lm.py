@@ -9,9 +9,10 @@ import pytest
 from flax import nnx
 
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models import FAMILIES, load_masked_lm, load_model, save_masked_lm
+from jaxwhiten.models import FAMILIES, load_model
 from tests.conftest import slow_but
 from tests.golden.cases import FAMILIES_FILE, metadata
+from train.masked import FORMS, load_masked_lm, save_masked_lm
 from train.masking import init_masked_lm, with_rates
 
 BATCH, LENGTH = 3, 12
@@ -52,10 +53,7 @@ def shaken(model):
     return model
 
 
-MASKED = [name for name, family in FAMILIES.items() if family.masked and name != "new"]
-
-
-@pytest.fixture(params=slow_but(MASKED, "bert", "modernbert", "xlm-roberta", "mpnet"))
+@pytest.fixture(params=slow_but([*FORMS], "bert", "modernbert", "xlm-roberta", "mpnet"))
 def folder(request, tmp_path):
     model = shaken(init_masked_lm(family_config(request.param), seed=0))
     save_masked_lm(model, tmp_path / request.param)
