@@ -37,10 +37,11 @@ def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.commands.texts import nonempty, sentences
     from jaxwhiten.datasets import load_sts
     from jaxwhiten.encoding import Encoder
-    from jaxwhiten.engines import DEFAULT, ENGINES, chosen, engine_class
+    from jaxwhiten.engines import DEFAULT, ENGINES, chosen
     from jaxwhiten.head import own_pooling
     from jaxwhiten.metrics import cosine_pairs
     from jaxwhiten.models.folders import resolve_folder
+    from jaxwhiten.parameters import DTYPES
     from jaxwhiten.progress import note
 
     pairs = load_sts("sts_sample").splits["test"]
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> Report:
     views: dict[tuple[str, str], View] = {}
     vectors: dict[tuple[str, str], np.ndarray] = {}
     for engine in ENGINES:
-        for dtype in engine_class(engine).dtypes:
+        for dtype in DTYPES:
             try:
                 view = Encoder.from_pretrained(folder, pooling=pooling, engine=engine, dtype=dtype).view.floats
                 # As plain arrays, because vectors of two dtypes are in two spaces.

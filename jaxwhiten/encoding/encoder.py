@@ -85,7 +85,7 @@ class Encoder:
 
     Attributes:
       pooling: The name of `head`; `"auto"`, or `"auto:POOLING"`, for a head that does more than a pooling.
-      dtype: Dtype of matrix products: `"float32"`, `"bfloat16"` or `"int8"`.
+      dtype: Dtype of matrix products: `"float32"` or `"bfloat16"`.
       dimension: Width d of the vectors of the default head.
     """
 
@@ -165,8 +165,7 @@ class Encoder:
             pooling. A whitening or code, which was fitted on the other pooling, is then omitted with a warning.
           bare: Whether a named pooling, here or in `encode`, stands without the folder's steps and default prompt.
           max_length: Maximum sentence length in tokens; by default the folder's.
-          dtype: Of matrix products: `"float32"`, the default, `"bfloat16"`, or `"int8"`, if the folder has such weights
-            (`jaxwhiten.export.save_int8`).
+          dtype: Of matrix products: `"float32"`, the default, or `"bfloat16"`.
           revision: Commit, tag or branch on the hub.
           prompts: Prompts in addition to the folder's; they override prompts of the same name.
           default_prompt_name: The prompt used if none is named; by default the folder's.
@@ -614,7 +613,6 @@ class Encoder:
         dtype = dtype or np.dtype(model.dtype).name
         with io.whole_folder(folder) as whole:
             write_folder(whole, model, self.tokenizer, self.head, settings=settings, dtype=dtype, card=card)
-            self.executor.save_beside(whole)
         return Path(folder)
 
     def settings(self) -> Settings:

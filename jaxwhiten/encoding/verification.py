@@ -23,7 +23,7 @@ from flax import nnx
 from jaxwhiten.coded import as_floats
 from jaxwhiten.codes import make_code
 from jaxwhiten.encoding.encoder import Encoder
-from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, INT8, engine_for, has_int8
+from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, engine_for
 from jaxwhiten.errors import REASON, InputError, MissingDependencyError, check_width, optional, turning
 from jaxwhiten.head import Head, Settings, at_pooling, says_head
 from jaxwhiten.head.steps import read_optional
@@ -48,9 +48,7 @@ TEXTS = (
 # allowed rounding, relative to the largest entry if that is above 1
 _FLOAT32 = 2e-5
 _ENGINES = 1e-4
-# one minus the cosine; `save_int8` writes weights of 0.002 on average
-_BFLOAT16 = 1e-2
-_INT8 = 0.2
+_BFLOAT16 = 1e-2  # one minus the cosine
 _SHARED = 0.1  # static encoders may give rare tokens one vector
 _BYTES = 0.05  # of codes, whose values may lie on the border of two bytes
 
@@ -323,13 +321,6 @@ def bfloat16(subject: Subject) -> Measured:
     return 1 - _least_cosine(subject, engine=DEFAULT, dtype="bfloat16"), _BFLOAT16, "one minus the smallest cosine"
 
 
-def int8(subject: Subject) -> Measured:
-    if not has_int8(subject.folder):
-        raise Skipped("the folder has no int8 weights")
-    with turning(Skipped, REASON, MissingDependencyError):
-        return 1 - _least_cosine(subject, engine=INT8, dtype="int8"), _INT8, "one minus the smallest cosine"
-
-
 def marked(subject: Subject) -> str:
     """A text with the tokenizer's special tokens, capital letters and accents, which folders treat differently."""
     special = subject.encoder.tokenizer.special_tokens
@@ -366,7 +357,6 @@ CHECKS: dict[str, Callable[[Subject], Measured]] = {
     "as loaded": as_loaded,
     "codes": codes,
     "bfloat16": bfloat16,
-    "int8": int8,
 }
 
 

@@ -85,7 +85,7 @@ def load_view(
         head=head,
         prompts=settings.prompts,
         default_prompt_name=settings.default_prompt_name,
-        engine=engine_for(engine, module, max_length, device, dtype, folder),
+        engine=engine_for(engine, module, max_length, device, dtype),
         tuned=settings.tuned,
         bare=bare,
         source=functools.partial(

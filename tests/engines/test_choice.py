@@ -94,7 +94,6 @@ def test_jax_without_a_word_where_no_other_engine_could_run(folder, tmp_path, mo
         assert chosen("auto", folder, device="cpu:0") == "jax"
         monkeypatch.setattr(openvino, "has_accelerator", lambda: True)
         assert chosen("auto", folder) == "jax"
-    assert chosen("auto", folder, dtype="int8") == "openvino"
 
 
 def test_recorded_vectors_choose_among_engines_that_give_them():

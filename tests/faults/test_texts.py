@@ -10,7 +10,6 @@ from jaxwhiten import CrossEncoder, Encoder, build_index, evaluate, load_index, 
 from jaxwhiten.datasets import Examples, from_pairs
 from jaxwhiten.encoding import EmbeddingStore, distil_static, distillation, verification
 from jaxwhiten.encoding import encoder as face
-from jaxwhiten.engines import int8
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import databases
 from jaxwhiten.export.mteb import MTEBEncoder
@@ -53,14 +52,6 @@ def other(tiny_model):
 @pytest.fixture(scope="module")
 def cross(cross_encoder):
     return CrossEncoder.from_pretrained(cross_encoder)
-
-
-class Reached(Exception):
-    """The texts arrived at the work, which takes minutes."""
-
-
-def stop(encoder, texts):
-    raise Reached(texts)
 
 
 class Kit:
@@ -156,13 +147,6 @@ class Kit:
             patch.setattr(verification, "beside", lambda subject, texts: (0.0, 0.0, str(texts)))
             folder = self.encoder.tokenizer.folder
             return [found.detail for found in verification.verify(self.encoder, folder, against=True, texts=texts)]
-
-    def save_int8(self, texts):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(int8, "_Work", stop)
-            with pytest.raises(Reached) as found:
-                int8.save_int8(self.folder / "int8", self.encoder, texts)
-        return found.value.args[0]
 
     def mteb(self, texts):
         model = MTEBEncoder.__new__(MTEBEncoder)
