@@ -106,6 +106,7 @@ def run(args: argparse.Namespace) -> Report:
         record = parts.plan.encoding
         encoder = encoder_of(record) if args.output else None
         if encoder is not None:
+            _check_saving(args, encoder)
             check_space(args.input, record, encoder.documents.space, "embed the texts again")
         moments = parts.moments()
     else:
@@ -113,6 +114,7 @@ def run(args: argparse.Namespace) -> Report:
         texts = nonempty(filled, args.input)
         encoder = load_encoder(args)
         check_sizes(args, encoder.dimension)
+        _check_saving(args, encoder)
         first = [] if args.no_cache else list(itertools.islice(texts, _KEPT + 1))
         if args.no_cache or len(first) > _KEPT:
             moments = encoder.documents.moments(itertools.chain(first, texts))
@@ -121,6 +123,11 @@ def run(args: argparse.Namespace) -> Report:
     corpus = Path(args.input).name if args.input != STDIN else "stdin"
     provenance = encoder.documents.record() if encoder and not parts else {}
     return write_outputs(args, moments, {"corpus": corpus, **provenance}, encoder)
+
+
+def _check_saving(args: argparse.Namespace, encoder: Encoder) -> None:
+    if args.output and Path(args.output).suffix != _FILE:
+        encoder.check_saving(args.output)
 
 
 def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:

@@ -27,6 +27,7 @@ class Engine(Protocol):
 
     name: ClassVar[str]  # in `ENGINES`
     dtype: str  # of matrix products
+    device: Any  # as given to the constructor
     config: EncoderConfig
     cache: ModelCache | None  # of the model's folder
     layout: Layout  # how sentences are cut into batches

@@ -80,6 +80,7 @@ class JAXEngine:
         keep_compiled()
         devices = np.asarray(local_devices(device))
         platform = devices[0].platform
+        self.device = device
         self.devices = len(devices)
         self.mesh = Mesh(devices, ("data",))
         self.config = model.config

@@ -136,6 +136,7 @@ class OpenVINOEngine:
         if getattr(device, "platform", device) not in (None, "cpu"):
             raise unknown_name("device of the engine openvino", device, ("cpu",))
         self.config = model.config
+        self.device = device
         self.dtype = dtype
         self.layout = Layout.on("cpu", 1, max_length)
         self.in_flight = cores() + 2

@@ -109,8 +109,8 @@ index.save({index!r})
 
 
 DAMAGES = {
-    "flipped": lambda data: data[:-9] + bytes([data[-9] ^ 4]) + data[-8:],
-    "cut": lambda data: data[:-9],
+    "flipped": lambda data: data[:-3] + bytes([data[-3] ^ 4]) + data[-2:],
+    "cut": lambda data: data[:-3],
     "null": lambda data: b"null",
     "text": lambda data: b"zzz",
 }
