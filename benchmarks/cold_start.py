@@ -136,7 +136,7 @@ def main() -> None:
     args = parser.parse_args()
     folder = Path(resolve_folder("sentence-transformers/all-MiniLM-L6-v2"))
     with tempfile.TemporaryDirectory() as warm:
-        job = Job(folder, 128, BulkTokenizer(folder, 128), SENTENCES, Path(warm), Path(warm), "cpu", "float32")
+        job = Job(folder, 128, BulkTokenizer(folder, 128), Path(warm), Path(warm), "cpu", "float32")
         graph = exported(job)
         parts: dict[str, list[list[float]]] = {name: [] for name in (COLD, WARM, JAX)}
         options = ', engine="jax"'

@@ -22,11 +22,9 @@ import numpy as np
 
 from eval.measure import keeping_tokenizer_threads
 from jaxwhiten import Encoder
-from jaxwhiten.export import save_int8
 from jaxwhiten.text import BulkTokenizer
 
 TOKEN_BUDGET = 2048  # of the batches of engines that have none of their own
-CALIBRATION = 300  # texts
 Encode = Callable[[list[str]], np.ndarray]
 
 
@@ -37,8 +35,7 @@ class Job(NamedTuple):
       folder: Of the model: sentence-transformers' and Hugging Face's files.
       max_length: Tokens.
       tokenizer: Of the model.
-      texts: Some like those to encode, for engines that have to be calibrated.
-      scratch: A folder for files that depend on the texts; contestants share what they make of them.
+      scratch: A folder for what a contestant writes.
       exports: A folder for the graph that is exported from the model, and for what is made of the graph alone.
       device: As PyTorch calls it.
       dtype: Of the matrix products of ours.
@@ -47,7 +44,6 @@ class Job(NamedTuple):
     folder: Path
     max_length: int
     tokenizer: BulkTokenizer
-    texts: list[str]
     scratch: Path
     exports: Path
     device: str
@@ -77,15 +73,6 @@ def jaxwhiten_encode(job: Job, **options: Any) -> Encode:
     return lambda texts: encoder.encode(texts, show_progress=False)
 
 
-def jaxwhiten_int8(job: Job) -> Encode:
-    """Ours on weights that `save_int8` made."""
-    folder = job.scratch / "jaxwhiten-int8"
-    if not folder.exists():
-        with quiet():
-            save_int8(folder, Encoder.from_pretrained(job.folder, pooling="mean"), job.texts[:CALIBRATION])
-    return jaxwhiten_encode(job._replace(folder=folder), dtype="int8")
-
-
 def sentence_transformers(
     job: Job, backend: str = "torch", dtype: str = "float32", batch_size: int = 32, **options: Any
 ) -> Encode:
@@ -113,20 +100,11 @@ def sentence_transformers(
     return lambda texts: model.encode(texts, batch_size=batch_size, show_progress_bar=False)
 
 
-def onnxruntime(job: Job, int8: bool = False) -> Encode:
-    """ONNX Runtime on the graph that PyTorch exports, length-sorted; int8 by its dynamic quantisation."""
+def onnxruntime(job: Job) -> Encode:
+    """ONNX Runtime on the graph that PyTorch exports, length-sorted."""
     import onnxruntime
 
-    path = exported(job)
-    if int8:
-        from onnxruntime.quantization import quantize_dynamic
-
-        small = path.with_name("int8.onnx")
-        if not small.exists():
-            with quiet():
-                quantize_dynamic(path, small)
-        path = small
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(exported(job), providers=["CPUExecutionProvider"])
     return length_sorted(job, lambda ids, mask: session.run(None, {"input_ids": ids, "attention_mask": mask})[0])
 
 
@@ -160,24 +138,11 @@ def local_fastembed(job: Job, normalization: bool) -> Any:
 
 
 def openvino(job: Job, precision: str) -> Encode:
-    """OpenVINO on the same graph, length-sorted; int8 by NNCF's post-training quantisation for transformers."""
+    """OpenVINO on the same graph, length-sorted."""
     import openvino
 
     core = openvino.Core()
     model = core.read_model(exported(job))
-    if precision == "int8":
-        with quiet():
-            import nncf
-
-            tokens = job.tokenizer(job.texts[:CALIBRATION])
-            samples = [
-                (tokens.padded(np.array([i]), 1, int(n), 0).astype(np.int64), int(n))
-                for i, n in enumerate(tokens.lengths)
-            ]
-            data = nncf.Dataset(
-                samples, lambda sample: {"input_ids": sample[0], "attention_mask": np.ones((1, sample[1]), np.int64)}
-            )
-            model = nncf.quantize(model, data, model_type=nncf.ModelType.TRANSFORMER, subset_size=len(samples))
     hint = {"INFERENCE_PRECISION_HINT": "bf16" if precision == "bfloat16" else "f32"}
     compiled = core.compile_model(model, "CPU", {**hint, "PERFORMANCE_HINT": "LATENCY"})
     return length_sorted(job, lambda ids, mask: compiled({"input_ids": ids, "attention_mask": mask})[0])
@@ -215,7 +180,6 @@ def distilled(folder: Path) -> Any:
 CONTESTANTS = {
     "jaxwhiten": Contestant(jaxwhiten_encode, exact=True, large=True, gpu=True),
     "jaxwhiten, bfloat16": Contestant(functools.partial(jaxwhiten_encode, dtype="bfloat16"), large=True),
-    "jaxwhiten, int8": Contestant(jaxwhiten_int8, large=True),
     "jaxwhiten, engine jax": Contestant(functools.partial(jaxwhiten_encode, engine="jax"), exact=True, large=True),
     "sentence-transformers": Contestant(sentence_transformers, exact=True, large=True),
     "sentence-transformers bfloat16": Contestant(
@@ -230,10 +194,8 @@ CONTESTANTS = {
     ),
     "fastembed": Contestant(fastembed, exact=True),
     "ONNX Runtime": Contestant(onnxruntime, exact=True, large=True),
-    "ONNX Runtime int8": Contestant(functools.partial(onnxruntime, int8=True), large=True),
     "OpenVINO float32": Contestant(functools.partial(openvino, precision="float32"), exact=True, large=True),
     "OpenVINO bfloat16": Contestant(functools.partial(openvino, precision="bfloat16"), large=True),
-    "OpenVINO int8": Contestant(functools.partial(openvino, precision="int8"), large=True),
     "keras-hub": Contestant(keras_hub),
     "model2vec": Contestant(model2vec),
 }

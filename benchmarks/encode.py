@@ -206,7 +206,7 @@ def measure(
     total = int(lengths.sum())
     print(f"\n{label}, {kind}: {len(texts)} texts of {total / len(texts):.0f} tokens, padding {1 - total / padded:.0%}")
     with tempfile.TemporaryDirectory() as scratch:
-        job = Job(model, max_length, tokenizer, texts, Path(scratch), exports, setting.device, setting.dtype)
+        job = Job(model, max_length, tokenizer, Path(scratch), exports, setting.device, setting.dtype)
         encoders, skipped = contestants(job, setting, label != MINILM, effort.bfloat16)
         first_seconds = {}
         vectors = {}
@@ -278,7 +278,6 @@ PEERS = {
         "sentence-transformers, backend openvino",  # by its vectors
         "OpenVINO bfloat16",
     ),
-    "int8": ("ONNX Runtime int8", "OpenVINO int8"),
 }
 HEADLINE = "mixed texts, all-MiniLM", sum(PEERS.values(), ())
 
@@ -291,12 +290,11 @@ def ratios(run: Run) -> Iterator[Ratio]:
     for (texts, encoder, tokens), rows in cells.items():
         task = f"encode {texts} texts, {encoder}, {tokens:.0f} tokens"
         for name, row in rows.items():
-            if name != OURS and name not in PEERS["bfloat16"] + PEERS["int8"]:
+            if name != OURS and name not in PEERS["bfloat16"]:
                 yield task, name, row.speed_of_ours
-        for dtype in ("bfloat16", "int8"):
-            for peer in PEERS[dtype]:
-                if (fastest := rows.get(f"{OURS}, {dtype}")) and peer in rows:
-                    yield f"{task}, dtype {dtype}", peer, _between(fastest, rows[peer])
+        for peer in PEERS["bfloat16"]:
+            if (fastest := rows.get(f"{OURS}, bfloat16")) and peer in rows:
+                yield f"{task}, dtype bfloat16", peer, _between(fastest, rows[peer])
 
 
 def _between(row: Record, peer: Record) -> dict[str, float]:

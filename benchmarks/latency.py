@@ -236,7 +236,7 @@ def long_documents(folder: Path, exports: Path, tokens: int, rounds: int) -> dic
         if contestant.large and (contestant.exact or ("bfloat16" in name and not contestant.gpu))
     ]
     with tempfile.TemporaryDirectory() as scratch:
-        job = Job(folder, LENGTH, tokenizer, texts, Path(scratch), exports, "cpu", "float32")
+        job = Job(folder, LENGTH, tokenizer, Path(scratch), exports, "cpu", "float32")
         run: dict[str, Encode] = {name: CONTESTANTS[name].make(job) for name in names}
         seconds = interleave({name: lambda name=name: run[name](texts) for name in run}, rounds)
     print(f"\n{len(texts)} documents of {LENGTH} tokens, per second")
@@ -284,7 +284,7 @@ def main() -> None:
     pairs = load_sts("sts_sample").splits["test"]
     queries = list(dict.fromkeys(pairs.sentence1))[: args.queries]
     with tempfile.TemporaryDirectory() as scratch:
-        job = Job(folder, 128, BulkTokenizer(folder, 128), queries, Path(scratch), Path(scratch), "cpu", "float32")
+        job = Job(folder, 128, BulkTokenizer(folder, 128), Path(scratch), Path(scratch), "cpu", "float32")
         with quiet():
             by_encoder = encoders(job)
         reference = np.stack([by_encoder["jaxwhiten"](query) for query in queries])

@@ -52,7 +52,7 @@ def measure(rounds: int, count: int, scratch: Path) -> dict[str, Any]:
     """Each contestant's p50 and p99, idle and beside busy processes; processes share what they export in `scratch`."""
     folder = Path(resolve_folder(MODEL))
     queries = list(dict.fromkeys(load_sts("sts_sample").splits["test"].sentence1))[:count]
-    job = Job(folder, 128, BulkTokenizer(folder, 128), queries, scratch, scratch, "cpu", "float32")
+    job = Job(folder, 128, BulkTokenizer(folder, 128), scratch, scratch, "cpu", "float32")
     with quiet():
         contestants = our_encoders(job) | {ONNX: by_onnx(job, "1"), OPENVINO: by_openvino(job)}
         contestants[FREE] = by_openvino(job, ENABLE_CPU_PINNING=False)  # they may move, which by default they may not

@@ -150,7 +150,7 @@ class Evaluation(Scored):
     model: str = setting(ENCODER, "a hub id or a local folder")
     revision: str = setting("", "commit, tag or branch on the hub; empty for the newest")
     max_length: int = setting(0, FOLDERS_LENGTH)
-    dtype: str = setting("float32", "or bfloat16: what matrix products run in; with openvino also int8")
+    dtype: str = setting("float32", "or bfloat16: what matrix products run in")
     engine: str = setting("jax", "or openvino, on CPUs")
 
 
@@ -302,7 +302,7 @@ class Upgrade(Scored):
     pairs: str = setting("500,2000,5000", "documents under both encoders that a map is fitted on")
     candidates: str = setting("30,100", "of the old index that are embedded on read")
     max_length: int = setting(0, FOLDERS_LENGTH)
-    dtype: str = setting("float32", "or bfloat16; with openvino also int8")
+    dtype: str = setting("float32", "or bfloat16")
     engine: str = setting("jax", "or openvino, on CPUs")
     cache: str = setting("", "folder of the embedding cache; empty for the default one")
     out: str = setting("runs/upgrade", "folder for the results")

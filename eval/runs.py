@@ -61,7 +61,6 @@ _PACKAGES = [
     "sentence-transformers",
     "onnxruntime",
     "openvino",
-    "nncf",
     "optimum-intel",
     "keras-hub",
     "model2vec",

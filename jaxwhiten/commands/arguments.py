@@ -257,7 +257,7 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_
     add(parser, "--pooling POOLING", f"{POOLINGS}; default: {pooling}", default=default and "auto")
     add(parser, "--max-length TOKENS", f"tokens per text; default: {length}", type=tokens)
     add(parser, "--engine ENGINE", f"{engines.HELP}; default: {engine}", default=default and engines.FASTEST)
-    add(parser, "--dtype DTYPE", f"{engines.DTYPES_HELP}; default: {dtype}")
+    add(parser, "--dtype DTYPE", f"float32 or bfloat16; default: {dtype}")
 
 
 def tokens(text: str) -> int:

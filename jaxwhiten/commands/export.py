@@ -25,7 +25,6 @@ from jaxwhiten.commands.arguments import (
     values_of,
     whitened_encoder,
 )
-from jaxwhiten.commands.texts import sentences
 from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError, JaxwhitenError, OutputError, check_installed, check_name
 from jaxwhiten.typing import Json
@@ -47,9 +46,8 @@ DATABASES = tuple(_CLIENTS)
 _NEEDS = {
     "onnx": ("onnx", "export", "Exporting to ONNX"),
     "faiss": ("faiss", "cpu", "Exporting to FAISS", "faiss-cpu"),
-    "int8": ("nncf", "openvino", "Quantizing to int8"),
 }
-FORMATS = ("sentence-transformers", "onnx", "faiss", "int8", *DATABASES)
+FORMATS = ("sentence-transformers", "onnx", "faiss", *DATABASES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_knobs(parser)
     add_model(parser)
     add_tuned(parser)
-    add(parser, "--sentences FILE", "for int8: a file of calibration sentences", type=Source)
     add(parser, "--name NAME", "name of the model in its card; default: the folder's name")
     add(parser, "--score TASK=POINTS", 'for the card, such as "STS-B test=71.3"', action="append", default=[])
     add(parser, "--bytes N", "for a database: bytes per vector; default: 48, or those of the model's code", type=int)
@@ -72,8 +69,6 @@ def run(args: argparse.Namespace) -> Report:
     check_name("format", args.format, FORMATS)
     if args.format != FORMATS[0] and (args.score or args.name):
         raise InputError(f"--score and --name require --format {FORMATS[0]}.")
-    if (args.format == "int8") != (args.sentences is not None):
-        raise InputError("--format int8 needs calibration sentences: pass --sentences FILE with it, and only with it.")
     if args.format not in DATABASES and (args.bytes or args.index or args.into or args.keep):
         raise InputError(
             f"--bytes, --from, --into and --keep require a database as the format: {', '.join(DATABASES)}."
@@ -99,13 +94,6 @@ def run(args: argparse.Namespace) -> Report:
     elif args.format == "onnx":
         export.save_onnx(args.output, whitened_encoder(args))
         what = "model.onnx and the tokenizer"
-    elif args.format == "int8":
-        texts = list(sentences(args.sentences))
-        int8 = export.save_int8(args.output, whitened_encoder(args), texts)
-        what = (
-            f"a sentence-transformers folder with int8 weights, {len(int8.kept)} of {int8.products} matrix-product"
-            f" inputs left unquantized, mean cosine {int8.cosine:.4f}: load it with --dtype int8"
-        )
     else:
         export.export_sentence_transformer(args.output, whitened_encoder(args), name=args.name, scores=scores)
         what = "a sentence-transformers folder; README.md is its card"

@@ -104,6 +104,7 @@ def run(args: argparse.Namespace) -> Report:
         record = parts.plan.encoding
         encoder = encoder_of(record) if args.output else None
         if encoder is not None:
+            _check_saving(args, encoder)
             check_space(path, record, encoder.documents.space, "embed the texts again")
         moments = parts.moments()
     else:
@@ -111,6 +112,7 @@ def run(args: argparse.Namespace) -> Report:
         texts = nonempty(filled, path)
         encoder = load_encoder(args)
         check_sizes(args, encoder.dimension)
+        _check_saving(args, encoder)
         first = [] if args.no_cache else list(itertools.islice(texts, _KEPT + 1))
         if args.no_cache or len(first) > _KEPT:
             moments = encoder.documents.moments(itertools.chain(first, texts))
@@ -143,6 +145,11 @@ def _merged(paths: list[str]) -> tuple[Moments, str]:
             warn(f"{path}: contains the same moments as {first}: its rows count twice.")
         corpora.append(str(part.provenance.get("corpus") or path))
     return total, " + ".join(corpora)
+
+
+def _check_saving(args: argparse.Namespace, encoder: Encoder) -> None:
+    if args.output and Path(args.output).suffix != _FILE:
+        encoder.check_saving(args.output)
 
 
 def _check_outputs(args: argparse.Namespace, *, folder: bool) -> None:

@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from jaxwhiten import io
+from jaxwhiten.engines.engine import digest
 from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Head
@@ -86,7 +87,7 @@ class CrossEncoder:
     @property
     def fingerprint(self) -> str:
         """A hash of weights, configuration and tokenizer."""
-        return self.executor.digest(self.tokenizer, ())[:24]
+        return digest(self.executor, self.tokenizer)[:24]
 
     @classmethod
     def from_pretrained(

@@ -14,6 +14,7 @@ import copy
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, no_type_check, overload
 
 import numpy as np
@@ -22,9 +23,9 @@ from jaxwhiten import io
 from jaxwhiten.codes import Code, make_code
 from jaxwhiten.codes.fit import Fit, fit, fit_whitening
 from jaxwhiten.engines import DEFAULT, FASTEST, Engine, engine_for
-from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.errors import InputError, check_name, warn
 from jaxwhiten.head import AUTO, Head, Settings, Step, Truncate
-from jaxwhiten.head.folder import write_folder
+from jaxwhiten.head.folder import modules_of, write_folder
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.metrics import similarity
 from jaxwhiten.models import EncoderConfig
@@ -33,6 +34,7 @@ from jaxwhiten.space import Origin, VectorSpace
 from jaxwhiten.text import BulkTokenizer, TextList, Texts, as_texts, in_role, prompt_for, prompt_named
 from jaxwhiten.typing import Fields, IdsLike, Json
 from jaxwhiten.views import View
+from jaxwhiten.views.core import copied
 from jaxwhiten.views.loading import load_view, make_view, recorded_options
 from jaxwhiten.views.stream import BLOCK
 from jaxwhiten.views.view import at_once, together
@@ -71,7 +73,7 @@ class Encoder:
     (2, 256)
 
     Args:
-      model: A Flax NNX encoder (`jaxwhiten.models`).
+      model: A Flax NNX encoder (`jaxwhiten.models`), whose parameters are copied.
       tokenizer_folder: The folder of its tokenizer.
       pooling, head: The default pooling, a name of `jaxwhiten.POOLINGS`, or a head instead.
       max_length: Tokens of a sentence, special tokens included, before it is truncated; by default the folder's.
@@ -85,8 +87,9 @@ class Encoder:
 
     Attributes:
       pooling: The name of `head`; `"auto"`, or `"auto:POOLING"`, for a head that does more than a pooling.
-      dtype: Dtype of matrix products: `"float32"`, `"bfloat16"` or `"int8"`.
+      dtype: Dtype of matrix products: `"float32"` or `"bfloat16"`.
       dimension: Width d of the vectors of the default head.
+      view: The view of `encode` without options.
     """
 
     def __init__(
@@ -121,21 +124,18 @@ class Encoder:
         self._begin(view, default_prompt_name, similarity_fn_name)
 
     def _begin(self, view: View, default_prompt_name: str | None, similarity_fn_name: str) -> None:
-        self.prompts = dict(view.core.prompts)
         self.similarity_fn_name = similarity.check_similarity(similarity_fn_name)
         self._default_prompt_name = default_prompt_name
-        self._set_view(view)
-
-    def _set_view(self, view: View) -> None:
-        self._view = view
+        self.view = view
         self._source: tuple[Encoder, Fit] | None = None  # of `shrink`: the encoder before, and what was fitted
 
     def _with_view(self, view: View) -> Encoder:
         """This encoder with another default view."""
-        if view is self._view:
+        if view is self.view:
             return self
         result = copy.copy(self)
-        result._set_view(view)
+        result.view = view
+        result._source = None
         return result
 
     @classmethod
@@ -165,8 +165,7 @@ class Encoder:
             pooling. A whitening or code, which was fitted on the other pooling, is then omitted with a warning.
           bare: Whether a named pooling, here or in `encode`, stands without the folder's steps and default prompt.
           max_length: Maximum sentence length in tokens; by default the folder's.
-          dtype: Of matrix products: `"float32"`, the default, `"bfloat16"`, or `"int8"`, if the folder has such weights
-            (`jaxwhiten.export.save_int8`).
+          dtype: Of matrix products: `"float32"`, the default, or `"bfloat16"`.
           revision: Commit, tag or branch on the hub.
           prompts: Prompts in addition to the folder's; they override prompts of the same name.
           default_prompt_name: The prompt used if none is named; by default the folder's.
@@ -208,14 +207,6 @@ class Encoder:
     # The views.
 
     @property
-    def view(self) -> View:
-        """The view of `encode` without options."""
-        if self._view.core.prompts != self.prompts:  # which callers may change
-            core = dataclasses.replace(self._view.core, prompts=dict(self.prompts))
-            self._set_view(self._view.over(core))
-        return self._view
-
-    @property
     def documents(self) -> View:
         """The view of documents: with their prompt, and with the code at the end, if there is one."""
         return self.view.documents
@@ -241,27 +232,27 @@ class Encoder:
     @property
     def name(self) -> str:
         """Name of the model in results and provenance."""
-        return self._view.core.name
+        return self.view.core.name
 
     @property
     def config(self) -> EncoderConfig:
         """The configuration of the model."""
-        return self._view.core.config
+        return self.view.core.config
 
     @property
     def tokenizer(self) -> BulkTokenizer:
         """The tokenizer of the model."""
-        return self._view.core.tokenizer
+        return self.view.core.tokenizer
 
     @property
     def max_length(self) -> int:
         """Tokens of a sentence, special tokens included, before it is truncated."""
-        return self._view.core.max_length
+        return self.view.core.max_length
 
     @property
     def executor(self) -> Engine:
         """The engine that holds the model."""
-        return self._view.core.engine
+        return self.view.core.engine
 
     @property
     def engine(self) -> str:
@@ -276,21 +267,26 @@ class Encoder:
     @property
     def head(self) -> Head:
         """The steps after the hidden states."""
-        return self._view.head
+        return self.view.head
 
     @property
     def pooling(self) -> str:
         """The name of the head."""
-        return self._view.head.name
+        return self.view.head.name
 
     @property
     def dimension(self) -> int:
         """Width of the vectors of the default head."""
-        return self._view.dimension
+        return self.view.dimension
 
     def model(self) -> TransformerEncoder:
-        """The Flax module, sharing its parameters."""
-        return self._view.core.model()
+        """A copy of the Flax module: to change it changes no vector of this encoder; `with_module` takes it back."""
+        return copied(self.view.core.model())
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """The texts to put in front of sentences, by name; read-only, as given when the encoder was made or read."""
+        return MappingProxyType(self.view.core.prompts)
 
     @property
     def default_prompt_name(self) -> str | None:
@@ -306,7 +302,7 @@ class Encoder:
     @property
     def fingerprint(self) -> str:
         """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
-        return self._view.fingerprint
+        return self.view.fingerprint
 
     @property
     def tuned(self) -> bool:
@@ -320,7 +316,7 @@ class Encoder:
     def judged(self) -> Encoder:
         """This encoder with its answer recorded, which `save` keeps."""
         core = dataclasses.replace(self.view.core, tuned=self.tuned)
-        result = self._with_view(self._view.over(core))
+        result = self._with_view(self.view.over(core))
         result._source = self._source
         return result
 
@@ -391,8 +387,33 @@ class Encoder:
         """Raises `MismatchError` for a whitening of vectors of another space, see `View.check_fitted`."""
         self.view.check_fitted(whitening, where, role)
 
+    def with_module(self, module: TransformerEncoder) -> Encoder:
+        """An encoder with other weights, such as those of `model()` after training; everything else stays.
+
+        >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
+        >>> module = encoder.model()
+        >>> module.layers[0].attention.query.bias[...] = 0.1
+        >>> changed = encoder.with_module(module)
+        >>> changed.fingerprint == encoder.fingerprint
+        False
+
+        Args:
+          module: A Flax NNX encoder for this tokenizer, whose parameters are copied. A whitening or code, which was
+            fitted on vectors of the weights before, is omitted with a warning.
+
+        Raises:
+          ModelError: A step of the head does not fit the module.
+        """
+        before = self.view.core.engine
+        engine = engine_for(before.name, copied(module), self.max_length, before.device, before.dtype)
+        core = dataclasses.replace(self.view.core, engine=engine, config=module.config, tuned=None)
+        head = self.head.unfitted()
+        if head is not self.head:
+            warn(f"{self.name}: the whitening or code, fitted on vectors of other weights, is omitted: refit it.")
+        return self._with_view(self.view.over(core).with_head(head))
+
     def trained(self, model: TransformerEncoder, steps: Sequence[Step]) -> Encoder:
-        """An encoder with trained weights and trained steps of the head; its tokenizer, prompts and length stay."""
+        """An encoder in JAX that shares trained weights, with trained steps of the head; the rest of it stays."""
         engine = engine_for(DEFAULT, model, self.max_length)
         core = dataclasses.replace(self.view.core, engine=engine, config=model.config, tuned=None)
         return self._with_view(self.view.over(core).with_head(Head.of(tuple(steps), self.head.form)))
@@ -608,25 +629,29 @@ class Encoder:
           card: Text of README.md; None writes none.
           dtype: Type of the stored weights; by default this encoder's.
         """
-        self.check_folder(folder)
+        self.check_saving(folder)
         settings = self.settings()
-        model = self.model()
+        model = self.view.core.model()
         dtype = dtype or np.dtype(model.dtype).name
         with io.whole_folder(folder) as whole:
             write_folder(whole, model, self.tokenizer, self.head, settings=settings, dtype=dtype, card=card)
-            self.executor.save_beside(whole)
         return Path(folder)
 
     def settings(self) -> Settings:
         """What a folder of this encoder says in addition to its modules."""
         core = self.view.core
-        return Settings(self.prompts, self.default_prompt_name, self.similarity_fn_name, tuned=core.tuned)
+        return Settings(core.prompts, self.default_prompt_name, self.similarity_fn_name, tuned=core.tuned)
 
-    def check_folder(self, folder: str | Path) -> None:
-        """Raises InputError for a folder that `save` may not write to, before anything is computed."""
-        if Path(folder).exists() and Path(self.name).exists() and Path(folder).samefile(self.name):
-            raise InputError(f"{folder}: is the model's own folder; use a different one.")
-        io.check_folder(folder)
+    def check_saving(self, folder: str | Path | None = None) -> None:
+        """Raises InputError for a folder or a head that `save` refuses: before work that ends with `save`.
+
+        >>> Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean").check_saving("small")
+        """
+        if folder is not None:
+            if Path(folder).exists() and Path(self.name).exists() and Path(folder).samefile(self.name):
+                raise InputError(f"{folder}: is the model's own folder; use a different one.")
+            io.check_folder(folder)
+        modules_of(self.head, self.view.core.model(), self.tokenizer)
 
     def index(self, texts: Texts, *, ids: IdsLike = None, backend: str = "faiss-flat", **options: Any) -> Index:
         """A search index of texts, which knows this encoder: `index.search("a text", k=3)` gives hits.

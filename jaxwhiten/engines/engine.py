@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, INT8
+from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, OPENVINO
 from jaxwhiten.engines.batching import Batch, Found, Layout
+from jaxwhiten.engines.cache import ModelCache
 from jaxwhiten.errors import InputError, check_name, warn
 from jaxwhiten.head import Heads
 from jaxwhiten.lazy import uncollected
-from jaxwhiten.models import EncoderConfig
+from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import BulkTokenizer, TokenIds
 from jaxwhiten.typing import Fields, PyTree
@@ -24,9 +26,10 @@ class Engine(Protocol):
     """A model ready to run in batches, with any heads."""
 
     name: ClassVar[str]  # in `ENGINES`
-    dtypes: ClassVar[tuple[str, ...]]  # of matrix products
-    dtype: str  # one of them
-    devices: int  # among which the rows of a batch are dealt out in turn
+    dtype: str  # of matrix products
+    device: Any  # as given to the constructor
+    config: EncoderConfig
+    cache: ModelCache | None  # of the model's folder
     layout: Layout  # how sentences are cut into batches
     in_flight: int  # batches to start before waiting for the oldest
 
@@ -34,7 +37,7 @@ class Engine(Protocol):
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
         """The model of a folder for products of a dtype, its configuration, and the folder of its weights."""
 
-    def __init__(self, model: Any, max_length: int, device: Any, dtype: str, folder: Path | None) -> None: ...
+    def __init__(self, model: Any, max_length: int, device: Any, dtype: str) -> None: ...
 
     def start(self, batch: Batch, tokens: TokenIds, heads: Heads, *, alone: bool = False) -> Any:
         """Starts one batch with the placed steps of each head, and returns a handle.
@@ -57,15 +60,6 @@ class Engine(Protocol):
     def model(self) -> Any:
         """The Flax module, sharing its parameters."""
 
-    def digest(self, tokenizer: BulkTokenizer, after: Sequence[bytes]) -> str:
-        """SHA-256 of what vectors depend on, after the tokenizer and before other bytes."""
-
-    def once(self, name: str, make: Callable[[], str]) -> str:
-        """A text that follows from the weights and is named, kept between processes if the weights are in a folder."""
-
-    def save_beside(self, folder: Path) -> None:
-        """Writes the engine's own files to a model folder."""
-
 
 def chosen(name: str, folder: Path, dtype: str | None = None, device: Any = None) -> str:
     """The engine for a folder: as named, or for `"auto"` $JAXWHITEN_ENGINE, else the fastest that takes the folder.
@@ -73,13 +67,13 @@ def chosen(name: str, folder: Path, dtype: str | None = None, device: Any = None
     If that is JAX because OpenVINO does not take it, a warning says why.
     """
     if name == FASTEST:
-        name = INT8 if dtype == "int8" else os.environ.get("JAXWHITEN_ENGINE") or FASTEST
+        name = os.environ.get("JAXWHITEN_ENGINE") or FASTEST
     if name != FASTEST:
         return name
-    if (reason := engine_class(INT8).why_not(folder, dtype, device)) is None:
-        return INT8
+    if (reason := engine_class(OPENVINO).why_not(folder, dtype, device)) is None:
+        return OPENVINO
     if reason:
-        warn(f"The engine is {DEFAULT}, not {INT8}: {reason}")
+        warn(f"The engine is {DEFAULT}, not {OPENVINO}: {reason}")
     return DEFAULT
 
 
@@ -99,22 +93,37 @@ def engine_class(name: str) -> Any:
     return engine
 
 
-def engine_for(
-    name: str,
-    model: Any,
-    max_length: int,
-    device: Any = None,
-    dtype: str = "float32",
-    folder: Path | None = None,
-) -> Engine:
+def engine_for(name: str, model: Any, max_length: int, device: Any = None, dtype: str = "float32") -> Engine:
     """An engine with a model; a table of token vectors has its own engine under the name of JAX's.
 
-    `device` is as in `forward.local_devices`. `folder` is the model's, for engines with files of their own.
+    `device` is as in `forward.local_devices`.
     """
     if model.module != STATIC:
-        return engine_class(name)(model, max_length, device, dtype, folder)
+        return engine_class(name)(model, max_length, device, dtype)
     if name != DEFAULT:
         raise InputError(f"A static encoder has no matrix products for an engine to run: use engine={DEFAULT!r}.")
     from jaxwhiten.engines.table import TableEngine
 
     return TableEngine(model, max_length, device)
+
+
+def digest(engine: Engine, tokenizer: BulkTokenizer, after: Sequence[bytes] = ()) -> str:
+    """SHA-256 of what vectors depend on: a tokenizer, configuration, weights and other bytes; in float32 of no engine.
+
+    Where the weights are in a folder it is kept, by what is quick to read.
+    """
+
+    def make() -> str:
+        from flax import nnx
+
+        from jaxwhiten.models.loading import contents
+
+        weights = contents(engine.config, nnx.state(engine.model()))
+        return folders.hashed(itertools.chain([tokenizer.to_json().encode()], weights, after))
+
+    if engine.dtype != "float32" and engine.name != DEFAULT:
+        after = [f"{engine.name} {engine.dtype}".encode(), *after]
+    if engine.cache is None:
+        return make()
+    quick = [engine.dtype.encode(), tokenizer.to_str().encode(), *(folders.hashed([part]).encode() for part in after)]
+    return engine.cache.text(folders.hashed(quick), make)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-import re
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,20 +14,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxlib.version import __version__ as jaxlib_version
 
-from jaxwhiten import io
 from jaxwhiten.engines.batching import Batch, Found, Layout, length_ladder, needs_no_plan
-from jaxwhiten.engines.kept import Unread, digest, load, program
+from jaxwhiten.engines.cache import LazyModel, load
 from jaxwhiten.errors import check_name, unknown_name
-from jaxwhiten.head import Heads, Step, as_pytrees, facts, lasting, run
+from jaxwhiten.head import Heads, Step, as_pytrees, run
 from jaxwhiten.head.head import before_code
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.parameters import DTYPES
-from jaxwhiten.runtime.hardware import check_devices, check_process, cores, cpu_features, keep_compiled
-from jaxwhiten.text import BulkTokenizer, TokenIds
+from jaxwhiten.runtime.hardware import check_devices, check_process, cores, keep_compiled
+from jaxwhiten.text import TokenIds
 from jaxwhiten.typing import PyTree
 
 if TYPE_CHECKING:  # Flax makes weights and traces; a program that an earlier process kept needs neither
@@ -69,24 +64,22 @@ def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
 class JAXEngine:
     """An encoder on JAX's devices, compiled ahead for every shape of a batch and every set of heads, see `Engine`.
 
-    `dtype` and `folder` are ignored: the model has its dtype, and JAX needs no files of its own. `kernel` computes the
-    attention of long rows, if there is one.
+    `dtype` is ignored: the model has its own. `kernel` computes the attention of long rows, if there is one.
     """
 
     name: ClassVar[str] = "jax"
-    dtypes: ClassVar[tuple[str, ...]] = ("float32", "bfloat16")
 
     def __init__(
         self,
-        model: TransformerEncoder | PairClassifier | Unread,
+        model: TransformerEncoder | PairClassifier | LazyModel,
         max_length: int,
         device: str | jax.Device | None = None,
         dtype: str | None = None,
-        folder: Path | None = None,
     ):
         keep_compiled()
         devices = np.asarray(local_devices(device))
         platform = devices[0].platform
+        self.device = device
         self.devices = len(devices)
         self.mesh = Mesh(devices, ("data",))
         self.config = model.config
@@ -99,31 +92,12 @@ class JAXEngine:
         self.layout = Layout.on(platform, self.devices, max_length, long_rows=self.kernel is not None)
         self._compiled: dict[Any, Any] = {}
         self._locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
-        self._kept = model.kept if isinstance(model, Unread) else None
         self._one_cpu = (platform, self.devices) == ("cpu", 1)
-        self._keeps = self._kept is not None and self._one_cpu  # programs; on other devices this was not tried
-        if isinstance(model, Unread) and not model.was_read:
-            self._weights = self.place(model.leaves())
-        else:
-            self._graph, leaves = parts(model.read if isinstance(model, Unread) else model)
-            if self.dtype == "bfloat16":
-                leaves = [leaf.astype(jnp.bfloat16, copy=False) for leaf in leaves]
-            self._weights = self.place(leaves)
-
-    @functools.cached_property
-    def _graph(self) -> Graph:
-        from jaxwhiten.models.loading import abstract
-
-        graph, state = abstract(self.config, self.dtype, False)
-        return graph, jax.tree.structure(state)
-
-    @functools.cached_property
-    def _where(self) -> str:
-        """Where a program runs, and all settings that decide what it computes and how."""
-        settings = {name: str(value) for name, value in jax.config.values.items()}
-        settings = {name: value for name, value in settings.items() if not re.search("cache|^jax_log", name)}
-        flags = [os.environ.get(name) for name in ("XLA_FLAGS", "JAX_ENABLE_X64")]
-        return io.content_key(jax.__version__, jaxlib_version, cpu_features(), cores(), settings, flags)
+        self.cache = getattr(model, "cache", None)
+        self._graph, leaves = parts(model.loaded if isinstance(model, LazyModel) else model)
+        if self.dtype == "bfloat16":
+            leaves = [leaf.astype(jnp.bfloat16, copy=False) for leaf in leaves]
+        self._weights = self.place(leaves)
 
     @staticmethod
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
@@ -143,21 +117,7 @@ class JAXEngine:
     def model(self) -> Any:
         from flax import nnx
 
-        return nnx.merge(self._graph[0], self._state())
-
-    def _state(self) -> PyTree:
-        return jax.tree.unflatten(self._graph[1], self._weights)
-
-    def save_beside(self, folder: Path) -> None:
-        """Does nothing: JAX needs no files of its own."""
-
-    def digest(self, tokenizer: BulkTokenizer, after: Sequence[bytes]) -> str:
-        return digest((self.config, self._state), self._kept, tokenizer, after, self.dtype)
-
-    def once(self, name: str, make: Callable[[], str]) -> str:
-        if self._kept is None:
-            return make()
-        return self._kept.text(name, make)
+        return nnx.merge(self._graph[0], jax.tree.unflatten(self._graph[1], self._weights))
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         """Encodes one short sentence on a CPU directly: its batch needs no plan."""
@@ -202,27 +162,13 @@ class JAXEngine:
         leaves, structure = jax.tree.flatten(arguments[-1])
         key = (shape, tokens, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
 
-        def make() -> Any:
-            lower, (weights, *rows, heads) = for_keeping().lower if self._keeps else forward.lower, arguments
-            rows = jax.device_put(rows, self._dealt)
-            return lower(self._graph, weights, *rows, heads, tokens, self.mesh, self.kernel).compile()
-
         with self._locks[key]:
             if key not in self._compiled:
-                steps = lasting(facts(arguments[-1])) if self._keeps else None
-                compiled = make() if steps is None else self._kept_program((shape, tokens, steps), arguments, make)
-                self._compiled[key] = compiled
+                weights, *rows, heads = arguments
+                rows = jax.device_put(rows, self._dealt)
+                lowered = forward.lower(self._graph, weights, *rows, heads, tokens, self.mesh, self.kernel)
+                self._compiled[key] = lowered.compile()
             return self._compiled[key]
-
-    def _kept_program(self, key: object, arguments: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        """The program of a key, from an earlier process or kept for later ones."""
-        heads = arguments[-1]
-        device = self.mesh.devices.item()
-        shapes = [f"{leaf.dtype}{leaf.shape}" for leaf in jax.tree.leaves(arguments)]
-        trees = jax.tree.structure((arguments, {})), jax.tree.structure(dict.fromkeys(heads, Found(0, 0)))
-        return program(
-            (self._where, repr(self.config), repr(self.kernel), key, shapes, device.id), device, arguments, trees, make
-        )
 
 
 def parts(model: nnx.Module) -> tuple[Graph, list[Any]]:
@@ -275,15 +221,3 @@ def forward(
     specs = (everywhere, _DEALT, _DEALT, everywhere)
     mapped = jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=_DEALT, check_vma=kernel is None)
     return mapped(weights, ids, lengths, heads)
-
-
-@functools.cache
-def for_keeping() -> Any:
-    """`forward` under another name, so that JAX's own cache does not answer for a program that is to be kept."""
-
-    function: Any = forward
-
-    def kept(*arguments: Any) -> Any:
-        return function.__wrapped__(*arguments)
-
-    return jax.jit(kept, static_argnums=(0, 5, 6, 7))

@@ -13,7 +13,7 @@ import importlib
 import operator
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -22,26 +22,18 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten.arrays import normalize
 from jaxwhiten.engines.batching import Batch, Found, Layout, needs_no_plan
-from jaxwhiten.engines.kept import Unread, digest, load
-from jaxwhiten.engines.quantised import GRAPH, Quantised
-from jaxwhiten.errors import (
-    InputError,
-    JaxwhitenError,
-    MissingDependencyError,
-    ModelError,
-    check_name,
-    optional,
-    unknown_name,
-)
+from jaxwhiten.engines.cache import LazyModel, load
+from jaxwhiten.errors import InputError, MissingDependencyError, check_name, optional, unknown_name
 from jaxwhiten.head import Heads, Normalize, Quantise, Step, at_pooling, facts, lasting, leaves, write_steps
 from jaxwhiten.head.head import before_code
 from jaxwhiten.lazy import hidden
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.folders import hashed
-from jaxwhiten.runtime.hardware import check_process, cores, cpu_features, has_accelerator
+from jaxwhiten.parameters import DTYPES
+from jaxwhiten.runtime.hardware import check_process, cores, has_accelerator
 from jaxwhiten.shapes import Float32
-from jaxwhiten.text import BulkTokenizer, TokenIds
-from jaxwhiten.typing import Fields, Json, PyTree
+from jaxwhiten.text import TokenIds
+from jaxwhiten.typing import Json, PyTree
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -56,9 +48,9 @@ _WITH_BFLOAT16 = ("ALL", "DEFAULT", "BF16", "FP16", "AMX", "AVX10")  # in names 
 
 
 def silenced() -> contextlib.AbstractContextManager[None]:
-    """Lets openvino and nncf be imported as if their telemetry package were missing.
+    """Lets openvino be imported as if its telemetry package were missing.
 
-    They would send an event from a forked process, and a fork is fatal with JAX's threads.
+    It would send an event from a forked process, and a fork is fatal with JAX's threads.
     """
     return hidden("openvino_telemetry")
 
@@ -85,12 +77,8 @@ def core() -> Any:
 def has_bfloat16() -> bool:
     """Whether this CPU has instructions for bfloat16 products, and `ONEDNN_MAX_CPU_ISA` lets oneDNN use them."""
     listed = "BF16" in core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-    return listed and any(name in _instructions() for name in _WITH_BFLOAT16)
-
-
-def _instructions() -> str:
-    """The instructions to which oneDNN is limited."""
-    return (os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or "ALL").upper()
+    limit = (os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or "ALL").upper()
+    return listed and any(name in limit for name in _WITH_BFLOAT16)
 
 
 class _Compiled(NamedTuple):
@@ -99,10 +87,6 @@ class _Compiled(NamedTuple):
     graph: Any
     outputs: int
     idle: list[Any]
-
-    @classmethod
-    def of(cls, graph: Any) -> _Compiled:
-        return cls(graph, len(graph.outputs), [])
 
     def run(self, vectors: np.ndarray) -> np.ndarray:
         """The output for vectors."""
@@ -141,27 +125,24 @@ class OpenVINOEngine:
     """An encoder with float32 parameters in OpenVINO on this machine's CPU, see `Engine`."""
 
     name: ClassVar[str] = "openvino"
-    dtypes: ClassVar[tuple[str, ...]] = ("float32", "bfloat16", "int8")
-    devices = 1
 
     def __init__(
         self,
-        model: TransformerEncoder | Unread,
+        model: TransformerEncoder | LazyModel,
         max_length: int,
         device: Any = None,
         dtype: str = "float32",
-        folder: Path | None = None,
     ):
         if getattr(device, "platform", device) not in (None, "cpu"):
             raise unknown_name("device of the engine openvino", device, ("cpu",))
         self.config = model.config
+        self.device = device
         self.dtype = dtype
         self.layout = Layout.on("cpu", 1, max_length)
         self.in_flight = cores() + 2
         self._given = model
         self._max_length = max_length
-        self._kept = getattr(model, "kept", None)
-        self._quantised = Quantised.read(folder, self.weights_digest(), max_length) if dtype == "int8" else None
+        self.cache = getattr(model, "cache", None)
         self._programs: dict[Any, Any] = {}
         self._latest: tuple[tuple[Any, ...], _Program | None] = ((), None)
         self._lock = threading.Lock()
@@ -192,38 +173,13 @@ class OpenVINOEngine:
 
     @staticmethod
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
-        check_name("dtype", dtype, OpenVINOEngine.dtypes)
+        check_name("dtype", dtype, DTYPES)
         if not has_bfloat16() and dtype == "bfloat16":  # in this order: without OpenVINO, that is the error
             raise InputError("This CPU has no instructions for bfloat16: use dtype='float32'.")
         return load(folder)
 
     def model(self) -> Any:
-        return self._given.read if isinstance(self._given, Unread) else self._given
-
-    def digest(self, tokenizer: BulkTokenizer, after: Sequence[bytes]) -> str:
-        """In float32 that of JAX, whose vectors are equal."""
-        parts = [] if self.dtype == "float32" else [f"openvino {self.dtype}".encode()]
-        parts += [] if self._quantised is None else [self._quantised.digest.encode()]
-        return self.weights_digest(tokenizer, (*parts, *after))
-
-    def weights_digest(self, tokenizer: BulkTokenizer | None = None, after: Sequence[bytes] = ()) -> str:
-        """As `kept.digest`."""
-
-        def state() -> Any:
-            from flax import nnx
-
-            return nnx.state(self.model())
-
-        return digest((self.config, state), self._kept, tokenizer, after)
-
-    def once(self, name: str, make: Callable[[], str]) -> str:
-        if self._kept is None:
-            return make()
-        return self._kept.text(name, make)
-
-    def save_beside(self, folder: Path) -> None:
-        if self._quantised is not None:
-            self._quantised.save(folder)
+        return self._given.loaded if isinstance(self._given, LazyModel) else self._given
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         """Encodes one short sentence directly, without a plan and without padding."""
@@ -255,8 +211,7 @@ class OpenVINOEngine:
 
     def fetch(self, handle: Any) -> dict[str, Found]:
         program, request, _ = handle
-        with self._naming():
-            request.wait()
+        request.wait()
         # One by one: `output_tensors` takes a twentieth of a single sentence's time.
         pooled = [np.array(request.get_output_tensor(n).data) for n in range(program.compiled.outputs)]
         program.compiled.idle.append(request)
@@ -292,21 +247,30 @@ class OpenVINOEngine:
     def _encoder(self, poolings: list[tuple[Step, ...]], alone: bool) -> _Compiled:
         """The compiled graph from tokens to pooled vectors."""
 
-        def made() -> Any:
-            model, hidden_states = self.uncompiled(poolings)
-            return model if self._quantised is None else self._quantised.put_into(model, hidden_states, core())
+        def make() -> Any:
+            from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
 
-        of = [self._max_length, self._quantised and self._quantised.digest]
-        files = io.Files({}) if self._quantised is None else self._quantised.files
-        with self._naming():
-            return self._compiled((*of, *map(_Key.of, poolings)), made, self._hints(alone), files)
+            graph = Graph(_PURPOSE, _EXTRA)
+            encoder = EncoderGraph(graph, self.model(), self._max_length)
+            outputs = {}
+            for number, steps in enumerate(poolings):
+                name = f"pooled.{number}"
+                graph.op("Identity", write_steps(steps, encoder), output=name)
+                outputs[name] = _width(steps, self.config.hidden_size)
+            return graph.finish(TOKENS, outputs, {}, check=False)
+
+        # One stream per core, or one for a single batch. Threads may move between cores: where other processes are
+        # busy, one that is tied to its core waits for them.
+        hints = {"NUM_STREAMS": 1 if alone else cores(), "INFERENCE_NUM_THREADS": cores(), "ENABLE_CPU_PINNING": False}
+        hints["INFERENCE_PRECISION_HINT"] = _PRECISIONS[self.dtype]
+        return self._compiled((self._max_length, *map(_Key.of, poolings)), make, hints)
 
     def _tail(self, steps: tuple[Step, ...], width: int) -> Callable[[np.ndarray], np.ndarray]:
         """The steps on vectors of a width, compiled unless NumPy is as fast."""
         if len(steps) == 1 and isinstance(steps[0], Normalize):
             return normalize
 
-        def made() -> Any:
+        def make() -> Any:
             from jaxwhiten.models.graph import Graph
 
             graph = Graph(_PURPOSE, _EXTRA)
@@ -314,65 +278,24 @@ class OpenVINOEngine:
             for step in steps:
                 x = step.to_onnx(graph, x)
             graph.op("Identity", x, output="mapped")
-            finished = graph.finish({"vectors": width}, {"mapped": _width(steps, width)}, {}, check=False)
-            return core().read_model(finished.SerializeToString())
+            return graph.finish({"vectors": width}, {"mapped": _width(steps, width)}, {}, check=False)
 
         hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
-        return self._compiled(("tail", width, _Key.of(steps)), made, hints).run
+        return self._compiled(("tail", width, _Key.of(steps)), make, hints).run
 
-    def _compiled(
-        self, key: Sequence[object], made: Callable[[], Any], hints: Fields, files: io.Files | None = None
-    ) -> _Compiled:
-        """A compiled graph, kept where the model is from a folder; ModelError if `files` changed before it was made."""
-        here = core()
-        files = files or io.Files({})
-        lasts = lasting(tuple(key))
-        if self._kept is None or lasts is None:
-            graph = here.compile_model(made(), "CPU", hints)
-            files.check()
-            return _Compiled.of(graph)
-        version = importlib.import_module("openvino").__version__
-        name = io.content_key(version, cpu_features(), _instructions(), lasts)
-        return _Compiled.of(self._kept.compiled(name, here, made, hints, files))
+    def _compiled(self, key: tuple[object, ...], make: Callable[[], Any], hints: Json) -> _Compiled:
+        """The compiled form of an ONNX graph, which is kept where the model is from a folder."""
 
-    @contextlib.contextmanager
-    def _naming(self) -> Iterator[None]:
-        """Turns errors of OpenVINO in the block into a ModelError that names the int8 weights, if there are any."""
-        try:
-            yield
-        except Exception as error:
-            if self._quantised is None or isinstance(error, JaxwhitenError) or self.is_out_of_memory(error):
-                raise
-            where = self._quantised.folder / GRAPH
-            reason = " ".join(str(error).split())[-200:]
-            raise ModelError(f"{where}: not the int8 weights of this model ({reason}): export them again.") from error
+        def converted() -> Any:
+            return core().read_model(make().SerializeToString())
 
-    def uncompiled(self, poolings: list[tuple[Step, ...]]) -> tuple[Any, list[str]]:
-        """The float32 graph from tokens to pooled vectors before compilation, and the names of its hidden states."""
-        from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
-
-        graph = Graph(_PURPOSE, _EXTRA)
-        encoder = EncoderGraph(graph, self.model(), self._max_length)
-        outputs = {}
-        for number, steps in enumerate(poolings):
-            name = f"pooled.{number}"
-            graph.op("Identity", write_steps(steps, encoder), output=name)
-            outputs[name] = _width(steps, self.config.hidden_size)
-        finished = graph.finish(TOKENS, outputs, {}, check=False)
-        return core().read_model(finished.SerializeToString()), encoder.hidden_states
-
-    def compile(self, model: Any) -> Any:
-        """A graph compiled at this engine's precision."""
-        return core().compile_model(model, "CPU", self._hints())
-
-    def _hints(self, alone: bool = False) -> Json:
-        """This engine's precision, with one stream per core, or one stream for a single batch.
-
-        Threads may move between cores: where other processes are busy, one that is tied to its core waits for them.
-        """
-        dtype = "float32" if self.dtype == "int8" and not has_bfloat16() else self.dtype
-        hints = {"NUM_STREAMS": 1 if alone else cores(), "INFERENCE_NUM_THREADS": cores(), "ENABLE_CPU_PINNING": False}
-        return {"INFERENCE_PRECISION_HINT": _PRECISIONS.get(dtype, "bf16"), **hints}
+        text = lasting(key)
+        if self.cache is None or text is None:
+            graph = core().compile_model(converted(), "CPU", hints)
+        else:
+            version = importlib.import_module("openvino").__version__
+            graph = self.cache.compiled(io.content_key(version, text), core(), converted, hints)
+        return _Compiled(graph, len(graph.outputs), [])
 
 
 def _width(steps: tuple[Step, ...], width: int) -> int:

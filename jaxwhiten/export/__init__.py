@@ -1,6 +1,5 @@
 """Exports: folders and files that other libraries load, and their model cards."""
 
-from jaxwhiten.engines import save_int8
 from jaxwhiten.export.cards import card, head_card, model_card
 from jaxwhiten.export.databases import DATABASES, Database, code_of, front, save_database, turn
 from jaxwhiten.export.files import save_faiss, save_onnx
@@ -15,5 +14,5 @@ __all__ = [
     "front",
     "head_card",
 ]
-__all__ += ["model_card", "push_to_hub", "save_database", "save_faiss", "save_int8", "save_onnx", "save_trained"]
+__all__ += ["model_card", "push_to_hub", "save_database", "save_faiss", "save_onnx", "save_trained"]
 __all__ += ["turn"]

@@ -157,6 +157,7 @@ def save_database(
       InputError: The encoder has neither a whitening nor a `SpectrumCode`, or no column fits into `size` bytes.
     """
     check_name("database", database, DATABASES)
+    encoder.before_whitening().check_saving()
     if database == LANCEDB and isinstance(encoder.head.code, SpectrumCode):
         return _save_code(folder, encoder, encoder.head.code, size, metadata)
     kind = DATABASES[database]

@@ -39,19 +39,19 @@ def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
     folder = Path(folder)
     if form.prompt or form.lower_case:
         raise InputError(f"{encoder.name}: a graph takes token ids, so {form!r} cannot be exported to ONNX.")
-    if isinstance(encoder.model(), StaticEncoder):
+    if isinstance(model := encoder.view.core.model(), StaticEncoder):
         raise InputError(f"{encoder.name}: a static encoder has no graph: its own folder is what model2vec loads.")
     if encoder.dtype != "float32":
         raise InputError(f"dtype={encoder.dtype!r}: an ONNX graph computes in float32, use dtype='float32'.")
     graph = Graph()
-    vectors = write_steps(encoder.head.steps, EncoderGraph(graph, encoder.model(), encoder.max_length))
+    vectors = write_steps(encoder.head.steps, EncoderGraph(graph, model, encoder.max_length))
     graph.op("Identity", vectors, output="sentence_embedding")
     facts = {"max_length": str(encoder.max_length), "head": encoder.head.summary}
     proto = graph.finish(TOKENS, {"sentence_embedding": encoder.dimension}, facts, encoder.head.dtype)
     with io.whole_folder(folder, kind="onnx") as whole:
         (whole / MODEL).write_bytes(proto.SerializeToString())
         encoder.tokenizer.save(whole, form)
-        Settings(encoder.prompts, encoder.default_prompt_name, encoder.similarity_fn_name).write(whole)
+        Settings(dict(encoder.prompts), encoder.default_prompt_name, encoder.similarity_fn_name).write(whole)
     return folder
 
 

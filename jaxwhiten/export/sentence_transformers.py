@@ -41,7 +41,7 @@ def save_trained(
     if isinstance(last := head.steps[-1], Truncate):  # a setting of folders, which would be read as a layer to train
         settings = dataclasses.replace(settings, truncate_dim=last.k)
         head = Head.of(head.steps[:-1], head.form)
-    return write_folder(folder, encoder.model(), encoder.tokenizer, head, settings=settings, card=card)
+    return write_folder(folder, encoder.view.core.model(), encoder.tokenizer, head, settings=settings, card=card)
 
 
 def export_sentence_transformer(
@@ -61,6 +61,7 @@ def export_sentence_transformer(
     Raises:
       InputError: The head has a step that such a folder cannot hold, or the folder is the model's own.
     """
+    encoder.check_saving(folder)
     return encoder.save(folder, card=head_card(name or Path(folder).resolve().name, encoder, scores or {}))
 
 

@@ -18,7 +18,7 @@ from jaxwhiten.head.steps import Found, Module, States, Step, Target, array, ste
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.shapes import Bool, Float, Int
 from jaxwhiten.text import PLAIN, TextForm
-from jaxwhiten.typing import AnyArray, OnnxGraph
+from jaxwhiten.typing import AnyArray, Json, OnnxGraph
 
 Pooled = Float[Any, "*batch d"]
 HiddenState = Float[Any, "rows length d"]
@@ -54,7 +54,7 @@ class Pooling(Step):
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """Equivalent modes of sentence-transformers' Pooling module, in its order; empty if there are none."""
+        """Equivalent modes of sentence-transformers' Pooling module; empty if there are none."""
         if self.mode is None:
             return ()
         return (self.mode,)
@@ -62,8 +62,12 @@ class Pooling(Step):
     def to_folder(self, target: Target) -> list[Module]:
         if not self.modes:
             return super().to_folder(target)
-        older = {key: mode in self.modes for mode, key in _OLDER_KEYS.items()}  # old and new versions read these keys
-        return [Module("Pooling", {"word_embedding_dimension": target.config.hidden_size, **older})]
+        config: Json = {"word_embedding_dimension": target.config.hidden_size}
+        if list(self.modes) == [mode for mode in MODES if mode in self.modes]:  # old and new versions read these keys
+            config |= {key: mode in self.modes for mode, key in _OLDER_KEYS.items()}
+        else:
+            config["pooling_mode"] = list(self.modes)
+        return [Module("Pooling", config)]
 
     def words(self) -> str:
         return self.mode or super().words()
@@ -247,10 +251,7 @@ class Concat(Pooling):
 
     @property
     def modes(self) -> tuple[str, ...]:
-        modes = tuple(str(part.mode) for part in self.parts)
-        if list(modes) == [mode for mode in MODES if mode in modes]:
-            return modes
-        return ()
+        return tuple(str(part.mode) for part in self.parts)
 
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:

@@ -18,7 +18,7 @@ from jaxwhiten.datasets.examples import Examples
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.engines import DEFAULT
 from jaxwhiten.errors import InputError, JaxwhitenError
-from jaxwhiten.head import AUTO, modules_of, says_head
+from jaxwhiten.head import AUTO, says_head
 from jaxwhiten.io import PathLike
 from jaxwhiten.models import StaticEncoder, load_config, load_model, resolve_folder
 from jaxwhiten.parameters import DEFAULTS, TrainingOptions
@@ -242,8 +242,9 @@ def trainable(encoder: Encoder, options: TrainingOptions, model_folder: PathLike
             f"{encoder.name}: its {what or 'whitening'}, fitted before training, is omitted. Refit with\n"
             f"  jaxwhiten fit TEXTS --model {model_folder}{fit_options(encoder)} -o FITTED"
         )
-    modules_of(head, module, encoder.tokenizer)  # before the work of training it
-    return encoder.trained(module, head.steps)
+    start = encoder.trained(module, head.steps)
+    start.check_saving()
+    return start
 
 
 def fit_options(encoder: Encoder) -> str:
@@ -288,7 +289,9 @@ def _setup(start: Encoder, examples: Examples, objective: Objective, options: Tr
     steps = " > ".join(step.words() for step in start.head.steps)
     say(f"Training through {steps}, up to {start.max_length} tokens; {', '.join(used) or 'no prompt'}")
     table = tokenize_columns(columns, start.tokenizer, forms)
-    return Setup(start.model(), start, columns, table, examples.label, len(examples.classes), prompts, options)
+    return Setup(
+        start.view.core.model(), start, columns, table, examples.label, len(examples.classes), prompts, options
+    )
 
 
 def _count(params: PyTree) -> int:

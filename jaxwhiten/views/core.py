@@ -63,9 +63,18 @@ class Core:
         return self.tokenizer.max_length
 
     def model(self) -> TransformerEncoder:
-        """The Flax module, sharing its parameters."""
+        """The Flax module, sharing the engine's parameters: it must not be changed."""
         module: TransformerEncoder = self.engine.model()
         return module
+
+
+def copied(module: TransformerEncoder) -> TransformerEncoder:
+    """A copy of a Flax module with parameters of its own."""
+    import jax
+    from flax import nnx
+
+    graph, state = nnx.split(module)
+    return nnx.merge(graph, jax.tree.map(lambda leaf: leaf.copy(), state))
 
 
 def _read_again(source: Callable[[], Core], fields: Fields, fingerprint: str) -> Core:

@@ -28,7 +28,7 @@ from jaxwhiten.metrics.similarity import SIMILARITIES
 from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.text import prompt_named
 from jaxwhiten.typing import Fields, Json
-from jaxwhiten.views.core import Core, tokenizer_for
+from jaxwhiten.views.core import Core, copied, tokenizer_for
 from jaxwhiten.views.view import View
 from jaxwhiten.views.weights import reader
 
@@ -85,7 +85,7 @@ def load_view(
         head=head,
         prompts=settings.prompts,
         default_prompt_name=settings.default_prompt_name,
-        engine=engine_for(engine, module, max_length, device, dtype, folder),
+        engine=engine_for(engine, module, max_length, device, dtype),
         tuned=settings.tuned,
         bare=bare,
         source=functools.partial(
@@ -167,7 +167,7 @@ def make_view(
     """The view of a model in memory; the arguments are those of `Encoder`, and `bare` and `source` those of `Core`."""
     tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
     if isinstance(engine, str):
-        engine = engine_for(engine, model, tokenizer.max_length, device)
+        engine = engine_for(engine, copied(model), tokenizer.max_length, device)
     core = Core(
         engine=engine,
         tokenizer=tokenizer,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -211,20 +211,10 @@ class View:
     # Other views of the model.
 
     def with_prompt(self, text: str) -> View:
-        """With another text in front of every text; the same view each time."""
+        """With another text in front of every text."""
         if text == self.prompt:
             return self
-        return self._once(("prompt", text), lambda: self._with(prompt=text))
-
-    @functools.cached_property
-    def _others(self) -> dict[tuple[Any, ...], View]:
-        return {}
-
-    def _once(self, key: tuple[Any, ...], make: Callable[[], View]) -> View:
-        """The view that was made for this key before, or a new one."""
-        if key not in self._others:
-            self._others[key] = make()
-        return self._others[key]
+        return self._with(prompt=text)
 
     def in_role(self, role: str | None) -> View:
         """With the model's prompt of a `"query"` or a `"document"`; itself if neither has one, or for no role."""
@@ -243,9 +233,6 @@ class View:
         name = canonical(name)
         if name == self.head.name:
             return self
-        return self._once(("pooling", name), lambda: self.with_head(self._pooled_head(name)))
-
-    def _pooled_head(self, name: str) -> Head:
         if name == AUTO:
             raise InputError("Pooling 'auto' cannot be resolved here: specify one, or load the folder with 'auto'.")
         head = Head.named(name.removeprefix(f"{AUTO}:"), self.core)
@@ -254,7 +241,7 @@ class View:
             advice = f"The folder's layers follow its own pooling: omit pooling={name!r}, or load it with bare=True."
             with turning(MismatchError, f"{REASON} {advice}", MismatchError):
                 head.width(self.core.config)
-        return head
+        return self.with_head(head)
 
     def with_head(self, head: Head) -> View:
         """With another head, and its own prompt in place of the present head's own; checked as in `of`."""
@@ -301,7 +288,7 @@ class View:
             raise InputError("Codes can be neither truncated nor normalized: use precision='float32' for vectors.")
         if truncate is not None and not 1 <= truncate <= self.width:
             raise InputError(f"truncate_dim={truncate}: the vectors have {self.width} dimensions.")
-        return self._once(("cut", truncate, unit), lambda: self._with(truncate=truncate, unit=unit))
+        return self._with(truncate=truncate, unit=unit)
 
     @property
     def floats(self) -> View:

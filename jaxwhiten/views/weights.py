@@ -16,6 +16,7 @@ from typing import Any
 
 from jaxwhiten import io
 from jaxwhiten.engines import Engine, engine_class, engine_for
+from jaxwhiten.engines.engine import digest
 from jaxwhiten.errors import JaxwhitenError, NonFiniteError
 from jaxwhiten.head import AUTO, Head
 from jaxwhiten.models import EncoderConfig
@@ -77,7 +78,7 @@ class Weights:
             if (engine := self._engine_again()) is None:
                 return None
             contents = () if head is None else tuple(head.contents())
-            self._fingerprints[key] = engine.digest(self.tokenizer, contents)[:24]
+            self._fingerprints[key] = digest(engine, self.tokenizer, contents)[:24]
         return self._fingerprints[key]
 
     def ratio(self, head: Head) -> float | None:
@@ -88,7 +89,11 @@ class Weights:
                 return None
             key_parts = [self.tokenizer.to_str(), key, engine.dtype, str(self.tokenizer.max_length)]
             name = f"ratio-{hashed(part.encode() for part in key_parts)}"
-            self._ratios[key] = float(engine.once(name, lambda: str(self._measured(head, engine))))
+            cache = engine.cache
+            ratio = (
+                cache.text(name, lambda: str(self._measured(head, engine))) if cache else self._measured(head, engine)
+            )
+            self._ratios[key] = float(ratio)
         return self._ratios[key]
 
     def _measured(self, head: Head, engine: Engine) -> float:
@@ -166,7 +171,7 @@ def reader(
     def read() -> Engine | None:
         with contextlib.suppress(OSError, JaxwhitenError):
             model = engine_class(engine).load(folder, dtype)[0]
-            again = engine_for(engine, model, max_length, device, dtype, folder)
+            again = engine_for(engine, model, max_length, device, dtype)
             return again if _files(weights_folder) == before else None
         return None
 

@@ -30,7 +30,6 @@ ALONE = {
     'search {} "a query"': 'search {idx} "a query"',
     "fit TEXTS --model MODEL -o DIR/": "fit {texts} --model {model} --pooling mean -o {out}/",
     "fit TEXTS --model {}{} -o FITTED": "fit {texts} --model {saved} --bytes 8 -o {out}",
-    "export --format int8 --sentences FILE": f"export --format int8 --sentences {{texts}} {MODEL} -o {{out}}",
 }
 
 
@@ -80,8 +79,6 @@ def test_every_command_in_a_message_is_known_here():
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 @pytest.mark.parametrize("command", ALONE)
 def test_a_command_in_a_message_runs(run, places, tmp_path, command):
-    if "int8" in command:
-        pytest.importorskip("nncf", reason="the extra openvino")
     done = run(*shlex.split(ALONE[command].format(**places, out=tmp_path / "out")))
     assert done.code == 0, done.err
 

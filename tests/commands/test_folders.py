@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, io
-from jaxwhiten.engines.quantised import Quantised
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import load_model, resolve_folder
 
@@ -32,7 +31,6 @@ WRITERS = {
     "export": ["export"],
     "export --format onnx": ["export", "--format", "onnx"],
     "export --format faiss": ["export", "--format", "faiss"],
-    "export --format int8": ["export", "--format", "int8", "--sentences", "{texts}"],
     "distil-static": ["distil-static"],
 }
 
@@ -107,19 +105,6 @@ def test_a_link_that_leaves_the_model(hostile, name, tmp_path):
         with pytest.raises(ModelError, match="a link that leaves the folder"):
             encoder.save(tmp_path / "out")
         assert not (tmp_path / "out").exists()
-
-
-def test_int8_files_are_copied_by_name(tmp_path):
-    folder = tmp_path / "model" / "openvino"
-    folder.mkdir(parents=True)
-    for name in ("int8.xml", "int8.bin", "int8.json", "extra"):
-        (folder / name).write_text(name)
-    Quantised(folder, {}).save(tmp_path / "copy")
-    assert sorted(os.listdir(tmp_path / "copy" / "openvino")) == ["int8.bin", "int8.json", "int8.xml"]
-    (folder / "int8.bin").unlink()
-    (folder / "int8.bin").symlink_to("/etc/hostname")
-    with pytest.raises(ModelError, match="a link that leaves the folder"):
-        Quantised(folder, {}).save(tmp_path / "again")
 
 
 def test_links_of_the_hubs_cache_are_followed(tiny_model, tmp_path):

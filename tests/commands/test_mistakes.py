@@ -161,7 +161,6 @@ def test_vectors_that_float32_cannot_square(backend, scale):
     [
         ("export --format onnx -o {out}", "onnx", "export"),
         ("export --format faiss -o {out}", "faiss", "cpu"),
-        ("export --format int8 --sentences absent.txt -o {out}", "nncf", "openvino"),
         ("embed absent.txt -o {out}", "pyarrow", "data"),
         ("index absent.txt -o {out}", "faiss", "cpu"),
         ("train absent.tsv -o {out}", "grain", "train"),

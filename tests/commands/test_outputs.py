@@ -74,8 +74,6 @@ REPLACING_INPUTS = [
     "export --format faiss --model {small} -o {small}",
     "export --format sqlite-vec --model {small} -o {small}",
     "export --format sqlite-vec --model {small} -o {new} --from {idx} --into {idx/header.json}",
-    "export --format int8 --model {small} -o {small} --sentences {texts.txt}",
-    "export --format int8 --model {small} -o {texts.txt} --sentences {texts.txt}",
     "export --model {model} --pooling mean --whitening {w.safetensors} -o {w.safetensors}",
     "distil-static --model {small} -o {small}",
     "distil-static --model {model} --pooling mean --corpus {texts.txt} -o {texts.txt}",

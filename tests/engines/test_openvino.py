@@ -1,7 +1,5 @@
 """The engine OpenVINO gives the vectors of JAX, for every family, pooling and head, and refuses what it refuses."""
 
-import json
-import shutil
 import subprocess
 import sys
 import threading
@@ -9,12 +7,12 @@ import threading
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Whitening, normalize
+from jaxwhiten import Encoder, Whitening
 from jaxwhiten.codes import make_code
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.encoding.store import entry_key
 from jaxwhiten.engines.openvino import has_bfloat16, silenced
-from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError, MissingDependencyError, ModelError
+from jaxwhiten.errors import InputError, JaxwhitenError, MissingDependencyError
 from jaxwhiten.head import Normalize
 from jaxwhiten.models import StaticEncoder, init_model
 from tests.conftest import slow_but
@@ -219,9 +217,8 @@ def test_names_are_checked(folder):
         Encoder.from_pretrained(folder, engine="openvno")
     pytest.importorskip("openvino")
     for reading, said in (
-        ({"dtype": "int4"}, "Unknown dtype 'int4'"),
+        ({"dtype": "int8"}, "Unknown dtype 'int8'"),
         ({"device": "gpu"}, "device of the engine openvino 'gpu'"),
-        ({"dtype": "int8"}, "no int8 weights.*export --format int8"),
     ):
         with pytest.raises(JaxwhitenError, match=said):
             Encoder.from_pretrained(folder, pooling="mean", engine="openvino", **{"dtype": "float32", **reading})
@@ -255,67 +252,10 @@ def test_without_openvino_the_error_says_how_to_install_it(folder, monkeypatch):
 def test_nothing_is_imported_for_those_who_do_not_ask():
     program = (
         "import sys, jaxwhiten, jaxwhiten.engines.engine, jaxwhiten.export; "
-        "print({'openvino', 'nncf', 'onnx'} & set(sys.modules))"
+        "print({'openvino', 'onnx'} & set(sys.modules))"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "set()"
-
-
-@pytest.fixture(scope="module")
-def int8(folder, tmp_path_factory):
-    """A folder with int8 weights, none of them kept."""
-    pytest.importorskip("openvino")
-    pytest.importorskip("nncf", reason="NNCF is not installed")
-    from jaxwhiten.export import save_int8
-
-    out = tmp_path_factory.mktemp("int8") / "model"
-    return save_int8(out, Encoder.from_pretrained(folder, pooling="mean", max_length=24), TEXTS, cosine=0.5)
-
-
-@pytest.mark.slow
-def test_int8(int8, pair, tmp_path):
-    assert (int8.kept, int8.products) == ((), 8)
-    header = int8.folder / "openvino" / "int8.json"
-    assert json.loads(header.read_text())["longest"] == 64  # what the model takes, not what was encoded with
-    encoder = Encoder.from_pretrained(int8.folder, engine="openvino", dtype="int8", max_length=24)
-    names = ["mean", "first_last_avg", "pooler"]
-    found, expected = encoder.encode(SENTENCES, pooling=names), pair[0].encode(SENTENCES, pooling=names)
-    for name in names:
-        cosines = (normalize(found[name]) * normalize(expected[name])).sum(1)
-        assert 0.97 < cosines.min() < 0.99999, name
-    small = encoder.whiten(TEXTS, k=6)
-    again = Encoder.from_pretrained(small.save(tmp_path / "small"), engine="openvino", dtype="int8", max_length=24)
-    np.testing.assert_allclose(again.encode(SENTENCES), small.encode(SENTENCES), atol=1e-5)
-    assert encoder.fingerprint not in (pair[0].fingerprint, pair[1].fingerprint)
-
-
-@pytest.mark.slow
-def test_products_are_kept_until_the_cosine_is_reached(int8, folder, tmp_path):
-    from jaxwhiten.export import save_int8
-
-    encoder = Encoder.from_pretrained(folder, pooling="mean", max_length=24)
-    made = save_int8(tmp_path / "out", encoder, TEXTS, cosine=(1 + int8.cosine) / 2)
-    assert 0 < len(made.kept) < made.products
-    assert made.cosine >= (1 + int8.cosine) / 2
-
-
-def test_int8_weights_are_checked(int8, folder, tmp_path):
-    copied = shutil.copytree(int8.folder, tmp_path / "copied")
-    weights = copied / "openvino" / "int8.bin"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    other = write_model(tmp_path / "other", seed=1, **SMALL)
-    shutil.copytree(int8.folder / "openvino", other / "openvino")
-    for model, error in ((copied, ModelError), (other, MismatchError)):
-        with pytest.raises(error, match="export them again"):
-            Encoder.from_pretrained(model, pooling="mean", engine="openvino", dtype="int8")
-
-
-def test_int8_weights_of_shorter_inputs_are_refused(int8, tmp_path):
-    copied = shutil.copytree(int8.folder, tmp_path / "copied")
-    header = copied / "openvino" / "int8.json"
-    header.write_text(json.dumps(json.loads(header.read_text()) | {"longest": 20}))
-    with pytest.raises(InputError, match="up to 20 tokens, got max_length=24"):
-        Encoder.from_pretrained(copied, engine="openvino", dtype="int8", max_length=24)
 
 
 def test_a_static_encoder_has_no_engine(tmp_path):
@@ -323,10 +263,3 @@ def test_a_static_encoder_has_no_engine(tmp_path):
     write_tokenizer(tmp_path)
     with pytest.raises(InputError, match="engine='jax'"):
         Encoder(StaticEncoder(np.ones((200, 8), np.float32)), tmp_path, engine="openvino")
-
-
-def test_int8_takes_enough_sentences(folder, tmp_path):
-    from jaxwhiten.export import save_int8
-
-    with pytest.raises(InputError, match=r"1 different sentences.*at least 16"):
-        save_int8(tmp_path, Encoder.from_pretrained(folder, pooling="mean"), ["A sentence."] * 20)

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from jaxwhiten import CrossEncoder, Encoder
 from jaxwhiten.encoding import distil_static
-from jaxwhiten.export import export_sentence_transformer, save_int8, save_onnx, save_trained
+from jaxwhiten.export import export_sentence_transformer, save_onnx, save_trained
 from jaxwhiten.export.databases import save_database
 from jaxwhiten.head import Normalize
 from tests.tiny import SENTENCES, write_cross_encoder
@@ -44,11 +44,6 @@ def encoder(source):
     return Encoder.from_pretrained(source, pooling="mean", **how).then(Normalize())
 
 
-def int8(folder, encoder, texts):
-    pytest.importorskip("nncf", reason="needs the extra `openvino`")
-    return save_int8(folder, encoder, texts[:20], cosine=0.5)
-
-
 def database(folder, encoder, texts):
     save_database(folder.parent / "db", encoder.whiten(encoder.encode(texts), k=8), "sqlite-vec", 8, gamma=1.0)
     shutil.copytree(folder.parent / "db" / "model", folder)
@@ -61,7 +56,6 @@ FOLDERS = {
         folder, encoder, base_model="base", recipe={}, scores={}, before={}
     ),
     "onnx": lambda folder, encoder, texts: save_onnx(folder, encoder),
-    "int8": int8,
     "database": database,
     "static": lambda folder, encoder, texts: distil_static(encoder, texts, 8).save(folder),
     "cross": lambda folder, encoder, texts: CrossEncoder.from_pretrained(
@@ -70,7 +64,7 @@ FOLDERS = {
 }
 
 
-@pytest.mark.parametrize("kind", [pytest.param(k, marks=[pytest.mark.slow] * (k == "int8")) for k in FOLDERS])
+@pytest.mark.parametrize("kind", FOLDERS)
 def test_a_written_tokenizer_cuts_where_the_encoder_does(encoder, paragraphs, tmp_path, kind):
     pytest.importorskip("onnx")
     FOLDERS[kind](tmp_path / "out", encoder, paragraphs)

@@ -21,8 +21,6 @@ import safetensors.numpy
 from jaxwhiten import CrossEncoder, Encoder, Whitening, export, io
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding import Vocabulary, distil
-from jaxwhiten.engines import int8 as making_int8
-from jaxwhiten.engines.openvino import silenced
 from jaxwhiten.errors import OutputError
 from jaxwhiten.models import load_model, resolve_folder, save_model
 from jaxwhiten.text import copy_tokenizer
@@ -131,24 +129,6 @@ def pairs(folder):
     return CrossEncoder.from_pretrained(folder).predict([(text, "a man") for text in TEXTS])
 
 
-def int8(folder):
-    return Encoder.from_pretrained(folder, max_length=32, engine="openvino", dtype="int8").encode(TEXTS)
-
-
-def save_int8(model):
-    """Saves int8 weights that are made once: it is the writing that is tested."""
-    made = making_int8._Work(model, TEXTS)
-    graph = made.backbone([])
-    made.choose, made.backbone = lambda cosine: ([], 1.0), lambda kept: graph
-
-    def save(folder):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(making_int8, "_Work", lambda *_: made)
-            export.save_int8(folder, model, TEXTS)
-
-    return save
-
-
 def with_tokenizer(source):
     """As `train.mlm` leaves a model."""
 
@@ -160,7 +140,7 @@ def with_tokenizer(source):
     return save
 
 
-SLOW = ("Encoder.save", "with a code", "static", "sentence-transformers", "onnx", "int8", "train.sbert", "train.mlm")
+SLOW = ("Encoder.save", "with a code", "static", "sentence-transformers", "onnx", "train.sbert", "train.mlm")
 KINDS = ("save_model", "CrossEncoder.save", "faiss", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW))
 
 
@@ -182,10 +162,6 @@ def writers(models, kind):
     coded = raw.with_whitening(whole).with_code(SpectrumCode(bytes=4).fit(whole))
     if kind == "static":
         return *(distil(Vocabulary.read(raw), k).save for k in (2, 3)), encode
-    if kind == "int8":
-        with silenced():
-            pytest.importorskip("nncf", reason="needs the extra `openvino`")
-        return save_int8(small), save_int8(large), int8
     strange = load_model(other)[0]
     return {
         "Encoder.save": (small.save, large.save, encode),
@@ -262,7 +238,7 @@ def test_a_fault_at_every_write(points, writers, kind, tmp_path, capsys):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("native")
 @pytest.mark.parametrize("exchange", [True, False], ids=["in one step", "in two steps"])
-@pytest.mark.parametrize("kind", ["Encoder.save", pytest.param("int8", marks=pytest.mark.slow), "CrossEncoder.save"])
+@pytest.mark.parametrize("kind", ["Encoder.save", "CrossEncoder.save"])
 def test_a_kill_at_every_write(points, writers, kind, exchange, tmp_path, monkeypatch):
     """Where two renames replace a folder, whoever reads or writes it next puts it back."""
     if not exchange:

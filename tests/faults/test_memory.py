@@ -39,7 +39,7 @@ class Full(JAXEngine):
 
 
 def on(encoder, engine):
-    encoder._set_view(encoder.view.over(dataclasses.replace(encoder.view.core, engine=engine)))
+    encoder.view = encoder.view.over(dataclasses.replace(encoder.view.core, engine=engine))
     return engine
 
 

@@ -10,7 +10,6 @@ from jaxwhiten import CrossEncoder, Encoder, build_index, evaluate, load_index, 
 from jaxwhiten.datasets import Examples, from_pairs
 from jaxwhiten.encoding import EmbeddingStore, distil_static, distillation
 from jaxwhiten.encoding import encoder as face
-from jaxwhiten.engines import int8
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import databases
 from jaxwhiten.search import add_text, search_text
@@ -47,14 +46,6 @@ def encoder(tiny_model):
 @pytest.fixture(scope="module")
 def cross(cross_encoder):
     return CrossEncoder.from_pretrained(cross_encoder)
-
-
-class Reached(Exception):
-    """The texts arrived at the work, which takes minutes."""
-
-
-def stop(encoder, texts):
-    raise Reached(texts)
 
 
 class Kit:
@@ -141,12 +132,6 @@ class Kit:
     def distil_static(self, texts):
         return distil_static(self.encoder, texts, 4, fit=True).encode(TEXTS[:3])
 
-    def save_int8(self, texts):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(int8, "_Work", stop)
-            with pytest.raises(Reached) as found:
-                int8.save_int8(self.folder / "int8", self.encoder, texts)
-        return found.value.args[0]
 
     def fill(self, texts):
         (self.folder / "recipe.py").write_text(RECIPE)

@@ -1,0 +1,149 @@
+"""What engines keep of a model folder between processes: graphs of OpenVINO, and texts such as fingerprints.
+
+With a graph that is kept, a later process reads neither the weights nor JAX, and starts in half the time. An entry is
+named by the content of the weights and of `config.json`, and by the code that made it, and has checksums (`io.keep`).
+OpenVINO's own cache beside it holds the compiled forms. The entries used last are kept, up to `MOST` bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxwhiten import io
+from jaxwhiten.errors import InputError
+from jaxwhiten.models import EncoderConfig, checkpoint, folders
+from jaxwhiten.runtime.hardware import cpu_features
+from jaxwhiten.typing import Fields
+
+MOST = 4e9  # bytes
+_TEXT = "text.txt"
+_GRAPH = "graph.xml"
+_CODE = (".", "models", "head", "engines", "codes", "whitening")  # rooms whose code decides what is kept
+
+
+class ModelCache:
+    """The cache of one model's files, whose identities are taken before they are read.
+
+    Nothing is kept of a file that has changed since: ModelError.
+    """
+
+    def __init__(self, files: Sequence[Path]):
+        self.files = io.Files.of(files)
+        self.folder = io.cache_dir("compiled", io.content_key(_code(), [io.sha256_once(file) for file in files]))
+        with contextlib.suppress(OSError):
+            os.utime(self.folder)  # used last
+
+    @classmethod
+    def of(cls, folder: Path) -> ModelCache | None:
+        """The cache of a folder with an encoder; None where none is wanted (`JAXWHITEN_COMPILATION_CACHE=0`)."""
+        if os.environ.get("JAXWHITEN_COMPILATION_CACHE") == "0" or checkpoint.static_folder(folder) is not None:
+            return None
+        folder = folders.transformer_folder(folder)
+        return cls([folder / "config.json", *checkpoint.weight_files(folder)])
+
+    def text(self, name: str, make: Callable[[], str]) -> str:
+        """The text that was kept under a name, or that of `make`."""
+        folder = self.folder / name
+        if (text := io.recall(folder, lambda folder: (folder / _TEXT).read_text(encoding="utf-8"))) is not None:
+            return text
+        text = make()
+        self.files.check()
+        with contextlib.suppress(OSError, InputError):
+            io.keep(folder, lambda whole: io.write_text(whole / _TEXT, text))
+        return text
+
+    def compiled(self, key: str, core: Any, make: Callable[[], Any], hints: Fields) -> Any:
+        """The graph of OpenVINO that was kept under a key, or that of `make`, compiled; its weights are mapped."""
+        folder = self.folder / key
+        # Compiled forms are for one kind of CPU, and for the instructions that oneDNN may use there.
+        limits = [os.environ.get(name) for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")]
+        cache = self.folder / io.content_key(cpu_features(), limits)
+
+        def read(folder: Path) -> Any:
+            options = {"CACHE_DIR": str(cache), "CACHE_MODE": "OPTIMIZE_SIZE"}
+            return core.compile_model(folder / _GRAPH, "CPU", {**hints, **(options if _is_writable(cache) else {})})
+
+        def write(whole: Path) -> None:
+            import openvino
+
+            openvino.save_model(graph, whole / _GRAPH, compress_to_fp16=False)
+            self.files.check()
+
+        if (result := io.recall(folder, read)) is not None:
+            return result
+        graph = make()
+        self.files.check()
+        with contextlib.suppress(OSError, InputError):
+            io.keep(folder, write, RuntimeError)
+            _forget(self.folder.parent)
+        return io.recall(folder, read) or core.compile_model(graph, "CPU", hints)
+
+
+def _is_writable(folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    return os.access(folder, os.W_OK)
+
+
+def _forget(root: Path) -> None:
+    """Removes the entries that were used longest ago, as far as all take more than `MOST` bytes."""
+    size = 0
+    for entry in sorted(root.iterdir(), key=os.path.getmtime, reverse=True):
+        size += sum(file.stat().st_size for file in entry.rglob("*") if file.is_file())
+        if size > MOST:
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+@functools.cache
+def _code() -> str:
+    rooms = (Path(__file__).parents[1] / room for room in _CODE)
+    return io.content_key([io.sha256_file(file) for room in rooms for file in sorted(room.glob("*.py"))])
+
+
+class LazyModel:
+    """An encoder in a folder, read when its module is asked for; that it can be read is known from an earlier process.
+
+    Attributes:
+      cache: The cache of its files.
+    """
+
+    module = "Transformer"
+    pools = False
+    special_tokens = True
+
+    def __init__(self, folder: Path, dtype: str, cache: ModelCache):
+        self._folder = folder
+        self.dtype = dtype
+        self.cache = cache
+        config = folders.load_config(folders.transformer_folder(folder))
+        pooler = cache.text("pooler", lambda: str(self.loaded.config.pooler))  # which the weights may lack
+        self.config = dataclasses.replace(config, pooler=pooler == str(True))
+        cache.files.check()
+
+    @functools.cached_property
+    def loaded(self) -> Any:
+        """The module; ModelError if the files are no longer those that its cache is named by."""
+        module = _load(self._folder, self.dtype)[0]
+        self.cache.files.check()
+        return module
+
+
+def _load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
+    from jaxwhiten.models.loading import load_model
+
+    return load_model(folder, dtype=dtype, narrow=True)
+
+
+def load(folder: Path, dtype: str = "float32") -> tuple[Any, EncoderConfig, Path]:
+    """`load_model`, but with a `LazyModel` instead of an encoder of which something can be kept."""
+    if (cache := ModelCache.of(folder)) is None:
+        return _load(folder, dtype)
+    model = LazyModel(folder, dtype, cache)
+    return model, model.config, folders.transformer_folder(folder)

@@ -1,0 +1,80 @@
+"""Views of many prompts take no more memory than one, and the prompts of an encoder are its own."""
+
+import gc
+
+import pytest
+
+from jaxwhiten import Encoder
+from jaxwhiten.head import Truncate
+from jaxwhiten.views import View
+from tests.sentences import generated
+from tests.tiny import SENTENCES
+
+PROMPTS = {"query": "Music: ", "document": "salt "}
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model):
+    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, prompts=PROMPTS, engine="jax")
+
+
+def views():
+    gc.collect()
+    return sum(isinstance(each, View) for each in gc.get_objects())
+
+
+ASKED = {
+    "prompts": lambda view, i: view.with_prompt(f"{i}: "),
+    "lengths": lambda view, i: view.cut(1 + i % view.width, i % 2 == 0),
+    "poolings": lambda view, i: view.with_pooling(("cls", "max", "layers:0+1")[i % 3]),
+    "a chain": lambda view, i: view.with_prompt(f"{i}: ").with_prompt(f"{i}, ").cut(2, True),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_views_that_were_asked_for_are_not_kept(encoder, asked):
+    view, before = encoder.view, views()
+    for number in range(2000):
+        ASKED[asked](view, number)
+    assert views() <= before + 1
+
+
+def test_prompts_of_encode_are_not_kept(encoder):
+    encoder.encode(SENTENCES[0], prompt="0: ")
+    before = views()
+    for number in range(100):
+        encoder.encode(SENTENCES[0], prompt=f"{number}: ")
+    assert views() <= before + 1
+
+
+TEXTS = generated(60)
+DERIVED = {
+    "itself": lambda e: e,
+    "with_pooling": lambda e: e.with_pooling("cls"),
+    "then": lambda e: e.then(Truncate(4)),
+    "whiten": lambda e: e.whiten(TEXTS, k=4),
+    "shrink": lambda e: e.shrink(TEXTS, k=4, bytes=2),
+    "without_code": lambda e: e.shrink(TEXTS, k=4, bytes=2).without_code(),
+    "before_whitening": lambda e: e.whiten(TEXTS, k=4).before_whitening(),
+    "judged": lambda e: e.judged(),
+    "with_module": lambda e: e.with_module(e.model()),
+}
+
+
+@pytest.mark.parametrize("derivation", DERIVED)
+def test_prompts_of_one_encoder_are_not_those_of_another(encoder, derivation):
+    derived = DERIVED[derivation](encoder)
+    for one in (derived, encoder):
+        with pytest.raises(TypeError):
+            one.prompts["query"] = "other: "
+        with pytest.raises(AttributeError):
+            one.prompts = {}
+        assert one.prompts == PROMPTS
+        assert one.queries.prompt == PROMPTS["query"]
+
+
+def test_prompts_are_those_of_the_call(tiny_model):
+    given = dict(PROMPTS)
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", prompts=given)
+    given["query"] = "other: "
+    assert encoder.queries.prompt == PROMPTS["query"]
