@@ -49,14 +49,13 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
         raise InputError("`writable` changes an index: specify it with `index`.")
 
     from jaxwhiten.encoding import Encoder
-    from jaxwhiten.serving import application, listen
-    from jaxwhiten.serving import run as serve
+    from jaxwhiten.serving import application, bind, listening
     from jaxwhiten.serving.gate import ACCESS
 
     key = os.environ.get(KEY) or None
-    listening, url = listen(args.host, args.port)
-    with listening:
-        if key is None and not ipaddress.ip_address(listening.getsockname()[0]).is_loopback:
+    bound, url = bind(args.host, args.port)
+    with bound:
+        if key is None and not ipaddress.ip_address(bound.getsockname()[0]).is_loopback:
             warn(f"{url} is open to the network: set {KEY}, an access key.")
         encoder = Encoder.from_pretrained(args.model, engine=args.engine)
         # A web page that points its own name at this machine has no key.
@@ -78,5 +77,6 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
             writable=args.writable,
             origins=args.allow_origin,
         )
-        yield Report(f"Serving {args.model} on {url}", {"model": args.model, "url": url})
-        serve(app, listening)
+        with listening(app, bound) as serve:
+            yield Report(f"Serving {args.model} on {url}", {"model": args.model, "url": url})
+            serve()

@@ -6,6 +6,6 @@ for _package in ("fastapi", "orjson", "uvicorn", "prometheus_client"):
     optional(_package, "serve", "Serving", _package.replace("_", "-"))
 
 from jaxwhiten.serving.application import application
-from jaxwhiten.serving.server import listen, run
+from jaxwhiten.serving.server import bind, listening
 
-__all__ = ["application", "listen", "run"]
+__all__ = ["application", "bind", "listening"]

@@ -1,4 +1,4 @@
-"""The application: what each path answers. `jaxwhiten.serving.run` runs it in uvicorn, and any ASGI server can."""
+"""The application: what each path answers. `jaxwhiten.serving.listening` runs it, and any ASGI server can."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import ipaddress
 import logging
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, get_type_hints
 
 from fastapi.routing import APIRoute
@@ -24,6 +24,9 @@ _BODY = 8 << 20  # bytes of a request
 # of all unanswered requests, beyond which only small ones are accepted
 _BODIES = 32 * _BODY
 _SMALL = 64 << 10
+# bytes of a refused request, and seconds to send them, that are read before its answer if it is the last one
+_DROPPED = 64 << 20
+_SECONDS = 10.0
 _WATCHED = 0.05  # seconds after which an answer is given up if its caller goes away; a task for each request costs time
 _GZIP = 16 + zlib.MAX_WBITS
 ACCESS = logging.getLogger("jaxwhiten.access")  # a line for each request, of level INFO
@@ -49,6 +52,7 @@ class Gate:
         """The answer on a path or method that is not there."""
         start = time.perf_counter()
         self.requests.labels("other", error.status_code).inc()
+        await _read_on(request, request.stream())
         response = await refusal(request, error)
         _log(request, response.status_code, start)
         return response
@@ -68,15 +72,19 @@ class Gate:
         return response
 
     async def _answer(self, request: Request, route: Route) -> Any:
-        self._check(request, route)
-        if route.asked is None:
-            return await route.endpoint(**request.path_params)
+        stream = request.stream()
         with self._holding() as hold:
             try:
+                self._check(request, route)
+                if route.asked is None:
+                    return await route.endpoint(**request.path_params)
                 async with asyncio.timeout(self._seconds):
-                    parsed = request_of(route.asked, await _body(request, hold))
+                    parsed = request_of(route.asked, await _body(request, stream, hold))
             except TimeoutError:
                 raise Refused(408, f"The request took more than {self._seconds:g} seconds to arrive.") from None
+            except Refused:
+                await _read_on(request, stream)
+                raise
             return await _while_awaited(request, route.endpoint(parsed))
 
     def _check(self, request: Request, route: Route) -> None:
@@ -127,7 +135,20 @@ def _log(request: Request, status: int, start: float) -> None:
         ACCESS.info("%s %s %s %d %.1f ms", host, request.method, path, status, took)
 
 
-async def _body(request: Request, hold: Callable[[int], None]) -> bytearray:
+async def _read_on(request: Request, stream: AsyncIterator[bytes]) -> None:
+    """Reads what a client still sends before the connection is closed, which would reset it, and lose the answer."""
+    if request.headers.get("connection", "").lower() != "close" or "expect" in request.headers:
+        return  # uvicorn reads on after the answer; or the client waits for it
+    left = _DROPPED
+    with contextlib.suppress(TimeoutError, ClientDisconnect):
+        async with asyncio.timeout(_SECONDS):
+            async for chunk in stream:
+                left -= len(chunk)
+                if left < 0:
+                    break
+
+
+async def _body(request: Request, stream: AsyncIterator[bytes], hold: Callable[[int], None]) -> bytearray:
     """The JSON that a request carries, decompressed."""
     kind = request.headers.get("content-type", "").partition(";")[0].rstrip().lower()
     if not kind.endswith("json"):  # browsers send other kinds for any web page unasked
@@ -139,7 +160,7 @@ async def _body(request: Request, hold: Callable[[int], None]) -> bytearray:
     body = bytearray()
     inflate = zlib.decompressobj(_GZIP) if coding == "gzip" else None
     try:
-        async for chunk in request.stream():
+        async for chunk in stream:
             more = inflate.decompress(chunk, _BODY + 1) if inflate else chunk
             if inflate and inflate.unused_data:
                 raise zlib.error("more bytes after its end")

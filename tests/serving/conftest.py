@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import threading
-import time
 import warnings
 from types import SimpleNamespace
 
@@ -25,18 +24,16 @@ def served(encoder, **how):
     from jaxwhiten import serving  # or the test is skipped
 
     app = serving.application(encoder, **how)
-    listening, url = serving.listen(port=0)
-    from jaxwhiten.serving.server import Server, config_of
+    bound, url = serving.bind(port=0)
+    from jaxwhiten.serving.server import Server
 
-    config = config_of(app)
-    config.log_level = "critical"
-    server = Server(config)
-    thread = threading.Thread(target=server.run, args=([listening],))
+    server = Server(app)
+    bound.listen()
+    thread = threading.Thread(target=server.run, args=([bound],))
     thread.start()
-    with listening, httpx2.Client(base_url=url, timeout=60) as client:
+    with bound, httpx2.Client(base_url=url, timeout=60) as client:
         try:
-            while client.get("/health").status_code != 200:
-                time.sleep(0.02)
+            assert client.get("/health").status_code == 200
             yield SimpleNamespace(url=url, client=client, post=poster(client), encoder=encoder, app=app)
         finally:
             server.should_exit = True

@@ -89,8 +89,9 @@ def test_mistakes(capsys):
 def test_a_taken_port_is_an_error(capsys):
     from jaxwhiten import serving
 
-    listening, url = serving.listen(port=0)
-    with listening:
+    bound, url = serving.bind(port=0)
+    with bound:
+        bound.listen()
         assert cli.main(["serve", "jaxwhiten-tiny", "--port", url.rpartition(":")[2]]) == 1
     assert "in use" in capsys.readouterr().err
 
@@ -112,28 +113,31 @@ def test_connections_send_at_once():
     """Nagle's algorithm would hold a body back until the client acknowledges its headers, up to 40 ms."""
     from jaxwhiten import serving
 
-    listening, _ = serving.listen(port=0)
-    with listening, socket.create_connection(listening.getsockname()):
-        accepted, _ = listening.accept()
-        with accepted:
+    bound, _ = serving.bind(port=0)
+    with bound:
+        bound.listen()
+        with socket.create_connection(bound.getsockname()), bound.accept()[0] as accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_no_answer_before_the_encoder_is_compiled(tiny, monkeypatch):
-    from jaxwhiten import serving
+def test_nobody_can_connect_before_the_encoder_is_compiled(tiny, tmp_path, monkeypatch):
+    """Who waited would be reset by a SIGTERM, which ends the start at once."""
+    tiny.save(tmp_path / "model")
+    ports = []
+    bind = socket.socket.bind
 
-    listening, url = serving.listen(port=0)
+    def bound(self, address):
+        bind(self, address)
+        ports.append(self.getsockname())
 
-    def probe(*_):
-        with pytest.raises(httpx2.TimeoutException):
-            httpx2.get(f"{url}/health", timeout=0.2)
-        probed.append(True)
+    def compile_(*_):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(ports[-1], timeout=5)
+        raise ModelError("probed")
 
-    probed = []
-    monkeypatch.setattr(Run, "warm_up", probe)
-    with listening:
-        serving.application(tiny)
-    assert probed
+    monkeypatch.setattr(socket.socket, "bind", bound)
+    monkeypatch.setattr(Run, "warm_up", compile_)
+    assert cli.main(["serve", str(tmp_path / "model"), "--port", "0"]) == 2
 
 
 def test_texts_that_warm_it_up_are_not_counted(tiny):
