@@ -134,7 +134,6 @@ def test_other_text_is_another_recipe(config, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"data": ""}, DataNotFoundError, "No text was specified"),
         ({"data": "no/such/file.txt"}, DataNotFoundError, "no such file"),
         ({"block_length": 33}, InputError, "takes 4 to 32 tokens"),
         pytest.param({"batch_size": 12}, InputError, "not a multiple of 8 devices", marks=pytest.mark.devices),

