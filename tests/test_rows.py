@@ -112,6 +112,35 @@ CONTAINERS = {
     "memory map": mapped,
     "objects": lambda _: ROWS.astype(object),
 }
+
+
+class Missing:
+    """As pandas' NA: no number, and neither equal nor unequal to anything."""
+
+    def __repr__(self):
+        return "<NA>"
+
+    def __ne__(self, other):
+        return self
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+    __hash__ = None
+
+
+class LazyFrame:
+    """As that of polars."""
+
+    def collect(self):
+        raise AssertionError
+
+    collect_schema = collect
+
+
+DAYS = np.array([["2020-01-01", "2020-01-02"]], "M8[D]")
+
+
 REFUSED = {
     "NaN": (changed(np.nan), NonFiniteError, "Row 3 of the .*contains NaN or inf: remove or repair it"),
     "inf": (changed(np.inf), NonFiniteError, "Row 3 of the .*contains NaN or inf: remove or repair it"),
@@ -119,7 +148,11 @@ REFUSED = {
     "masked": (np.ma.array(ROWS, mask=ROWS > 1), InputError, "masked entries"),
     "bytes": (ROWS.astype(np.uint8), InputError, "without their code"),
     "complex": (ROWS.astype(complex), InputError, "[Cc]omplex"),
-    "dates": (np.zeros((2, D), "M8[D]"), InputError, "dates or times"),
+    "missing": (np.array([[1.0], [Missing()]], object), NonFiniteError, "Row 1 contains the missing value <NA>"),
+    "dates": (DAYS, InputError, r"got dates or times \(datetime64"),
+    "times": (DAYS - DAYS[0], InputError, r"got dates or times \(timedelta64"),
+    "a date": (np.array([[1.0, DAYS[0, 0].item()]], object), InputError, "got the date .* in row 0: convert or drop"),
+    "not computed": (LazyFrame(), InputError, r"got a LazyFrame.*collect\(\)"),
     "text": ([["a"] * D], InputError, "[Ee]xpected .*got"),
     "ragged": ([[1.0] * D, [1.0]], InputError, "all of one length"),
 }

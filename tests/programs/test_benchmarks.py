@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import codes, harness, search_real, wikipedia
 from eval import runs, tables
-from eval.runs import Record, Run
+from eval.runs import Run
 
 
 @pytest.fixture(autouse=True)
@@ -93,9 +93,6 @@ def test_what_a_benchmark_wrote_is_kept_and_shown(written):
     assert header.program == "benchmarks.cold_start"
     assert header.machine.cores >= 1
     assert header.commit == runs.git("rev-parse", "HEAD")
-    assert header.date[:10] in harness.conditions(Run(header))
-    machine = header.machine.but(load_at_start=9.0)
-    assert "load 9.0 at the start" in harness.conditions(Run(header.but(machine=machine)))
 
 
 def test_a_command_can_be_typed_on_another_machine(monkeypatch, tmp_path):
@@ -124,10 +121,3 @@ def test_a_code_is_timed_in_a_process_of_its_own():
     times = codes.measured(Path(codes.__file__).parents[1], 600)
     assert list(times) == ["fit_cpu_ms", "coding_cpu_ms", "search_p50_ms"]
     assert min(times.values()) > 0
-    rows = [
-        Record(part=part, now=ms, before=2 * ms, ratio=dict.fromkeys(("median", "low", "high"), 2.0))
-        for part, ms in times.items()
-    ]
-    header = runs.header("benchmarks.codes", {}, documents=600)
-    table = codes.code_times_table(Run(header, rows))
-    assert [row[-1] for row in table.rows] == ["0.50"] * 3

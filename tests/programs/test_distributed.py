@@ -22,9 +22,9 @@ from jaxwhiten.runtime.distributed import share_of
 from jaxwhiten.training.log import read_metrics
 from tests.conftest import ONE_DEVICE, ROOT, own_cache
 from tests.programs import exchange
-from tests.programs.runs import WORDS, steps_of, write_table, write_text
+from tests.programs.runs import WORDS, steps_of, write_table
 from tests.programs.test_eval_sts import data_dir  # noqa: F401 (a fixture)
-from train import mlm, sbert
+from train import sbert
 
 MINUTE = 60
 PATIENCE = 400  # seconds for what takes some twenty where nothing else runs
@@ -262,23 +262,6 @@ def test_training_on_two_processes_and_then_on_three_is_that_of_one(sbert_settin
     assert_close(one["after"], other["after"], 0.02)
     vectors = [Encoder.from_pretrained(f / "model", max_length=16).encode(["a man"]) for f in (out, sbert_alone)]
     np.testing.assert_allclose(*vectors, rtol=0, atol=1e-3)
-
-
-@pytest.mark.slow
-def test_masked_training_on_two_processes_is_that_of_one(cache, tmp_path):
-    text = write_text(tmp_path / "text.txt")
-    settings = {"held_out": 0.1, "block_length": 16, "batch_size": 8, "steps": 20, "evaluate_every": 10, "log_every": 1}
-    settings |= {"evaluate_blocks": 16, "data": str(text), "vocabulary.size": 150, "vocabulary.alphabet": 40}
-    sizes = {"num_layers": 2, "hidden_size": 32, "intermediate_size": 64, "max_positions": 32}
-    settings |= {f"sizes.{name}": value for name, value in sizes.items()}
-    config = defaults.get_config("mlm")
-    config.update({**settings, "output": str(tmp_path / "alone"), "progress": False})
-    mlm.main(config)
-    command = program("train.mlm", "configs/defaults.py:mlm", **settings, output=tmp_path / "run")
-    outputs = finish(start(2, command, cache))
-    assert_same_training(tmp_path / "run", tmp_path / "alone", settings["steps"])
-    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
-    assert outputs[1][1:] == ("", "")
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------

@@ -2,9 +2,8 @@
 
 import pytest
 
-from eval import compared, tables
+from eval import compared
 from eval.runs import Record, Run
-from jaxwhiten.errors import InputError
 from tests.programs.test_eval_codes import folder  # noqa: F401
 
 
@@ -32,20 +31,6 @@ def test_a_gamma_loses_what_the_best_one_has_more(run):
     assert regrets[0.0] == pytest.approx([20, 20])
     assert regrets[0.5] == pytest.approx([0, 10])
     assert regrets[1.0] == pytest.approx([10, 0])
-
-
-def test_the_regret_of_a_rule_is_the_mean_and_the_largest_of_each_encoder(run):
-    other = run.with_header(model="other", dimension=128)  # 20 is too little spread among as many dimensions
-    table = compared.regret_table(run, other)
-    (_, first), (_, second), (_, whole) = ((row[0], dict(zip(table.columns, row, strict=True))) for row in table.rows)
-    assert [line["cells"] for line in (first, second, whole)] == ["2", "2", "4"]
-    assert first["γ = 0"] == whole["γ = 0"] == "20.00 (20.00)"
-    assert (first["rule"], second["rule"]) == ("10.00 (15.00)", "5.00 (10.00)")  # unchanged, and γ = 1
-    cut = tables.table_of([run, run], "regret_table", ["encoder=^all$", "columns=^(encoder|γ_=_0.5)$", "plain"])
-    assert (cut.columns, cut.text_columns, cut.caption) == (["encoder", "γ = 0.5"], 1, "")
-    assert cut.rows == [["all", "5.00 (10.00)"]]
-    with pytest.raises(InputError, match="COLUMN=PATTERN"):
-        tables.table_of([run, run], "regret_table", ["encodr=x"])
 
 
 def test_the_smallest_size_that_loses_less_than_half_a_point(run):

@@ -16,9 +16,7 @@ from eval.pydocs import load_pydocs, split_docstring
         ("Returns x, e.g. The thing. Then more.", "Returns x, e.g. The thing.", "Then more."),
         ("Is it (really?) so? Yes.", "Is it (really?) so?", "Yes."),
         ('He said "stop." Then left.', 'He said "stop."', "Then left."),
-        ("Version 2.0 of it. Next.", "Version 2.0 of it.", "Next."),
         ("Calls foo.bar() when asked.", "Calls foo.bar() when asked.", ""),
-        ("Only one.\n\n   ", "Only one.", ""),
         ("", "", ""),
     ],
 )

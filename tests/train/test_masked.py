@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from jaxwhiten.models import load_masked_lm
 from jaxwhiten.parameters import TrainingOptions
 from jaxwhiten.training.sentences import split_encoder
 from jaxwhiten.training.step import create_state, data_mesh, make_step, place_batch
@@ -117,10 +116,3 @@ def test_batches_go_on_from_a_position_with_the_same_masks():
         for name in expected:
             np.testing.assert_array_equal(batch[name], expected[name])
     assert any((before[0]["positions"] != other["positions"]).any() for other in before[1:])
-
-
-def test_going_on_from_an_encoder(shallow_model):
-    masked, _, has_head = load_masked_lm(shallow_model)
-    assert not has_head
-    params, rebuild = split_encoder(masked)
-    assert rebuild(params).config == masked.config
