@@ -45,7 +45,6 @@ MADE = Path("runs")
 KEPT = Path("docs/runs")
 FILE = "run.jsonl"
 FIGURES = "figures.safetensors"
-OLD = "run.json"
 SOURCES = ("jaxwhiten", "train", "eval", "configs", "benchmarks")
 _DATA = "JAXWHITEN_DATA_DIR"
 _SENTENCES: dict[str, Any] = {"examples": (), "similarity": None}  # what a kept header has instead of sentences
@@ -138,8 +137,6 @@ class Run:
         if path.suffix != ".jsonl":
             path = path / FILE
         remedy = "Run the program again."
-        if not path.is_file() and (folder / OLD).is_file():
-            raise FormatError(f"{folder}: results of an older format, run.json and results.json. {remedy}")
         header, *rows = _records(records.read_lines(path, dict, remedy)) or [Record()]
         if header.get("format") != FORMAT:
             raise FormatError(f"{path}: expected the header of a run of format {FORMAT}, got {header!r:.80}. {remedy}")
@@ -292,12 +289,7 @@ def find(name: str) -> Run | None:
         if run.header.complete:
             return keep(run, path)
         return run
-    if path.is_file():
-        return Run.load(path)
-    # which says that the format is older
-    if (MADE / name / OLD).is_file():
-        return Run.load(MADE / name)
-    return None
+    return Run.load(path) if path.is_file() else None
 
 
 def names(folder: Path = KEPT, pattern: str = "**/*") -> list[str]:

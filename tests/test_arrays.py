@@ -5,12 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxwhiten import Moments, SpectrumCode, Whitening, normalize
+from jaxwhiten import Moments
 from jaxwhiten.arrays import blocks, one_ahead, pad_rows, release_pages
-from jaxwhiten.coded import as_floats
-from jaxwhiten.codes import make_code
-from jaxwhiten.errors import InputError, NonFiniteError
-from jaxwhiten.search import semantic_search
 
 STATM = Path("/proc/self/statm")
 
@@ -82,69 +78,3 @@ def test_blocks_cover_the_rows_and_padding_is_zero():
     padded = pad_rows(rows, 5)
     assert padded.dtype == np.float16
     np.testing.assert_array_equal(padded, [[1] * 3] * 2 + [[0] * 3] * 3)
-
-
-NUMERIC = {
-    "Whitening": lambda x: Whitening().fit(x),
-    "SpectrumCode": lambda x: SpectrumCode(bytes=1).fit(x),
-    "make_code": lambda x: make_code("int8").fit(x),
-    "Moments": lambda x: Moments().update(x),
-    "normalize": lambda x: normalize(x if isinstance(x, np.ndarray) else as_floats(x)),  # tests check its types
-    "semantic_search": lambda x: semantic_search(x, np.eye(2)),
-}
-
-
-class Missing:
-    """As pandas' NA: no number, and neither equal nor unequal to anything."""
-
-    def __repr__(self):
-        return "<NA>"
-
-    def __ne__(self, other):
-        return self
-
-    def __bool__(self):
-        raise TypeError("boolean value of NA is ambiguous")
-
-    __hash__ = None
-
-
-class LazyFrame:
-    """As that of polars."""
-
-    def collect(self):
-        raise AssertionError
-
-    collect_schema = collect
-
-
-DAYS = np.array(["2020-01-01", "2020-01-02"], "M8[D]")
-
-
-@pytest.mark.parametrize("door", NUMERIC)
-@pytest.mark.parametrize(
-    ("rows", "error", "message"),
-    [
-        (np.array([[1.0, 2.0], [Missing(), 1.0]], object), NonFiniteError, "Row 1 contains the missing value <NA>"),
-        (np.stack([DAYS, DAYS]), InputError, r"got dates or times \(datetime64"),
-        (np.stack([DAYS, DAYS]) - DAYS[0], InputError, r"got dates or times \(timedelta64"),
-        (
-            np.array([[1.0, DAYS[0].item()], [2.0, 3.0]], object),
-            InputError,
-            "got the date .* in row 0: convert or drop",
-        ),
-        ([["a", "b"], ["c", "d"]], InputError, "in row 0: convert or drop"),
-        ([[1.0], [1.0, 2.0]], InputError, "Expected rows of numbers, all of one length"),
-        (LazyFrame(), InputError, r"got a LazyFrame, which is not computed yet: pass the result of its collect\(\)"),
-    ],
-)
-def test_rows_that_are_no_numbers_are_refused(door, rows, error, message):
-    with pytest.raises(error, match=message):
-        NUMERIC[door](rows)
-
-
-def test_numbers_of_any_kind_are_rows():
-    pd = pytest.importorskip("pandas")
-    rows = [[1.0, 2.0], [3.0, 5.0]]
-    for same in (pd.DataFrame(rows), pd.DataFrame(rows, dtype="Float64"), np.array(rows, object), np.array(rows, str)):
-        np.testing.assert_array_equal(as_floats(same), rows)

@@ -61,14 +61,6 @@ def test_eight_threads_get_what_one_gets(things, name):
                 np.testing.assert_allclose(again, alone[at], atol=1e-5)
 
 
-def test_threads_have_moments_of_their_own():
-    with ThreadPoolExecutor(8) as pool:
-        total = Moments()
-        for part in pool.map(lambda at: Moments().update(X[at::8].astype(np.float64)), range(8)):
-            total.merge(part)
-    np.testing.assert_allclose(total.M2, Moments().update(X.astype(np.float64)).M2, rtol=1e-9)
-
-
 @pytest.mark.parametrize("copied", [lambda own: pickle.loads(pickle.dumps(own)), copy.deepcopy])
 @pytest.mark.parametrize("name", ["Encoder", "Encoder.shrink", "Whitening", "Moments", *CODES])
 def test_a_copy_computes_the_same(things, name, copied):

@@ -49,22 +49,11 @@ def refused(expected, got, **how):
     ("changes", "message"),
     [
         ({"head": "h2", "fingerprint": "f2", "model": "c/d"}, "expected model='a/b', got 'c/d'; expected another head"),
-        ({"fingerprint": "f2", "model": "c/d"}, "expected model='a/b', got 'c/d'. Encode with model='a/b', or fit"),
         ({"fingerprint": "f2"}, "expected other weights, tokenizer or head. Encode with the files of 'a/b'"),
-        (
-            {"head": "h2", "fingerprint": "f2", "pooling": "cls"},
-            "expected pooling='mean', got 'cls'. Encode with pooling",
-        ),
         ({"head": "h2", "fingerprint": "f2"}, "expected another head, such as another whitening"),
         ({"prompt": "other: "}, "expected prompt='d: ', got 'other: '. Encode with prompt='d: ', or fit another one"),
-        ({"max_length": 32}, "expected max_length=64, got 32"),
-        ({"dimension": 16}, "expected dimension=384, got 16. Encode with dimension=384, or fit"),
-        ({"fingerprint": "f2", "dimension": 16}, "got 16. Encode with the files of 'a/b' that were used there, or fit"),
         ({"code": "int8-384-c2"}, "expected code='int8-384-c1', got 'int8-384-c2'"),
-        (
-            {"prompt": "", "max_length": 32},
-            "expected max_length=64, got 32; expected prompt='d: ', got ''.",
-        ),
+        ({"prompt": "", "max_length": 32}, "expected max_length=64, got 32; expected prompt='d: ', got ''."),
     ],
 )
 def test_the_fields_that_differ_are_named_with_what_to_do(changes, message):
@@ -80,13 +69,11 @@ def test_queries_need_the_same_set_of_prompts_and_no_code():
     assert "expected prompts={'query': 'q: '" in refused(SPACE, other, role="query")
 
 
-def test_files_of_earlier_versions_are_compared_by_what_they_say():
-    old = VectorSpace.of({"model": "a/b", "fingerprint": "f1", "pooling": "mean", "max_length": 64, "n": 400})
-    assert old.differences(SPACE) == SPACE.differences(old) == []
-    assert old.differences(changed(head="h2")) == []
-    assert old.differences(changed(pooling="cls", fingerprint="f2")) == ["fingerprint", "pooling"]
-    assert VectorSpace().differences(SPACE) == SPACE.differences(VectorSpace()) == []
-    assert old.differences(VectorSpace(), strict=True) == ["fingerprint", "pooling", "max_length"]
+def test_what_is_not_recorded_is_not_compared():
+    known = VectorSpace.of({"model": "a/b", "fingerprint": "f1", "pooling": "mean", "max_length": 64, "n": 400})
+    assert known.differences(SPACE) == SPACE.differences(known) == []
+    assert known.differences(changed(pooling="cls", fingerprint="f2", head="h2")) == ["fingerprint", "pooling"]
+    assert known.differences(VectorSpace(), strict=True) == ["fingerprint", "pooling", "max_length"]
 
 
 def test_what_is_tolerated_is_a_warning_if_nothing_else_differs():
@@ -128,64 +115,33 @@ ORDER = np.array([2, 0, 1, 5, 4, 3])
 KEPT = {
     "x[2]": lambda x: x[2],
     "x[1:4]": lambda x: x[1:4],
-    "x[::-1]": lambda x: x[::-1],
     "x[[2, 0]]": lambda x: x[[2, 0]],
-    "x[order]": lambda x: x[ORDER],
     "x[mask]": lambda x: x[ORDER > 2],
-    "x[1:, :]": lambda x: x[1:, :],
-    "x[..., :]": lambda x: x[..., :],
-    "x[0, None]": lambda x: x[0, None],
-    "x[None]": lambda x: x[None],
     "iteration": lambda x: next(iter(x)),
     "reshape of one": lambda x: x[0].reshape(1, -1),
     "x.copy": lambda x: x.copy(),
-    "copy.copy": copy.copy,
     "copy.deepcopy": copy.deepcopy,
     "pickle": lambda x: pickle.loads(pickle.dumps(x)),
     "astype": lambda x: x.astype(x.dtype, copy=True),
     "concatenate": lambda x: np.concatenate([x[:2], x]),
     "vstack": lambda x: np.vstack([x[0], x[1], x]),
-    "stack": lambda x: np.stack([x[0], x[1]]),
-    "append": lambda x: np.append(x, x[:1], axis=0),
-    "expand_dims": lambda x: np.expand_dims(x[0], 0),
-    "atleast_2d": lambda x: np.atleast_2d(x[0]),
-    "asanyarray": np.asanyarray,
-    "repeat": lambda x: np.repeat(x, 2, axis=0),
     "take": lambda x: np.take(x, [1, 0], axis=0),
 }
 LOST = {
     "columns": lambda x: x[:, :3],
     "permuted columns": lambda x: x[:, ORDER],
-    "reversed columns": lambda x: x[:, ::-1],
-    "columns after an ellipsis": lambda x: x[..., ::-1],
     "part of a vector": lambda x: x[0][:3],
-    "column as a vector": lambda x: x[:, 0],
     "new last axis": lambda x: x[..., None],
     "cells": lambda x: x[[0, 1], [2, 3]],
-    "cells of a mask": lambda x: x[x > 0],
     "T": lambda x: x.T,
-    "swapaxes": lambda x: x.swapaxes(0, 1),
     "reshape": lambda x: x.reshape(12, 3),
-    "reshape to the same": lambda x: x.reshape(6, 6, order="F"),
-    "flip": lambda x: np.flip(x, axis=1),
-    "roll": lambda x: np.roll(x, 1, axis=1),
-    "rot90": np.rot90,
     "sort": lambda x: np.sort(x, axis=1),
-    "tile": lambda x: np.tile(x, (1, 2)),
     "repeat": lambda x: np.repeat(x, 2, axis=1),
-    "take": lambda x: np.take(x, ORDER, axis=1),
     "zeros_like": np.zeros_like,
-    "empty_like": np.empty_like,
-    "full_like": lambda x: np.full_like(x, 1),
-    "hstack": lambda x: np.hstack([x, x]),
     "concatenate of columns": lambda x: np.concatenate([x, x], axis=1),
-    "concatenate of vectors": lambda x: np.concatenate([x[0], x[1]]),
     "concatenate with plain": lambda x: np.concatenate([x, np.asarray(x)]),
     "where": lambda x: np.where(x > 0, x, 1),
     "sum": lambda x: x + x,
-    "mean": lambda x: x.mean(axis=0),
-    "cumsum": lambda x: x.cumsum(axis=1),
-    "clip": lambda x: x.clip(0, 1),
     "bits": lambda x: x.view(np.dtype(f"u{x.itemsize}")) ^ 1,
     "asarray": np.asarray,
 }
@@ -193,28 +149,16 @@ LOST = {
 
 WRITES = {
     "x[0] =": lambda x, other: x.__setitem__(0, other[0]),
-    "x[:] =": lambda x, other: x.__setitem__(slice(None), other),
-    "cells": lambda x, other: x.__setitem__((0, 1), 0),
     "x *=": lambda x, other: x.__imul__(2),
     "out=": lambda x, other: np.add(other, 1, out=x, casting="unsafe"),
     "out= of a function": lambda x, other: np.take(other, [0] * 6, axis=0, out=x),
-    "a late argument": lambda x, other: np.take(other, [0] * 6, 0, x),
-    "mean(out=)": lambda x, other: np.cumsum(other, axis=0, out=x),
     "ufunc.at": lambda x, other: np.add.at(x, (0, 0), 1),
     "copyto": lambda x, other: np.copyto(x, other),
-    "put": lambda x, other: np.put(x, [0], [0]),
-    "place": lambda x, other: np.place(x, np.ones(x.shape, bool), [0]),
-    "putmask": lambda x, other: np.putmask(x, np.ones(x.shape, bool), 0),
     "fill_diagonal": lambda x, other: np.fill_diagonal(x, 0),
-    "put_along_axis": lambda x, other: np.put_along_axis(x, np.zeros((6, 1), int), 0, 1),
     "x.sort": lambda x, other: x.sort(axis=1),
-    "x.partition": lambda x, other: x.partition(2, axis=1),
-    "x.fill": lambda x, other: x.fill(0),
-    "x.put": lambda x, other: x.put([0], [0]),
     "x.flat": lambda x, other: setattr(x, "flat", 0),
     "x.flat[0] =": lambda x, other: x.flat.__setitem__(0, 0),
     "x.T": lambda x, other: x.T.__setitem__(0, 0),
-    "x[:, 1:]": lambda x, other: x[:, 1:].__setitem__(0, 0),
     "a row": lambda x, other: x[1].__setitem__(0, 0),
     "shape": lambda x, other: setattr(x, "shape", (12, 3)),
     "shuffle": lambda x, other: np.random.default_rng(0).shuffle(x),

@@ -72,11 +72,6 @@ def test_signs_of_turned_columns_measure_angles(whitening):
     assert np.abs((signs[:, None] != signs).mean(axis=-1) - angles).max() < 0.03
 
 
-def test_rotations_keep_lengths():
-    rotation = turn(32, 128)
-    np.testing.assert_allclose(rotation @ rotation.T, 4 * np.eye(32), atol=1e-12)
-
-
 def test_what_does_not_fit_is_refused(encoder, tmp_path):
     with pytest.raises(InputError, match="No vector of 32 columns fits 48 bytes of lancedb"):
         save_database(tmp_path / "out", encoder, "lancedb", 48)
@@ -88,10 +83,8 @@ def test_what_does_not_fit_is_refused(encoder, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--format", "onnx", "--bytes", "48"], "--bytes, --from, --into and --keep require a database"),
+        (["--format", "onnx", "--bytes", "48"], "require a database"),
         (["--format", "qdrant", "--from", "idx"], "pass both, or neither"),
-        (["--format", "qdrant", "--keep"], "--keep requires --from and --into"),
-        (["--format", "qdrant", "-k", "8"], "-k: --bytes determines the columns"),
     ],
 )
 def test_words_that_contradict_are_refused(tiny_model, tmp_path, capsys, words, said):
@@ -131,13 +124,6 @@ def test_the_blocks_of_the_page_run(minilm, tmp_path):
     ((_, code),) = blocks(PAGE)
     if "pgvector" in installed():
         assert "[('a', " in passes(["-c", code], tmp_path)
-
-
-def test_a_client_that_is_missing_is_named(encoder, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "qdrant_edge", None)
-    save_database(tmp_path / "out", encoder, "qdrant", SIZE)
-    with pytest.raises(databases.MissingDependencyError, match=r"qdrant_edge.*jaxwhiten\[databases\]"):
-        databases.fill(tmp_path / "out", str(tmp_path / "place"), ["a"], ["b"], encoder.encode)
 
 
 @pytest.mark.parametrize(

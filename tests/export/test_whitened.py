@@ -111,17 +111,3 @@ def test_the_snippet_of_a_coded_card_compares_queries_with_decoded_documents(tin
     decoded = normalize(Encoder.from_pretrained(out).head.code.decode(names["documents"]))
     cosines = normalize(np.asarray(encoder.encode(SENTENCES[:3]))) @ decoded.T
     np.testing.assert_allclose(names["scores"], cosines, atol=1e-5)
-
-
-def test_the_card_says_what_was_done(tiny_model, tmp_path, whitening):
-    settings = {"whitening": whitening, "pooling": "mean"}
-    out = export(tmp_path / "out", tiny_model, **settings, name="tiny", scores={"STS-B test": 71.318})
-    card = (out / "README.md").read_text(encoding="utf-8")
-    assert 'base_model: "tiny-bert"' in card
-    for text in ("# tiny\n", "k = 12 of 32", "β = 0.9", "γ = 0.8", "2,000 rows", "| STS-B test | 71.32 |"):
-        assert text in card
-    loaded = Whitening.load(out / "whitening.safetensors")
-    assert (loaded.n_components, loaded.beta, loaded.gamma) == (12, 0.9, 0.8)
-    assert "No task was scored" in (export(tmp_path / "out", tiny_model, **settings) / "README.md").read_text(
-        encoding="utf-8"
-    )

@@ -71,8 +71,6 @@ DOORS = {
     "encode": lambda e, texts: e.encode(texts),
     "encode, cut and scaled": lambda e, texts: e.encode(texts, truncate_dim=8, normalize_embeddings=True),
     "encode, binary": lambda e, texts: e.encode(texts, precision="binary"),
-    "encode_query": lambda e, texts: e.encode_query(texts),
-    "encode_document": lambda e, texts: e.encode_document(texts),
     "encode_stream": lambda e, texts: list(e.encode_stream(iter(texts), block_size=5)),
     "moments": lambda e, texts: e.moments(iter(texts)),
     "whiten": lambda e, texts: e.whiten(texts),
@@ -199,18 +197,12 @@ HOLED[4, 2] = np.ma.masked
 @pytest.mark.parametrize(
     "door",
     [
-        lambda x: Whitening().fit(x),
-        lambda x: Whitening().partial_fit(x),
         lambda x: Whitening().fit(X).transform(x),
-        lambda x: Whitening().fit(X).inverse_transform(x),
         lambda x: Moments().update(x),
         lambda x: grouped.sums(x),
-        lambda x: SpectrumCode(bytes=4).fit(x),
         lambda x: make_code("int8").fit(X).encode(x),
         normalize,
-        lambda x: build_index(x, "jax"),
         lambda x: build_index(X, "jax").search(x, 1),
-        lambda x: build_index(X, "jax").add(x),
     ],
 )
 def test_masked_entries_are_no_numbers(door):
@@ -221,23 +213,19 @@ def test_masked_entries_are_no_numbers(door):
 
 @pytest.mark.parametrize("size", [1e6, 1e-8])
 def test_float16_does_not_hold_every_vector(size):
-    with pytest.raises(InputError, match="rescore='int8'"):
-        build_index(X * np.float32(size), "jax", normalize=False, rescore="float16")
-    index = build_index(X, "jax", normalize=False, rescore="float16")
-    with pytest.raises(InputError, match="rescore='int8'"):
-        index.add(X * np.float32(size))
+    vectors, index = X * np.float32(size), build_index(X, "jax", normalize=False, rescore="float16")
+    for door in (lambda x: build_index(x, "jax", normalize=False, rescore="float16"), index.add):
+        with pytest.raises(InputError, match="rescore='int8'"):
+            door(vectors)
     assert index.size == len(X)
-    assert build_index(X * np.float32(size), "jax", normalize=False, rescore="int8").search(X[:3], 2)[1].shape == (3, 2)
 
 
 A, B = np.random.default_rng(1).standard_normal((2, 48)) + 1
 ALIKE = {
     "equal float64": (np.tile(A, (5000, 1)), 0),
     "float32 equal to 1e-7": ((A * (1 + 1e-7 * np.random.default_rng(2).standard_normal((5000, 48)))).astype("f4"), 0),
-    "float32 scaled by 1e-7": ((A * (1 + 1e-7 * np.random.default_rng(2).standard_normal((5000, 1)))).astype("f4"), 0),
     "float16 equal to 1e-3": ((A * (1 + 5e-4 * np.random.default_rng(2).standard_normal((5000, 48)))).astype("f2"), 0),
     "two float32 rows": (np.tile([A, A + 1e-4 * B], (2500, 1)).astype(np.float32), 1),
-    "two float64 rows": (np.tile([A, A + 1e-12 * B], (2500, 1)), 1),
 }
 
 
@@ -255,7 +243,6 @@ FITS = {
     "partial_fit": lambda x, file: Whitening().partial_fit(x[:900]).partial_fit(x[900:]),
     "merged": lambda x, file: Whitening.from_moments(Moments().update(x[:900]).merge(Moments().update(x[900:]))),
     "grouped": lambda x, file: Whitening.from_moments(_sent(x)),
-    "file of moments": lambda x, file: Whitening.from_moments(_filed(Moments().update(x), file)),
     "file": lambda x, file: _filed(Whitening().fit(x), file),
 }
 
@@ -311,16 +298,14 @@ FAR = {
     "index.faiss": _faiss_export,
     "faiss-flat": _inside("faiss-flat"),
     "jax": _inside("jax"),
-    "jax, int8 codes rescored": _inside("jax", codes="int8", rescore="float16"),
     "faiss-flat, spectrum rescored": _inside("faiss-flat", codes="spectrum", bytes=8, rescore="float16"),
     "on device": _on_device,
 }
 
 
-@pytest.mark.parametrize("mean", [1e5, 1e6])
 @pytest.mark.parametrize("door", FAR)
-def test_a_mean_far_away_costs_no_neighbour(door, mean, tmp_path):
-    rng = np.random.default_rng(0)
+def test_a_mean_far_away_costs_no_neighbour(door, tmp_path):
+    rng, mean = np.random.default_rng(0), 1e6
     x = (rng.standard_normal((1500, 32)) @ rng.standard_normal((32, 32)) / 6 + mean * rng.uniform(0.5, 1, 32)).astype(
         "f4"
     )

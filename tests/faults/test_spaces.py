@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Moments, Whitening
-from jaxwhiten.codes import Int8, SpectrumCode, UBinary, load_fitted
+from jaxwhiten.codes import Int8, SpectrumCode, load_fitted
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.export import databases
 from jaxwhiten.metrics import cosine_pairs
@@ -134,50 +134,36 @@ ROWS = {
     "SpectrumCode.partial_fit": lambda a, b, _: SpectrumCode(bytes=4).fit(a).partial_fit(b),
     "Int8.partial_fit": lambda a, b, _: Int8().fit(a).partial_fit(b),
     "Moments.update": lambda a, b, _: Moments().update(a).update(b),
-    "Moments.merge": lambda a, b, _: Moments.of(a).merge(Moments.of(b)),
     "Index.add": lambda a, b, _: index_of_vectors(a).add(b, documents=TEXTS),
-    "Index.update": lambda a, b, _: index_of_vectors(a).update(range(len(b)), b, documents=TEXTS),
-    "build_index(whitening=)": lambda a, b, _: index_of_vectors(b, whitening=Whitening().fit(a)),
     "build_index(codes=)": lambda a, b, _: index_of_vectors(b, codes=SpectrumCode(bytes=4).fit(a)),
 }
 VECTORS = {
-    "Encoder.similarity": lambda a, b, _: similarities.similarity(a, b),
-    "Encoder.similarity of codes": lambda a, b, _: similarities.similarity(half(a), half(b)),
-    "Encoder.similarity, one side coded": lambda a, b, _: similarities.similarity(half(a), b),
-    "Encoder.similarity of whitened codes": lambda a, b, _: similarities.similarity(
-        SpectrumCode(bytes=4).fit(a).encode(a), b
-    ),
-    "Encoder.similarity_pairwise": lambda a, b, _: similarities.similarity_pairwise(a, b),
+    "similarity of codes": lambda a, b, _: similarities.similarity(half(a), half(b)),
+    "similarity, one side coded": lambda a, b, _: similarities.similarity(half(a), b),
+    "similarity of whitened codes": lambda a, b, _: similarities.similarity(SpectrumCode(bytes=4).fit(a).encode(a), b),
+    "similarity_pairwise": lambda a, b, _: similarities.similarity_pairwise(a, b),
     "cosine_pairs": lambda a, b, _: cosine_pairs(a, b),
     "semantic_search": lambda a, b, _: semantic_search(a, b, 1),
-    "semantic_search of codes": lambda a, b, _: semantic_search(half(a), half(b), 1),
     "paraphrase_mining_embeddings": lambda a, b, _: paraphrase_mining_embeddings([*a, *b]),
     "Whitening.fit": lambda a, b, _: Whitening().fit([*a, *b]),
-    "Whitening.transform": lambda a, b, _: Whitening().fit(a).transform(b),
     "Whitening.transform, loaded": lambda a, b, folder: of_file(Whitening().fit(a), folder).transform(b),
     "Whitening.transform, pickled": lambda a, b, _: pickle.loads(pickle.dumps(Whitening().fit(a))).transform(b),
     "Whitening.from_moments": lambda a, b, _: Whitening.from_moments(Moments().update(a)).transform(b),
     "SpectrumCode.fit(mean=)": lambda a, b, _: SpectrumCode(bytes=4).fit(Moments.of(a), mean=Moments.of(b)),
-    "SpectrumCode.transform": lambda a, b, _: SpectrumCode(bytes=4).fit(a).transform(b),
-    "SpectrumCode.encode": lambda a, b, _: SpectrumCode(bytes=4).fit(a).encode(b),
     "SpectrumCode.encode, loaded": lambda a, b, folder: of_file(SpectrumCode(bytes=4).fit(a), folder).encode(b),
     "Code.scores of queries": lambda a, b, _: (code := Int8().fit(a)).scores(b, code.encode(a)),
     "Code.scores of codes": lambda a, b, _: Int8().fit(a).scores(a, half(b)),
     "Code.decode": lambda a, b, _: Int8().fit(a).decode(half(b)),
-    "UBinary.encode": lambda a, b, _: UBinary().fit(a).encode(b),
-    "Index.search": lambda a, b, _: index_of_vectors(a).search(b, 1),
-    "Index.search of codes": lambda a, b, _: index_of_vectors(half(a)).search(b, 1),
     "Index.search of stored codes": lambda a, b, _: index_of_vectors(half(a), codes="int8").search(b, 1),
     "Index.hits": lambda a, b, _: index_of_vectors(a).hits(b, 1),
-    "an unpickled array": lambda a, b, _: similarities.similarity(pickle.loads(pickle.dumps(a)), b),
     "concatenated arrays": lambda a, b, _: similarities.similarity(np.concatenate([a[:9], a]), b),
 }
 FIELDS = {
     "weights": "expected model",
-    "pooling": "expected pooling='(mean', got 'cls|cls', got 'mean)",
-    "head": "expected (pooling='(mean', got 'auto|auto', got 'mean)|another head|other weights, tokenizer or head)",
+    "pooling": "expected pooling",
+    "head": "expected (pooling|another head|other weights, tokenizer or head)",
     "prompt": "expected prompts?=",
-    "max_length": "expected max_length=(32, got 8|8, got 32)",
+    "max_length": "expected max_length",
 }
 # Every door with two fields, and two doors with every field.
 PAIRS = [*itertools.product([*DOCUMENTS, *QUERIES], ("weights", "prompt"))]
@@ -186,11 +172,15 @@ PAIRS += itertools.product(("Index.search", "Encoder.with_whitening"), ("pooling
 
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.WhiteningWarning")
 @pytest.mark.parametrize(("door", "field"), PAIRS)
-def test_another_space_is_refused_at_every_door(encoders, door, field, tmp_path):
+def test_another_space_is_refused_at_every_door_and_the_same_one_is_taken(encoders, door, field, tmp_path):
     # A whitening of sentences of another length serves: it only warns.
     kinds = (MismatchError, SpaceWarning) if field == "max_length" else MismatchError
+    enter = (DOCUMENTS | QUERIES)[door]
     with pytest.raises(kinds, match=FIELDS[field]):
-        (DOCUMENTS | QUERIES)[door](encoders["base"], encoders[field], tmp_path)
+        enter(encoders["base"], encoders[field], tmp_path)
+    if field == "weights":
+        (tmp_path / "same").mkdir()
+        enter(encoders["base"], made(encoders["base"].name), tmp_path / "same")
 
 
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.WhiteningWarning")
@@ -202,12 +192,6 @@ def test_a_code_for_another_whitening_is_refused(encoders):
     for mistaken in (whitened.with_code, lambda code: index_of(other, codes=code, whitening=fitted(other))):
         with pytest.raises(MismatchError, match="vectors of a whitening, and these are of another one"):
             mistaken(code)
-
-
-@pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.WhiteningWarning")
-@pytest.mark.parametrize("door", [*DOCUMENTS, *QUERIES])
-def test_its_own_space_is_taken_at_every_door(encoders, door, tmp_path):
-    (DOCUMENTS | QUERIES)[door](encoders["base"], made(encoders["base"].name), tmp_path)
 
 
 @pytest.mark.parametrize("door", QUERIES)
@@ -247,10 +231,9 @@ def test_another_space_is_refused_by_every_command(encoders, field, run, tmp_pat
         "encode {t}/new.txt --model {b} --whitening {t}/w.safetensors -o {t}/e.npy",
         "export --model {b} --whitening {t}/w.safetensors -o {t}/exported",
         "search {t}/idx water --model {b}",
-        "merge {t}/a.m {t}/b.m --moments {t}/c.m",
+        "fit {t}/a.m {t}/b.m --moments {t}/c.m",
         "embed {t}/docs.txt --model {b} -o {t}/parts",
     ):
-        (tmp_path / "pairs.csv").write_text("sentence1,sentence2,score\na man,a dog,1\nwater,a man,3\n")
         done = run(*(word.format(**names) for word in words.split()))
         assert (done.code, "error: The vectors are not in the space of" in done.err) == (2, True), (words, done.err)
         assert "Encode with" in done.err
@@ -279,14 +262,7 @@ def test_vectors_of_another_space_are_refused_at_every_door(vectors, door, other
         enter(vectors["there"], vectors[other], tmp_path)
 
 
-def test_a_temporary_encoder_is_refused_by_an_index(tiny_model):
-    index, folder = made(tiny_model).index(TEXTS), tiny_model
-    index.search(made(folder).encode_query(NEW), k=1)
-    with pytest.raises(MismatchError, match="expected pooling='mean', got 'cls'"):
-        index.search(made(folder, pooling="cls").encode_query(NEW), k=1)
-
-
-@pytest.mark.parametrize("precision", ["int8", "uint8", "binary", "ubinary"])
+@pytest.mark.parametrize("precision", ["int8", "ubinary"])
 def test_bytes_of_two_encoders_are_not_compared(encoders, precision):
     a, b = (encoders[name].encode(TEXTS, precision=precision) for name in ("base", "weights"))
     again = encoders["base"].encode(NEW, precision=precision)

@@ -65,22 +65,6 @@ def test_a_table_is_read_as_pandas_reads_it_or_refused_with_its_row(tmp_path, ro
     assert [list(column) for column in found.values()] == [expected[name].tolist() for name in expected.columns]
 
 
-@pytest.mark.parametrize("kind", ["string", "large_string", "string_view"])
-def test_cells_of_parquet(tmp_path, kind):
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq
-
-    path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"text": pa.array(["a", "é", "a"], getattr(pa, kind)())}), path)
-    assert read_table(path) == {"text": ["a", "é", "a"]}
-    pq.write_table(pa.table({"text": pa.array(["a", "b\0"], getattr(pa, kind)())}), path)
-    with pytest.raises(DataError, match="line 2: 'text' contains a NUL"):
-        read_table(path)
-    pq.write_table(pa.table({"text": pa.array([b"a", b"\xff"]).view(pa.string())}), path)
-    with pytest.raises(DataError, match=r"t\.parquet: .*UTF8"):
-        read_table(path)
-
-
 def test_columns_are_joined_and_folders_are_one_table(tmp_path):
     (tmp_path / "a.csv").write_text("title,body,c+d\nA,plays,x\n,runs,y\n")
     (tmp_path / "b.jsonl.xz").write_bytes(lzma.compress(json.dumps({"title": "B", "body": "is", "c+d": "z"}).encode()))
@@ -89,9 +73,3 @@ def test_columns_are_joined_and_folders_are_one_table(tmp_path):
     (tmp_path / "c.csv").write_text("title,other\nA,b\n")
     with pytest.raises(DataError, match=r"c\.csv, line 1: no column 'body'; the columns are title, other"):
         list(table_rows(tmp_path, ["title+body"]))
-
-
-def test_a_field_may_be_long(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("a,b\n1," + "word " * 40_000 + "\n")
-    assert len(read_table(path)["b"][0]) == 200_000

@@ -98,19 +98,6 @@ def test_merging_along_any_tree(data):
 
 
 @fuzz(0.3)
-@given(seed=st.integers(0, 10**6), beta=st.floats(0, 1), gamma=st.floats(0, 1), step=st.floats(1e-9, 1e-3))
-def test_small_steps_of_the_knobs_are_small_steps_of_the_vectors(seed, beta, gamma, step):
-    """Up to the limits 0 and 1, from either side."""
-    X = np.random.default_rng(seed).normal(size=(60, 5)) * [3, 2, 1, 0.5, 0.1] + 1
-    fitted = Whitening(beta=beta, gamma=gamma).fit(X)
-    Z = fitted.transform(X)
-    near = fitted.with_params(beta=abs(beta - step), gamma=gamma)
-    assert np.abs(near.transform(X) - Z).max() <= 60 * step
-    near = fitted.with_params(beta=beta, gamma=abs(gamma - step))
-    assert np.abs(near.transform(X) - Z).max() <= 200 * step
-
-
-@fuzz(0.3)
 @given(seed=st.integers(0, 10**6), k=st.integers(1, 5), beta=st.floats(0, 1), gamma=st.floats(0, 1))
 def test_cosines_of_fewer_columns_are_invariant_under_rotation(seed, k, beta, gamma):
     rng = np.random.default_rng(seed)
@@ -119,16 +106,6 @@ def test_cosines_of_fewer_columns_are_invariant_under_rotation(seed, k, beta, ga
     one = normalize(Whitening(k, beta, gamma).fit(X).transform(X))
     other = normalize(Whitening(k, beta, gamma).fit(X @ rotation).transform(X @ rotation))
     assert np.allclose(one @ one.T, other @ other.T, atol=1e-6)
-
-
-@fuzz(0.3)
-@given(seed=st.integers(0, 10**6), k=st.integers(1, 5), beta=st.floats(0, 1), gamma=st.floats(0, 1))
-def test_whitened_rows_come_back_from_their_inverse(seed, k, beta, gamma):
-    """transform ∘ inverse is the identity on k columns, for every k; inverse ∘ transform only for all of them."""
-    X = np.random.default_rng(seed).normal(size=(80, 5)) * [5, 3, 2, 1, 0.5]
-    fitted = Whitening(k, beta, gamma).fit(X)
-    Z = np.random.default_rng(seed + 1).normal(size=(7, k))
-    assert np.allclose(fitted.transform(fitted.inverse_transform(Z)), Z, atol=1e-9)
 
 
 @pytest.mark.parametrize("d", [1, 3, 64])
@@ -147,13 +124,3 @@ def test_any_number_of_rows(n, d):
     if n == 1:
         assert not Z.any()
     assert np.isfinite(fitted.transform(X + 100)).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("d", "most_growth"), [(1024, 1 << 30), (2048, 5 << 27)], indirect=["most_growth"])
-def test_wide_rows(d, most_growth):
-    X = np.random.default_rng(d).normal(size=(d + d // 2, d)).astype(np.float32)
-    fitted = Whitening().fit(X)
-    Z = fitted.transform(X).astype(np.float64)
-    assert fitted.rank_ == d
-    assert np.abs(Z.T @ Z / len(Z) - np.eye(d)).max() < 1e-3

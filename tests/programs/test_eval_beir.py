@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from eval import beir, mteb
-from eval.runs import Record, Run
+from eval.runs import Run
 from jaxwhiten import Encoder, evaluate
 from tests.conftest import own_cache
 from tests.sentences import generated
@@ -52,13 +52,6 @@ def test_every_folder_is_scored_as_by_the_command(folders, tiny_model, tmp_path,
     means = {row[2]: row[4] for row in table if row[0] == "2 data sets"}
     assert means["raw"] == f"{(raw[0] + (raw[1] + raw[2]) / 2) / 2:.1f}"
     assert [row[1:3] for row in table if row[0] == "first" and not row[3]] == [["words", "TF-IDF"], ["words", "BM25"]]
-
-
-def test_published_figures_have_a_column_of_their_own():
-    row = Record(encoder="all-MiniLM-L6-v2", data=mteb.BANKING, name="raw", scores={"accuracy": 1.0})
-    table = beir.scores_table(Run(Record(), [row.but(theirs=2.0), row.but(name="whitened, γ = 1")]))
-    assert list(table.columns)[-2:] == ["theirs", "published"]
-    assert [line[4:] for line in table.rows] == [["1.0", "", "", "2.0", "80.0"], ["1.0", "", "", "", ""]]
 
 
 def test_local_rows_of_mtebs_tasks_and_few_rows_of_each_class(tmp_path):

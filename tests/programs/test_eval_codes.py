@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 from configs import codes as settings
-from eval import classification, codes, measure, tables
-from eval.report import codes as views
+from eval import classification, codes, measure
 from eval.runs import Run
 from jaxwhiten import Encoder, Whitening, metrics, normalize
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index
 from tests.programs.test_eval_retrieval import generate
 from tests.sentences import generated
@@ -61,17 +59,6 @@ def test_a_code_is_held_against_a_spectrum_code_of_no_fewer_bytes():
     assert [id(x) for x in ranks] == [id(x) for x in (four, four, eight, eight, None)]
 
 
-def test_the_table_has_both_intervals_of_each_code(folder):
-    run = Run.load(folder / "runs" / "tiny")
-    table = views.figures_table(run)
-    lines = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    assert [line["code"] for line in lines] == [row.code for row in run.rows]
-    for line, row in zip(lines, run.rows, strict=True):
-        for column, estimate in (("raw", row.versus_raw), ("spectrum", row.versus_spectrum)):
-            text = f"{estimate.low:+.2f} to {estimate.high:+.2f}" if estimate else "–"
-            assert line[f"MRR@10 − {column}"] == text
-
-
 def test_the_figures_are_those_of_plain_numpy(folder, tiny_model):
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=64)
     data = codes.load_search(str(folder / "pairs.tsv"), None)
@@ -116,32 +103,6 @@ def test_scores_of_a_spectrum_code_are_means_over_seeds(folder, tiny_model):
     assert Run.load(out).rows[1].mrr_at_10 == pytest.approx(np.mean(means), abs=0.01)
 
 
-def test_the_table_is_made_from_what_is_kept(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    page = folder / "page.md"
-    page.write_text("<!-- table tiny figures_table plain -->\n<!-- end -->\n")
-    assert tables.fill(page) == []
-    lines = page.read_text().splitlines()
-    assert sum(line.startswith("| outside | spectrum |") for line in lines) == 2
-    files = {path.name for path in (folder / "runs" / "tiny").iterdir()}
-    assert {"run.jsonl", "results.md", "quality_by_bytes.png"} <= files
-
-
-def test_mistakes_are_named(folder, tiny_model):
-    config = settings.get_config()
-    config.update({"model": str(tiny_model), "codes": "spectrm", "out": str(folder / "other")})
-    with pytest.raises(InputError, match="spectrum"):
-        codes.main(config)
-
-
-@pytest.mark.parametrize(
-    ("value", "tuned", "expected"),
-    [("auto", True, (None,)), ("auto", False, (1.0,)), ("none,0.25", False, (None, 0.25)), (0.5, True, (0.5,))],
-)
-def test_gamma_is_of_a_whitening_before_the_code(value, tuned, expected):
-    assert codes.whitenings(value, tuned) == expected
-
-
 def test_every_gamma_has_a_row(folder, tiny_model):
     config = settings.get_config()
     config.update({"model": str(tiny_model), "dataset": str(folder / "pairs.tsv"), "queries": 50, "rescore": 0})
@@ -164,19 +125,6 @@ def test_logistic_regression_is_that_of_scikit_learn():
     peer = LogisticRegression(C=1 / (300 * 0.1), tol=1e-8).fit(x, label)
     np.testing.assert_allclose(weights[:-1] - weights[:-1].mean(1, keepdims=True), peer.coef_.T, atol=1e-3)
     np.testing.assert_array_equal(classification.predict(x, weights), peer.predict(x))
-
-
-def test_pairs_are_classified_by_what_their_vectors_say():
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((800, 8)).astype(np.float32)
-    left, right = np.arange(0, 800, 2), np.arange(1, 800, 2)
-    label = np.arange(400) % 2
-    x[right[label == 1]] = x[left[label == 1]] + 0.3 * rng.standard_normal((200, 8))
-    task = classification.PairTask("pairs", left, right, label, 300)
-    correct = classification.correct(x, task)
-    assert correct.shape == (100,)
-    assert correct.mean() > 0.9
-    assert classification.correct(rng.standard_normal((800, 8)), task).mean() < 0.7
 
 
 @pytest.mark.slow

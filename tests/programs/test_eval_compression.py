@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from eval import compression
-from eval.runs import Record, Run
 from jaxwhiten import Encoder, SpectrumCode, build_index, normalize
 
 RNG = np.random.default_rng(0)
@@ -65,9 +64,3 @@ def test_mteb_scores_codes_beside_its_own_compressions(cached, monkeypatch, tiny
     assert model.mteb_model_meta.experiment_kwargs["bytes"] == "12"
     batches = [{"text": ["d 0", "d 1"]}]
     np.testing.assert_array_equal(model.encode(batches, prompt_type="query"), cached.lookup(["d 0", "d 1"]))
-
-
-def test_the_table_has_both():
-    row = Record(method="spectrum, 48 bytes", bytes=48.0, ndcg=0.643, recall=0.82, mteb_ndcg=0.6431)
-    (cells,) = compression.methods_table(Run(Record(), [row, Record(method="int4", mteb_ndcg=0.6)])).rows
-    assert cells == ["spectrum", "48", "64.3", "0.820", "64.3"]

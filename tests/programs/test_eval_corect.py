@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from eval import corect
-from eval.runs import Record, Run
 from jaxwhiten import metrics, normalize
 
 
@@ -33,11 +32,3 @@ def test_bins_are_those_of_the_documents():
     assert corect.percentile(documents, 2)(np.array([[0.0], [3.0], [9.0]])).ravel().tolist() == [0, 1, 3]
     compress = corect.equal_distance(np.linspace(0, 1, 101)[:, None], 2)
     assert compress(np.array([[-9.0], [0.5], [9.0]])).ravel().tolist() == [-2, -1, 1]
-
-
-def test_the_table_has_a_row_for_each_method(rows):
-    run = Run(Record(), list(rows.values()))
-    lines = corect.methods_table(run).markdown().splitlines()
-    assert len([line for line in lines if line.startswith("| ")]) == len(rows) + 2
-    assert rows["LSH, 1024 bits"].bytes == 128
-    assert rows["equal distance, 4 bits"].bytes == rows["percentile, 4 bits"].bytes == 16

@@ -1,7 +1,5 @@
 """`eval.sts` with methods beside whitening: their rows, geometry and cost, against plain numpy."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
@@ -10,7 +8,6 @@ from configs import methods as config_of_methods
 from configs import sample
 from eval import sts as program
 from eval.methods import METHODS
-from eval.report import sts as views
 from eval.runs import Run
 from jaxwhiten import Encoder
 from jaxwhiten.datasets import load_sts
@@ -79,27 +76,6 @@ def test_scores_and_geometry_are_those_of_numpy(finished, model):
     assert raw.geometry.average_cosine > row.geometry.average_cosine
     whitened = [r for r in run.rows if (r.whitening, r.gamma, r.k) == ("target", 1.0, 8)]
     assert all(r.geometry.isoscore > 0.8 for r in whitened)
-
-
-def test_tables_of_geometry_and_cost(finished):
-    run, out = finished
-    geometry, cost = views.geometry_table(run), views.cost_table(run)
-    assert [row[:3] for row in geometry.rows][:3] == [
-        ["mean", "none", "32"],
-        ["mean", "target, β=1, γ=1", "32"],
-        ["mean", "target, β=1, γ=1", "8"],
-    ]
-    assert "centre" in {row[1] for row in cost.rows}
-    text = (out / "results.md").read_text()
-    assert "IsoScore" in text
-    assert "rows fitted" in text
-    assert "| centre †" in text
-    json.dumps([json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()], allow_nan=False)
-    # Without methods and geometry neither table is made.
-    rows = [row.but(geometry=None) for row in run.rows if row.whitening in ("none", "target")]
-    plain = Run(run.header, rows)
-    assert views.geometry_table(plain) is None
-    assert views.cost_table(plain) is None
 
 
 def test_the_config_names_every_method():

@@ -8,7 +8,7 @@ from eval import poolings
 from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import Head, canonical
-from tests.tiny import FAMILIES, SENTENCES, write_model
+from tests.tiny import SENTENCES
 
 
 @pytest.fixture(scope="module")
@@ -75,22 +75,14 @@ def test_idf_follows_the_corpus(encoder, alone):
     assert other != name
     assert poolings.fit_idf(encoder, list(SENTENCES)) == name
     assert not np.allclose(encoder.encode(SENTENCES, pooling=other), got)
-    for texts, message in (([], "No sentences"), (iter(["a", None]), "Sentence 1: ")):
-        with pytest.raises(InputError, match=message):
-            poolings.fit_idf(encoder, texts)
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("ditto", "ditto:0\\+9"),
-        ("ditto:1,2,3", "expected ditto"),
-        ("ditto:3,0", "no layer 3; this model has layers 0 to 1"),
-        ("ditto:0,4", "no head 4"),
+        ("ditto:3,0", "no layer 3"),
         ("promptbert:no places", "each once"),
-        ("idf", "fit_idf"),
         ("idf:00000000", "fit_idf"),
-        ("dito:0,9", "'ditto'"),
     ],
 )
 def test_what_they_refuse(encoder, name, message):
@@ -98,22 +90,10 @@ def test_what_they_refuse(encoder, name, message):
         encoder.encode(SENTENCES[:1], pooling=name)
 
 
-def test_ditto_of_another_attention(tmp_path):
-    folder = write_model(tmp_path, **FAMILIES["modernbert"])
-    with pytest.raises(InputError, match="modernbert has another attention"):
-        Encoder.from_pretrained(folder, pooling="ditto:0+1")
-
-
-def test_names():
+def test_names(monkeypatch):
     assert canonical("ditto:0,9") == "ditto:0+9"
-    assert canonical("promptbert") == "promptbert"
-    for name in ("promptbert", "ditto:0+1"):
-        with pytest.raises(InputError, match="needs"):
-            Head.named(name)
-
-
-@pytest.mark.parametrize("name", ["ditto:0+9", "promptbert", "idf:0"])
-def test_without_this_module_the_name_says_where_it_is(name, monkeypatch):
-    monkeypatch.delitem(poolings.POOLINGS, name.partition(":")[0])
-    with pytest.raises(InputError, match=r"eval\.poolings of the repository has"):
-        canonical(name)
+    with pytest.raises(InputError, match="needs"):
+        Head.named("promptbert")
+    monkeypatch.delitem(poolings.POOLINGS, "ditto")
+    with pytest.raises(InputError, match=r"eval\.poolings"):
+        canonical("ditto:0+9")

@@ -31,9 +31,7 @@ def of(row):
     [
         ({"model": "/elsewhere", "build_us": 90.0}, 0.0),
         ({"mrr_at_10": 0.497}, 0.3),
-        ({"versus_raw": {"value": -0.1, "low": -2.4, "high": 4.0}}, 0.3),
         ({"versus_raw": {"value": -0.4, "low": -3.0, "high": 4.8}}, 0.8),
-        ({"versus_raw": None}, math.inf),
         ({"code": "binary"}, math.inf),
         ({"k": 9}, math.inf),
         ({"mrr_at_10": None}, math.inf),

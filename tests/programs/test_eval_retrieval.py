@@ -10,7 +10,6 @@ from configs import quora
 from eval import measure, published, retrieval
 from eval.data import read_quora
 from eval.intervals import bootstrap_mean
-from eval.report import retrieval as views
 from eval.runs import Record, Run
 from jaxwhiten import CrossEncoder, Encoder
 from jaxwhiten.encoding import PoolingWarning
@@ -18,7 +17,6 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import discounted_gains, recalls, reciprocal_ranks
 from tests.conftest import own_cache
 from tests.programs.report.test_report_retrieval import row as make_row
-from tests.programs.report.test_report_retrieval import run  # noqa: F401 (a fixture)
 
 HEADER = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
 
@@ -70,8 +68,6 @@ def test_bootstrap_mean_matches_normal_theory():
     error = values.std() / np.sqrt(len(values))
     assert low == pytest.approx(values.mean() - 1.96 * error, abs=0.15 * error)
     assert high == pytest.approx(values.mean() + 1.96 * error, abs=0.15 * error)
-    with pytest.raises(InputError, match="at least one"):
-        bootstrap_mean(np.zeros(0), 10)
 
 
 def test_intervals_of_the_mrr_are_paired():
@@ -85,9 +81,6 @@ def test_intervals_of_the_mrr_are_paired():
     spread = intervals["versus_raw"].high - intervals["versus_raw"].low
     assert spread == pytest.approx(2 * 1.96 * (better - raw).std() / np.sqrt(800), rel=0.1)
     assert intervals["versus_raw"].low > 0
-    assert retrieval.intervals(raw, raw, 100, 0)["versus_raw"] == {"value": 0.0, "low": 0.0, "high": 0.0}
-    assert "versus_raw" not in retrieval.intervals(raw, None, 100, 0)
-    assert retrieval.intervals(raw, None, 0, 0) == {}
 
 
 def test_scores_are_those_of_plain_numpy(config):
@@ -148,9 +141,6 @@ def test_times_are_milliseconds_a_query(monkeypatch):
     index = SimpleNamespace(search=search)
     assert measure.batched_seconds(index, np.zeros((5, 2)), 3, prepared=True) == pytest.approx(0.1)
     assert measure.single_milliseconds(search, range(5)) == pytest.approx((100.0, 100.0))
-    steps = iter([0, 0, 0, 1, 2, 9])
-    slower = measure.single_milliseconds(lambda _: clock.__setitem__(0, clock[0] + next(steps)), range(3))
-    assert slower == pytest.approx((2000.0, np.percentile([1000, 2000, 9000], 99)))
 
 
 @pytest.mark.slow
@@ -178,9 +168,6 @@ def test_reranking_is_scored_on_the_same_queries_before_and_after(config, cross_
         assert gain.value == pytest.approx(reranked.after[name] - reranked.before[name])
         assert gain.low <= gain.value <= gain.high
     assert reranked.ms > 0
-    text = views.rerank_table(finished).markdown()
-    assert "The first 5 results of 30 queries with gold" in text
-    assert f"{reranked.after['ndcg_at_10']:.4f}" in text
 
 
 def test_every_setting_has_its_row_and_a_second_run_encodes_nothing(config, capsys, monkeypatch):
@@ -194,9 +181,7 @@ def test_every_setting_has_its_row_and_a_second_run_encodes_nothing(config, caps
     assert first.header.published == []
     assert len(first.header.examples) == 4
     assert all(len(example.hits) == 3 for example in first.header.examples)
-    printed = capsys.readouterr().out
-    assert "“what is it?”" in printed
-    assert "† transductive" in printed
+    assert "“what is it?”" in capsys.readouterr().out
 
     def encode_stream(*args, **options):
         raise AssertionError("encoded again")
@@ -212,26 +197,11 @@ def test_every_setting_has_its_row_and_a_second_run_encodes_nothing(config, caps
         assert a.mrr_at_10 == b.mrr_at_10
 
 
-def test_an_nli_whitening_is_fitted_on_nli_and_is_not_transductive(config, tmp_path):
-    folder = tmp_path / "data" / "nli"
-    folder.mkdir(parents=True)
-    lines = ["premise\thypothesis\tlabel"]
-    lines += [f"A person number {i} sleeps.\tSomeone is asleep in {i}.\tentailment" for i in range(200)]
-    (folder / "some_train.tsv").write_text("\n".join(lines) + "\n")
-    config.update({"data_dir": str(tmp_path / "data"), "whitening": "nli", "poolings": "mean", "backends": "jax"})
-    retrieval.main(config)
-    rows = Run.load(config.out).rows
-    assert [(row.whitening, row.n_fit, row.transductive) for row in rows] == [("nli", 400, False)] * 2
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"backends": "faiss-ifv"}, "Did you mean 'faiss-ivf'"),
-        ({"whitening": "taget"}, "Did you mean 'target'"),
-        ({"dataset": "qora"}, "Did you mean 'quora'"),
         ({"ks": "0,64"}, "64 is more than the 32 dimensions"),
-        ({"poolings": "meen"}, "Did you mean 'mean'"),
     ],
 )
 def test_typos_are_answered_before_anything_is_encoded(config, change, message, monkeypatch):
@@ -248,12 +218,6 @@ def test_recall_counts_ties_as_found():
     assert exact.recall(np.array([[2, 1]])) == 1
     assert exact.recall(np.array([[2, 3]])) == 0.5
     assert exact.recall(np.array([[-1, 2]])) == 0.5
-
-
-def test_samples_are_spread_and_never_larger_than_the_whole():
-    assert measure.sample_rows(5, 0).tolist() == [0, 1, 2, 3, 4]
-    assert measure.sample_rows(5, 9).tolist() == [0, 1, 2, 3, 4]
-    assert measure.sample_rows(101, 3).tolist() == [0, 50, 100]
 
 
 def paper_row(**changes):
@@ -274,23 +238,18 @@ def paper_row(**changes):
 DATASET = Record(name="quora", documents=299_364, queries=290_654, counts={})
 
 
-def test_published_figures_stand_beside_the_same_setting_only(run):  # noqa: F811
+def test_published_figures_stand_beside_the_same_setting_only():
     (match,) = published.compare_retrieval([paper_row()], DATASET)
     assert match.published == {"mrr_at_10": 0.5957, "time_ms": 0.1910, "memory_gib": 0.2854}
     assert match.ours == {"mrr_at_10": 0.6, "time_ms": 0.1, "memory_gib": 0.2854}
     for change in (
-        {"model": "bert-large-uncased"},
         {"pooling": "mean"},
-        {"whitening": "nli", "k": 128},
         {"gamma": 0.5},
         {"backend": "faiss-flat"},
         {"options": {"nlist": 1024, "nprobe": 6}},
     ):
         assert published.compare_retrieval([paper_row(**change)], DATASET) == []
     assert published.compare_retrieval([paper_row()], DATASET.but(documents=1000)) == []
-    table = views.published_table(run.with_header(published=(match,)))
-    assert "0.5957" in table.text()
-    assert "0.6000" in table.text()
 
 
 def test_published_memory_is_the_papers_formula():

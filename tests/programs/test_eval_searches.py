@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from eval import searches
-from jaxwhiten.errors import DataNotFoundError, InputError
+from jaxwhiten.errors import DataNotFoundError
 
 
 def gold(data):
@@ -47,9 +47,3 @@ def test_templated_sentences_have_one_paraphrase_each():
     query, document = data.queries[0], data.documents[hits[0][0]]
     person, count, item = document.split()[0], *document.split()[2:4]
     assert {person, count, item} <= set(query.replace(",", "").replace(".", "").split())
-
-
-def test_other_names_are_those_of_the_library():
-    assert len(searches.load_search("pydocs", None).documents) > 1000
-    with pytest.raises(InputError, match="pydocs"):
-        searches.load_search("pydoks", None)

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from configs import static as settings
-from eval import static, tables
+from eval import static
 from eval.aggregates import sts_scores
 from eval.runs import Run
 from jaxwhiten import Encoder, load_sts
 from jaxwhiten.encoding import Vocabulary, distil
-from jaxwhiten.errors import InputError
 from tests.programs.test_eval_retrieval import generate
 from tests.tiny import SENTENCES
 
@@ -59,38 +58,6 @@ def test_the_rows(folder, tiny_model):
     expected = sts_scores(similarity, pairs.score, pairs.subset)["wmean"]
     assert rows["whitened"].sts == pytest.approx(expected, abs=0.01)
     assert rows["rows, int8"].megabytes == pytest.approx(rows["rows"].megabytes / 4)
-
-
-def test_the_tables_are_made_from_what_is_kept(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    page = folder / "page.md"
-    page.write_text(
-        "<!-- table tiny sizes_table plain -->\n<!-- end -->\n<!-- table tiny steps_table -->\n<!-- end -->\n"
-    )
-    assert tables.fill(page) == []
-    text = page.read_text()
-    assert text.count("| rows, int8 |") == 1
-    assert text.count("| uniform weights |") == 1
-    stored = Run.load(folder / "docs" / "runs" / "tiny.jsonl")
-    assert (stored.header.arguments.corpus, stored.header.arguments.data_dir) == (folder.name, "")
-
-
-def test_passages_are_spread_over_the_corpus(folder):
-    assert len(list(static.sentences_of(str(folder), 10))) >= 10
-    assert np.unique(list(static.sentences_of(str(folder), 5))).size >= 5
-
-
-def test_configs_that_cannot_be(folder, tiny_model):
-    config = config_for(folder, tiny_model)
-    config.corpus = ""
-    with pytest.raises(InputError, match="corpus is empty"):
-        static.main(config)
-    config.parts = "teacher,peer"
-    with pytest.raises(InputError, match=r"Unknown config\.parts 'peer'"):
-        static.main(config)
-    config.poolings = "mean,cls"
-    with pytest.raises(InputError, match="one for each of 1 teachers"):
-        static.main(config)
 
 
 def test_the_teacher_in_sentence_transformers(tiny_model, tmp_path):

@@ -19,10 +19,6 @@ from jaxwhiten.datasets import Pairs, STSTask
 from jaxwhiten.errors import InputError
 from tests.tiny import SENTENCES, write_model
 
-ROW_KEYS = ["model", "pooling", "whitening", "k", "beta", "gamma", "n_fit", "transductive", "seconds"]
-ROW_KEYS += ["fit_seconds", "bytes", "tasks", "further", "geometry", "average_interval", "versus_raw", "versus_words"]
-
-
 # The plain form: float64, one line a formula of the reference.
 
 
@@ -124,7 +120,7 @@ def finished(tmp_path_factory, model, data_dir):
     return folder / "out"
 
 
-def test_rows_follow_the_contract(finished, model):
+def test_rows_follow_the_contract(finished):
     rows = Run.load(finished).rows
     assert [(r["pooling"], r["whitening"], r["gamma"], r["k"]) for r in rows] == [
         (pooling, *rest)
@@ -132,8 +128,6 @@ def test_rows_follow_the_contract(finished, model):
         for rest in [("none", 0.0, 32)] + [(w, g, k) for w in ("target", "nli") for g in (1.0, 0.5) for k in (32, 8)]
     ]
     for row in rows:
-        assert sorted(row) == sorted(ROW_KEYS)
-        assert row["model"] == str(model)
         assert row["transductive"] == (row["whitening"] == "target")
         assert row["n_fit"] == {"none": 0, "target": 780, "nli": 306}[row["whitening"]]
         scores = row["tasks"]["sts_sample"]
@@ -156,8 +150,6 @@ def test_differences_to_the_raw_vectors_are_paired(finished):
             # Both rows are scored on the same resamples: the difference is surer than the two scores are.
             widths = [r.tasks["sts_sample"].high - r.tasks["sts_sample"].low for r in (row, raw[row.pooling])]
             assert difference.high - difference.low < np.hypot(*widths)
-    table = views.difference_table(run)
-    assert len(table.rows) == len(run.rows) - len(raw)
 
 
 def test_every_row_equals_the_plain_form(finished, model, data_dir):
@@ -179,25 +171,12 @@ def test_header_and_views(finished):
     assert header.complete is True
     assert header.sample is True
     assert header.encoding.nli_rows == 153
-    assert header.machine.peak_gb > 0
-    assert header.versions["jaxwhiten"]
     assert header.arguments.gamma == "1,0.5"
-    assert any("pairs_nli" in line for line in header.nli)
+    assert [note.partition(":")[0] for note in header.warnings if "306 rows" in note] == ["nli (mean, cls)"]
     assert {"spectrum/mean", "spectrum/cls", "similarity/before", "similarity/after"} == set(run.figures)
-    text = (finished / "results.md").read_text()
-    assert "Sample, not a benchmark." in text
-    assert "target †" in text
-    assert "bootstrap intervals" in text
+    assert "Sample, not a benchmark." in (finished / "results.md").read_text()
     for name in ("score_by_k.png", "spectrum.png", "similarity.png"):
         assert (finished / name).stat().st_size > 10_000
-
-
-def test_warnings_of_the_fits_become_notes(finished):
-    run = Run.load(finished)
-    notes = [note for note in run.header.warnings if "306 rows" in note]
-    assert len(notes) == 1
-    assert notes[0].startswith("nli (mean, cls):")
-    assert notes[0] in views.sts_table(run).notes
 
 
 def test_each_sentence_is_encoded_once(tmp_path, model, monkeypatch):
@@ -232,29 +211,12 @@ def test_rows_written_so_far_survive_a_failure(tmp_path, model, monkeypatch):
     assert "mean" in views.sts_table(run).text()
 
 
-def test_an_earlier_runs_plots_do_not_stay_beside_new_rows(tmp_path, model):
-    program.main(config_of(tmp_path, model, poolings="mean"))
-    assert (tmp_path / "out" / "spectrum.png").exists()
-    program.main(config_of(tmp_path, model, poolings="mean", whitening="none"))
-    assert sorted(path.name for path in (tmp_path / "out").glob("*.png")) == []
-    assert Run.load(tmp_path / "out").figures == {}
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"poolings": "mean,first_lst_avg"}, "Did you mean 'first_last_avg'"),
         ({"whitening": "targett"}, "Did you mean 'target'"),
-        ({"tasks": "STS-C"}, "Did you mean 'STS-B'"),
-        ({"aggregate": "wmeen"}, "Did you mean 'wmean'"),
         ({"ks": "64"}, "64 is more than the 32 dimensions"),
-        ({"ks": "big"}, "config.ks: 'big' is not a whole number"),
-        ({"ks": "-4"}, "config.ks: '-4' is not a whole number"),
-        ({"gamma": "1.5"}, "config.gamma: '1.5' is not a number from 0 to 1"),
-        ({"shrinkage": "none,much"}, "config.shrinkage: 'much' is not '"),
-        ({"poolings": ""}, "config.poolings is empty"),
-        ({"bootstrap": -1}, "config.bootstrap"),
-        ({"max_length": 1000}, "max_length=1000"),
+        ({"gamma": "1.5"}, "config.gamma: '1.5'"),
     ],
 )
 def test_mistakes_are_answered_before_anything_is_encoded(tmp_path, model, monkeypatch, changes, message):
@@ -262,12 +224,6 @@ def test_mistakes_are_answered_before_anything_is_encoded(tmp_path, model, monke
     with pytest.raises(InputError) as caught:
         program.main(config_of(tmp_path, model, **changes))
     assert message in str(caught.value)
-
-
-def test_out_that_is_a_file(tmp_path, model):
-    (tmp_path / "out").write_text("")
-    with pytest.raises(InputError, match=r"config\.out"):
-        program.main(config_of(tmp_path, model))
 
 
 def make_task(name, **splits):
@@ -278,16 +234,6 @@ def make_task(name, **splits):
             for s, rows in splits.items()
         },
     )
-
-
-def test_further_parameters_of_the_whitening_are_settings_of_rows(tmp_path, model):
-    program.main(config_of(tmp_path, model, poolings="mean", whitening="none,target", ks="0", shrinkage="none,0.5"))
-    raw, plain, shrunk = Run.load(tmp_path / "out").rows
-    assert (raw.further, plain.further, shrunk.further) == (None, None, {"shrinkage": 0.5})
-    assert shrunk.tasks != plain.tasks
-    table = views.sts_table(Run.load(tmp_path / "out"))
-    assert table.columns[:6] == ["pooling", "whitening", "k", "β", "γ", "shrinkage"]
-    assert [row[5] for row in table.rows] == ["", "", "0.5"]
 
 
 def test_sentences_are_numbered_once_and_fits_keep_multiplicity():
@@ -303,7 +249,7 @@ def test_sentences_are_numbered_once_and_fits_keep_multiplicity():
     assert len(second.fit) == 4
 
 
-def test_similar_pairs_are_searched_for_among_all_test_sentences(finished):
+def test_similar_pairs_are_searched_for_among_all_test_sentences():
     pairs = [("a", "b"), ("c", "a"), ("d", "b"), ("d", "a"), ("a", "c"), ("b", "d")]  # scored 0 to 5: two are positive
     sentences, indices = program.index_sentences([make_task("toy", test=pairs)])
     degrees = {"a": 0, "b": 20, "c": 50, "d": 30}
@@ -314,9 +260,6 @@ def test_similar_pairs_are_searched_for_among_all_test_sentences(finished):
     ranking = row.tasks["toy"].ranking
     assert (ranking.queries, ranking.hits_at_1, ranking.hits_at_3) == (4, 50.0, 100.0)
     assert ranking.mrr == pytest.approx(100 * (2 + 2 / 3) / 4)
-    table = views.ranking_table(Run.load(finished))
-    assert table.columns == ["setting", "sts_sample", "MRR", "Hits@1", "Hits@3"]
-    assert "MRR × 100 of the nearest sentence" in (finished / "results.md").read_text()
 
 
 def published_row(**changes):
@@ -332,19 +275,9 @@ def test_published_rows_are_matched_on_the_whole_setting():
     assert match.source == "MTEB"
     assert match.note == "all"
     assert match.published == {"STS12": 72.37, "STS-B": 82.03}
-    differences = views.published_table(Run(Record(tasks=["STS12", "STS-B"], published=[match]))).rows[1]
-    assert differences[3:] == ["-0.37", "-10.03"]
-    for change in ({"pooling": "cls"}, {"k": 256}, {"model": "other"}, {"whitening": "target", "k": 384}):
+    for change in ({"pooling": "cls"}, {"k": 256}, {"model": "other"}, {"whitening": "target", "gamma": 0.5}):
         assert published.compare([published_row(**change)], ["STS12"]) == []
     assert published.compare([published_row()], ["SICK-R"]) == []
-
-
-def test_published_whitening_rows_want_beta_and_gamma_one():
-    setting = {"model": "bert-base-uncased", "pooling": "first_last_avg", "whitening": "target", "k": 256}
-    matches = published.compare([published_row(**setting, beta=1.0, gamma=1.0)], ["STS12", "STS-B"])
-    assert [match.source for match in matches] == ["BERT-whitening (PyTorch release)", "kexue.fm 8069"]
-    assert matches[0].published == {"STS12": 63.90, "STS-B": 71.43}
-    assert published.compare([published_row(**setting, beta=1.0, gamma=0.5)], ["STS12"]) == []
 
 
 def test_published_tables_are_complete():
@@ -352,8 +285,6 @@ def test_published_tables_are_complete():
     assert len(entries) == 27
     names = ("source", "model", "pooling", "whitening", "k")
     assert len({tuple(p.setting[name] for name in names) for p in entries}) == len(entries)
-    assert all(15 < score < 90 for p in entries for score in p.figures.values())
-    assert {p.setting["aggregate"] for p in entries} == {"wmean", "all"}
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Tables of finished runs in Markdown files."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ from eval import sts as program
 from eval.aggregates import scores_of
 from eval.report import sts as views
 from eval.runs import Record, Run
-from jaxwhiten.errors import FormatError, InputError
+from jaxwhiten.errors import InputError
 from tests.tiny import write_model
 
 
@@ -44,21 +43,12 @@ def test_a_place_is_filled_and_the_rest_is_left_alone(page):
     assert text == f"# Before\n\n{comment}\n{views.sts_table(whole).markdown()}\n\n<!-- end -->\n\nAfter.\n"
     assert tables.fill(page) == []
     assert page.read_text() == text
-    page.write_text("<!-- table tiny sts_table plain -->\n<!-- end -->\n")
-    tables.fill(page)
-    assert page.read_text().splitlines()[2].startswith("| pooling |")
-    assert "Spearman" not in page.read_text()
 
 
 def test_a_run_that_is_not_there_leaves_its_table(page):
     page.write_text("<!-- table nothing sts_table -->\nold\n<!-- end -->\n")
     assert tables.fill(page) == ["nothing"]
     assert "old" in page.read_text()
-    Path("runs/nothing").mkdir()
-    Path("runs/nothing/run.json").write_text("{}")
-    with pytest.raises(FormatError, match="runs/nothing: results of an older format"):
-        tables.fill(page)
-    shutil.rmtree("runs/nothing")
 
 
 def test_what_is_kept_makes_the_same_tables_and_holds_no_sentences(page):
@@ -98,20 +88,6 @@ def test_runs_of_several_seeds_are_one_table_of_means(page):
     assert page.read_text().splitlines()[4].startswith("| tiny, 2 seeds | cls | raw |")
     page.write_text("<!-- table seeds/none-*-sts average_table -->\n<!-- end -->\n")
     assert tables.fill(page) == ["seeds/none-*-sts"]
-
-
-def test_the_columns_of_a_run(page):
-    run = Run.load("runs/tiny")
-    last = views.scored(run.header)[-1]
-    page.write_text(f"<!-- table tiny sts_table plain columns=^(pooling|{last.replace('_', '.')})$ -->\n<!-- end -->\n")
-    tables.fill(page)
-    lines = [line for line in page.read_text().splitlines() if line.startswith("|")]
-    averages = [scores_of(row, "wmean")["average"] for row in run.rows]
-    assert lines[0] == f"| pooling | {last} |"
-    assert len(lines) == 2 + len(averages)
-    for line, average in zip(lines[2:], averages, strict=True):
-        assert f"{average:.2f}" in line
-        assert ("**" in line) == (average == max(averages))
 
 
 def test_mistakes_are_named(page):

@@ -10,18 +10,14 @@ from configs import quora, sample
 from eval import probes, retrieval, sts, words
 from eval.aggregates import scores_of
 from eval.data import read_quora
-from eval.report.retrieval import quality_table
-from eval.report.sts import words_table
 from eval.runs import Run
 from jaxwhiten import Encoder, evaluate, metrics
 from jaxwhiten.datasets import Pairs, STSTask, load_sts
-from jaxwhiten.errors import InputError
 from tests.conftest import own_cache
 from tests.programs.test_eval_retrieval import generate
 from tests.tiny import write_model
 
 BASELINES = "tfidf,tfidf-pieces,bm25,layer0,centred"
-TEXTS = ["A dog, a DOG and 2 cats.", "dogs bark", "the cat sat: the cat ran", "", "a cat"]
 
 
 def bag(text):
@@ -62,31 +58,10 @@ def test_baselines_are_rows_of_sts(tmp_path, model):
             scores_of(row, "wmean")["average"] - scores_of(tfidf, "wmean")["average"]
         )
         assert difference.low <= difference.value <= difference.high
-    assert len(words_table(run).rows) == len(rest)
     pairs = load_sts("sts_sample").splits["test"]
     encoder = Encoder.from_pretrained(model, pooling="layers:0", max_length=64)
     raw = next(row for row in run.rows if (row.pooling, row.whitening) == ("layers:0", "none"))
     assert raw.tasks["sts_sample"].all == pytest.approx(evaluate(encoder, pairs).spearman, abs=0.01)
-    text = (tmp_path / "out" / "results.md").read_text()
-    assert "Difference to TF-IDF" in text
-    assert words.WORDS["bm25"] in text
-
-
-def test_words_are_counted_on_the_nli_rows_too(tmp_path, model):
-    (tmp_path / "nli").mkdir()
-    rows = "".join(f"A man sleeps {i}.\tHe rests {i}.\tneutral\n" for i in range(150))
-    (tmp_path / "nli" / "pairs_nli.tsv").write_text(f"premise\thypothesis\tlabel\n{rows}")
-    changes = {"whitening": "none,target,nli", "baselines": "tfidf", "data_dir": str(tmp_path)}
-    sts.main(sts_config(tmp_path, model, **changes))
-    target, nli, raw, whitened, on_nli = Run.load(tmp_path / "out").rows
-    assert [(row.whitening, row.n_fit, row.transductive) for row in (target, nli)] == [
-        ("target", 780, True),
-        ("nli", 300, False),
-    ]
-    assert scores_of(target, "wmean")["average"] != scores_of(nli, "wmean")["average"]
-    for row, base in ((raw, target), (whitened, target), (on_nli, nli)):
-        difference = scores_of(row, "wmean")["average"] - scores_of(base, "wmean")["average"]
-        assert row.versus_words["average"].value == pytest.approx(difference)
 
 
 def test_baselines_are_rows_of_retrieval(tmp_path, model, monkeypatch):
@@ -116,17 +91,6 @@ def test_baselines_are_rows_of_retrieval(tmp_path, model, monkeypatch):
     centred = next(row for row in run.rows if (row.pooling, row.whitening) == ("mean", "centre"))
     expected = metrics.reciprocal_ranks(np.argsort(-(y @ x.T), axis=1, kind="stable")[:, :10], data.gold).mean()
     assert centred.mrr_at_10 == pytest.approx(expected, abs=0.005)
-    text = quality_table(run).markdown()
-    assert "vs. words" in text
-    assert words.WORDS["tfidf-pieces"] in text
-
-
-def test_mistakes_in_baselines_are_named(tmp_path, model, monkeypatch):
-    monkeypatch.setattr("jaxwhiten.views.stream.vectors", lambda *_, **__: pytest.fail("encoded"))
-    with pytest.raises(InputError, match="Did you mean 'tfidf'"):
-        sts.main(sts_config(tmp_path, model, baselines="tfdif"))
-    with pytest.raises(InputError, match="add target or nli"):
-        sts.main(sts_config(tmp_path, model, whitening="none"))
 
 
 def test_probes_are_made_from_the_tasks(monkeypatch):

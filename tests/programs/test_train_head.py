@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 
 from configs.settings import SBERT
-from jaxwhiten import Encoder, TrainingOptions, evaluate, training
+from jaxwhiten import Encoder, evaluate
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.datasets import Examples, Pairs, load_sts
+from jaxwhiten.datasets import Pairs, load_sts
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.head import Dense, Head, Normalize
 from jaxwhiten.head.pooling import Cls
 from jaxwhiten.models import load_model
-from jaxwhiten.training.fine_tune import trainable
-from jaxwhiten.training.rows import with_negatives
 from jaxwhiten.whitening import Whitening
 from tests.conftest import own_cache
 from tests.programs.runs import write_table
@@ -100,14 +98,6 @@ def test_a_folder_is_trained_through_its_head_and_given_back_whole(
         assert np.abs(query - encoder.encode(SENTENCES)).max() > 1e-3, "prompts matter"
 
 
-def test_a_folder_without_a_head_is_trained_as_before(config, tmp_path):
-    config.model = str(write_model(tmp_path / "bare", num_layers=1, max_positions=128))
-    folder = training.load_bare(config.model)
-    start = trainable(folder, TrainingOptions(remat=True), "out", print)
-    assert (start.pooling, start.max_length, start.head.steps) == ("mean", 128, Head.named("mean").steps)
-    assert (folder.pooling, start.model().remat, folder.model().remat) == ("mean", True, False)
-
-
 @pytest.mark.parametrize("changed", ["base", "teacher", "negatives"])
 def test_a_resumed_lora_run_on_another(changed, config, tmp_path):
     """Under the same names lie another base, teacher or file of negatives."""
@@ -128,10 +118,3 @@ def test_a_resumed_lora_run_on_another(changed, config, tmp_path):
         (tmp_path / "rows.tsv").write_text(re.sub("yes$", "no", text, count=1, flags=re.M))
     with pytest.raises(MismatchError, match=rf"fingerprints\.{name} was" if name else "rows was"):
         sbert.main(config)
-
-
-def test_every_positive_of_an_anchor_keeps_its_mined_negatives():
-    pairs = Examples({"one": ["a", "b", "a", "c"], "two": ["p", "q", "r", "s"]})
-    triplets = with_negatives(pairs, ["a", "a", "b"], ["x", "y", "z"])
-    expected = [("a", "p", "x"), ("a", "p", "y"), ("b", "q", "z"), ("a", "r", "x"), ("a", "r", "y")]
-    assert list(zip(*triplets.columns.values(), strict=True)) == expected

@@ -6,11 +6,9 @@ import signal
 import numpy as np
 import pytest
 
-from configs import mlm_small, nli_small
 from configs.settings import MLM
 from jaxwhiten import Encoder
 from jaxwhiten.errors import DataNotFoundError, InputError, MismatchError
-from jaxwhiten.models import resolve_folder
 from tests.conftest import own_cache
 from tests.programs.runs import finish, model_bytes, start, steps_of, when, write_text
 from tests.tiny import SENTENCES
@@ -134,7 +132,6 @@ def test_other_text_is_another_recipe(config, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"data": ""}, DataNotFoundError, "No text was specified"),
         ({"data": "no/such/file.txt"}, DataNotFoundError, "no such file"),
         ({"block_length": 33}, InputError, "takes 4 to 32 tokens"),
         pytest.param({"batch_size": 12}, InputError, "not a multiple of 8 devices", marks=pytest.mark.devices),
@@ -145,41 +142,3 @@ def test_mistakes_are_named(config, changes, error, message):
     config.update(changes)
     with pytest.raises(error, match=message):
         mlm.main(config)
-
-
-def test_nli_small_goes_on_from_what_mlm_small_made():
-    config, pretraining = nli_small.get_config(), mlm_small.get_config()
-    shipped = json.loads((resolve_folder(config.model) / "config.json").read_text())
-    assert (shipped["num_hidden_layers"], shipped["hidden_size"]) == (
-        pretraining.sizes.num_layers,
-        pretraining.sizes.hidden_size,
-    )
-    assert shipped["vocab_size"] == pretraining.vocabulary.size
-    assert config.max_length <= pretraining.sizes.max_positions
-
-
-@pytest.mark.slow
-def test_words_are_learned_from_real_text(real_data, tmp_path, monkeypatch):
-    """A minute of Wikipedia is enough to guess better than by the tokens' frequencies alone."""
-    import gzip
-
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
-    files = sorted((real_data / "text" / "enwiki").glob("*.txt.gz"))
-    if not files:
-        pytest.skip("needs text/enwiki in the data folder")
-    with gzip.open(files[0], "rt", encoding="utf-8") as file:
-        (tmp_path / "text.txt").write_text("".join(line for line, _ in zip(file, range(4000), strict=False)))
-    config = mlm_small.get_config()
-    config.data, config.output, config.progress = str(tmp_path / "text.txt"), str(tmp_path / "run"), False
-    config.sizes.update({"num_layers": 1, "hidden_size": 64, "intermediate_size": 128})
-    config.vocabulary.size, config.batch_size, config.steps, config.learning_rate = 2000, 64, 300, 5e-3
-    config.evaluate_every = 300
-    mlm.main(config)
-    scores = json.loads((tmp_path / "run" / "results.json").read_text())["scores"]
-    train, held_out = (
-        np.concatenate([np.load(file) for file in sorted((tmp_path / "cache").rglob(f"{side}-*.npy"))])
-        for side in ("train", "held_out")
-    )
-    counts = np.bincount(train, minlength=2000)[5:] + 1.0  # special tokens are not masked
-    by_frequency = -np.log(counts / counts.sum())[held_out[held_out >= 5] - 5].mean()
-    assert scores["held-out loss"] < by_frequency - 0.2

@@ -4,7 +4,6 @@ import copy
 import functools
 import json
 import signal
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -17,8 +16,6 @@ from configs import (
     nli,
     nli_mnr,
     nli_small,
-    nli_stsb,
-    pairs,
     simcse,
     smoke,
     stsb,
@@ -28,7 +25,6 @@ from configs.settings import SBERT, Stages
 from jaxwhiten import Encoder, losses
 from jaxwhiten.datasets import read_own
 from jaxwhiten.errors import InputError
-from jaxwhiten.models import StaticEncoder
 from jaxwhiten.training.fine_tune import mined
 from jaxwhiten.training.objectives import OBJECTIVES, objective_loss
 from tests.conftest import own_cache
@@ -136,13 +132,6 @@ def test_an_adapter_is_exported_as_a_dense_layer_and_its_share_is_printed(config
     assert np.abs(Encoder.from_pretrained(out / "model").encode(SENTENCES) - base.encode(SENTENCES)).max() > 1e-3
 
 
-def test_a_static_encoder_is_refused(config, tmp_path, shallow_model):
-    table = np.random.default_rng(0).standard_normal((200, 16)).astype(np.float32)
-    config.model = str(Encoder(StaticEncoder(table), shallow_model, max_length=100).save(tmp_path / "static"))
-    with pytest.raises(InputError, match="is a static encoder"):
-        sbert.main(config)
-
-
 def test_stages_start_where_the_one_before_ended(config, tmp_path):
     first, second = config, copy.deepcopy(config)
     second.model, second.output = f"{config.output}/model", str(tmp_path / "second")
@@ -154,47 +143,16 @@ def test_stages_start_where_the_one_before_ended(config, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"objective": "sofmax"}, "Did you mean 'softmax'"),
-        ({"objective": "triplet"}, "expects 3 sentences per row, got one, two"),
-        ({"negatives": 1}, "expects 2 sentences per row, got one, two, negative"),
+        ({"objective": "triplet"}, "expects 3 sentences per row"),
         ({"objective": "mnr", "data.columns": ("one", "two", "label"), "negatives": 1}, "mined for pairs"),
-        ({"pooling": "pooler"}, "such as .mean., .cls. or"),
-        ({"settings": {"scales": 3.0}}, "Unknown setting"),
         pytest.param({"batch_size": 12}, "not a multiple of 8 devices", marks=pytest.mark.devices),
         ({"batch_size": 1000}, "fewer than one batch"),
-        ({"objective": "mnr", "batch_size": 1}, "a row alone trains nothing: set batch_size=2"),
     ],
 )
 def test_mistakes_are_named(config, changes, message):
     config.update(changes)
     with pytest.raises(InputError, match=message):
         sbert.main(config)
-
-
-@pytest.mark.parametrize(
-    ("objective", "columns", "settings"),
-    [
-        ("mnr", ("one", "two"), {"scale": 20.0}),
-        ("simcse", ("one",), {"temperature": 0.05}),
-        pytest.param("tsdae", ("one",), {"deletion": 0.5}, marks=pytest.mark.slow),
-    ],
-)
-def test_objectives_without_labels_train_with_their_settings(config, objective, columns, settings):
-    config.objective, config.settings, config.steps = objective, settings, 3
-    config.data.columns, config.data.label, config.data.classes = columns, "", ()
-    sbert.main(config)
-    assert len(steps_of(Path(config.output))) == 3
-
-
-def test_another_objective_than_the_config_s_leaves_its_settings_out(config, capsys):
-    defaults = pairs.get_config()
-    config.objective, config.settings, config.steps = "cosine", defaults.settings, 1
-    config.data.classes, config.data.score_range = (), (0, 1)
-    rows = [line.split("\t") for line in Path(config.data.file).read_text().splitlines()]
-    scored = [rows[0], *([*texts, "0.5"] for *texts, _ in rows[1:])]
-    Path(config.data.file).write_text("".join("\t".join(row) + "\n" for row in scored))
-    sbert.main(config)
-    assert "settings.scale is not used by objective cosine" in capsys.readouterr().out
 
 
 MODULES = (nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke, distil, adapter)
@@ -223,11 +181,6 @@ def test_configs_hold_a_known_objective_with_its_settings(get_config):
     objective_loss(find_objective(config.objective), config.dims, **config.settings)
     if config.objective == "softmax":
         losses.init_classifier(jax.random.key(0), 8, 3, **config.settings)
-
-
-def test_nli_stsb_hands_the_model_on():
-    config = nli_stsb.get_config()
-    assert config.stsb.model == f"{config.nli.output}/model"
 
 
 @pytest.mark.slow

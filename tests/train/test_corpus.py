@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.datasets import Corpus, corpus_files
-from jaxwhiten.errors import DataError, DataNotFoundError, InputError
+from jaxwhiten.errors import DataError, DataNotFoundError
 from jaxwhiten.text.tokenization import BulkTokenizer
 from tests.tiny import SENTENCES
 from train import corpus
@@ -125,13 +125,6 @@ def test_a_part_cut_short_is_written_again(text, tiny_model, tmp_path):
     np.testing.assert_array_equal(flat(read(text, tiny_model).train), expected)
 
 
-def test_the_key_follows_text_share_and_tokenizer(text, tiny_model):
-    key = read(text, tiny_model).key
-    assert read(text, tiny_model, held_out_share=0.3).key != key
-    write(text / "a.txt", passages(150, seed=9))
-    assert read(text, tiny_model).key != key
-
-
 def test_bad_lines(text, tiny_model):
     with (text / "a.txt").open("ab") as file:
         file.write(b"caf\xe9\n")
@@ -141,25 +134,8 @@ def test_bad_lines(text, tiny_model):
     assert corpus.skipped == 1
 
 
-def test_too_little_text(tiny_model, tmp_path):
-    write(tmp_path / "t.txt", ["Short."])
-    with pytest.raises(InputError, match="0 blocks of 16 tokens to train on"):
-        read(tmp_path / "t.txt", tiny_model)
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_a_share_that_leaves_a_side_empty(text, tiny_model, tmp_path, share):
-    with pytest.raises(DataError, match="above 0 and below 1"):
-        read(text, tiny_model, held_out_share=share)
-
-
-def test_files(text, tmp_path):
+def test_files(text):
     assert [file.name for file in corpus_files(text)] == ["a.txt", "b.txt.gz"]
     assert [file.name for file in corpus_files(text / "*.gz")] == ["b.txt.gz"]
-    assert corpus_files(text / "notes.md") == [text / "notes.md"]
-    for path, message in ((text / "none*", "no such file"), (tmp_path / "x.txt", "no such file"), ("", "No text")):
-        with pytest.raises(DataNotFoundError, match=message):
-            corpus_files(path)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataNotFoundError, match=r"no file that ends in \.txt"):
-        corpus_files(tmp_path / "empty")
+    with pytest.raises(DataNotFoundError, match="no such file"):
+        corpus_files(text / "none*")

@@ -117,10 +117,3 @@ def test_batches_go_on_from_a_position_with_the_same_masks():
         for name in expected:
             np.testing.assert_array_equal(batch[name], expected[name])
     assert any((before[0]["positions"] != other["positions"]).any() for other in before[1:])
-
-
-def test_going_on_from_an_encoder(shallow_model):
-    masked, _, has_head = load_masked_lm(shallow_model)
-    assert not has_head
-    params, rebuild = split_encoder(masked)
-    assert rebuild(params).config == masked.config

@@ -10,12 +10,12 @@ import pytest
 from jaxwhiten import Encoder, losses
 from jaxwhiten.datasets import Pairs
 from jaxwhiten.errors import InputError
-from jaxwhiten.training import TrainingOptions, objective_loss
+from jaxwhiten.training import objective_loss
 from tests.test_losses import B, D, cosines, draw, on_eight_devices_as_on_one
 from tests.tiny import SENTENCES
 from train import distillation
 from train.common import sts_score
-from train.objectives import OWN, find_objective, own_settings
+from train.objectives import OWN, find_objective
 from train.tension import contrastive_tension
 from train.whitenedcse import group_whiten, inverse_sqrt, whitenedcse
 
@@ -121,7 +121,7 @@ def test_whitenedcse_averages_simcse_over_shuffled_groups():
     assert float(whole[0]) == pytest.approx(float(whole[1]), abs=1e-3), "a single group has no order"
 
 
-@pytest.mark.parametrize("negatives", [1, 3, B - 1])
+@pytest.mark.parametrize("negatives", [1, B - 1])
 def test_contrastive_tension_by_hand(negatives):
     first, second = draw(2)
     terms = []
@@ -133,20 +133,11 @@ def test_contrastive_tension_by_hand(negatives):
     assert float(loss) == pytest.approx(np.mean(terms), rel=1e-5)
 
 
-def test_settings_of_other_objectives_are_left_out():
-    options = TrainingOptions(settings={"scale": 1.0, "deletion": 0.5, "typo": 0})
-    kept, unused = own_settings(find_objective("mnr"), options)
-    assert (kept.settings, unused) == ({"scale": 1.0, "typo": 0}, ["deletion"])
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: group_whiten(jnp.ones((8, 12)), 5), "divide the width 12"),
-        (lambda: group_whiten(jnp.ones((4, 12)), 4), "less than the 4 rows"),
-        (lambda: whitenedcse(jnp.ones((8, 12)), jnp.ones((8, 12)), group_size=4, shuffles=0), "at least 1"),
         (lambda: contrastive_tension(jnp.ones((4, 2)), jnp.ones((4, 2)), negatives=4), "1 to 3"),
-        (lambda: objective_loss(find_objective("tsdae"))([jnp.ones((2, 4))], None, {}), "make_plan"),
         (lambda: find_objective("tsade"), "Did you mean 'tsdae'"),
     ],
 )

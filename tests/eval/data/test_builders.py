@@ -13,7 +13,6 @@ from tests.eval.data.conftest import make_allnli, make_tar
 pytest.importorskip("tensorflow_datasets")
 pytest.importorskip("array_record")
 
-from eval.data import builders
 
 # tensorflow-datasets leaves files of its own open until they are collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -51,15 +50,6 @@ def test_prepared_data_needs_neither_network_nor_archive(served, no_data, monkey
     assert not list(no_data.rglob("*.tar"))
 
 
-def test_data_source_rows(served, tmp_path):
-    builder = builders.make_builder("STS-B", tmp_path / "out")
-    builders.prepare(builder, tmp_path / "down")
-    source = builder.as_data_source("dev")
-    assert len(source) == 6
-    assert source[0]["sentence2"].decode() == "STS-B dev right 0"
-    assert source[1]["score"] == pytest.approx(5 / 6, abs=1e-3)
-
-
 def test_nli_is_downloaded_once(served):
     rows = load_nli()
     assert len(rows) == 9
@@ -69,10 +59,6 @@ def test_nli_is_downloaded_once(served):
     dev = load_nli(splits=["dev"])
     assert dev.label.tolist() == [0, 1, 2]
     assert dev.hypothesis[1] == "A hypothesis of dev 1"
-
-
-def test_a_folder_without_nli_falls_back_to_the_download(served, tiny_folder):
-    assert len(load_nli(tiny_folder)) == 9
 
 
 def test_no_network_and_no_folder_is_one_clear_message_at_once(no_data, tmp_path, monkeypatch):

