@@ -12,7 +12,6 @@ from jaxwhiten.training.step import create_state, data_mesh, make_step, place_ba
 from tests.tiny import tiny_config
 from train import masking
 from train.corpus import TokenStream
-from train.masked import load_masked_lm
 from train.masking import MaskRules, mask_blocks, masked_batches, masked_evaluator, masked_loss
 
 VOCAB, LENGTH = 60, 16
