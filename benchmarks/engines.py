@@ -31,10 +31,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import flat, save
+from eval.plotting import COLOURS, new_figure
 from eval.runs import Run
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets import Corpus, corpus_files
-from jaxwhiten.plots import COLOURS, new_figure
 from jaxwhiten.runners import Parts, Source, embed_files
 
 MODEL = "jaxwhiten-tiny"

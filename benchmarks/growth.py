@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import printed, save
+from eval.plotting import COLOURS, new_figure
 from eval.runs import Run
-from jaxwhiten.plots import COLOURS, new_figure
 
 WIDTH = 384
 BYTES = 48

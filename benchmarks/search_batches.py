@@ -23,11 +23,11 @@ import numpy as np
 
 from benchmarks.harness import OURS, SPEED, Ratio, figure, interleave, median, ratio, save, table, times
 from eval.comparators import Comparator
+from eval.plotting import COLOURS, new_figure
 from eval.report import Table
 from eval.runs import Record, Run
 from jaxwhiten import Whitening, metrics, normalize
 from jaxwhiten.errors import InputError
-from jaxwhiten.plots import COLOURS, new_figure
 from jaxwhiten.search import build_index
 
 WIDTH = 384

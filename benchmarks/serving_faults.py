@@ -32,10 +32,10 @@ import numpy as np
 
 from benchmarks.harness import save
 from benchmarks.serving import Server, connect, our_command, running, texts_of
+from eval.plotting import COLOURS, new_figure
 from eval.runs import Run
 from jaxwhiten import Encoder, normalize
 from jaxwhiten.models import init_model, resolve_folder
-from jaxwhiten.plots import COLOURS, new_figure
 from jaxwhiten.search import build_index, load_index
 
 _TIMEOUT = 60  # seconds for a request to arrive, by --timeout

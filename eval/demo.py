@@ -20,12 +20,12 @@ import numpy as np
 import jaxwhiten
 from configs import launch
 from eval.common import python
+from eval.plotting import COLOURS, new_figure
 from eval.pydocs import load_pydocs
 from eval.report.plots import scale_amounts
 from jaxwhiten import Encoder, scoring
 from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.errors import InputError
-from jaxwhiten.plots import COLOURS, new_figure
 from jaxwhiten.search import Index
 from jaxwhiten.whitening import WhiteningWarning
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import fmean
 
 from configs import launch
+from eval.plotting import COLOURS, new_figure
 from eval.report import Table, number
 from eval.runs import KEPT, Record, Run, header
-from jaxwhiten.plots import COLOURS, new_figure
 
 TEST = "STS-B test"
 DEV = "STS-B dev"

@@ -61,7 +61,7 @@ sys.meta_path[:] = [Base()]
 import jaxwhiten
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import MissingDependencyError
-from jaxwhiten.plots import new_figure
+from eval.plotting import new_figure
 from jaxwhiten.training.log import Log, plot_run
 said = {}
 def note(name, run):
@@ -158,7 +158,7 @@ def test_a_command_works_or_names_its_extra(walked):
 def test_public_names_modules_and_programs(walked):
     """All can be imported but for training, the modules of programs, which name their extra."""
     names = [name for name in walked[0] if name.startswith("jaxwhiten.") or name in jaxwhiten.__all__]
-    assert {"Encoder", "SpectrumCode", "jaxwhiten.training.loop", "jaxwhiten.plots"} <= set(names)
+    assert {"Encoder", "SpectrumCode", "jaxwhiten.training.loop", "eval.plotting"} <= set(names)
     failed = {name for name in names if walked[0][name][0] != 0}
     assert failed == {"jaxwhiten.runners.beam", "jaxwhiten.serving", "train"}
     assert "jaxwhiten[train]" in walked[0]["train"][0]

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from eval import compared
+from eval.plotting import COLOURS
 from eval.report import views
 from eval.report.plots import new_panels, scale_amounts
 from eval.report.table import Columns, Table, bounds, figure, number, table
 from eval.runs import Record, Run
-from jaxwhiten.plots import COLOURS
 
 _SETTING: Columns = {"fitted on": "whitening", "code": "code", "γ": figure("gamma", 2), "bytes": "bytes"}
 _FIGURES: Columns = {

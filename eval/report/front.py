@@ -7,8 +7,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from eval.plotting import new_figure
 from eval.runs import Record, Run
-from jaxwhiten.plots import new_figure
 
 # Each code with its name and its colours on white and on black.
 _CODES = {

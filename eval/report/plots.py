@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from eval.aggregates import scores_of
+from eval.plotting import COLOURS, new_figure
 from eval.report.table import shorten
 from eval.runs import Record, Run
 from eval.settings import knobs, label, symbols
 from jaxwhiten import io
-from jaxwhiten.plots import COLOURS, new_figure
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from eval.plotting import COLOURS, new_figure
 from eval.report import views
 from eval.report.plots import scale_amounts
 from eval.report.table import (
@@ -27,7 +28,6 @@ from eval.report.table import (
 )
 from eval.runs import Record, Run
 from eval.settings import combinations, knobs, label
-from jaxwhiten.plots import COLOURS, new_figure
 
 TRANSDUCTIVE_NOTE = (
     "† transductive: the whitening was fitted on the documents and queries searched (never on which belong together)."
