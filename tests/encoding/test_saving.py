@@ -11,7 +11,8 @@ from jaxwhiten import Encoder, TrainingOptions, train
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import export_sentence_transformer, save_database
-from jaxwhiten.head.pooling import MODES
+from jaxwhiten.head import Head, Mean
+from jaxwhiten.head.pooling import MODES, Cls, Concat, Pooler
 from jaxwhiten.views.stream import Run
 from tests.sentences import generated
 from tests.tiny import SENTENCES
@@ -90,3 +91,11 @@ def test_poolings_are_concatenated_in_the_order_of_the_folder(tiny_model, tmp_pa
         peer = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
         theirs = peer.SentenceTransformer(str(saved), device="cpu").encode(SENTENCES[:3])
         np.testing.assert_allclose(expected, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("parts", [(Pooler(), Mean()), (Mean(), Concat((Mean(), Cls())))])
+def test_poolings_without_a_mode_are_refused(tiny_model, tmp_path, parts):
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+    with pytest.raises(InputError, match="pooler|mean"):
+        Encoder(encoder.model(), tiny_model, head=Head.of((Concat(parts),)), max_length=32).save(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
