@@ -392,7 +392,7 @@ class Encoder:
 
         >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
         >>> module = encoder.model()
-        >>> module.layers[0].attention.query.bias[...] = 0.1
+        >>> module.embeddings.word.embedding[...] *= 1.01
         >>> changed = encoder.with_module(module)
         >>> changed.fingerprint == encoder.fingerprint
         False

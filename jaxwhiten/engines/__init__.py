@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from jaxwhiten.lazy import exports
 
 if TYPE_CHECKING:
-    from jaxwhiten.engines.batching import Batch, Found, Layout, length_ladder
+    from jaxwhiten.engines.batching import Batch, BatchResult, Layout, length_ladder
     from jaxwhiten.engines.engine import Engine, chosen, engine_class, engine_for, recorded
     from jaxwhiten.engines.table import mean_matrix
 
@@ -19,5 +19,5 @@ ENGINES = {DEFAULT: "forward.JAXEngine", OPENVINO: "openvino.OpenVINOEngine"}
 HELP = f"{FASTEST} (the fastest here), {DEFAULT}, or {OPENVINO} on CPUs"
 
 __all__ = ["DEFAULT", "ENGINES", "FASTEST", "HELP", "OPENVINO"]
-__all__ += ["Batch", "Engine", "Found", "Layout", "chosen", "engine_class", "engine_for", "length_ladder"]
+__all__ += ["Batch", "BatchResult", "Engine", "Layout", "chosen", "engine_class", "engine_for", "length_ladder"]
 __all__ += ["mean_matrix", "recorded"]

@@ -93,7 +93,7 @@ class RowBatch(Batch):
         return ids.reshape(self.height, self.length), lengths
 
 
-class Found(NamedTuple):
+class BatchResult(NamedTuple):
     """Vectors or codes [..., d], and whether each vector was finite before a code rounded it, bool [..., 1]."""
 
     vectors: AnyArray

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, OPENVINO
-from jaxwhiten.engines.batching import Batch, Found, Layout
+from jaxwhiten.engines.batching import Batch, BatchResult, Layout
 from jaxwhiten.engines.cache import ModelCache
 from jaxwhiten.errors import InputError, check_name, warn
 from jaxwhiten.head import Heads
@@ -45,10 +45,10 @@ class Engine(Protocol):
         A batch that is `alone` runs without others, so that all cores may serve it and a thread gains nothing.
         """
 
-    def fetch(self, handle: Any) -> dict[str, Found]:
+    def fetch(self, handle: Any) -> dict[str, BatchResult]:
         """Waits for a batch, and returns its vectors by the names of the heads, [room for sentences, d]."""
 
-    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
+    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, BatchResult]:
         """The vectors of all sentences for heads that need no batches."""
 
     def is_out_of_memory(self, error: Exception) -> bool:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxwhiten.engines.batching import Batch, Found, Layout, length_ladder, needs_no_plan
+from jaxwhiten.engines.batching import Batch, BatchResult, Layout, length_ladder, needs_no_plan
 from jaxwhiten.engines.cache import LazyModel, load
 from jaxwhiten.errors import check_name, unknown_name
 from jaxwhiten.head import Heads, Step, as_pytrees, run
@@ -119,7 +119,7 @@ class JAXEngine:
 
         return nnx.merge(self._graph[0], jax.tree.unflatten(self._graph[1], self._weights))
 
-    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
+    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, BatchResult]:
         """Encodes one short sentence on a CPU directly: its batch needs no plan."""
         if not (self._one_cpu and needs_no_plan(tokens)):
             return {}
@@ -136,10 +136,10 @@ class JAXEngine:
             return self._dispatch(*arguments)
         return self._threads.submit(self._dispatch, *arguments)
 
-    def fetch(self, handle: Any) -> dict[str, Found]:
+    def fetch(self, handle: Any) -> dict[str, BatchResult]:
         return _rows(handle.result() if isinstance(handle, Future) else handle)
 
-    def _dispatch(self, ids: np.ndarray, lengths: np.ndarray, tokens: int, heads: Heads) -> dict[str, Found]:
+    def _dispatch(self, ids: np.ndarray, lengths: np.ndarray, tokens: int, heads: Heads) -> dict[str, BatchResult]:
         """Runs one batch and returns [row of its device, device, ..., d]; only a worker thread waits for the result.
 
         `lengths` has the lengths of all sentences of a row (`Segments`). The number of rows is a multiple of the
@@ -180,11 +180,13 @@ def parts(model: nnx.Module) -> tuple[Graph, list[Any]]:
     return (graph, structure), leaves
 
 
-def _rows(results: dict[str, Found]) -> dict[str, Found]:
+def _rows(results: dict[str, BatchResult]) -> dict[str, BatchResult]:
     """Waits for the vectors and returns them in the order of the rows."""
     for x in (part for parts in results.values() for part in parts):
         x.copy_to_host_async()  # of all, before the first is waited for
-    return {name: Found(*(np.asarray(x).reshape(-1, x.shape[-1]) for x in parts)) for name, parts in results.items()}
+    return {
+        name: BatchResult(*(np.asarray(x).reshape(-1, x.shape[-1]) for x in parts)) for name, parts in results.items()
+    }
 
 
 @functools.partial(jax.jit, static_argnames=("graph", "tokens", "mesh", "kernel"))
@@ -197,11 +199,11 @@ def forward(
     tokens: int | None,
     mesh: Mesh,
     kernel: Kernel | None = None,
-) -> dict[str, Found]:
+) -> dict[str, BatchResult]:
     """Encoder and heads as one program: hidden states stay on their device, and unused ones are not computed."""
     from flax import nnx
 
-    def on_device(weights: PyTree, ids: jax.Array, lengths: jax.Array, heads: PyTree) -> dict[str, Found]:
+    def on_device(weights: PyTree, ids: jax.Array, lengths: jax.Array, heads: PyTree) -> dict[str, BatchResult]:
         ids = ids[:, 0]
         lengths = lengths[:, 0]
         segments = Segments.of(lengths, ids.shape[1]) if lengths.ndim == 2 else None
@@ -210,12 +212,12 @@ def forward(
         model = nnx.merge(graph[0], jax.tree.unflatten(graph[1], weights))
         output = model(ids, mask, tokens=tokens, segments=segments, kernel=kernel)
 
-        def found(steps: tuple[Step, ...], code: Any) -> Found:
+        def result(steps: tuple[Step, ...], code: Any) -> BatchResult:
             x = run(steps, output, mask, ids, segments)
             parts = x if code is None else code(x), jnp.isfinite(x).all(axis=-1, keepdims=True)
-            return Found(*(part.reshape(len(ids), 1, *lengths.shape[1:], part.shape[-1]) for part in parts))
+            return BatchResult(*(part.reshape(len(ids), 1, *lengths.shape[1:], part.shape[-1]) for part in parts))
 
-        return {name: found(*before_code(steps)) for name, steps in heads.items()}
+        return {name: result(*before_code(steps)) for name, steps in heads.items()}
 
     everywhere = PartitionSpec()
     specs = (everywhere, _DEALT, _DEALT, everywhere)

@@ -21,7 +21,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.arrays import normalize
-from jaxwhiten.engines.batching import Batch, Found, Layout, needs_no_plan
+from jaxwhiten.engines.batching import Batch, BatchResult, Layout, needs_no_plan
 from jaxwhiten.engines.cache import LazyModel, load
 from jaxwhiten.errors import InputError, MissingDependencyError, check_name, optional, unknown_name
 from jaxwhiten.head import Heads, Normalize, Quantise, Step, at_pooling, facts, lasting, leaves, write_steps
@@ -181,7 +181,7 @@ class OpenVINOEngine:
     def model(self) -> Any:
         return self._given.loaded if isinstance(self._given, LazyModel) else self._given
 
-    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
+    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, BatchResult]:
         """Encodes one short sentence directly, without a plan and without padding."""
         if not needs_no_plan(tokens):
             return {}
@@ -209,7 +209,7 @@ class OpenVINOEngine:
             request.start_async(inputs, share_inputs=True)
         return program, request, inputs  # kept until the request has ended, because inputs are not copied
 
-    def fetch(self, handle: Any) -> dict[str, Found]:
+    def fetch(self, handle: Any) -> dict[str, BatchResult]:
         program, request, _ = handle
         request.wait()
         # One by one: `output_tensors` takes a twentieth of a single sentence's time.
@@ -303,11 +303,11 @@ def _width(steps: tuple[Step, ...], width: int) -> int:
     return functools.reduce(lambda width, step: step.output_width(width), steps, width)
 
 
-def _finished(x: Float32[np.ndarray, "batch d"], head: _Head) -> Found:
+def _finished(x: Float32[np.ndarray, "batch d"], head: _Head) -> BatchResult:
     if head.tail is not None and np.isfinite(x).all():
         x = head.tail(x)
     finite = np.isfinite(x).all(axis=1, keepdims=True)
-    return Found(x if head.code is None or not finite.all() else np.asarray(head.code(x)), finite)
+    return BatchResult(x if head.code is None or not finite.all() else np.asarray(head.code(x)), finite)
 
 
 class _Key(NamedTuple):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxwhiten.arrays import normalize, pad_rows, row_bucket
-from jaxwhiten.engines.batching import Found
+from jaxwhiten.engines.batching import BatchResult
 from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.head import Heads, Mean, Normalize, Step
 from jaxwhiten.head.head import before_code
@@ -31,7 +31,7 @@ class TableEngine(JAXEngine):
     def table(self) -> Float32[np.ndarray, "vocab d"]:
         return np.asarray(self.model().embedding[...], np.float32)
 
-    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
+    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, BatchResult]:
         averaged = {name: steps[1:] for name, steps in heads.items() if isinstance(steps[0], Mean)}
         if not averaged:
             return {}
@@ -39,23 +39,23 @@ class TableEngine(JAXEngine):
         return {name: _after_pooling(steps, means) for name, steps in averaged.items()}
 
 
-def _after_pooling(steps: tuple[Step, ...], means: Float32[np.ndarray, "n d"]) -> Found:
+def _after_pooling(steps: tuple[Step, ...], means: Float32[np.ndarray, "n d"]) -> BatchResult:
     """Applies the head's steps after the mean; blocks are padded to few sizes, so that few programs are compiled."""
     finite = np.isfinite(means).all(axis=1, keepdims=True)
     if not steps:
-        return Found(means, finite)
+        return BatchResult(means, finite)
     if len(steps) == 1 and isinstance(steps[0], Normalize) and finite.all():
-        return Found(normalize(means), finite)
+        return BatchResult(normalize(means), finite)
     check_process()
     padded = jnp.asarray(pad_rows(means, row_bucket(len(means), _LARGEST)))
-    return Found(*(part[: len(means)] for part in jax.device_get(_applied(*before_code(steps), padded))))
+    return BatchResult(*(part[: len(means)] for part in jax.device_get(_applied(*before_code(steps), padded))))
 
 
 @jax.jit
-def _applied(steps: tuple[Step, ...], code: Step | None, x: RowsLike) -> Found:
+def _applied(steps: tuple[Step, ...], code: Step | None, x: RowsLike) -> BatchResult:
     for step in steps:
         x = step(x)
-    return Found(x if code is None else code(x), jnp.isfinite(x).all(axis=1, keepdims=True))
+    return BatchResult(x if code is None else code(x), jnp.isfinite(x).all(axis=1, keepdims=True))
 
 
 def mean_matrix(tokens: TokenIds, vocab: int) -> AnyArray:

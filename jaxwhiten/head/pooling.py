@@ -251,7 +251,8 @@ class Concat(Pooling):
 
     @property
     def modes(self) -> tuple[str, ...]:
-        return tuple(str(part.mode) for part in self.parts)
+        modes = tuple(part.mode for part in self.parts if part.mode is not None)
+        return modes if len(modes) == len(self.parts) else ()
 
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:

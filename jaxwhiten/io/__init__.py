@@ -18,7 +18,7 @@ from jaxwhiten.io.files import (
     write_text,
     writing,
 )
-from jaxwhiten.io.kept import CHECKSUMS, Files, Identity, identity, keep, recall, sha256_once
+from jaxwhiten.io.kept import Files, Identity, identity, keep, recall, sha256_once
 from jaxwhiten.io.tensors import (
     FORMAT_VERSION,
     cache_dir,
@@ -39,7 +39,6 @@ from jaxwhiten.io.tensors import (
 )
 
 __all__ = [
-    "CHECKSUMS",
     "FORMAT_VERSION",
     "MANIFEST",
     "Files",

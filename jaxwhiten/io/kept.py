@@ -22,7 +22,7 @@ from jaxwhiten.io.tensors import cache_dir, check_seal, content_key, seal, sha25
 
 T = TypeVar("T")
 Identity = tuple[int, ...]
-CHECKSUMS = "checksums.json"
+_CHECKSUMS = "checksums.json"
 _SMALL = 1 << 24  # bytes that are hashed each time
 _TICK = 2 * 10**9  # nanoseconds between two times that every file system tells apart
 
@@ -92,7 +92,7 @@ def keep(folder: Path, write: Callable[[Path], Any], *blamed: type[Exception]) -
     with whole_folder(folder, *blamed, kind="cache", once=True) as whole:
         write(whole)
         checksums = {file.name: sha256_file(file) for file in sorted(whole.iterdir())}
-        write_json(whole / CHECKSUMS, seal(checksums))
+        write_json(whole / _CHECKSUMS, seal(checksums))
 
 
 def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
@@ -104,8 +104,8 @@ def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
     True
     """
     try:
-        checksums = records.read(folder / CHECKSUMS, dict[str, str])
-        check_seal(CHECKSUMS, checksums)
+        checksums = records.read(folder / _CHECKSUMS, dict[str, str])
+        check_seal(_CHECKSUMS, checksums)
         for name in checksums.keys() - {"checksum"}:
             file = folder / name
             digest = sha256_file(file) if file.stat().st_size <= _SMALL else sha256_once(file)

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.engines import length_ladder
-from jaxwhiten.engines.batching import Batch, Found
+from jaxwhiten.engines.batching import Batch, BatchResult
 from jaxwhiten.engines.engine import Engine
 from jaxwhiten.errors import Bounds, JaxwhitenError, NonFiniteError, warn
 from jaxwhiten.head import AfterPrompt, Head, Heads, Step
@@ -44,13 +44,13 @@ class Output(NamedTuple):
         """An uninitialized array for n vectors."""
         return np.empty((n, self.truncate or self.width), self.dtype)
 
-    def finished(self, found: Found, places: AnyArray, rows: np.ndarray, bad: set[int]) -> np.ndarray:
+    def finished(self, result: BatchResult, places: AnyArray, rows: np.ndarray, bad: set[int]) -> np.ndarray:
         """Vectors at these places after truncation and scaling, or codes; `bad` gets the rows that are not finite."""
-        finite = found.finite[places, 0]
+        finite = result.finite[places, 0]
         if not finite.all():
             bad.update(rows[~finite].tolist())
             return self.empty(len(rows))
-        x = found.vectors[places, : self.truncate]
+        x = result.vectors[places, : self.truncate]
         if self.unit:
             return normalize(x)
         return x
@@ -126,7 +126,7 @@ def vectors(
 
 def batches(
     engine: Engine, tokens: TokenIds, outputs: Outputs, max_rows: int | None = None
-) -> Iterator[tuple[Batch, dict[str, Found]]]:
+) -> Iterator[tuple[Batch, dict[str, BatchResult]]]:
     """Batches that together hold every sentence once, each with the result of the engine's `fetch`."""
     check_process()
     steps = {name: output.steps for name, output in outputs.items()}
@@ -147,7 +147,7 @@ def batches(
 
 def _finished(
     engine: Engine, batch: Batch, handle: Any, tokens: TokenIds, steps: Heads
-) -> Iterator[tuple[Batch, dict[str, Found]]]:
+) -> Iterator[tuple[Batch, dict[str, BatchResult]]]:
     """A batch with its results, or smaller batches if it did not fit into the devices' memory."""
     try:
         if handle is None:

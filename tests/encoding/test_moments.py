@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Moments
-from jaxwhiten.engines.batching import Found
+from jaxwhiten.engines.batching import BatchResult
 from jaxwhiten.errors import NonFiniteError
 from jaxwhiten.head import Dense
 from jaxwhiten.views import view
@@ -43,7 +43,7 @@ def test_vectors_that_are_not_finite_are_named(encoder, monkeypatch):
 
     def spoiled(self, handle):
         found = fetch(self, handle)
-        return {name: Found(x * np.float32(np.nan), finite & False) for name, (x, finite) in found.items()}
+        return {name: BatchResult(x * np.float32(np.nan), finite & False) for name, (x, finite) in found.items()}
 
     monkeypatch.setattr(type(encoder.executor), "fetch", spoiled)
     with pytest.raises(NonFiniteError, match="text 0, '"):

@@ -11,7 +11,9 @@ from jaxwhiten import Encoder, TrainingOptions, train
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import export_sentence_transformer, save_database
-from jaxwhiten.head.pooling import MODES
+from jaxwhiten.head import Head, Mean
+from jaxwhiten.head.pooling import MODES, Concat, Pooler
+from jaxwhiten.models import load_model
 from jaxwhiten.views.stream import Run
 from tests.sentences import generated
 from tests.tiny import SENTENCES
@@ -56,7 +58,7 @@ DOORS = {
 def test_a_head_without_modules_is_refused_before_a_text_is_encoded(door, tiny_model, work, monkeypatch, capsys):
     encoder = Encoder.from_pretrained(tiny_model, pooling="pooler", max_length=32)
     if "save_database" in door:
-        encoder = encoder.with_whitening(encoder.whiten(TEXTS, k=8).head.whitening)
+        encoder = encoder.whiten(TEXTS, k=4)
 
     def refuse(*_, **__):
         raise AssertionError("encoded before it was refused")
@@ -90,3 +92,11 @@ def test_poolings_are_concatenated_in_the_order_of_the_folder(tiny_model, tmp_pa
         peer = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
         theirs = peer.SentenceTransformer(str(saved), device="cpu").encode(SENTENCES[:3])
         np.testing.assert_allclose(expected, theirs, atol=1e-5)
+
+
+def test_a_pooling_without_a_mode_is_refused_among_others(tiny_model, tmp_path):
+    head = Head.of((Concat((Pooler(), Mean())),))
+    encoder = Encoder(load_model(tiny_model)[0], tiny_model, head=head, max_length=32)
+    with pytest.raises(InputError, match="cannot do this"):
+        encoder.save(tmp_path / "out")
+    assert not (tmp_path / "out").exists()

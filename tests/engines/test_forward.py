@@ -10,7 +10,7 @@ from flax import nnx
 
 from jaxwhiten import Encoder
 from jaxwhiten.engines.batching import Batch
-from jaxwhiten.engines.forward import JAXEngine, for_keeping
+from jaxwhiten.engines.forward import JAXEngine, forward
 from jaxwhiten.models import init_model
 from jaxwhiten.text import TokenIds
 from tests.sentences import generated
@@ -86,10 +86,9 @@ def test_a_kernel_is_looked_for_only_where_rows_are_long(monkeypatch):
     assert asked == [("bfloat16", model.config.head_size)]
 
 
-@pytest.mark.usefixtures("cached")
 def test_a_shape_is_compiled_once(on_one_device, monkeypatch):
     shapes, start = [], JAXEngine.start
-    lowered, lower = [], for_keeping().lower
+    lowered, lower = [], forward.lower
 
     def counting(self, batch, tokens, heads, **how):
         shapes.append((batch.height, batch.length, batch.tokens, *heads))
@@ -97,7 +96,7 @@ def test_a_shape_is_compiled_once(on_one_device, monkeypatch):
 
     monkeypatch.setattr(JAXEngine, "start", counting)
     counted = SimpleNamespace(lower=lambda *a: lowered.append(a) or lower(*a))
-    monkeypatch.setattr("jaxwhiten.engines.forward.for_keeping", lambda: counted)
+    monkeypatch.setattr("jaxwhiten.engines.forward.forward", counted)
     on_one_device.executor.layout.token_budget = 128
     on_one_device.encode(TEXTS)
     assert len(shapes) > len(set(shapes)) == len(lowered)
