@@ -20,6 +20,7 @@ from jaxwhiten.io import PathLike
 from jaxwhiten.shapes import Int, Shaped
 from jaxwhiten.text import as_texts
 
+FLOAT32 = float(np.finfo(np.float32).max)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 
 
@@ -38,6 +39,9 @@ class Examples:
     skipped: int = 0  # rows that were left out
 
     def __post_init__(self) -> None:
+        if self.label is not None and not (valid := np.abs(self.label) <= FLOAT32).all():
+            row = int(np.argmin(valid))
+            raise InputError(f"Row {row}: the label is {self.label[row]}, expected a number within float32's range.")
         object.__setattr__(self, "columns", {name: as_texts(column) for name, column in self.columns.items()})
 
     def __len__(self) -> int:
@@ -205,6 +209,8 @@ def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[i
         score = float(value)
     except (TypeError, ValueError):
         raise ValueError(f"{name} {text[:40]!r} is not a number") from None
+    if abs(score) > FLOAT32:
+        raise ValueError(f"{name} is {score}, beyond the range of float32")
     if not math.isfinite(score) or not min(low, high) <= score <= max(low, high):
         raise ValueError(f"{name} is {score}, expected {low} to {high}")
     return (score - low) / (high - low)
