@@ -139,7 +139,7 @@ def test_parquet_columns_of_other_types(tmp_path):
     for kind in (pa.timestamp("s"), pa.date32(), pa.duration("s"), pa.list_(pa.int64()), pa.binary()):
         value = {"list<element: int64>": [1], "list<item: int64>": [1], "binary": b"x"}.get(str(kind), 2**31 - 1)
         pq.write_table(pa.table({"a": pa.array([value], kind)}), tmp_path / "t.parquet")
-        with pytest.raises(DataError, match="expected text or numbers"):
+        with pytest.raises(DataError, match=r"expected text or a number|not a readable"):
             read_table(tmp_path / "t.parquet")
 
 
