@@ -50,7 +50,12 @@ def as_matrix(X: RowsLike, caller: str = "Moments", columns: int | None = None, 
 
 
 def column_values(column: RowsLike) -> Any:
-    """The values of a column of NumPy, pandas, polars, Arrow or datasets as a list; other objects unchanged."""
+    """The values of a column of NumPy, pandas, polars, Arrow or datasets as a list; other objects unchanged.
+
+    InputError for a column of a stream of datasets, which may be shuffled: another column would be of other rows.
+    """
+    if type(column).__name__ == "IterableColumn":
+        raise InputError("A column of a stream may be in another order each time: pass the stream, or list(stream).")
     for name in ("tolist", "to_pylist", "to_list"):
         if hasattr(column, name):
             return getattr(column, name)()

@@ -25,10 +25,11 @@ def bounded(
     above: bool = False,
     below: bool = False,
     names: tuple[str, ...] = (),
+    **more: bool,
 ) -> Any:
     """A field of a dataclass with its bounds, as `Bounds` has them; None is valid if it is the default."""
     bounds = Bounds(low, high, above, below, names, default is None)
-    return dataclasses.field(default=default, metadata={"help": help, "bounds": bounds})
+    return dataclasses.field(default=default, metadata={"help": help, "bounds": bounds, **more})
 
 
 def check_bounds(options: Any, error: type[JaxwhitenError] = InputError, **highest: int) -> None:
@@ -94,17 +95,17 @@ class TrainingOptions:
     batch_size: int = bounded(32, 1, help="rows per batch, over all devices")
     accumulate: int = bounded(1, 1, help="gradient accumulation steps per batch")
     buckets: int = bounded(4, 1, help="padded lengths, each compiled once; 1 leaves batches unsorted by length")
-    epochs: int = _setting(1, "passes over the rows")
+    epochs: int = bounded(1, 0, help="passes over the rows")
     steps: int = bounded(0, 0, help="optimizer steps; overrides epochs if above 0")
     optimizer: str = _setting("adamw", "adamw or adam")
-    learning_rate: float = bounded(2e-5, 0.0, help="peak learning rate, after the warm-up")
+    learning_rate: float = bounded(2e-5, 0.0, 100.0, help="peak learning rate, after the warm-up")
     warmup: float = bounded(0.1, 0.0, 1.0, below=True, help="fraction of the steps in which the learning rate rises")
     decay: str = _setting("linear", "linear, cosine or constant, after the warm-up")
-    weight_decay: float = bounded(0.01, 0.0, help="weight decay of adamw; biases and norms are exempt")
-    clip_norm: float = bounded(1.0, 0.0, help="maximum norm of the gradient; 0 disables clipping")
-    b2: float = _setting(0.999, "Adam's second decay rate")
-    eps: float = _setting(1e-8, "Adam's small constant")
-    seed: int = _setting(0, "seed for the order of rows, dropout, new parameters and held-out rows")
+    weight_decay: float = bounded(0.01, 0.0, 100.0, help="weight decay of adamw; biases and norms are exempt")
+    clip_norm: float = bounded(1.0, 0.0, 1e6, help="maximum norm of the gradient; 0 disables clipping")
+    b2: float = bounded(0.999, 0.0, 1.0, below=True, help="Adam's second decay rate")
+    eps: float = bounded(1e-8, 1e-30, 1.0, help="Adam's small constant")
+    seed: int = bounded(0, 0, 2**32 - 1, help="seed for the order of rows, dropout, new parameters and held-out rows")
     dtype: str = _setting("float32", "float32 or bfloat16 for matrix products; parameters stay float32")
     remat: bool = _setting(False, "recompute activations in the backward pass: less memory, more time")
 
@@ -115,29 +116,31 @@ class TrainingOptions:
     weights: Sequence[float] = _setting((), "weights of the prefixes; by default 1")
     lora: int = bounded(0, 0, help="rank of LoRA, which trains low-rank products instead of all parameters; 0 for none")
     lora_projections: Sequence[str] = _setting(("query", "value"), "query, key, value, output, up, down or gate")
-    lora_alpha: float = _setting(16.0, "LoRA's products are scaled by alpha / rank")
+    lora_alpha: float = bounded(16.0, 0.0, 1e6, above=True, help="LoRA's products are scaled by alpha / rank")
     teacher: str = _setting(
         "", "encoder to distill, for distil_mse and distil_cosine: a folder or a Hugging Face model ID"
     )
     teacher_pooling: str = _setting("auto", "pooling of the teacher")
-    teacher_gamma: float = _setting(0.0, "gamma of the whitening to the student's dimensions; 0 is PCA")
+    teacher_gamma: float = bounded(0.0, 0.0, 1.0, help="gamma of the whitening to the student's dimensions; 0 is PCA")
     negatives: int = bounded(0, 0, help="hard negatives to mine for each first sentence of pairs")
     miner: str = _setting("sentence-transformers/all-MiniLM-L6-v2", "encoder that mines the negatives")
-    depth: int = _setting(30, "nearest sentences to draw negatives from")
+    depth: int = bounded(30, 1, help="nearest sentences to draw negatives from")
 
     held_out: float = bounded(0.1, 0.0, 1.0, below=True, help="fraction of the rows to hold out and score; 0 for none")
-    evaluate_every: int = _setting(0, "steps between evaluations; 0 for ten per run")
-    save_every: int = _setting(0, "steps between additional checkpoints; 0 for none", shown_only=True)
-    log_every: int = _setting(10, "steps between lines of the log", shown_only=True)
-    keep: int = _setting(1, "latest checkpoints to keep, in addition to the best", shown_only=True)
+    evaluate_every: int = bounded(0, 0, help="steps between evaluations; 0 for ten per run")
+    save_every: int = bounded(0, 0, help="steps between additional checkpoints; 0 for none", shown_only=True)
+    log_every: int = bounded(10, 1, help="steps between lines of the log", shown_only=True)
+    keep: int = bounded(1, 1, help="latest checkpoints to keep, in addition to the best", shown_only=True)
     progress: bool | None = _setting(None, "show a progress bar; by default on a terminal", shown_only=True)
 
     def __post_init__(self) -> None:
         for name, choices in (("decay", DECAYS), ("optimizer", OPTIMIZERS), ("dtype", DTYPES)):
             check_name(name, getattr(self, name), choices)
         check_bounds(self)
-        if not self.steps and self.epochs <= 0:
+        if not self.steps and not self.epochs:
             raise InputError(f"epochs={self.epochs!r}: must be above 0.")
+        if invalid := [weight for weight in self.weights if not Bounds(0.0, 1e6).hold(weight)]:
+            raise InputError(f"weights: {invalid[0]!r:.80}, expected {Bounds(0.0, 1e6).words}.")
 
     def resolved(self, per_epoch: int) -> TrainingOptions:
         """These options with the numbers of steps and of steps between evaluations that follow from an epoch's."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import json
 import zlib
 from collections.abc import Iterator
@@ -84,7 +85,7 @@ def corpus_key(corpus: Corpus, share: float) -> str:
 
 def train_blocks(corpus: Corpus, size: int, share: float) -> Iterator[list[str]]:
     """The passages in lists of at most `size`, without those that are held out."""
-    for block in corpus.blocks(size):
+    for block in blocks(corpus, size):
         yield [passage for passage in block if not held_out(passage, share)]
 
 
@@ -137,7 +138,7 @@ def _write_parts(
     dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
     facts: dict[str, Any] = {"parts": 0, "passages": [0, 0]}
     with tqdm(desc="tokenizing", unit=" passages", disable=None if progress is None else not progress) as bar:
-        for number, passages in enumerate(corpus.blocks(PART_PASSAGES)):
+        for number, passages in enumerate(blocks(corpus, PART_PASSAGES)):
             is_held_out = [held_out(passage, share) for passage in passages]
             facts["passages"][0] += len(is_held_out) - sum(is_held_out)
             facts["passages"][1] += sum(is_held_out)
@@ -162,6 +163,13 @@ def _tokens(tokenizer: BulkTokenizer, passages: list[str], dtype: type) -> np.nd
         tokens = tokenizer(passages[start : start + _BLOCK_PASSAGES])
         pieces.append(np.delete(tokens.flat, tokens.starts).astype(dtype))
     return np.concatenate(pieces)
+
+
+def blocks(corpus: Corpus, size: int) -> Iterator[list[str]]:
+    """Yields lists of `size` passages; the last list may be shorter."""
+    passages = corpus.passages()
+    while block := list(itertools.islice(passages, size)):
+        yield block
 
 
 def held_out(passage: str, share: float) -> bool:

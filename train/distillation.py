@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Scalar
 
 from jaxwhiten import CrossEncoder
 from jaxwhiten.arrays import normalize_on_device
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import Bounds, InputError
 from jaxwhiten.losses import Loss, cosine, cosine_regression
 from jaxwhiten.training import Objective, Plan, Setup, plan_sentences, plan_taught
 
@@ -87,5 +87,8 @@ def plan_margins(objective: Objective, loss: Loss, setup: Setup, *, teacher: str
 
 
 DISTIL_PAIRS = Objective("distil_pairs", regressed_scores, (2, 2), "vector", plan=plan_taught)
-DISTIL_LISTWISE = Objective("distil_listwise", listwise_distillation, (1, 1), "vector", plan=plan_taught, in_batch=True)
-MARGIN_MSE = Objective("margin_mse", margin_mse, (3, 3), "margin", plan=plan_margins)
+SCALE = {"scale": Bounds(1e-4, 1e4)}
+DISTIL_LISTWISE = Objective(
+    "distil_listwise", listwise_distillation, (1, 1), "vector", plan=plan_taught, in_batch=True, bounds=SCALE
+)
+MARGIN_MSE = Objective("margin_mse", margin_mse, (3, 3), "margin", plan=plan_margins, bounds=SCALE)

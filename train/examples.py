@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,13 +15,16 @@ from eval.data import NLIRows, load_nli, load_sts
 from jaxwhiten import training
 from jaxwhiten.datasets import NLI_LABELS, Examples, Pairs, nli_triplets, split_name, text_examples
 
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
+
 
 def load_examples(data: Data, objective: training.Objective) -> Examples:
     """The rows that `config.data` names, in the form that the objective takes."""
     single = objective.columns == (1, 1)
     labeled = objective.label in ("class", "score")
     if data.file and not data.columns and is_text(data.file):
-        return text_examples(data.file, split=data.split_sentences, skip_bad_rows=data.skip_bad_rows)
+        lines = text_examples(data.file, skip_bad_rows=data.skip_bad_rows)
+        return sentences(lines) if data.split_sentences else lines
     if data.file:
         return training.read_rows(
             data.file,
@@ -52,6 +57,12 @@ def load_examples(data: Data, objective: training.Objective) -> Examples:
 def is_text(file: str) -> bool:
     """Whether a file, a folder or a pattern with `*` has lines of text, not a table."""
     return Path(file).is_dir() or "*" in file or split_name(file)[1] == ".txt"
+
+
+def sentences(lines: Examples) -> Examples:
+    """The distinct sentences of lines, which end with `.`, `!` or `?` if a capital letter or a digit follows."""
+    parts = itertools.chain.from_iterable(map(_SENTENCE_END.split, lines.columns["sentence"]))
+    return dataclasses.replace(lines, columns={"sentence": list(dict.fromkeys(parts))})
 
 
 def distinct(*columns: Sequence[str]) -> Examples:

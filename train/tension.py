@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Scalar
 
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import Bounds, InputError
 from jaxwhiten.losses import Loss
 from jaxwhiten.training import Batch, Objective, Params, Plan, Setup, noisy_vectors, split_encoder
 
@@ -51,4 +51,4 @@ def plan_ct(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     return Plan({"encoder": encoder, "head": encoder}, of_both, rebuild, start=setup.start, fixed=steps)
 
 
-CT = Objective("ct", contrastive_tension, (1, 1), plan=plan_ct, in_batch=True)
+CT = Objective("ct", contrastive_tension, (1, 1), plan=plan_ct, in_batch=True, bounds={"negatives": Bounds(1)})

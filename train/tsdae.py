@@ -16,7 +16,7 @@ import optax
 from flax import nnx
 from jaxtyping import Array, Float, Int, Scalar
 
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import Bounds, InputError
 from jaxwhiten.losses import Loss
 from jaxwhiten.models import Context, TransformerEncoder, linear, rotary
 from jaxwhiten.training import Batch, Objective, Params, Plan, Setup, noisy_vectors, split_encoder
@@ -90,9 +90,7 @@ def plan_tsdae(objective: Objective, loss: Loss, setup: Setup, *, deletion: floa
     del objective, loss  # they are on vectors, not on tokens
     model = setup.model
     steps = setup.start.head.steps
-    if not 0 <= deletion < 1:
-        raise InputError(f"deletion is {deletion}; expected a fraction of the tokens from 0 to below 1.")
-    if not 1 <= layers <= len(getattr(model, "layers", ())):
+    if layers > len(getattr(model, "layers", ())):
         raise InputError(f"layers is {layers}; expected 1 to the number of the encoder's layers.")
     if setup.options.dims:
         raise InputError("The objective 'tsdae' has no Matryoshka prefixes: its decoder reads whole vectors.")
@@ -124,4 +122,5 @@ def _planned(*_: Array) -> Scalar:
     raise InputError("TSDAE trains more than an encoder: plan it with jaxwhiten.training.make_plan.")
 
 
-TSDAE = Objective("tsdae", _planned, (1, 1), plan=plan_tsdae)
+BOUNDS = {"deletion": Bounds(0.0, 1.0, below=True), "layers": Bounds(1)}
+TSDAE = Objective("tsdae", _planned, (1, 1), plan=plan_tsdae, bounds=BOUNDS)

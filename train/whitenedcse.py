@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import Bounds, InputError
 from jaxwhiten.losses import Loss, simcse
 from jaxwhiten.training import Batch, Objective, Params, Plan, Setup, plan_sentences
 
@@ -87,8 +87,6 @@ def whitenedcse(
     References:
       Zhuo et al., WhitenedCSE (ACL 2023), sections 3.2 and 3.3.
     """
-    if shuffles < 1:
-        raise InputError(f"shuffles is {shuffles}; at least 1 is needed.")
 
     def shuffled(x: Array, number: int) -> Array:
         if key is None:
@@ -111,4 +109,12 @@ def plan_shuffled(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     return dataclasses.replace(plan, loss=shuffled)
 
 
-WHITENEDCSE = Objective("whitenedcse", whitenedcse, (1, 1), passes=2, plan=plan_shuffled, in_batch=True)
+WHITENEDCSE = Objective(
+    "whitenedcse",
+    whitenedcse,
+    (1, 1),
+    passes=2,
+    plan=plan_shuffled,
+    in_batch=True,
+    bounds={"temperature": Bounds(1e-4, 1e4), "group_size": Bounds(1), "shuffles": Bounds(1, 1000)},
+)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from jaxwhiten.io import PathLike
 from jaxwhiten.shapes import Int, Shaped
 from jaxwhiten.text import as_texts
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
+FLOAT32 = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,9 @@ class Examples:
     skipped: int = 0  # rows that were left out
 
     def __post_init__(self) -> None:
+        if self.label is not None and not (valid := np.abs(self.label) <= FLOAT32).all():
+            row = int(np.argmin(valid))
+            raise InputError(f"Row {row}: the label is {self.label[row]}, expected a number within float32's range.")
         object.__setattr__(self, "columns", {name: as_texts(column) for name, column in self.columns.items()})
 
     def __len__(self) -> int:
@@ -121,15 +123,14 @@ def nli_triplets(premises: Sequence[str], hypotheses: Sequence[str], labels: Int
     return Examples(columns or {"anchor": []}, skipped=int(np.count_nonzero(labels == 0)) - len(triplets))
 
 
-def text_examples(where: PathLike, *, split: bool = False, skip_bad_rows: bool = False) -> Examples:
-    """The distinct lines of text files, or their sentences, as one column.
+def text_examples(where: PathLike, *, skip_bad_rows: bool = False) -> Examples:
+    """The distinct lines of text files as one column.
 
     >>> text_examples("texts.txt").columns
     {'sentence': ['A dog runs.', 'It rains.']}
 
     Args:
       where: A `.txt` file, plain or compressed, a folder of such files, or a pattern with `*`.
-      split: Whether to split lines after `.`, `!` or `?` if a capital letter or a digit follows.
       skip_bad_rows: Whether to skip and count lines that are not clean UTF-8 text, instead of raising an error.
 
     Raises:
@@ -139,9 +140,7 @@ def text_examples(where: PathLike, *, split: bool = False, skip_bad_rows: bool =
     for file in corpus.files:
         if split_name(file)[1] != ".txt":
             raise InputError(f"{file}: specify the sentence columns; only .txt files have none.")
-    lines = map(str.strip, corpus.passages())
-    parts = itertools.chain.from_iterable(map(_SENTENCE_END.split, lines)) if split else lines
-    texts = list(dict.fromkeys(parts))
+    texts = list(dict.fromkeys(map(str.strip, corpus.passages())))
     if not texts:
         raise DataError(f"{where}: no line of text in it.")
     return Examples({"sentence": texts}, skipped=corpus.skipped)
@@ -205,6 +204,8 @@ def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[i
         score = float(value)
     except (TypeError, ValueError):
         raise ValueError(f"{name} {text[:40]!r} is not a number") from None
+    if abs(score) > FLOAT32:
+        raise ValueError(f"{name} is {score}, beyond the range of float32")
     if not math.isfinite(score) or not min(low, high) <= score <= max(low, high):
         raise ValueError(f"{name} is {score}, expected {low} to {high}")
     return (score - low) / (high - low)

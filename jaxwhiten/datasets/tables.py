@@ -43,7 +43,7 @@ FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
 _BATCH = 65_536
 _BATCH_BYTES = 64 << 20
-_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
 
 Column = str | Sequence[str]  # a name, or several whose texts are joined by a line break; "a+b" is ("a", "b")
@@ -118,7 +118,7 @@ class _Opened(NamedTuple):
     """A table that is read lazily."""
 
     first: Sequence[str]  # the names of its columns in its first line
-    rows: Callable[[Sequence[str]], Rows]  # takes the names of the columns to read
+    cells: Callable[[Sequence[str]], Rows]  # takes the names of the columns to read
     names: Callable[[], Sequence[str]]  # those that occur in any line
 
 
@@ -128,7 +128,8 @@ _MISSING = object()  # the value of a key that a row lacks
 def _problem(name: str, value: object) -> str | None:
     """What is wrong with the cell of a column; None for text and numbers."""
     if isinstance(value, str):
-        return f"{name!r} contains a NUL or an unpaired surrogate" if _NOT_TEXT.search(value) else None
+        wrong = "\0" in value or (not value.isascii() and _SURROGATE.search(value))
+        return f"{name!r} contains a NUL or an unpaired surrogate" if wrong else None
     if isinstance(value, int | float | np.number | np.bool_):
         return None
     if value is _MISSING:
@@ -136,7 +137,7 @@ def _problem(name: str, value: object) -> str | None:
     return f"{name!r} is {'null' if value is None else 'a ' + type(value).__name__}, expected text or a number"
 
 
-def _checked(rows: Iterable[tuple[int, Sequence[Any]]], names: Sequence[str], bad: BadRows) -> Rows:
+def _checked(rows: Rows, names: Sequence[str], bad: BadRows) -> Rows:
     """The rows whose cells are text and numbers."""
     for number, row in rows:
         if problem := next(filter(None, map(_problem, names, row)), None):
@@ -206,7 +207,7 @@ def _delimited(path: Path, bad: BadRows, format: str) -> _Opened:
     _, header = next(_cells(itertools.chain([head], lines), mark, BadRows(path)))
     width = len(header)
 
-    def rows(names: Sequence[str]) -> Rows:
+    def cells(names: Sequence[str]) -> Rows:
         check_columns(path, header, names)
         places = [header.index(name) for name in names]
         for number, row in _cells(lines, mark, bad, plain=width if format == "tsv" else 0):
@@ -215,7 +216,7 @@ def _delimited(path: Path, bad: BadRows, format: str) -> _Opened:
             else:
                 bad(number, f"{len(row)} columns, expected {width}")
 
-    return _Opened(header, rows, lambda: header)
+    return _Opened(header, cells, lambda: header)
 
 
 def _objects(path: Path, bad: BadRows) -> Iterator[tuple[int, Json]]:
@@ -239,11 +240,10 @@ def _jsonl(path: Path, bad: BadRows) -> _Opened:
     if not (first := list(itertools.islice(objects, 1))):
         raise DataError(f"{path}, line 1: the file is empty; expected one JSON object per line.")
 
-    def rows(names: Sequence[str]) -> Rows:
-        read = ((line, [row.get(name, _MISSING) for name in names]) for line, row in itertools.chain(first, objects))
-        return _checked(read, names, bad)
+    def cells(names: Sequence[str]) -> Rows:
+        return ((line, [row.get(name, _MISSING) for name in names]) for line, row in itertools.chain(first, objects))
 
-    return _Opened(list(first[0][1]), rows, lambda: _keys(path, identity(path)))
+    return _Opened(list(first[0][1]), cells, lambda: _keys(path, identity(path)))
 
 
 @lru_cache(maxsize=8)  # an entry point asks for them several times
@@ -285,40 +285,31 @@ def _arrow_errors(path: Path) -> Iterator[None]:
         yield
 
 
-def _parquet(path: Path, bad: BadRows) -> _Opened:
+def _parquet(path: Path) -> _Opened:
     pq = optional("pyarrow.parquet", "data", "Reading Parquet", "pyarrow")
-    from pyarrow import types
-
-    strings = (types.is_string, types.is_large_string, types.is_string_view)
-    accepted = (*strings, types.is_integer, types.is_floating, types.is_boolean)
     with _arrow_errors(path):
         schema = pq.read_schema(path)
 
-    def cells(names: Sequence[str]) -> Iterator[Sequence[Any]]:
+    def batches(names: Sequence[str]) -> Iterator[Sequence[Any]]:
         # As a dictionary, a column holds repeated texts only once.
-        texts = [field.name for field in schema if any(kind(field.type) for kind in strings)]
+        texts = [field.name for field in schema if "string" in str(field.type)]
         with _arrow_errors(path), pq.ParquetFile(path, read_dictionary=texts, buffer_size=1 << 20) as file:
             for batch in file.iter_batches(batch_size=_rows_at_once(path, file.metadata), columns=names):
                 yield from zip(*(_values(batch.column(name)) for name in names), strict=True)
 
-    def rows(names: Sequence[str]) -> Rows:
+    def cells(names: Sequence[str]) -> Rows:
         check_columns(path, schema.names, names)
-        for field in map(schema.field, names):
-            kind = field.type.value_type if types.is_dictionary(field.type) else field.type
-            if not any(is_kind(kind) for is_kind in accepted):
-                raise DataError(f"{path}: column {field.name!r} is of type {field.type}, expected text or numbers.")
-        return _checked(enumerate(cells(names), 1), names, bad)
+        return enumerate(batches(names), 1)
 
-    return _Opened(schema.names, rows, lambda: schema.names)
+    return _Opened(schema.names, cells, lambda: schema.names)
 
 
-def _in_memory(table: Table, bad: BadRows) -> _Opened:
-    def rows(names: Sequence[str]) -> Rows:
+def _in_memory(table: Table) -> _Opened:
+    def cells(names: Sequence[str]) -> Rows:
         check_columns(table.path, list(table), names)
-        cells = zip(*map(table.__getitem__, names), strict=True)
-        return _checked(zip(table.lines.tolist(), cells, strict=True), names, bad)
+        return zip(table.lines.tolist(), zip(*map(table.__getitem__, names), strict=True), strict=True)
 
-    return _Opened(list(table), rows, lambda: list(table))
+    return _Opened(list(table), cells, lambda: list(table))
 
 
 def _bad_rows(source: PathLike | Table, skip: bool = False) -> BadRows:
@@ -327,7 +318,7 @@ def _bad_rows(source: PathLike | Table, skip: bool = False) -> BadRows:
 
 def _open(source: PathLike | Table, bad: BadRows, format: str | None = None) -> _Opened:
     if isinstance(source, Table):
-        return _in_memory(source, bad)
+        return _in_memory(source)
     path = Path(source)
     if path.is_dir():
         return _folder(path, bad, format)
@@ -338,7 +329,7 @@ def _open(source: PathLike | Table, bad: BadRows, format: str | None = None) -> 
         raise DataError(f"{path}: is a pipe, which can be read only once: save what it sends in a file.")
     existing(path, DataError)
     if format == "parquet":
-        return _parquet(path, bad)
+        return _parquet(path)
     if format == "jsonl":
         return _jsonl(path, bad)
     return _delimited(path, bad, format)
@@ -348,14 +339,14 @@ def _folder(path: Path, bad: BadRows, format: str | None) -> _Opened:
     """The tables of a folder, one after the other."""
     files = corpus_files(path, tuple(FORMATS))
 
-    def rows(names: Sequence[str]) -> Rows:
+    def cells(names: Sequence[str]) -> Rows:
         for bad.path in files:
-            yield from _open(bad.path, bad, format).rows(names)
+            yield from _open(bad.path, bad, format).cells(names)
 
     def columns() -> list[str]:
         return list(dict.fromkeys(itertools.chain(*(_open(file, BadRows(file), format).names() for file in files))))
 
-    return _Opened(_open(files[0], bad, format).first, rows, columns)
+    return _Opened(_open(files[0], bad, format).first, cells, columns)
 
 
 def read_header(source: PathLike | Table, format: str | None = None, *, whole: bool = True) -> list[str]:
@@ -379,17 +370,14 @@ def table_rows(
     source: PathLike | Table, columns: Sequence[Column], format: str | None = None, bad: BadRows | None = None
 ) -> Rows:
     """Yields, in bounded memory, each row's line in the file and its values in the order of the columns."""
-    opened = _open(source, bad or _bad_rows(source), format)
-    rows = opened.rows
+    bad = bad or _bad_rows(source)
+    opened = _open(source, bad, format)
     joined = any(isinstance(column, str) and "+" in column for column in columns)
     header = opened.names() if joined else opened.first
     groups = [parts_of(column, header) for column in columns]
     names = list(dict.fromkeys(itertools.chain(*groups)))
-    if groups == [[name] for name in names]:
-        yield from rows(names)
-        return
     places = [[names.index(name) for name in group] for group in groups]
-    for number, row in rows(names):
+    for number, row in _checked(opened.cells(names), names, bad):
         yield number, [_joined([row[at] for at in of]) if len(of) > 1 else row[of[0]] for of in places]
 
 
@@ -398,32 +386,17 @@ def metadata_rows(path: PathLike, format: str, names: Sequence[str]) -> Iterator
 
     Dates and other values that JSON does not have are text.
     """
-    if format == "jsonl":
-        header = read_header(path, format)
-        check_columns(Path(path), header, names)
-        for number, value in _objects(Path(path), _bad_rows(path)):
-            yield number, {name: value.get(name) for name in names}
-    elif format == "parquet":
-        pq = optional("pyarrow.parquet", "data", "Reading Parquet", "pyarrow")
-        with _arrow_errors(Path(path)), pq.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            check_columns(Path(path), schema.names, names)
-            for name in names:
-                if "binary" in str(schema.field(name).type):
-                    raise DataError(f"{path}: column {name!r} is of type {schema.field(name).type}, not text.")
-            number = 0
-            for batch in file.iter_batches(batch_size=_rows_at_once(Path(path), file.metadata), columns=list(names)):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, {name: _as_json(row[name]) for name in names}
-    else:
-        for number, row in table_rows(path, names, format):
-            yield number, dict(zip(names, row, strict=True))
+    opened = _open(path, BadRows(path), format)
+    check_columns(Path(path), opened.names(), names)
+    for number, row in opened.cells(names):
+        if any(isinstance(value, bytes) for value in row):
+            raise DataError(f"{path}, line {number}: binary values cannot be metadata: keep other columns.")
+        yield number, dict(zip(names, map(_as_json, row), strict=True))
 
 
 def _as_json(value: object) -> Any:
-    """A value of Arrow as JSON has it."""
-    if isinstance(value, float) and math.isnan(value):
+    """A value of a cell as JSON has it."""
+    if value is _MISSING or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, list):
         return [_as_json(item) for item in value]

@@ -12,7 +12,6 @@ import contextlib
 import glob
 import gzip
 import importlib
-import itertools
 import lzma
 import os
 import shutil
@@ -74,11 +73,14 @@ class BadRows:
 
 
 def numbered_lines(
-    path: PathLike, bad: BadRows | None = None, *, max_line: int = MAX_LINE_BYTES, start: tuple[int, int] = (0, 0)
+    path: PathLike, bad: BadRows | None = None, *, start: tuple[int, int] = (0, 0)
 ) -> Iterator[tuple[int, str]]:
     """Yields the lines of a text file, plain or compressed, without their ends, each with its number from 1.
 
-    Memory is bounded by `max_line` bytes for any file. `start` continues after a line: its number, and the offset of
+    >>> list(numbered_lines("texts.txt"))
+    [(1, 'A dog runs.'), (2, 'It rains.')]
+
+    Memory is bounded by `MAX_LINE_BYTES` for any file. `start` continues after a line: its number, and the offset of
     its end as reported by `bad.tell`.
     """
     path, number, bad = Path(path), 1, bad or BadRows(path)
@@ -92,7 +94,7 @@ def numbered_lines(
                     file.seek(start[1])
                 if file.seekable():
                     bad.tell = file.tell
-                for number, line in lines_of(file.readline, bad, max_line=max_line, most=most, before=start[0]):
+                for number, line in lines_of(file.readline, bad, most=most, before=start[0]):
                     yield number, line
                 end = bad.tell()
                 bad.tell = lambda: end  # rows may be found to be bad when the file is at its end, and closed
@@ -108,7 +110,6 @@ def lines_of(
     readline: Callable[[int], bytes],
     bad: BadRows,
     *,
-    max_line: int = MAX_LINE_BYTES,
     most: int = sys.maxsize,
     before: int = 0,
 ) -> Iterator[tuple[int, str]]:
@@ -120,7 +121,7 @@ def lines_of(
     number = before
     total = 0
     rest = False
-    while part := readline(max_line + 1):
+    while part := readline(MAX_LINE_BYTES + 1):
         number = number + (not rest)
         total = total + len(part)
         if total > most:
@@ -134,14 +135,14 @@ def lines_of(
                 " file, as with `tr '\\r' '\\n'`."
             )
         begun = rest
-        rest = len(part) > max_line and not part.endswith(b"\n")
+        rest = len(part) > MAX_LINE_BYTES and not part.endswith(b"\n")
         if rest:
             continue
         line = part.removesuffix(b"\n").removeprefix(_BOM if number == 1 else b"")
         if part == _BOM and number == 1:
             return
         if begun:
-            bad(number, f"longer than {max_line} bytes")
+            bad(number, f"longer than {MAX_LINE_BYTES} bytes")
         elif b"\0" in line:
             bad(number, "contains a NUL byte: not a text file, or not UTF-8")
         else:
@@ -151,7 +152,7 @@ def lines_of(
                 at = f"byte 0x{line[error.start]:02x} at position {error.start}"
                 bad(number, f"not UTF-8 ({at}): convert the file to UTF-8")
     if rest:
-        bad(number, f"longer than {max_line} bytes")
+        bad(number, f"longer than {MAX_LINE_BYTES} bytes")
 
 
 def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Path]:
@@ -242,9 +243,3 @@ class Corpus:
             bad = BadRows(path, self.skip_bad_rows)
             yield from (line for _, line in numbered_lines(path, bad) if line and not line.isspace())
             self.skipped += bad.count
-
-    def blocks(self, size: int) -> Iterator[list[str]]:
-        """Yields lists of `size` passages; the last list may be shorter."""
-        passages = self.passages()
-        while block := list(itertools.islice(passages, size)):
-            yield block

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, no_type_check
 
 import numpy as np
 
-from jaxwhiten.arrays import check_finite
+from jaxwhiten.arrays import check_finite, column_values
 from jaxwhiten.counting import counted
 from jaxwhiten.datasets import Pairs, RetrievalData, read_own, read_pairs
 from jaxwhiten.datasets.columns import is_search
@@ -68,7 +68,7 @@ def _checked(data: RowsLike) -> Pairs | ScoredPairs:
     sides = (data.sentence1, data.sentence2, data.score) if isinstance(data, Pairs) else data
     if not isinstance(sides, tuple) or len(sides) != 3 or isinstance(next(iter(sides[2]), None), str):
         sides = as_rows(sides, 3, "two sentences and a score")
-    first, second, gold = sides
+    first, second, gold = map(column_values, sides)
     if not isinstance(data, ScoredPairs):
         first, second = map(as_texts, (first, second), SIDES)
     with turning(InputError, f"The scores are not all numbers ({REASON}).", TypeError, ValueError):

@@ -26,7 +26,7 @@ from jaxwhiten.progress import say
 from jaxwhiten.runtime.distributed import is_writer
 from jaxwhiten.training.held_out import Evaluations, HeldOut, hold_out
 from jaxwhiten.training.loop import run_plan
-from jaxwhiten.training.objectives import find_objective, make_plan
+from jaxwhiten.training.objectives import find_objective, make_plan, objective_loss
 from jaxwhiten.training.plan import Objective, Setup
 from jaxwhiten.training.rows import mine_negatives, read_rows, with_negatives
 from jaxwhiten.training.sentences import sentence_batches, tokenize_columns
@@ -103,7 +103,8 @@ def train(
         where = temporary if folder is None else folder
         tuned = fine_tune(encoder, rest, kind, options, where, held_out=held_out, say=say)
     if not tuned.finished:
-        raise JaxwhitenError(f"The training was stopped; the same call with folder={str(folder)!r} resumes it.")
+        resumed = "" if folder is None else f"; the same call with folder={str(folder)!r} resumes it"
+        raise JaxwhitenError(f"The training was stopped{resumed}.")
     return tuned.encoder
 
 
@@ -133,6 +134,7 @@ def fine_tune(
     >>> fine_tune(load_bare("jaxwhiten-tiny"), examples, kind, options, "run", say=lambda line: None).step
     1
     """
+    objective_loss(objective, options.dims, options.weights, **options.settings)  # refuses before the work
     start = trainable(encoder, options, model_folder, say)
     objective.check([*examples.columns, *["negative"] * bool(options.negatives)], examples.label_kind)
     part = options.batch_size // options.accumulate

@@ -20,7 +20,7 @@ import numpy as np
 
 from jaxwhiten import losses
 from jaxwhiten.encoding import EmbeddingStore, Encoder
-from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.errors import Bounds, InputError, check_name
 from jaxwhiten.losses import Loss
 from jaxwhiten.shapes import Array, Float, Int, Scalar
 from jaxwhiten.training.plan import Objective, Plan, Setup, plan_lora, plan_sentences
@@ -116,6 +116,8 @@ def _of_first(loss: Callable[..., Scalar]) -> Callable[..., Scalar]:
     return lambda u, teacher: loss(u, teacher[:, 0, : u.shape[-1]])
 
 
+SCALE = {"scale": Bounds(1e-4, 1e4)}
+TEMPERATURE = {"temperature": Bounds(1e-4, 1e4)}
 ONE = (1, 1)
 TWO = (2, 2)
 OBJECTIVES = {
@@ -123,10 +125,10 @@ OBJECTIVES = {
     for objective in (
         Objective("softmax", losses.softmax_classification, TWO, "class"),
         Objective("cosine", losses.cosine_regression, TWO, "score"),
-        Objective("cosent", losses.cosent, TWO, "score", in_batch=True),
-        Objective("triplet", losses.triplet, (3, 3)),
-        Objective("mnr", losses.multiple_negatives_ranking, (2, None), in_batch=True),
-        Objective("simcse", losses.simcse, ONE, passes=2, in_batch=True),
+        Objective("cosent", losses.cosent, TWO, "score", in_batch=True, bounds=SCALE),
+        Objective("triplet", losses.triplet, (3, 3), bounds={"margin": Bounds(0.0, 1e4)}),
+        Objective("mnr", losses.multiple_negatives_ranking, (2, None), in_batch=True, bounds=SCALE),
+        Objective("simcse", losses.simcse, ONE, passes=2, in_batch=True, bounds=TEMPERATURE),
         Objective("distil_mse", _of_first(losses.vector_regression), ONE, "vector", plan=plan_components),
         Objective("distil_cosine", _of_first(losses.cosine_distance), ONE, "vector", plan=plan_components),
     )
@@ -182,8 +184,10 @@ def objective_loss(
     0.313
     """
     kind = find_objective(objective)
-    for setting in settings:
+    for setting, value in settings.items():
         check_name(f"setting of the objective {kind.name!r}", setting, settings_of(kind))
+        if setting in kind.bounds or type(value) in (int, float):
+            kind.bounds.get(setting, Bounds(-1e6, 1e6)).check(setting, value)
     function = _bound(kind.loss, settings)
 
     def loss(columns: Sequence[Array], labels: Array | None, head: Mapping[str, Array]) -> Scalar:

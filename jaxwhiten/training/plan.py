@@ -7,7 +7,7 @@ its checkpoints know nothing else of an objective.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.errors import Bounds, InputError, check_name
 from jaxwhiten.head import Step, at_pooling
 from jaxwhiten.losses import Loss, init_classifier
 from jaxwhiten.parameters import TrainingOptions
@@ -110,6 +110,7 @@ class Objective:
     passes: int = 1  # how often each sentence is encoded
     plan: Callable[..., Plan] = plan_sentences
     in_batch: bool = False  # whether the other rows of a batch are negatives
+    bounds: Mapping[str, Bounds] = dataclasses.field(default_factory=dict)  # of settings; others are finite numbers
 
     def prompts(self, encoder: Encoder, columns: int) -> list[str | None]:
         """The prompt of each column: of a query and documents if rows are like searches, else None, the default one."""

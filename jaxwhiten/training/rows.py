@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxwhiten.counting import counted
 from jaxwhiten.datasets.columns import Columns, Kind, guess, labels_of, shown
-from jaxwhiten.datasets.examples import Examples, examples_of, nli_triplets, text_examples
+from jaxwhiten.datasets.examples import FLOAT32, Examples, examples_of, nli_triplets, text_examples
 from jaxwhiten.datasets.nli import LABELS, NO_CLASS, label_codes, no_class
 from jaxwhiten.datasets.splits import linked_groups
 from jaxwhiten.datasets.sts import NUMBER, check_header
@@ -94,9 +94,12 @@ def read_rows(
         classes = classes or (LABELS[::-1] if ordered else columns_present)
     elif objective.label == "score" and score_range is None:
         numbers = table.numbers(label or "")
+        numbers = numbers[np.abs(numbers) <= FLOAT32]  # others are bad rows
         score_range = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
         if not score_range[0] < score_range[1]:
             raise InputError("The scores of the rows are all equal: there is nothing to learn from them.")
+    elif objective.label == "score" and score_range and not _is_range(*score_range):
+        raise InputError(f"score_range={score_range}: expected two different numbers within float32's range.")
     of = classes if objective.label == "class" else ()
     examples = examples_of(table, names, label, of, score_range or (0.0, 1.0), skip_bad_rows, absent)
     unlabeled = len(names) > 2 and examples.label is None
@@ -141,6 +144,10 @@ def _kind(objective: Objective, label: str | None) -> Kind:
         nouns = ("anchors", "positives", "negatives")[: 2 if most == 2 else 3]
         remedy += f", in the order {', '.join(nouns)}"
     return Kind(nouns, remedy, least, most, what, f"specify {of_label}")
+
+
+def _is_range(low: int | float, high: int | float) -> bool:
+    return low != high and abs(low) <= FLOAT32 and abs(high) <= FLOAT32
 
 
 def _is_label(value: object) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxwhiten.counting import counted
 from jaxwhiten.engines import Engine
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 from jaxwhiten.head import longest_text
@@ -96,8 +97,10 @@ def tokenizer_for(model: Any, folder: Path, max_length: int | None = None) -> Bu
         raise InputError(f"max_length={max_length}: this model reads 3 to {config.longest_input} tokens.")
     tokenizer = BulkTokenizer(folder, max_length, config.vocab_size, special_tokens=model.special_tokens)
     if tokenizer.vocab_size > config.vocab_size:
+        more = tokenizer.vocabulary[config.vocab_size :]
         raise ModelError(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size} entries, the model's embedding {config.vocab_size}"
-            " rows; the two do not match."
+            f"{folder}: the tokenizer has {counted(len(more), 'tokens')} more than the {config.vocab_size:,} rows of"
+            f" the model's embedding, such as {more[-1]!r:.80}: remove what is too much, or train"
+            " the missing rows (resize_token_embeddings in transformers)."
         )
     return tokenizer

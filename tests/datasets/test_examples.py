@@ -116,12 +116,6 @@ def test_nothing_left_is_refused(tmp_path):
 def test_text_lines_and_their_sentences(tmp_path):
     (tmp_path / "a.txt").write_text("One day. Two e.g. three! 4 is next?\nOne day.\n\n  Last  \n")
     assert text_examples(tmp_path).columns == {"sentence": ["One day. Two e.g. three! 4 is next?", "One day.", "Last"]}
-    assert text_examples(tmp_path / "a.txt", split=True).columns["sentence"] == [
-        "One day.",
-        "Two e.g. three!",
-        "4 is next?",
-        "Last",
-    ]
 
 
 def test_a_table_is_no_text_and_blank_lines_are_none(tmp_path):

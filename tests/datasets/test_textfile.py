@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from jaxwhiten.datasets import BadRows, numbered_lines
+from jaxwhiten.datasets import numbered_lines, textfile
+from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.errors import DataError
 
 
-def read_lines(path, **limits):
-    return [line for _, line in numbered_lines(path, **limits)]
+def read_lines(path):
+    return [line for _, line in numbered_lines(path)]
 
 
 def write(folder: Path, data: bytes, name: str = "file.txt") -> Path:
@@ -52,15 +53,17 @@ def test_truncated_gzip_names_the_file(tmp_path, cut):
         (b"fine\nfine\nhalf \xc3\n\xa9\n", "line 3: not UTF-8"),
     ],
 )
-def test_bad_line_is_named(tmp_path, data, reason):
+def test_bad_line_is_named(tmp_path, monkeypatch, data, reason):
+    monkeypatch.setattr(textfile, "MAX_LINE_BYTES", 40)
     with pytest.raises(DataError, match=rf"file\.txt, {reason}"):
-        list(numbered_lines(write(tmp_path, data), max_line=40))
+        list(numbered_lines(write(tmp_path, data)))
 
 
-def test_bad_lines_are_counted_when_skipped(tmp_path):
+def test_bad_lines_are_counted_when_skipped(tmp_path, monkeypatch):
+    monkeypatch.setattr(textfile, "MAX_LINE_BYTES", 40)
     path = write(tmp_path, b"a\n\xff\nb\n\0\n" + b"x" * 99 + b"\nc\n")
     bad = BadRows(path, skip=True)
-    assert list(numbered_lines(path, bad, max_line=40)) == [(1, "a"), (3, "b"), (6, "c")]
+    assert list(numbered_lines(path, bad)) == [(1, "a"), (3, "b"), (6, "c")]
     assert bad.count == 3
 
 

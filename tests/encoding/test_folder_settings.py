@@ -1,11 +1,13 @@
 """What a model folder specifies: applied as sentence-transformers applies it, refused by file and key, or harmless."""
 
 import json
+import re
 import shutil
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer
 
 from jaxwhiten import Encoder
 from jaxwhiten.errors import ModelError
@@ -371,3 +373,16 @@ def test_padding_tokens_in_a_text_and_spaces_before_it(tmp_path, family, setting
     pytest.importorskip("openvino")
     graph = Encoder.from_pretrained(folder, engine="openvino")
     np.testing.assert_allclose(graph.encode(texts), found, atol=1e-5)
+
+
+@pytest.mark.parametrize("more", [1, 3])
+def test_a_tokenizer_with_more_tokens_than_the_embedding_is_refused_with_one_of_them(tmp_path, more):
+    folder = write_model(tmp_path)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    rows = load_config(folder).vocab_size
+    tokenizer.add_tokens([f"[EXTRA {number}]" for number in range(rows - tokenizer.get_vocab_size() + more)])
+    last = tokenizer.id_to_token(rows + more - 1)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    for engine in ("jax", "auto"):
+        with pytest.raises(ModelError, match=rf"{more} tokens? more .*{rows} rows.*{re.escape(last)}"):
+            Encoder.from_pretrained(folder, pooling="mean", engine=engine)

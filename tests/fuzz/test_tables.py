@@ -159,7 +159,7 @@ def test_any_lines(tmp_path, content, packed, skip):
         return
     assert found == [line.decode().removesuffix("\r") for line in clean]
     assert bad.count == len(raw) - len(clean)
-    corpus, _ = attempt(lambda: [t for block in Corpus([path], skip_bad_rows=skip).blocks(3) for t in block])
+    corpus, _ = attempt(lambda: list(Corpus([path], skip_bad_rows=skip).passages()))
     assert corpus == [line for line in found if line.strip()]
 
 

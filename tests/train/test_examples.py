@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from eval.data import NLIRows, load_nli, load_sts
-from jaxwhiten.datasets import Pairs, nli_triplets
-from train.examples import distinct, nli_pairs, sts_pairs
+from jaxwhiten.datasets import Examples, Pairs, nli_triplets
+from train.examples import distinct, nli_pairs, sentences, sts_pairs
 
 
 def test_nli_pairs_have_classes():
@@ -38,3 +38,8 @@ def test_real_rows(real_data):
     assert len(examples) == 5749
     assert examples.label.min() >= 0
     assert examples.label.max() == 1.0
+
+
+def test_lines_are_split_into_sentences():
+    lines = Examples({"sentence": ["One day. Two e.g. three! 4 is next?", "One day.", "Last"]})
+    assert sentences(lines).columns["sentence"] == ["One day.", "Two e.g. three!", "4 is next?", "Last"]

@@ -13,6 +13,7 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.training import objective_loss
 from tests.test_losses import B, D, cosines, draw, on_eight_devices_as_on_one
 from tests.tiny import SENTENCES
+from tests.training.test_settings import NONSENSE, numeric
 from train import distillation
 from train.common import sts_score
 from train.objectives import OWN, find_objective
@@ -158,3 +159,11 @@ def test_evaluator_is_spearman_of_the_encoders_cosines(shallow_model):
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     expected = spearmanr((vectors[:5] * vectors[5:]).sum(1), gold).statistic
     assert score == pytest.approx(100 * expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("objective", OWN, ids=lambda objective: objective.name)
+def test_every_number_among_the_settings_has_bounds(objective):
+    for setting in numeric(objective):
+        for value in NONSENSE:
+            with pytest.raises(InputError, match=setting):
+                objective_loss(objective, **{setting: value})

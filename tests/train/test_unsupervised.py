@@ -146,7 +146,7 @@ def test_contrastive_tension_trains_two_encoders_that_share_nothing(setup):
 @pytest.mark.parametrize(
     ("objective", "settings", "message"),
     [
-        ("tsdae", {"deletion": 1.0}, "deletion is 1.0"),
+        ("tsdae", {"deletion": 1.0}, "deletion=1.0"),
         ("ct", {"temperature": 1.0}, "Unknown setting"),
     ],
 )
