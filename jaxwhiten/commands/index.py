@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +132,7 @@ def run(args: argparse.Namespace) -> Report:
     fits = args.n_components is not None or args.gamma is not None
     args.whiten = args.whiten or (fits and not args.whitening)
     args.backend = args.backend or "faiss-flat"
-    options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
+    options = values_of("--option", args.option, json.loads, "NAME=NUMBER, such as nprobe=10")
     check_settings(args.backend, options, args.codes, args.rescore)  # raises before the texts are encoded
     _check_output(args)
     if of_codes and not args.like:
@@ -391,14 +392,3 @@ def _part(args: argparse.Namespace, rows: int) -> slice:
     """The rows that --shard chooses, or all: the parts follow each other and differ by at most one row."""
     number, count = args.shard or (1, 1)
     return slice((number - 1) * rows // count, number * rows // count)
-
-
-def _value(text: str) -> bool | int | float:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if text.isalpha():  # nan and inf
-        raise ValueError(text)
-    number = float(text)
-    if number.is_integer() and "." not in text:
-        return int(number)
-    return number
