@@ -137,7 +137,7 @@ class Output:
 def check_new(place: str, overwrite: bool) -> None:
     """Raises InputError for a place that has contents, unless they may be replaced."""
     if os.path.isdir(place):
-        full = any(entry.name != LOCK for entry in os.scandir(place))
+        full = bool(set(os.listdir(place)) - {LOCK})
     else:
         full = os.path.isfile(place) and os.path.getsize(place) > 0
     if full and not overwrite:

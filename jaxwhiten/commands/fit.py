@@ -32,9 +32,8 @@ from jaxwhiten.space import check_space
 from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:
-    from jaxwhiten.codes import SpectrumCode
     from jaxwhiten.encoding import Encoder
-    from jaxwhiten.whitening import Moments, Whitening
+    from jaxwhiten.whitening import Moments
 
 _FILE = ".safetensors"
 _RULES = (
@@ -187,7 +186,17 @@ def _write(args: argparse.Namespace, moments: Moments, provenance: Json, encoder
             whitening, code, why = fit(moments, bytes=args.bytes, tuned=args.tuned, **knobs(args))
         if whitening is not None and whitening.rank_ < 1:
             raise InputError(f"Cannot whiten: {alike(moments.n)}")
-        what = _described(whitening, code)
+        words = []
+        facts |= {"bytes": args.bytes}
+        if whitening is not None:
+            d = whitening.n_features_in_
+            k = whitening.n_components or d
+            beta = f"β={whitening.beta:g}, " if whitening.beta != 1 else ""
+            words.append(f"a whitening from {d} to {k} dimensions ({beta}γ={whitening.gamma:g})")
+            facts |= {"dimensions": k, **whitening.get_params(), "rank": whitening.rank_}
+        if code is not None:
+            words.append(f"a code of {code.nbytes} bytes")
+        what = " and ".join(words)
         if encoder is None or Path(args.output).suffix == _FILE:
             if whitening is not None and code is not None:
                 raise InputError(f"{args.output}: a whitening and a code need a model folder: pass --output DIR/.")
@@ -205,20 +214,4 @@ def _write(args: argparse.Namespace, moments: Moments, provenance: Json, encoder
         lines.append(f"{args.output}: {what}, fitted on {counted(moments.n, 'rows')}")
         if why:
             note(why)
-        facts |= {"bytes": args.bytes}
-        if whitening is not None:
-            k = whitening.n_components or whitening.n_features_in_
-            facts |= {"dimensions": k, **whitening.get_params(), "rank": whitening.rank_}
     return Report("\n".join(lines), facts)
-
-
-def _described(whitening: Whitening | None, code: SpectrumCode | None) -> str:
-    """What was fitted, in words."""
-    words = []
-    if whitening is not None:
-        k = whitening.n_components or whitening.n_features_in_
-        beta = f"β={whitening.beta:g}, " if whitening.beta != 1 else ""
-        words.append(f"a whitening from {whitening.n_features_in_} to {k} dimensions ({beta}γ={whitening.gamma:g})")
-    if code is not None:
-        words.append(f"a code of {code.nbytes} bytes")
-    return " and ".join(words)

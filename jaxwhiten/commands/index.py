@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -127,20 +128,26 @@ def run(args: argparse.Namespace) -> Report:
         return _change(args)
 
     from jaxwhiten.search.build import check_settings
-    from jaxwhiten.search.header import check_index_folder
 
     fits = args.n_components is not None or args.gamma is not None
     args.whiten = args.whiten or (fits and not args.whitening)
     args.backend = args.backend or "faiss-flat"
-    options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
+    options = values_of("--option", args.option, json.loads, "NAME=NUMBER, such as nprobe=10")
     check_settings(args.backend, options, args.codes, args.rescore)  # raises before the texts are encoded
-    check_index_folder(args.output)
-    check_new(args.output, args.overwrite)
+    _check_output(args)
     if of_codes and not args.like:
         return _save(args, _of_codes(args, options), "")
     if is_parts(first):
         return _save(args, _of_parts(args, options), "")
     return _save(args, *_of_texts(args, options))
+
+
+def _check_output(args: argparse.Namespace) -> None:
+    """Raises InputError if the output is not to be replaced; what a killed command left there is no index."""
+    from jaxwhiten.search.header import HEADER, check_index_folder
+
+    if (check_index_folder(args.output) / HEADER).exists():
+        check_new(args.output, args.overwrite)
 
 
 def _of_texts(args: argparse.Namespace, options: Json) -> tuple[Index, str]:
@@ -280,11 +287,9 @@ def _facts(args: argparse.Namespace, index: Index, **more: int) -> Json:
 def _rewrite(args: argparse.Namespace) -> Report:
     """Runs --compact or --merge."""
     from jaxwhiten.search import load_index, locked
-    from jaxwhiten.search.header import check_index_folder
 
     if args.merge:
-        check_index_folder(args.output)
-        check_new(args.output, args.overwrite)
+        _check_output(args)
         index = load_index(args.input)
         index.save(args.output)
     else:
@@ -388,14 +393,3 @@ def _part(args: argparse.Namespace, rows: int) -> slice:
     """The rows that --shard chooses, or all: the parts follow each other and differ by at most one row."""
     number, count = args.shard or (1, 1)
     return slice((number - 1) * rows // count, number * rows // count)
-
-
-def _value(text: str) -> bool | int | float:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if text.isalpha():  # nan and inf
-        raise ValueError(text)
-    number = float(text)
-    if number.is_integer() and "." not in text:
-        return int(number)
-    return number

@@ -39,20 +39,26 @@ def run(args: argparse.Namespace) -> Report:
     kind, fitted = load_fitted(args.file)
     if isinstance(fitted, Code):
         return _listed(args.file, _code(fitted))
-    facts = spectrum(fitted)
     provenance = {key: value for key, value in fitted.provenance.items() if value is not None}
     params = fitted.get_params() if kind == "whitening" else None
-    report: Json = {"file": args.file, "kind": kind, "params": params, **facts, "provenance": provenance}
-    return Report("\n".join(_lines(report)), {**report, "eigenvalues": fitted.eigenvalues_.tolist()})
+    facts: Json = {"kind": kind, "params": params, **spectrum(fitted), "provenance": provenance}
+    shares = {row["k"]: f"{row['share']:.2%}" for row in facts["explained"]}
+    shown = {**facts, "explained": shares, "provenance": {key: provenance[key] for key in _ORIGIN if key in provenance}}
+    return _listed(args.file, shown, {**facts, "eigenvalues": fitted.eigenvalues_.tolist()})
 
 
-def _listed(file: str, facts: Json) -> Report:
-    """Facts with a line for each."""
-    lines = []
-    for name, value in facts.items():
-        shown = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else value
-        lines.append(f"  {name:<12}{'none' if shown in (None, '') else shown}")
-    return Report("\n".join(lines), {"file": file, **facts})
+def _listed(file: str, shown: Json, facts: Json | None = None) -> Report:
+    """Facts, with a line for each that is shown."""
+    lines = [f"  {name:<12}{_words(value)}" for name, value in shown.items()]
+    return Report("\n".join(lines), {"file": file, **(facts or shown)})
+
+
+def _words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_words(item)}" for key, item in value.items()) or "none"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "none" if value in (None, "") else str(value)
 
 
 def _model(folder: Path) -> Json:
@@ -126,24 +132,3 @@ def load_fitted(path: str) -> tuple[str, Whitening | Code]:
     with warnings.catch_warnings():  # the commands themselves warn of few rows
         warnings.simplefilter("ignore", WhiteningWarning)
         return "moments", Whitening.from_moments(fitted)
-
-
-def _lines(report: Json) -> list[str]:
-    facts = report["provenance"]
-    lines = [
-        f"{report['file']}: {report['kind']} of {counted(report['n'], 'rows')} of {report['dimension']} dimensions"
-    ]
-    fields = [f"{key} {facts[key]}" for key in _ORIGIN if key in facts]
-    if fields:
-        lines.append(f"  source      {', '.join(fields)}")
-    if values := report["params"]:
-        shrinkage = f", shrinkage={values['shrinkage']}" if values["shrinkage"] is not None else ""
-        k = values["n_components"] or report["dimension"]
-        lines.append(f"  settings    k={k}, β={values['beta']:g}, γ={values['gamma']:g}{shrinkage}")
-    lines.append(f"  rank        {report['rank']}, largest over smallest variance {report['condition']:.3g}")
-    lines += ["", "     k  explained variance"]
-    lines += [f"{row['k']:>6}  {100 * row['share']:>17.2f}%" for row in report["explained"]]
-    lines += ["", "                         before    after"]
-    for name, key in (("mean cosine of two rows", "mean_cosine"), ("participation ratio", "participation_ratio")):
-        lines.append(f"{name:<23}{report['before'][key]:>8.3f} {report['after'][key]:>8.3f}")
-    return lines

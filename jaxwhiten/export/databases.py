@@ -267,7 +267,7 @@ def fill(
       metadata: An object of JSON per text, for a folder saved with `metadata=True`.
 
     Raises:
-      MismatchError: The database was filled by vectors of another space, or the folder's code is too old.
+      MismatchError: The database was filled by vectors of another space.
       InputError: The folder's code stores no metadata.
     """
 
@@ -283,19 +283,16 @@ def fill(
         code = runpy.run_path(str(Path(folder) / CODE))
     except ImportError as error:
         raise MissingDependencyError(f"{error.name} is not installed: {install_command('databases')}.") from error
-    if not (keep or {"rows", "remove"} <= code.keys()):
-        raise MismatchError(f"{Path(folder) / CODE}: cannot remove texts: export the folder again, or keep them.")
-    if metadata is not None and "metadata" not in code.get("NAMES", ()):
+    if metadata is not None and "metadata" not in code["NAMES"]:
         raise InputError(f"{Path(folder) / CODE}: stores no metadata: export the folder with metadata=True.")
     db = code["connect"](place, check)
     columns = [as_texts(texts), *([] if metadata is None else [metadata])]
     by_id = dict(zip(map(str, ids), zip(*columns, strict=True), strict=True))
-    if keep:
-        present = dict.fromkeys(code["known"](db))
-    else:
-        present = {id: tuple(row) for id, *row in code["rows"](db)}
+    present = (
+        {id: by_id.get(id) for id in code["known"](db)} if keep else {id: tuple(row) for id, *row in code["rows"](db)}
+    )
     missing = [id for id in by_id if id not in present]
-    changed = [] if keep else [id for id, row in by_id.items() if present.get(id, row) != row]
+    changed = [id for id, row in by_id.items() if present.get(id, row) != row]
     removed = [] if keep else [id for id in present if id not in by_id]
     for part in _blocks([*missing, *changed]):
         new, *more = map(list, zip(*(by_id[id] for id in part), strict=True))

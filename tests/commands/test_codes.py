@@ -29,7 +29,7 @@ def test_vectors_give_the_code_alone(run, tmp_path):
     assert code.encode(vectors).shape == (400, 4)
     assert code.decode(code.encode(vectors)).shape == vectors.shape
     assert code.provenance["corpus"] == "v.npy"
-    done = run("fit", tmp_path / "v.npy", "--bytes", 99, "-o", tmp_path / "code.safetensors")
+    done = run("fit", tmp_path / "v.npy", "--bytes", 99, "-o", tmp_path / "other.safetensors")
     assert (done.code, "at most 8" in done.err) == (2, True)
     done = run("fit", tmp_path / "v.npy", "--bytes", 4, "--moments", tmp_path / "m.safetensors")
     assert (done.code, "--bytes require" in done.err) == (2, True)

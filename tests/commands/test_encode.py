@@ -99,7 +99,8 @@ def test_a_bad_line_leaves_the_old_output(run, tiny_model, tmp_path):
     path = tmp_path / "sentences.txt"
     path.write_bytes("\n".join(generated(200)).encode() + b"\n\xff\xfe broken\n")
     (tmp_path / "e.npy").write_bytes(b"\x93NUMPY, old")
-    done = run("encode", path, "--model", tiny_model, *MODEL, "--output", tmp_path / "e.npy", "--block", 50)
+    words = ("--output", tmp_path / "e.npy", "--overwrite", "--block", 50)
+    done = run("encode", path, "--model", tiny_model, *MODEL, *words)
     assert done.code == 2
     assert "line 201: not UTF-8" in done.err
     assert (tmp_path / "e.npy").read_bytes() == b"\x93NUMPY, old"

@@ -13,10 +13,11 @@ from jaxwhiten.models import StaticEncoder
 def test_text(run, whitening_file):
     done = run("inspect", whitening_file)
     assert done.code == 0, done.err
-    assert "whitening of 600 rows of 32 dimensions" in done.out
-    assert "settings    k=16, β=1, γ=1" in done.out
-    assert "pooling mean, max_length 32, corpus corpus.txt" in done.out
-    assert done.out.splitlines()[-1].startswith("participation ratio")
+    shown = dict(line.split(maxsplit=1) for line in done.out.splitlines())
+    assert (shown["kind"], shown["n"], shown["dimension"]) == ("whitening", "600", "32")
+    assert shown["params"].startswith("n_components 16, beta 1, gamma 1")
+    assert shown["provenance"].endswith("pooling mean, max_length 32, corpus corpus.txt")
+    assert shown["explained"].endswith("32 100.00%")
     assert done.err == ""
 
 

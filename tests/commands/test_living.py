@@ -66,7 +66,7 @@ def test_ids_are_kept_by_add_update_and_remove(run, index):
 
 
 def test_numbers_never_change_meaning(run, index, corpus, tiny_model, tmp_path):
-    assert run("index", corpus, "-o", index, "--model", tiny_model, *MODEL).code == 0
+    assert run("index", corpus, "-o", index, "--overwrite", "--model", tiny_model, *MODEL).code == 0
     text = load_index(index).documents[17]
     assert run("index", "3", "5", "--remove", "-o", index).code == 0
     assert first(run, index, text) == "17"
@@ -131,7 +131,7 @@ def test_what_was_encoded_before_an_interrupt_is_not_encoded_again(run, index, d
     table = docs.with_name("more.tsv")
     texts = generated(7, seed=9)
     table.write_text("key\ttext\n" + "".join(f"doc-{i}\t{text}\n" for i, text in enumerate(texts)))
-    words = ["--column", "text", *change, *([] if change else ["--model", tiny_model, *MODEL])]
+    words = ["--column", "text", *change, *([] if change else ["--overwrite", "--model", tiny_model, *MODEL])]
     if change == ("--add",):
         index = index.with_name("numbered")
         assert run("index", docs, "--column", "text", "-o", index, "--model", tiny_model, *MODEL).code == 0

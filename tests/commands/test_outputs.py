@@ -198,6 +198,7 @@ def test_a_link_keeps_its_place_and_its_file_is_written(run, things):
     assert (done.code, "symbolic link in a loop" in done.err) == (2, True), done.err
 
 
+@pytest.mark.filterwarnings("ignore:.*the same moments")
 def test_random_command_lines_lose_no_input(run, things):
     rng = random.Random(0)
     names = [*sorted(path.name for path in things.iterdir()), "small/model.safetensors", "idx/header.json", "new"]

@@ -126,6 +126,13 @@ def test_an_empty_output_is_none(run, home, tmp_path, command):
     assert run(command, *words_of(INPUTS[command], home), "-o", out).code == 0
 
 
+def test_an_index_that_a_kill_left_unfinished_needs_no_flag(run, home, tmp_path):
+    """The header is written last."""
+    assert run("index", *words_of(INPUTS["index"], home), "-o", tmp_path / "index").code == 0
+    (tmp_path / "index" / "header.json").unlink()
+    assert run("index", *words_of(INPUTS["index"], home), "-o", tmp_path / "index").code == 0
+
+
 def test_changes_and_resumed_runs_need_no_flag(run, home, tmp_path):
     """`embed` again continues its parts; what is added, updated, removed or compacted is not replaced."""
     index, parts = tmp_path / "index", tmp_path / "parts"

@@ -81,7 +81,7 @@ def test_columns_are_kept_as_metadata(kind, run, tiny_model, tmp_path):
     assert "pass its columns with --keep" in run("index", path, "--column", "text", "--add", "-o", tmp_path / "idx").err
     names = {"x,,y": "title,date", "nope": "'nope'"}
     for wrong, message in {**names, **({"raw": "binary"} if kind == "parquet" else {})}.items():
-        done = run("index", path, "--column", "text", "--keep", wrong, "-o", tmp_path / "idx")
+        done = run("index", path, "--column", "text", "--keep", wrong, "--overwrite", "-o", tmp_path / "idx")
         assert message in done.err
 
 
@@ -174,7 +174,7 @@ def test_options_stand_anywhere(run, tiny_model, tmp_path):
 def test_the_advice_for_few_rows_is_accepted(run, tiny_model, tmp_path, words):
     (tmp_path / "few.txt").write_text("\n".join(generated(160)))
     command, *how = (word.format(out=tmp_path / "out") for word in words.split())
-    how = [command, tmp_path / "few.txt", *how, "--model", tiny_model, "--pooling", "mean", "--no-cache"]
+    how = [command, tmp_path / "few.txt", *how, "--model", tiny_model, "--pooling", "mean", "--no-cache", "--overwrite"]
     done = run(*how)
     advice = re.search(r"keep at most \d+ columns: (-k \d+)\.", done.err)[1]
     done = run(*how, *advice.split())

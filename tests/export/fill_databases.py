@@ -58,7 +58,7 @@ def main(names):
 def fill_and_ask(name, place, rows):
     added, fill = [], databases.fill
     databases.fill = lambda *given, **how: added.append(fill(*given, **how)) or added[-1]
-    words = ["--model", "small/", "--format", name, "--bytes", "48", "--gamma", "1", "-o", "out/"]
+    words = ["--model", "small/", "--format", name, "--bytes", "48", "--gamma", "1", "--overwrite", "-o", "out/"]
     try:
         assert [cli.main(["export", *words, "--from", "idx/", "--into", place]) for _ in range(2)] == [0, 0]
     finally:
@@ -90,7 +90,7 @@ def change(name, place, rows):
     assert cli.main(["index", "update.jsonl", "--update", *how]) == 0
     assert cli.main(["index", "add.jsonl", "--add", *how]) == 0
     assert cli.main(["index", "--remove", rows[0][0], "-o", "changed/"]) == 0
-    words = ["--model", "small/", "--format", name, "--bytes", "48", "--gamma", "1", "-o", "out/"]
+    words = ["--model", "small/", "--format", name, "--bytes", "48", "--gamma", "1", "--overwrite", "-o", "out/"]
     words += ["--from", "changed/", "--into", place]
     runs = [(["--keep"], "1 text added, 299 already there")]
     runs += [([], "0 texts added, 1 changed, 21 removed, 299 already there")]
@@ -119,7 +119,21 @@ def carry(name, place, rows):
     how = ["--id", "id", "--column", "text"]
     build = ["index", "kept.jsonl", "-o", "kept/", *how, "--keep", ",".join(KEPT), "--model", "small/"]
     assert cli.main(build) == 0
-    words = ["--model", "small/", "--format", name, "--bytes", "48", "--gamma", "1", "-o", "out/", "--from", "kept/"]
+    words = [
+        "--model",
+        "small/",
+        "--format",
+        name,
+        "--bytes",
+        "48",
+        "--gamma",
+        "1",
+        "--overwrite",
+        "-o",
+        "out/",
+        "--from",
+        "kept/",
+    ]
     assert cli.main(["export", *words, "--into", place]) == 0
     Path("page.jsonl").write_text(json.dumps(records[3] | {"page": "three"}) + "\n")
     assert cli.main(["index", "page.jsonl", "--update", "-o", "kept/", *how, "--keep", ",".join(KEPT)]) == 0
