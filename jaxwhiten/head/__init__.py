@@ -1,6 +1,15 @@
 """A head is the list of steps after the hidden states, from the mix of layers and the pooling to whitening and code."""
 
-from jaxwhiten.head.folder import Settings, longest_text, modules_of, own_pooling, read_head, says_head, write_folder
+from jaxwhiten.head.folder import (
+    Settings,
+    check_parts,
+    longest_text,
+    modules_of,
+    own_pooling,
+    read_head,
+    says_head,
+    write_folder,
+)
 from jaxwhiten.head.head import (
     AUTO,
     POOLINGS,
@@ -47,6 +56,7 @@ __all__ += [
 ]
 __all__ += [
     "canonical",
+    "check_parts",
     "dense_module",
     "facts",
     "lasting",

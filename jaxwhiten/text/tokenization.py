@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, check_name
-from jaxwhiten.text.classes import auto_tokenizer, lower_cased, tokenizer_settings, with_settings
+from jaxwhiten.text.classes import auto_tokenizer, is_as_in_file, lower_cased, tokenizer_settings
 from jaxwhiten.text.growth import check_growth
 from jaxwhiten.text.settings import TOKENIZER_SETTINGS, read_object
 from jaxwhiten.text.words import TokenIds, WordTable
@@ -357,15 +357,16 @@ def _load(folder: Path, settings: Fields | None) -> Any:
     with _refusing(folder, "cannot be read"):
         if file.is_file():
             text = file.read_text(encoding="utf-8")
-        elif any((folder / name).is_file() for name in OLDER_TOKENIZER_FILES):
-            text = auto_tokenizer(folder).backend_tokenizer.to_str()
-        else:
+            raw = json.loads(text)
+            check_growth(file, raw)
+            tokenizer = Tokenizer.from_str(text)
+            if settings is None or is_as_in_file(tokenizer, raw, folder, settings):
+                return tokenizer
+        elif not any((folder / name).is_file() for name in OLDER_TOKENIZER_FILES):
             raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
-        check_growth(file, text)
-        tokenizer = Tokenizer.from_str(text)
-        if settings is None:
-            return tokenizer
-        return with_settings(tokenizer, folder, settings)
+        tokenizer = auto_tokenizer(folder)
+        check_growth(file, json.loads(tokenizer.to_str()))
+        return tokenizer
 
 
 def copy_tokenizer(source: io.PathLike, target: io.PathLike) -> None:
