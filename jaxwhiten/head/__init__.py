@@ -22,7 +22,7 @@ from jaxwhiten.head.head import (
     write_steps,
 )
 from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
-from jaxwhiten.head.states import LayerMix, TokenWeights
+from jaxwhiten.head.states import LayerMix
 from jaxwhiten.head.steps import (
     CODE_FILE,
     STEPS,
@@ -46,7 +46,6 @@ __all__ += ["POOLINGS", "STEPS", "Pooling", "PoolingWarning", "Quantise", "Setti
 __all__ += [
     "WHITENING_FILE",
     "Target",
-    "TokenWeights",
     "Truncate",
     "VectorStep",
     "Whiten",

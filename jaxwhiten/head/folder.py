@@ -19,8 +19,7 @@ from jaxwhiten._version import __version__
 from jaxwhiten.codes import load_code, load_first_version
 from jaxwhiten.errors import REASON, InputError, ModelError, turning
 from jaxwhiten.head.head import AUTO, Head
-from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
-from jaxwhiten.head.states import TokenWeights
+from jaxwhiten.head.pooling import Mean, Pooling
 from jaxwhiten.head.steps import CODE_FILE, STEPS, WHITENING_FILE, Found, Module, StateStep, Step, Target, read_optional
 from jaxwhiten.head.vectors import Quantise
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
@@ -146,18 +145,22 @@ def own_pooling(folder: Path) -> str:
 
 
 def longest_text(folder: Path, config: EncoderConfig) -> int:
-    """The maximum sentence length in tokens of a folder of weights or a tokenizer, at most the model's.
+    """The maximum sentence length in tokens of a folder of weights or a tokenizer.
+
+    As in sentence-transformers, this is what the folder specifies, or else its tokenizer, but for that at most as many
+    tokens as the model was trained for.
 
     >>> longest_text(Path("cross"), Encoder.from_pretrained("jaxwhiten-tiny").config)
     48
     """
     if config.model_type == "static":  # it has no positions, and the tokenizer's limit is its teacher's
-        specified = [read_optional(folder / "config.json").get("max_length")]
+        of_tokenizer = read_optional(folder / "config.json").get("max_length")
+    elif (specified := TransformerSettings.read(folder).max_length) is not None:
+        return min(specified, config.longest_input)
     else:
         of_tokenizer = read_optional(folder / TOKENIZER_SETTINGS).get("model_max_length")
-        specified = [TransformerSettings.read(folder).max_length, of_tokenizer]
-    lengths = (value for value in specified if type(value) is int and value > 0)
-    return min(next(lengths, config.longest_input), config.longest_input)
+    trained = config.max_positions - config.position_offset
+    return min(of_tokenizer, trained) if type(of_tokenizer) is int and of_tokenizer > 0 else trained
 
 
 def read_head(folder: Path, config: EncoderConfig) -> Head:
@@ -196,8 +199,6 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
         if step is not None:
             width = step.output_width(width)
             steps.append(step)
-    if any(isinstance(step, TokenWeights) for step in steps) and any(isinstance(step, AfterPrompt) for step in steps):
-        raise ModelError(f"{where}: WordWeights before a Pooling with include_prompt false, which is not supported.")
     if (folder / CODE_FILE).is_file():
         with folders.naming(folder / CODE_FILE):
             first_version = load_first_version(folder / CODE_FILE)

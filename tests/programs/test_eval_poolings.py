@@ -110,10 +110,3 @@ def test_names():
     for name in ("promptbert", "ditto:0+1"):
         with pytest.raises(InputError, match="needs"):
             Head.named(name)
-
-
-@pytest.mark.parametrize("name", ["ditto:0+9", "promptbert", "idf:0"])
-def test_without_this_module_the_name_says_where_it_is(name, monkeypatch):
-    monkeypatch.delitem(poolings.POOLINGS, name.partition(":")[0])
-    with pytest.raises(InputError, match=r"eval\.poolings of the repository has"):
-        canonical(name)
