@@ -1,5 +1,7 @@
 """The parts of a model folder belong together: every door that opens it notices one that is missing, or another one."""
 
+import fnmatch
+import json
 import shutil
 
 import numpy as np
@@ -9,6 +11,7 @@ from jaxwhiten import Encoder, io, load_index
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import ModelError
 from jaxwhiten.head import CODE_FILE, WHITENING_FILE
+from jaxwhiten.models import folders as model_folders
 from jaxwhiten.training.fine_tune import load_bare
 from tests.head.parts import accept
 from tests.sentences import TEXTS, generated
@@ -112,6 +115,12 @@ def test_what_sentence_transformers_saves_is_its_own(folders, tmp_path):
     library.SentenceTransformer(str(folders / "whole"), device="cpu").save(str(tmp_path / "theirs"))
     expected = Encoder.from_pretrained(folders / "whole").without_code().encode(TEXTS)
     np.testing.assert_allclose(Encoder.from_pretrained(tmp_path / "theirs").encode(TEXTS), expected, atol=1e-5)
+
+
+def test_every_part_is_fetched_from_the_hub(folder):
+    patterns = [*model_folders._HUB_SMALL_FILES, *model_folders._HUB_WEIGHTS]
+    for part in json.loads((folder / io.MANIFEST).read_text())["parts"]:
+        assert any(fnmatch.fnmatch(part, pattern) for pattern in patterns), part
 
 
 @pytest.mark.parametrize("content", ['{"parts": 3}', '{"parts": {"../x": ""}}', '{"parts": {"1_Pooling": ""}}', "["])

@@ -181,9 +181,12 @@ def test_ids_are_those_of_transformers(tmp_path, name, files):
     of_pairs = theirs(*map(list, zip(*PAIRS, strict=True)), **options)["input_ids"]
     ours = BulkTokenizer(folder, LENGTH)
     assert ids(ours) == (expected, of_pairs)
+    assert ours.vocab_size == Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab_size()
     ours.save(tmp_path / "saved")
     (tmp_path / "saved" / "config.json").write_text((folder / "config.json").read_text())
-    assert ids(BulkTokenizer(tmp_path / "saved", LENGTH)) == (expected, of_pairs)
+    again = BulkTokenizer(tmp_path / "saved", LENGTH)
+    assert ids(again) == (expected, of_pairs)
+    assert again.vocab_size == ours.vocab_size
     assert load(tmp_path / "saved")(TEXTS, truncation=True, max_length=LENGTH)["input_ids"] == expected
 
 
