@@ -11,6 +11,7 @@ References:
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 import re
@@ -21,7 +22,8 @@ import numpy as np
 
 from jaxwhiten import POOLINGS, Encoder
 from jaxwhiten.errors import InputError
-from jaxwhiten.head import Mean, Pooling, States, Step, TokenWeights, array, step
+from jaxwhiten.head import Mean, Pooling, States, Step, array, step
+from jaxwhiten.head.steps import StateStep
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import TextForm, Texts, text_blocks
 
@@ -146,6 +148,27 @@ def promptbert(parameters: str | None) -> tuple[str, Maker]:
         return (MaskToken(template, source.tokenizer.mask_token_id),)
 
     return parameters or "", steps
+
+
+@step
+class TokenWeights(StateStep):
+    """Weights tokens by their ids. If all weights of a sentence are 0, all its tokens count alike.
+
+    `weights` are float32 [vocab]; `table` names them.
+    """
+
+    weights: Any = array()
+    table: str = ""
+
+    segmented = True
+
+    def __call__(self, states: States) -> States:
+        weights = self.weights[states.ids] * states.weights
+        some = weights.sum(axis=-1, keepdims=True) > 0
+        return dataclasses.replace(states, weights=states.np.where(some, weights, states.weights))
+
+    def words(self) -> str:
+        return "weighted tokens"
 
 
 def idf(parameters: str | None) -> tuple[str, Maker]:

@@ -88,7 +88,8 @@ class JAXEngine:
         side_by_side = min(cores(), _CPU_BATCHES) if platform == "cpu" and self.devices == 1 else 1
         self._threads = ThreadPoolExecutor(side_by_side, "batch") if side_by_side > 1 else None
         self.in_flight = side_by_side + 2
-        self.kernel = kernel_for(devices[0], self.dtype, self.config.head_size) if max_length > BLOCK else None
+        fused = max_length > BLOCK and not self.config.relative_buckets
+        self.kernel = kernel_for(devices[0], self.dtype, self.config.head_size) if fused else None
         self.layout = Layout.on(platform, self.devices, max_length, long_rows=self.kernel is not None)
         self._compiled: dict[Any, Any] = {}
         self._locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)

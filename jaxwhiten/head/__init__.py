@@ -1,6 +1,15 @@
 """A head is the list of steps after the hidden states, from the mix of layers and the pooling to whitening and code."""
 
-from jaxwhiten.head.folder import Settings, longest_text, modules_of, own_pooling, read_head, says_head, write_folder
+from jaxwhiten.head.folder import (
+    Settings,
+    check_parts,
+    longest_text,
+    modules_of,
+    own_pooling,
+    read_head,
+    says_head,
+    write_folder,
+)
 from jaxwhiten.head.head import (
     AUTO,
     POOLINGS,
@@ -13,7 +22,7 @@ from jaxwhiten.head.head import (
     write_steps,
 )
 from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
-from jaxwhiten.head.states import LayerMix, TokenWeights
+from jaxwhiten.head.states import LayerMix
 from jaxwhiten.head.steps import (
     CODE_FILE,
     STEPS,
@@ -37,7 +46,6 @@ __all__ += ["POOLINGS", "STEPS", "Pooling", "PoolingWarning", "Quantise", "Setti
 __all__ += [
     "WHITENING_FILE",
     "Target",
-    "TokenWeights",
     "Truncate",
     "VectorStep",
     "Whiten",
@@ -47,6 +55,7 @@ __all__ += [
 ]
 __all__ += [
     "canonical",
+    "check_parts",
     "dense_module",
     "facts",
     "lasting",

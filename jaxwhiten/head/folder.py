@@ -10,23 +10,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from jaxwhiten import io
+from jaxwhiten import io, records
 from jaxwhiten._version import __version__
 from jaxwhiten.codes import load_code
 from jaxwhiten.errors import REASON, InputError, ModelError, turning
 from jaxwhiten.head.head import AUTO, Head
-from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
-from jaxwhiten.head.states import TokenWeights
-from jaxwhiten.head.steps import CODE_FILE, STEPS, Found, Module, StateStep, Step, Target, read_optional
+from jaxwhiten.head.pooling import Mean, Pooling
+from jaxwhiten.head.steps import CODE_FILE, STEPS, WHITENING_FILE, Found, Module, StateStep, Step, Target, read_optional
 from jaxwhiten.head.vectors import Quantise
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import BulkTokenizer, TextForm, prompt_named
-from jaxwhiten.text.settings import SETTINGS_FILES, TOKENIZER_SETTINGS, TransformerSettings
+from jaxwhiten.text.settings import ANEW, SETTINGS_FILES, TOKENIZER_SETTINGS, TransformerSettings
 from jaxwhiten.typing import Json
 
 if TYPE_CHECKING:
@@ -95,6 +94,38 @@ class Settings:
         io.write_json(folder / SETTINGS_FILE, entries)
 
 
+class _Manifest(TypedDict, total=False):
+    """What the folder's `io.MANIFEST` has of its head: the sha256 of every file that says what follows the states."""
+
+    parts: dict[str, str]
+
+
+def check_parts(folder: Path) -> None:
+    """Raises ModelError unless the files of a folder's head are those that it was saved with.
+
+    Folders of other libraries record nothing, and pass. The Transformer's files are not among these.
+
+    >>> check_parts(Path("cross"))
+    """
+    manifest = folder / io.MANIFEST
+    recorded: Mapping[str, str] = {}
+    if manifest.is_file():
+        recorded = records.read(manifest, _Manifest, ANEW, error=ModelError, others=True).get("parts", {})
+    fitted = [name for name in (WHITENING_FILE, CODE_FILE) if (folder / name).is_file()]
+    for name in dict.fromkeys((*recorded, *fitted)):
+        file = io.below(folder, name, ModelError)
+        if not file.is_file():
+            raise ModelError(
+                f"{file}: missing. This folder was saved with it: restore the file, save the model again, or, to accept"
+                f" other vectors, remove its entry from parts in {manifest}."
+            )
+        if recorded.get(name) != (actual := io.sha256_once(file)):
+            raise ModelError(
+                f"{file}: not the file that this folder was saved with: restore that, save the model again, or, to"
+                f" accept other vectors, make its entry of parts in {manifest} {actual}."
+            )
+
+
 def says_head(folder: Path) -> bool:
     """Whether a model folder describes the steps after its Transformer.
 
@@ -114,18 +145,22 @@ def own_pooling(folder: Path) -> str:
 
 
 def longest_text(folder: Path, config: EncoderConfig) -> int:
-    """The maximum sentence length in tokens of a folder of weights or a tokenizer, at most the model's.
+    """The maximum sentence length in tokens of a folder of weights or a tokenizer.
+
+    As in sentence-transformers, this is what the folder specifies, or else its tokenizer, but for that at most as many
+    tokens as the model was trained for.
 
     >>> longest_text(Path("cross"), Encoder.from_pretrained("jaxwhiten-tiny").config)
     48
     """
     if config.model_type == "static":  # it has no positions, and the tokenizer's limit is its teacher's
-        specified = [read_optional(folder / "config.json").get("max_length")]
+        of_tokenizer = read_optional(folder / "config.json").get("max_length")
+    elif (specified := TransformerSettings.read(folder).max_length) is not None:
+        return min(specified, config.longest_input)
     else:
         of_tokenizer = read_optional(folder / TOKENIZER_SETTINGS).get("model_max_length")
-        specified = [TransformerSettings.read(folder).max_length, of_tokenizer]
-    lengths = (value for value in specified if type(value) is int and value > 0)
-    return min(next(lengths, config.longest_input), config.longest_input)
+    trained = config.max_positions - config.position_offset
+    return min(of_tokenizer, trained) if type(of_tokenizer) is int and of_tokenizer > 0 else trained
 
 
 def read_head(folder: Path, config: EncoderConfig) -> Head:
@@ -164,8 +199,6 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
         if step is not None:
             width = step.output_width(width)
             steps.append(step)
-    if any(isinstance(step, TokenWeights) for step in steps) and any(isinstance(step, AfterPrompt) for step in steps):
-        raise ModelError(f"{where}: WordWeights before a Pooling with include_prompt false, which is not supported.")
     if (folder / CODE_FILE).is_file():
         with folders.naming(folder / CODE_FILE):
             steps.append(Quantise.of(load_code(folder / CODE_FILE)))
@@ -259,6 +292,7 @@ def write_folder(
         tokenizer.save(whole, head.form)
         listed = [_row(model.module, 0, "")]
         changes: dict[str, Any] = {}
+        parts = ["modules.json"]
         for number, module in enumerate(modules, start=1):
             place = whole / f"{number}_{module.kind}"
             listed.append(_row(module.kind, number, place.name))
@@ -266,12 +300,15 @@ def write_folder(
             changes |= module.transformer
             if module.config is not None:
                 io.write_json(place / "config.json", dict(module.config))
+                parts.append(f"{place.name}/config.json")
             if module.tensors:
+                parts.append(f"{place.name}/model.safetensors")
                 with io.atomic_path(place / "model.safetensors") as temporary:
                     tensors = {name: np.ascontiguousarray(value) for name, value in module.tensors.items()}
                     save_file(tensors, temporary, metadata={"format": "pt"})
         for step in head.steps:
             step.save_beside(whole)
+        parts += [name for name in (WHITENING_FILE, CODE_FILE) if (whole / name).is_file()]
         if changes:
             io.write_json(whole / "config.json", folders.read_json(whole / "config.json") | changes)
         if not model.pools:
@@ -284,6 +321,7 @@ def write_folder(
         if card is not None:
             io.write_text(whole / "README.md", card)
         io.write_json(whole / "modules.json", listed)
+        io.write_json(whole / io.MANIFEST, {"parts": {name: io.sha256_file(whole / name) for name in parts}})
     return Path(folder)
 
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from jaxwhiten.models.graph import EncoderGraph
 
 AUTO = "auto"  # the head that the model's folder describes, see `jaxwhiten.head.folder`
-_MOVED = ("ditto", "promptbert", "idf")  # to eval.poolings in the repository
-
 ALIASES = {"last_avg": "mean"}
 _BLOCK_ROWS = 16384
 
@@ -109,11 +107,6 @@ def parse(name: str) -> tuple[str, Maker]:
     """The canonical name of a pooling or alias, and a function that makes its steps."""
     kind, colon, parameters = ALIASES.get(name, name).partition(":")
     pooling = POOLINGS[kind](parameters if colon else None) if kind in POOLINGS else None
-    if pooling is None and kind in _MOVED:
-        raise InputError(
-            f"Pooling {name!r} is one of research, which eval.poolings of the repository has: import it, or use another"
-            " pooling, such as 'mean'."
-        )
     if pooling is None:
         raise unknown_name("pooling", name, POOLINGS)
     registered, make = pooling

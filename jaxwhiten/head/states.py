@@ -1,4 +1,4 @@
-"""Steps before the pooling: the mix of hidden states, and the weights of tokens."""
+"""Steps before the pooling: the mix of hidden states."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import dataclasses
 
 import numpy as np
 
-from jaxwhiten.errors import REASON, InputError, ModelError, turning
+from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head.steps import Found, Module, States, StateStep, Step, Target, array, step
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
-from jaxwhiten.shapes import Float
 from jaxwhiten.typing import AnyArray, OnnxGraph
 
 _OF_LAYERS = ("embedding_dimension", "word_embedding_dimension", "layer_start", "num_hidden_layers")
@@ -81,67 +80,3 @@ class LayerMix(StateStep):
 
     def words(self) -> str:
         return f"layers {'+'.join(map(str, self.layers))}"
-
-
-@step
-class TokenWeights(StateStep):
-    """Weights tokens by their ids (WordWeights). If all weights of a sentence are 0, all its tokens count alike.
-
-    `weights` are float32 [vocab]; `table` names them, for instance by a hash.
-
-    >>> TokenWeights(np.ones(30522, np.float32)).words()
-    'weighted tokens'
-    """
-
-    weights: AnyArray = array()
-    table: str = ""
-
-    kinds = ("WordWeights",)
-    segmented = True
-
-    def __call__(self, states: States) -> States:
-        if states.ids is None:
-            raise InputError("Weights of tokens need the token ids.")
-        weights = self.weights[states.ids] * states.weights
-        some = weights.sum(axis=-1, keepdims=True) > 0
-        return dataclasses.replace(states, weights=states.np.where(some, weights, states.weights))
-
-    def to_folder(self, target: Target) -> list[Module]:
-        # A small weight replaces 0, so that sentences-transformers averages a sentence of such tokens, too.
-        weights = np.asarray(self.weights)
-        return [word_weights_module(np.maximum(weights, 1e-6 * weights.max()), target.tokenizer.vocabulary)]
-
-    @classmethod
-    def from_folder(cls, found: Found) -> Step | None:
-        raw = found.read("vocab", "word_weights", "unknown_word_weight")
-        with turning(ModelError, f"{found.file}: not readable as weights of tokens ({REASON})."):
-            named = dict(raw["word_weights"])
-            unknown = float(raw.get("unknown_word_weight", 1))
-            values = [named.get(token, named.get(token.lower(), unknown)) for token in raw["vocab"]]
-            weights = np.asarray(values, np.float32)
-        if len(weights) < found.config.vocab_size:  # the embedding has rows without a token
-            weights = np.pad(weights, (0, found.config.vocab_size - len(weights)))
-        if not (np.isfinite(weights) & (weights >= 0)).all():
-            raise ModelError(f"{found.file}: a weight of a token is below 0 or not finite.")
-        return cls(weights)
-
-    def to_onnx(self, graph: OnnxGraph, x: States) -> States:
-        table = graph.constant("head.token_weights", np.asarray(self.weights, np.float32))
-        weights = graph.op("Mul", graph.op("Gather", table, "input_ids"), x.weights)
-        total = graph.op("ReduceSum", weights, graph.integers(1), keepdims=1)
-        some = graph.op("Greater", total, graph.number(0.0))
-        return dataclasses.replace(x, weights=graph.op("Where", some, weights, x.weights))
-
-    def words(self) -> str:
-        return "weighted tokens"
-
-
-def word_weights_module(weights: Float[np.ndarray, " vocab"], vocabulary: list[str]) -> Module:
-    """A WordWeights module for weights by token id. The embedding may have more rows than there are tokens."""
-    tokens = [*vocabulary, *(f"[unused row {i}]" for i in range(len(vocabulary), len(weights)))]
-    values, counts = np.unique(weights, return_counts=True)
-    common = float(values[np.argmax(counts)])
-    named = {token: float(value) for token, value in zip(tokens, weights, strict=True) if value != common}
-    # sentence-transformers also looks tokens up in lower case: a token that would match another one is listed, too.
-    named |= {token: common for token in tokens if token not in named and token.lower() in named}
-    return Module("WordWeights", {"vocab": tokens, "word_weights": named, "unknown_word_weight": common})

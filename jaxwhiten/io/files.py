@@ -82,9 +82,10 @@ def whole_folder(path: PathLike, *blamed: type[Exception], kind: str = "model", 
     """Yields an empty folder next to `path`, which replaces `path` as a whole if the block ends without an error.
 
     After a kill at any moment `path` holds the old folder or the new one; the next writer removes the other. `MANIFEST`
-    lists the new folder's files and names its `kind`, such as `"onnx"`. If `path` itself is a folder that is being
-    written so, it is yielded. `blamed` are the errors by which the block reports a failed write, in addition to errors
-    of Python and safetensors. With `once`, a folder that another writer has finished meanwhile stays.
+    lists the new folder's files and names its `kind`, such as `"onnx"`; the block may write other facts to it. If
+    `path` itself is a folder that is being written so, it is yielded. `blamed` are the errors by which the block
+    reports a failed write, in addition to errors of Python and safetensors. With `once`, a folder that another writer
+    has finished meanwhile stays.
 
     >>> with whole_folder("model") as folder:
     ...     write_text(folder / "config.json", "{}")
@@ -113,8 +114,9 @@ def whole_folder(path: PathLike, *blamed: type[Exception], kind: str = "model", 
                 yield temporary
             with writing(folder, OSError):
                 files = sorted(file.relative_to(temporary) for file in temporary.rglob("*") if file.is_file())
-                names = [*(file.as_posix() for file in files), MANIFEST]
-                write_json(temporary / MANIFEST, {"kind": kind, "files": names})
+                names = [*(name for file in files if (name := file.as_posix()) != MANIFEST), MANIFEST]
+                facts = records.read(temporary / MANIFEST, dict[str, Any]) if len(names) == len(files) else {}
+                write_json(temporary / MANIFEST, {**facts, "kind": kind, "files": names})
                 for name in names:
                     _flush(temporary / name)
                 if once:

@@ -13,6 +13,7 @@ from jaxwhiten.typing import Fields, Json
 
 MAX_LAYERS = 512
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")  # in `layers`
+MOST_POSITIONS = 1 << 20
 _MOST_THETA = 1e30
 _MOST_FACTOR = 1e6
 _MAX_PARAMETERS = 40_000_000_000
@@ -62,7 +63,7 @@ class EncoderConfig:
     num_heads: int = bounded(dataclasses.MISSING, 1, 512)
     intermediate_size: int = bounded(dataclasses.MISSING, 1, 131_072)  # width of the feed-forward layer
     # Rows of the position embedding, or the longest input of a rotary encoder.
-    max_positions: int = bounded(dataclasses.MISSING, 1, 1_048_576)
+    max_positions: int = bounded(dataclasses.MISSING, 1, MOST_POSITIONS)
     type_vocab_size: int = bounded(2, 0, 1024)  # rows of the token-type embedding; 0 for none
     layer_norm_eps: float = bounded(1e-12, 1e-30, 0.5)  # of every norm
     hidden_act: str = "gelu"  # of the feed-forward layer
@@ -157,8 +158,8 @@ class EncoderConfig:
 
     @property
     def longest_input(self) -> int:
-        """Maximum input length in tokens."""
-        return self.max_positions - self.position_offset
+        """Maximum input length in tokens: a model without position embeddings has no limit but that of this library."""
+        return self.max_positions - self.position_offset if self.learned_positions else MOST_POSITIONS
 
     @property
     def parameters(self) -> int:

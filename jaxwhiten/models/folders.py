@@ -28,7 +28,7 @@ _PACKAGED = {"jaxwhiten-tiny": _TINY, "all-MiniLM-L6-v2": _MINILM, "sentence-tra
 
 # "*" in these patterns matches "/", too. Weights in subfolders belong to sentence-transformers modules ("2_Dense").
 _HUB_SMALL_FILES = ["*.json", "*.txt", "*.model"]
-_HUB_WEIGHTS = ["model*.safetensors", "[0-9]*_*/model*.safetensors"]
+_HUB_WEIGHTS = ["model*.safetensors", "[0-9]*_*/model*.safetensors", "whitening.safetensors", "code.safetensors"]
 
 
 def resolve_folder(model: str | Path, *, revision: str | None = None) -> Path:

@@ -233,21 +233,33 @@ class EncoderGraph:
         return op("Gather", self.graph.constant("embeddings.position", rows), place)
 
     def _context(self, seen: str, kind: Attention) -> _Context:
-        config = self.model.config
         longest = self._longest
         bias = None
         if (near := visible(longest, kind)) is not None:
             seen = self.graph.op("And", seen, self._table(f"visible.{kind.window}.{kind.causal}", near, 0, 1))
         if self.model.relative_bias is not None:
-            buckets = relative_buckets(longest, config.relative_buckets, config.relative_distance)
-            by_pair = _array(self.model.relative_bias.embedding)[buckets]
-            bias = self._table("relative_bias", by_pair.transpose(2, 0, 1)[None], 2, 3)
+            bias = self._relative_bias(_array(self.model.relative_bias.embedding))
         turns = rotary(longest, kind.head_size, kind.rotary_theta, kind.scaling)
         if turns is None:
             return _Context(seen, bias, None)
         tables = [turns.cos, turns.sin, *([] if turns.growth is None else [turns.growth[:, None]])]
         of = f"rotary.{kind.rotary_theta}.{kind.head_size}.{kind.scaling}"
         return _Context(seen, bias, tuple(self._table(f"{of}.{name}", x, 0) for name, x in enumerate(tables)))
+
+    def _relative_bias(self, rows: np.ndarray) -> str:
+        """The rows of the pairs of positions, from those of the distances: all beyond the last one are alike."""
+        op = self.graph.op
+        last = self.model.config.relative_distance
+        distances = np.arange(-last, last + 1)
+        buckets = relative_buckets(distances, self.model.config.relative_buckets, last)
+        zero = self.graph.constant("zero", np.int64(0))
+        along = op("Range", zero, op("Squeeze", self._length), self.graph.constant("one", np.int64(1)))
+        after = op("Sub", *(op("Unsqueeze", along, self.graph.integers(axis)) for axis in (0, 1)))
+        near = op("Min", op("Max", after, self.graph.integers(-last)), self.graph.integers(last))
+        of_pairs = op(
+            "Gather", self.graph.constant("relative_bias", rows[buckets]), op("Add", near, self.graph.integers(last))
+        )
+        return op("Unsqueeze", op("Transpose", of_pairs, perm=[2, 0, 1]), self.graph.integers(0))
 
     def _layer(self, x: str, layer: TransformerLayer, context: _Context) -> str:
         def normed(y: str, norm: Norm | None, before: bool) -> str:

@@ -90,7 +90,13 @@ def _stretch(head_size: int, theta: float, scaling: RotaryScaling) -> Float[np.n
     return (slow / scaling.factor + (1 - slow)).astype(np.float32)
 
 
-def relative_buckets(length: int, buckets: int, max_distance: int) -> Int[np.ndarray, "length length"]:
+def pair_distances(length: int) -> Int[np.ndarray, "length length"]:
+    """How many positions each key, along the second axis, is after each query."""
+    position = np.arange(length)
+    return position[None, :] - position[:, None]
+
+
+def relative_buckets(relative: Int[np.ndarray, "*pairs"], buckets: int, max_distance: int) -> Int[np.ndarray, "*pairs"]:
     """Buckets of relative positions: exact for short distances, logarithmic beyond a quarter of the buckets.
 
     Half of the buckets are for keys after the query. All keys from `max_distance` on share the last bucket.
@@ -99,8 +105,6 @@ def relative_buckets(length: int, buckets: int, max_distance: int) -> Int[np.nda
       Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
       section 2.1.
     """
-    position = np.arange(length)
-    relative = position[None, :] - position[:, None]
     half = buckets // 2
     exact = half // 2
     distance = np.abs(relative)
@@ -120,6 +124,5 @@ def visible(length: int, attention: Attention) -> Bool[np.ndarray, "length lengt
 
 def neighbours(length: int, window: int | None, causal: bool) -> Bool[np.ndarray, "length length"]:
     """A mask of the keys within `window` positions of each query, and, if `causal`, not after it."""
-    position = np.arange(length)
-    after = position[None, :] - position[:, None]
+    after = pair_distances(length)
     return (np.abs(after) <= (length if window is None else window)) & (after <= (0 if causal else length))

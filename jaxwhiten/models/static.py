@@ -14,13 +14,12 @@ from jax.typing import DTypeLike
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import checkpoint
-from jaxwhiten.models.config import EncoderConfig
+from jaxwhiten.models.config import MOST_POSITIONS, EncoderConfig
 from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.models.transformer import TransformerEncoder
 from jaxwhiten.shapes import Array, Float, Int
 
 _TABLES = ("embeddings", "embedding.weight")  # model2vec's tensor, and sentence-transformers'
-_LONGEST = 1 << 20
 
 
 class StaticEncoder(TransformerEncoder):
@@ -43,7 +42,7 @@ class StaticEncoder(TransformerEncoder):
             num_layers=1,
             num_heads=1,
             intermediate_size=1,
-            max_positions=_LONGEST,
+            max_positions=MOST_POSITIONS,
             type_vocab_size=0,
             pooler=False,
             learned_positions=False,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 
 from jaxwhiten.models import llama
-from jaxwhiten.models.config import EncoderConfig, check_supported
+from jaxwhiten.models.config import MOST_POSITIONS, EncoderConfig, check_supported
 from jaxwhiten.models.family import Family, Names
 from jaxwhiten.typing import Fields, Json
 
@@ -40,7 +40,6 @@ KEYS = {
     "num_heads": "num_heads",
     "intermediate_size": "d_ff",
     "hidden_act": "feed_forward_proj",
-    "max_positions": "n_positions",
     "relative_buckets": "relative_attention_num_buckets",
     "relative_distance": "relative_attention_max_distance",
     "layer_norm_eps": "layer_norm_epsilon",
@@ -53,7 +52,7 @@ DEFAULTS = llama.DEFAULTS | {
     "query_scalar": 1.0,
     "head_size": 64,
     "relative_buckets": 32,
-    "max_positions": 512,
+    "max_positions": MOST_POSITIONS,  # of relative ones
 }
 
 

@@ -15,7 +15,7 @@ from jaxwhiten.models.attention import BLOCK, Kernel
 from jaxwhiten.models.config import Attention, EncoderConfig
 from jaxwhiten.models.layers import Context, Embeddings, EncoderOutput, TransformerLayer, embedding, linear, norm
 from jaxwhiten.models.packing import Packing, Segments
-from jaxwhiten.models.positions import relative_buckets, rotary, visible
+from jaxwhiten.models.positions import pair_distances, relative_buckets, rotary, visible
 from jaxwhiten.shapes import Array, Int
 from jaxwhiten.typing import AnyArray, PyTree
 
@@ -120,9 +120,8 @@ class TransformerEncoder(nnx.Module):
         if segments is None or length <= BLOCK or length % BLOCK or config.relative_buckets:
             kernel = None
         if self.relative_bias is not None:
-            by_pair = self.relative_bias(
-                jnp.asarray(relative_buckets(length, config.relative_buckets, config.relative_distance))
-            )
+            relative = relative_buckets(pair_distances(length), config.relative_buckets, config.relative_distance)
+            by_pair = self.relative_bias(jnp.asarray(relative))
             bias = by_pair.transpose(2, 0, 1)[None]
 
         def context(kind: Attention) -> Context:

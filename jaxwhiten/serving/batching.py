@@ -24,6 +24,7 @@ _TOKENS = 4096  # of a batch, so that nobody waits long for the next one
 _CHUNK = 32
 _SHARE = 2048
 _LONG = 5_000  # characters that are tokenized in a thread, while other requests are read
+_WARM = 8192  # tokens of the longest program that is compiled before requests come
 _SHORT = 32  # tokens of a text that is encoded without another thread, if nothing waits and that takes few seconds:
 _QUICK = 0.005
 
@@ -55,7 +56,7 @@ class Batcher:
     def warm_up(self, views: Iterable[View]) -> None:
         """Compiles the programs of single texts of any length, and one of several batches; times a single text."""
         for view in views:
-            view.warm_up(view.core.max_length)
+            view.warm_up(min(view.core.max_length, _WARM))
             with uncounted():
                 view(["warm up " * 2**n for n in range(8)] * 16, show_progress=False)
                 seconds = min(timeit.repeat(functools.partial(view, ["warm up " * (_SHORT // 2)]), number=1))

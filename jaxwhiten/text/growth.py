@@ -16,11 +16,10 @@ _FACTORS = {"BertNormalizer": 3, "ByteLevel": 11, "Metaspace": 2}
 _MAY_BE_EMPTY = re.compile(r"[?*|^$(]|\{[0,]|\\[AbBgGkKyYzZ\d]")  # other patterns match at least one character
 
 
-def check_growth(file: Path, text: str) -> None:
+def check_growth(file: Path, raw: Json) -> None:
     """Raises ModelError, naming `file` and a rule, if the tokenizer can make more than `LIMIT` characters from one."""
     from tokenizers import Tokenizer
 
-    raw = json.loads(text)
     # The library applies the rules to added tokens while reading them, so these are removed first.
     bare = raw | {"model": {"type": "WordLevel", "vocab": {}, "unk_token": ""}, "added_tokens": []}
     rules = json.loads(Tokenizer.from_str(json.dumps(bare)).to_str())

@@ -45,9 +45,8 @@ _OF_CALL = {"pad_to_multiple_of", "padding", "padding_side", "return_attention_m
 _OF_CALL |= {"return_offsets_mapping", "return_special_tokens_mask", "return_tensors", "return_token_type_ids"}
 _OF_CALL |= {"logits_to_keep", "stride"}
 
-CHANGING = ("do_lower_case", "strip_accents", "tokenize_chinese_chars", "add_prefix_space", "keep_accents")
-"""Keys of `tokenizer_config.json` that change the words of some class of tokenizers."""
-_UNDERSTOOD = (*CHANGING, "split_special_tokens", "model_max_length", "truncation_side")
+_UNDERSTOOD = {"do_lower_case", "strip_accents", "tokenize_chinese_chars", "add_prefix_space", "keep_accents"}
+_UNDERSTOOD |= {"split_special_tokens", "model_max_length", "truncation_side"}
 _KEYS = {*_MODEL, *_TOKENIZER, *_CONFIG, "max_seq_length", "do_lower_case", "processing_kwargs", "unpad_inputs"}
 _KEYS |= {"transformer_task", "modality_config", "module_output_name", "query_length", "document_length"}
 _KEYS |= {"query_expansion", "tokenizer_name_or_path", "cache_dir", "backend"}

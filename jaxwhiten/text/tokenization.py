@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, check_name
-from jaxwhiten.text.classes import auto_tokenizer, lower_cased, tokenizer_settings, with_settings
+from jaxwhiten.text.classes import auto_tokenizer, is_as_in_file, lower_cased, tokenizer_settings
 from jaxwhiten.text.growth import check_growth
 from jaxwhiten.text.settings import TOKENIZER_SETTINGS, read_object
 from jaxwhiten.text.words import TokenIds, WordTable
@@ -115,7 +115,7 @@ class BulkTokenizer:
             self._settings = tokenizer_settings(folder)
         else:
             self._settings = _settings(folder)
-        self._tokenizer = _load(folder, self._settings if special_tokens else None)
+        self._tokenizer, self._without_rows = _load(folder, self._settings if special_tokens else None)
         with _refusing(folder, "is damaged"):
             if not special_tokens:
                 self._tokenizer.post_processor = None
@@ -282,8 +282,9 @@ class BulkTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """One more than the highest id that the tokenizer can produce."""
-        return max(self._tokenizer.get_vocab().values(), default=-1) + 1
+        """One more than the highest id of a token in the tokenizer's files."""
+        ids = (i for token, i in self._tokenizer.get_vocab().items() if token not in self._without_rows)
+        return max(ids, default=-1) + 1
 
     @property
     def vocabulary(self) -> list[str]:
@@ -314,7 +315,12 @@ class BulkTokenizer:
             if form.prompt is None:  # a tokenizer class of one family would write its own special tokens over it
                 settings["tokenizer_class"] = "PreTrainedTokenizerFast"
             io.write_json(folder / TOKENIZER_SETTINGS, settings)
-        io.write_text(folder / "tokenizer.json", tokenizer.to_str())
+        text = tokenizer.to_str()
+        if self._without_rows:
+            raw = json.loads(text)
+            raw["added_tokens"] = [token for token in raw["added_tokens"] if token["content"] not in self._without_rows]
+            text = json.dumps(raw, ensure_ascii=False)
+        io.write_text(folder / "tokenizer.json", text)
 
 
 @contextlib.contextmanager
@@ -349,23 +355,29 @@ def _settings(folder: Path) -> Json:
     return {}
 
 
-def _load(folder: Path, settings: Fields | None) -> Any:
-    """The tokenizer of a folder; with settings as transformers makes it from them, without as in `tokenizer.json`."""
+def _load(folder: Path, settings: Fields | None) -> tuple[Any, set[str]]:
+    """The tokenizer of a folder, with settings as transformers makes it from them, without as in `tokenizer.json`.
+
+    And the tokens that transformers adds to those of the files, for which a model need not have rows.
+    """
     from tokenizers import Tokenizer
 
     file = folder / "tokenizer.json"
     with _refusing(folder, "cannot be read"):
+        known = set[str]()
         if file.is_file():
             text = file.read_text(encoding="utf-8")
-        elif any((folder / name).is_file() for name in OLDER_TOKENIZER_FILES):
-            text = auto_tokenizer(folder).backend_tokenizer.to_str()
-        else:
+            raw = json.loads(text)
+            check_growth(file, raw)
+            tokenizer = Tokenizer.from_str(text)
+            if settings is None or is_as_in_file(tokenizer, raw, folder, settings):
+                return tokenizer, known
+            known = {token["content"] for token in raw["added_tokens"]}
+        elif not any((folder / name).is_file() for name in OLDER_TOKENIZER_FILES):
             raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
-        check_growth(file, text)
-        tokenizer = Tokenizer.from_str(text)
-        if settings is None:
-            return tokenizer
-        return with_settings(tokenizer, folder, settings)
+        tokenizer = auto_tokenizer(folder)
+        check_growth(file, json.loads(tokenizer.to_str()))
+        return tokenizer, tokenizer.get_vocab().keys() - tokenizer.get_vocab(with_added_tokens=False).keys() - known
 
 
 def copy_tokenizer(source: io.PathLike, target: io.PathLike) -> None:

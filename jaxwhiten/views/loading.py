@@ -20,6 +20,7 @@ from jaxwhiten.head import (
     Settings,
     Truncate,
     canonical,
+    check_parts,
     longest_text,
     read_head,
     says_head,
@@ -191,6 +192,7 @@ def read_parts(
 
     If a pooling is named `bare`, or the folder has no head, settings that belong to a head are left out.
     """
+    check_parts(folder)
     settings = Settings.read(folder)
     if settings.similarity_fn_name not in SIMILARITIES:  # a folder may name a similarity of multi-vector models
         settings = dataclasses.replace(settings, similarity_fn_name=None)

@@ -20,10 +20,10 @@ TEXTS = [SENTENCES[i] for i in (0, 2, 3, 7, 8)]  # among them the empty one: few
 PROMPTS = {"query": "Music or water: ", "passage": "salt. ", "topic": "Two dogs"}
 
 
-def write_folder(tiny_model, folder, settings, *modes, weights=None, normalize=False, **pooling):
+def write_folder(tiny_model, folder, settings, *modes, normalize=False, **pooling):
     """A sentence-transformers folder with these settings."""
     folder = shutil.copytree(tiny_model, folder)
-    kinds = [*["WordWeights"] * (weights is not None), "Pooling", *["Normalize"] * normalize]
+    kinds = ["Pooling", *["Normalize"] * normalize]
     rows = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
     for number, kind in enumerate(kinds, start=1):
         path = f"{number}_{kind}"
@@ -31,9 +31,7 @@ def write_folder(tiny_model, folder, settings, *modes, weights=None, normalize=F
         rows.append({"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"})
     known = {f"pooling_mode_{mode}": mode in (modes or ("mean_tokens",)) for mode in MODES}
     config = {"word_embedding_dimension": 32, **known, **pooling}
-    (folder / f"{kinds.index('Pooling') + 1}_Pooling" / "config.json").write_text(json.dumps(config))
-    if weights is not None:
-        (folder / "1_WordWeights" / "config.json").write_text(json.dumps(weights))
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
     (folder / "modules.json").write_text(json.dumps(rows))
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 24}))
     (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
@@ -135,13 +133,6 @@ def test_the_length_of_a_prompt_compiles_nothing(tiny_model, tmp_path):
     (before,) = encoder.executor._compiled
     encoder.encode_document("a")
     assert list(encoder.executor._compiled) == [before]
-
-
-def test_weighted_tokens_behind_a_prompt_are_refused(tiny_model, tmp_path):
-    weights = {"vocab": ["a"] * 200, "word_weights": {}, "unknown_word_weight": 1}
-    folder = write_folder(tiny_model, tmp_path / "model", {}, weights=weights, include_prompt=False)
-    with pytest.raises(ModelError, match="WordWeights before a Pooling with include_prompt false"):
-        read(folder)
 
 
 @pytest.mark.usefixtures("no_advice")

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from eval.poolings import fit_idf
 from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import save_onnx
@@ -57,18 +56,6 @@ def test_onnx_runtime_reads_the_graph_of_the_folder(whitened, tmp_path):
     pytest.importorskip("onnxruntime")
     out = save_onnx(tmp_path / "onnx", Encoder.from_pretrained(folder))
     np.testing.assert_allclose(run(out, max_length=LENGTH), wanted, atol=1e-5)
-
-
-def test_idf_is_saved_as_weights_of_tokens(tiny_model, tmp_path):
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=LENGTH)
-    name = fit_idf(encoder, SENTENCES)
-    weighted = encoder.with_pooling(name)
-    wanted = encoder.encode(SENTENCES, pooling=name)
-    again = Encoder.from_pretrained(weighted.save(tmp_path / "out"))
-    np.testing.assert_allclose(again.encode(SENTENCES), wanted, atol=1e-4)
-    library = pytest.importorskip("sentence_transformers")
-    peer = library.SentenceTransformer(str(tmp_path / "out"), device="cpu")
-    np.testing.assert_allclose(peer.encode(SENTENCES), again.encode(SENTENCES), atol=1e-5)
 
 
 def test_whiten_fits_and_shares_the_weights(tiny_model):

@@ -9,6 +9,7 @@ from jaxwhiten.errors import InputError, MismatchError, ModelError
 from jaxwhiten.export import export_sentence_transformer
 from jaxwhiten.head import CODE_FILE, Normalize, Quantise, Truncate
 from jaxwhiten.whitening import Moments
+from tests.head.parts import accept
 from tests.tiny import SENTENCES
 
 NAMES = list(CODES)
@@ -113,9 +114,11 @@ def test_whatever_cannot_be_is_refused(encoder, rows, tmp_path):
         encoder.with_code(of_others)
     folder = coded.save(tmp_path / "out")
     UBinary().fit(rows[:, :16]).save(folder / CODE_FILE)
+    accept(folder, CODE_FILE)
     with pytest.raises(ModelError, match="expects 16 dimensions"):
         Encoder.from_pretrained(folder)
     (folder / CODE_FILE).write_bytes(b"nothing")
+    accept(folder, CODE_FILE)
     with pytest.raises(ModelError, match="not a readable"):
         Encoder.from_pretrained(folder)
 

@@ -285,23 +285,6 @@ NEW_TYPES = {
 }
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        {},
-        {"vocab": ["a"] * 200},
-        {"vocab": 3, "word_weights": {}},
-        {"vocab": [3], "word_weights": {}},
-        {"vocab": ["a"], "word_weights": {"a": "heavy"}},
-        {"vocab": ["a"], "word_weights": {"a": 10**400}},
-    ],
-)
-def test_weights_of_tokens_that_cannot_be_read(write, raw):
-    folder = write(("sentence_transformers.models.WordWeights", raw), ("Pooling", pooling("mean_tokens")))
-    with pytest.raises(ModelError, match=r"WordWeights.*not readable as weights of tokens"):
-        read_head(folder, load_config(folder))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize(

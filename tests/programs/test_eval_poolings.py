@@ -90,10 +90,7 @@ def test_what_they_refuse(encoder, name, message):
         encoder.encode(SENTENCES[:1], pooling=name)
 
 
-def test_names(monkeypatch):
+def test_names():
     assert canonical("ditto:0,9") == "ditto:0+9"
     with pytest.raises(InputError, match="needs"):
         Head.named("promptbert")
-    monkeypatch.delitem(poolings.POOLINGS, "ditto")
-    with pytest.raises(InputError, match=r"eval\.poolings"):
-        canonical("ditto:0+9")

@@ -1,0 +1,67 @@
+"""How many tokens of a text are read: as in sentence-transformers, for every family."""
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder
+from jaxwhiten.export import save_onnx
+from jaxwhiten.models import load_config
+from tests.encoding.test_folder_settings import as_sentence_transformer, update
+from tests.graphs import run
+from tests.models.test_families import write
+from tests.sentences import TEXTS
+from tests.tiny import write_tokenizer
+
+# Models of 24 positions.
+FAMILIES = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "albert", "nomic_bert", "modernbert", "gte")
+FAMILIES += ("qwen3", "gemma3_text", "eurobert", "jina_embeddings_v3", "ministral3", "t5", "t5, version 1.1", "mt5")
+# Of sentence-transformers' file, and of the tokenizer's.
+LENGTHS = {"longer": (96, 64), "shorter": (7, 64), "of the tokenizer": (None, 9), "both longer": (None, 96)}
+LENGTHS |= {"neither": (None, None)}
+LONG = [" ".join(TEXTS), *TEXTS[:2]]
+
+
+def made(folder, family, lengths):
+    write(folder, family, vocab_size=200)
+    write_tokenizer(folder)
+    as_sentence_transformer(folder)
+    update(folder / "1_Pooling" / "config.json", word_embedding_dimension=load_config(folder).hidden_size)
+    update(folder / "sentence_bert_config.json", max_seq_length=lengths[0])
+    update(folder / "tokenizer_config.json", model_max_length=lengths[1])
+    return folder
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_longest_text_is_that_of_sentence_transformers(tmp_path, family, lengths):
+    library = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
+    folder = made(tmp_path / "model", family, LENGTHS[lengths])
+    peer = library.SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": "float32"})
+    encoder = Encoder.from_pretrained(folder, engine="jax")
+    limit = encoder.config.longest_input
+    assert encoder.max_length == min(peer.max_seq_length, limit)
+    if lengths == "longer" and peer.max_seq_length <= limit:
+        np.testing.assert_allclose(encoder.encode(LONG), peer.encode(LONG, batch_size=1), atol=2e-5)
+
+
+@pytest.mark.parametrize("family", ["t5", "t5, version 1.1", "qwen3"])
+def test_beyond_the_positions_that_a_model_was_trained_for(tmp_path, family):
+    """In every engine, and in a folder that is saved."""
+    folder = made(tmp_path / "model", family, LENGTHS["longer"])
+    encoder = Encoder.from_pretrained(folder, engine="jax")
+    assert len(encoder.tokenizer(LONG[:1]).flat) == 96 > encoder.config.hidden_size
+    expected = encoder.encode(LONG)
+    again = Encoder.from_pretrained(encoder.save(tmp_path / "saved"), engine="jax")
+    assert again.max_length == 96
+    np.testing.assert_allclose(again.encode(LONG), expected, atol=1e-6)
+    pytest.importorskip("openvino")
+    np.testing.assert_allclose(run(save_onnx(tmp_path / "onnx", encoder), LONG, 96), expected, atol=2e-5)
+    np.testing.assert_allclose(Encoder.from_pretrained(folder, engine="openvino").encode(LONG), expected, atol=2e-5)
+
+
+def test_without_a_length_t5_reads_texts_of_any_length(tmp_path):
+    folder = made(tmp_path / "model", "t5", LENGTHS["neither"])
+    text = " ".join(TEXTS * 12)
+    rows = [Encoder.from_pretrained(folder, engine=engine).encode(text) for engine in ("jax", "openvino")]
+    assert len(Encoder.from_pretrained(folder).tokenizer([text]).flat) > 512
+    np.testing.assert_allclose(*rows, atol=2e-5)
