@@ -6,10 +6,12 @@ from jaxwhiten.metrics.scores import (
     binary_scores,
     cosine_pairs,
     discounted_gains,
+    precision_parts,
     recalls,
     reciprocal_ranks,
     spearman,
+    spearman_parts,
 )
 
 __all__ = ["UNDEFINED", "Gold", "binary_scores", "cosine_pairs", "discounted_gains", "recalls", "reciprocal_ranks"]
-__all__ += ["spearman"]
+__all__ += ["precision_parts", "spearman", "spearman_parts"]

@@ -18,6 +18,9 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.shapes import Float, Float32, Int, Real, Shaped
 
 _LEVEL = 0.95  # of intervals
+_NORMAL = 1.959964  # the normal distribution's quantile at this level
+_EXACT = 12  # parts of which all signs are tried; of more, as many random ones
+_FLIPPED = 512  # parts whose signs are held at once
 _BLOCK_ELEMENTS = 1 << 18  # counts held at once, so that they stay in a cache
 LEAST = 6  # units that an interval needs: of fewer, all change in one direction by chance in more than 2.5% of cases
 
@@ -163,7 +166,36 @@ def percentile_interval(samples: Real[np.ndarray, " r"], units: int | None = Non
     return chosen_intervals(samples[None], units)[0]
 
 
-def chosen_intervals(samples: Real[np.ndarray, "m r"], units: int | None = None) -> list[Interval]:
+def by_unit(values: Real[np.ndarray, "m n"], units: Int[np.ndarray, " n"]) -> Float[np.ndarray, "m u"]:
+    """The sum of the values of each unit, 0 to u - 1.
+
+    >>> by_unit(np.array([[1.0, 2.0, 4.0]]), np.array([0, 1, 0]))
+    array([[5., 2.]])
+    """
+    return np.stack([np.bincount(units, row) for row in values])
+
+
+def score_interval(samples: Real[np.ndarray, " r"], units: int) -> Interval:
+    """As `percentile_interval`, of a score up to 100: of equal samples it is Wilson's, since other units may differ.
+
+    >>> [round(end, 1) for end in score_interval(np.full(1000, 100.0), 10)]  # ten right of ten
+    [72.2, 100.0]
+
+    References:
+      Wilson 1927, "Probable inference, the law of succession, and statistical inference".
+    """
+    low, high = percentile_interval(samples, units)
+    if math.isclose(low, high, abs_tol=1e-4):
+        share = _NORMAL**2 / (units + _NORMAL**2)
+        room = [share * abs(low), share * (100 - abs(low))]
+        down, up = room if low >= 0 else room[::-1]
+        return Interval(low - down, high + up)
+    return Interval(low, high)
+
+
+def chosen_intervals(
+    samples: Real[np.ndarray, "m r"], units: int | None = None, parts: Real[np.ndarray, "m u"] | None = None
+) -> list[Interval]:
     """Intervals for m quantities that all hold at once in 95% of cases, so also for one that is chosen by its value.
 
     Each is the percentile interval whose level is raised until, in 95% of the resamples, no quantity is outside its
@@ -173,6 +205,10 @@ def chosen_intervals(samples: Real[np.ndarray, "m r"], units: int | None = None)
     Percentile intervals are too narrow for few units: the levels are those of Student's t in place of the normal
     distribution (Hesterberg 2015), of a third as many units, since most differences of reciprocal ranks are 0. With
     fewer than `LEAST` units, all ends are NaN.
+
+    Resamples of paired differences, of which few are not 0, may all have one sign by chance. Given the `parts` of
+    each unit, whose sums are proportional to the quantities, an interval is extended to 0 unless a sign-flip test at
+    its level finds a difference: two systems that are equally good would exchange their scores of any unit.
 
     >>> round(chosen_intervals(np.stack([np.arange(201.0), np.arange(201.0)[::-1]]))[0].high, 1)  # of one alone, 195
     197.5
@@ -193,12 +229,42 @@ def chosen_intervals(samples: Real[np.ndarray, "m r"], units: int | None = None)
         places = np.stack([_places(row) for row in defined])
         low = np.quantile(places.min(axis=0), low)
         high = np.quantile(places.max(axis=0), high)
+    chance = low + 1 - high
     if units is not None:
         low = _widened(low, units)
         high = 1 - _widened(1 - high, units)
     for row, ends in zip(np.flatnonzero(valid), np.quantile(defined, [low, high], axis=1).T, strict=True):
-        intervals[row] = Interval(*ends.tolist())
+        interval = Interval(*ends.tolist())
+        if parts is not None and (interval.low > 0 or interval.high < 0) and flips(parts[row]) > chance:
+            interval = Interval(min(interval.low, 0.0), max(interval.high, 0.0))
+        intervals[row] = interval
     return intervals
+
+
+def flips(parts: Real[np.ndarray, " u"]) -> float:
+    """The p-value of a sum: the share of random signs of its parts that bring it as far from 0.
+
+    >>> flips(np.array([1.0, 1.0, 1.0, 1.0, 1.0, 0.0]))
+    0.0625
+
+    References:
+      Phipson & Smyth 2010, "Permutation p-values should never be zero".
+    """
+    parts = parts[parts != 0]
+    n = len(parts)
+    if n <= _EXACT:
+        negative = np.arange(1 << n)[:, None] >> np.arange(n) & 1
+        turned = negative @ parts
+    else:
+        turned = np.zeros(1 << _EXACT)
+        rng = np.random.default_rng(0)
+        for first in range(0, n, _FLIPPED):
+            some = parts[first : first + _FLIPPED]
+            bits = rng.integers(256, size=(len(turned), (len(some) + 7) // 8), dtype=np.uint8)
+            turned += np.unpackbits(bits, axis=1, count=len(some)).astype(np.float32) @ some
+        turned[0] = 0  # the parts as they are
+    total = parts.sum()
+    return float(np.mean(np.abs(total - 2 * turned) >= abs(total) * (1 - 1e-9)))
 
 
 def _places(samples: Real[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:

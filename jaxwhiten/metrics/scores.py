@@ -66,19 +66,55 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
     >>> spearman(np.array([1, 2, 3]), np.array([1, 8, 9]))
     1.0
     """
-    from scipy.stats import rankdata  # half a second that only scores need
-
     for name, values in (("x", x), ("y", y)):
         check_finite(values[:, None], what=name)
     if len(x) < 2:
         return math.nan
-    # The average ranks of n items always have the mean (n + 1) / 2, which is exact in float64.
-    middle = (len(x) + 1) / 2
-    rx, ry = (rankdata(v).astype(np.float64) - middle for v in (x, y))  # SciPy 1.18 ranks float32 in float32
+    rx, ry = _centered_ranks(x), _centered_ranks(y)
     scale = math.sqrt(float(rx @ rx) * float(ry @ ry))
-    if scale > 0:
-        return float(rx @ ry) / scale
-    return math.nan
+    return float(rx @ ry) / scale if scale > 0 else math.nan
+
+
+def _centered_ranks(values: Real[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    from scipy.stats import rankdata  # half a second that only scores need
+
+    # The average ranks of n items always have the mean (n + 1) / 2, which is exact in float64.
+    ranks: np.ndarray = rankdata(values).astype(np.float64) - (len(values) + 1) / 2  # SciPy 1.18 ranks float32 so
+    return ranks
+
+
+def spearman_parts(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """What each item adds to Spearman's correlation, which is their mean: its influence. NaN if it is undefined.
+
+    >>> spearman_parts(np.array([1, 2, 3]), np.array([1, 8, 9]))
+    array([1., 1., 1.])
+
+    References:
+      Devlin, Gnanadesikan & Kettenring 1975, "Robust estimation and outlier detection with correlation coefficients".
+    """
+    with np.errstate(invalid="ignore"):
+        rx, ry = (ranks / ranks.std() for ranks in map(_centered_ranks, (x, y)))
+        influence: np.ndarray = rx * ry - np.mean(rx * ry) * (rx**2 + ry**2 - 2) / 2
+    return influence
+
+
+def precision_parts(similarity: Real[np.ndarray, " n"], labels: Real[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """As `spearman_parts`, of the average precision of `binary_scores`: what it changes with the weight of each item.
+
+    >>> precision_parts(np.array([0.9, 0.2, 0.8]), np.array([1, 1, 0])).round(2)
+    array([1.25, 0.75, 0.5 ])
+    """
+    positive = labels > labels.min()
+    order, hits = np.sort(similarity), np.sort(similarity[positive])
+    n, total = len(order), len(hits)
+    above, right = n - np.searchsorted(order, hits), total - np.searchsorted(hits, hits)  # at least as similar
+    precision = right / above
+    of_more = np.cumsum([0, *-precision / above])  # of one more item above each hit, summed over the hits
+    of_hits = np.cumsum([0, *1 / above])
+    below = np.searchsorted(hits, similarity, side="right")
+    own = precision[below - 1] + of_hits[below] - precision.mean()
+    influence: np.ndarray = precision.mean() + n / total * (of_more[below] + np.where(positive, own, 0))
+    return influence
 
 
 def binary_scores(

@@ -16,11 +16,20 @@ from jaxwhiten.counting import counted
 from jaxwhiten.datasets import Pairs, RetrievalData
 from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.metrics import binary_scores, discounted_gains, recalls, reciprocal_ranks, spearman
+from jaxwhiten.metrics import (
+    binary_scores,
+    discounted_gains,
+    precision_parts,
+    recalls,
+    reciprocal_ranks,
+    spearman,
+    spearman_parts,
+)
 from jaxwhiten.metrics.bootstrap import (
+    by_unit,
     chosen_intervals,
     mean_resamples,
-    percentile_interval,
+    score_interval,
     spearman_resamples,
     unit_draws,
 )
@@ -34,8 +43,9 @@ from jaxwhiten.whitening import Moments
 
 Encode = Callable[[Encoder, list[str], str | None], np.ndarray]
 Form = tuple[str, int, int | None, Any]  # name, dimensions, bytes, and what is scored
-# Of each form, by measure, its score and its resamples; and the number of units that were resampled.
-_Measured = tuple[list[dict[str, float]], list[dict[str, np.ndarray]], int]
+# Of each form, by measure, its score and its resamples; the number of units that were resampled; and what each adds to
+# the first measure of each form.
+_Measured = tuple[list[dict[str, float]], list[dict[str, np.ndarray]], int, np.ndarray]
 _DEEP = 100  # results per query
 _RULES = (
     Rule(
@@ -273,7 +283,7 @@ class _Search:
         table = 100 * np.stack(list(of_queries.values()), axis=1)  # [forms, measures, queries]
         drawn = mean_resamples(table.reshape(-1, table.shape[-1]), resamples, seed).reshape(*table.shape[:2], -1)
         values = [dict(zip(of_queries, row, strict=True)) for row in table.mean(axis=2).tolist()]
-        return values, [dict(zip(of_queries, row, strict=True)) for row in drawn], table.shape[-1]
+        return values, [dict(zip(of_queries, row, strict=True)) for row in drawn], table.shape[-1], table[:, 0]
 
 
 def _ways(
@@ -327,7 +337,8 @@ def _correlations(
         return _separations(forms, gold, units, resamples, seed)
     drawn = spearman_resamples(np.stack([form[-1] for form in forms]), gold, resamples, seed, units)
     values = [{"spearman": 100 * spearman(form[-1], gold), "pearson": _pearson(form[-1], gold)} for form in forms]
-    return values, [{"spearman": of_form} for of_form in drawn], int(units.max()) + 1
+    parts = by_unit(np.stack([spearman_parts(form[-1], gold) for form in forms]), units)
+    return values, [{"spearman": of_form} for of_form in drawn], parts.shape[1], parts
 
 
 def _separations(
@@ -349,7 +360,8 @@ def _separations(
     drawn = 100 * np.concatenate(blocks, axis=2)
     rarer = min(len(np.unique(units[gold == label])) for label in np.unique(gold))
     count = min(2 * rarer, int(units.max()) + 1)
-    return values, [dict(zip(names, of_form, strict=True)) for of_form in drawn], count
+    parts = by_unit(np.stack([precision_parts(form[-1], gold) for form in forms]), units)
+    return values, [dict(zip(names, of_form, strict=True)) for of_form in drawn], count, parts
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:
@@ -362,6 +374,7 @@ def _rows(
     values: Sequence[dict[str, float]],
     drawn: Sequence[dict[str, np.ndarray]],
     units: int,
+    parts: Float[np.ndarray, "m u"],
     own: int = 0,
     versus: int | None = None,
 ) -> tuple[Row, ...]:
@@ -380,7 +393,7 @@ def _rows(
         for family in chosen_from:
             others = [number for number in family if number != base]
             samples = [drawn[number][first] - drawn[base][first] for number in others]
-            intervals = chosen_intervals(np.stack(samples), units) if others else []
+            intervals = chosen_intervals(np.stack(samples), units, parts[others] - parts[base]) if others else []
             for number, interval in zip(others, intervals, strict=True):
                 figures[number] = Change(values[number][first] - values[base][first], interval)
         return figures
@@ -389,6 +402,6 @@ def _rows(
     of_raw = changes(0)
     of_own = changes(own)
     for number, (name, dimensions, size, _) in enumerate(forms):
-        intervals = {measure: percentile_interval(samples, units) for measure, samples in drawn[number].items()}
+        intervals = {measure: score_interval(samples, units) for measure, samples in drawn[number].items()}
         rows.append(Row(name, dimensions, size, values[number], intervals, of_raw[number], of_own[number]))
     return tuple(rows)

@@ -20,12 +20,13 @@ from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.io import PathLike, atomic_path, write_text
-from jaxwhiten.metrics import reciprocal_ranks, spearman
+from jaxwhiten.metrics import reciprocal_ranks, spearman, spearman_parts
 from jaxwhiten.metrics.bootstrap import (
     Interval,
+    by_unit,
     chosen_intervals,
     mean_resamples,
-    percentile_interval,
+    score_interval,
     spearman_resamples,
 )
 from jaxwhiten.progress import note
@@ -125,16 +126,20 @@ class HeldOut:
         resamples = int(np.clip(_RESAMPLED // rows.size, _LEAST_RESAMPLES, RESAMPLES))
         if label is None:
             drawn = 100 * mean_resamples(rows, resamples, units=units)
+            parts = by_unit(rows, units)
         else:
             drawn = spearman_resamples(rows, label, resamples, units=units)
-        count = int(units.max()) + 1
+            parts = by_unit(np.stack([spearman_parts(row, label) for row in rows]), units)
+        count = parts.shape[1]
         scores = list(map(self.score_of, rows[: len(values)]))
-        changes = [percentile_interval(sample - drawn[0], count) for sample in drawn[: len(values)]]
+        drawn_changes, changed_parts = drawn - drawn[0], parts - parts[0]
+        families = [[number] for number in range(len(values))]
         if len(checkpoints):
-            changes[1] = chosen_intervals(np.delete(drawn - drawn[0], [0, *range(2, len(values))], axis=0), count)[0]
-        intervals = [percentile_interval(sample, count) for sample in drawn[: len(values)]]
-        changed = [Change(score - scores[0], ends) for score, ends in zip(scores, changes, strict=True)]
-        return dict(zip(values, map(Figure, scores, intervals, changed), strict=True))
+            families[1] += range(len(values), len(rows))
+        ends = [chosen_intervals(drawn_changes[family], count, changed_parts[family])[0] for family in families]
+        intervals = [score_interval(sample, count) for sample in drawn[: len(values)]]
+        changes = [Change(score - scores[0], interval) for score, interval in zip(scores, ends, strict=True)]
+        return dict(zip(values, map(Figure, scores, intervals, changes), strict=True))
 
     def score_of(self, values: Float[np.ndarray, " n"]) -> float:
         """The score × 100 from the result of `values`."""

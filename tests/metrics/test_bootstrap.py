@@ -1,5 +1,7 @@
 """`metrics.bootstrap`: each resample equals a plain computation, and the intervals are those of a plain bootstrap."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
@@ -108,6 +110,41 @@ def test_intervals_of_several_hold_at_once():
     found = bootstrap.chosen_intervals(samples)
     assert np.isnan(found[1]).all()
     assert np.isfinite([found[0], *found[2:]]).all()
+
+
+@pytest.mark.parametrize("n", [1, 5, 11, 13, 600])
+def test_the_p_value_of_sign_flips(n):
+    """Exact for few parts; zeros, the signs of all, the order and a scale change nothing."""
+    parts = np.round(np.random.default_rng(n).normal(0.2, 1, n), 1)
+    found = bootstrap.flips(parts)
+    far = abs(parts.sum()) - 1e-9
+    if n < 12:
+        signs = np.array(list(itertools.product([1, -1], repeat=n))).reshape(-1, n)
+        assert found == np.mean(np.abs(signs @ parts) >= far)
+    else:
+        signs = np.random.default_rng(1).choice([1, -1], size=(20_000, n))
+        assert found == pytest.approx(np.mean(np.abs(signs @ parts) >= far), abs=0.02)
+    for same in (-parts, 3 * parts, np.append(parts, [0.0, 0.0])):
+        assert bootstrap.flips(same) == found
+    assert bootstrap.flips(parts[::-1]) == pytest.approx(found, abs=0.02)
+
+
+def test_few_parts_of_one_sign_are_no_difference():
+    """All of them up by chance in one of 16 cases; of 40 never."""
+    for n, differs in ((5, False), (40, True)):
+        parts = np.append(np.ones(n), np.zeros(300 - n))
+        drawn = bootstrap.mean_resamples(parts[None], 1000)
+        assert bootstrap.chosen_intervals(drawn, 300)[0].low > 0
+        assert (bootstrap.chosen_intervals(drawn, 300, parts[None])[0].low > 0) == differs
+        assert (bootstrap.chosen_intervals(-drawn, 300, -parts[None])[0].high < 0) == differs
+
+
+@pytest.mark.parametrize("value", [-100.0, 0.0, 50.0, 100.0])
+def test_equal_scores_leave_room_for_others(value):
+    few, many = (bootstrap.score_interval(np.full(100, value), units) for units in (10, 10_000))
+    assert -100 <= few.low <= value <= few.high <= 100
+    assert few.high - few.low > 25
+    assert many == pytest.approx((value, value), abs=0.1)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 
 from jaxwhiten import metrics
 from jaxwhiten.errors import InputError, NonFiniteError
@@ -160,3 +160,29 @@ def test_spearman_equals_scipy_on_float32():
     x = rng.normal(size=2000).astype(np.float32)
     y = np.round(x + rng.normal(size=2000), 1)
     assert metrics.spearman(x, y) == pytest.approx(spearmanr(x.astype(np.float64), y).statistic, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["spearman", "precision"])
+def test_parts_have_the_score_as_their_mean_and_are_its_influence(kind):
+    """As far as ranks are taken as they are: those of Spearman's correlation do not change with a weight."""
+    rng = np.random.default_rng(0)
+    x, y = np.round(rng.normal(size=40), 1), (rng.random(40) < 0.4).astype(float)
+    if kind == "spearman":
+        ranks = np.stack([rankdata(x), rankdata(y)])
+
+        def score(weights):
+            covariance = np.cov(ranks, aweights=weights, ddof=0)
+            return covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])
+
+        parts = metrics.spearman_parts(x, y)
+        assert parts.mean() == pytest.approx(metrics.spearman(x, y))
+    else:
+
+        def score(weights):
+            return metrics.binary_scores(x, y, weights[:, None])[0][0]
+
+        parts = metrics.precision_parts(x, y)
+    more = 2 + 1e-4 * np.eye(40)
+    slopes = [(score(one) - score(np.full(40, 2.0))) / 1e-4 for one in more]
+    assert parts.mean() == pytest.approx(score(np.full(40, 2.0)))
+    np.testing.assert_allclose(parts, parts.mean() + 2 * 40 * np.array(slopes), atol=0.01)

@@ -1,7 +1,8 @@
 """Verdicts on runs in which nothing is better: how often chance alone is called a gain, and how often a gain is seen.
 
 Each of 400 runs draws the values of systems with one true score, chooses the best as the product does, and asks for
-its verdict. A verdict in favor of the chosen system is an error, which 2.5% of the runs may make.
+its verdict. A verdict in favor of the chosen system is an error, which 2.5% of the runs may make; one of any difference
+between two systems that differ by noise in few items, 5%.
 """
 
 import functools
@@ -16,8 +17,6 @@ from jaxwhiten.metrics import bootstrap
 from jaxwhiten.scoring import Evaluation
 from jaxwhiten.scoring.evaluation import _correlations, _rows
 from jaxwhiten.training import HeldOut, held_out
-
-pytestmark = pytest.mark.slow
 
 RUNS, RESAMPLES, CHECKPOINTS = 400, 4_000, 10
 MOST = 3.0  # percent of null runs
@@ -102,6 +101,38 @@ def beats(number, n, positive, gain):
     return "Other beats" in scored([("raw", 8, 32, found[0]), ("other", 8, 32, found[1])], labels, versus=1)
 
 
+def differs(number, n, share, kind):
+    """Whether two systems that differ by noise in few items are said to differ."""
+    rng = np.random.default_rng(number)
+    gold = rng.normal(size=n) if kind == "spearman" else (rng.random(n) < 0.3).astype(float)
+    gold[:2] = 0, 1
+
+    def drawn():
+        if kind == "hits":
+            return 100.0 * (rng.random(n) < 0.8)
+        return gold + 0.7 * rng.normal(size=n)
+
+    shared = drawn()
+    found = np.stack([np.where(rng.random(n) < share, drawn(), shared) for _ in range(2)])
+    forms = [("raw", 8, 32, found[0]), ("other", 8, 32, found[1])]
+    if kind != "hits":
+        return "do not differ" not in scored(forms, gold, versus=1)
+    measured = [{"ndcg_at_10": row.mean()} for row in found]
+    resamples = [{"ndcg_at_10": row} for row in bootstrap.mean_resamples(found, RESAMPLES // 2)]
+    rows = _rows(forms, measured, resamples, n, found, 0, 1)
+    counts = {"documents": n, "queries": n}
+    return "do not differ" not in Evaluation("", counts, rows, 0, "", "cosine", ENCODING, RESAMPLES, 0, 1).verdict
+
+
+SPARSE = [("hits", 300, 0.02), ("hits", 300, 0.05), ("hits", 50, 0.1), ("spearman", 50, 0.2), ("precision", 50, 0.2)]
+SPARSE += [pytest.param(*case, marks=pytest.mark.slow) for case in (("spearman", 300, 0.02), ("precision", 300, 0.02))]
+
+
+@pytest.mark.parametrize(("kind", "n", "share"), SPARSE)
+def test_noise_in_few_items_is_no_difference(kind, n, share):
+    assert rate(differs, n, share, kind, runs=200) <= 5
+
+
 def rate(says, *case, runs=RUNS):
     return 100 * np.mean([says(number, *case) for number in range(runs)])
 
@@ -120,11 +151,13 @@ REAL = {  # with the least percentage of runs that see the gain
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", NULL.values(), ids=NULL)
 def test_chance_is_seldom_called_a_gain(case):
     assert rate(*case) <= MOST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "least"), REAL.values(), ids=REAL)
 def test_a_gain_is_seen(case, least):
     assert rate(*case, runs=100) >= least
