@@ -174,11 +174,6 @@ def test_damaged_entries_of_the_store_are_made_again(tmp_path_factory, data):
     if found is not None:
         np.testing.assert_array_equal(found, VECTORS)
         del found
-    entry.put(0, VECTORS[:5])
-    shard = entry._shard(0)
-    shard.write_bytes(data.draw(damaged(shard.read_bytes())))
-    with warnings.catch_warnings(action="ignore"):
-        attempt(lambda: entry.has(0))
     entry.put_part(1, np.arange(2), VECTORS[5:7])
     (part,) = entry._parts(1)
     part.write_bytes(data.draw(damaged(part.read_bytes())))

@@ -15,18 +15,25 @@ from tests.sentences import generated
 pytestmark = pytest.mark.slow
 
 
+def finished(folder, tiny_model, name, **changes):
+    """A finished run of few bytes and queries."""
+    config, out = settings.get_config(), folder / "runs" / name
+    config.update({"model": str(tiny_model), "dataset": str(folder / "pairs.tsv"), "queries": 50, "rescore": 0})
+    config.update({"bytes": "4", "codes": "spectrum", "pooling": "mean", "seeds": 1, "bootstrap": 100})
+    config.update({"cache": str(folder / "cache"), "out": str(out)} | changes)
+    codes.main(config)
+    return Run.load(out)
+
+
 @pytest.fixture(scope="module")
 def folder(tiny_model, tmp_path_factory):
     """A folder with a finished run, runs/tiny."""
     folder = tmp_path_factory.mktemp("codes")
     text = folder / "text.txt"
     text.write_text("".join(f"{passage.capitalize()}. More of it.\n" for passage in generated(400)))
-    config = settings.get_config()
-    config.update({"model": str(tiny_model), "dataset": str(generate(folder / "pairs.tsv", 500)), "queries": 100})
-    config.update({"outside": str(text), "bytes": "4,8", "codes": "spectrum,pq,scalar,ubinary", "rescore": 20})
-    config.update({"pooling": "mean", "seeds": 1, "gamma": "none"})
-    config.update({"bootstrap": 100, "cache": str(folder / "cache"), "out": str(folder / "runs" / "tiny")})
-    codes.main(config)
+    generate(folder / "pairs.tsv", 500)
+    changes = {"outside": str(text), "bytes": "4,8", "codes": "spectrum,pq,scalar,ubinary", "rescore": 20}
+    finished(folder, tiny_model, "tiny", queries=100, gamma="none", **changes)
     return folder
 
 
@@ -84,11 +91,7 @@ def test_the_figures_are_those_of_plain_numpy(folder, tiny_model):
 
 
 def test_scores_of_a_spectrum_code_are_means_over_seeds(folder, tiny_model):
-    config, out = settings.get_config(), folder / "runs" / "seeds"
-    config.update({"model": str(tiny_model), "dataset": str(folder / "pairs.tsv"), "queries": 50, "rescore": 0})
-    config.update({"bytes": "4", "codes": "spectrum", "gamma": "0.5", "bootstrap": 100, "out": str(out)})
-    config.update({"pooling": "mean", "seeds": 2, "cache": str(folder / "cache")})
-    codes.main(config)
+    run = finished(folder, tiny_model, "seeds", gamma="0.5", seeds=2)
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=64)
     _, queries, gold = measure.sample_queries(codes.load_search(str(folder / "pairs.tsv"), None), 50)
     documents = encoder.encode(codes.load_search(str(folder / "pairs.tsv"), None).documents)
@@ -100,19 +103,13 @@ def test_scores_of_a_spectrum_code_are_means_over_seeds(folder, tiny_model):
         index = build_index(documents, "faiss-flat", codes=code.fit(whitening), whitening=whitening)
         means.append(metrics.reciprocal_ranks(index.search(encoder.encode(queries), 10)[1], gold, 10).mean())
     assert means[0] != means[1]
-    assert Run.load(out).rows[1].mrr_at_10 == pytest.approx(np.mean(means), abs=0.01)
+    assert run.rows[1].mrr_at_10 == pytest.approx(np.mean(means), abs=0.01)
 
 
 def test_every_gamma_has_a_row(folder, tiny_model):
-    config = settings.get_config()
-    config.update({"model": str(tiny_model), "dataset": str(folder / "pairs.tsv"), "queries": 50, "rescore": 0})
-    config.update({"bytes": "4", "codes": "spectrum", "gamma": "none,0.5,1", "bootstrap": 100})
-    config.update({"pooling": "mean", "seeds": 1})
-    config.update({"cache": str(folder / "cache"), "out": str(folder / "runs" / "gamma")})
-    codes.main(config)
-    run = Run.load(folder / "runs" / "gamma")
-    assert [row.gamma for row in run.rows if row.code == "spectrum"] == [None, 0.5, 1.0]
-    assert len({row.mrr_at_10 for row in run.rows[1:]}) == 3
+    rows = finished(folder, tiny_model, "gamma", gamma="none,0.5,1").rows
+    assert [row.gamma for row in rows if row.code == "spectrum"] == [None, 0.5, 1.0]
+    assert len({row.mrr_at_10 for row in rows[1:]}) == 3
 
 
 def test_logistic_regression_is_that_of_scikit_learn():
@@ -129,12 +126,7 @@ def test_logistic_regression_is_that_of_scikit_learn():
 
 @pytest.mark.slow
 def test_accuracies_are_in_the_rows_and_their_table(folder, tiny_model, real_data):
-    config = settings.get_config()
-    config.update({"model": str(tiny_model), "dataset": str(folder / "pairs.tsv"), "queries": 50, "rescore": 0})
-    config.update({"pooling": "mean", "seeds": 1})
-    config.update({"bytes": "4", "codes": "spectrum,ubinary", "classify": "MRPC", "bootstrap": 100})
-    config.update({"cache": str(folder / "cache"), "out": str(folder / "runs" / "pairs"), "data_dir": str(real_data)})
-    codes.main(config)
-    run = Run.load(folder / "runs" / "pairs")
-    assert all(0 < row.accuracy["MRPC"].low <= row.accuracy["MRPC"].value <= 100 for row in run.rows)
-    assert [row.code for row in run.rows] == ["float32", "spectrum", "ubinary"]
+    changes = {"codes": "spectrum,ubinary", "classify": "MRPC", "data_dir": str(real_data)}
+    rows = finished(folder, tiny_model, "pairs", **changes).rows
+    assert all(0 < row.accuracy["MRPC"].low <= row.accuracy["MRPC"].value <= 100 for row in rows)
+    assert [row.code for row in rows] == ["float32", "spectrum", "ubinary"]

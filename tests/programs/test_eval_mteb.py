@@ -9,6 +9,7 @@ from eval.data import load_sts
 from jaxwhiten import Encoder, Whitening, metrics
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import Pairs
+from tests.conftest import slow_but
 from tests.tiny import SENTENCES
 
 pytest.importorskip("mteb")
@@ -141,17 +142,8 @@ def test_texts_get_the_folders_own_prompts(tiny_model, task, role, prompt):
     np.testing.assert_allclose(found, encoder.encode([prompt + text for text in SENTENCES[:4]], prompt=""), atol=1e-5)
 
 
-def test_sts16_of_real_weights(minilm, real_data):
-    _real("STS16", minilm, real_data)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in MTEB_NAMES if name != "STS16"])
-def test_the_other_years_of_real_weights(name, minilm, real_data):
-    _real(name, minilm, real_data)
-
-
-def _real(name, minilm, real_data):
+@pytest.mark.parametrize("name", slow_but(MTEB_NAMES, "STS16"))
+def test_real_weights(name, minilm, real_data):
     encoder = Encoder.from_pretrained(minilm, pooling="mean")
     task, pairs = offline(name, real_data, step=5)
     assert score(MTEBEncoder(encoder), task) == pytest.approx(ours(encoder, pairs), abs=0.01)

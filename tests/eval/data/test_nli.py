@@ -6,13 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from eval.data.nli import load_nli, read_nli
+from eval.data.nli import load_nli
 from jaxwhiten.errors import DataError, InputError
 from tests.eval.data.conftest import make_allnli
-from tests.fuzz.common import attempt, damaged, fuzz, json_text
 
 HEADER = "premise\thypothesis\tlabel"
 NAMES = ("entailment", "neutral", "contradiction")
@@ -128,29 +125,3 @@ def test_real_rows(real_data: Path):
     train = load_nli(real_data, splits=["train"], exclude_overlap=True)
     assert {source.name for source in train.sources if source.rows} == {"cad_snli/all_combined_train"}
     assert len(train) == 8_330 - 204
-
-
-NLI = b"premise\thypothesis\tlabel\nA man.\tA person.\tentailment\nA dog.\tA cat.\tcontradiction\n"
-
-
-@pytest.mark.slow
-@fuzz(0.5)
-@given(data=st.data())
-def test_nli_folders(tmp_path, data):
-    folder = tmp_path / "nli"
-    folder.mkdir(exist_ok=True)
-    (folder / "rows.tsv").write_bytes(data.draw(damaged(NLI) | st.binary(max_size=40).map(lambda tail: NLI + tail)))
-    (folder / "rows.overlap_lines.txt").write_bytes(
-        data.draw(st.sampled_from([b"1\n", b"", b"-1\n", b"9" * 40]) | st.binary(max_size=20))
-    )
-    row = {"sentence1": "a", "sentence2": "b", "gold_label": "neutral"}
-    (folder / "more.jsonl").write_bytes(data.draw(json_text(row)))
-    found, error = attempt(
-        lambda: read_nli(tmp_path, exclude_overlap=data.draw(st.booleans()), skip_bad_rows=data.draw(st.booleans()))
-    )
-    if error is not None:
-        assert isinstance(error, DataError)
-    elif found is not None:
-        assert len(found.premise) == len(found.hypothesis) == len(found.label)
-        assert set(found.label.tolist()) <= {0, 1, 2}
-        assert all(isinstance(text, str) and text.strip() for text in found.premise + found.hypothesis)

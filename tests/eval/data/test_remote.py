@@ -1,7 +1,5 @@
 """Downloads and archives from strangers, served on loopback."""
 
-import tarfile
-
 import pytest
 
 from eval.data import remote
@@ -55,17 +53,6 @@ def test_wanted_files_come_out_wherever_they_lie(tmp_path, prefix):
     """The place in the archive never becomes the place on disk."""
     files = {prefix + name: data for name, data in GOOD.items()} | {prefix + "STS/other.txt": b"no", "../evil": b"no"}
     assert unpack(tmp_path, make_tar(files)) == GOOD
-
-
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE])
-def test_links_and_devices_are_not_files(tmp_path, kind):
-    (tmp_path / "secret").write_bytes(b"secret")
-    member = tarfile.TarInfo("STS/a.txt")
-    member.type, member.linkname = kind, str(tmp_path / "secret")
-    with pytest.raises(DataError, match=r"a.tar: lacks 1 of the expected files, such as STS/a.txt"):
-        unpack(tmp_path, make_tar({"SICK/b.txt": b"b"}, member))
-    (tmp_path / "secret").unlink()
-    assert unpack(tmp_path, make_tar(GOOD, member)) == GOOD
 
 
 def test_bombs_are_refused(tmp_path, monkeypatch):
