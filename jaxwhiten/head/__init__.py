@@ -29,6 +29,7 @@ from jaxwhiten.head.steps import (
     WHITENING_FILE,
     Module,
     States,
+    StateStep,
     Step,
     Target,
     VectorStep,
@@ -42,7 +43,7 @@ from jaxwhiten.head.steps import (
 from jaxwhiten.head.vectors import Dense, Normalize, Quantise, Truncate, Whiten, dense_module
 
 __all__ = ["AUTO", "CODE_FILE", "AfterPrompt", "Dense", "Head", "Heads", "LayerMix", "Mean", "Module", "Normalize"]
-__all__ += ["POOLINGS", "STEPS", "Pooling", "PoolingWarning", "Quantise", "Settings", "States", "Step"]
+__all__ += ["POOLINGS", "STEPS", "Pooling", "PoolingWarning", "Quantise", "Settings", "StateStep", "States", "Step"]
 __all__ += [
     "WHITENING_FILE",
     "Target",
