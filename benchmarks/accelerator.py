@@ -30,9 +30,9 @@ import numpy as np
 
 from benchmarks.encode import described
 from benchmarks.harness import OURS, RESULTS, flat, interleave, median, ratio, save, table, times
+from eval.machine import devices
 from eval.report import Table
 from eval.runs import Record, Run, command
-from jaxwhiten.runtime import hardware
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 PARTS = RESULTS / "accelerator"
@@ -223,7 +223,7 @@ def main() -> None:
 
         small = jax.default_backend() == "cpu"
         rows = OWN[names[0]](small, args.model)
-        save(names[0], rows, device=hardware.describe(), kind=jax.devices()[0].device_kind, model=MODEL)
+        save(names[0], rows, device=devices(), kind=jax.devices()[0].device_kind, model=MODEL)
         print(rows)
         return
     probe = [sys.executable, "-c", "import jax; print(jax.default_backend())"]

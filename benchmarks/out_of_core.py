@@ -27,13 +27,13 @@ BLOCK = 16_384
 # Runs in a process of its own: the fit, then what the system says of the process.
 FIT = """
 import json, sys, time
-from jaxwhiten.runtime import hardware
+from eval.machine import peak_memory
 from jaxwhiten.commands import cli
 start = time.perf_counter()
 if cli.main(["fit", sys.argv[1], "--moments", sys.argv[2], "--output", sys.argv[3], "--overwrite"]):
     sys.exit("the fit failed")
 seconds = time.perf_counter() - start
-print(json.dumps({"seconds": seconds, "peak_gb": hardware.peak_memory()}))
+print(json.dumps({"seconds": seconds, "peak_gb": peak_memory()}))
 """
 
 

@@ -106,7 +106,7 @@ def write(name: str, scratch: Path) -> Path:
 
 def child(name: str, folder: Path, number: int) -> None:
     """One contestant: what it measured as JSON, its vectors beside the folder."""
-    from jaxwhiten.runtime.hardware import peak_memory
+    from eval.machine import peak_memory
 
     start = time.perf_counter()
     encode = CONTESTANTS[name](folder)

@@ -30,6 +30,7 @@ from eval.driver import driven
 from eval.encoding import encode, expand_poolings, first_plain, nli_moments
 from eval.faiss_indexes import OPTIONS, FaissIndex
 from eval.intervals import estimate
+from eval.machine import peak_memory
 from eval.report.retrieval import TABLES, VIEWS
 from eval.runs import Record, Run
 from eval.searches import load_search
@@ -38,7 +39,7 @@ from eval.words import CENTRED, TFIDF, count, fits, matching_fit, weigh
 from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, metrics
 from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.encoding import EmbeddingStore
-from jaxwhiten.runtime import distributed, hardware
+from jaxwhiten.runtime import distributed
 from jaxwhiten.scoring import nearest
 from jaxwhiten.search import Index, build_index
 
@@ -274,7 +275,7 @@ def score(
             memory_gib=index.size * 4 * index.dimension / 2**30,
             index_bytes=index.nbytes,
             build_seconds=index.build_seconds,
-            peak_rss_gb=hardware.peak_memory(),
+            peak_rss_gb=peak_memory(),
             reranked=reranked,
         )
         say(f"{setting_name(row)}, {backend}: MRR@10 {row.mrr_at_10:.4f}, {row.time_ms:.4f} ms per query")
@@ -319,7 +320,7 @@ def score_words(
             memory_gib=size / 2**30,
             index_bytes=size,
             build_seconds=built - started,
-            peak_rss_gb=hardware.peak_memory(),
+            peak_rss_gb=peak_memory(),
             reranked=None,
         )
         say(f"{setting_name(row)}: MRR@10 {row.mrr_at_10:.4f}")

@@ -35,8 +35,9 @@ import numpy as np
 import threadpoolctl
 
 import jaxwhiten
+from eval.machine import devices, peak_memory
 from jaxwhiten import io, records
-from jaxwhiten.errors import FormatError
+from jaxwhiten.errors import REASON, FormatError, turning
 from jaxwhiten.runtime import hardware
 
 FORMAT = 3
@@ -137,7 +138,9 @@ class Run:
         if path.suffix != ".jsonl":
             path = path / FILE
         remedy = "Run the program again."
-        header, *rows = _records(records.read_lines(path, dict, remedy)) or [Record()]
+        with turning(FormatError, f"{path}: not readable as lines of JSON ({REASON}). {remedy}", OSError, ValueError):
+            lines = path.read_text(encoding="utf-8").splitlines()
+        header, *rows = _records([records.parse(line, dict, path, remedy) for line in lines]) or [Record()]
         if header.get("format") != FORMAT:
             raise FormatError(f"{path}: expected the header of a run of format {FORMAT}, got {header!r:.80}. {remedy}")
         file = folder / FIGURES
@@ -232,7 +235,7 @@ def machine() -> dict[str, object]:
     return {
         "cpu": cpu.get("model name") or platform.processor() or platform.machine(),
         "cores": hardware.cores(),
-        "devices": hardware.describe() if "jax" in sys.modules else None,
+        "devices": devices() if "jax" in sys.modules else None,
         "system": platform.platform(),
         "flags": sorted(_FLAGS.intersection((cpu.get("flags") or cpu.get("Features") or "").split())),
         "load_at_start": _LOAD,
@@ -241,7 +244,7 @@ def machine() -> dict[str, object]:
             {key: pool.get(key) for key in ("user_api", "internal_api", "num_threads", "version")}
             for pool in threadpoolctl.threadpool_info()
         ],
-        "peak_gb": hardware.peak_memory(),
+        "peak_gb": peak_memory(),
     }
 
 

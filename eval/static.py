@@ -165,7 +165,7 @@ def settings(config: Static, name: str, teacher: Encoder, ks: Sequence[int], tex
         if method == BEST:
             static = best[k]
         elif method == "zipf":
-            static = distil(vocabulary.without_corpus(), k, **OURS[method])
+            static = distil(Vocabulary.read(teacher), k, **OURS[method])
         else:
             static = distil(vocabulary, k, **OURS[method])
         yield jaxwhiten_setting(name, method, k, static)

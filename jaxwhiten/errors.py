@@ -294,14 +294,6 @@ class Bounds(NamedTuple):
         return self.kind(text)
 
 
-def check_share(name: str, value: object) -> None:
-    """Raises InputError unless a parameter is a number from 0 to 1.
-
-    >>> check_share("beta", 0.5)
-    """
-    Bounds(0.0, 1.0).check(name, value)
-
-
 def check_integer(name: str, value: object, least: int, most: int | None = None) -> None:
     """Raises InputError unless a parameter is an integer of at least `least`, and at most `most`.
 

@@ -53,20 +53,6 @@ def read(
     return parse(text, kind, path, remedy, error=error, others=others)
 
 
-def read_lines(path: Path, kind: type[T] | types.GenericAlias, remedy: str = "Rewrite it.") -> list[T]:
-    """The values in a file of JSON lines, none of which is blank; errors as for `read`.
-
-    >>> _ = Path("lines.jsonl").write_text('"A dog runs."\n"It rains."\n')
-    >>> read_lines(Path("lines.jsonl"), str)
-    ['A dog runs.', 'It rains.']
-    """
-    message = f"{path}: not readable as lines of JSON ({REASON}). {remedy}"
-    with turning(FormatError, message, *_INVALID), open(path, encoding="utf-8") as file:
-        values = list(map(json.loads, file))
-    lines: list[T] = from_json(list[kind], values, path, remedy)  # type: ignore[valid-type]
-    return lines
-
-
 def parse(
     text: str | bytes,
     kind: type[T] | types.GenericAlias,

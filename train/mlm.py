@@ -22,11 +22,12 @@ from flax import nnx
 from configs import launch
 from configs.settings import MLM
 from configs.vocabulary import cached_wordpiece
+from eval.machine import devices
 from jaxwhiten import io, training
 from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import EncoderConfig
-from jaxwhiten.runtime import distributed, hardware
+from jaxwhiten.runtime import distributed
 from jaxwhiten.text import copy_tokenizer
 from jaxwhiten.training.log import read_metrics
 from train import corpus as corpora
@@ -117,7 +118,7 @@ def finish(config: MLM, model: MaskedLM, tokenizer: Path, recipe: dict[str, Any]
     hours = 0.0
     if rate:
         hours = tokens / rate / 3600
-    machine = hardware.describe()
+    machine = devices()
     facts = {
         "parameters": f"{count(nnx.state(model, nnx.Param)):,}",
         "tokens seen": f"{tokens:,}",

@@ -8,7 +8,7 @@ import numpy as np
 
 from eval.methods.base import Method
 from jaxwhiten.arrays import check_finite, first_nonfinite_row, work_dtype
-from jaxwhiten.errors import InputError, check_share
+from jaxwhiten.errors import Bounds, InputError
 from jaxwhiten.whitening import Moments
 from jaxwhiten.whitening.estimator import parameters
 
@@ -62,7 +62,7 @@ class ZScore(_ColumnMethod):
     variance_floor: float = 1e-6
 
     def _check_params(self, d: int) -> None:
-        check_share("variance_floor", self.variance_floor)
+        Bounds(0.0, 1.0).check("variance_floor", self.variance_floor)
 
     def _scale(self, state: Moments) -> np.ndarray:
         variance = np.diagonal(state.M2) / state.n

@@ -112,10 +112,6 @@ class Vocabulary:
             frequencies /= frequencies.sum()
         return cls(teacher, tokenizer, frequencies, _alone(teacher, size, show_progress), drawn, words)
 
-    def without_corpus(self) -> Vocabulary:
-        """The same vocabulary without a corpus; the teacher's vectors of the tokens are shared."""
-        return dataclasses.replace(self, frequencies=_zipf(self.words), drawn=[])
-
 
 def distil(
     vocabulary: Vocabulary,

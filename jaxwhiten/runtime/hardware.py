@@ -6,7 +6,6 @@ import functools
 import importlib.util
 import math
 import os
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -77,16 +76,6 @@ def has_accelerator() -> bool:
     return any(map(importlib.util.find_spec, ("jax_plugins", "libtpu"))) and platform() != "cpu"
 
 
-def describe() -> str:
-    """The devices of JAX as text, such as `"2 CPU cores"`."""
-    import jax
-
-    kind = jax.devices()[0].device_kind
-    if kind == "cpu":
-        return f"{cores()} CPU cores"
-    return f"{jax.device_count()} × {kind}"
-
-
 @functools.cache
 def cpu_features() -> str:
     """What the first CPU is and can do, as the system says."""
@@ -108,20 +97,6 @@ def free_memory() -> float:
         return float(stats["bytes_limit"] - stats["bytes_in_use"])
     lines = meminfo.read_text().splitlines() if meminfo.is_file() else ()
     return next((int(line.split()[1]) * 1024.0 for line in lines if line.startswith("MemAvailable:")), math.inf)
-
-
-def peak_memory() -> float | None:
-    """The peak memory of this process in GB (10⁹ bytes); None if the system does not report it."""
-    status = Path("/proc/self/status")
-    for line in status.read_text().splitlines() if status.is_file() else ():
-        if line.startswith("VmHWM:"):  # getrusage would count what the process that started this one had held
-            return int(line.split()[1]) * 1024 / 1e9
-    try:
-        import resource
-    except ImportError:
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
 def keep_compiled() -> None:

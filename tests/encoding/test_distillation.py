@@ -90,13 +90,6 @@ def test_the_teacher_reads_sentences_once(teacher, monkeypatch):
     np.testing.assert_allclose(targets, normalize(teacher.encode(again.drawn)), atol=1e-6)
 
 
-def test_what_was_read_without_its_corpus_is_what_is_read_without_one(teacher, vocabulary):
-    found, wanted = vocabulary.without_corpus(), Vocabulary.read(teacher)
-    for name in ("frequencies", "alone", "words"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
-    assert found.drawn == wanted.drawn == []
-
-
 @pytest.mark.filterwarnings("always:The corpus is ignored")
 @pytest.mark.parametrize("corpus", [CORPUS[:1], CORPUS[:150], CORPUS[:1] * 500])
 def test_a_corpus_of_few_sentences_is_ignored_and_says_so(tiny_model, teacher, tmp_path, capsys, corpus):

@@ -173,7 +173,7 @@ _LOADING = """
 import sys
 import jax
 from jaxwhiten import Encoder
-from jaxwhiten.runtime.hardware import peak_memory
+from eval.machine import peak_memory
 small, large, dtype = sys.argv[1:]
 Encoder.from_pretrained(small, pooling="mean", dtype=dtype, engine="jax").executor._weights
 before = peak_memory()
