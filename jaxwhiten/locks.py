@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,33 +14,52 @@ from jaxwhiten.errors import OutputError, warn
 
 LOCK = ".lock"
 _SECONDS = 600.0  # a writer waits this long for another
+_PAUSE = 0.001  # seconds between two looks whether a turn has come
 _PATIENCE = 0.5  # seconds until it warns that it waits
 
 
+class _Turn:
+    """A turn of a thread, which lasts as long as this exists."""
+
+
 class SharedLock:
-    """Many readers or one writer at a time, in order of arrival; a thread must not take it twice."""
+    """Many readers or one writer at a time, in order of arrival; a thread must not take it twice.
+
+    An interrupt may end a turn at any line, so that the line that would give it back is not reached. Hence no turn
+    counts that no frame holds any more, nor an earlier one of the thread that comes again.
+    """
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._left = threading.Condition()
-        self._readers = 0
+        self._turns: dict[weakref.ref[_Turn], tuple[int, bool]] = {}  # thread, and whether it writes, as they came
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
-        with self._turn, self._left:
-            self._readers += 1
+    def _taken(self, writes: bool) -> Iterator[None]:
+        turn = _Turn()
+        own = weakref.ref(turn)
         try:
+            self._turns[own] = threading.get_ident(), writes
+            while self._waits(own, writes):
+                time.sleep(_PAUSE)
             yield
         finally:
-            with self._left:
-                self._readers -= 1
-                self._left.notify()
+            self._turns.pop(own, None)
 
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        with self._turn, self._left:
-            self._left.wait_for(lambda: not self._readers)
-            yield
+    def reading(self) -> contextlib.AbstractContextManager[None]:
+        return self._taken(writes=False)
+
+    def writing(self) -> contextlib.AbstractContextManager[None]:
+        return self._taken(writes=True)
+
+    def _waits(self, own: weakref.ref[_Turn], writes: bool) -> bool:
+        """Whether a turn that came earlier keeps this one from beginning."""
+        for other, (thread, other_writes) in self._turns.copy().items():
+            if other is own:
+                break
+            if other() is None:
+                self._turns.pop(other, None)
+            elif thread != threading.get_ident() and (writes or other_writes):
+                return True
+        return False
 
 
 @contextlib.contextmanager

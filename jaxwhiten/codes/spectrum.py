@@ -26,6 +26,7 @@ from jaxwhiten.whitening.whitening import alike
 # of a group: half a byte
 _BITS = 4
 _POINTS = 16
+_SPREADS = 1e-15, 1e15  # of vectors about their mean: squares of a small part of it are numbers of float32
 
 S = TypeVar("S", bound="SpectrumCode")
 
@@ -56,9 +57,15 @@ def _plan(axes: Whitening, made: Design) -> Plan:
     """The operations of a code with this quantiser, whose centroids are in units of the root of the variance."""
     k, (groups, _, width) = len(made.group), made.centroids.shape
     variance = float(_variances(axes, k)[:k].sum())
+    spread = float(np.sqrt(variance))
+    if not _SPREADS[0] <= spread <= _SPREADS[1]:
+        raise InputError(
+            f"The vectors are {spread:.0e} away from their mean; a code takes {_SPREADS[0]:.0e} to {_SPREADS[1]:.0e}."
+            " Scale them, as jaxwhiten.normalize does."
+        )
     columns = np.zeros(groups * width, np.int32)  # where a group has no more columns, its centroids are 0
     columns[made.used] = np.argsort(made.group, kind="stable")
-    constants = {"centroids": made.centroids * np.float32(np.sqrt(variance)), "columns": columns}
+    constants = {"centroids": made.centroids * np.float32(spread), "columns": columns}
     affine = Affine(axes.mean_, axes.components_[:, :k])
     length = float(np.sqrt(axes.mean_ @ axes.mean_ + variance * (1 - made.lost)))
     return Plan(affine, constants, made.group // 2, made.group % 2 == 1, length)

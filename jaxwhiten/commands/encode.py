@@ -28,6 +28,7 @@ def run(args: argparse.Namespace) -> Report | None:
     from jaxwhiten.counting import counted
     from jaxwhiten.head import Normalize
     from jaxwhiten.progress import note
+    from jaxwhiten.text import is_blank
 
     texts = nonempty(sentences(args.input, args.format, args.column), args.input)
     encoder = whitened_encoder(args, normalize=args.normalize)
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> Report | None:
         for block in blocks:
             write(text_block := begun.popleft(), block)
             n = n + len(block)
-            blank = blank + sum(not text.strip() for text in text_block)
+            blank = blank + sum(map(is_blank, text_block))
     if blank:
         note(f"{counted(blank, 'blank texts')}; encode keeps them, index skips them")
     return written(args.output, n, encoder.dimension, code)

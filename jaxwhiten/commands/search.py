@@ -28,9 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Iterator[Report]:
+    from jaxwhiten.text import is_blank
+
     if args.query == ["-"]:
         args.query = []
-    if not all(query.strip() for query in args.query):
+    if any(map(is_blank, args.query)):
         raise InputError("The query is empty: pass a sentence to search for.")
 
     from jaxwhiten.search import load_index, rerank_hits
@@ -42,9 +44,9 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
         from jaxwhiten.encoding import CrossEncoder
 
         reranker = CrossEncoder.from_pretrained(args.rerank)
-    k = min(max(args.k, args.rerank_depth) if reranker else args.k, index.size)
+    k = max(args.k, args.rerank_depth) if reranker else args.k
     # From stdin, each query is answered before the next is read.
-    for query in args.query or filter(None, map(str.strip, stdin_lines())):
+    for query in args.query or (line.strip() for line in stdin_lines() if not is_blank(line)):
         query.encode()  # UnicodeEncodeError: bytes of an argument that are not UTF-8
         hits = index.search(query, k, among=among)
         if reranker:

@@ -43,6 +43,9 @@ class Ids:
             return cls(range(n), n)
         return cls(_kept(unique_ids(ids, n)), None)
 
+    def __len__(self) -> int:
+        return len(self.kept)
+
     @property
     def strings(self) -> bool:
         return isinstance(self.kept, Strings)
@@ -74,10 +77,19 @@ class Ids:
 
     def rows(self, ids: IdsLike) -> Int64[np.ndarray, " m"]:
         """The rows of ids; InputError if an id is missing."""
+        rows, absent = self.known(ids)
+        if absent:
+            more = (
+                f" ({len(absent)} of the {len(absent) + len(rows)} IDs are unknown)" if len(rows) or absent[1:] else ""
+            )
+            raise InputError(f"No document {absent[0]!r:.80} in the index{more}.")
+        return rows
+
+    def known(self, ids: IdsLike) -> tuple[Int64[np.ndarray, " m"], list[Any]]:
+        """The rows of the ids that are there, and the others."""
         requested = as_ids(ids)
-        if (absent := next((id for id in requested if id not in self._row), None)) is not None:
-            raise InputError(f"No document {absent!r:.80} in the index.")
-        return np.array([self._row[id] for id in requested], np.int64)
+        rows = [self._row[id] for id in requested if id in self._row]
+        return np.array(rows, np.int64), [id for id in requested if id not in self._row]
 
     def __contains__(self, id: object) -> bool:
         return id in self._row

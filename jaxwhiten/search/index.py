@@ -20,7 +20,7 @@ import numpy as np
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import Code, load_fitted
 from jaxwhiten.counting import counted
-from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_counts, check_integer, turning
+from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_counts, check_integer, turning, warn
 from jaxwhiten.io import PathLike, writing
 from jaxwhiten.locks import SharedLock, locked
 from jaxwhiten.records import from_json
@@ -170,8 +170,8 @@ class Index(About):
     ) -> None:
         """Adds raw vectors [n, d], encoded like the others, with texts and metadata if the index keeps them.
 
-        `ids` are required if the other documents brought theirs; otherwise the index assigns the next numbers. Fitted
-        and trained parts do not change. `save` writes the changed index.
+        `ids` are required if the other documents brought theirs; otherwise the index assigns the next numbers. Those
+        of the index are for `update`. Fitted and trained parts do not change. `save` writes the changed index.
 
         Raises:
           InputError: An id exists already, or an argument does not fit the index.
@@ -190,7 +190,10 @@ class Index(About):
         documents: Texts | None = None,
         metadata: MetadataLike = None,
     ) -> None:
-        """Replaces the documents of existing ids with new raw vectors, texts and metadata, see `add`."""
+        """Replaces the documents of existing ids with new raw vectors, texts and metadata, see `add`.
+
+        New ids are for `add`: an `InputError` names the first unknown one, and says how many there are.
+        """
         with self._threads.writing():
             vectors, checked = self._check(vectors, documents, metadata)
             gone = self.table.rows(unique_ids(ids, len(vectors)))
@@ -259,11 +262,11 @@ class Index(About):
           queries: A text or a list of texts, if the index is by `Encoder.index` or `jaxwhiten.load_index`. Or raw
             vectors, encoded like the documents; the index whitens and normalizes them. What `Encoder.encode`
             returned is checked; other rows of numbers do not know their space.
-          k: The number of documents, in 1..size.
+          k: The number of documents; an index of fewer gives all.
           prepared: Whether vectors are already whitened and normalized (`prepare`), as in the paper's timing. Their
             candidates are not rescored.
           among: The ids of the documents to search, in any order; None searches all. A set of fewer than k documents
-            gives what there is.
+            gives what there is; unknown ids are left out, with a warning.
 
         Returns:
           For a text, `Hit`s, best first; for several, a list of them each. For vectors, scores, best first, and ids:
@@ -308,23 +311,34 @@ class Index(About):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Scores and rows."""
         self.check_k(k)
-        chosen = None if among is None else np.unique(self.table.rows(among))
-        if chosen is not None and not len(chosen):
-            raise InputError("`among` contains no IDs: omit it to search all documents.")
+        k = min(int(k), self.size)
+        chosen = None if among is None else self._among(among)
         self._check_space(queries, "query")
         queries = check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
         queries = np.ascontiguousarray(queries, np.float32)
+        if chosen is not None and not len(chosen):
+            return np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64)
         if self.rescoring is None or prepared:
-            scores, rows = self.store.search(queries, int(k), prepared, chosen)
+            scores, rows = self.store.search(queries, k, prepared, chosen)
         else:
-            wide = min(self.size, WIDER * int(k))
-            scores, rows = self.rescoring.best(queries, self.store.search(queries, wide, False, chosen)[1], int(k))
+            wide = min(self.size, WIDER * k)
+            scores, rows = self.rescoring.best(queries, self.store.search(queries, wide, False, chosen)[1], k)
         scores[rows < 0] = -np.inf
         ties = scores[:, 1:] == scores[:, :-1]
         if ties.any():
             tied = np.flatnonzero(ties.any(axis=1))
             rows[tied] = np.take_along_axis(rows[tied], np.lexsort((rows[tied], -scores[tied])), axis=1)
         return scores, rows
+
+    def _among(self, ids: IdsLike) -> Int64[np.ndarray, " m"]:
+        """The rows of ids, ascending, without those of unknown ids, for which there is a warning."""
+        rows, absent = self.table.known(ids)
+        if absent:
+            of = f"{len(absent)} of the {len(absent) + len(rows)} IDs"
+            warn(f"`among`: {of} are not in the index, and are left out; the first is {absent[0]!r:.80}.")
+        elif not len(rows):
+            raise InputError("`among` contains no IDs: omit it to search all documents.")
+        return np.unique(rows)
 
     def check_encoding(self, encoding: VectorSpace | Fields, role: str = "query") -> None:
         """Raises `MismatchError` unless a `"query"`, or another `"document"`, encoded this way fits the documents.
@@ -354,12 +368,8 @@ class Index(About):
             self._fitting[role] = key
 
     def check_k(self, k: Any) -> None:
-        """Raises `InputError` unless k is an integer in 1..size."""
+        """Raises `InputError` unless k is an integer of at least 1."""
         check_integer("k", k, 1)
-        if k > self.size:
-            raise InputError(
-                f"k = {k}, but the index contains {counted(self.size, 'documents')}: request at most {self.size}."
-            )
 
     @property
     def nbytes(self) -> int:
@@ -379,12 +389,14 @@ class Index(About):
 
         Raises:
           OutputError: The folder cannot be written to, or the disk is full; an index already there is intact.
-          MismatchError: Another writer has changed the index in the folder since this one was loaded or saved there.
+          MismatchError: Another writer has changed the index in the folder since this one was loaded or saved there; or
+            the parts of this one are of different lengths.
         """
         folder = check_index_folder(path)
         with writing(folder, OSError):
             folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder), self._threads.reading(), writing(folder, OSError, RuntimeError):  # RuntimeError: FAISS's
+        with locked(folder), self._threads.reading(), writing(folder, OSError):
+            self._check_whole()
             saved = self._saved.get(folder.resolve())
             tail = None
             if saved is not None and not compact:
@@ -399,6 +411,16 @@ class Index(About):
                 self._saved[folder.resolve()] = Saved.whole(header)
             else:
                 self._saved[folder.resolve()] = saved.after(header, tail)
+
+    def _check_whole(self) -> None:
+        """Raises MismatchError unless there is of each document what the index keeps."""
+        for name in _OF_ROWS:
+            part = getattr(self, name)
+            if part is not None and len(part) != self.size:
+                raise MismatchError(
+                    f"The index has {self.size} vectors, but {len(part)} rows in its {name}; nothing was written. Build"
+                    " it again, or load it."
+                )
 
     def _write_files(self, tail: Tail | None, folder: Path) -> None:
         """Writes everything except the header to an empty folder, or what does not stay in the folder of the index."""

@@ -46,6 +46,9 @@ class Rescoring:
         result.rows = np.concatenate([result._kept(x) for _, x in prepared(vectors, prepare)])
         return result
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
     def plus(self, vectors: np.ndarray) -> Rescoring:
         return Rescoring(self.prepare, np.concatenate([self.rows, self._kept(self.prepare(vectors))]), self.code)
 

@@ -51,7 +51,7 @@ def semantic_search(
     queries, corpus = comparable(query_embeddings, corpus_embeddings)
     index = _index(corpus, score_function, top_k)
     queries = np.atleast_2d(np.asarray(queries, np.float32))
-    scores, ids = index.search(queries, min(top_k, index.size))
+    scores, ids = index.search(queries, top_k)
     return [
         [{"corpus_id": i, "score": s} for i, s in zip(ids_of_query, row, strict=True)]
         for ids_of_query, row in zip(ids.tolist(), scores.tolist(), strict=True)

@@ -33,6 +33,9 @@ class Store(ABC):
         self.prepare = prepare
         self.size = size  # number of documents
 
+    def __len__(self) -> int:
+        return self.size
+
     @abstractmethod
     def rows(self, first: int = 0) -> Mapping[str, Shaped[np.ndarray, "n ..."]]:
         """Arrays with a row for each document from `first` on, by the name of the file that each is saved in."""

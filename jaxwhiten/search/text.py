@@ -18,7 +18,7 @@ from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Hit, Index, load_index
 from jaxwhiten.shapes import Float
 from jaxwhiten.space import VectorSpace
-from jaxwhiten.text import Texts, as_texts
+from jaxwhiten.text import Texts, as_texts, is_blank
 from jaxwhiten.typing import Fields, IdsLike, Json, MetadataLike
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def without_blank(
     for what, values in (("ids", ids), ("rows of metadata", metadata)):
         if values is not None:
             check_counts(what, len(values), "documents", len(texts))
-    texts = [text.strip() for text in texts]
+    texts = ["" if is_blank(text) else text.strip() for text in texts]
     ids = None if ids is None else list(itertools.compress(ids, texts))
     metadata = None if metadata is None else list(itertools.compress(metadata, texts))
     nonblank = list(filter(None, texts))
@@ -258,7 +258,7 @@ def search_text(
       encoder: The `Encoder` of its documents; another raises MismatchError. The index's pooling is used. A code at the
         end of the head is not applied, because the index codes documents itself and compares them with float queries.
         If the encoder has prompts for queries and documents, the sentences get the prompt of a query.
-      k: The number of results for each sentence, in 1..size.
+      k: The number of results for each sentence; an index of fewer documents gives all.
       among: The ids of the documents to search; None searches all.
     """
     queries = as_texts(queries, "query")

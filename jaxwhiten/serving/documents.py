@@ -82,7 +82,7 @@ class Documents:
         else:
             with np.errstate(over="ignore"):  # infinities are rejected
                 rows = np.array([asked.vector], np.float32)
-        (hits,) = await asyncio.to_thread(lambda: index.hits(rows, min(asked.k or 10, index.size), asked.ids))
+        (hits,) = await asyncio.to_thread(lambda: index.hits(rows, asked.k or 10, asked.ids))
         return answer({"hits": [hit.record() for hit in hits]})
 
     async def add(self, asked: Add) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ else:
     Texts = Any  # other objects get a message of `as_texts`
 
 SIDES = "first sentence of pair", "second sentence of pair"
+_BLANK = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # categories: control and format characters, separators
+_WITHOUT_WIDTH = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | set(map(chr, range(0xFE00, 0xFE10)))
 _MISSING = ("None", "nan", "<NA>", "NaT", "--")  # missing values of Python, NumPy, pandas and masked arrays, as strings
 
 
@@ -45,6 +48,15 @@ def as_texts(texts: object, what: str = "sentence", first: int = 0) -> TextList:
     except UnicodeEncodeError:
         return TextList(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in checked)
     return checked
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text has nothing to read: spaces, control characters and characters without width alone.
+
+    >>> is_blank(" \u200b\x00"), is_blank("a")
+    (True, False)
+    """
+    return all(character in _WITHOUT_WIDTH or unicodedata.category(character) in _BLANK for character in text)
 
 
 def text_blocks(texts: object, size: int | Sequence[int]) -> Iterator[TextList]:
