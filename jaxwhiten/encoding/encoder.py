@@ -390,6 +390,8 @@ class Encoder:
     def with_module(self, module: TransformerEncoder) -> Encoder:
         """An encoder with other weights, such as those of `model()` after training; everything else stays.
 
+        Whether it is fine-tuned for similarity is judged anew.
+
         >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
         >>> module = encoder.model()
         >>> module.embeddings.word.embedding[...] *= 1.01

@@ -261,8 +261,8 @@ class OpenVINOEngine:
 
         # One stream per core, or one for a single batch. Threads may move between cores: where other processes are
         # busy, one that is tied to its core waits for them.
-        hints = {"NUM_STREAMS": 1 if alone else cores(), "INFERENCE_NUM_THREADS": cores(), "ENABLE_CPU_PINNING": False}
-        hints["INFERENCE_PRECISION_HINT"] = _PRECISIONS[self.dtype]
+        streams = {"NUM_STREAMS": 1 if alone else cores(), "INFERENCE_NUM_THREADS": cores()}
+        hints = {"INFERENCE_PRECISION_HINT": _PRECISIONS[self.dtype], "ENABLE_CPU_PINNING": False, **streams}
         return self._compiled((self._max_length, *map(_Key.of, poolings)), make, hints)
 
     def _tail(self, steps: tuple[Step, ...], width: int) -> Callable[[np.ndarray], np.ndarray]:
