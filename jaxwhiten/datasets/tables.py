@@ -199,9 +199,10 @@ def _cells(lines: Iterator[_Line], mark: str, bad: BadRows, plain: int = 0) -> I
 
 
 def _delimited(path: Path, bad: BadRows, format: str) -> _Opened:
+    skipped = bad.count
     lines = numbered_lines(path, bad)
     head = next((line for line in lines if line[1]), None)
-    if head is None or bad.count:
+    if head is None or bad.count > skipped:
         raise DataError(f"{path}, line 1: {'not readable' if head else 'the file is empty'}; expected a header line.")
     mark = "\t" if format == "tsv" else _separator(head[1])
     _, header = next(_cells(itertools.chain([head], lines), mark, BadRows(path)))
