@@ -120,6 +120,7 @@ class _Opened(NamedTuple):
     first: Sequence[str]  # the names of its columns in its first line
     cells: Callable[[Sequence[str]], Rows]  # takes the names of the columns to read
     names: Callable[[], Sequence[str]]  # those that occur in any line
+    clean: bool = False  # whether all cells are text
 
 
 _MISSING = object()  # the value of a key that a row lacks
@@ -168,19 +169,17 @@ def _cells(lines: Iterator[_Line], mark: str, bad: BadRows, plain: int = 0) -> I
             used.append(line)
             yield f"{line[1]}\n"
 
-    while True:
-        used.clear()
-        rest = texts()
-        if (first := next(rest, None)) is None:
-            return
-        row = first[:-1].split(mark)
-        if '"' not in first:
-            if first != "\n":
-                yield used[0][0], row
+    while line := again.popleft() if again else next(lines, None):
+        number, text = line
+        row = text.split(mark)
+        if '"' not in text:
+            if text:
+                yield number, row
             continue
+        used[:] = [line]
         problem = ""
         try:
-            quoted = next(csv.reader(itertools.chain([first], rest), delimiter=mark, strict=True))
+            quoted = next(csv.reader(itertools.chain([f"{text}\n"], texts()), delimiter=mark, strict=True))
         except csv.Error as error:
             problem = str(error).partition(" - ")[0]
         whole = plain == len(row)
@@ -193,15 +192,16 @@ def _cells(lines: Iterator[_Line], mark: str, bad: BadRows, plain: int = 0) -> I
             continue
         again.extendleft(reversed(used[1:]))
         if whole:
-            yield used[0][0], row
+            yield number, row
         else:
-            bad(used[0][0], f"its quotation marks are not valid ({problem})")
+            bad(number, f"its quotation marks are not valid ({problem})")
 
 
 def _delimited(path: Path, bad: BadRows, format: str) -> _Opened:
+    skipped = bad.count
     lines = numbered_lines(path, bad)
     head = next((line for line in lines if line[1]), None)
-    if head is None or bad.count:
+    if head is None or bad.count > skipped:
         raise DataError(f"{path}, line 1: {'not readable' if head else 'the file is empty'}; expected a header line.")
     mark = "\t" if format == "tsv" else _separator(head[1])
     _, header = next(_cells(itertools.chain([head], lines), mark, BadRows(path)))
@@ -216,7 +216,7 @@ def _delimited(path: Path, bad: BadRows, format: str) -> _Opened:
             else:
                 bad(number, f"{len(row)} columns, expected {width}")
 
-    return _Opened(header, cells, lambda: header)
+    return _Opened(header, cells, lambda: header, clean=True)
 
 
 def _objects(path: Path, bad: BadRows) -> Iterator[tuple[int, Json]]:
@@ -376,8 +376,12 @@ def table_rows(
     header = opened.names() if joined else opened.first
     groups = [parts_of(column, header) for column in columns]
     names = list(dict.fromkeys(itertools.chain(*groups)))
+    rows = opened.cells(names) if opened.clean else _checked(opened.cells(names), names, bad)
+    if groups == [[name] for name in names]:
+        yield from rows
+        return
     places = [[names.index(name) for name in group] for group in groups]
-    for number, row in _checked(opened.cells(names), names, bad):
+    for number, row in rows:
         yield number, [_joined([row[at] for at in of]) if len(of) > 1 else row[of[0]] for of in places]
 
 

@@ -119,6 +119,13 @@ def test_a_key_that_is_not_read_may_be_anywhere(tmp_path):
     assert read_rows([{"text": "a"}, {"text": "b", "note": "x"}], find_objective("simcse"), columns=["text"])
 
 
+def test_a_bad_row_of_a_folder_costs_no_other_file(tmp_path):
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text('query,document\nq,"d"d\nq,d\n')
+    table = read_table(tmp_path, skip_bad_rows=True)
+    assert (table["query"], table.skipped) == (["q", "q"], 2)
+
+
 def test_the_files_of_a_folder_have_their_columns_together(tmp_path):
     (tmp_path / "a.csv").write_text("query,document\nq,d\n")
     (tmp_path / "b.csv").write_text("query,document,score\nq,d,0\n")

@@ -1,8 +1,10 @@
 """Tables of the user's own."""
 
+import csv
 import gzip
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +77,46 @@ def test_the_header_of_a_csv_file_shows_what_separates_its_cells(tmp_path, mark)
     table = read_table(path)
     assert list(table) == ["text", "no, more; here", "id"]
     assert table["text"] == ["a, b; c\td"]
+
+
+def by_pandas(rows, path, mark, **how):
+    frame = pytest.importorskip("pandas").DataFrame(rows, columns=["a", "b"])
+    frame.to_csv(path, sep=mark, index=False, **how)
+
+
+def by_polars(rows, path, mark, **how):
+    frame = pytest.importorskip("polars").DataFrame(rows, schema=["a", "b"], orient="row")
+    frame.write_csv(path, separator=mark, **how)
+
+
+def by_spreadsheet(rows, path, mark):
+    with open(path, "w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file, delimiter=mark).writerows([("a", "b"), *rows])
+
+
+WRITERS = {
+    "pandas": by_pandas,
+    "pandas, all in quotes": partial(by_pandas, quoting=csv.QUOTE_ALL),
+    "pandas on Windows": partial(by_pandas, lineterminator="\r\n", encoding="utf-8-sig"),
+    "polars": by_polars,
+    "polars with a mark": partial(by_polars, include_bom=True, line_terminator="\r\n"),
+    "a spreadsheet": by_spreadsheet,
+}
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+@pytest.mark.parametrize("writer", WRITERS)
+def test_what_common_programs_write_comes_back(tmp_path, writer, mark):
+    rows = [
+        ("two\nlines, and\n\nmore", "b"),
+        ('say "hi"', "c\td"),
+        ("", '""'),
+        (" é; 北京,", 'ends with "'),
+        ('"', "x\ny"),
+    ]
+    path = tmp_path / ("t.tsv" if mark == "\t" else "t.csv")
+    WRITERS[writer](rows, path, mark)
+    assert list(zip(*read_table(path).values(), strict=True)) == rows
 
 
 def test_rows_know_their_lines(tmp_path):
