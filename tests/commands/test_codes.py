@@ -55,12 +55,12 @@ def test_shards_and_texts_are_whitened_alike(run, tiny_model, texts, tmp_path, t
     model, found = ("--model", tiny_model, *MODEL, *told.split()), []
     assert run("embed", tmp_path / "texts.txt", "-o", tmp_path / "emb", *model).code == 0
     for words in (("emb",), ("texts.txt", *model)):
-        done = run("index", tmp_path / words[0], *words[1:], "--bytes", 4, "-o", tmp_path / "index")
+        done = run("index", tmp_path / words[0], *words[1:], "--bytes", 4, "--overwrite", "-o", tmp_path / "index")
         assert done.code == 0, done.err
         found.append((getattr(load_index(tmp_path / "index").fitted, "gamma", None), done.err))
     assert found[0] == found[1]
     assert found[0][0] == (None if told == "--tuned" else 1.0)
-    over = run("index", tmp_path / "emb", "--bytes", 4, "--tuned", "-o", tmp_path / "index")
+    over = run("index", tmp_path / "emb", "--bytes", 4, "--tuned", "--overwrite", "-o", tmp_path / "index")
     assert (over.code, over.err) == (0, "")
     assert load_index(tmp_path / "index").whitening is None
 

@@ -117,7 +117,7 @@ def carry(name, place, rows):
     records = [{"id": id, "text": text, **KEPT, "page": number} for number, (id, text) in enumerate(rows)]
     Path("kept.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     how = ["--id", "id", "--column", "text"]
-    build = ["index", "kept.jsonl", "-o", "kept/", *how, "--keep", ",".join(KEPT), "--model", "small/"]
+    build = ["index", "kept.jsonl", "--overwrite", "-o", "kept/", *how, "--keep", ",".join(KEPT), "--model", "small/"]
     assert cli.main(build) == 0
     words = [
         "--model",
