@@ -18,7 +18,6 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.io import PathLike, identity
 from jaxwhiten.search.header import HEADER
 from jaxwhiten.search.text import Change, change_folder, view_for, without_blank
-from jaxwhiten.search.upgraded import read_upgrade
 from jaxwhiten.serving.batching import Batcher
 from jaxwhiten.serving.protocol import Add, Refused, Remove, Search, Update, answer
 from jaxwhiten.text import ROLES
@@ -54,8 +53,7 @@ class Documents:
         self._seen: Current | None = None
         gauge = Gauge("jaxwhiten_changes", "Changes of the index that wait or are carried out", registry=registry)
         gauge.set_function(lambda: self._changes)
-        if read_upgrade(folder, self.current().index.encoding):
-            raise InputError(f"{folder}: is being upgraded: finish it with `jaxwhiten upgrade`.")
+        self.current()
 
     def current(self) -> Current:
         """The index, read again if the folder has changed."""
@@ -74,7 +72,7 @@ class Documents:
         return Current(index, query, document, stamp)
 
     async def search(self, asked: Search) -> Response:
-        """The documents nearest to a text or a vector, of all or among those with some IDs."""
+        """The documents nearest to a text or a vector, of all or among some IDs; IDs that are not there are counted."""
         current = await asyncio.to_thread(self.current)
         index = current.index
         if (asked.text is None) == (asked.vector is None):
@@ -84,8 +82,14 @@ class Documents:
         else:
             with np.errstate(over="ignore"):  # infinities are rejected
                 rows = np.array([asked.vector], np.float32)
-        (hits,) = await asyncio.to_thread(lambda: index.hits(rows, min(asked.k or 10, index.size), asked.ids))
-        return answer({"hits": [hit.record() for hit in hits]})
+        k = min(asked.k or 10, index.size)
+        if asked.among is None:
+            (hits,) = await asyncio.to_thread(index.hits, rows, k)
+            return answer({"hits": [hit.record() for hit in hits]})
+        distinct = dict.fromkeys(asked.among)
+        among = [id for id in distinct if id in index.table]
+        (hits,) = await asyncio.to_thread(index.hits, rows, k, among) if among else [[]]
+        return answer({"hits": [hit.record() for hit in hits], "unknown": len(distinct) - len(among)})
 
     async def add(self, asked: Add) -> Response:
         """Adds documents, with or without IDs of their own. With them, a request may be repeated."""
