@@ -114,8 +114,7 @@ class Affine:
         if self.matrix is None:
             return None
         shift, weight, bias = self.parts
-        # indexes of older versions have no shift
-        moved = shift.tobytes() if shift.any() else b""
+        moved = shift.tobytes() if shift.any() else b""  # a linear map has none
         return hashlib.sha256(f"{weight.shape}".encode() + weight.tobytes() + bias.tobytes() + moved).hexdigest()
 
     def on_device(self, x: Float[AnyArray, "n d"]) -> Float[AnyArray, "n k"]:
