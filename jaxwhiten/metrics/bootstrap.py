@@ -229,10 +229,10 @@ def chosen_intervals(
         places = np.stack([_places(row) for row in defined])
         low = np.quantile(places.min(axis=0), low)
         high = np.quantile(places.max(axis=0), high)
-    chance = low + 1 - high
     if units is not None:
         low = _widened(low, units)
         high = 1 - _widened(1 - high, units)
+    chance = low + 1 - high
     for row, ends in zip(np.flatnonzero(valid), np.quantile(defined, [low, high], axis=1).T, strict=True):
         interval = Interval(*ends.tolist())
         if parts is not None and (interval.low > 0 or interval.high < 0) and flips(parts[row]) > chance:

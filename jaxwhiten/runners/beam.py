@@ -10,13 +10,15 @@ found.dead | beam.Map(print)
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jaxwhiten.encoding import arrow
 from jaxwhiten.errors import optional
+from jaxwhiten.runners.moments import of_column
 from jaxwhiten.typing import Json
-from jaxwhiten.whitening import grouped
+from jaxwhiten.whitening import Moments
 
 beam: Any = optional("apache_beam", "beam", "Running on Beam", "apache-beam")
 shared: Any = optional("apache_beam.utils.shared", "beam", "Running on Beam", "apache-beam")
@@ -69,33 +71,19 @@ class _Embed(beam.DoFn):
 
 
 class FitMoments(beam.CombineFn):
-    """The moments of the vectors of Arrow tables, without null; with `by`, a column, those of each of its values."""
+    """The moments of the vectors of Arrow tables, without null."""
 
-    def __init__(self, column: str = "vector", by: str | None = None):
+    def __init__(self, column: str = "vector"):
         self.column = column
-        self.by = by
 
-    def get_accumulator_coder(self) -> MomentsCoder:
-        return MomentsCoder()
+    def create_accumulator(self) -> Moments:
+        return Moments()
 
-    def create_accumulator(self) -> grouped.Groups:
-        return {}
+    def add_input(self, total: Moments, batch: Any) -> Moments:
+        return total.merge(of_column(batch, self.column))
 
-    def add_input(self, total: grouped.Groups, batch: Any) -> grouped.Groups:
-        return grouped.merged(total, grouped.moments_of(batch, self.column, self.by))
+    def merge_accumulators(self, parts: Iterable[Moments]) -> Moments:
+        return functools.reduce(Moments.merge, parts, Moments())
 
-    def merge_accumulators(self, parts: Iterable[grouped.Groups]) -> grouped.Groups:
-        return grouped.merged({}, *parts)
-
-    def extract_output(self, total: grouped.Groups) -> Any:
-        return grouped.result(total, self.by)
-
-
-class MomentsCoder(beam.coders.Coder):
-    """Moments by group as safetensors."""
-
-    def encode(self, value: grouped.Groups) -> bytes:
-        return grouped.as_bytes(value)
-
-    def decode(self, encoded: bytes) -> grouped.Groups:
-        return grouped.from_bytes(encoded)
+    def extract_output(self, total: Moments) -> Moments:
+        return total

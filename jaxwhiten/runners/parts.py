@@ -26,9 +26,10 @@ from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_name, optional, turning
+from jaxwhiten.runners.moments import sums
 from jaxwhiten.space import JUDGED, check_space
 from jaxwhiten.typing import Fields, Json
-from jaxwhiten.whitening import Moments, grouped
+from jaxwhiten.whitening import Moments
 
 T = TypeVar("T")
 PART_ROWS = 65_536
@@ -214,7 +215,7 @@ class Parts:
         record |= {"rows": len(table), "dead": sorted(record["dead"]), "plan": self.plan.hash, "moments": None}
         if self.plan.moments:
             path = self._file(chunk.number, ".moments.safetensors")
-            grouped.sums(arrow.vectors(table, encoder.head.code)).save(path, self.plan.encoding)
+            sums(arrow.vectors(table, encoder.head.code)).save(path, self.plan.encoding)
             record["moments"] = io.sha256_file(path)
         with io.atomic_path(self._file(chunk.number, ".parquet")) as temporary:
             optional("pyarrow.parquet", *_PARQUET).write_table(table.drop_columns("error"), temporary)
@@ -285,7 +286,7 @@ class Parts:
                 io.check_sha256(path, record["moments"])
             total.merge(part)
         for _, vectors in () if self.plan.moments else self.blocks():
-            total.merge(grouped.sums(vectors))
+            total.merge(sums(vectors))
         total.provenance = dict(self.plan.encoding)
         return total
 

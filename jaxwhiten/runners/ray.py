@@ -15,34 +15,32 @@ from typing import Any
 from jaxwhiten.datasets.chunks import Chunk
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import optional
+from jaxwhiten.runners.moments import as_bytes, from_bytes, of_column
 from jaxwhiten.typing import Json
-from jaxwhiten.whitening import grouped
+from jaxwhiten.whitening import Moments
 
 
 def write_parts(parts: Any, encoder: Encoder, missing: Iterator[Chunk], workers: int) -> Iterator[Json]:
     """Writes parts by actors, each with its own encoder; at most two chunks wait for each actor."""
     ray = optional("ray", "ray", "Running on Ray")
+    from ray.util import ActorPool
+
     if not ray.is_initialized():
         ray.init(include_dashboard=False, log_to_driver=False)
     # A worker that dies is restarted, and writes its chunk again under the same name.
     actor = ray.remote(max_restarts=-1, max_task_retries=3, num_cpus=_share(ray, workers))(_Worker)
     there = copy.copy(parts)
     there.folder = parts.folder.absolute()
-    idle = [actor.remote(encoder.encoding(), there) for _ in range(workers)] * 2
-    busy: dict[Any, Any] = {}
-    chunk = next(missing, None)
-    while busy or chunk:
-        if chunk and idle:
-            worker = idle.pop(0)
-            busy[worker.write.remote(chunk)] = worker
-            chunk = next(missing, None)
-        else:
-            (done, *_), _ = ray.wait(list(busy))
-            idle.append(busy.pop(done))
-            try:
-                yield ray.get(done)
-            except ray.exceptions.RayTaskError as error:
-                raise error.cause from error
+    pool = ActorPool([actor.remote(encoder.encoding(), there) for _ in range(workers)] * 2)
+    try:
+        for chunk in missing:
+            if not pool.has_free():
+                yield pool.get_next_unordered()
+            pool.submit(lambda worker, chunk: worker.write.remote(chunk), chunk)
+        while pool.has_next():
+            yield pool.get_next_unordered()
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
 
 
 def _share(ray: Any, actors: int, others: int = 0) -> float:
@@ -111,20 +109,19 @@ class _Embedder:
         return arrow.embedded_batch(self.encoder, batch, *self.columns)
 
 
-def fit(dataset: Any, column: str = "vector", by: str | None = None) -> Any:
-    """The moments of the vectors of a Ray Data set, without null; with `by`, a column, those of each of its values."""
+def fit(dataset: Any, column: str = "vector") -> Moments:
+    """The moments of the vectors of a Ray Data set, without null."""
     from ray.data import aggregate, block
 
     class FitMoments(aggregate.AggregateFnV2[Any, Any]):
         def __init__(self) -> None:
-            super().__init__("moments", grouped.merged_bytes, on=None, ignore_nulls=True)
+            super().__init__("moments", lambda: as_bytes(Moments()), on=None, ignore_nulls=True)
 
         def aggregate_block(self, rows: Any) -> bytes:
-            return grouped.as_bytes(grouped.moments_of(block.BlockAccessor.for_block(rows).to_arrow(), column, by))
+            return as_bytes(of_column(block.BlockAccessor.for_block(rows).to_arrow(), column))
 
         def combine(self, total: bytes, other: bytes) -> bytes:
-            return grouped.merged_bytes(total, other)
+            return as_bytes(from_bytes(total).merge(from_bytes(other)))
 
-    moments = dataset.select_columns([column, by] if by else [column]).aggregate(FitMoments())  # None for no rows
-    packed = moments["moments"] if moments else None
-    return grouped.result(grouped.from_bytes(packed) if packed else {}, by)
+    moments = dataset.select_columns([column]).aggregate(FitMoments())  # None for no rows
+    return from_bytes(moments["moments"]) if moments else Moments()

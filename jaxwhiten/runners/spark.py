@@ -17,7 +17,8 @@ import numpy as np
 from jaxwhiten.arrays import column_of
 from jaxwhiten.coded import vectors_of
 from jaxwhiten.encoding import Encoder, arrow
-from jaxwhiten.whitening import Whitening, grouped
+from jaxwhiten.runners.moments import as_bytes, from_bytes, of_column
+from jaxwhiten.whitening import Moments, Whitening
 
 
 @functools.lru_cache(maxsize=1)  # Spark uses a Python process for many tasks
@@ -72,22 +73,18 @@ def _as_spark(table: Any) -> Iterator[Any]:
     return iter(table.cast(schema).to_batches())
 
 
-def fit(frame: Any, column: str = "vector", by: str | None = None, depth: int = 2) -> Any:
-    """The moments of the vectors of a data frame, without null; with `by`, a column, those of each of its values.
-
-    `depth` is the tree's, over the partitions.
-    """
+def fit(frame: Any, column: str = "vector", depth: int = 2) -> Moments:
+    """The moments of the vectors of a data frame, without null; `depth` is the tree's, over the partitions."""
 
     def fit_partition(partition: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        total = grouped.merged({}, *(grouped.moments_of(batch, column, by) for batch in partition))
-        yield pa.RecordBatch.from_pydict({"moments": [grouped.as_bytes(total)]})
+        total = functools.reduce(Moments.merge, (of_column(batch, column) for batch in partition), Moments())
+        yield pa.RecordBatch.from_pydict({"moments": [as_bytes(total)]})
 
-    rows = frame.select(column, *([by] if by else [])).mapInArrow(fit_partition, "moments binary").rdd
-    merge = grouped.merged_bytes
-    parts = rows.map(lambda row: bytes(row[0]))
-    return grouped.result(grouped.from_bytes(parts.treeAggregate(merge(), merge, merge, depth)), by)
+    parts = frame.select(column).mapInArrow(fit_partition, "moments binary").rdd
+    parts = parts.map(lambda row: from_bytes(bytes(row[0])))
+    return parts.treeAggregate(Moments(), Moments.merge, Moments.merge, depth)
 
 
 def whiten(frame: Any, whitening: Whitening, column: str = "vector") -> Any:

@@ -199,7 +199,7 @@ def _against(own: str, other: Row | None, n: int, what: str, advice: str = "") -
     if low > 0:
         return f"{other.name} beats {own} by {value:.2f} ({low:.2f} to {high:.2f}){advice}"
     needed = n * ((high - low) / 2 / value) ** 2 if value else math.inf
-    if needed < _MANY:
+    if n < needed < _MANY:
         decide = f", about {float(f'{needed:.2g}'):,.0f} would decide {abs(value):.2f}"
     else:
         decide = ""

@@ -72,7 +72,7 @@ class Documents:
         return Current(index, query, document, stamp)
 
     async def search(self, asked: Search) -> Response:
-        """The documents nearest to a text or a vector, of all or among those with some IDs."""
+        """The documents nearest to a text or a vector, of all or among some IDs; IDs that are not there are counted."""
         current = await asyncio.to_thread(self.current)
         index = current.index
         if (asked.text is None) == (asked.vector is None):
@@ -82,8 +82,13 @@ class Documents:
         else:
             with np.errstate(over="ignore"):  # infinities are rejected
                 rows = np.array([asked.vector], np.float32)
-        (hits,) = await asyncio.to_thread(lambda: index.hits(rows, asked.k or 10, asked.ids))
-        return answer({"hits": [hit.record() for hit in hits]})
+        if asked.among is None:
+            (hits,) = await asyncio.to_thread(index.hits, rows, asked.k or 10)
+            return answer({"hits": [hit.record() for hit in hits]})
+        distinct = dict.fromkeys(asked.among)
+        among = [id for id in distinct if id in index.table]
+        (hits,) = await asyncio.to_thread(index.hits, rows, asked.k or 10, among) if among else [[]]
+        return answer({"hits": [hit.record() for hit in hits], "unknown": len(distinct) - len(among)})
 
     async def add(self, asked: Add) -> Response:
         """Adds documents, with or without IDs of their own. With them, a request may be repeated."""

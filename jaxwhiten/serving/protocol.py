@@ -72,7 +72,7 @@ class Search(_Asked):
     text: Text | None = None
     vector: Vector | None = None
     k: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    ids: Ids | None = None
+    among: Ids | None = None
 
 
 class Add(_Asked):

@@ -19,8 +19,9 @@ from jaxwhiten.head import Dense, Normalize
 from jaxwhiten.models import save_model
 from jaxwhiten.models.graph import Graph
 from jaxwhiten.runners import Parts, embed_files
+from jaxwhiten.runners.moments import as_bytes, from_bytes, sums
 from jaxwhiten.search import build_index, load_index
-from jaxwhiten.whitening import WhiteningWarning, grouped
+from jaxwhiten.whitening import WhiteningWarning
 from tests.conftest import own_cache, slow_but
 from tests.sentences import generated
 from tests.tiny import SENTENCES, write_model, write_tokenizer
@@ -195,7 +196,7 @@ HOLED[4, 2] = np.ma.masked
     [
         lambda x: Whitening().fit(X).transform(x),
         lambda x: Moments().update(x),
-        lambda x: grouped.sums(x),
+        lambda x: sums(x),
         lambda x: make_code("int8").fit(X).encode(x),
         normalize,
         lambda x: build_index(X, "jax").search(x, 1),
@@ -231,14 +232,14 @@ def _filed(made, file):
 
 
 def _sent(x):
-    return grouped.from_bytes(grouped.as_bytes({None: grouped.sums(x)}))[None]
+    return from_bytes(as_bytes(sums(x)))
 
 
 FITS = {
     "fit": lambda x, file: Whitening().fit(x),
     "partial_fit": lambda x, file: Whitening().partial_fit(x[:900]).partial_fit(x[900:]),
     "merged": lambda x, file: Whitening.from_moments(Moments().update(x[:900]).merge(Moments().update(x[900:]))),
-    "grouped": lambda x, file: Whitening.from_moments(_sent(x)),
+    "sent": lambda x, file: Whitening.from_moments(_sent(x)),
     "file": lambda x, file: _filed(Whitening().fit(x), file),
 }
 

@@ -6,12 +6,12 @@ import os
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder
+from jaxwhiten import Encoder, Moments
 from jaxwhiten.coded import vectors_of
 from jaxwhiten.encoding import arrow
 from jaxwhiten.errors import DataError, InputError, NonFiniteError
+from jaxwhiten.runners import moments
 from jaxwhiten.runtime import hardware
-from jaxwhiten.whitening import grouped
 from tests.runners.program import equal
 from tests.sentences import generated
 
@@ -61,22 +61,18 @@ def test_a_column_that_no_row_has_is_an_error_and_a_key_that_some_lack_is_null(e
 def test_a_batch_of_bad_rows_alone(encoder):
     found = arrow.embedded(encoder, [None, 7], {})
     assert found["vector"].to_pylist() == [None, None]
-    assert grouped.merged({}, grouped.moments_of(found)) == {}
+    assert moments.of_column(found, "vector").n == 0
 
 
-def test_moments_by_group_merge_and_travel(encoder):
+def test_moments_merge_and_travel():
     rows = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
-    groups = ["en", "de", None] * 20
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), 5)
-    table = pa.table({"vector": vectors, "lang": groups})
-    parts = [grouped.moments_of(table.slice(start, 25), by="lang") for start in (0, 25, 50)]
-    total = grouped.from_bytes(grouped.merged_bytes(*map(grouped.as_bytes, parts)))
-    assert set(total) == {"en", "de", None}
-    for group in total:
-        equal(total[group], rows[[i for i, name in enumerate(groups) if name == group]])
-    assert grouped.from_bytes(grouped.merged_bytes()) == {}
-    total["en"].update(rows)  # arrays that were sent can be written to
-    equal(grouped.moments_of(table.slice(7, 31))[None], rows[7:38])
+    table = pa.table({"vector": pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), 5)})
+    total = Moments()
+    for start in (0, 25, 50, 60):  # the last one is empty
+        part = moments.of_column(table.slice(start, 25), "vector")
+        total = moments.from_bytes(moments.as_bytes(total.merge(moments.from_bytes(moments.as_bytes(part)))))
+    equal(total, rows)
+    total.update(rows)  # arrays that were sent can be written to
 
 
 def test_a_worker_has_the_threads_of_its_share(tiny_model, monkeypatch):
@@ -95,6 +91,6 @@ def test_vectors_that_no_one_encoder_made():
     with pytest.raises(InputError, match=r"different widths, \[2, 3\]"):
         vectors_of(pa.array([[1.0, 2.0], [1.0, 2.0, 3.0], None]))
     with pytest.raises(InputError, match="without their code"):
-        grouped.moments_of(pa.table({"code": pa.array([b"ab", b"cd"], pa.binary(2))}), "code")
+        moments.of_column(pa.table({"code": pa.array([b"ab", b"cd"], pa.binary(2))}), "code")
     with pytest.raises(NonFiniteError):
-        grouped.moments_of(pa.table({"vector": [[1.0, None]]}))
+        moments.of_column(pa.table({"vector": [[1.0, None]]}), "vector")

@@ -1,6 +1,5 @@
 """Beam's DirectRunner: vectors and moments are those of this machine alone; a row that is no text is a dead letter."""
 
-import ast
 import json
 
 import numpy as np
@@ -17,11 +16,9 @@ import json
 import sys
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 
-from jaxwhiten import Moments
-from jaxwhiten.runners.beam import Embed, FitMoments, MomentsCoder
+from jaxwhiten.runners.beam import Embed, FitMoments
 
 if __name__ == "__main__":
     folder, model = sys.argv[1:]
@@ -41,16 +38,11 @@ if __name__ == "__main__":
         schema = pa.schema({"id": pa.int64(), "odd": pa.bool_(), "vector": pa.list_(pa.float32(), 32)})
         found.vectors | beam.io.WriteToParquetBatched(f"{folder}/v", schema, file_name_suffix=".parquet")
         found.vectors | beam.CombineGlobally(FitMoments()) | "all" >> keep("m")
-        groups = found.vectors | "by" >> beam.CombineGlobally(FitMoments(by="odd"))
-        for group in (False, True):
-            groups | f"of {group}" >> beam.Map(lambda all, group=group: all[group]) | f"{group}" >> keep(int(group))
         found.dead | "dead" >> beam.Map(line)
         rows = [{"n": 1, "odd": True, "text": 7}, {"n": 2, "odd": False, "text": "a cat"}, {"n": 3, "odd": True}]
         rows = pipeline | beam.Create(rows) | beam.BatchElements(1, 100)
         rows = rows | "rows" >> Embed(model, **columns, **how)
         rows.dead | "dead rows" >> beam.Map(line)
-    moments = {"en": Moments().update(np.eye(4)), None: Moments().update(np.ones((2, 4)))}
-    print({group: part.n for group, part in MomentsCoder().decode(MomentsCoder().encode(moments)).items()})
 """
 
 
@@ -65,7 +57,7 @@ def test_vectors_moments_and_dead_letters_on_beam(tiny_model, tmp_path):
     pq.write_table(
         pa.table({"n": numbers, "odd": [n % 2 == 1 for n in numbers], "text": texts}), tmp_path / "a.parquet"
     )
-    assert ast.literal_eval(run(PROGRAM, tmp_path, tiny_model)) == {"en": 4, None: 2}
+    run(PROGRAM, tmp_path, tiny_model)
     files = sorted(tmp_path.glob("v-*.parquet"))
     found = pa.concat_tables([pq.read_table(file) for file in files]).sort_by("id")
     assert found["id"].to_pylist() == list(range(400))
@@ -73,8 +65,6 @@ def test_vectors_moments_and_dead_letters_on_beam(tiny_model, tmp_path):
     alone = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).encode(TEXTS)
     np.testing.assert_allclose(vectors, alone, atol=1e-6)
     equal(Moments.load(tmp_path / "m.safetensors"), vectors)
-    for remainder in (0, 1):
-        equal(Moments.load(tmp_path / f"{remainder}.safetensors"), vectors[remainder::2])
     dead = {row["id"]: row for row in map(json.loads, (tmp_path / "dead.jsonl").read_text().splitlines())}
     assert sorted(dead) == [1, 3, 400, 401, 402]
     assert dead[1]["error"] == "7 is not text"

@@ -31,8 +31,6 @@ if __name__ == "__main__":
     print(found.where("vector is null").count(), fit(found.where("id < 0")).n)
     moments = fit(found)
     moments.save(f"{folder}/m.safetensors")
-    for group, part in fit(found, by="odd").items():
-        part.save(f"{folder}/{int(group)}.safetensors")
     small = whiten(found, Whitening.from_moments(moments, n_components=4)).orderBy("id").collect()
     assert [row.vector for row in small[400:]] == [None, None, None], small[400:]
     np.save(f"{folder}/small.npy", np.array([row.vector for row in small[:400]]))
@@ -64,8 +62,6 @@ def test_vectors_moments_and_whitening_on_spark(tiny_model, tmp_path):
     alone = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).encode(TEXTS)
     np.testing.assert_allclose(vectors, alone, atol=1e-6)
     equal(moments := Moments.load(tmp_path / "m.safetensors"), vectors)
-    for remainder in (0, 1):
-        equal(Moments.load(tmp_path / f"{remainder}.safetensors"), vectors[remainder::2])
     small = Whitening.from_moments(moments, n_components=4).transform(vectors)
     np.testing.assert_allclose(np.load(tmp_path / "small.npy"), small, atol=1e-5)
 

@@ -181,6 +181,12 @@ def test_another_encoder_is_compared(encoder, pairs, search, kind):
     assert row.name in found.verdict
 
 
+def test_an_encoder_does_not_differ_from_itself(encoder, pairs):
+    found = evaluate(encoder, pairs, versus=encoder, resamples=50)
+    assert found.rows[found.versus].versus_own == (0, (0, 0))
+    assert "do not differ" in found.verdict
+
+
 def test_the_own_head_is_the_score(encoder, pairs):
     whitening = Whitening(n_components=8).fit(encoder.encode([f"{i} plans" for i in range(100)]))
     small = encoder.with_whitening(whitening)

@@ -28,37 +28,6 @@ def address(server):
     return url.host, url.port
 
 
-def sent(server, *pieces):
-    """What the server answers to bytes, of which it may not read the rest."""
-    with socket.create_connection(address(server), timeout=20) as connection:
-        with contextlib.suppress(OSError):
-            for piece in pieces:
-                connection.sendall(piece)
-                time.sleep(0.01)  # so that the server reads each piece alone, if it can
-        answer = b""
-        with contextlib.suppress(OSError):
-            while not answer.endswith((b"bytes.", b"}")) and (more := connection.recv(4096)):
-                answer += more
-    return answer
-
-
-LONG_HEADERS = {
-    "one": (HEAD, b"X: ", b"a"),
-    "many": (HEAD, b"", b"a: b\r\n"),
-    "trailer": (HEAD, b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\nX: ", b"a"),
-}
-
-
-@pytest.mark.parametrize("kind", LONG_HEADERS)
-def test_headers_are_bounded(plain, kind):
-    """Before any key is checked."""
-    *start, unit = LONG_HEADERS[kind]
-    begin = time.perf_counter()
-    sent(plain, *start, *[unit * (MEGA // len(unit))] * 20)
-    assert plain.client.get("/health").status_code == 200
-    assert time.perf_counter() - begin < 5
-
-
 SHAPES = {
     "unknown fields": lambda n: "{" + ",".join(f'"{i}":0' for i in range(n)) + "}",
     "empty texts": lambda n: '{"model":"m","input":[' + ",".join(['""'] * n) + "]}",
@@ -149,11 +118,9 @@ def test_gzip(plain):
 
 
 def test_a_request_has_time_to_arrive(tiny):
-    with served(tiny, seconds=0.3) as server:
-        start = time.perf_counter()
-        answer = sent(server, HEAD + b"Content-Length: 100\r\n\r\n{")
-        assert answer.startswith(b"HTTP/1.1 408 ")
-        assert time.perf_counter() - start < 10
+    with served(tiny, seconds=0.3) as server, socket.create_connection(address(server), timeout=10) as connection:
+        connection.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
 
 
 def test_long_bodies_together_are_bounded(tiny, monkeypatch):

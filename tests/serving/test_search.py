@@ -36,6 +36,15 @@ def test_a_search_finds_what_the_index_finds(coded):
     assert len(hits(coded.post("/search", text="a", k=10_000))) == load_index(coded.folder).size
 
 
+def test_a_search_among_some_documents_counts_those_that_are_not_there(coded):
+    ids = [int(id) for id in load_index(coded.folder).ids[:4]]
+    answer = coded.post("/search", text="a man", among=[*ids, ids[0], 10**6, "no such"], k=10_000)
+    assert sorted(id for id, _ in hits(answer)) == sorted(ids)
+    assert answer.json()["unknown"] == 2
+    assert coded.post("/search", text="a man", among=["no such"]).json() == {"hits": [], "unknown": 1}
+    assert len(hits(coded.post("/search", text="a man", among=ids, k=2))) == 2
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
