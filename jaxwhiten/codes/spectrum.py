@@ -15,6 +15,7 @@ from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError, warn
 from jaxwhiten.io import same, within
 from jaxwhiten.parameters import bounded
+from jaxwhiten.runtime import hardware
 from jaxwhiten.shapes import Float32, UInt8
 from jaxwhiten.space import Known, Origin, check_origin
 from jaxwhiten.typing import AnyArray, Json, OnnxGraph, RowsLike
@@ -252,7 +253,8 @@ def unit_length(whitening: Whitening) -> Whitening:
     affine = whitening.affine
     variances = whitening.eigenvalues_[: len(scales)] * scales**2
     assert affine.matrix is not None
-    mean = (whitening.mean_ - affine.shift) @ affine.matrix
+    with hardware.one_blas_thread():
+        mean = (whitening.mean_ - affine.shift) @ affine.matrix
     size = float(variances.sum() + mean @ mean)
     variances = np.where(np.arange(len(scales)) < whitening.rank_, variances, 0.0)
     variances = np.minimum.accumulate(variances)  # they descend, but for rounding: with γ = 1 all are equal

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import math
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from platform import machine, processor
@@ -121,6 +122,20 @@ def keep_compiled() -> None:
 @functools.cache
 def _libraries() -> threadpoolctl.ThreadpoolController:
     return threadpoolctl.ThreadpoolController()
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Runs BLAS on the calling thread, so that results do not depend on the number of cores; shares run in turn."""
+    if getattr(_within, "share", False):
+        yield
+        return
+    with _TURN, threadpoolctl.threadpool_limits(1, user_api="blas"):
+        _within.share = True
+        try:
+            yield
+        finally:
+            _within.share = False
 
 
 def on_cores(work: Callable[[list[slice]], Result], rows: range, most: int, threads: int) -> list[Result]:

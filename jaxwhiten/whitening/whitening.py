@@ -18,6 +18,7 @@ from jaxwhiten.arrays import as_matrix
 from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError, check_name, warn
 from jaxwhiten.parameters import SHRINKAGES, WhiteningParameters, check_bounds
+from jaxwhiten.runtime import hardware
 from jaxwhiten.shapes import Float, Float32, Float64
 from jaxwhiten.space import Origin, origin_of
 from jaxwhiten.typing import Fields, Json, RowsLike
@@ -308,10 +309,11 @@ def eigen(moments: Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Eigenvalues of the covariance, descending; eigenvectors as columns; the rounding noise along each.
 
     A variance below (eps · mean)² is rounding of rows of that precision, and becomes zero. The decomposition is made on
-    the host in float64, so that it does not depend on the accelerator.
+    the host in float64 and on one thread, so that it depends neither on the accelerator nor on the number of cores.
     """
     import jax
     import jax.numpy as jnp
+    import scipy.linalg  # noqa: F401 (JAX uses its BLAS, whose threads can be set once it is there)
 
     sigma = moments.M2 / moments.n
     noise = np.square(moments.eps * moments.mean)
@@ -321,9 +323,9 @@ def eigen(moments: Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         host = jax.local_devices(backend="cpu")[0]
     except RuntimeError:  # JAX_PLATFORMS without the CPU
         host = None
-    with jax.enable_x64(True):
+    with hardware.one_blas_thread(), jax.enable_x64(True):
         values, vectors = map(np.asarray, jnp.linalg.eigh(jax.device_put(sigma, host)))
-    noise = noise @ np.square(vectors)
+        noise = noise @ np.square(vectors)
     values = np.where(values < noise, 0.0, np.maximum(values, 0.0))
     order = np.argsort(values, kind="stable")[::-1]
     values = values[order]

@@ -75,7 +75,8 @@ def test_an_id_stays_through_add_update_remove_and_reopen(backend, ids, tmp_path
         (NAMES, lambda i: i.add(VECTORS[:2], documents=["x", "y"], ids=["a", "a"]), "'a' occurs twice"),
         (NAMES, lambda i: i.add(VECTORS[:1], documents=["x"], ids=[7]), "are strings, got 7"),
         (NAMES, lambda i: i.add(VECTORS[:2], documents=["x", "y"], ids=["a"]), "1 id but 2 documents"),
-        (NAMES, lambda i: i.update(["doc-1", "other"], VECTORS[:2], documents=["x", "y"]), "No document 'other'"),
+        (NAMES, lambda i: i.update(["doc-1", "other"], VECTORS[:2], documents=["x", "y"]), "No document 'other'.*1 of"),
+        (NAMES, lambda i: i.update(["x", "doc-1", "y"], VECTORS[:3], documents=["x"] * 3), "No document 'x'.*2 of.* 3"),
         (NAMES, lambda i: i.update(["doc-1"] * 2, VECTORS[:2], documents=["x", "y"]), "occurs twice"),
         (NAMES, lambda i: i.update(["doc-1"], VECTORS[:1] * 0, documents=["x"]), "zero vector"),
     ],
@@ -86,6 +87,25 @@ def test_a_change_that_is_refused_changes_nothing(backend, own, change, message)
     with pytest.raises(InputError, match=message):
         change(index)
     assert state(index) == before
+
+
+KINDS = [("faiss-flat", {}), ("faiss-flat", {"codes": "int8"}), ("faiss-ivf", {"codes": "int8"}), ("jax", {})]
+
+
+@pytest.mark.parametrize(("backend", "codes"), [*KINDS, ("jax", {"codes": "int8", "rescore": "float16"})])
+def test_a_search_gives_what_there_is(backend, codes):
+    """Of more documents than there are, and among ids of which some, or all, are unknown."""
+    index = build_index(VECTORS[:N], backend, ids=NAMES, documents=NAMES, **codes)
+    scores, ids = index.search(VECTORS[:3], N + 5)
+    assert scores.shape == ids.shape == (3, N)
+    assert len(index.hits(VECTORS[:1], 10**6)[0]) == N
+    with pytest.warns(UserWarning, match="2 of the 4 IDs.*'x'"):
+        (hits,) = index.hits(VECTORS[:1], 9, among=["doc-1", "x", "doc-5", "y"])
+    assert {hit.id for hit in hits} == {"doc-1", "doc-5"}
+    with pytest.warns(UserWarning, match="2 of the 2 IDs"):
+        assert index.hits(VECTORS[:2], 9, among=["x", "y"]) == [[], []]
+    with pytest.raises(InputError, match="no IDs"):
+        index.search(VECTORS[:1], 1, among=[])
 
 
 @pytest.mark.parametrize("ids", [["a", 1], [1, True], [1.0], [""], [-1], [2**63], [["a"]], "ab", {1, 2}, [None]])

@@ -6,6 +6,7 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.search import build_index, load_index, search_text
+from jaxwhiten.search.text import without_blank
 from tests.tiny import SENTENCES
 
 
@@ -30,6 +31,13 @@ def test_a_sentence_finds_itself_under_the_pooling_of_the_index(index, encoder):
         assert hits[0].text == SENTENCES[number]
         assert hits[0].score == pytest.approx(1, abs=1e-5)
         assert hits[0].score >= hits[1].score >= hits[2].score
+
+
+def test_texts_without_anything_to_read_are_blank():
+    texts = ["a", " ", "\u200b", "\x00\x07 ", "\ufeff\u2060", "\u3164", "\u00ad\n", " .\u200b", "\U0001f600"]
+    kept, ids, metadata, skipped = without_blank(texts, list(range(9)), [{"row": row} for row in range(9)])
+    assert (kept, ids, skipped) == (["a", ".\u200b", "\U0001f600"], [0, 7, 8], 6)
+    assert metadata == [{"row": row} for row in ids]
 
 
 def test_no_queries_no_results(index, encoder):
