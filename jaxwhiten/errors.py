@@ -95,7 +95,8 @@ class DataError(_BadInputError):
 class DataNotFoundError(DataError):
     """There is no such data; the message says where it was looked for.
 
-    >>> evaluate(Encoder.from_pretrained("jaxwhiten-tiny"), "absent.csv")
+    >>> from jaxwhiten.datasets import corpus_files
+    >>> corpus_files("absent.txt")
     Traceback (most recent call last):
     jaxwhiten.errors.DataNotFoundError: ...
     """

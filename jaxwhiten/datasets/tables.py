@@ -292,7 +292,7 @@ def _parquet(path: Path) -> _Opened:
 
     def batches(names: Sequence[str]) -> Iterator[Sequence[Any]]:
         # As a dictionary, a column holds repeated texts only once.
-        texts = [field.name for field in schema if "string" in str(field.type)]
+        texts = [field.name for field in schema if str(field.type).removeprefix("large_").startswith("string")]
         with _arrow_errors(path), pq.ParquetFile(path, read_dictionary=texts, buffer_size=1 << 20) as file:
             for batch in file.iter_batches(batch_size=_rows_at_once(path, file.metadata), columns=names):
                 yield from zip(*(_values(batch.column(name)) for name in names), strict=True)

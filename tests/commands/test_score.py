@@ -26,10 +26,10 @@ def pairs():
 def table(pairs, tmp_path):
     """Writes the first pairs as a table with this first line."""
 
-    def write(name, first="", between="\t"):
+    def write(name, first="sentence1\tsentence2\tscore", between="\t"):
         rows = zip(pairs.sentence1, pairs.sentence2, pairs.score, strict=True)
         lines = [between.join((f'"{a}"', f'"{b}"', str(s)) if between == "," else (a, b, str(s))) for a, b, s in rows]
-        (tmp_path / name).write_text("\n".join([first] * bool(first) + lines) + "\n")
+        (tmp_path / name).write_text("\n".join([first.replace("\t", between), *lines]) + "\n")
         return tmp_path / name
 
     return write
@@ -100,12 +100,18 @@ def test_queries_and_documents(run, tiny_model, tmp_path, pairs, kind):
     assert shown.strip().endswith(report["verdict"])
 
 
-@pytest.mark.parametrize("first", ["", "sentence1\tsentence2\tscore", "one\ttwo\tgold"])
-def test_a_table_with_a_header_or_without(run, tiny_model, table, pairs, first):
+@pytest.mark.parametrize("first", ["sentence1\tsentence2\tscore", "one\ttwo\tgold"])
+def test_a_table_with_usual_names_or_others(run, tiny_model, table, pairs, first):
     done = run("score", table("p.tsv", first), "--model", tiny_model, "--pooling", "mean", "-k", 8)
     assert done.code == 0, done.err
     assert f"{len(pairs):,} pairs" in done.out
     assert [line.split()[0] for line in done.out.splitlines()[3:-2]] == ["raw", "whitened", "TF-IDF", "BM25"]
+
+
+def test_a_first_line_that_is_a_row_is_refused(run, tmp_path):
+    (tmp_path / "p.csv").write_text("a,b,1e-1\nc,d,1\n")
+    done = run("score", tmp_path / "p.csv", "--model", "absent")
+    assert (done.code, "looks like a row" in done.err) == (2, True)
 
 
 def test_equal_rows_have_no_difference(run, tiny_model, table):
