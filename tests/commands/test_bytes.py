@@ -157,7 +157,7 @@ def test_what_was_there_stays_when_writing_fails(run, codes, coded, tmp_path, mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("jaxwhiten.io.sha256_file", full)
-    done = run("encode", tmp_path / "more.txt", "--model", coded, "-o", codes)
+    done = run("encode", tmp_path / "more.txt", "--model", coded, "-o", codes, "--overwrite")
     assert done.code != 0
     assert "No space left" in done.err
     assert (codes.read_bytes(), Path(f"{codes}.code.safetensors").read_bytes()) == before
