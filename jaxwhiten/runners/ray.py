@@ -31,7 +31,7 @@ def write_parts(parts: Any, encoder: Encoder, missing: Iterator[Chunk], workers:
     actor = ray.remote(max_restarts=-1, max_task_retries=3, num_cpus=_share(ray, workers))(_Worker)
     there = copy.copy(parts)
     there.folder = parts.folder.absolute()
-    pool = ActorPool([actor.remote(encoder.encoding(), there) for _ in range(workers)] * 2)
+    pool: Any = ActorPool([actor.remote(encoder.encoding(), there) for _ in range(workers)] * 2)
     try:
         for chunk in missing:
             if not pool.has_free():
