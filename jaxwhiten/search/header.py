@@ -219,7 +219,7 @@ class Files(Mapping[str, Path]):
 def check_index_folder(path: os.PathLike[str] | str) -> Path:
     """The real path of a folder that `Index.save` may write; InputError if it is read-only or not an index."""
     folder = io.replaceable(path)
-    str(folder).encode()  # UnicodeEncodeError: FAISS opens only names in UTF-8
+    str(folder).encode()  # UnicodeEncodeError: a name that is not UTF-8
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{path}: is a file; an index is a folder.")
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
