@@ -145,7 +145,6 @@ def test_settings_of_other_objectives_are_left_out():
     [
         (lambda: group_whiten(jnp.ones((8, 12)), 5), "divide the width 12"),
         (lambda: group_whiten(jnp.ones((4, 12)), 4), "less than the 4 rows"),
-        (lambda: whitenedcse(jnp.ones((8, 12)), jnp.ones((8, 12)), group_size=4, shuffles=0), "at least 1"),
         (lambda: contrastive_tension(jnp.ones((4, 2)), jnp.ones((4, 2)), negatives=4), "1 to 3"),
         (lambda: objective_loss(find_objective("tsdae"))([jnp.ones((2, 4))], None, {}), "make_plan"),
         (lambda: find_objective("tsade"), "Did you mean 'tsdae'"),
