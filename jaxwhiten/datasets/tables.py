@@ -476,7 +476,8 @@ def _columns(rows: Any) -> dict[str, list[Any]]:
     """The columns of rows by name, read in one pass: what is read twice may be shuffled."""
     check_collected(rows)
     names = list(rows) if isinstance(rows, Mapping) else getattr(rows, "column_names", getattr(rows, "columns", None))
-    if names is not None and (isinstance(rows, Mapping) or hasattr(rows, "__len__")):
+    stream = isinstance(rows, Iterable) and not hasattr(rows, "__len__")
+    if names is not None and not stream:
         if hasattr(rows, "iter"):  # a `datasets.Dataset`, whose format may show some of its columns
             batches = list(map(_columns, rows.iter(batch_size=1000)))
             return {name: [value for batch in batches for value in batch[name]] for name in (batches or [{}])[0]}
