@@ -126,7 +126,7 @@ def test_a_saved_whitening_is_put_inside(tiny_model, tmp_path, capsys):
         (["index", "{texts}", "-o", "{out}", "--codes", "spectrm"], "Did you mean 'spectrum'"),
         (["index", "{texts}", "-o", "{out}", "--rescore", "int9"], "Did you mean 'int8'"),
         (["index", "{texts}", "-o", "{out}", "--add"], "expected an index folder"),
-        (["index", "{texts}", "-o", "{out}", "--whiten", "--whitening", "x"], "pass only one"),
+        (["index", "{texts}", "-o", "{out}", "--whiten", "--whitening", "x"], "not allowed with"),
         (["index", "{texts}", "-o", "{out}", "--option", "nprobe"], "NAME=NUMBER"),
         (["index", "{texts}", "-o", "{out}", "--option", "nprobe=many"], "NAME=NUMBER"),
         (["index", "{texts}", "-o", "{out}", "--model", "{absent}"], "{absent}"),
