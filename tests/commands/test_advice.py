@@ -88,7 +88,7 @@ def options():
     """The options of all commands; a message of one may name another."""
     found = {"--version", "--print-completion"}
     for name in cli.COMMANDS:
-        found |= set(cli.parser(name)[1].options())
+        found |= set(cli.parser(name)[1]._option_string_actions)
     return found
 
 
