@@ -261,7 +261,7 @@ def flips(parts: Real[np.ndarray, " u"]) -> float:
         for first in range(0, n, _FLIPPED):
             some = parts[first : first + _FLIPPED]
             bits = rng.integers(256, size=(len(turned), (len(some) + 7) // 8), dtype=np.uint8)
-            turned += np.unpackbits(bits, axis=1, count=len(some)).astype(np.float32) @ some
+            turned += np.unpackbits(bits, axis=1, count=len(some)).astype(some.dtype) @ some
         turned[0] = 0  # the parts as they are
     total = parts.sum()
     return float(np.mean(np.abs(total - 2 * turned) >= abs(total) * (1 - 1e-9)))
