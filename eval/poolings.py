@@ -22,8 +22,7 @@ import numpy as np
 
 from jaxwhiten import POOLINGS, Encoder
 from jaxwhiten.errors import InputError
-from jaxwhiten.head import Mean, Pooling, States, Step, array, step
-from jaxwhiten.head.steps import StateStep
+from jaxwhiten.head import Mean, Pooling, States, StateStep, Step, array, step
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import TextForm, Texts, text_blocks
 

@@ -29,6 +29,7 @@ from jaxwhiten.head.steps import (
     WHITENING_FILE,
     Module,
     States,
+    StateStep,
     Step,
     Target,
     VectorStep,
@@ -45,6 +46,7 @@ __all__ = ["AUTO", "CODE_FILE", "AfterPrompt", "Dense", "Head", "Heads", "LayerM
 __all__ += ["POOLINGS", "STEPS", "Pooling", "PoolingWarning", "Quantise", "Settings", "States", "Step"]
 __all__ += [
     "WHITENING_FILE",
+    "StateStep",
     "Target",
     "Truncate",
     "VectorStep",
