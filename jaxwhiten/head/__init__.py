@@ -46,6 +46,7 @@ __all__ = ["AUTO", "CODE_FILE", "AfterPrompt", "Dense", "Head", "Heads", "LayerM
 __all__ += ["POOLINGS", "STEPS", "Pooling", "PoolingWarning", "Quantise", "Settings", "StateStep", "States", "Step"]
 __all__ += [
     "WHITENING_FILE",
+    "StateStep",
     "Target",
     "Truncate",
     "VectorStep",
